@@ -9,15 +9,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// defaultDeliveryLimit is how many failed deliveries a quorum queue takes back when it was not told
+// defaultDeliveryLimit is the default maximum number of failed deliveries of a message in a quorum queue
 // (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 const defaultDeliveryLimit = 20
 
-// defaultConsumerTimeout is how long a consumer of a quorum queue may keep a message unsettled
+// defaultConsumerTimeout is the default acknowledgement timeout of a quorum queue
 // (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 const defaultConsumerTimeout = 30 * time.Minute
 
-// kinds are the queue types that know an argument.
+// kinds is a set of queue types.
 type kinds uint8
 
 const (
@@ -26,16 +26,16 @@ const (
 	either = classic | quorum
 )
 
-// argument is a queue argument that means something in RabbitMQ. All others are accepted, and nothing is made of them.
+// argument is a queue argument that RabbitMQ knows. The broker accepts and ignores all other arguments.
 type argument struct {
 	name string
 	for_ kinds
-	// set checks the value and puts it to use. What is wrong with it is told in RabbitMQ's way; nil: anything goes, and
-	// means nothing here.
+	// set checks and applies the value. It describes an invalid value in RabbitMQ's format. If set is nil, the broker
+	// accepts and ignores any value.
 	set func(c *queue.Config, v any) (problem string)
 }
 
-// arguments are checked in this order.
+// arguments lists the arguments in the order of their validation.
 var arguments = []argument{
 	{"x-expires", either, func(c *queue.Config, v any) string {
 		ms, problem := positive(v)
@@ -113,7 +113,7 @@ var arguments = []argument{
 		c.DeliveryLimit = n
 		return ""
 	}},
-	// RabbitMQ does not check those of the delayed retry: what makes no sense delays nothing.
+	// RabbitMQ does not validate the arguments of delayed retries. Invalid values do not delay retries.
 	{"x-delayed-retry-type", quorum, func(c *queue.Config, v any) string {
 		c.Retry.Failed = v == "all" || v == "failed"
 		c.Retry.Returned = v == "all" || v == "returned"
@@ -126,7 +126,7 @@ var arguments = []argument{
 	}},
 	{"x-delayed-retry-max", quorum, func(c *queue.Config, v any) string {
 		ms, _ := natural(v)
-		c.Retry.Max = milliseconds(ms) // also where that is less than the minimum
+		c.Retry.Max = milliseconds(ms) // even if it is less than the minimum
 		return ""
 	}},
 	{"x-queue-mode", classic, nil},
@@ -138,10 +138,10 @@ var arguments = []argument{
 	{"x-quorum-target-group-size", quorum, nil},
 	{"x-member-placement-tag", quorum, nil},
 	{"x-consumer-disconnected-timeout", quorum, nil},
-	{"x-queue-type", either, nil}, // has been looked at before
+	{"x-queue-type", either, nil}, // kind validates it
 }
 
-// queueConfig turns a declaration into what a queue does.
+// queueConfig returns the configuration of a queue for a declaration. It returns an error for invalid arguments.
 func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config, error) {
 	c := queue.Defaults(name)
 	c.Publish, c.Ask = v.publishDead, v.letters.ask
@@ -182,7 +182,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 		c.Overflow = queue.DropHead
 	}
 	if c.DeadLetter != nil && c.Overflow != queue.RejectPublish {
-		// At-least-once needs a queue that refuses what is too much; else RabbitMQ goes by at-most-once.
+		// At-least-once requires a queue that rejects publishes above its limit. Otherwise RabbitMQ uses at-most-once.
 		c.DeadLetter.AtLeastOnce = false
 	}
 	if c.Quorum {
@@ -191,7 +191,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	return c, err
 }
 
-// kind is the type of queue that is asked for.
+// kind returns the requested queue type.
 func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 	value, found := args.Get("x-queue-type")
 	if !found {
@@ -209,7 +209,7 @@ func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 	return 0, v.invalidArgument("x-queue-type", name, fmt.Sprintf(`"unsupported queue type '%s'"`, value))
 }
 
-// module is RabbitMQ's name for a type of queue.
+// module returns RabbitMQ's module name for a queue type.
 func module(k kinds) string {
 	if k == quorum {
 		return "rabbit_quorum_queue"
@@ -237,7 +237,7 @@ func (v *VHost) invalidArgument(arg, queue, problem string) error {
 	return exception.New(exception.PreconditionFailed, "invalid arg '%s' for %s: %s", arg, v.queue(queue), problem)
 }
 
-// ConsumerArguments reads the arguments of basic.consume.
+// ConsumerArguments returns the priority and the acknowledgement timeout from the arguments of basic.consume.
 func (q *Queue) ConsumerArguments(args amqpwire.Table) (priority int64, timeout time.Duration, err error) {
 	timeout = q.Config().ConsumerTimeout
 	if value, found := args.Get("x-priority"); found {

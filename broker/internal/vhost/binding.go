@@ -6,16 +6,16 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// BindingInfo is a binding of a queue or of an exchange to an exchange: what reaches the source goes on to the destination.
+// BindingInfo is a binding of a queue or an exchange to a source exchange. The source routes messages to the destination.
 type BindingInfo struct {
 	Source      string
 	Destination string
-	ToExchange  bool // or to a queue
+	ToExchange  bool // otherwise to a queue
 	Key         string
 	Arguments   amqpwire.Table
 }
 
-// Bind makes a binding, unless it is there. Owner identifies the connection.
+// Bind creates a binding, unless it exists. Owner identifies the connection.
 func (v *VHost) Bind(b BindingInfo, owner any) error {
 	b = b.clean()
 	switch {
@@ -29,7 +29,7 @@ func (v *VHost) Bind(b BindingInfo, owner any) error {
 	return v.bind(b, owner)
 }
 
-// Unbind removes a binding. If there is no such binding, or one of its ends is missing, that is what the client wants.
+// Unbind removes a binding. It succeeds if the binding or one of its ends does not exist.
 func (v *VHost) Unbind(b BindingInfo, owner any) error {
 	b = b.clean()
 	if b.Source == "" || b.ToExchange && b.Destination == "" {
@@ -45,7 +45,7 @@ func (v *VHost) Unbind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
-	if !v.routes.Bound(x, made) { // reading is safe: nothing changes while change is held
+	if !v.routes.Bound(x, made) { // safe without mu, because all changes require change
 		return nil
 	}
 	if !b.ToExchange {
@@ -64,7 +64,7 @@ func (b BindingInfo) clean() BindingInfo {
 	return b
 }
 
-// destination returns what a binding leads to; zero: it is missing.
+// destination returns the destination of a binding, or the zero value if it is missing.
 func (v *VHost) destination(b BindingInfo) destination {
 	if b.ToExchange {
 		return destination{Exchange: v.lookupExchange(b.Destination)}
@@ -72,7 +72,7 @@ func (v *VHost) destination(b BindingInfo) destination {
 	return destination{Queue: v.lookupQueue(b.Destination)}
 }
 
-// bind looks at the source first: when both ends are missing, that is the one to be told of.
+// bind checks the source first. If both ends are missing, the error names the source.
 func (v *VHost) bind(b BindingInfo, owner any) error {
 	if b.Source == "" {
 		return defaultExchange()
@@ -96,7 +96,7 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
-	if v.routes.Bound(x, made) { // reading is safe: nothing changes while change is held
+	if v.routes.Bound(x, made) { // safe without mu, because all changes require change
 		return nil
 	}
 	if err := v.take(sizeOfBinding(x, made), d.Queue, "binding to "+v.exchange(b.Source)); err != nil {

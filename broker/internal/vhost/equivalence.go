@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// compared are the arguments that a declaration of a queue that exists must repeat, by the type of that queue. They
-// are told of in RabbitMQ's order.
+// compared lists, for each type of an existing queue, the arguments that a repeated declaration must match. Errors follow
+// RabbitMQ's order.
 var compared = map[kinds][]string{
 	classic: {
 		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
@@ -23,7 +23,7 @@ var compared = map[kinds][]string{
 	},
 }
 
-// sameArguments compares the arguments that mean something to the queue that is there.
+// sameArguments returns an error if a declaration differs from the existing queue in a compared argument.
 func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 	kind := classic
 	if q.Config().Quorum {
@@ -41,7 +41,7 @@ func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 func sameArgument(name, of string, received, current amqpwire.Table) error {
 	is, has := received.Get(name)
 	was, had := current.Get(name)
-	if name == "x-queue-type" { // without one, a queue is of the classic type
+	if name == "x-queue-type" { // the default type is classic
 		is, has = orClassic(is, has)
 		was, had = orClassic(was, had)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// DeclareExchange makes sure that an exchange exists. When there is one already it must be the same; passive only looks.
+// DeclareExchange creates an exchange, unless it exists. An existing exchange must have the same properties. A passive
+// declaration only checks that the exchange exists.
 func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	name := Clean(d.Exchange)
 	if name == "" {
@@ -36,7 +37,7 @@ func (v *VHost) DeclareExchange(d *amqpwire.ExchangeDeclare) error {
 	return v.addExchange(name, d)
 }
 
-// addExchange puts in an exchange that is not there yet.
+// addExchange adds a new exchange.
 func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	alternate, given := d.Arguments.Get(alternateExchange)
 	alternateName, ok := alternate.(string)
@@ -72,10 +73,10 @@ func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDecl
 	)
 }
 
-// alternateExchange is the only argument of exchanges that means something (https://www.rabbitmq.com/docs/ae).
+// alternateExchange is the only supported argument of exchanges (https://www.rabbitmq.com/docs/ae).
 const alternateExchange = "alternate-exchange"
 
-// DeleteExchange removes an exchange. Deleting one that does not exist is not an error.
+// DeleteExchange removes an exchange. It succeeds if the exchange does not exist.
 func (v *VHost) DeleteExchange(name string, ifUnused bool) error {
 	name = Clean(name)
 	switch {
@@ -125,7 +126,7 @@ func inequivalent(arg, of, received, current string) error {
 		"inequivalent arg '%s' for %s: received %s but current is %s", arg, of, received, current)
 }
 
-// Clean drops line breaks from a name, as RabbitMQ does.
+// Clean removes line breaks from a name, like RabbitMQ.
 func Clean(name string) string {
 	if !strings.ContainsAny(name, "\r\n") {
 		return name

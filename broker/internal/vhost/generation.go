@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// lock guards the maps, and counts how often they may have changed.
+// lock guards the maps. It counts the write locks, because each write lock may change the maps.
 type lock struct {
 	sync.RWMutex
 	changes atomic.Uint64
 }
 
-// Unlock ends a change.
+// Unlock counts a change and releases the lock.
 func (l *lock) Unlock() {
 	l.changes.Add(1)
 	l.RWMutex.Unlock()
 }
 
-// Generation changes whenever an exchange, a queue or a binding does, so that whoever remembers a route knows when to ask
-// again. It is never zero.
+// Generation returns a number that changes with each change of an exchange, a queue or a binding. A caller that caches a
+// route compares the number to detect an outdated route. The number is never zero.
 func (v *VHost) Generation() uint64 { return v.mu.changes.Load() + 1 }

@@ -9,20 +9,20 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// About is what people say about a virtual host. It changes nothing.
+// About is the description of a virtual host. It does not affect the behavior.
 type About struct {
 	Description string
 	Tags        []string
 }
 
-// About returns what SetAbout was told.
+// About returns the description set by SetAbout.
 func (v *VHost) About() About {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.about
 }
 
-// SetAbout keeps a description.
+// SetAbout sets and saves the description.
 func (v *VHost) SetAbout(about About) {
 	v.change.Lock()
 	defer v.change.Unlock()
@@ -32,10 +32,10 @@ func (v *VHost) SetAbout(about About) {
 	v.about = about
 }
 
-// Messages counts the messages of the channels to this virtual host.
+// Messages returns the message totals of the channels of this virtual host.
 func (v *VHost) Messages() *stats.Totals { return &v.messages }
 
-// ExchangeInfo is what an exchange was declared as.
+// ExchangeInfo contains the declared properties of an exchange.
 type ExchangeInfo struct {
 	Name                          string
 	Kind                          route.Kind
@@ -43,7 +43,7 @@ type ExchangeInfo struct {
 	Arguments                     amqpwire.Table
 }
 
-// Exchanges returns the exchanges by name.
+// Exchanges returns the exchanges, sorted by name.
 func (v *VHost) Exchanges() []ExchangeInfo {
 	v.mu.RLock()
 	var all []ExchangeInfo
@@ -62,7 +62,7 @@ func (v *VHost) ExchangeCount() int {
 	return v.routes.Len()
 }
 
-// Exchange returns the exchange with that name.
+// Exchange returns the exchange with the name.
 func (v *VHost) Exchange(name string) (ExchangeInfo, bool) {
 	x := v.lookupExchange(name)
 	if x == nil {
@@ -78,7 +78,7 @@ func exchangeInfo(x *route.Exchange[*Queue]) ExchangeInfo {
 	}
 }
 
-// Queues returns the queues by name, but for those that stand for direct replies.
+// Queues returns the queues, sorted by name. It omits the queues of direct reply-to.
 func (v *VHost) Queues() []*Queue {
 	v.mu.RLock()
 	var all []*Queue
@@ -92,7 +92,7 @@ func (v *VHost) Queues() []*Queue {
 	return all
 }
 
-// FindQueue returns the queue with that name, whoever it belongs to; nil: there is none.
+// FindQueue returns the queue with the name, regardless of its owner, or nil if it does not exist.
 func (v *VHost) FindQueue(name string) *Queue {
 	if isReply(name) {
 		return nil
@@ -100,12 +100,13 @@ func (v *VHost) FindQueue(name string) *Queue {
 	return v.lookupQueue(name)
 }
 
-// Bindings returns the bindings that were made, ordered by where they lead from and to. The default exchange has none.
+// Bindings returns the explicit bindings, sorted by source, destination and key. The default exchange has no bindings.
 func (v *VHost) Bindings() []BindingInfo {
 	return v.BindingsWhere(func(BindingInfo) bool { return true })
 }
 
-// BindingsWhere returns the bindings that are wanted, in the same order. The function must not use the virtual host.
+// BindingsWhere returns the bindings for which wanted returns true, in the same order. The function must not use the
+// virtual host.
 func (v *VHost) BindingsWhere(wanted func(BindingInfo) bool) []BindingInfo {
 	v.mu.RLock()
 	var all []BindingInfo

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// The kinds of documents in the registry, and the names of each.
+// Kinds of documents in the registry, with the names of each document.
 const (
 	hostKind     = "vhost"    // name
 	exchangeKind = "exchange" // virtual host, name
@@ -35,7 +35,7 @@ type exchangeDocument struct {
 }
 
 type queueDocument struct {
-	ID         uint64      `json:"id"` // under which the store has its messages
+	ID         uint64      `json:"id"` // key of the messages in the store
 	AutoDelete bool        `json:"auto_delete,omitempty"`
 	Arguments  encodedArgs `json:"arguments,omitempty"`
 }
@@ -44,8 +44,8 @@ type bindingDocument struct {
 	Arguments encodedArgs `json:"arguments,omitempty"`
 }
 
-// encodedArgs are arguments as they are on the wire, since JSON does not know one integer from another. There are none in
-// the empty one.
+// encodedArgs contains arguments in the wire format, because JSON does not distinguish integer types. It is empty if
+// there are no arguments.
 type encodedArgs []byte
 
 func encodeArgs(t amqpwire.Table) (encodedArgs, error) {
@@ -98,7 +98,8 @@ func (v *VHost) keepQueue(name string, id uint64, d *amqpwire.QueueDeclare) erro
 	return err
 }
 
-// lasting reports whether a queue is there again when the broker is. Exclusive ones go with their connection, durable or not.
+// lasting reports whether a queue survives a restart of the broker. An exclusive queue ends with its connection, even if
+// it is durable.
 func lasting(d *amqpwire.QueueDeclare) bool { return d.Durable && !d.Exclusive }
 
 func (q *Queue) lasting() bool { return q.Durable && q.Owner == nil }
@@ -116,7 +117,7 @@ func (v *VHost) keepBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) 
 	args, _ := b.Arguments.(amqpwire.Table)
 	encoded, err := encodeArgs(args)
 	if err != nil {
-		return // it has been encoded once
+		return // cannot fail, because Bind has encoded the arguments before
 	}
 	v.registry.Set(bindingDocument{encoded}, bindingKind, v.bindingNames(x, b)...)
 }
@@ -127,7 +128,7 @@ func (v *VHost) unkeepBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]
 	}
 }
 
-// lastingBinding reports whether both ends of a binding last.
+// lastingBinding reports whether both ends of a binding survive a restart.
 func lastingBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) bool {
 	if to := b.Destination.Exchange; to != nil {
 		return x.Durable && to.Durable
@@ -145,7 +146,7 @@ func (v *VHost) bindingNames(x *route.Exchange[*Queue], b route.Binding[*Queue])
 	return []string{v.name, x.Name, kind, name, b.Key, argumentsHash(b)}
 }
 
-// argumentsHash tells bindings apart that differ in nothing else.
+// argumentsHash distinguishes bindings that differ only in their arguments.
 func argumentsHash(b route.Binding[*Queue]) string {
 	if args, _ := b.Arguments.(amqpwire.Table); len(args) == 0 {
 		return ""
@@ -154,13 +155,13 @@ func argumentsHash(b route.Binding[*Queue]) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// forget removes everything in the virtual host from the registry, and keeps nothing from now on.
+// forget removes all objects of the virtual host from the registry and disables further saves.
 func (v *VHost) forget() {
 	for x := range v.routes.Exchanges() {
 		for b := range x.Bindings() {
 			v.unkeepBinding(x, b)
 		}
-		v.unkeepExchange(x) // of those that every virtual host has there is nothing to remove
+		v.unkeepExchange(x) // no effect on the predeclared exchanges
 	}
 	for _, q := range v.queues {
 		v.unkeepQueue(q)

@@ -6,18 +6,19 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 )
 
-// letters sends the dead letters of all queues, one queue after the other and a few at a time, so that those who have many
-// do not hold up the rest. Its goroutine runs while there is something to send.
+// letters sends the dead letters of all queues. It sends a few messages per queue in turn, so that a queue with many dead
+// letters does not block the others. Its goroutine runs only while there are dead letters.
 type letters struct {
 	mu      sync.Mutex
-	queues  []*queue.Queue // that have dead letters
-	held    bool           // until release
+	queues  []*queue.Queue // queues that have dead letters
+	held    bool           // true until release
 	running bool
 	closed  bool
 	done    sync.WaitGroup
 }
 
-// ask has the dead letters of a queue sent. The queue asks once, and again only after it was told that it has no more.
+// ask requests that the dead letters of a queue are sent. The queue calls it once, and again only after SendDeadLetters
+// has reported that no dead letters remain.
 func (l *letters) ask(q *queue.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,8 +36,8 @@ func (l *letters) start() {
 	}
 }
 
-// release starts sending. While a broker loads its virtual hosts, dead letters are held: the queues and bindings that they
-// need may not be loaded yet.
+// release starts the sending. The broker holds dead letters while it loads its virtual hosts, because their queues and
+// bindings may not be loaded yet.
 func (l *letters) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *letters) run() {
 	}
 }
 
-// next returns the queue whose turn it is, or nil at the end.
+// next returns the next queue in turn, or nil if none remains.
 func (l *letters) next() *queue.Queue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +74,7 @@ func (l *letters) again(q *queue.Queue) {
 	l.queues = append(l.queues, q)
 }
 
-// close ends the sending, and waits for its end.
+// close stops the sending and waits until the goroutine has returned.
 func (l *letters) close() {
 	l.mu.Lock()
 	l.closed = true

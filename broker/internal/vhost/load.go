@@ -9,10 +9,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Load returns the virtual hosts that are in the registry, by name, with everything in them as it was declared. A process
-// that died may have left a part of what it was changing: what belongs to something that is not there is removed.
+// Load returns the virtual hosts in the registry, by name, with all declared objects. A crash may have interrupted a
+// change, so Load removes objects whose virtual host, exchange or queue is missing.
 //
-// No dead letter is sent, and no queue's lease ends, before everything is there.
+// Dead letters are not sent, and queue TTLs do not expire queues, until all objects are loaded.
 func Load(config Config) (hosts map[string]*VHost, err error) {
 	l := loader{config: config, hosts: make(map[string]*VHost)}
 	defer func() {
@@ -56,7 +56,7 @@ func load[T any](r *registry.Registry, kind string, names int, one func(*registr
 type loader struct {
 	config Config
 	hosts  map[string]*VHost
-	ids    []uint64 // of the queues
+	ids    []uint64 // IDs of the queues
 }
 
 func (l *loader) host(d *registry.Document[hostDocument]) error {
@@ -64,12 +64,12 @@ func (l *loader) host(d *registry.Document[hostDocument]) error {
 	v.about = About(d.Value)
 	v.letters.held = true
 	v.loading = true
-	v.change.Lock() // until everything is there
+	v.change.Lock() // until all objects are loaded
 	l.hosts[v.name] = v
 	return nil
 }
 
-// of returns the virtual host that something belongs to, or removes what belongs to none.
+// of returns the virtual host of an object. If the virtual host is missing, it removes the object.
 func (l *loader) of(kind string, names []string) *VHost {
 	v := l.hosts[names[0]]
 	if v == nil {
@@ -140,8 +140,8 @@ func (l *loader) binding(d *registry.Document[bindingDocument]) error {
 	return err
 }
 
-// sweep removes what the store has of queues that did not last: messages that were on disk because there was no room in
-// memory, or that nobody came to delete before the process died, and notes about them.
+// sweep removes the stored messages and notes of queues that no longer exist. Such messages were on disk for lack of
+// memory, or the process crashed before it removed them.
 func (l *loader) sweep() error {
 	if l.config.Store == nil {
 		return nil

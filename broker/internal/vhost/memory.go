@@ -12,18 +12,18 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// About how much memory things take, beside their names and arguments.
+// Approximate memory of objects, without names and arguments.
 const (
 	queueSize    = 1536
-	quorumSize   = 4 << 10 // more, for priorities and messages that were given back
-	prioritySize = 320     // of each priority of a classic queue
+	quorumSize   = 4 << 10 // additional, for priorities and requeued messages
+	prioritySize = 320     // for each priority of a classic queue
 	exchangeSize = 384
 	bindingSize  = 768
-	wordSize     = 384 // of the key of a binding to a topic exchange
+	wordSize     = 384 // for each word of the key of a binding to a topic exchange
 )
 
-// Owner is a connection, which exclusive queues belong to. What they take is the connection's: they go with it. Everything
-// else outlives connections, and has a limit of its own.
+// Owner is the connection that owns exclusive queues. The memory of an exclusive queue counts for its connection, because
+// the queue ends with the connection. The memory of all other objects has a separate limit.
 type Owner interface {
 	Account() *budget.Account
 }
@@ -56,7 +56,7 @@ func sizeOfBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) int64 {
 	return n
 }
 
-// own makes a queue that is not known yet the exclusive one of a connection.
+// own makes a new queue the exclusive queue of a connection.
 func (v *VHost) own(q *Queue, owner any) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
@@ -74,8 +74,8 @@ func (v *VHost) ownedBy(owner any) []*Queue {
 	return slices.Collect(maps.Keys(v.owned[owner]))
 }
 
-// disown takes a queue from its owner. What still counts of it, since the transactions of others know it, is the topology's
-// from now on.
+// disown removes a queue from its owner. If transactions of other connections still refer to the queue, its remaining
+// memory counts for the topology.
 func (v *VHost) disown(q *Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
@@ -92,8 +92,8 @@ func (v *VHost) disown(q *Queue) {
 	}
 }
 
-// take takes memory for something new, of the exclusive queue that it belongs to or of the limit for the topology. What has
-// been there before is taken back from the disk, be it too much.
+// take reserves memory for a new object. The memory counts for the exclusive queue that the object belongs to, or for the
+// topology. While objects are loaded from disk, take ignores the limit.
 func (v *VHost) take(n int64, of *Queue, what string) error {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
@@ -109,7 +109,7 @@ func (v *VHost) take(n int64, of *Queue, what string) error {
 	return nil
 }
 
-// give gives it back.
+// give releases memory that take reserved.
 func (v *VHost) give(n int64, of *Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
@@ -127,7 +127,7 @@ func (v *VHost) count(n int64, of *Queue) {
 	}
 }
 
-// giveAll gives back what everything takes, at the end of the virtual host.
+// giveAll releases the memory of all objects at the end of the virtual host.
 func (v *VHost) giveAll(queues map[string]*Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()

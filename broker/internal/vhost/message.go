@@ -12,22 +12,22 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-const persistent = 2 // delivery-mode
+const persistent = 2 // value of delivery-mode
 
-// heeded are the properties that the broker goes by. Of the others it wants to know only that they are well formed.
+// The set of properties that the broker evaluates. It only checks the syntax of the other properties.
 const heeded = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
 	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
 
-// Published is a message as it came from a client.
+// Published is a message from a client.
 type Published struct {
 	Exchange, RoutingKey string
-	Properties           []byte // encoded
+	Properties           []byte // in wire format
 	Body                 []byte
-	User                 string // who published it
-	ReplyQueue           string // where direct replies to it go; empty: nowhere
+	User                 string // publishing user
+	ReplyQueue           string // queue for direct replies; may be empty
 }
 
-// NewMessage checks what was published and takes from its properties what the broker goes by.
+// NewMessage validates a published message and evaluates its properties.
 func NewMessage(c Published) (*queue.Message, error) {
 	var p amqpwire.Properties
 	err := p.Parse(c.Properties, heeded)
@@ -72,7 +72,7 @@ func NewMessage(c Published) (*queue.Message, error) {
 	return m, nil
 }
 
-// edited is a list of properties with other headers, and another address for replies. What was not there does not come in.
+// edited returns the encoded properties with replaced headers and reply-to. It does not add properties that are absent.
 func edited(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, error) {
 	p, err := amqpwire.ParseProperties(properties)
 	if err != nil {
@@ -82,11 +82,11 @@ func edited(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, 
 	return p.Append(nil)
 }
 
-// expiration reads the property of that name: milliseconds in decimal.
+// expiration parses the property expiration: milliseconds in decimal.
 func expiration(text string) (time.Duration, error) {
 	end := len(text) - len(strings.TrimLeft(strings.TrimLeft(text, "+-"), "0123456789"))
 	number, rest := text[:end], text[end:]
-	ms, err := strconv.ParseInt(number, 10, 64) // a number too large comes as the largest there is
+	ms, err := strconv.ParseInt(number, 10, 64) // if the number is too large, ms is the maximum
 	problem := ""
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
@@ -104,7 +104,7 @@ func expiration(text string) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// routingKeys reads a CC or BCC header (https://www.rabbitmq.com/docs/sender-selected).
+// routingKeys returns the keys of a CC or BCC header (https://www.rabbitmq.com/docs/sender-selected).
 func routingKeys(headers amqpwire.Table, name string) ([]string, error) {
 	value, found := headers.Get(name)
 	if !found {

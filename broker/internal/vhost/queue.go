@@ -12,34 +12,35 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Queue is a queue and what it was declared with, which does not change.
+// Queue is a queue with its immutable declaration.
 type Queue struct {
 	*queue.Queue
 	Durable, AutoDelete bool
-	Owner               any // the connection that an exclusive queue belongs to; nil: anyone's
+	Owner               any // connection that owns an exclusive queue; nil for other queues
 
 	vhost     *VHost
-	account   *budget.Account // of Owner
+	account   *budget.Account // account of Owner
 	arguments amqpwire.Table  // guarded by VHost.mu
 	deleted   bool            // guarded by VHost.change
 	// Guarded by VHost.sizes:
 	owned bool  // counted for Owner
-	size  int64 // of the queue and the bindings to it, if so
+	size  int64 // of the queue and its bindings, if owned
 }
 
-// Arguments returns what the queue was declared with. A deleted queue has none: a channel may know it for long.
+// Arguments returns the declared arguments. It returns nil after the deletion of the queue, because a channel may keep a
+// reference for a long time.
 func (q *Queue) Arguments() amqpwire.Table {
 	q.vhost.mu.RLock()
 	defer q.vhost.mu.RUnlock()
 	return q.arguments
 }
 
-// String returns what errors call the queue: "queue 'q' in vhost '/'".
+// String returns the name for error messages: "queue 'q' in vhost '/'".
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
-// DeclareQueue makes sure that a queue exists and returns it. When there is one already it must be the same; passive only
-// looks. An empty name asks for a new queue with a name of the broker's. Owner identifies the connection, and may is asked
-// whether it may declare that name.
+// DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
+// passive declaration only checks that the queue exists. For an empty name, the broker generates a name. Owner identifies
+// the connection. DeclareQueue calls may to check the permission for the name.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if isReply(name) {
@@ -89,7 +90,7 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 	})
 }
 
-// addQueue puts in a queue that is not there yet, a new one or one from the store.
+// addQueue adds a new queue or a queue from the store.
 func (v *VHost) addQueue(
 	d *amqpwire.QueueDeclare, owner any, config queue.Config, make_ func(queue.Config) (*queue.Queue, error),
 ) (*Queue, error) {
@@ -99,7 +100,7 @@ func (v *VHost) addQueue(
 	}
 	size := sizeOfQueue(&config, d.Arguments)
 	if err := v.take(size, q, v.queue(config.Name)); err != nil {
-		return nil, err // an exclusive queue is never refused
+		return nil, err // not for an exclusive queue, which is never refused
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	var err error
@@ -137,7 +138,7 @@ func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
 	)
 }
 
-// Queue returns the queue with that name, unless it belongs to another connection.
+// Queue returns the queue with the name, unless it belongs to another connection.
 func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	q := v.lookupQueue(name)
 	if q == nil {
@@ -149,7 +150,7 @@ func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	return q, nil
 }
 
-// DeleteQueue removes a queue if the condition holds, and returns how many messages it had ready.
+// DeleteQueue removes a queue if the condition holds. It returns the number of ready messages.
 func (v *VHost) DeleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	v.change.Lock()
 	defer v.change.Unlock()
@@ -179,7 +180,7 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	return n, nil
 }
 
-// remove removes a queue that has been deleted, and returns the arguments that it had.
+// remove removes a deleted queue from the maps and returns its arguments.
 func (v *VHost) remove(q *Queue) (args amqpwire.Table) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -190,27 +191,27 @@ func (v *VHost) remove(q *Queue) (args amqpwire.Table) {
 	return args
 }
 
-// ConsumerGone tells that the last consumer of a queue has left, which an auto-delete queue does not survive.
+// ConsumerGone deletes an auto-delete queue after its last consumer was removed.
 func (v *VHost) ConsumerGone(q *Queue) {
 	if !q.AutoDelete {
 		return
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
-	// Another consumer may have come meanwhile: then the queue is in use, and stays.
+	// The queue remains if a new consumer has subscribed in the meantime.
 	_, _ = v.deleteQueue(q, queue.Condition{Unused: true})
 }
 
-// OwnerGone tells that a connection has ended, which its exclusive queues do not survive.
+// OwnerGone deletes the exclusive queues of a closed connection.
 func (v *VHost) OwnerGone(owner any) {
 	owned := v.ownedBy(owner)
 	if len(owned) == 0 {
-		return // most connections own nothing, and need not wait for a change
+		return // most connections own no queues and do not need the lock
 	}
 	v.change.Lock()
 	defer v.change.Unlock()
 	for _, q := range owned {
-		_, _ = v.deleteQueue(q, queue.Condition{}) // without a condition it cannot fail
+		_, _ = v.deleteQueue(q, queue.Condition{}) // cannot fail without a condition
 		v.disown(q)
 	}
 }
@@ -231,7 +232,7 @@ func (v *VHost) locked(name string) error {
 		"does not match that of the original declaration.", v.queue(name))
 }
 
-// RandomName returns a name that nobody else has: the prefix and 22 characters, as RabbitMQ makes them.
+// RandomName returns a unique name in RabbitMQ's format: the prefix and 22 characters.
 func RandomName(prefix string) string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails

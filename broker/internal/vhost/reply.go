@@ -8,29 +8,29 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// ReplyTo is the name by which a client asks for direct replies: it consumes from it, and gives it as the reply-to of its
-// requests (https://www.rabbitmq.com/docs/direct-reply-to).
+// ReplyTo is the pseudo-queue of direct reply-to. A client consumes from it, and sets it as the reply-to of its requests
+// (https://www.rabbitmq.com/docs/direct-reply-to).
 const ReplyTo = "amq.rabbitmq.reply-to"
 
-// isReply reports whether a name stands for direct replies: the general one, or that of one consumer.
+// isReply reports whether the name is ReplyTo or the name of a reply queue.
 func isReply(name string) bool { return strings.HasPrefix(name, ReplyTo) }
 
-// NewReplyQueue returns the queue behind direct replies to one channel. Anybody may publish to it who was told its name,
-// the owner alone consumes from it, and it goes with its consumer.
+// NewReplyQueue returns the queue for the direct replies to one channel. Any client that knows its name may publish to
+// the queue, but only the owner consumes from it. It is deleted with its consumer.
 func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
 	config.Meter = v.config.Meter
 	q := &Queue{Queue: queue.New(config), AutoDelete: true, vhost: v}
 	v.own(q, owner)
-	_ = v.take(sizeOfQueue(&config, nil), q, "") // it is the owner's: nobody refuses it
+	_ = v.take(sizeOfQueue(&config, nil), q, "") // never refused, because the queue has an owner
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q
 	return q
 }
 
-// declareReply answers those who want to know whether somebody still waits for their reply.
+// declareReply checks whether a reply queue still exists. Clients use it to find out whether the requester still waits.
 func (v *VHost) declareReply(name string) (*Queue, error) {
 	if name == ReplyTo {
 		return &Queue{vhost: v, Queue: queue.New(queue.Defaults(name))}, nil
@@ -41,7 +41,7 @@ func (v *VHost) declareReply(name string) (*Queue, error) {
 	return nil, v.noQueue(name)
 }
 
-// SetReplyTo puts the name of a reply queue where a request has the general one.
+// SetReplyTo replaces ReplyTo in a request with the name of the reply queue.
 func SetReplyTo(p *amqpwire.Properties, queue string) (changed bool, err error) {
 	if p.ReplyTo != ReplyTo {
 		return false, nil

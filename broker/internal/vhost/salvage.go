@@ -5,8 +5,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Complete adds the virtual hosts that are missing among documents that were salvaged: without its virtual host a queue
-// would be removed.
+// Complete adds missing virtual hosts to salvaged documents, because the broker removes queues without a virtual host.
 func Complete(documents []store.Document) []store.Document {
 	there := make(map[string]bool)
 	for _, d := range registry.Of[hostDocument](documents, hostKind, 1) {
@@ -21,8 +20,7 @@ func Complete(documents []store.Document) []store.Document {
 	return documents
 }
 
-// QueueNames returns the names of the queues among documents, each with that of its virtual host, by the numbers that the
-// store has for them.
+// QueueNames returns the virtual host and the name of each queue among documents, by the ID of the queue in the store.
 func QueueNames(documents []store.Document) map[uint64][2]string {
 	names := make(map[uint64][2]string)
 	for _, d := range registry.Of[queueDocument](documents, queueKind, 2) {

@@ -5,7 +5,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Survey tells how many queues and messages there are in a store, from which nothing has been loaded.
+// Survey returns the number of queues and messages in a store, without loading the store.
 func Survey(s store.Store) (queues, messages int, err error) {
 	r, err := registry.New(s)
 	if err != nil {

@@ -2,6 +2,6 @@ package vhost
 
 import "context"
 
-// Sync waits until every change of the topology so far is on disk, if it is to be: then a client may be told of it. An error
-// says that it is not.
+// Sync waits until all earlier changes of the topology are durable. Call it before you confirm a change to a client. It
+// returns an error if the changes are not durable.
 func (v *VHost) Sync(ctx context.Context) error { return v.config.Registry.Sync(ctx) }

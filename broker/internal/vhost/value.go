@@ -10,7 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// integer returns the value of any of the wire's integer types. None of them is a uint64, which timestamps are.
+// integer returns the value of any integer type of the wire format. A uint64 is not an integer, because it represents a
+// timestamp.
 func integer(v any) (int64, bool) {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():
@@ -21,7 +22,7 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// natural returns an integer that is not negative.
+// natural returns a non-negative integer.
 func natural(v any) (n int64, problem string) {
 	n, ok := integer(v)
 	switch {
@@ -33,10 +34,10 @@ func natural(v any) (n int64, problem string) {
 	return n, ""
 }
 
-// MaxExpiry is the longest time in milliseconds that RabbitMQ takes: ten years.
+// MaxExpiry is RabbitMQ's maximum for times in milliseconds: ten years.
 const MaxExpiry = 315_360_000_000
 
-// expiry returns a time in milliseconds.
+// expiry returns a time in milliseconds, at most MaxExpiry.
 func expiry(v any) (n int64, problem string) {
 	if n, problem = natural(v); n > MaxExpiry {
 		return 0, fmt.Sprintf("{value_too_large,%d}", n)
@@ -44,7 +45,7 @@ func expiry(v any) (n int64, problem string) {
 	return n, problem
 }
 
-// positive returns a time in milliseconds greater than zero.
+// positive returns a time in milliseconds that is greater than zero.
 func positive(v any) (n int64, problem string) {
 	if n, problem = expiry(v); problem == "" && n == 0 {
 		return 0, "{value_zero,0}"
@@ -52,23 +53,23 @@ func positive(v any) (n int64, problem string) {
 	return n, problem
 }
 
-// maxName is how long a name or a routing key can be on the wire.
+// maxName is the maximum length of a name or a routing key in the wire format.
 const maxName = 255
 
-// text stores a string that is a name or a routing key.
+// text stores a name or a routing key in to.
 func text(v any, to *string) (problem string) {
 	s, ok := v.(string)
 	switch {
 	case !ok:
 		return unacceptable(v)
-	case len(s) > maxName: // could not be told to a consumer
+	case len(s) > maxName: // too long for a delivery to a consumer
 		return fmt.Sprintf(`"longer than %d bytes"`, maxName)
 	}
 	*to = s
 	return ""
 }
 
-// oneOf returns which of the known strings a value is.
+// oneOf returns the index of a value among the known strings.
 func oneOf(v any, unknown string, known ...string) (index int, problem string) {
 	s, ok := v.(string)
 	if !ok {
@@ -86,7 +87,7 @@ func expectedInteger(v any) string {
 
 func unacceptable(v any) string { return fmt.Sprintf("{unacceptable_type,%s}", amqpwire.TypeName(v)) }
 
-// equivalent compares by value: the width of an integer does not matter.
+// equivalent reports whether two values are equal, regardless of the width of integers.
 func equivalent(a, b any) bool {
 	x, xOK := integer(a)
 	y, yOK := integer(b)
@@ -96,7 +97,7 @@ func equivalent(a, b any) bool {
 	return class(a) == class(b) && fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-// class is a type by which values are compared.
+// class returns the type name that equivalent compares.
 func class(v any) string {
 	if _, ok := integer(v); ok {
 		return "integer"
@@ -104,7 +105,7 @@ func class(v any) string {
 	return amqpwire.TypeName(v)
 }
 
-// milliseconds turns a number into a duration; what is too long for one is as good as for ever.
+// milliseconds converts a number to a duration. A number that is too large becomes the maximum duration.
 func milliseconds(n int64) time.Duration {
 	if n > math.MaxInt64/int64(time.Millisecond) {
 		return math.MaxInt64

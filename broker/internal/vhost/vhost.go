@@ -1,10 +1,10 @@
-// Package vhost is a virtual host: its exchanges, queues and bindings, and the way of a message through them.
+// Package vhost implements virtual hosts with exchanges, queues and bindings, and the routing of messages.
 //
-// What clients do wrong comes back as an *[exception.Error] with RabbitMQ's code and text, ready for the wire.
+// Errors of clients are returned as an *[exception.Error] with RabbitMQ's code and text for the wire.
 //
-// Two locks keep it simple. One makes changes of the topology wait for each other, so that a check and the change that
-// rests on it are one step. The other guards the maps alone and is never held while a queue is called: queues publish
-// their dead letters through here, possibly in the middle of a change.
+// There are two main locks. The lock change serializes changes of the topology, so that a check and the following change
+// are atomic. The lock mu guards only the maps. It is never held during a call to a queue, because queues publish their
+// dead letters through the virtual host, possibly during a change.
 package vhost
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// VHost is a virtual host. Its methods may be called at the same time.
+// VHost is a virtual host. It is safe for concurrent use.
 type VHost struct {
 	name   string
 	config Config
@@ -32,40 +32,40 @@ type VHost struct {
 	messages stats.Totals
 
 	letters letters
-	reading sync.WaitGroup // messages from disk
+	reading sync.WaitGroup // reads of messages from disk
 
-	change   sync.Mutex         // held throughout a change of the topology
-	registry *registry.Registry // told of it; nil: it is not to be kept
-	store    store.Store        // of queues that are declared; nil: they are in memory only
-	loading  bool               // from the registry
+	change   sync.Mutex         // held during a change of the topology
+	registry *registry.Registry // saves changes; nil if they are not saved
+	store    store.Store        // for new queues; nil in memory
+	loading  bool               // objects are being loaded from the registry
 
-	sizes sync.Mutex                  // guards what is counted; taken after all others
-	ended bool                        // the topology is not counted any more
-	size  int64                       // of what outlives connections
-	owned map[any]map[*Queue]struct{} // exclusive queues by owner, deleted ones as long as they are counted
+	sizes sync.Mutex                  // guards the memory accounting; locked after all other locks
+	ended bool                        // the memory of the topology is no longer counted
+	size  int64                       // memory of the objects without an owner
+	owned map[any]map[*Queue]struct{} // exclusive queues by owner, including deleted queues that are still counted
 
-	mu     lock // guards the maps; taken after change
+	mu     lock // guards the maps; locked after change
 	routes *route.Table[*Queue]
 	queues map[string]*Queue
 	about  About
 }
 
-// Config is what the virtual hosts of a broker have in common.
+// Config contains the settings that all virtual hosts of a broker share.
 type Config struct {
 	Log       *slog.Logger
-	Meter     *queue.Meter  // told of the memory that messages take
-	MaxQueues int           // zero: no limit
-	Stats     *stats.Node   // told of queues and dead letters; nil: nobody wants to know
-	Topology  *budget.Limit // for the memory of what outlives connections; nil: no limit
+	Meter     *queue.Meter  // accounts for the memory of messages
+	MaxQueues int           // 0 means no limit
+	Stats     *stats.Node   // counts queues and dead letters; may be nil
+	Topology  *budget.Limit // limits the memory of objects without an owner; nil means no limit
 
-	// Store has the messages, and Registry what was declared; nil: they are in memory only.
+	// Store saves messages, and Registry saves declarations. Both are nil for a broker in memory.
 	Store    store.Store
 	Registry *registry.Registry
-	// Resident is how much memory messages may take that are in the store as well.
+	// Resident is the maximum memory of messages that are also in the store.
 	Resident int64
 }
 
-// New returns a virtual host with the exchanges that every one has.
+// New returns a virtual host with the predeclared exchanges.
 func New(name string, config Config) *VHost {
 	v := newVHost(name, config)
 	v.registry = config.Registry
@@ -96,7 +96,8 @@ func newVHost(name string, config Config) *VHost {
 	} {
 		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true, Arguments: amqpwire.Table(nil)})
 	}
-	// RabbitMQ publishes here what it traces. There is no tracing, but programs may bind to the exchange.
+	// RabbitMQ publishes traced messages to this exchange. The broker does not trace, but programs may bind to the
+	// exchange.
 	v.routes.Add(route.Exchange[*Queue]{
 		Name: "amq.rabbitmq.trace", Kind: route.Topic, Durable: true, Internal: true, Arguments: amqpwire.Table(nil),
 	})
@@ -107,9 +108,9 @@ func newVHost(name string, config Config) *VHost {
 // Name returns the name of the virtual host.
 func (v *VHost) Name() string { return v.name }
 
-// Publish routes a message and gives it to the queues. It tells how many there were, and whether all of them accepted
-// it, when those that keep it have it on disk. A message for an exchange that does not exist is an error, one for no queue
-// is not.
+// Publish routes a message and delivers it to the queues. It returns the number of queues and reports whether all of them
+// accepted the message. It waits until the message is durable in the queues that save it. A missing exchange is an error.
+// A message without a matching queue is not an error.
 func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error) {
 	var buffer [4]*Queue
 	queues, err := v.Route(buffer[:0], m)
@@ -123,7 +124,7 @@ func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error)
 	return len(queues), accepted, err
 }
 
-// Route is the first half of Publish: it appends the queues that a message goes to.
+// Route appends the destination queues of a message to dst. It is the first half of Publish.
 func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -134,10 +135,11 @@ func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 	return v.route(dst, x, m), nil
 }
 
-// Deliver is the second half of Publish. It reports whether all queues accepted the message, and which commit of the store
-// will keep it in all of them that keep it.
+// Deliver publishes a message to queues. It is the second half of Publish. It reports whether all queues accepted the
+// message, and returns the ticket of the commit after which the message is durable in all queues that save it.
 //
-// Decoded headers take many times the room of encoded ones; they have been routed by, and are not needed any more.
+// Deliver drops the decoded headers. They take many times the memory of the encoded headers, and routing no longer needs
+// them.
 func Deliver(m *queue.Message, queues []*Queue) (accepted bool, kept store.Ticket) {
 	accepted = true
 	m.Headers = nil
@@ -158,7 +160,8 @@ func (v *VHost) publishable(x *route.Exchange[*Queue], name string) error {
 	return nil
 }
 
-// publishDead is Publish for dead letters, see [queue.Config]: nobody is there to be told of a missing exchange.
+// publishDead publishes a dead letter, see [queue.Config]. It ignores a missing exchange, because no client receives the
+// error.
 func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string) (refused []string, routed bool) {
 	v.mu.RLock()
 	var queues []*Queue
@@ -179,7 +182,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	}
 	for _, q := range queues {
 		if only != nil && !slices.Contains(only, q.Name()) {
-			continue // has it already
+			continue // already has the message
 		}
 		if accepted, _ := q.Publish(m); !accepted {
 			refused = append(refused, q.Name())
@@ -188,7 +191,8 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	return refused, len(queues) > 0
 }
 
-// route routes by all keys at once. The default exchange has no bindings of its own: each queue is reached by its name.
+// route routes by all keys of the message. The default exchange has no bindings. It routes to the queue whose name equals
+// the key.
 func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message) []*Queue {
 	var more []string
 	if len(m.CC)+len(m.BCC) > 0 {
@@ -211,12 +215,12 @@ func (v *VHost) routeToName(dst []*Queue, name string) []*Queue {
 	return dst
 }
 
-// Close ends everything that runs in the virtual host, and waits for it. What is on disk stays there.
+// Close stops all activity in the virtual host and waits for its end. Data on disk is not affected.
 func (v *VHost) Close() {
 	v.end((*queue.Queue).Close)
 }
 
-// Forget removes the virtual host from the registry, with everything in it. Whatever is still done in it is not kept.
+// Forget removes the virtual host and all its objects from the registry. Later changes are not saved.
 func (v *VHost) Forget() {
 	v.change.Lock()
 	defer v.change.Unlock()
@@ -226,12 +230,12 @@ func (v *VHost) Forget() {
 	v.store = nil
 }
 
-// Delete is Close for a virtual host that was forgotten: it deletes all queues with their messages.
+// Delete deletes all queues with their messages. Call it instead of Close, after Forget.
 func (v *VHost) Delete() {
 	v.end(func(q *queue.Queue) { q.Delete(queue.Condition{}) })
 }
 
-// end ends all queues, dead letters first: they would find queues that take nothing any more.
+// end ends all queues. It stops dead-lettering first, because ended queues do not accept messages.
 func (v *VHost) end(end func(*queue.Queue)) {
 	v.letters.close()
 	v.change.Lock()
@@ -243,7 +247,7 @@ func (v *VHost) end(end func(*queue.Queue)) {
 	v.giveAll(queues)
 	for _, q := range queues {
 		end(q.Queue)
-		q.deleted = true // as far as anybody is concerned who still has it
+		q.deleted = true // for callers that still refer to the queue
 	}
 	v.change.Unlock()
 	v.reading.Wait()
