@@ -13,15 +13,15 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// diskInterval is how often the node looks how much room there is on its disk. RabbitMQ looks as seldom as every 10 s while
-// there is plenty; asking costs a microsecond.
+// diskInterval is the interval between two checks of the free disk space. RabbitMQ's interval is up to 10 s while there
+// is plenty of space. A check takes about a microsecond.
 const diskInterval = 100 * time.Millisecond
 
-// slow is how long a commit may take before publishers have to wait for the disk: it hangs, or waits for room itself. What they
-// publish meanwhile has to be remembered, even if it is gone again by then.
+// slow is the duration of a commit above which the broker blocks publishers, because the disk does not respond or is
+// full. Messages published in the meantime stay in memory, even if they are already acknowledged.
 const slow = 2 * time.Second
 
-// Disk is what the node knows of the file system that its data is on.
+// Disk is the state of the file system of the data directory.
 type Disk struct {
 	store store.Store
 	limit int64
@@ -29,21 +29,21 @@ type Disk struct {
 
 	low, failed, damaged alarm.Alarm
 
-	unknown  bool // has been logged
+	unknown  bool // already logged
 	making   atomic.Bool
-	roomMade time.Time // or tried to
+	roomMade time.Time // time of the last attempt to make room
 }
 
 // Dir returns the data directory.
 func (d *Disk) Dir() string { return d.store.Dir() }
 
-// Free returns how many bytes may still be written; negative: nobody can tell.
+// Free returns the free disk space in bytes. It is negative if the space is unknown.
 func (d *Disk) Free() int64 { return d.free.Load() }
 
-// Limit returns how many there must be for publishers not to be blocked.
+// Limit returns the free disk space in bytes below which the broker blocks publishers.
 func (d *Disk) Limit() int64 { return d.limit }
 
-// measure looks how much room there is.
+// measure updates the free disk space and the alarm.
 func (d *Disk) measure() (changed bool, err error) {
 	free, err := d.store.Free()
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Disk) measure() (changed bool, err error) {
 	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slow), nil
 }
 
-// check raises the alarm when there is too little room, and clears it.
+// check updates the alarm for low disk space and logs its changes.
 func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
@@ -72,7 +72,7 @@ func (d *Disk) check(log *slog.Logger) {
 	d.unknown = err != nil
 }
 
-// watchDisk keeps the alarm of a disk that gets full, until the node is shut down.
+// watchDisk checks the disk periodically until the node is shut down.
 func (n *Node) watchDisk() {
 	var making sync.WaitGroup
 	defer making.Wait()
@@ -86,10 +86,10 @@ func (n *Node) watchDisk() {
 	}
 }
 
-// roomInterval is how long there is between two attempts to make room.
+// roomInterval is the minimum time between two attempts to make room.
 const roomInterval = 10 * time.Second
 
-// wantsRoom reports whether it is time for makeRoom.
+// wantsRoom reports whether makeRoom is due.
 func (d *Disk) wantsRoom() bool {
 	if d.low.Raised() == nil || time.Since(d.roomMade) < roomInterval || !d.making.CompareAndSwap(false, true) {
 		return false
@@ -98,14 +98,14 @@ func (d *Disk) wantsRoom() bool {
 	return true
 }
 
-// makeRoom has the store give back what deleted messages had, while publishers are blocked for want of it: by itself it does
-// so when others are put, and there are none.
+// makeRoom frees the disk space of deleted messages. While publishers are blocked, the store does not free it
+// automatically, because that happens only when it saves new messages.
 func (d *Disk) makeRoom(ctx context.Context) {
 	defer d.making.Store(false)
-	_ = d.store.MakeRoom(ctx) // whatever is in its way is in the way of the next commit, too, which says so
+	_ = d.store.MakeRoom(ctx) // an error also affects the next commit, which reports it
 }
 
-// watchStore raises the alarms that are never over: the store has failed, or is damaged.
+// watchStore raises the permanent alarms for a failed or damaged store.
 func (n *Node) watchStore() {
 	damaged := n.Disk.store.Damaged()
 	for {

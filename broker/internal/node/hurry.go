@@ -9,18 +9,18 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// patience is for how long a disk may be busy with one commit before it is taken for one that does not answer: a disk that
-// is merely slow gets through with what it has.
+// A disk that works on one commit for longer than this timeout counts as not responding. A disk that is only slow completes
+// its commits earlier.
 const patience = 5 * time.Second
 
 var errGivenUp = errors.New(
 	"ended while the disk did not answer: what was not confirmed may be lost, what was delivered comes again")
 
-// Hurry sees to it that nobody who ends a node waits for ever for its store: once the context has ended, the store is given
-// up when it has been busy with one commit for too long, or when for as long it is occupied by something else, if that is
-// not nil. Until the function is called that it returns, this is looked at each second.
+// Hurry limits the time that a shutdown waits for the store. After the cancellation of ctx, Hurry checks the store once per
+// second until the caller calls stop. Hurry calls GiveUp if one commit takes longer than 5 seconds, or if occupied still
+// returns true more than 5 seconds after the cancellation. The function occupied may be nil.
 //
-// It holds no lock, and takes none that somebody may hold who waits for the disk.
+// Hurry does not use a lock that a caller could hold while it waits for the disk.
 func Hurry(ctx context.Context, s store.Store, occupied func() bool) (stop func()) {
 	if s == nil || ctx.Done() == nil {
 		return func() {}

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// busy is a store that has been busy with a commit since it was made, or begun again.
+// busy is a store with a commit that is running since newBusy or the last call of commit.
 type busy struct {
-	store.Store // of which the rest is not called
+	store.Store // the test calls no other methods
 	since       atomic.Pointer[time.Time]
 	failed      chan struct{}
 }
@@ -42,7 +42,7 @@ func (b *busy) givenUp() bool {
 	}
 }
 
-// A disk that is slow is waited for; one that does not answer is, until nobody has time any more.
+// Shutdown waits for a slow disk. It waits for a disk that does not respond only until the context ends.
 func TestHurry(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *busy, end func()){
 		"there is time": func(t *testing.T, b *busy, _ func()) {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// load takes everything from the store, and keeps an eye on its disk from now on.
+// load loads the state of the node from the store and starts to monitor the disk.
 func (n *Node) load() (err error) {
 	if n.registry, err = registry.New(n.config.Store); err != nil {
 		return err
@@ -34,12 +34,12 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
-// Begun reports whether the node has been there before, in its store: then it is not given again what a new one begins
-// with, which somebody may have deleted since.
+// Begun reports whether the store already contained a node. Such a node does not create the initial objects again,
+// because an operator may have deleted them.
 func (n *Node) Begun() bool { return n.begun }
 
-// Begin notes that the node has all that a new one begins with.
+// Begin records that the node has its initial objects.
 func (n *Node) Begin() { n.registry.Begin() }
 
-// Sync waits until every change so far is on disk, of what is to be there. An error says that it is not.
+// Sync waits until all earlier changes of durable objects are on disk. It returns an error if they are not.
 func (n *Node) Sync(ctx context.Context) error { return n.registry.Sync(ctx) }

@@ -1,5 +1,5 @@
-// Package node is a broker's state, whoever looks at it: its virtual hosts, its users, its connections. AMQP sessions run
-// on it, and the management API shows and changes it.
+// Package node contains the state of a broker, which consists of virtual hosts, users and connections. AMQP sessions run
+// on a node, and the management API displays and changes it.
 package node
 
 import (
@@ -25,29 +25,29 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// ErrClosed is returned once the node is shut down.
+// ErrClosed is returned after the shutdown of the node.
 var ErrClosed = errors.New("broker: shut down")
 
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
-	Sessions session.Config // VHost, Access, Budget, Alarms, Store, Stats and Log are filled in by New
+	Sessions session.Config // New sets VHost, Access, Budget, Alarms, Store, Stats and Log
 
-	// MemoryLimit is how many bytes of messages there may be before publishers are blocked.
+	// MemoryLimit is the size of all messages in bytes above which the node blocks publishers.
 	MemoryLimit int64
-	// MaxConnections and MaxQueues (in each virtual host) limit their number; zero: no limit.
+	// MaxConnections limits the connections, and MaxQueues the queues of each virtual host. Zero means no limit.
 	MaxConnections int
 	MaxQueues      int
-	// ConnectionMemory, TotalMemory and TopologyMemory are how many bytes a connection, all connections and what outlives them
-	// may make the node keep beside messages; zero: no limit.
+	// ConnectionMemory, TotalMemory and TopologyMemory limit the memory, in bytes and without messages, of a connection,
+	// of all connections, and of the objects that outlive connections. Zero means no limit.
 	ConnectionMemory, TotalMemory, TopologyMemory int64
 
-	// Store is where the node keeps what is to outlive it; nil: it is in memory only. Whoever opened it closes it, after
+	// Store saves the durable state. It is nil for a node in memory. The caller that opened the store closes it, after
 	// Shutdown.
 	Store store.Store
-	// DiskLimit is how many bytes there must be free on the disk for publishers not to be blocked.
+	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is how much memory messages may take that are in the store as well.
+	// Resident is the maximum memory of messages that are also in the store.
 	Resident int64
 }
 
@@ -55,10 +55,11 @@ type Config struct {
 type Node struct {
 	Access *access.Control
 	Memory *queue.Meter
-	// Connections is what connections make the node keep beside messages, and Topology what outlives them.
+	// Connections accounts for the memory of connections without messages, and Topology for the memory of objects that
+	// outlive connections.
 	Connections *budget.Connections
 	Topology    *budget.Limit
-	Disk        *Disk // nil: nothing is on disk
+	Disk        *Disk // nil for a node in memory
 	Alarms      alarm.Set
 	Stats       *stats.Node
 	Started     time.Time
@@ -71,13 +72,13 @@ type Node struct {
 	mu      sync.Mutex
 	closed  bool
 	vhosts  map[string]*vhost.VHost
-	going   map[*vhost.VHost]struct{} // those that are being deleted: they may still read from the store
+	going   map[*vhost.VHost]struct{} // virtual hosts that are being deleted, which may still read from the store
 	live    map[*session.Session]struct{}
-	running sync.WaitGroup // the sessions
+	running sync.WaitGroup // goroutines of the sessions and of the monitoring of the store
 	closing chan struct{}  // closed when closed is set
 }
 
-// New returns a node with what is in its store. A new one has the virtual host "/" and no users.
+// New returns a node with the contents of its store. A new node has the virtual host "/" and no users.
 func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:      access.New(),
@@ -115,28 +116,29 @@ func New(config Config) (*Node, error) {
 
 func orNone(limit int64) int64 { return cmp.Or(limit, math.MaxInt64) }
 
-// VHost returns the virtual host of that name, or nil.
+// VHost returns the virtual host with the name, or nil.
 func (n *Node) VHost(name string) *vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.vhosts[name]
 }
 
-// VHosts returns the virtual hosts by name.
+// VHosts returns the virtual hosts, sorted by name.
 func (n *Node) VHosts() []*vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// hosts returns all virtual hosts, also those that are being deleted: to close one of those waits for its end.
+// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Close waits for the end of the
+// deletion.
 func (n *Node) hosts() []*vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.AppendSeq(slices.Collect(maps.Values(n.vhosts)), maps.Keys(n.going))
 }
 
-// AddVHost makes sure that a virtual host exists. It reports whether it is a new one.
+// AddVHost creates a virtual host, unless it exists. It reports whether it created the virtual host.
 func (n *Node) AddVHost(name string) (added bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -154,8 +156,8 @@ func (n *Node) vhostConfig() vhost.Config {
 	}
 }
 
-// DeleteVHost removes a virtual host with everything in it, and closes the connections to it. It reports whether there was
-// one.
+// DeleteVHost removes a virtual host with all its objects and closes its connections. It reports whether the virtual host
+// existed.
 func (n *Node) DeleteVHost(name string) bool {
 	host := n.takeVHost(name)
 	if host == nil {
@@ -173,7 +175,8 @@ func (n *Node) DeleteVHost(name string) bool {
 	return true
 }
 
-// takeVHost removes a virtual host and what is kept of it in one step: the next one of that name is another.
+// takeVHost removes a virtual host and its saved objects atomically, so that a new virtual host with the same name starts
+// empty.
 func (n *Node) takeVHost(name string) *vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,7 +191,7 @@ func (n *Node) takeVHost(name string) *vhost.VHost {
 	return host
 }
 
-// Sessions returns the connections, the oldest first.
+// Sessions returns the connections, sorted by age with the oldest first.
 func (n *Node) Sessions() []*session.Session {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -197,7 +200,7 @@ func (n *Node) Sessions() []*session.Session {
 	})
 }
 
-// Serve runs a session on a connection, which it closes when there are too many.
+// Serve runs a session on a connection. It closes the connection if the limit is reached.
 func (n *Node) Serve(conn net.Conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -225,7 +228,8 @@ func (n *Node) Serve(conn net.Conn) error {
 	return nil
 }
 
-// level returns the level at which the end of a connection is logged. Logins that are refused at once can be too many.
+// level returns the log level for the end of a connection. Immediately refused logins are logged at debug level, because
+// their number is unlimited.
 func level(err error) slog.Level {
 	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
 		return slog.LevelDebug
@@ -233,7 +237,7 @@ func level(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Wait waits, and reports whether the node is still open then.
+// Wait waits for d. It reports false if the node is shut down in the meantime.
 func (n *Node) Wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -245,8 +249,8 @@ func (n *Node) Wait(d time.Duration) bool {
 	}
 }
 
-// Shutdown closes all connections and waits until they have ended. When ctx ends first, it cuts them, and does not wait for
-// a disk that does not answer.
+// Shutdown closes all connections and waits for their end. If ctx ends first, Shutdown cuts the connections, and does not
+// wait for a disk that does not respond.
 func (n *Node) Shutdown(ctx context.Context) error {
 	defer Hurry(ctx, n.config.Store, nil)()
 	n.mu.Lock()
