@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// headers matches by the headers of a message, whatever its routing key: the binding's arguments name headers and their
-// values, and x-match says whether all of them must be there or one is enough
+// headers matches the headers of a message and ignores its routing key. The arguments of a binding specify headers and
+// their values. The argument x-match specifies whether all of them must match or one is sufficient
 // (https://www.rabbitmq.com/docs/exchanges#headers).
 type headers[Q comparable] map[binding[Q]]Binding[Q]
 
@@ -22,7 +22,7 @@ func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments) []D
 	return dst
 }
 
-// The ways to match. Those without "with-x" pass over names that begin with "x-", as the others do over x-match itself.
+// Values of x-match. The values without "with-x" ignore names that begin with "x-". All values ignore x-match itself.
 const (
 	matchAll      = "all"
 	matchAny      = "any"
@@ -30,7 +30,7 @@ const (
 	matchAnyWithX = "any-with-x"
 )
 
-// ValidHeadersMatch reports whether a value of x-match is one.
+// ValidHeadersMatch reports whether v is a valid value of x-match.
 func ValidHeadersMatch(v any) bool {
 	return v == matchAll || v == matchAny || v == matchAllWithX || v == matchAnyWithX
 }
@@ -47,7 +47,7 @@ func headersMatch(wanted, message Arguments) bool {
 			continue
 		}
 		has, present := message.Get(name)
-		// A binding with no value asks only that the header be there.
+		// A binding without a value only requires the header to be present.
 		switch matches := present && (want == nil || sameValue(want, has)); {
 		case matches && !all:
 			return true
@@ -58,7 +58,7 @@ func headersMatch(wanted, message Arguments) bool {
 	return all
 }
 
-// index finds arguments by their names.
+// index finds arguments by name.
 type index struct {
 	Arguments
 	values map[string]any
@@ -70,8 +70,8 @@ func (i *index) Get(name string) (any, bool) {
 	return v, found
 }
 
-// indexed returns arguments, with an index if they are many: to look each up by going through all of them takes as long as
-// the square of their number.
+// indexed returns the arguments with an index if there are many of them. Without an index, the lookup of all arguments
+// takes quadratic time.
 func indexed(headers Arguments) Arguments {
 	if headers == nil {
 		return nil
@@ -95,8 +95,8 @@ func indexed(headers Arguments) Arguments {
 	return i
 }
 
-// sameValue compares as RabbitMQ does: numbers by value whatever their width, text by its bytes, and nothing of different
-// kinds.
+// sameValue compares values like RabbitMQ: numbers by value regardless of their width, and strings by their bytes. Values
+// of different kinds are not equal.
 func sameValue(a, b any) bool {
 	if x, ok := whole(a); ok {
 		y, ok := whole(b)
@@ -113,7 +113,7 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// whole returns an integer of any width, or a time, which is one. All that a header can hold fit.
+// whole returns an integer of any width or a timestamp. An int64 can represent all integers of a header.
 func whole(v any) (int64, bool) {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():

@@ -1,6 +1,6 @@
 package route
 
-// refs counts how many bindings lead to each destination.
+// refs contains the number of bindings to each destination.
 type refs[Q comparable] map[Destination[Q]]int
 
 func (r refs[Q]) add(d Destination[Q]) { r[d]++ }

@@ -1,13 +1,15 @@
-// Package route decides which queues a message goes to: exchanges, bindings and their matching rules.
+// Package route determines the destination queues of a message. It implements exchanges, bindings and their matching
+// rules.
 //
 //	message ─► exchange ─┬─ binding ─► queue
 //	                     └─ binding ─► exchange ─── binding ─► queue
 //
-// A [Table] holds the exchanges of one virtual host. It does no locking: whoever owns it does, and routing itself only
-// reads. It is generic in the queue handle Q, so that routing hands out queues and not names to be looked up again.
+// A [Table] contains the exchanges of one virtual host. It is not safe for concurrent use, but concurrent calls of
+// methods that only read, such as Route, are safe. The type parameter Q is the queue handle, so that Route returns queues
+// and not names.
 //
-// However many bindings lead to a queue, it gets one copy of a message, and exchanges bound in a circle do not send a
-// message round for ever (https://www.rabbitmq.com/docs/e2e).
+// A queue gets one copy of a message, regardless of the number of matching bindings. A cycle of bound exchanges does not
+// route a message indefinitely (https://www.rabbitmq.com/docs/e2e).
 package route
 
 import (
@@ -27,31 +29,31 @@ const (
 	Headers Kind = "headers"
 )
 
-// Known reports whether there are exchanges of this kind.
+// Known reports whether the exchange type is supported.
 func (k Kind) Known() bool { return k == Direct || k == Fanout || k == Topic || k == Headers }
 
-// Arguments are a binding's, or the headers of a message.
+// Arguments contains the arguments of a binding, or the headers of a message.
 type Arguments interface {
-	// Get returns the value with that name.
+	// Get returns the value of a name.
 	Get(name string) (any, bool)
 	// All yields all names and values.
 	All() iter.Seq2[string, any]
 }
 
-// Destination is what a binding leads to: a queue, or another exchange.
+// Destination is the destination of a binding: a queue or another exchange.
 type Destination[Q comparable] struct {
 	Queue    Q
-	Exchange *Exchange[Q] // nil when the destination is Queue
+	Exchange *Exchange[Q] // nil if the destination is Queue
 }
 
-// Exchange is a named set of bindings and the rule by which they match.
+// Exchange is a named set of bindings with a matching rule.
 type Exchange[Q comparable] struct {
 	Name       string
 	Kind       Kind
 	Durable    bool
 	AutoDelete bool
 	Internal   bool
-	// Alternate is the exchange that messages go to which this one has no queue for; empty: none.
+	// Alternate is the exchange for messages without a matching binding. An empty name means no alternate exchange.
 	Alternate string
 	Arguments Arguments // as declared
 
@@ -59,11 +61,11 @@ type Exchange[Q comparable] struct {
 	bindings map[binding[Q]]Binding[Q]
 }
 
-// binding is the identity of a binding. Binding twice is the same as once; one unbind undoes it.
+// binding is the identity of a binding. A repeated bind has no effect, and one unbind removes the binding.
 type binding[Q comparable] struct {
 	destination Destination[Q]
 	key         string
-	args        string // encoded: bindings that differ in their arguments are two
+	args        string // encoded, because bindings with different arguments are different
 }
 
 // Binding describes a binding from an exchange.
@@ -71,13 +73,13 @@ type Binding[Q comparable] struct {
 	Destination Destination[Q]
 	Key         string
 	Arguments   Arguments
-	Encoded     string // the arguments as one text, by which bindings differ
+	Encoded     string // encoded arguments, which are part of the identity
 }
 
 func (b Binding[Q]) identity() binding[Q] { return binding[Q]{b.Destination, b.Key, b.Encoded} }
 
-// matcher is the rule of one exchange type. Several bindings may lead from the same key to the same destination (they
-// differ in their arguments), so that add and remove count.
+// matcher is the matching rule of an exchange type. Several bindings with the same key and destination may differ in
+// their arguments, so add and remove count the bindings.
 type matcher[Q comparable] interface {
 	add(Binding[Q])
 	remove(Binding[Q])
@@ -85,18 +87,18 @@ type matcher[Q comparable] interface {
 	match(dst []Destination[Q], key string, headers Arguments) []Destination[Q]
 }
 
-// Table holds the exchanges of a virtual host by name.
+// Table contains the exchanges of a virtual host by name.
 type Table[Q comparable] struct {
-	// Unbound and Deleted, unless they are nil, are told of each binding and each exchange that is removed, be it only
-	// because another one was.
+	// Unbound and Deleted are called for each removed binding and each removed exchange, including the
+	// consequences of another removal. They may be nil.
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
 
 	exchanges map[string]*Exchange[Q]
-	leading   map[Destination[Q]]map[place[Q]]struct{} // the bindings that lead to a destination
+	leading   map[Destination[Q]]map[place[Q]]struct{} // bindings by destination
 }
 
-// place is where a binding is.
+// place identifies a binding of an exchange.
 type place[Q comparable] struct {
 	exchange *Exchange[Q]
 	binding  binding[Q]
@@ -110,16 +112,16 @@ func NewTable[Q comparable]() *Table[Q] {
 	}
 }
 
-// Exchange returns the exchange with that name, or nil.
+// Exchange returns the exchange with the name, or nil.
 func (t *Table[Q]) Exchange(name string) *Exchange[Q] { return t.exchanges[name] }
 
-// Exchanges yields all exchanges, in no order.
+// Exchanges yields all exchanges in unspecified order.
 func (t *Table[Q]) Exchanges() iter.Seq[*Exchange[Q]] { return maps.Values(t.exchanges) }
 
 // Len returns the number of exchanges.
 func (t *Table[Q]) Len() int { return len(t.exchanges) }
 
-// Add puts in an exchange without bindings, in place of one with the same name. Its kind must be a known one.
+// Add adds an exchange without bindings. It replaces an exchange with the same name. The exchange type must be known.
 func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	added := &x
 	added.bindings = make(map[binding[Q]]Binding[Q])
@@ -137,7 +139,7 @@ func (t *Table[Q]) Add(x Exchange[Q]) *Exchange[Q] {
 	return added
 }
 
-// Bind adds a binding. It reports whether it is a new one.
+// Bind adds a binding. It reports whether the binding is new.
 func (t *Table[Q]) Bind(x *Exchange[Q], b Binding[Q]) bool {
 	if t.Bound(x, b) {
 		return false
@@ -151,13 +153,13 @@ func (t *Table[Q]) Bind(x *Exchange[Q], b Binding[Q]) bool {
 	return true
 }
 
-// Bound reports whether there is such a binding.
+// Bound reports whether the binding exists.
 func (t *Table[Q]) Bound(x *Exchange[Q], b Binding[Q]) bool {
 	_, exists := x.bindings[b.identity()]
 	return exists
 }
 
-// Unbind removes a binding if there is one, and with its last binding an auto-delete exchange.
+// Unbind removes a binding, if it exists. It also removes an auto-delete exchange after its last binding.
 func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	if !t.Bound(x, b) {
 		return
@@ -170,10 +172,10 @@ func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Bindings yields the bindings that lead from the exchange, in no order.
+// Bindings yields the bindings from the exchange in unspecified order.
 func (x *Exchange[Q]) Bindings() iter.Seq[Binding[Q]] { return maps.Values(x.bindings) }
 
-// InUse reports whether the exchange has bindings that lead from it.
+// InUse reports whether the exchange has bindings to destinations.
 func (x *Exchange[Q]) InUse() bool { return len(x.bindings) > 0 }
 
 // Delete removes an exchange with all bindings from and to it.
@@ -194,7 +196,7 @@ func (t *Table[Q]) Delete(x *Exchange[Q]) {
 // DeleteQueue removes all bindings to a queue.
 func (t *Table[Q]) DeleteQueue(q Q) { t.forget(Destination[Q]{Queue: q}) }
 
-// forget removes all bindings to a destination, and with them the auto-delete exchanges that have no others.
+// forget removes all bindings to a destination, and the auto-delete exchanges that have no other bindings.
 func (t *Table[Q]) forget(d Destination[Q]) {
 	for _, at := range slices.Collect(maps.Keys(t.leading[d])) {
 		if b, exists := at.exchange.bindings[at.binding]; exists {
@@ -203,7 +205,7 @@ func (t *Table[Q]) forget(d Destination[Q]) {
 	}
 }
 
-// led takes a binding that was removed out of the index.
+// led removes a deleted binding from the index.
 func (t *Table[Q]) led(x *Exchange[Q], b Binding[Q]) {
 	if t.Unbound != nil {
 		t.Unbound(x, b)
@@ -214,16 +216,16 @@ func (t *Table[Q]) led(x *Exchange[Q], b Binding[Q]) {
 	}
 }
 
-// Route appends the queues that a message published to x goes to, each once. It has one key, and maybe more. Where none of
-// them leads anywhere, the alternate exchange is asked.
+// Route appends the destination queues of a message published to x, each queue once. The message has one key and
+// optionally more keys. If no key matches a binding of an exchange, Route uses its alternate exchange.
 //
-// A message with many keys, or one to many queues, must not take more than its share of time and memory: destinations are
-// sets, and an exchange that does not look at keys is asked once.
+// A message with many keys or many destination queues must not take a disproportionate share of time and memory.
+// Destinations are therefore sets, and Route evaluates an exchange that ignores keys only once.
 func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
 	matched := buffer[:0]
 	queues := set[Q]{list: dst}
-	var exchanges set[*Exchange[Q]] // that x leads to; they are asked after it, and may lead to others
+	var exchanges set[*Exchange[Q]] // reachable from x; evaluated after x, may reach others
 	for i, asked := 0, x; ; i++ {
 		keys := more
 		switch asked.Kind {

@@ -133,7 +133,7 @@ func TestTopicPatterns(t *testing.T) {
 	}
 }
 
-// A pattern is a regular expression over words, which gives a second opinion on every key.
+// The test compares each pattern with an equivalent regular expression over words.
 func TestTopicAgreesWithRegularExpressions(t *testing.T) {
 	wordsOf := func(alphabet ...string) *rapid.Generator[[]string] {
 		return rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 6)
@@ -176,7 +176,7 @@ func TestTopicAgreesWithRegularExpressions(t *testing.T) {
 	})
 }
 
-// counting are arguments that count how many fields were looked at.
+// counting is Arguments that count the fields that were read.
 type counting struct {
 	names  []string
 	looked *int
@@ -201,7 +201,7 @@ func (c counting) All() iter.Seq2[string, any] {
 	}
 }
 
-// A message with many headers that is held against a binding with as many does not take the square of them.
+// Matching many headers against a binding with many arguments takes less than quadratic time.
 func TestManyHeadersAreFoundByTheirNames(t *testing.T) {
 	const n = 1000
 	looked := 0
@@ -223,7 +223,7 @@ func TestManyHeadersAreFoundByTheirNames(t *testing.T) {
 	}
 }
 
-// anyOf are arguments of a binding that asks for any of them.
+// anyOf is the arguments of a binding with x-match any.
 type anyOf struct{ counting }
 
 func (a anyOf) Get(name string) (any, bool) {
@@ -233,7 +233,7 @@ func (a anyOf) Get(name string) (any, bool) {
 	return a.counting.Get(name)
 }
 
-// Each key of a message may lead to all queues. They are remembered once.
+// Each key of a message may match all queues. Route stores each queue once.
 func TestManyKeysToManyQueuesTakeLittleMemory(t *testing.T) {
 	const n = 1000
 	for _, kind := range []Kind{Fanout, Topic} {

@@ -2,11 +2,11 @@ package route
 
 import "strings"
 
-// topic matches dotted words: in a binding key "*" stands for exactly one word and "#" for any number of them, none
-// included (https://www.rabbitmq.com/docs/exchanges#topic).
+// topic matches words separated by dots. In a binding key, "*" matches exactly one word, and "#" matches zero or more
+// words (https://www.rabbitmq.com/docs/exchanges#topic).
 //
-// The bindings are a tree with a word on each edge, so that the cost of a match grows with the words of the key and not
-// with the number of bindings.
+// The bindings form a tree with a word on each edge, so that the cost of a match depends on the words of the key and not
+// on the number of bindings.
 type topic[Q comparable] struct {
 	root *topicNode[Q]
 }
@@ -14,12 +14,12 @@ type topic[Q comparable] struct {
 type topicNode[Q comparable] struct {
 	next map[string]*topicNode[Q]
 	here refs[Q] // bindings whose key ends at this node
-	hash bool    // the edge that leads here is "#": the node matches any further word
+	hash bool    // the edge to this node is "#", so the node matches any further word
 }
 
 func newTopic[Q comparable]() *topic[Q] { return &topic[Q]{root: &topicNode[Q]{}} }
 
-// words splits a key. The empty key has no words, but "." has two empty ones, as in RabbitMQ.
+// words splits a key. Like in RabbitMQ, the empty key has no words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil
@@ -48,7 +48,7 @@ func (m *topic[Q]) add(b Binding[Q]) {
 
 func (m *topic[Q]) remove(b Binding[Q]) { m.root.remove(words(b.Key), b.Destination) }
 
-// remove also prunes the nodes that lead to no binding any more.
+// remove also removes nodes that no longer lead to a binding.
 func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 	if len(rest) == 0 {
 		n.here.remove(d)
@@ -64,7 +64,7 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 	}
 }
 
-// match runs all readings of the key at once, as a set of nodes, so that no combination of "#" makes it slow.
+// match evaluates all possible matches of the key together, as a set of nodes, so that combinations of "#" are not slow.
 func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
 	var nodes nodeSet[Q]
 	nodes.enter(m.root)
@@ -85,10 +85,10 @@ func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destin
 	return dst
 }
 
-// nodeSet is a set of nodes in the order they were reached.
+// nodeSet is a set of nodes in insertion order.
 type nodeSet[Q comparable] struct{ set[*topicNode[Q]] }
 
-// enter adds a node, if there is one, and, since "#" may stand for no word at all, the "#" below it.
+// enter adds a node, unless it is nil, and its child "#", because "#" may match zero words.
 func (s *nodeSet[Q]) enter(n *topicNode[Q]) {
 	for ; n != nil && s.add(n); n = n.next["#"] {
 	}

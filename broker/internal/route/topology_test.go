@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// oracle routes as a broker with the infrastructure does. Queues are their names.
+// oracle routes like a broker with the given infrastructure. Queues are represented by their names.
 type oracle struct{ table *route.Table[string] }
 
 func newOracle(t topology.Topology) oracle {
@@ -38,10 +38,10 @@ func someKey() *rapid.Generator[string] {
 	})
 }
 
-// names are those of the exchanges of someTopology.
+// names lists the exchanges of someTopology.
 var names = []string{"orders", "x", "y", "z"}
 
-// someTopology has exchanges that are bound to each other and to queues, and take what others do not.
+// someTopology returns exchanges that are bound to each other and to queues, including alternate exchanges.
 func someTopology(t *rapid.T, queues ...string) (topo topology.Topology) {
 	for _, name := range names {
 		x := topology.Exchange{Name: name, Kind: rapid.SampledFrom([]string{topology.Direct, topology.Topic, topology.Fanout}).Draw(t, "kind")}
@@ -62,7 +62,8 @@ func someTopology(t *rapid.T, queues ...string) (topo topology.Topology) {
 	return topo
 }
 
-// checkReturn fails unless the key of a copy leads back, and is the message's own where that does.
+// checkReturn fails unless the key of a copy routes back to the queue. The key must equal the key of the message if that
+// key routes back.
 func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	w := topology.WaitQueue{WorkExchange: "orders", WaitExchange: "wait", FailedExchange: "failed", Infrastructure: topo}
 	o := newOracle(topo)
@@ -74,9 +75,8 @@ func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	}
 }
 
-// A copy whose key leads nowhere is dropped when it expires, without a word. So
-// whatever the key, the copy's leads back; and it is the message's own where that
-// does.
+// The broker silently drops an expired copy whose key matches no queue. The key of the copy must therefore route back for
+// every key of the message, and must equal the key of the message if that key routes back.
 func TestCopiesReturnThroughTopicExchanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo := topology.Topology{Exchanges: []topology.Exchange{{Name: "orders", Kind: topology.Topic}}}
@@ -87,8 +87,8 @@ func TestCopiesReturnThroughTopicExchanges(t *testing.T) {
 	})
 }
 
-// The same for exchanges bound to each other, and such that take what others do
-// not: as long as one of the binding's keys leads all the way, or the message's.
+// The same holds for exchanges that are bound to each other and for alternate exchanges, if a binding key or the key of
+// the message matches along the whole path.
 func TestCopiesReturnThroughSeveralExchanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, own := someTopology(t, "work", "other"), someKey().Draw(t, "own")
@@ -100,7 +100,7 @@ func TestCopiesReturnThroughSeveralExchanges(t *testing.T) {
 	})
 }
 
-// Reach names the queues that a broker routes to, whatever exchanges are bound to each other.
+// Reach returns the queues that a broker routes to, also across exchanges that are bound to each other.
 func TestReachIsWhatABrokerDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, key := someTopology(t, "work", "other", "third"), someKey().Draw(t, "published with")
