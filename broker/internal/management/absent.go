@@ -2,8 +2,8 @@ package management
 
 import "cmp"
 
-// absent adds the endpoints of what there cannot be any of. The lists are empty, nothing has the name that is asked for, and
-// to make one is an error. Virtual hosts and users in a path must exist.
+// absent adds the endpoints for unsupported objects. Their lists are empty, a request for a named object reports that it
+// is not found, and the creation of an object is an error. Virtual hosts and users in a path must exist.
 func (h *Handler) absent() {
 	for _, path := range []string{"policies", "operator-policies"} {
 		h.handle("GET /api/"+path, anyone, nothing)
@@ -32,7 +32,7 @@ func (h *Handler) absent() {
 		return nil
 	}))
 
-	// To delete a limit makes sure that there is none.
+	// The deletion of a limit succeeds, because the limit does not exist afterwards.
 	h.handle("GET /api/vhost-limits", anyone, nothing)
 	h.handle("GET /api/vhost-limits/{vhost}", anyone, nothingIn(vhostExists))
 	h.handle("DELETE /api/vhost-limits/{vhost}/{name}", administrator, func(c *call) (any, error) { return done{}, vhostExistsToChange(c) })
@@ -41,7 +41,7 @@ func (h *Handler) absent() {
 	h.handle("GET /api/user-limits/{user}", administrator, nothingIn(userExists))
 	h.handle("DELETE /api/user-limits/{user}/{name}", administrator, func(c *call) (any, error) {
 		if userExists(c) != nil {
-			return nil, vhostNotFound // so RabbitMQ calls it
+			return nil, vhostNotFound // the name of this error in RabbitMQ
 		}
 		return done{}, nil
 	})
@@ -63,14 +63,14 @@ func (h *Handler) absent() {
 	h.handle("GET /api/deprecated-features/used", administrator, nothing)
 }
 
-// clusterTags is the one global parameter that is always there, and empty.
+// clusterTags returns the only predefined global parameter, which is empty.
 func clusterTags() fields { return fields{"name": "cluster_tags", "value": []string{}} }
 
 func nothing(*call) (any, error) { return []fields{}, nil }
 
 func missing(*call) (any, error) { return nil, notFound }
 
-// nothingIn is nothing where something in the path must exist.
+// nothingIn returns an endpoint with an empty list that first checks an object in the path.
 func nothingIn(exists func(*call) error) endpoint {
 	return func(c *call) (any, error) { return []fields{}, exists(c) }
 }

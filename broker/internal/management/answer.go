@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// reply writes an answer.
+// reply writes the response for a value.
 func (c *call) reply(w http.ResponseWriter, value any) error {
 	switch value := value.(type) {
 	case created:
@@ -38,7 +38,7 @@ func (c *call) reply(w http.ResponseWriter, value any) error {
 	return nil
 }
 
-// isLong reports whether an answer is as long as there are many things.
+// isLong reports whether the size of a response depends on the number of objects.
 func isLong(value any) bool {
 	switch value := value.(type) {
 	case list, pages, scrape:
@@ -53,7 +53,7 @@ func isLong(value any) bool {
 	return false
 }
 
-// write answers with JSON. A stream in it is written as it is made.
+// write writes a response in JSON. It writes the elements of a stream while it produces them.
 func write(w http.ResponseWriter, status int, value any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -61,22 +61,22 @@ func write(w http.ResponseWriter, status int, value any) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	out := response{w: w, status: status}
 	out.encoder = json.NewEncoder(&out.text)
-	out.encoder.SetEscapeHTML(false) // names have ">" in them, and nobody takes this for a page
+	out.encoder.SetEscapeHTML(false) // names may contain ">", and browsers do not interpret JSON as HTML
 	out.value(value)
 	out.end()
 }
 
-// response is a body that is sent in parts, when it does not fit into one.
+// response is a response body that is sent in several parts if it is large.
 type response struct {
 	w       http.ResponseWriter
 	status  int
-	text    bytes.Buffer // to be sent
-	sent    bool         // the first part
+	text    bytes.Buffer // not yet sent
+	sent    bool         // the first part was sent
 	encoder *json.Encoder
 	err     error
 }
 
-// partSize is how long a part of a response is, at the least, if it is not the last one.
+// partSize is the minimum size of a part of a response, except the last part.
 const partSize = 64 << 10
 
 func (r *response) value(value any) {
@@ -111,7 +111,7 @@ func (r *response) list(items stream) {
 	r.text.WriteByte(']')
 }
 
-// object writes the fields in the order of their names, as the encoder does.
+// object writes the fields sorted by name, like the encoder.
 func (r *response) object(f fields) {
 	between := "{"
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -135,10 +135,10 @@ func (r *response) encode(value any) {
 		r.err = err
 		return
 	}
-	r.text.Truncate(r.text.Len() - 1) // the encoder ends a value with a line feed
+	r.text.Truncate(r.text.Len() - 1) // the encoder adds a line feed to each value
 }
 
-// send sends the text so far.
+// send sends the buffered text.
 func (r *response) send() {
 	if !r.sent {
 		r.w.WriteHeader(r.status)
@@ -150,13 +150,14 @@ func (r *response) send() {
 	r.text.Reset()
 }
 
-// end sends the rest. An answer that fails in the middle is cut off, so that it cannot be taken for a whole one.
+// end sends the rest of the response. If an error occurs after the first part, end cuts the connection, so that the
+// client cannot mistake the response for a complete one.
 func (r *response) end() {
 	switch {
 	case r.err == nil:
 		r.send()
 	case r.sent:
-		panic(http.ErrAbortHandler) // the way to have the server cut a connection
+		panic(http.ErrAbortHandler) // makes the server cut the connection
 	default:
 		r.text.Reset()
 		r.text.WriteString(`{"error":"internal_server_error","reason":"not JSON"}`)

@@ -11,10 +11,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// arguments is a field table as JSON. Integers come in as 64 bits wide, other numbers as doubles.
+// arguments is a field table in JSON. Decoded integers are 64 bits wide, and other decoded numbers are doubles.
 type arguments amqpwire.Table
 
-// MarshalJSON implements [json.Marshaler]. The order is kept; of several fields with one name there is the first.
+// MarshalJSON implements [json.Marshaler]. It preserves the order. If several fields have the same name, it writes only
+// the first one.
 func (a arguments) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	seen := make(map[string]bool, len(a))
@@ -38,7 +39,7 @@ func (a arguments) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// toJSON returns what stands for a value of the wire.
+// toJSON returns the JSON representation of a value of the wire format.
 func toJSON(v any) any {
 	switch v := v.(type) {
 	case amqpwire.Table:
@@ -78,7 +79,7 @@ func (a *arguments) UnmarshalJSON(b []byte) error {
 		*a = nil
 		return nil
 	case json.Delim('['):
-		// An empty list is what an empty map looks like to Erlang, and to PHP.
+		// Erlang and PHP encode an empty map as an empty list.
 		if !d.More() {
 			*a = nil
 			return nil
@@ -146,10 +147,10 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 		_, err := d.Token()
 		return array, err
 	}
-	return token, nil // a string, a boolean, null
+	return token, nil // a string, a boolean or null
 }
 
-// natural is a number, which may stand in quotation marks.
+// natural is a non-negative integer, which may be quoted in JSON.
 type natural int
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -165,7 +166,7 @@ func (n *natural) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// flag is a boolean, for which RabbitMQ takes the words, too.
+// flag is a boolean. Like RabbitMQ, it also accepts the strings "true" and "false".
 type flag bool
 
 // UnmarshalJSON implements [json.Unmarshaler].

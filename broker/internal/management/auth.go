@@ -16,7 +16,7 @@ import (
 
 type userKey struct{}
 
-// authenticate finds out who asks.
+// authenticate checks the credentials of a request and dispatches the request.
 func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	name, password, given := r.BasicAuth()
 	w.Header().Set("Vary", "Authorization")
@@ -27,7 +27,7 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	}
 	ok, err := h.node.Access.Login(r.RemoteAddr, name, password)
 	if waits, found := errors.AsType[*access.WaitError](err); found {
-		h.log.Debug("management login refused", "user", name, "peer", r.RemoteAddr, "reason", waits) // there can be too many
+		h.log.Debug("management login refused", "user", name, "peer", r.RemoteAddr, "reason", waits) // debug level, because the number is unlimited
 		refuseFor(w, waits.Wait)
 		return
 	}
@@ -56,13 +56,13 @@ func refuseFor(w http.ResponseWriter, wait time.Duration) {
 		"too many wrong passwords for this user from your address; try again in %d s", seconds)})
 }
 
-// privilege is what it takes to use an endpoint. Each includes those before it.
+// privilege is the permission that an endpoint requires. Each privilege includes the previous ones.
 type privilege uint8
 
 const (
-	anyone        privilege = iota // with a tag of the management's
-	monitor                        // who looks at the whole node
-	administrator                  // who changes it
+	anyone        privilege = iota // user with a management tag
+	monitor                        // user who may monitor the whole node
+	administrator                  // user who may change the node
 )
 
 func (p privilege) check(u access.User) error {
@@ -83,7 +83,7 @@ func tagged(u access.User, tags ...string) bool {
 
 func (c *call) is(p privilege) bool { return p.check(c.user) == nil }
 
-// vhost returns the virtual host of the path, if the user may see it.
+// vhost returns the virtual host in the path, if the user may see it.
 func (c *call) vhost() (*vhost.VHost, error) {
 	v := c.node.VHost(c.PathValue("vhost"))
 	switch {
@@ -95,7 +95,8 @@ func (c *call) vhost() (*vhost.VHost, error) {
 	return v, nil
 }
 
-// vhostToChange is vhost where the thing itself need not exist, so that RabbitMQ finds fault with the virtual host.
+// vhostToChange is vhost for requests whose object need not exist. Like RabbitMQ, it reports a missing virtual host as
+// the error.
 func (c *call) vhostToChange() (*vhost.VHost, error) {
 	v, err := c.vhost()
 	if err == error(notFound) {
@@ -104,7 +105,8 @@ func (c *call) vhostToChange() (*vhost.VHost, error) {
 	return v, err
 }
 
-// visible returns the virtual host of the path or, if it has none, all that the user may see.
+// visible returns the virtual host in the path. Without a virtual host in the path, it returns all virtual hosts that the
+// user may see.
 func (c *call) visible() ([]*vhost.VHost, error) {
 	if c.PathValue("vhost") != "" {
 		v, err := c.vhost()
@@ -117,7 +119,7 @@ func (c *call) visible() ([]*vhost.VHost, error) {
 	return slices.DeleteFunc(all, func(v *vhost.VHost) bool { return !c.node.Access.MayEnter(c.user.Name, v.Name()) }), nil
 }
 
-// may returns an error unless the user may do something to a queue or exchange of that name.
+// may returns an error unless the user has the permission for a queue or exchange with the name.
 func (c *call) may(v *vhost.VHost, op access.Operation, name string) error {
 	if c.is(administrator) || c.node.Access.Allowed(c.user.Name, v.Name(), op, name) {
 		return nil

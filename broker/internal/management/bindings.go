@@ -29,7 +29,8 @@ func (h *Handler) bindings() {
 	}
 }
 
-// describeBinding returns an element of GET /api/bindings. The properties key tells it from others between the same two.
+// describeBinding returns an element of GET /api/bindings. The properties key identifies the binding among the bindings
+// between the same source and destination.
 func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 	kind := "queue"
 	if b.ToExchange {
@@ -43,20 +44,21 @@ func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 
 const toExchangeType = "exchange"
 
-// propertiesKey is the routing key, escaped, and a hash of the arguments if there are any; ~ stands for nothing at all.
-// The hash is not RabbitMQ's, which is of a term in Erlang: a key is to be taken from a listing and given back.
+// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. It returns "~" if
+// both are empty. The hash differs from RabbitMQ's hash of an Erlang term, because clients only copy a key from a list
+// into a request.
 func propertiesKey(key string, args amqpwire.Table) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(key), "~", "%7E")
 	if len(args) == 0 {
 		return cmp.Or(escaped, "~")
 	}
-	encoded, _ := args.Append(nil) // it could be encoded when the binding was made
+	encoded, _ := args.Append(nil) // cannot fail, because Bind has encoded the arguments before
 	sum := fnv.New32a()
 	_, _ = sum.Write(encoded)
 	return escaped + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// bindingsIn yields bindings of a virtual host: those of the default exchange, which lead to every queue by its name, first.
+// bindingsIn yields bindings of a virtual host. The bindings of the default exchange to each queue come first.
 func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) iter.Seq[vhost.BindingInfo] {
 	return func(yield func(vhost.BindingInfo) bool) {
 		for _, q := range v.Queues() {
@@ -118,7 +120,7 @@ func exchangeBindings(wanted func(b vhost.BindingInfo, name string) bool) endpoi
 	}
 }
 
-// between returns the bindings that lead from one thing to another. Both must exist.
+// between returns the bindings from the source to the destination in the path. Both must exist.
 func (c *call) between(toExchange bool) (*vhost.VHost, iter.Seq[vhost.BindingInfo], error) {
 	v, err := c.vhost()
 	if err != nil {
@@ -142,7 +144,7 @@ func listBetween(c *call, toExchange bool) (any, error) {
 	return describeBindings(v, found), err
 }
 
-// binding returns the binding of the path. The mux has unescaped its properties key once.
+// binding returns the binding in the path. The mux has already unescaped its properties key once.
 func (c *call) binding(toExchange bool) (*vhost.VHost, vhost.BindingInfo, error) {
 	v, all, err := c.between(toExchange)
 	if err != nil {
@@ -167,7 +169,7 @@ func getBinding(c *call, toExchange bool) (any, error) {
 	return describeBinding(v, b), nil
 }
 
-// bindingSettings are the body of POST.
+// bindingSettings is the body of POST.
 type bindingSettings struct {
 	RoutingKey string    `json:"routing_key"`
 	Arguments  arguments `json:"arguments"`

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// connectionRef says which connection something belongs to.
+// connectionRef returns the fields that identify a connection.
 func connectionRef(s *session.Info) fields {
 	host, port := splitAddr(s.Peer)
 	return fields{"name": s.Name, "peer_host": host, "peer_port": port}
@@ -111,7 +111,8 @@ func getChannel(c *call) (any, error) {
 	return nil, notFound
 }
 
-// listConsumers shows who consumes in the virtual hosts that the user may see, whoever it is. A monitor may ask for any.
+// listConsumers returns the consumers of all users in the virtual hosts that the user may see. A monitor may request any
+// virtual host.
 func listConsumers(c *call) (any, error) {
 	vhosts, err := c.visible()
 	if v := c.node.VHost(c.PathValue("vhost")); v != nil && c.is(monitor) {
@@ -131,7 +132,7 @@ func listConsumers(c *call) (any, error) {
 	}), nil
 }
 
-// consumersIn returns the consumers in a virtual host, of one queue or, without a name, of all.
+// consumersIn returns the consumers in a virtual host. If a queue is given, it returns only the consumers of that queue.
 func (c *call) consumersIn(host, queue string) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for _, found := range c.node.Sessions() {
@@ -150,7 +151,7 @@ func (c *call) consumersIn(host, queue string) iter.Seq[element] {
 	}
 }
 
-// consumersOf is consumersIn of a channel.
+// consumersOf returns the consumers of a channel, optionally of one queue.
 func consumersOf(s *session.Info, ch *session.ChannelInfo, queue string) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for i := range ch.Consumers {

@@ -20,7 +20,7 @@ func (h *Handler) connections() {
 	h.handle("DELETE /api/connections/{name}", anyone, closeConnection)
 	h.handle("GET /api/connections/username/{user}", anyone, connectionsOf)
 	h.handle("DELETE /api/connections/username/{user}", anyone, closeConnectionsOf)
-	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf) // as a pattern, "channels" would conflict with the above
+	h.handle("GET /api/connections/{name}/{part}", anyone, channelsOf) // as a pattern, "channels" would conflict with the previous patterns
 	h.handle("GET /api/channels", anyone, listChannels)
 	h.handle("GET /api/vhosts/{vhost}/channels", anyone, whole(listChannels))
 	h.handle("GET /api/channels/{name}", anyone, getChannel)
@@ -60,8 +60,8 @@ func (c *call) describeConnection(s session.Info) fields {
 	return info
 }
 
-// sessions returns what the user may see of the connections: their own or, as a monitor, all. Those that have not yet said
-// who they are belong to nobody.
+// sessions returns the connections that the user may see. These are the connections of the user, or all connections for a
+// monitor. A connection before its authentication belongs to no user.
 func (c *call) sessions() iter.Seq[session.Info] {
 	return func(yield func(session.Info) bool) {
 		for _, s := range c.node.Sessions() {
@@ -72,7 +72,7 @@ func (c *call) sessions() iter.Seq[session.Info] {
 	}
 }
 
-// sessionsHere is sessions in the virtual host of the path.
+// sessionsHere returns the result of sessions, restricted to the virtual host in the path.
 func (c *call) sessionsHere() (iter.Seq[session.Info], error) {
 	if c.PathValue("vhost") == "" {
 		return c.sessions(), nil
@@ -101,7 +101,7 @@ func listConnections(c *call) (any, error) {
 	}), err
 }
 
-// owns returns an error unless a connection of that user is the caller's, who may be an administrator.
+// owns returns an error unless the caller is the given user or an administrator.
 func (c *call) owns(user string) error {
 	if !c.is(administrator) && user != c.user.Name {
 		return notYours
@@ -109,7 +109,7 @@ func (c *call) owns(user string) error {
 	return nil
 }
 
-// session returns the connection of the path, which must be the caller's.
+// session returns the connection in the path. The caller must own it.
 func (c *call) session() (*session.Session, error) {
 	for _, s := range c.node.Sessions() {
 		if s.Name() != c.PathValue("name") {
@@ -129,7 +129,7 @@ func closeConnection(c *call) (any, error) {
 	return done{}, nil
 }
 
-// shut closes a connection as RabbitMQ does when it is asked to, with the reason that was given.
+// shut closes a connection like RabbitMQ's management API, with the reason in the header X-Reason.
 func (c *call) shut(s *session.Session) {
 	reason := cmp.Or(c.Header.Get("X-Reason"), "Closed via management plugin")
 	c.h.log.Info("closing a connection by request", "user", c.user.Name, "connection", s.Name(), "reason", reason)

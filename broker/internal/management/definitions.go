@@ -24,7 +24,7 @@ func (h *Handler) definitions() {
 	})
 }
 
-// origin says where definitions come from.
+// origin returns the fields that describe the origin of definitions.
 func origin(format, explanation string) fields {
 	return fields{
 		"rabbit_version": Version, "rabbitmq_version": Version, "product_name": product, "product_version": Version,
@@ -32,7 +32,7 @@ func origin(format, explanation string) fields {
 	}
 }
 
-// export returns GET /api/definitions.
+// export returns the body of GET /api/definitions.
 func export(n *node.Node) fields {
 	vhosts := func(yield func(element) bool) {
 		for _, v := range n.VHosts() {
@@ -51,7 +51,8 @@ func export(n *node.Node) fields {
 	})
 }
 
-// exportVHost returns GET /api/definitions/{vhost}. Its objects name no virtual host, so that they fit any.
+// exportVHost returns the body of GET /api/definitions/{vhost}. Its objects do not name a virtual host, so that they can
+// be imported into any virtual host.
 func exportVHost(v *vhost.VHost) fields {
 	objects, m := declared(v), metadata(v)
 	for name, all := range objects {
@@ -64,9 +65,9 @@ func exportVHost(v *vhost.VHost) fields {
 	})
 }
 
-// declared returns the objects of virtual hosts that were declared, and do not belong to one connection.
+// declared returns the declared objects of virtual hosts, without the objects of a single connection.
 func declared(vhosts ...*vhost.VHost) fields {
-	// All of one moment, as far as that goes: a binding of a queue that is not there could not be imported.
+	// Take one snapshot as far as possible, because a binding of a missing queue could not be imported.
 	taken := sync.OnceValue(func() (all []snapshot) {
 		for _, v := range vhosts {
 			all = append(all, snapshot{v, v.Queues(), v.Exchanges(), v.Bindings()})
@@ -90,7 +91,7 @@ func declared(vhosts ...*vhost.VHost) fields {
 	}
 }
 
-// snapshot is what a virtual host has at a moment.
+// snapshot is the state of a virtual host at one time.
 type snapshot struct {
 	vhost     *vhost.VHost
 	queues    []*vhost.Queue

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// defaultExchange is what the exchange without a name is called in paths, and in permissions.
+// defaultExchange is the name of the default exchange in paths and permissions.
 const defaultExchange = "amq.default"
 
 func (h *Handler) exchanges() {
@@ -49,7 +49,7 @@ func listExchanges(c *call) (any, error) {
 	}), nil
 }
 
-// exchangeName reads the name of an exchange as paths have it.
+// exchangeName converts the name of an exchange in a path.
 func exchangeName(text string) string {
 	if text == defaultExchange {
 		return ""
@@ -57,10 +57,10 @@ func exchangeName(text string) string {
 	return text
 }
 
-// predeclared exchanges are the broker's own.
+// predeclared reports whether the broker creates the exchange by default, or reserves its name.
 func predeclared(name string) bool { return name == "" || strings.HasPrefix(name, "amq.") }
 
-// exchange returns the exchange of the path.
+// exchange returns the exchange in the path.
 func (c *call) exchange() (*vhost.VHost, vhost.ExchangeInfo, error) {
 	v, err := c.vhost()
 	if err != nil {
@@ -73,8 +73,8 @@ func (c *call) exchange() (*vhost.VHost, vhost.ExchangeInfo, error) {
 	return v, x, nil
 }
 
-// getExchange answers for one exchange. RabbitMQ lists who publishes there when it collects details, which it does not by
-// default.
+// getExchange returns one exchange. The lists of publishers are empty, because RabbitMQ fills them only if it collects
+// details, which is not the default.
 func getExchange(c *call) (any, error) {
 	v, x, err := c.exchange()
 	if err != nil {
@@ -83,7 +83,7 @@ func getExchange(c *call) (any, error) {
 	return describeExchange(v, x).with(fields{"incoming": []fields{}, "outgoing": []fields{}}), nil
 }
 
-// exchangeSettings are the body of PUT.
+// exchangeSettings is the body of PUT.
 type exchangeSettings struct {
 	Type       string    `json:"type"`
 	Durable    flag      `json:"durable"`
@@ -116,11 +116,12 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 	}
 }
 
-// mayLead checks what it takes to have one thing's messages go on to an exchange: to read the one and write the other.
+// mayLead checks the permissions for an argument that forwards messages from one object to an exchange. The user needs
+// read permission on the object and write permission on the exchange.
 func (c *call) mayLead(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)
-	if !given || !ok { // of the wrong type: it is refused for that
+	if !given || !ok { // the declaration rejects a wrong type
 		return nil
 	}
 	return cmp.Or(c.may(v, access.Read, name), c.mayExchange(v, access.Write, exchange))

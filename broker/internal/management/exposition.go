@@ -10,15 +10,15 @@ import (
 // (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format).
 const expositionType = "text/plain; version=0.0.4; charset=utf-8"
 
-// exposition is a text in that format. It takes so few lines to write that a client library would bring more along than it
-// saves: that is for programs that count as they go, and here everything is counted already.
+// exposition writes this text format. It does not use a client library, because such a library serves programs that count
+// with its counters. The broker already has all counters, and the format takes only a few lines of code.
 type exposition struct {
 	w    io.Writer
-	text []byte // to be sent
+	text []byte // not yet sent
 	err  error
 }
 
-// send sends the text so far.
+// send sends the buffered text.
 func (e *exposition) send() {
 	if e.err == nil {
 		_, e.err = e.w.Write(e.text)
@@ -30,7 +30,7 @@ type label struct{ name, value string }
 
 type labels []label
 
-// family begins a metric. Its samples follow it.
+// family starts a metric. Its samples follow.
 func (e *exposition) family(name, kind, help string) {
 	e.text = append(e.text, "# TYPE "+name+" "+kind+"\n# HELP "+name+" "+helpEscaper.Replace(help)+"\n"...)
 }

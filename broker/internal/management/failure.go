@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/exception"
 )
 
-// failure is an error that the client is told of.
+// failure is an error response.
 type failure struct {
 	status int
 	name   string
-	reason any // a text, or in some of RabbitMQ's answers a list of them
+	reason any // a string, or a list of strings in some of RabbitMQ's responses
 }
 
 func (f *failure) Error() string { return f.name }
@@ -42,7 +42,7 @@ func notAuthorised(reason string) *failure {
 	return &failure{http.StatusUnauthorized, "not_authorised", reason}
 }
 
-// missingKeys is what RabbitMQ says of a body that lacks something.
+// missingKeys returns RabbitMQ's error for a body without required fields.
 func missingKeys(names ...string) *failure {
 	for i, name := range names {
 		names[i] = "{key_missing," + name + "}"
@@ -50,8 +50,8 @@ func missingKeys(names ...string) *failure {
 	return badRequest("[" + strings.Join(names, ",") + "]")
 }
 
-// failureOf finds the status for an error. What would close a channel is a bad request, but for what there is not and what
-// one may not.
+// failureOf returns the error response for an error. A channel error is a bad request, except for missing objects and
+// missing permissions.
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
@@ -68,7 +68,7 @@ func failureOf(err error) *failure {
 	return badRequest(err.Error())
 }
 
-// jsonName is what RabbitMQ calls the type that was wanted.
+// jsonName returns RabbitMQ's name for the expected type.
 func jsonName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

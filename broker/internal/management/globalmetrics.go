@@ -5,7 +5,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// The labels of numbers that RabbitMQ keeps for the whole broker.
+// Labels of the metrics that RabbitMQ provides for the whole broker.
 var (
 	amqp091      = labels{{"protocol", "amqp091"}}
 	classicQueue = label{"queue_type", "rabbit_classic_queue"}
@@ -74,8 +74,8 @@ func only(k stats.Kind) func(*stats.Counts) uint64 {
 	return func(c *stats.Counts) uint64 { return c.Of(k) }
 }
 
-// dead tells of the messages that queues have given up, apart by what became of them. Only quorum queues have the strategy
-// at_least_once, and a limit of deliveries.
+// dead writes the numbers of dead-lettered messages by reason and strategy. Only quorum queues have the strategy
+// at_least_once and a delivery limit.
 func (e *exposition) dead(d *stats.Dead) {
 	for _, m := range []struct {
 		name, help string

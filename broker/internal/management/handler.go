@@ -1,36 +1,38 @@
-// Package management is the part of RabbitMQ's management HTTP API that tools use: the same paths, names of fields, status
-// codes and error bodies (https://www.rabbitmq.com/docs/http-api-reference), answered from a [node.Node].
+// Package management implements the part of RabbitMQ's management HTTP API that tools use. It has the same paths, field
+// names, status codes and error bodies (https://www.rabbitmq.com/docs/http-api-reference), and gets its data from a
+// [node.Node].
 //
 //	request ─► same origin? ─► who is it? ─► route ─► may they? ─► resource ─► filter, sort, page, columns ─► JSON
 //
-// # Who may do what
+// # Permissions
 //
-// Basic authentication against the node's users, over whatever the handler is served on. Without the tag administrator,
-// monitoring, policymaker or management nobody gets in.
+// Clients use basic authentication with the users of the node. A user needs the tag administrator, monitoring,
+// policymaker or management.
 //
 //	administrator  everything, in every virtual host
 //	monitoring     all connections, channels and nodes; else as management
 //	management     the virtual hosts they have permissions in, their own connections and channels; queues, exchanges and
 //	               bindings as far as their permissions reach, which are those of AMQP
 //
-// RabbitMQ asks an administrator for permissions, too, before a queue or exchange is changed; an administrator, who can
-// give themselves any, needs none here.
+// In RabbitMQ, an administrator also needs permissions to change a queue or an exchange. This package does not check
+// them, because an administrator can grant any permission anyway.
 //
-// # What is not in it
+// # Limitations
 //
-// Numbers that only an Erlang process has (reductions, garbage collection) are left out, as docs/compatibility.md lists.
-// Policies, parameters, limits and topic permissions do not exist: their lists are empty, none is found, and making one is an
-// error. A
-// rate is the average between two looks at the same thing, five seconds apart at the least: nothing runs in between.
+// Fields that only exist for an Erlang process (reductions, garbage collection) are omitted, as docs/compatibility.md
+// lists. Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups report that
+// the object is not found, and their creation is an error. A rate is the average between two requests for the same object
+// that are at least five seconds apart, because the package does not sample in the background.
 //
-// # What it costs
+// # Cost
 //
-// A list is made while it is written, one element after the other, and definitions are decoded in the same way. Messages
-// that are asked for are in memory until they are written. Of a user's calls with a list, for messages, or with a large
-// body, two are answered at a time, and the others wait. An answer that fails in the middle is cut off.
+// The elements of a list are produced one by one while the list is written. Definitions are decoded in the same way.
+// Messages of a response are in memory until they are written. For each user, the handler processes at most two calls at
+// a time that return a list, request messages or have a large body. Further calls wait. If a response fails midway, the
+// connection is cut.
 //
-// Definitions are in RabbitMQ's format. [Import] refuses as a whole what has in it something that cannot be had here, such
-// as a policy: a topology without it would do something else.
+// Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a policy,
+// because the topology would behave differently without the object.
 package management
 
 import (
@@ -49,18 +51,18 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/node"
 )
 
-// The names under which the node goes. A program asks for the version to know what it can ask of the broker, so that it
-// is the version of the RabbitMQ this one does as.
+// Names of the node. Clients use the version to detect the features of the broker, so it is the version of RabbitMQ that
+// this broker emulates.
 const (
 	NodeName = "reprise@localhost"
 	Version  = "4.3.6"
 	product  = "RabbitMQ"
 )
 
-// maxBody is how large the body of a request may be, which is RabbitMQ's limit for definitions.
+// maxBody is the maximum size of a request body. It equals RabbitMQ's limit for definitions.
 const maxBody = 20 << 20
 
-// Handler is the API. It is an [http.Handler], starts no goroutine, and needs no end.
+// Handler is the [http.Handler] of the API. It starts no goroutines and does not have to be closed.
 type Handler struct {
 	node      *node.Node
 	listeners func() []net.Addr
@@ -71,11 +73,11 @@ type Handler struct {
 	guarded   http.Handler
 }
 
-// New returns the API of a node. Listeners returns where it listens for AMQP.
+// New returns the API of a node. The function listeners returns the addresses of the AMQP listeners.
 func New(n *node.Node, listeners func() []net.Addr, log *slog.Logger) *Handler {
 	h := &Handler{node: n, listeners: listeners, log: log, mux: http.NewServeMux()}
 	h.routes()
-	// A browser that is logged in must not be made to change something by another site's page.
+	// A page of another site must not make changes through a browser that is logged in.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, &failure{http.StatusForbidden, "forbidden", "cross-origin request"})
@@ -98,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The page that RabbitMQ has below /api, for those who open it in a browser. It needs no password.
+// The page that RabbitMQ serves below /api for browsers. It does not require a password.
 const (
 	indexPath = "/api/index.html"
 	indexPage = `<!DOCTYPE html>
@@ -126,7 +128,7 @@ func (h *Handler) routes() {
 	h.absent()
 }
 
-// call is a request by somebody who was recognised.
+// call is an authenticated request.
 type call struct {
 	*http.Request
 	h    *Handler
@@ -134,19 +136,20 @@ type call struct {
 	user access.User
 
 	answer http.ResponseWriter
-	done   func() // gives the turn back; nil: the call has none
+	done   func() // returns the turn; nil if the call has no turn
 }
 
-// endpoint answers a call. An answer is written as JSON with status 200, unless it is one of those below or a scrape.
+// endpoint handles a call. The result is written as JSON with status 200, unless it is a response without a body or a
+// scrape.
 type endpoint func(*call) (any, error)
 
-// The answers without a body.
+// Responses without a body.
 type (
 	created struct{ location string } // 201
 	done    struct{}                  // 204
 )
 
-// stored is the answer to PUT.
+// stored returns the response to PUT.
 func stored(existed bool) any {
 	if existed {
 		return done{}
@@ -154,7 +157,7 @@ func stored(existed bool) any {
 	return created{}
 }
 
-// handle adds an endpoint for those who have one of the tags that may. What is answered is on disk, if it is to be there.
+// handle adds an endpoint for users with the given privilege. Durable changes are on disk before the response is sent.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)
@@ -191,15 +194,15 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, f)
 }
 
-// A mux takes a segment that is nothing but an escaped slash, as the virtual host "/" is in a path, for the end of the path,
-// and finds no endpoint. So such a segment gets a second character on its way through the mux.
+// A mux treats a segment that consists only of an escaped slash, such as the virtual host "/" in a path, as the end of
+// the path, and does not find the endpoint. The handler therefore adds a second character to such a segment for the mux.
 const (
 	slashSegment = "%2F"
 	markedSlash  = "/\x00"
 )
 
-// route returns the URL for the mux: without dot segments, with at most one slash at the end removed, and with escaped slashes
-// marked. It returns false if a segment is empty: RabbitMQ has nothing there, and the mux would redirect.
+// route returns the URL for the mux. It removes dot segments and at most one slash at the end, and marks escaped slashes.
+// It returns false if a segment is empty, because RabbitMQ has no such paths and the mux would redirect.
 func route(u *url.URL) (routed *url.URL, ok bool) {
 	var segments []string
 	for s := range strings.SplitSeq(strings.TrimSuffix(u.EscapedPath(), "/"), "/") {
@@ -231,14 +234,14 @@ func (c *call) PathValue(name string) string {
 	return "/"
 }
 
-// dispatch finds the endpoint. What the mux would say itself is said in the API's own way.
+// dispatch calls the endpoint. It replaces the error responses of the mux with error responses of the API.
 func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	routed, ok := route(r.URL)
 	if !ok {
 		nowhere(w, r)
 		return
 	}
-	r.URL = routed // of a request that authenticate has copied
+	r.URL = routed // the URL of the copy that authenticate made
 	handler, pattern := h.mux.Handler(r)
 	if pattern != "" {
 		h.mux.ServeHTTP(w, r)
@@ -254,7 +257,8 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	nowhere(w, r)
 }
 
-// nowhere answers a request for a path that has no endpoint. RabbitMQ looks for a file there, which has no slash in its name.
+// This function responds to a path without an endpoint. RabbitMQ looks for a static file in this case. The name of a file
+// does not contain a slash.
 func nowhere(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -267,7 +271,7 @@ func nowhere(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// statusOnly is a response of which nobody reads the body.
+// statusOnly is a response without a body.
 type statusOnly struct {
 	header http.Header
 	status int
@@ -277,7 +281,7 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// decode reads the body, in which the needed fields must be present.
+// decode decodes the body. It returns an error if a needed field is missing.
 func (c *call) decode(v any, needed ...string) error {
 	var body json.RawMessage
 	err := json.NewDecoder(c.Body).Decode(&body)
@@ -299,7 +303,7 @@ func (c *call) decode(v any, needed ...string) error {
 	return nil
 }
 
-// wrongBody returns what RabbitMQ says of a body that cannot be read or decoded.
+// wrongBody returns RabbitMQ's error for a body that cannot be read or decoded.
 func wrongBody(err error) error {
 	if problem, ok := errors.AsType[*failure](err); ok {
 		return problem

@@ -9,7 +9,7 @@ func (h *Handler) health() {
 	for _, path := range []string{"alarms", "local-alarms"} {
 		h.handle("GET /api/health/checks/"+path, anyone, checkAlarms)
 	}
-	// There is one node, which runs as long as it answers.
+	// These checks always succeed, because the only node runs as long as it responds.
 	for _, path := range []string{
 		"virtual-hosts", "ready-to-serve-clients", "is-in-service", "below-node-connection-limit",
 		"certificate-expiration/{within}/{unit}",
@@ -29,7 +29,7 @@ func (h *Handler) health() {
 
 func healthy() fields { return fields{"status": "ok"} }
 
-// failedCheck is the answer with status 503: the reason, and what was checked.
+// failedCheck is the body of a response with status 503. It contains the reason and the checked values.
 type failedCheck fields
 
 func (failedCheck) Error() string { return "health check failed" }
@@ -68,7 +68,7 @@ func checkPort(c *call) (any, error) {
 	return nil, unhealthy(noListener, fields{"ports": ports, "missing": port})
 }
 
-// protocolNames are what a protocol is called in questions, by what it is called in answers.
+// protocolNames maps the name of a protocol in responses to its names in requests.
 var protocolNames = map[string][]string{
 	"amqp": {"amqp", "amqp091", "amqp0-9-1", "amqp0.9.1", "amqp-0-9-1"},
 	"http": {"http"},

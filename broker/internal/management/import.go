@@ -13,8 +13,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// imported is what definitions may hold, of a cluster or of one virtual host. What it does not name says where they come
-// from, and is passed over. A list is decoded element by element, since its elements take much more memory than their text.
+// imported contains the definitions of a cluster or of a virtual host. It ignores unknown fields, which describe the
+// origin of the definitions. Lists are decoded element by element, because decoded elements take much more memory than
+// encoded elements.
 type imported struct {
 	Users            section[importedUser]      `json:"users"`
 	VHosts           section[importedVHost]     `json:"vhosts"`
@@ -28,7 +29,7 @@ type imported struct {
 	Policies         section[unsupported]       `json:"policies"`
 }
 
-// section is the text of a list of definitions.
+// section is an undecoded list of definitions.
 type section[T any] struct{ text []byte }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -41,13 +42,13 @@ func (s *section[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls a function with each element, until it returns an error. The function must not keep the pointer.
+// each calls a function for each element, until the function returns an error. The function must not keep the pointer.
 func (s *section[T]) each(name string, do func(*T) error) error {
 	if len(s.text) == 0 || s.text[0] != '[' {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(s.text))
-	_, _ = d.Token() // the bracket; that the text is JSON is known
+	_, _ = d.Token() // the bracket; the JSON is already validated
 	element := new(T)
 	for d.More() {
 		*element = *new(T)
@@ -77,7 +78,7 @@ type importedVHost struct {
 	Metadata *vhostSettings `json:"metadata"`
 }
 
-// limits are an object or, in older exports, a list.
+// limits is an object or, in older exports, a list.
 type limits []json.RawMessage
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -93,7 +94,7 @@ type importedQueue struct {
 	VHost string `json:"vhost"`
 	Type  string `json:"type"`
 	queueSettings
-	Durable *flag `json:"durable"` // which by itself would not be there
+	Durable *flag `json:"durable"` // a pointer, to detect a missing field
 }
 
 type importedExchange struct {
@@ -112,7 +113,7 @@ type importedBinding struct {
 	Arguments       arguments `json:"arguments"`
 }
 
-// unsupported is something that cannot be had here, and how to name it.
+// unsupported is an object that the broker does not support. Its fields serve to name it in an error.
 type unsupported struct {
 	Name      string `json:"name"`
 	VHost     string `json:"vhost"`
@@ -151,9 +152,9 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 	return done{}, d.apply(c.node, into)
 }
 
-// Import adds what RabbitMQ's definitions file describes to a node. What exists is left as it is, but for users and
-// permissions, which are replaced. What cannot be had here is refused before anything is changed; after that, what went
-// before an error stays.
+// Import adds the objects of a RabbitMQ definitions file to a node. It does not change existing objects, except users and
+// permissions, which it replaces. Import rejects unsupported objects before it makes any change. After a later error, the
+// previous changes remain.
 func Import(n *node.Node, definitions []byte) error {
 	d, err := parseDefinitions(definitions)
 	if err == nil {
@@ -168,7 +169,7 @@ func Import(n *node.Node, definitions []byte) error {
 	return nil
 }
 
-// parseDefinitions reads definitions, which must be an object.
+// parseDefinitions decodes definitions, which must be an object.
 func parseDefinitions(definitions []byte) (*imported, error) {
 	d := new(imported)
 	if err := json.Unmarshal(definitions, d); err != nil {
@@ -180,7 +181,7 @@ func parseDefinitions(definitions []byte) (*imported, error) {
 	return d, nil
 }
 
-// wrongDefinitions returns what is said of definitions that cannot be decoded.
+// wrongDefinitions returns the error response for definitions that cannot be decoded.
 func wrongDefinitions(err error) error {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -191,7 +192,8 @@ func wrongDefinitions(err error) error {
 	return badRequest("failed_to_parse_json")
 }
 
-// apply imports definitions: those of a cluster or, into a virtual host, one's own, whatever its name was.
+// apply imports the definitions of a cluster or, if into is set, the definitions of a virtual host with any name into
+// that virtual host.
 func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
@@ -214,10 +216,10 @@ func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 	return nil
 }
 
-// harmless global parameters say who a cluster is, and nothing of what it does.
+// harmless lists the global parameters that only describe a cluster and have no effect.
 var harmless = []string{"cluster_tags", "cluster_name", "internal_cluster_id", "imported_definition_hash_value"}
 
-// check finds what cannot be had here, and virtual hosts that nobody made.
+// check returns an error for unsupported objects and for missing virtual hosts.
 func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	for _, part := range []struct {
 		name  string
@@ -235,7 +237,7 @@ func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	if err := d.Users.each("users", (*importedUser).check); err != nil {
 		return err
 	}
-	hosts := make(map[string]bool) // that exist or are defined
+	hosts := make(map[string]bool) // existing or defined
 	err := d.VHosts.each("vhosts", func(v *importedVHost) error {
 		hosts[v.Name] = true
 		return v.check()
@@ -254,7 +256,7 @@ func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// refuseAny returns an error that counts the items, if there is any that does something.
+// refuseAny returns an error with the number of items, if at least one of them has an effect.
 func refuseAny(name string, items *section[unsupported]) error {
 	count, first := 0, unsupported{}
 	err := items.each(name, func(u *unsupported) error {
@@ -293,7 +295,7 @@ func (v *importedVHost) check() error {
 	return nil
 }
 
-// checkVHosts decodes all that is in a virtual host, and checks which.
+// checkVHosts decodes all objects of virtual hosts and checks the names of their virtual hosts.
 func (d *imported) checkVHosts(check func(name string) error) error {
 	for _, step := range []func() error{
 		func() error { return d.Queues.each("queues", func(q *importedQueue) error { return check(q.VHost) }) },
@@ -314,7 +316,7 @@ func (d *imported) checkVHosts(check func(name string) error) error {
 	return nil
 }
 
-// of says what an error is about.
+// of returns an error with the object that it refers to.
 func of(what, name string, err error) error {
 	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
 }

@@ -22,7 +22,7 @@ func (d *imported) addUsers(n *node.Node) error {
 	})
 }
 
-// settings are in the metadata, or, in exports of before RabbitMQ 3.8, beside the name.
+// settings returns the metadata. Before RabbitMQ 3.8, exports had these fields at the level of the name.
 func (v *importedVHost) settings() *vhostSettings {
 	if v.Metadata != nil {
 		return v.Metadata
@@ -89,7 +89,7 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 		v := target(n, into, b.VHost)
 		toExchange := b.DestinationType == toExchangeType
 		if !toExchange && v.FindQueue(b.Destination) == nil {
-			return nil // RabbitMQ exports the bindings of exclusive queues, too, but not the queues
+			return nil // RabbitMQ also exports the bindings of exclusive queues, but not the queues
 		}
 		err := v.Bind(vhost.BindingInfo{
 			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
@@ -101,8 +101,8 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// target is the virtual host that something is imported into. That it exists has been checked; one that was deleted since
-// then is gone for everybody, and what is put into it is, too.
+// target returns the virtual host for an imported object. Its existence was checked before. If it was deleted in the
+// meantime, target returns a temporary virtual host, so that the object is discarded.
 func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
 	if into != nil {
 		return into

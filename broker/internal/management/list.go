@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// fields is a JSON object: values by RabbitMQ's names.
+// fields is a JSON object with RabbitMQ's field names.
 type fields map[string]any
 
 // with adds fields.
@@ -26,20 +26,20 @@ func (f fields) with(more fields) fields {
 	return f
 }
 
-// element makes an element of a list. A list of a hundred thousand queues is made while it is written, one element after
-// the other, so that none is kept.
+// element builds an element of a list. The elements are built one by one while the list is written, so that a list of a
+// hundred thousand queues does not have to be in memory.
 type element func() fields
 
-// list is an answer that the query can sort and reduce to columns.
+// list is a response that the query can sort and reduce to columns.
 type list iter.Seq[element]
 
-// pages is a list that is paged if the query asks for a page. RabbitMQ does not page the other lists.
+// pages is a list that is paged if the query requests a page. RabbitMQ does not page the other lists.
 type pages iter.Seq[element]
 
-// stream is a list after the query was applied to it.
+// stream is a list after the query was applied.
 type stream iter.Seq[fields]
 
-// listOf returns the list of elements that are there already.
+// listOf returns a list of existing elements.
 func listOf(all []fields) list {
 	return func(yield func(element) bool) {
 		for _, f := range all {
@@ -50,7 +50,7 @@ func listOf(all []fields) list {
 	}
 }
 
-// without returns the list with elements that lack a field.
+// without returns the list without a field of its elements.
 func (l list) without(name string) list {
 	return func(yield func(element) bool) {
 		for build := range l {
@@ -66,7 +66,7 @@ func (l list) without(name string) list {
 	}
 }
 
-// whole returns the list of an endpoint for an endpoint that is not paged.
+// whole removes the paging from the list of an endpoint.
 func whole(answer endpoint) endpoint {
 	return func(c *call) (any, error) {
 		value, err := answer(c)
@@ -84,7 +84,7 @@ const (
 
 var badPage = badRequest("Pagination parameters are invalid")
 
-// shape applies the query to an answer: page, page_size, name, use_regex, sort, sort_reverse, columns.
+// shape applies the query to a response: page, page_size, name, use_regex, sort, sort_reverse, columns.
 func (c *call) shape(value any) (any, error) {
 	query := c.URL.Query()
 	columns := query.Get("columns")
@@ -108,7 +108,7 @@ func (c *call) shape(value any) (any, error) {
 	return value, nil
 }
 
-// stream returns what is written of a list.
+// stream returns the elements of a list, reduced to the columns.
 func (l list) stream(columns string) stream {
 	return func(yield func(fields) bool) {
 		for build := range l {
@@ -119,7 +119,7 @@ func (l list) stream(columns string) stream {
 	}
 }
 
-// paginate returns the page that the query asks for.
+// paginate returns the requested page.
 func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 	number, err := strconv.Atoi(query.Get("page"))
 	if err != nil || number < 1 {
@@ -153,8 +153,8 @@ func paginate(all iter.Seq[element], query url.Values) (fields, error) {
 	}, nil
 }
 
-// named returns the condition of names with a text in them or, with a regular expression, of names that match. It returns
-// nil if the text is empty.
+// named returns a condition for names that contain a string or, with isRegex, match a regular expression. It returns nil if
+// the string is empty.
 func named(text string, isRegex bool) (func(fields) bool, error) {
 	if text == "" {
 		return nil, nil
@@ -173,7 +173,7 @@ func named(text string, isRegex bool) (func(fields) bool, error) {
 	}, nil
 }
 
-// order is how the query sorts a list. The zero value leaves it as it is.
+// order is the sort order of a list. The zero value keeps the original order.
 type order struct {
 	by      string
 	reverse bool
@@ -183,14 +183,15 @@ func newOrder(query url.Values) order {
 	return order{by: query.Get("sort"), reverse: query.Get("sort_reverse") == "true"}
 }
 
-// selection takes elements out of a list, in an order. It keeps the elements of the page or, to sort, a key of each.
+// selection selects and sorts elements of a list. It keeps the elements of the page in memory or, to sort, a key of each
+// element.
 type selection struct {
 	order
-	named func(fields) bool // nil: all
-	first int               // of the page
-	size  int               // of the page; 0: all are selected
+	named func(fields) bool // nil selects all
+	first int               // first element of the page
+	size  int               // size of the page; 0 selects all
 
-	total, found, selected int // elements: of the list, with such a name, on the page
+	total, found, selected int // number of elements: in the list, with a matching name, on the page
 }
 
 type keyed struct {
@@ -243,7 +244,7 @@ func (s *selection) of(all iter.Seq[element]) list {
 	}
 }
 
-// at returns a value by a name such as message_stats.publish_details.rate.
+// at returns the value of a path such as message_stats.publish_details.rate.
 func (f fields) at(path string) (any, bool) {
 	name, rest, deeper := strings.Cut(path, ".")
 	value, found := f[name]
@@ -253,7 +254,7 @@ func (f fields) at(path string) (any, bool) {
 	return newFields(value).at(rest)
 }
 
-// newFields returns the fields of a value. A value that is not an object has none.
+// newFields returns the fields of a value. A value that is not an object has no fields.
 func newFields(value any) (f fields) {
 	if f, ok := value.(fields); ok {
 		return f
@@ -268,7 +269,7 @@ func newFields(value any) (f fields) {
 	return f
 }
 
-// only returns the fields of a list of names with commas, or all fields if the list is empty.
+// only returns the fields in a comma-separated list of names, or all fields if the list is empty.
 func (f fields) only(columns string) fields {
 	if columns == "" {
 		return f
@@ -282,7 +283,7 @@ func (f fields) only(columns string) fields {
 	return kept
 }
 
-// set is the reverse of at.
+// set is the inverse of at.
 func (f fields) set(path string, value any) {
 	name, rest, deeper := strings.Cut(path, ".")
 	if !deeper {
@@ -297,8 +298,8 @@ func (f fields) set(path string, value any) {
 	inner.set(rest, value)
 }
 
-// sortKey is what is kept of an element to sort it: values of one type are ordered by value, values of several types by
-// type. A missing value is the least.
+// sortKey is the sort key of an element. Values of the same type are sorted by value, and values of different types by
+// type. A missing value comes first.
 type sortKey struct {
 	kind   reflect.Kind
 	number float64
@@ -326,7 +327,7 @@ func (k sortKey) compare(other sortKey) int {
 	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.number, other.number), cmp.Compare(k.text, other.text))
 }
 
-// number returns a value that is a number in JSON.
+// number returns the value of a JSON number.
 func number(v any) (float64, bool) {
 	if n, ok := v.(json.Number); ok {
 		value, err := n.Float64()

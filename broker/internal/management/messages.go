@@ -72,7 +72,7 @@ func publishTo(c *call) (any, error) {
 	return fields{"routed": n > 0 && accepted}, nil
 }
 
-// inFull has the code in front, as RabbitMQ writes what went wrong in a channel of its own.
+// inFull returns an error with the code in front, like RabbitMQ formats an error of its internal channel.
 func inFull(err error) error {
 	if e, ok := err.(*exception.Error); ok {
 		return badRequest(fmt.Sprintf("%d %v", e.Code, e))
@@ -94,13 +94,14 @@ func (p *publication) body() ([]byte, error) {
 	return nil, badRequest([]string{"unsupported_encoding", p.PayloadEncoding})
 }
 
-// count adds what was done here, in place of a client's channel, to the totals.
+// count adds the operations of a call to the totals, because the call has no channel that counts them.
 func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
 	c.node.Stats.Messages.Add(counter)
 	v.Messages().Add(counter)
 }
 
-// maxGet is how many messages are shown at a time, and maxGetBytes how much memory they may take: they are all in it.
+// maxGet is the maximum number of messages in a response, and maxGetBytes their maximum size. The whole response is in
+// memory.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20
@@ -111,7 +112,7 @@ type retrieval struct {
 	AckMode  string  `json:"ackmode"`
 	Encoding string  `json:"encoding"`
 	Count    natural `json:"count"`
-	Truncate natural `json:"truncate"` // bytes of the payload
+	Truncate natural `json:"truncate"` // maximum bytes of the payload
 }
 
 var ackModes = []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
@@ -126,7 +127,7 @@ func (r *retrieval) check() error {
 	return nil
 }
 
-// notRead is for messages that are not given out.
+// notRead is the error for messages that cannot be read.
 var notRead = &failure{503, "unavailable", "the disk has failed, or cannot be read for now"}
 
 var noQueue = &failure{404, "not_found", "queue_not_found"}
@@ -159,7 +160,7 @@ func getFrom(c *call) (any, error) {
 	defer c.count(v, &counter)
 	var all []element
 	var taken []*queue.Item
-	// What is given back is given back at the end, or the next message would be the same one again.
+	// The requeue comes last. Otherwise the next get would return the same message again.
 	defer func() { settle(q, r.AckMode, taken) }()
 	ack, way := false, stats.Get
 	if r.AckMode == "ack_requeue_false" {
@@ -171,14 +172,14 @@ func getFrom(c *call) (any, error) {
 		var left int
 		var encoded []byte
 		found, err := q.Get(ack, func(it *queue.Item, n int) {
-			// As it is at this moment: to be taken changes it.
+			// copied now, because the get changes the item
 			got, encoded, redelivered, left = it, it.DeliveryProperties(), it.Redelivered, n
 		})
 		if err != nil && len(all) == 0 {
 			return nil, notRead
 		}
 		if err != nil {
-			break // what has been taken may be gone from the queue
+			break // return the messages that may already be removed from the queue
 		}
 		if !found {
 			counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)
@@ -213,7 +214,7 @@ func settle(q *vhost.Queue, ackMode string, items []*queue.Item) {
 	}
 }
 
-// describe returns a message that came out of a queue.
+// describe returns a message from a queue.
 func (r *retrieval) describe(m *queue.Message) fields {
 	shown := m.Body[:min(int(r.Truncate), len(m.Body))]
 	payload, encoding := string(shown), "string"

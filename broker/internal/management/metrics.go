@@ -13,21 +13,21 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Metrics serves what there is to know of a node in Prometheus' text format, under the names that RabbitMQ's plugin has
-// for it. Queues are summed up, unless the path ends in /per-object: then each is there by itself.
+// Metrics returns a handler for the metrics of a node in Prometheus' text format, under the names of RabbitMQ's plugin.
+// It sums the metrics of queues. If the path ends in /per-object, it returns them for each queue.
 func Metrics(n *node.Node) http.Handler {
 	var turns turns
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		end, err := turns.take(r.Context(), "")
 		if err != nil {
-			return // there is nobody left to tell
+			return // the client has disconnected
 		}
 		defer end()
 		scrape{n, strings.HasSuffix(r.URL.Path, "/per-object")}.write(w)
 	})
 }
 
-// scrape is the answer with the metrics of a node.
+// scrape is a response with the metrics of a node.
 type scrape struct {
 	node      *node.Node
 	perObject bool
@@ -96,14 +96,14 @@ func (e *exposition) alarms(n *node.Node) {
 	e.gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes", n.Disk.Limit())
 }
 
-// processMemory is what the process has from the system and has not given back.
+// processMemory returns the memory that the process has obtained from the system and not returned.
 func processMemory() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
 	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }
 
-// queueMetric is a number that every queue has.
+// queueMetric is a metric of each queue.
 type queueMetric struct {
 	name, kind, help string
 	of               func(*queue.Stats) int64
@@ -157,7 +157,7 @@ func (e *exposition) queues(n *node.Node, perObject bool) {
 		vhost, queue string
 		values       [queueMetricCount]int64
 	}
-	var all []counted // if each is to be shown
+	var all []counted // only with perObject
 	var sums [queueMetricCount]int64
 	queues := 0
 	for _, v := range n.VHosts() {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// describeNode returns an element of GET /api/nodes. Much of what RabbitMQ tells there is of files and Erlang processes.
+// describeNode returns an element of GET /api/nodes. It omits RabbitMQ's fields for Erlang processes and files.
 func (c *call) describeNode() fields {
 	memory := c.node.Memory
 	info := fields{
@@ -40,7 +40,7 @@ func (c *call) describeNode() fields {
 		"rabbitmq_version":    Version,
 		"erlang_version":      runtime.Version(),
 		"erlang_full_version": platform(),
-		"cluster_links":       []string{}, // to other nodes, of which there is none
+		"cluster_links":       []string{}, // links to other nodes
 	}.with(c.h.rates.counted("node", "mem_used", uint64(memory.Used()))).with(c.churn())
 	if disk := c.node.Disk; disk != nil {
 		info.with(fields{
@@ -53,5 +53,5 @@ func (c *call) describeNode() fields {
 	return info
 }
 
-// platform stands where RabbitMQ tells of Erlang.
+// platform returns the value of the fields for the Erlang version.
 func platform() string { return runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH }

@@ -7,12 +7,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// overview answers GET /api/overview.
+// overview returns the body of GET /api/overview.
 func overview(c *call) (any, error) {
 	o := fields{
 		"management_version":                Version,
 		"rates_mode":                        "basic",
-		"sample_retention_policies":         fields{"global": []int{}, "basic": []int{}, "detailed": []int{}}, // no samples are kept
+		"sample_retention_policies":         fields{"global": []int{}, "basic": []int{}, "detailed": []int{}}, // no samples exist
 		"exchange_types":                    exchangeTypes(),
 		"product_version":                   Version,
 		"product_name":                      product,
@@ -63,7 +63,7 @@ func overview(c *call) (any, error) {
 		messages.Add(&counts)
 	}
 	if c.is(monitor) {
-		messages = c.node.Stats.Messages.Counts() // those of deleted virtual hosts, too
+		messages = c.node.Stats.Messages.Counts() // including deleted virtual hosts
 	}
 	for s := range c.sessions() {
 		connections++
@@ -79,7 +79,7 @@ func overview(c *call) (any, error) {
 	return o.with(c.h.rates.messageStats("overview "+c.user.Name, messages, clientCounters)), nil
 }
 
-// churn returns what comes and goes.
+// churn returns the counters of created and removed objects.
 func (c *call) churn() fields {
 	all := fields{}
 	counted := &c.node.Stats.Churn

@@ -30,7 +30,7 @@ func (h *Handler) permissions() {
 	})
 }
 
-// describePermission returns a permission, in the API and in definitions.
+// describePermission returns a permission in the format of the API and of definitions.
 func describePermission(p access.Permission) fields {
 	return fields{"user": p.User, "vhost": p.VHost, "configure": p.Configure, "write": p.Write, "read": p.Read}
 }
@@ -47,7 +47,7 @@ func listPermissions(a *access.Control, wanted func(access.Permission) bool) lis
 
 func anyPermission(access.Permission) bool { return true }
 
-// permission returns the one of the path.
+// permission returns the permission in the path.
 func (c *call) permission() (access.Permission, bool) {
 	return c.node.Access.Permission(c.PathValue("user"), c.PathValue("vhost"))
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// properties are the properties of a message that is published with JSON.
+// properties contains the properties of a message that is published through the API.
 type properties amqpwire.Properties
 
-// property is a property of a message: its name in JSON, and a pointer to its value.
+// property describes a property of a message by the name in JSON and a pointer to the value.
 type property struct {
 	name string
 	flag amqpwire.PropertyFlags
@@ -34,7 +34,7 @@ var allProperties = []property{
 	{"cluster_id", amqpwire.PropClusterID, func(p *properties) any { return &p.ClusterID }},
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. An empty list is what RabbitMQ shows, and takes, for no properties.
+// UnmarshalJSON implements [json.Unmarshaler]. RabbitMQ represents missing properties as an empty list.
 func (p *properties) UnmarshalJSON(b []byte) error {
 	if string(b) == "[]" {
 		return nil
@@ -56,7 +56,7 @@ func (p *properties) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// wrongProperty says what is wrong as RabbitMQ does: by the name of the property.
+// wrongProperty returns RabbitMQ's error for an invalid property, which contains the name of the property.
 func wrongProperty(name string, err error) error {
 	t, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -71,7 +71,7 @@ func wrongProperty(name string, err error) error {
 
 // describeProperties returns the encoded properties of a message as JSON.
 func describeProperties(encoded []byte) any {
-	parsed, _ := amqpwire.ParseProperties(encoded) // they could be decoded when the message was published
+	parsed, _ := amqpwire.ParseProperties(encoded) // cannot fail, because they were decoded when the message was published
 	if parsed.Flags == 0 {
 		return []fields{}
 	}

@@ -21,7 +21,7 @@ func (h *Handler) queues() {
 	h.handle("GET /api/queues/{vhost}/{queue}/bindings", anyone, queueBindings)
 }
 
-// declaredQueue returns a queue as it was declared, in the API and in definitions.
+// declaredQueue returns the declaration of a queue in the format of the API and of definitions.
 func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	return fields{
 		"name": q.Name(), "vhost": v.Name(), "type": queueType(q.Config()),
@@ -33,7 +33,7 @@ func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	s, config := q.Stats(), q.Config()
 	bytes := s.ReadyBytes + s.UnackedBytes
-	served := 0 // whether nothing waits for want of a consumer
+	served := 0 // 1 if no message waits for a consumer
 	if s.Consumers > 0 && s.Ready == 0 {
 		served = 1
 	}
@@ -66,7 +66,7 @@ func (c *call) describeQueue(v *vhost.VHost, q *vhost.Queue) fields {
 		limit = config.DeliveryLimit
 	}
 	return info.with(fields{
-		"leader":            NodeName, // and the only member
+		"leader":            NodeName, // the only member
 		"members":           []string{NodeName},
 		"online":            []string{NodeName},
 		"delivery_limit":    limit,
@@ -96,7 +96,7 @@ func delayedRetry(r queue.Retry) string {
 	return "returned"
 }
 
-// queueArguments always tell the type, which RabbitMQ adds at the declaration.
+// queueArguments returns the arguments with the queue type, which RabbitMQ adds at the declaration.
 func queueArguments(q *vhost.Queue) arguments {
 	args := q.Arguments()
 	if _, given := args.Get("x-queue-type"); !given {
@@ -121,7 +121,7 @@ func listQueues(c *call) (any, error) {
 	}), nil
 }
 
-// queue returns the queue of the path.
+// queue returns the queue in the path.
 func (c *call) queue() (*vhost.VHost, *vhost.Queue, error) {
 	v, err := c.vhost()
 	if err != nil {
@@ -160,14 +160,14 @@ func getQueue(c *call) (any, error) {
 	return detail, nil
 }
 
-// queueSettings are the body of PUT.
+// queueSettings is the body of PUT.
 type queueSettings struct {
 	Durable    flag      `json:"durable"`
 	AutoDelete flag      `json:"auto_delete"`
 	Arguments  arguments `json:"arguments"`
 }
 
-// nobody is whom a queue belongs to that is asked for over HTTP: nobody who could have an exclusive one.
+// This type is the owner for operations on queues over HTTP. It cannot own exclusive queues.
 type nobody struct{}
 
 func putQueue(c *call) (any, error) {
@@ -214,7 +214,7 @@ func purgeQueue(c *call) (any, error) {
 	return done{}, nil
 }
 
-// ownQueue returns the queue of the path to do something with, which belongs to no connection alone.
+// ownQueue returns the queue in the path for an operation. The queue must not be exclusive.
 func (c *call) ownQueue(op access.Operation) (*vhost.VHost, *vhost.Queue, error) {
 	v, info, err := c.queue()
 	if err != nil {

@@ -8,30 +8,32 @@ import (
 )
 
 const (
-	// rateInterval is how far two looks lie apart, at the least, that a rate is made of. RabbitMQ samples as often.
+	// rateInterval is the minimum time between the two requests that determine a rate. RabbitMQ samples at the same
+	// interval.
 	rateInterval = 5 * time.Second
-	// rateMemory is how long something is remembered that nobody looks at.
+	// rateMemory is the time after which a number without requests is forgotten.
 	rateMemory = 10 * time.Minute
-	// shortMemory is rateMemory while the numbers become more and more: things come and go.
+	// shortMemory replaces rateMemory while the number of entries grows, because objects are created and deleted
+	// frequently.
 	shortMemory = 3 * rateInterval
-	// fewNumbers are so many that they need no short memory.
+	// fewNumbers is the number of entries up to which rateMemory applies.
 	fewNumbers = 10_000
 )
 
-// details is a rate in messages, bytes or whatever a second.
+// details is a rate per second, for example of messages or bytes.
 type details struct {
 	Rate float64 `json:"rate"`
 }
 
-// rates turns numbers into rates. It remembers what a number was when it was last looked at, by a name for the number.
+// rates computes the rates of numbers. It remembers the previous value of each number by name.
 type rates struct {
 	mu    sync.Mutex
 	seen  map[rateKey]sample
 	swept time.Time
-	left  int // numbers, after the last sweep
+	left  int // entries after the last sweep
 }
 
-// rateKey is a number: of what, and which.
+// rateKey identifies a number by object and name.
 type rateKey struct {
 	of    any
 	which string
@@ -81,12 +83,12 @@ func (r *rates) sweep(now time.Time) {
 	r.swept, r.left = now, len(r.seen)
 }
 
-// counted returns a number and its rate, as fields.
+// counted returns the fields of a number and its rate.
 func (r *rates) counted(of any, name string, value uint64) fields {
 	return fields{name: value, name + "_details": r.of(of, name, value)}
 }
 
-// depth returns how many messages there are.
+// depth returns the fields of the number of messages.
 func (r *rates) depth(of any, ready, unacked int) fields {
 	return r.counted(of, "messages", uint64(ready+unacked)).
 		with(r.counted(of, "messages_ready", uint64(ready))).
@@ -100,7 +102,7 @@ type counter struct {
 }
 
 var (
-	// queueCounters are the counters of a queue, to which no client publishes directly.
+	// queueCounters are the counters of a queue. Clients do not publish directly to a queue.
 	queueCounters = []counter{
 		{"publish", only(stats.Publish)},
 		{"get", only(stats.Get)},
@@ -112,7 +114,7 @@ var (
 		{"redeliver", only(stats.Redeliver)},
 		{"ack", only(stats.Ack)},
 	}
-	// clientCounters are the counters of a channel, and of all that has channels.
+	// clientCounters are the counters of a channel, and of the objects that contain channels.
 	clientCounters = append([]counter{
 		{"confirm", only(stats.Confirm)},
 		{"return_unroutable", only(stats.Returned)},
@@ -120,7 +122,7 @@ var (
 	}, queueCounters...)
 )
 
-// messageStats returns message_stats, or nothing if all counters are zero.
+// messageStats returns message_stats, or nil if all counters are zero.
 func (r *rates) messageStats(of any, counted stats.Counts, counters []counter) fields {
 	if counted == (stats.Counts{}) {
 		return nil
@@ -129,7 +131,7 @@ func (r *rates) messageStats(of any, counted stats.Counts, counters []counter) f
 	for _, c := range counters {
 		value := c.of(&counted)
 		rate := r.of(of, c.name, value)
-		rate.Rate = max(rate.Rate, 0) // another thing may have come under the same name, and begun at zero
+		rate.Rate = max(rate.Rate, 0) // a new object may have the same name and counters that start at zero
 		all[c.name], all[c.name+"_details"] = value, rate
 	}
 	return fields{"message_stats": all}

@@ -21,7 +21,7 @@ func (h *Handler) system() {
 	h.handle("GET /api/cluster-name", anyone, func(*call) (any, error) { return fields{"name": NodeName}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
-	// How the user interface is to log in: by name and password. RabbitMQ 4.3 has no such resource any more.
+	// The login method of the user interface, which is name and password. RabbitMQ 4.3 no longer has this resource.
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
 	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return scrape{c.node, false}, nil })
 	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return scrape{c.node, true}, nil })
@@ -31,10 +31,10 @@ func whoami(c *call) (any, error) {
 	return fields{"name": c.user.Name, "tags": tagList(c.user.Tags), "is_internal_user": true}, nil
 }
 
-// tagList never is null in JSON.
+// tagList ensures that the JSON value is not null.
 func tagList(tags []string) []string { return append([]string{}, tags...) }
 
-// listener is where the node can be reached.
+// listener is an address of the node.
 type listener struct {
 	protocol string
 	ip       string
@@ -42,7 +42,8 @@ type listener struct {
 	tls      bool
 }
 
-// listening returns where the node listens, this API last, as far as the server it runs in tells.
+// listening returns the listeners of the node. The listener of this API comes last, if the HTTP server reports its
+// address.
 func (c *call) listening() []listener {
 	var all []listener
 	for _, a := range c.h.listeners() {
@@ -61,17 +62,17 @@ func newListener(protocol string, a net.Addr) listener {
 	return listener{protocol: protocol, ip: ip, port: port}
 }
 
-// splitAddr takes an address apart; one that is no socket has no port.
+// splitAddr splits an address. An address without a socket has no port.
 func splitAddr(addr string) (host string, port int) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr, 0
 	}
-	port, _ = strconv.Atoi(text) // there is none in memory
+	port, _ = strconv.Atoi(text) // in-memory addresses have no port
 	return host, port
 }
 
-// contexts returns where the API itself can be reached.
+// contexts returns the addresses of the API.
 func (c *call) contexts() []fields {
 	all := []fields{}
 	for _, l := range c.listening() {
@@ -102,7 +103,7 @@ func described(name, description string) fields {
 	return fields{"name": name, "description": description, "enabled": true}
 }
 
-// protocols returns what is spoken, each once.
+// protocols returns the names of the supported protocols without duplicates.
 func (c *call) protocols() []string {
 	var all []string
 	for _, l := range c.listening() {

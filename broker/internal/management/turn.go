@@ -8,20 +8,21 @@ import (
 )
 
 const (
-	// maxTurns is how many calls of a user may take much memory at a time: calls with a large body, those that are answered
-	// with a list, and those for messages. Others wait.
+	// maxTurns is the maximum number of concurrent calls of a user that may take much memory: calls with a large body,
+	// calls that return a list, and calls that request messages. Further calls wait.
 	maxTurns = 2
-	// smallBody is the size of a body that needs no turn.
+	// smallBody is the maximum size of a body that does not need a turn.
 	smallBody = 64 << 10
 )
 
-// turns bounds the calls that take much memory. Each user has turns of their own, so that nobody waits for others.
+// turns limits the concurrent calls that take much memory. Each user has separate turns, so that users do not block each
+// other.
 type turns struct {
 	mu sync.Mutex
 	of map[string]chan struct{} // by user
 }
 
-// take waits for a turn, and returns the function that ends it.
+// take waits for a turn and returns the function that ends the turn.
 func (t *turns) take(ctx context.Context, user string) (end func(), err error) {
 	t.mu.Lock()
 	taken := t.of[user]
@@ -41,7 +42,7 @@ func (t *turns) take(ctx context.Context, user string) (end func(), err error) {
 	}
 }
 
-// begin waits for a turn if the body is a large one.
+// begin waits for a turn if the body is large.
 func (c *call) begin() error {
 	if c.ContentLength >= 0 && c.ContentLength <= smallBody {
 		return nil
@@ -49,8 +50,8 @@ func (c *call) begin() error {
 	return c.takeTurn()
 }
 
-// takeTurn waits for a turn, unless the call has one. The time that the server gives an answer begins then: others have taken
-// what went before.
+// takeTurn waits for a turn, unless the call already has one. It then restarts the write timeout of the server, because
+// the wait has used up some of it.
 func (c *call) takeTurn() (err error) {
 	if c.done != nil {
 		return nil
@@ -59,7 +60,7 @@ func (c *call) takeTurn() (err error) {
 		return err
 	}
 	if s, ok := c.Context().Value(http.ServerContextKey).(*http.Server); ok && s.WriteTimeout > 0 {
-		_ = http.NewResponseController(c.answer).SetWriteDeadline(time.Now().Add(s.WriteTimeout)) // or the earlier one stays
+		_ = http.NewResponseController(c.answer).SetWriteDeadline(time.Now().Add(s.WriteTimeout)) // on error, the earlier deadline remains
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (h *Handler) users() {
 
 const hashing = "rabbit_password_hashing_sha256"
 
-// describeUser returns a user, in the API and in definitions.
+// describeUser returns a user in the format of the API and of definitions.
 func describeUser(u access.User) fields {
 	return fields{
 		"name": u.Name, "password_hash": u.Hash.String(), "hashing_algorithm": hashing, "tags": tagList(u.Tags), "limits": fields{},
@@ -59,7 +59,7 @@ func listUsers(users func() []access.User) pages {
 	}
 }
 
-// userSettings are the body of PUT, and what definitions say of a user.
+// userSettings is the body of PUT, and the settings of a user in definitions.
 type userSettings struct {
 	Password         *string `json:"password"`
 	PasswordHash     *string `json:"password_hash"`
@@ -67,7 +67,7 @@ type userSettings struct {
 	Tags             *tags   `json:"tags"`
 }
 
-// tags are a list or, as before RabbitMQ 3.9, a text with commas.
+// tags is a list or, as before RabbitMQ 3.9, a comma-separated string.
 type tags []string
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -90,7 +90,7 @@ func (t *tags) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// user makes a user of the settings. Without a password they cannot log in by one.
+// user returns a user with the settings. A user without a password cannot log in with a password.
 func (s *userSettings) user(name string) (access.User, error) {
 	u := access.User{Name: name}
 	switch {
@@ -137,7 +137,7 @@ func deleteUsers(c *call) (any, error) {
 		return nil, err
 	}
 	for _, name := range body.Users {
-		_ = c.node.Access.DeleteUser(name) // who is not there need not be deleted
+		_ = c.node.Access.DeleteUser(name) // ignores users that do not exist
 	}
 	return done{}, nil
 }

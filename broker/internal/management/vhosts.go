@@ -23,7 +23,7 @@ func (h *Handler) vhosts() {
 	})
 }
 
-// metadata is what people say about a virtual host.
+// metadata returns the description of a virtual host.
 func metadata(v *vhost.VHost) fields {
 	about := v.About()
 	return fields{"description": about.Description, "tags": tagList(about.Tags), "default_queue_type": "classic"}
@@ -57,7 +57,7 @@ func listVHosts(c *call) (any, error) {
 	}), err
 }
 
-// vhostSettings are the body of PUT. What RabbitMQ has there that cannot be had here is refused, unless it is switched off.
+// vhostSettings is the body of PUT. Unsupported settings are rejected, unless they are disabled.
 type vhostSettings struct {
 	Description      *string `json:"description"`
 	Tags             *tags   `json:"tags"`
@@ -100,14 +100,14 @@ func putVHost(c *call) (any, error) {
 	name := c.PathValue("vhost")
 	added := c.node.AddVHost(name)
 	v := c.node.VHost(name)
-	if v == nil { // shut down, or deleted by somebody else at this moment
+	if v == nil { // shut down, or deleted by another request in the meantime
 		return nil, notFound
 	}
 	s.apply(v)
 	if !added {
 		return done{}, nil
 	}
-	// Whoever makes a virtual host may use it.
+	// The creator of a virtual host gets all permissions.
 	err := c.node.Access.SetPermission(access.Permission{User: c.user.Name, VHost: name, Configure: ".*", Write: ".*", Read: ".*"})
 	return created{}, err
 }
