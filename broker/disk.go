@@ -33,9 +33,9 @@ type Store interface {
 
 // disk is the open store of a broker. The zero disk belongs to a broker in memory.
 type disk struct {
-	store store.Store // held only briefly, because a caller that waits for the disk must not block GiveUp
+	store store.Store // nil for a broker in memory
 
-	mu      sync.Mutex    // held only briefly: a caller that waits for the disk must not block GiveUp
+	mu      sync.Mutex    // held only briefly, because a caller that waits for the disk must not block GiveUp
 	backups int           // number of backups in progress
 	closed  bool          // no further backup may start
 	idle    chan struct{} // closed when closed is set and no backup is in progress

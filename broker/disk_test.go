@@ -67,7 +67,7 @@ func TestCloseWaitsForABackup(t *testing.T) {
 	})
 }
 
-// A backup on a disk that does not respond does not block the close after the end of the context.
+// A backup on a disk that does not respond does not block the close after the context is canceled.
 func TestCloseDoesNotWaitForABackupForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
