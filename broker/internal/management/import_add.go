@@ -101,7 +101,7 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// target returns the virtual host for an imported object. Its existence was checked before. If it was deleted in the
+// target returns the virtual host for an imported object. Import has checked that it exists. If it was deleted in the
 // meantime, target returns a temporary virtual host, so that the object is discarded.
 func target(n *node.Node, into *vhost.VHost, name string) *vhost.VHost {
 	if into != nil {

@@ -40,7 +40,7 @@ func (c *call) describeNode() fields {
 		"rabbitmq_version":    Version,
 		"erlang_version":      runtime.Version(),
 		"erlang_full_version": platform(),
-		"cluster_links":       []string{}, // links to other nodes
+		"cluster_links":       []string{}, // the node has no peers
 	}.with(c.h.rates.counted("node", "mem_used", uint64(memory.Used()))).with(c.churn())
 	if disk := c.node.Disk; disk != nil {
 		info.with(fields{
