@@ -9,11 +9,10 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Add keeps messages in state failed, in one transaction, and returns their IDs in the same
-// order. Each is a new message. It is for messages that did not come from a failed queue, from
-// which an Ingest takes them.
+// Add stores new messages in state failed, in one transaction, and returns their IDs in the same order. Add is for
+// messages from sources other than a failed queue. An Ingest archives the messages of a failed queue.
 //
-// If the error is ErrUnstorable, none is kept: add them one by one to learn which it is.
+// If the error is ErrUnstorable, Add stores none of the messages. Add them one by one to find the invalid message.
 func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 	encoded := make([]arrival, len(messages))
 	for i := range messages {
@@ -25,17 +24,16 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 	return a.addEncoded(ctx, encoded, func(*tx) error { return nil })
 }
 
-// ingest keeps messages that were delivered from failed queues, in one transaction, and
-// returns their IDs in the same order.
+// ingest stores messages that were delivered from failed queues, in one transaction, and returns their IDs in the
+// same order.
 //
-// A message that was redelivered may be in the archive already, since a process died, or lost
-// its connection, between ingest and the acknowledgement. It is if a message with the same
-// failed queue, properties, headers (but for the broker's count of deliveries) and body is
-// there whose delivery is of another session and not known to be settled; then that one's ID
-// is returned. Each such message stands for one arrival. So neither is a redelivery kept
-// twice, nor a second failure swallowed that does not differ in a single byte.
+// A redelivered message may be in the archive already, because a process failed or lost its connection between ingest
+// and the acknowledgement. The stored message has the same failed queue, properties, headers (except the delivery
+// counts of the broker) and body. Its delivery belongs to another session and is not recorded as settled. In this
+// case ingest returns the ID of the stored message. Each stored message matches one arrival only. Therefore ingest
+// does not store a redelivery twice, and it does not drop a second failure that is equal in every byte.
 //
-// If the error is ErrState, the failed queue is not the owner's, and nothing is kept.
+// If another owner has the failed queue, ingest stores nothing and returns ErrState.
 func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
 	encoded := make([]arrival, len(arrivals))
 	for i := range arrivals {
@@ -47,7 +45,7 @@ func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error
 	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })
 }
 
-// addEncoded adds the arrivals that the archive does not have, if allowed returns nil.
+// addEncoded stores the arrivals that the archive does not have yet. If allowed returns an error, it stores nothing.
 func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) (_ []ID, err error) {
 	defer annotate(&err, "adding %d messages", len(encoded))
 	if len(encoded) == 0 {
@@ -82,8 +80,8 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 	return ids, nil
 }
 
-// markSettled notes that the deliveries of messages have been acknowledged: what is
-// equal and comes later is another message.
+// markSettled records that the deliveries of messages are acknowledged. A later arrival that is equal is a new
+// message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	defer annotate(&err, "noting that %d messages are settled", len(ids))
 	if len(ids) == 0 {
@@ -95,8 +93,8 @@ func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	})
 }
 
-// redelivered returns the message that an arrival is, if it is there, and takes it
-// for the arrival's session, so that it is not taken for the next.
+// redelivered returns the ID of the stored message that equals an arrival, or 0 if the arrival is new. It assigns the
+// stored message to the session of the arrival, so that it does not match another arrival of the session.
 func (t *tx) redelivered(e *arrival) (id ID, err error) {
 	if !e.again {
 		return 0, nil
@@ -109,7 +107,7 @@ func (t *tx) redelivered(e *arrival) (id ID, err error) {
 	return id, err
 }
 
-// add writes messages that are new, and gives them their IDs.
+// add stores new messages and sets their IDs.
 func (t *tx) add(added []*arrival) error {
 	if len(added) == 0 {
 		return nil
@@ -164,7 +162,7 @@ func (t *tx) add(added []*arrival) error {
 	)
 }
 
-// maxErrorShown is how much of an error a Summary has.
+// maxErrorShown is the maximum length of the error in a Summary, in bytes.
 const maxErrorShown = 1 << 10
 
 var (
@@ -182,7 +180,8 @@ func orNull(s string) any {
 	return []byte(s)
 }
 
-// known forgets which message an arrival says that it was, unless the replay has sent that one, and notes that it failed again.
+// known records that a replayed message failed again. If the replay did not send the message that the header of the
+// arrival names, known clears the reference to it.
 func (t *tx) known(e *arrival) error {
 	if e.m.Back == 0 {
 		return nil
@@ -194,7 +193,7 @@ func (t *tx) known(e *arrival) error {
 	return err
 }
 
-// earliest returns the earlier of two times, of which the first may be none.
+// earliest returns the earlier of two times. The zero value of a means that a is not set.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -10,16 +10,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// arrival is a message that is ready to be written.
+// arrival is an encoded message that is ready to be stored.
 type arrival struct {
 	m          Message
 	headers    string
 	properties string
-	errors     any    // text or nil
-	digest     []byte // nil: it is not a delivery
+	errors     any    // JSON as a string, or nil if the headers contain the same attempts
+	digest     []byte // nil if the message was not delivered
 	session    []byte
 	again      bool                     // redelivered
-	request    *topology.OutcomeRequest // nil: none
+	request    *topology.OutcomeRequest // nil if the message has no request
 
 	queue int64
 }
@@ -44,7 +44,7 @@ func (a *Archive) encodeDelivered(in *delivered) (e arrival, err error) {
 	return e, nil
 }
 
-// encode fills in what a message lacks and writes its parts as they are stored.
+// encode sets missing fields of the message and encodes its parts for the database.
 func (e *arrival) encode() (err error) {
 	m := &e.m
 	if m.Queue == "" {
@@ -56,10 +56,10 @@ func (e *arrival) encode() (err error) {
 	if m.FirstFailed.IsZero() {
 		m.FirstFailed = m.LastFailed
 	}
-	if _, found := m.Headers[topology.HeaderOutcome]; found { // its key is for the consumer alone
+	if _, found := m.Headers[topology.HeaderOutcome]; found { // only the consumer may read the key in the header
 		r, ok := topology.ReadOutcomeRequest(m.Headers)
 		if !ok {
-			r = topology.OutcomeRequest{} // has the key of no message
+			r = topology.OutcomeRequest{} // an empty key matches no message
 		}
 		e.request, m.Headers = &r, maps.Clone(m.Headers)
 		delete(m.Headers, topology.HeaderOutcome)
@@ -89,8 +89,8 @@ func (c Content) encode() (headers, properties string, err error) {
 	return headers, properties, err
 }
 
-// digest is equal for arrivals that may be the same delivery come again. The broker's
-// count of deliveries is the one thing that it changes meanwhile.
+// digest returns a hash that is equal for all deliveries of one message. It ignores the delivery counts, which are
+// the only headers that the broker changes between deliveries.
 func digest(m *Message, properties string) ([]byte, error) {
 	headers := maps.Clone(m.Headers)
 	delete(headers, "x-delivery-count")
@@ -108,13 +108,13 @@ func digest(m *Message, properties string) ([]byte, error) {
 	return h.Sum(nil)[:16], nil
 }
 
-// backOf reads topology.HeaderReplay.
+// backOf returns the replay and the message in topology.HeaderReplay, or zeros if the header is missing or invalid.
 func backOf(headers topology.Table) (ReplayID, ID) {
 	s, _ := headers[topology.HeaderReplay].(string)
 	return replayOf(s)
 }
 
-// replayOf reads a value of topology.HeaderReplay.
+// replayOf parses a value of topology.HeaderReplay. It returns zeros if the value is invalid.
 func replayOf(s string) (ReplayID, ID) {
 	before, after, _ := strings.Cut(s, "/")
 	replay, err := strconv.ParseInt(before, 10, 64)

@@ -10,15 +10,15 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Act is something that was done to messages: one line of the audit log. It is
-// written in the transaction of what it tells of, and never changed or removed, but for texts that Archive.Erase erases.
+// Act is an entry of the audit log: an action on messages. The archive writes it in the same transaction as the
+// action. An entry is never deleted or changed, except that Archive.Erase erases texts in it.
 type Act struct {
 	ID      int64          `json:"id"`
 	Time    time.Time      `json:"time"`
 	Actor   Actor          `json:"actor"`
 	Verb    string         `json:"verb"`              // edit, revert, discard, restore, replay, end replay, purge, erase, purge queue, import, mute or unmute
-	Subject string         `json:"subject,omitempty"` // such as "message/17", "replay/3" or "" for a selection
-	Details map[string]any `json:"details,omitempty"` // what JSON has: the filter, how many, the reason
+	Subject string         `json:"subject,omitempty"` // for example "message/17" or "replay/3"; "" for a selection
+	Details map[string]any `json:"details,omitempty"` // JSON values: the filter, the number of messages, the reason
 }
 
 const (
@@ -34,7 +34,8 @@ const (
 	actEmpty     = "purge queue"
 )
 
-// Acts lists the audit log, newest first.
+// Acts lists the audit log in descending order of time. It returns the cursor of the next page, or "" after the last
+// page.
 func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, err error) {
 	defer annotate(&err, "listing acts")
 	size, before, err := p.bounds(ofActs)
@@ -55,7 +56,8 @@ func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, er
 	return acts, "", nil
 }
 
-// Record writes a line of the audit log, of an act that is not an act on messages: a console records that workers were paused.
+// Record writes an entry of the audit log for an action that does not concern archived messages. For example, the
+// console records that workers were paused.
 func (a *Archive) Record(ctx context.Context, who Actor, verb, subject string, details map[string]any) (err error) {
 	defer annotate(&err, "recording an act")
 	if err := who.validate(); err != nil {
@@ -67,7 +69,7 @@ func (a *Archive) Record(ctx context.Context, who Actor, verb, subject string, d
 	})
 }
 
-// act writes a line of the audit log.
+// act writes an entry of the audit log.
 func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id int64, err error) {
 	written, err := json.Marshal(details)
 	if err != nil {
@@ -88,7 +90,7 @@ func (who Actor) validate() error {
 	return nil
 }
 
-// bounds of a list by descending number: how many, and all below which.
+// bounds returns the page size and the exclusive upper bound of the IDs, for a list in descending order of IDs.
 func (p Page) bounds(list string) (size int, before int64, err error) {
 	if size, err = p.size(); err != nil {
 		return 0, 0, err

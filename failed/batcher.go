@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// keeper is what an Ingest needs of an Archive.
+// keeper is the part of Archive that an Ingest uses.
 type keeper interface {
 	ingest(ctx context.Context, arrivals []delivered) ([]ID, error)
 	markSettled(ctx context.Context, ids []ID) error
@@ -23,45 +23,44 @@ type keeper interface {
 	releaseQueue(ctx context.Context, queue, owner string) error
 }
 
-// batcher stores messages that come one by one, many in a transaction: all that have
-// come while the one before was under way.
+// batcher stores messages that arrive one by one in batches. Each transaction stores all messages that arrived during
+// the previous transaction.
 //
 //	add ─► waiting ─► Add ─► handed out ─► acked ─► settled ─► Settled
 //	                              └─ ack lost ─► void: delivered again
 //
-// The order is kept, so that a message which is delivered a second time, its
-// connection having been lost, is stored after the one that has waited here since
-// the first time; and then it is known. For the same reason a batch with anything in
-// it that may be stored already begins a new session (delivered.Session), when of all
-// that was handed out before it is known what became of its ack.
+// The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
+// may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive
+// recognizes the redelivery. For the same reason, a batch with a message that may be stored already starts a new
+// session (delivered.Session). The batcher starts the session only when the result of every earlier ack is known.
 type batcher struct {
 	store keeper
-	most  int // in a batch
+	most  int // maximum size of a batch
 	log   *slog.Logger
-	wake  signal // there may be something to do
+	wake  signal // signals that there may be work
 
 	mu      sync.Mutex
 	waiting []*entry
-	handed  map[*reprise.Message]ID // stored, and what became of the ack is not known
-	settled []ID                    // acked, and the store has not been told
+	handed  map[*reprise.Message]ID // stored, and the result of the ack is not known
+	settled []ID                    // acked, and not yet reported to the store
 
-	name     string // of this batcher, in sessions
+	name     string // unique name of this batcher, the prefix of its session names
 	sessions int
-	failures int // of the store, one after the other
+	failures int // consecutive failures of the store
 
-	tell func(error) // is told whether what waits could be stored; nil: nobody is
+	tell func(error) // receives nil or the error after each attempt to store; nil: no reports
 }
 
-// entry is a message that waits to be stored.
+// entry is a message that is not stored yet.
 type entry struct {
 	arrival delivered
 	message *reprise.Message
-	again   time.Time     // the store refuses it, but takes others: when it is tried again
-	done    chan struct{} // closed when it is stored
-	gone    bool          // nobody waits for it any more
+	again   time.Time     // time of the next attempt, if the store refuses only this message; zero otherwise
+	done    chan struct{} // closed when the message is stored
+	gone    bool          // the caller of add no longer waits for the message
 }
 
-// looks are equal where messages are, and hardly ever where they are not.
+// looks is equal for equal messages, and almost never equal for different messages.
 type looks struct {
 	id   string
 	body uint64
@@ -73,10 +72,10 @@ func (e *entry) looks() looks {
 	return looks{e.message.MessageID, maphash.Bytes(looksSeed, e.message.Body)}
 }
 
-// storeBackoff is between attempts at a store that fails.
+// storeBackoff is the delay between attempts, if the store fails.
 var storeBackoff = backoff.Equal(backoff.Exponential{Initial: 100 * time.Millisecond, Max: 30 * time.Second})
 
-// refusedFor is how long a message is left alone that the store does not take.
+// refusedFor is the delay before the next attempt to store a message that the store refuses.
 const refusedFor = time.Minute
 
 func newBatcher(store keeper, most int, log *slog.Logger) *batcher {
@@ -86,8 +85,7 @@ func newBatcher(store keeper, most int, log *slog.Logger) *batcher {
 	}
 }
 
-// start runs the batcher until the function that it returns is called, which is when
-// nobody adds anything any more.
+// start runs the batcher until the caller calls the returned function. Callers must not add messages after that.
 func (b *batcher) start(ctx context.Context) (stop func()) {
 	running, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -103,7 +101,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// add returns nil when the message is stored, or why ctx has ended.
+// add blocks until the message is stored, and then returns nil. If ctx ends first, it returns the cause.
 func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) error {
 	e := &entry{arrival: a, message: m, done: make(chan struct{})}
 	b.mu.Lock()
@@ -118,7 +116,7 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) erro
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-e.done: // that counts
+	case <-e.done: // the message was stored before the lock was taken
 		return nil
 	default:
 		e.gone = true
@@ -126,7 +124,7 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) erro
 	}
 }
 
-// acked is told what became of the ack of a message that was handed out.
+// acked records the result of the ack of a stored message.
 func (b *batcher) acked(m *reprise.Message, err error) {
 	b.mu.Lock()
 	id, found := b.handed[m]
@@ -138,7 +136,7 @@ func (b *batcher) acked(m *reprise.Message, err error) {
 	b.wake.send()
 }
 
-// run stores what comes until ctx ends.
+// run stores messages until ctx ends.
 func (b *batcher) run(ctx context.Context) {
 	size := b.most
 	for ctx.Err() == nil {
@@ -163,14 +161,14 @@ func (b *batcher) run(ctx context.Context) {
 			size = b.most
 			continue
 		default:
-			size = max(1, len(batch)/2) // it may be one of them
+			size = max(1, len(batch)/2) // one of the messages may be the cause
 		}
 		b.failed(ctx, err)
 	}
 }
 
-// failed tells of a store that fails, and waits before it is tried again; or that it
-// does no more.
+// failed logs a failure of the store and waits before the next attempt. If err is nil, it logs the end of the
+// failure.
 func (b *batcher) failed(ctx context.Context, err error) {
 	b.mu.Lock()
 	held := len(b.waiting)
@@ -191,8 +189,8 @@ func (b *batcher) failed(ctx context.Context, err error) {
 	}
 }
 
-// next returns the messages to be stored together, the oldest of those that wait;
-// or when the first is to be tried again that was refused.
+// next returns the next batch: the oldest messages that wait, or one refused message that is due. If the batch is
+// empty, next returns the earliest time at which a refused message is due, or the zero time.
 func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,14 +200,14 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 		switch {
 		case e.again.IsZero():
 			if e.message.Redelivered && seen[e.looks()] {
-				return batch, time.Time{} // it may be the same, and would not be known among those of one session
+				return batch, time.Time{} // the message may equal an earlier one, which the store does not recognize within one session
 			}
 			seen[e.looks()] = true
 			if batch = append(batch, e); len(batch) == size {
 				return batch, time.Time{}
 			}
 		case !e.again.After(now) && batch == nil:
-			return []*entry{e}, time.Time{} // by itself, so that it takes no others along
+			return []*entry{e}, time.Time{} // alone, so that it does not cause others to be refused
 		case again.IsZero() || e.again.Before(again):
 			again = e.again
 		}
@@ -217,7 +215,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	return batch, again
 }
 
-// await waits until there may be something to do.
+// await blocks until there may be work, until the given time, or until ctx ends.
 func (b *batcher) await(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {
@@ -232,7 +230,7 @@ func (b *batcher) await(ctx context.Context, again time.Time) {
 	}
 }
 
-// put stores a batch and hands it out.
+// put stores a batch and reports success to the callers of add.
 func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	_, err := b.tellSettled(ctx)
 	if err == nil && slices.ContainsFunc(batch, func(e *entry) bool { return e.arrival.Redelivered }) {
@@ -245,7 +243,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	for i, e := range batch {
 		arrivals[i] = e.arrival
 		arrivals[i].Session = fmt.Sprintf("%s.%d", b.name, b.sessions)
-		e.arrival.Redelivered = true // if it has to be tried again: it may be stored nevertheless
+		e.arrival.Redelivered = true // for the next attempt: this attempt may store it despite an error
 	}
 	ids, err := b.store.ingest(ctx, arrivals)
 	if err == nil && len(ids) != len(batch) {
@@ -259,7 +257,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	stored := make(map[*entry]bool, len(batch))
 	for i, e := range batch {
 		stored[e] = true
-		if !e.gone { // else it comes again, and is known
+		if !e.gone { // else the broker redelivers it, and the store recognizes it
 			b.handed[e.message] = ids[i]
 			close(e.done)
 		}
@@ -268,8 +266,8 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	return nil
 }
 
-// newSession waits until it is known of all that was handed out whether it is acked,
-// and has told the store.
+// newSession waits until the result of every ack is known and the store has recorded the acked messages. Then it
+// starts a new session.
 func (b *batcher) newSession(ctx context.Context) error {
 	for {
 		b.mu.Lock()
@@ -292,7 +290,7 @@ func (b *batcher) newSession(ctx context.Context) error {
 	}
 }
 
-// tellSettled tells the store what has been acked. It reports whether there was anything to tell.
+// tellSettled reports the acked messages to the store. It reports whether there were any.
 func (b *batcher) tellSettled(ctx context.Context) (told bool, err error) {
 	b.mu.Lock()
 	ids := b.settled
@@ -309,17 +307,18 @@ func (b *batcher) tellSettled(ctx context.Context) (told bool, err error) {
 	return true, err
 }
 
-// putAfterOther stores a message, for which the store has returned an error, after another one. It
-// reports whether the store takes the other message and refuses this one, and the error that is left.
+// putAfterOther handles a message that the store has refused once. It stores another message first, and then tries
+// this message again. refused reports whether the store takes the other message and refuses this one. left is the
+// remaining error.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.again.IsZero() {
-		return true, err // as before
+		return true, err // the store has already refused it alone
 	}
 	b.mu.Lock()
 	var other *entry
 	others := 0
 	for _, o := range b.waiting {
-		// What is delivered a second time must not be stored before the first one.
+		// A redelivery must not be stored before the first delivery of the same message.
 		if o != e && !o.gone && o.again.IsZero() && !o.message.Redelivered {
 			if others++; others == 1 || b.failures%others == 0 {
 				other = o
@@ -334,7 +333,7 @@ func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refus
 	return err != nil, err
 }
 
-// refuse leaves a message alone for a while.
+// refuse delays the next attempt to store a message by refusedFor.
 func (b *batcher) refuse(e *entry, err error) {
 	e.again = time.Now().Add(refusedFor)
 	b.log.Error("cannot be archived", "queue", e.arrival.FailedQueue, "message_id", e.message.MessageID, "error", err)

@@ -17,62 +17,69 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// BulkEdit changes all messages of a replay in the same way: each message is edited when it is sent. The steps are done in the order
-// of the fields, on what a replay would send without it (Message.Current). The result depends on the message and the edit alone, so
-// that a message that is sent a second time after a crash has the same bytes.
+// BulkEdit changes all messages of a replay in the same way. The replay edits each message when it sends the message.
+// It applies the steps in the order of the fields to the content that it would otherwise send (Message.Current). The
+// result depends only on the message and the edit. Therefore a message that is sent again after a crash has the same
+// bytes.
 //
-// A message is changed as a whole or not at all. The edit is not possible if the body is not JSON (for Patch) or not UTF-8 (for
-// Replace), is encoded (Properties.ContentEncoding), lacks a path or a text, would be JSON no longer, or would have more than
-// 16 MiB and more than before. Such a message, and one that the edit does not change, is not sent and stays in state failed, with
-// the reason in Message.Refused.
+// An edit changes a message completely or not at all. The edit is not possible if the body
 //
-// The archive keeps the original, and records what was sent as a Revision when it notes that the message was sent.
+//   - is encoded (Properties.ContentEncoding),
+//   - is not JSON (for Patch) or not UTF-8 (for Replace),
+//   - lacks a path or a string of the edit,
+//   - would no longer be JSON, or
+//   - would grow and exceed 16 MiB.
+//
+// The replay does not send messages for which the edit is not possible or has no effect. They stay in state failed,
+// with the reason in Message.Refused.
+//
+// The archive keeps the original. When it records that a message was sent, it stores the sent content as a Revision.
 type BulkEdit struct {
-	// Patch is a JSON Patch (RFC 6902) of the body. All bytes of the body that it does not name stay as they are. If a name in
-	// one of its paths occurs twice in the body, the edit is not possible. Empty: none.
+	// Patch is a JSON Patch (RFC 6902) for the body. All other bytes of the body stay unchanged. If a name in one of
+	// its paths occurs twice in the body, the edit is not possible. Default: no patch.
 	Patch string `json:"patch,omitempty"`
 
-	// Replace are texts to replace in the body, one after the other, each wherever it occurs. Each must occur.
+	// Replace lists texts to replace in the body, in this order. Every occurrence is replaced. Each text must occur.
 	Replace []Replacement `json:"replace,omitempty"`
 
-	// SetHeaders are headers to add or replace. RemoveHeaders are names of headers to remove, if they are there. Headers of
-	// Reprise and of the broker cannot be named.
+	// SetHeaders lists headers to add or replace. RemoveHeaders lists the names of headers to remove, if present.
+	// Headers of Reprise and of the broker are not permitted.
 	SetHeaders    topology.Table `json:"-"`
 	RemoveHeaders []string       `json:"remove_headers,omitempty"`
 
-	// SendUnchanged sends also the messages that the edit does not change, and SendImpossible those for which it is not
-	// possible, as they are.
+	// SendUnchanged also sends messages that the edit does not change. SendImpossible also sends messages for which
+	// the edit is not possible. Both send the content without the edit.
 	SendUnchanged  bool `json:"send_unchanged,omitempty"`
 	SendImpossible bool `json:"send_impossible,omitempty"`
 
-	// SpareSecrets makes the edit impossible for messages of which Config.Redact hides something: whoever may not see a secret
-	// could make the edit copy it, or learn it from the number of messages that change. They are not sent with
-	// SendImpossible either.
+	// SpareSecrets makes the edit impossible for messages in which Config.Redact hides a part. A user who must not see
+	// a secret could otherwise copy it with the edit, or derive it from the number of changed messages. SendImpossible
+	// does not send these messages.
 	SpareSecrets bool `json:"spare_secrets,omitempty"`
 }
 
-// Replacement is a text to replace in a body.
+// Replacement specifies a text to replace in a body.
 type Replacement struct {
 	Old    string `json:"old"`              // the text, or a regular expression in the syntax of RE2
-	New    string `json:"new"`              // with a Regexp, $1 is the text of the first group, and $$ is a dollar
+	New    string `json:"new"`              // if Regexp is set, $1 is the text of the first group, and $$ is a dollar sign
 	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression
 }
 
-// Limits of a bulk edit.
+// Limits of a BulkEdit.
 const (
-	maxEditText     = 64 << 10 // of the patch, and of all texts
+	maxEditText     = 64 << 10 // total size of the patch and the texts
 	maxReplacements = 20
-	maxMatches      = 10_000   // of a regular expression in a body
-	maxEditResult   = 16 << 20 // of a body that grows
+	maxMatches      = 10_000   // matches of a regular expression in a body
+	maxEditResult   = 16 << 20 // size of a body, if the edit enlarges it
 )
 
-// Validate reports an edit that changes nothing or cannot be carried out, as an error that is ErrInvalid.
+// Validate returns an ErrInvalid if the edit is empty or invalid.
 func (e *BulkEdit) Validate() error {
 	_, err := e.compile(nil)
 	return err
 }
 
-// String describes the edit in words, without its texts.
+// String summarizes the edit without its texts.
 func (e *BulkEdit) String() string {
 	var parts []string
 	if e.Patch != "" {
@@ -97,11 +104,11 @@ func counted1(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// editor is a BulkEdit that is ready to be applied.
+// editor is a compiled BulkEdit.
 type editor struct {
 	*BulkEdit
-	patch   *jsonpatch.Patch // nil: none
-	regexps []*regexp.Regexp // of Replace; nil where the text is literal
+	patch   *jsonpatch.Patch // nil: no patch
+	regexps []*regexp.Regexp // by index of Replace; nil if the text is literal
 	set     topology.Table   // with the types that the archive returns
 	secrets []Rule
 }
@@ -173,8 +180,8 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 
 var reference = regexp.MustCompile(`\$\$|\$(\w+)|\$\{(\w*)\}`)
 
-// checkTemplate reports a reference to a group that the expression does not have: it would be replaced by nothing. In $1x, the name
-// is 1x.
+// checkTemplate returns an error if a template refers to a group that the expression does not have. Otherwise the
+// replacement would silently be empty. For example, $1x refers to the group 1x.
 func checkTemplate(x *regexp.Regexp, template string) error {
 	for _, m := range reference.FindAllStringSubmatch(template, -1) {
 		name := m[1] + m[2]
@@ -186,10 +193,10 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 	return nil
 }
 
-// errUneditable is why a message of an edited replay is not sent.
+// errUneditable is the reason for which a replay with an edit does not send a message.
 var errUneditable = errors.New("not edited")
 
-// uneditable is a reason, which is the same for all messages that are alike in this respect.
+// uneditable is the reason for which an edit does not apply. It is equal for all messages with the same problem.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }
@@ -200,8 +207,8 @@ const (
 	errSecrets   uneditable = "the message has secrets that the editor may not see"
 )
 
-// apply returns the edited content, which shares memory with c. The error is errUnchanged, or another uneditable if the edit is not
-// possible.
+// apply returns the edited content, which shares memory with c. It returns errUnchanged if the edit has no effect, or
+// another uneditable if the edit is not possible.
 func (x *editor) apply(c Content) (Content, error) {
 	if x.SpareSecrets && c.isRedacted(x.secrets) {
 		return c, errSecrets
@@ -231,8 +238,8 @@ func (x *editor) apply(c Content) (Content, error) {
 	return out, nil
 }
 
-// sent returns what a replay sends of a message: the edited content, or the content as it is if the edit says so. The error is an
-// uneditable.
+// sent returns the content that a replay sends for a message: the edited content, or the unchanged content if the
+// edit permits that. Its errors are of type uneditable.
 func (x *editor) sent(c Content) (Content, error) {
 	out, err := x.apply(c)
 	send := x.SendImpossible

@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// storedEdit is a BulkEdit as {replay}.edit has it.
+// storedEdit is the value of {replay}.edit.
 type storedEdit struct {
 	BulkEdit
-	Headers string `json:"set_headers,omitempty"` // with their types
+	Headers string `json:"set_headers,omitempty"` // SetHeaders with their types
 }
 
 func encodeEdit(e *BulkEdit) (text sql.NullString, err error) {
@@ -49,14 +49,15 @@ func decodeEdit(text sql.NullString) (*BulkEdit, error) {
 	return &stored.BulkEdit, nil
 }
 
-// sentBase is a message that a replay has sent, and the revision that it was at then.
+// sentBase is a message that a replay has sent, and its revision at that time.
 type sentBase struct {
 	message ID
 	base    int
 }
 
-// recordEdits adds a revision for each message that a replay has sent edited. The content is computed once more: a report can be
-// the first to prove that a message was sent, and comes without it. Neither the base nor the edit ever changes.
+// recordEdits adds a revision for each message that a replay has sent with an edit. It applies the edit again,
+// because a report can be the first proof that a message was sent, and reports do not contain the content. The result
+// is the same, because neither the base nor the edit changes.
 func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
 	var text sql.NullString
 	var who []byte
@@ -71,7 +72,7 @@ func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
 	if err != nil {
 		return err
 	}
-	x, err := e.compile(nil) // what was sent edited has no secrets
+	x, err := e.compile(nil) // messages with secrets were not sent, so no rules are needed
 	if err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
 
 func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	w, err := t.revision(s.message, s.base)
-	if errors.Is(err, sql.ErrNoRows) { // it has been removed
+	if errors.Is(err, sql.ErrNoRows) { // the message was removed
 		return nil
 	}
 	if err != nil {
@@ -96,7 +97,7 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 		return err
 	}
 	c, err = x.apply(c)
-	if err != nil { // it was sent as it is
+	if err != nil { // the message was sent without the edit
 		return nil
 	}
 	if w.headers, w.properties, err = c.encode(); err != nil {
@@ -112,43 +113,44 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	if err != nil {
 		return err
 	}
-	// The message is discarded, or a later replay has sent it, if it is not this replay's.
+	// If the state or the replay of the message differs, the message is discarded, or a later replay has sent it.
 	_, err = t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1 AND state = 2 AND replay = $3`, int64(s.message), number, int64(id))
 	return err
 }
 
-// EditPreview is what a BulkEdit would do to the messages of a plan.
+// EditPreview is the effect that a BulkEdit would have on the messages of a plan.
 type EditPreview struct {
 	Changed    int64
 	Unchanged  int64
 	Impossible int64
-	Reasons    []EditReason // why it is not possible; the most messages first
-	Samples    []EditSample // the first that would change, the first that would not, and one for each reason
-	More       bool         // more messages are selected than it has looked at
+	Reasons    []EditReason // reasons why the edit is not possible, in descending order of the number of messages
+	Samples    []EditSample // the first changed messages, the first unchanged message, and one message for each reason
+	More       bool         // the preview does not cover all selected messages
 }
 
-// EditReason is why an edit is not possible for some messages.
+// EditReason is a reason for which an edit is not possible, with the number of messages.
 type EditReason struct {
 	Why      string
 	Messages int64
 }
 
-// EditSample is a message that an edit would change, or not. After is the content that would be sent edited; nil if the edit does
-// not change the message or is not possible, and Why has the reason then.
+// EditSample is a message with the effect of an edit. After is the edited content. If the edit has no effect or is
+// not possible, After is nil and Why is the reason.
 type EditSample struct {
 	ID            ID
 	Before, After *Content
 	Why           string
 }
 
-// Samples of a preview.
+// Limits of a preview.
 const (
 	maxSamples      = 5
 	maxPreviewBytes = 256 << 20
 )
 
-// PreviewEdit applies the edit of a plan to the messages in state failed that the plan selects, and changes nothing. It looks at the
-// oldest limit messages, and at 256 MiB of bodies; 0: at all. Before and After of messages that BulkEdit.SpareSecrets spares are nil.
+// PreviewEdit applies the edit of a plan to the failed messages that the plan selects, and returns the effect. It
+// does not change the archive. It covers the oldest limit messages, and stops after 256 MiB of bodies. If limit is 0,
+// it covers all messages. Before and After are nil for messages that are excluded by BulkEdit.SpareSecrets.
 func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPreview, err error) {
 	defer annotate(&err, "previewing an edit")
 	if err := p.validate(); err != nil {
@@ -210,7 +212,8 @@ func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPre
 	return v, nil
 }
 
-// rankOf is the place of a sample: first what changes, then what does not, then what is not possible.
+// rankOf returns the sort key of a sample: 0 if the edit changes the message, 1 if it has no effect, 2 if it is not
+// possible.
 func rankOf(s EditSample) int {
 	switch {
 	case s.After != nil:

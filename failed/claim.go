@@ -10,10 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// claimReplay makes an owner the one that carries out a running replay, for as long as the
-// lease, or for longer if it is already. It reports false where another one is, or
-// the replay does not run. The time is that of Config.Clock: the clocks of
-// machines that share a database should agree to within a second or so.
+// claimReplay gives an owner the lease of a running replay, or extends its lease. It reports false if another owner
+// has the lease, or if the replay is not running. The lease uses the time of Config.Clock: the clocks of machines
+// that share a database should differ by at most about a second.
 func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "claiming replay %d", id)
 	now := a.now()
@@ -26,8 +25,8 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 	return n == 1 && err == nil, err
 }
 
-// releaseReplay ends the claim of an owner, if it has it, and with it a replay that is
-// ReplayCancelling.
+// releaseReplay ends the lease of an owner. It does nothing if the owner does not have the replay. If the replay is
+// in state ReplayCancelling, releaseReplay also ends the replay.
 func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) (err error) {
 	defer annotate(&err, "releasing replay %d", id)
 	return a.writeMany(ctx, func(tx *tx) error {
@@ -43,13 +42,12 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 	})
 }
 
-// claimQueue makes an owner the one that empties a failed queue into this archive, for
-// as long as the lease. It reports false if another owner has the queue. The time is as
-// with claimReplay.
+// claimQueue gives an owner the lease of a failed queue, so that only this owner archives its messages. It reports
+// false if another owner has the lease. The time is the same as in claimReplay.
 //
-// The archive decides, because RabbitMQ's quorum queues have no exclusive consumers. When
-// another owner has taken the queue, the transaction that would add a message for the
-// former owner is refused: that process gives the message back, and the new owner gets it.
+// The lease is in the archive because the quorum queues of RabbitMQ do not support exclusive consumers. If another
+// owner has taken the lease, the archive refuses the transaction in which the former owner adds a message. The former
+// owner requeues the message, and the new owner receives it.
 func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "claiming the queue %q", queue)
 	now := a.now()
@@ -63,9 +61,9 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 	return n == 1 && err == nil, err
 }
 
-// renewQueue has an owner keep a queue for another lease. It reports false if another owner
-// has had the queue since, even one that has let go of it or was not heard of for its
-// lease: what was delivered before that may be in the archive, and settled.
+// renewQueue extends the lease of a queue. It reports false if another owner has held the lease in the meantime, even
+// if that owner has released the lease or let it expire. Messages that were delivered before that may be archived and
+// settled by the other owner.
 func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "claiming the queue %q", queue)
 	now := a.now()
@@ -78,7 +76,7 @@ func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease tim
 	return n == 1 && err == nil, err
 }
 
-// releaseQueue ends the claim of an owner, if it has it.
+// releaseQueue ends the lease of an owner. It does nothing if the owner does not have the queue.
 func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err error) {
 	defer annotate(&err, "releasing the queue %q", queue)
 	return a.write(ctx, func(tx *tx) error {
@@ -87,7 +85,7 @@ func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err er
 	})
 }
 
-// owned refuses arrivals of a queue that has become another's: that one has them now.
+// owned returns ErrState if another owner has the lease of the queue of an arrival. That owner receives the messages.
 func (t *tx) owned(arrivals []delivered) error {
 	checked := make(map[[2]string]bool)
 	for _, a := range arrivals {

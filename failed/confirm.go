@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Check returns a *FilterError that is ErrNotFound if f names a group, a replay or a message that the archive does
-// not have. Without it a mistyped number selects no messages, without an error.
+// Check returns a *FilterError that wraps ErrNotFound if f names a group, a replay or a message that the archive does
+// not contain. Without Check, a mistyped number silently selects no messages.
 func (a *Archive) Check(ctx context.Context, f Filter) error {
 	exists := func(param, what, table string, id int64) error {
 		if id == 0 {
@@ -54,8 +54,8 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	return nil
 }
 
-// CountState returns the exact number of messages in state s that f selects. Unlike Count it
-// does not stop early, and so it can take long. Its result is for Filter.AtMost.
+// CountState returns the exact number of messages in state s that f selects. Unlike Count it has no limit, so it can
+// take a long time. Use the result for Filter.AtMost.
 func (a *Archive) CountState(ctx context.Context, f Filter, s State) (n int64, err error) {
 	defer annotate(&err, "counting messages")
 	if f.States != nil && !slices.Contains(f.States, s) {

@@ -12,16 +12,15 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// codes are the states as they are stored, in the order of the columns that count
-// them.
+// codes are the values of the states in the database. They are also the indexes of counted.
 var codes = map[State]int{Failed: 0, Replaying: 1, Replayed: 2, Discarded: 3}
 
-// counted are the columns that count, by code.
+// counted are the columns with the number of messages in each state, by code.
 var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
 
 func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
 
-// counting gathers by how much counts change.
+// counting collects changes of the counts.
 type counting struct {
 	groups map[GroupID]*[4]int64
 	queues map[int64]*[4]int64
@@ -41,7 +40,7 @@ func (c *counting) add(group GroupID, queue int64, code int, n int64) {
 	c.queues[queue][code] += n
 }
 
-// count writes the changes.
+// count writes the changes to the database.
 func (t *tx) count(c counting) error {
 	const set = ` SET failed = failed + $2, replaying = replaying + $3, replayed = replayed + $4, discarded = discarded + $5 WHERE id = $1`
 	for id, n := range c.groups {
@@ -57,7 +56,7 @@ func (t *tx) count(c counting) error {
 	return nil
 }
 
-// failures of one group that arrive together.
+// failures are the failures of one group in one transaction.
 type failures struct {
 	text, example string
 	queue         int64
@@ -72,12 +71,12 @@ const (
 	day  = 24 * hour
 )
 
-// groupSum is the digest of a group.
+// groupSum returns the hash that identifies a group.
 func groupSum(queue, text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(queue + "\x00" + text))
 }
 
-// group finds or makes the queues and groups of messages, and counts them there.
+// group finds or creates the queues and groups of messages, and adds the messages to their counts.
 func (t *tx) group(added []*arrival) error {
 	queues := make(map[string]int64)
 	groups := make(map[[sha256.Size]byte]*failures)
@@ -122,7 +121,7 @@ func (t *tx) group(added []*arrival) error {
 	return t.count(c)
 }
 
-// queue returns the number of a work queue.
+// queue returns the ID of a work queue. It creates the row if it is missing.
 func (t *tx) queue(name string) (id int64, err error) {
 	err = t.Row(`SELECT id FROM {queue} WHERE name = $1`, []byte(name)).Scan(&id)
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -135,7 +134,7 @@ func (t *tx) queue(name string) (id int64, err error) {
 	return id, err
 }
 
-// failed adds failures to the group of a digest.
+// failed adds failures to the group with a digest. It creates the group if it is missing.
 func (t *tx) failed(digest []byte, g *failures) (id GroupID, err error) {
 	err = t.Row(`UPDATE {group} SET example = $2,
 			first = CASE WHEN first < $3 THEN first ELSE $3 END,

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// lists that have pages.
+// Prefixes of the cursors of each list with pages.
 const (
 	ofMessages       = "m"
 	ofGroupsByLast   = "g"
@@ -17,8 +17,8 @@ const (
 	ofWaiting        = "w"
 )
 
-// cursorOf writes of which list it is, where the page ended, and a sum of both, so that
-// what has lost a character on its way is not taken for another place.
+// cursorOf returns a cursor with the list, the position at the end of the page, and a checksum. The checksum detects
+// a cursor with missing or changed characters.
 func cursorOf(list string, at ...int64) string {
 	var s strings.Builder
 	s.WriteString(list)
@@ -32,7 +32,8 @@ func cursorSum(s string) string {
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(s))), 36)
 }
 
-// readCursor fills in where a page of a list ended.
+// readCursor parses a cursor of a list and sets at to the position. It returns ErrInvalid if the cursor is damaged or
+// belongs to another list.
 func readCursor(c, list string, at ...*int64) error {
 	invalid := fmt.Errorf("%w: %q is no cursor of this list: use the one that the page before came with, whole and unchanged, or \"\" for the first page", ErrInvalid, c)
 	rest, ok := strings.CutPrefix(c, list)

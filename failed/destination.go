@@ -9,39 +9,39 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Destination is where messages of a Plan go.
+// Destination is the destination of some messages of a Plan.
 type Destination struct {
-	// Target is the same for all of them, but for the RoutingKey: "" if Keys is set.
+	// Target is the exchange and the routing key of all these messages. RoutingKey is "" if Keys is set.
 	Target
 
-	// Queue is the work queue that the target leads to, and to no other; "" if the target was
-	// named for all messages.
+	// Queue is the work queue to which the target routes, and no other queue. It is "" if Plan.To sets the target of
+	// all messages.
 	Queue string
 
-	// Warning says what a program that is not a worker of Reprise sees, if the messages are sent
-	// by the name of their queue and were, or may have been, published otherwise; and why they
-	// are. Empty: nothing is different from when they were first published.
+	// Warning explains the difference that a program other than a Reprise worker sees, because the messages are sent
+	// by the name of their queue and were, or may have been, published to another target. It includes the reason for
+	// this target. If it is empty, the messages are sent to their original target.
 	Warning string
 
-	// Keys says that they are sent with more than one routing key, each with its own.
+	// Keys reports that the messages have different routing keys. Each message is sent with its own key.
 	Keys bool
 
-	FailedQueue string // that they were taken from
+	FailedQueue string // the failed queue of the messages
 	Messages    int64
 
-	// Unknown says that nobody knows in which queue they failed: they stay, unless
-	// Plan.To says where to send them.
+	// Unknown reports that the work queue of the messages is not known. These messages stay in state failed, unless
+	// Plan.To sets a target.
 	Unknown bool
 
-	// Claimed says that nothing but a header names the queue, which whoever published the
-	// messages can have written. An archive does not tell: LookBeforeRedrive does.
+	// Claimed reports that only a header names the queue, and the publisher of the messages may have written that
+	// header. Only LookBeforeRedrive sets it; an Archive does not.
 	Claimed bool
 }
 
-// Destinations returns where BeginReplay would have the messages of a plan sent by a Replayer
-// with this Routing, and how many, the most first. Where a message failed may be known only from
-// what its publisher can have written on it (see IngestConfig.Origin): so it is for whoever begins
-// a replay to see what goes where. It looks at all messages that are selected.
+// Destinations returns the destinations to which a Replayer with this Routing would send the messages of a plan, in
+// descending order of the number of messages. Review them before you begin a replay, because the work queue of a
+// message may be known only from headers that its publisher can have written (see IngestConfig.Origin). Destinations
+// reads all selected messages.
 func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []Destination, err error) {
 	defer annotate(&err, "looking where messages would be sent")
 	s, err := a.selection(ctx, p.Filter)
@@ -51,8 +51,8 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 	return a.destinations(sqlkit.Long(ctx), p, r, s.where(), s.args)
 }
 
-// Preview is Destinations for a page, which is not to wait: it looks at some thousand messages, and
-// reports whether more are selected.
+// Preview returns the same as Destinations for a page that must load quickly. It reads only some thousand messages,
+// and reports whether more are selected.
 func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, more bool, err error) {
 	defer annotate(&err, "looking where messages would be sent")
 	p.Filter.All, p.Filter.States = false, []State{Failed}
@@ -68,7 +68,7 @@ func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destina
 	return all, more, err
 }
 
-// destinations are those of the failed messages for which a condition on {message} AS m holds.
+// destinations returns the destinations of the failed messages that match a condition on {message} AS m.
 func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where string, args []any) ([]Destination, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 	back := newReturns(r, a.cfg.Logger)
 	from := "q.name, m.failed_queue, m.exchange, m.routing_key"
 	if p.To != nil {
-		from = "NULL, m.failed_queue, NULL, NULL" // it does not matter
+		from = "NULL, m.failed_queue, NULL, NULL" // Plan.To replaces these values
 	}
-	if err := back.ask(ctx); err != nil { // not while the rows are read
+	if err := back.ask(ctx); err != nil { // no requests to the broker while rows are read
 		return nil, err
 	}
 	rows := a.db.Rows(ctx, `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
@@ -103,11 +103,11 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 	return t.all(), nil
 }
 
-// tally counts messages by where they go.
+// tally counts messages by destination.
 type tally struct{ counts map[Destination]*Destination }
 
-// add adds the messages of d. Keys are as many as publishers choose: those that are alike in
-// all else are one destination.
+// add adds the messages of d. Publishers can choose any number of routing keys, so destinations that differ only in
+// the routing key count as one.
 func (t *tally) add(d Destination) {
 	alike := d
 	alike.RoutingKey, alike.Messages = "", 0
@@ -125,7 +125,7 @@ func (t *tally) add(d Destination) {
 	}
 }
 
-// all returns the destinations, the most messages first.
+// all returns the destinations in descending order of the number of messages.
 func (t *tally) all() (all []Destination) {
 	for _, d := range t.counts {
 		all = append(all, *d)

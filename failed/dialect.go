@@ -9,27 +9,26 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Dialect is the kind of SQL that a database speaks.
+// Dialect is the SQL dialect of a database.
 type Dialect = sqlkit.Dialect
 
-// The dialects. Any database/sql driver of the database will do that takes
-// numbered arguments.
+// The supported dialects. Any database/sql driver of the database that supports numbered arguments is suitable.
 const (
 	PostgreSQL = sqlkit.PostgreSQL // 11 or later
 	SQLite     = sqlkit.SQLite     // 3.43 or later, with FTS5
 )
 
-// dialect writes what the databases have in different ways.
+// dialect generates the SQL that differs between the databases.
 type dialect struct{ Dialect }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// begin is what a transaction that writes begins with: there is one at a time, so
-// that none sees half of another, and none is in the way of another.
+// begin returns the first statements of a writing transaction. Writing transactions run one at a time, so that they
+// do not see partial changes of one another and do not conflict.
 func (d dialect) begin(prefix string, long bool) []string {
 	h := fnv.New64a()
 	h.Write([]byte("reprise/failed/" + prefix))
-	// Of one schema, since that is what the search path leads to.
+	// The lock belongs to one schema, because the search path selects the schema of the tables.
 	begin := d.WritingAlone(fmt.Sprintf("%d # hashtext(current_schema())::bigint", int64(h.Sum64()>>1)))
 	if long && d.Dialect == PostgreSQL {
 		begin = append(begin, sqlkit.Longer)
@@ -37,13 +36,14 @@ func (d dialect) begin(prefix string, long bool) []string {
 	return begin
 }
 
-// along is a condition that columns of {message} AS m have values, and that its position is
-// from a number on and before another; and the columns that this is ordered by.
+// along returns a condition and the matching columns for ORDER BY. The condition requires that columns of {message}
+// AS m have the given values, and that from <= position < before.
 //
-// To PostgreSQL the last column is written so that no index has that order but the one of the columns
-// and the position. Of those that could have it, it takes the wrong one where a queue or
-// a group has not been failing for long, and walks past all the others. The values of the columns before are
-// hidden from the planner: it would take the partial index of what is being replayed, and sort all of it.
+// For PostgreSQL, the condition compares the last column and the position as a row, so that only the index on the
+// columns and the position provides the order. Otherwise the planner can choose another index with this order. If a
+// queue or a group began to fail only recently, that choice is wrong, and PostgreSQL scans all other messages. The
+// values of the other columns are in subqueries, so that the planner does not know them. Otherwise it uses the
+// partial index of the messages that are being replayed, and sorts all of them.
 func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
 	position := fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before)
 	order = []string{"m.pos"}
@@ -62,11 +62,10 @@ func (d dialect) along(columns []equal, from, before int64) (where string, order
 	return strings.Join(append(conditions, position), " AND "), order
 }
 
-// equal is a column and its value.
+// equal is a condition that a column equals a value.
 type equal struct{ column, value string }
 
-// in is a condition that a column is one of the numbers of an argument, which list
-// writes.
+// in returns a condition that a column is one of the numbers in an argument. The function list encodes the argument.
 func (d dialect) in(column, arg string) string {
 	if d.Dialect == SQLite {
 		return column + " IN (SELECT value FROM json_each(" + arg + "))"
@@ -89,7 +88,7 @@ func list[N ~int64](d dialect, numbers []N) string {
 	return string(append(b, end...))
 }
 
-// part is a condition that a column of bytes has those of an argument in it.
+// part returns a condition that a binary column contains the bytes of an argument.
 func (d dialect) part(column, arg string) string {
 	if d.Dialect == SQLite {
 		return "instr(" + column + ", " + arg + ") > 0"
@@ -97,8 +96,8 @@ func (d dialect) part(column, arg string) string {
 	return "position(CAST(" + arg + " AS BYTEA) IN " + column + ") > 0"
 }
 
-// found is a condition that a row of {search} AS s has all of the terms. They are
-// letters, digits and mark, so that quoting is all they need.
+// found returns a condition that a row of {search} AS s contains all terms. Terms consist of letters, digits and
+// mark, so quotes are enough and no escaping is needed.
 func (d dialect) found(terms []string) string {
 	if d.Dialect == SQLite {
 		return `s.{search} MATCH '"` + strings.Join(terms, `" AND "`) + `"'`
@@ -110,14 +109,14 @@ func tsquery(terms []string) string {
 	return `CAST('''` + strings.Join(terms, `'' & ''`) + `''' AS TSQUERY)`
 }
 
-// foundByIndex is found for PostgreSQL, in a form of which the planner does not know how
-// frequent the terms are. It uses the index of words then, and never reads the table whole: two words
-// may be frequent, each in other messages.
+// foundByIndex returns the condition of found for PostgreSQL, in a form that hides the frequency of the terms from
+// the planner. PostgreSQL then uses the index of words and never scans the whole table, even if each of two words is
+// frequent, but in different messages.
 func (d dialect) foundByIndex(terms []string) string {
 	return `s.words @@ (SELECT ` + tsquery(terms) + `)`
 }
 
-// indexed is the value of {search}.words that has the terms of an argument.
+// indexed returns the value of {search}.words for the terms in an argument.
 func (d dialect) indexed(arg string) string {
 	if d.Dialect == SQLite {
 		return arg
@@ -125,7 +124,7 @@ func (d dialect) indexed(arg string) string {
 	return "array_to_tsvector(string_to_array(" + arg + ", ' '))"
 }
 
-// pos is the column of {search} that is {message}.pos.
+// pos returns the column of {search} that corresponds to {message}.pos.
 func (d dialect) pos() string {
 	if d.Dialect == SQLite {
 		return "s.rowid"

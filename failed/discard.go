@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Discard drops the messages that are in state failed and selected by f, for a
-// reason, which must not be empty. It returns how many they were. They stay in the
-// archive, and Restore brings them back. ErrState if they are more than Filter.AtMost.
+// Discard moves the failed messages that f selects to state discarded, and returns their number. The reason must not
+// be empty. The messages stay in the archive, and Restore returns them to state failed. Discard changes nothing and
+// returns ErrState if more messages than Filter.AtMost are selected.
 func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
 	defer annotate(&err, "discarding")
 	if strings.TrimSpace(reason) == "" {
@@ -22,8 +22,8 @@ func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Acto
 	})
 }
 
-// Restore undoes Discard for the messages that are discarded, not erased, and selected by f: they
-// are in state failed again. It returns how many they were.
+// Restore undoes Discard. It moves the discarded messages that f selects to state failed, and returns their number.
+// It skips messages that were erased.
 func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, err error) {
 	defer annotate(&err, "restoring")
 	return a.move(ctx, f, who, move{
@@ -32,17 +32,16 @@ func (a *Archive) Restore(ctx context.Context, f Filter, who Actor) (n int64, er
 	})
 }
 
-// move is a change of the state of messages.
+// move is a change of state of messages.
 type move struct {
 	from, to State
-	set      func(*selection) string // what else changes: ", column = value"
-	where    string                  // a condition beside the selection
+	set      func(*selection) string // returns the other changes as SQL: ", column = value"
+	where    string                  // a condition in addition to the selection
 	verb     string
 	details  map[string]any
 }
 
-// move changes the state of those messages that a filter selects, in one transaction
-// with the act that tells of it.
+// move changes the state of the selected messages, and writes the entry of the audit log in the same transaction.
 func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int64, err error) {
 	if err := errors.Join(who.validate(), f.meant()); err != nil {
 		return 0, err
@@ -69,11 +68,10 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 	return n, nil
 }
 
-// move changes the state of what is selected, of that which is in state m.from, and
-// returns of how many messages.
+// move changes the state of the selected messages that are in state m.from, and returns their number.
 func (t *tx) move(s *selection, m move) (n int64, err error) {
 	var c counting
-	set := m.set(s) // before the arguments are taken
+	set := m.set(s) // before s.args is read, because set adds an argument
 	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue, %[3]d`,
 		codes[m.to], set, codes[m.from], s.where()+m.where), s.args...)
 	if err != nil {
@@ -82,8 +80,9 @@ func (t *tx) move(s *selection, m move) (n int64, err error) {
 	return n, t.count(c)
 }
 
-// update changes the state of messages to one, by a statement that returns the group and the queue
-// of each and the code of its former state, and notes that in c. It returns how many they are.
+// update executes a statement that changes the state of messages, and adds the changes to c. The statement must
+// return the group, the queue and the code of the former state of each message. update returns the number of
+// messages.
 func (t *tx) update(c *counting, to State, statement string, args ...any) (n int64, err error) {
 	var group GroupID
 	var queue int64

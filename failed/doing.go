@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// doingError says what could not be done, and whose error it is: once, though those of
-// this package say so themselves.
+// doingError describes the failed action and wraps its cause. The message contains the prefix "failed: " once, even
+// if the cause has the same prefix.
 type doingError struct {
 	what string
 	err  error
@@ -16,7 +16,7 @@ func doing(err error, format string, args ...any) error {
 	return &doingError{fmt.Sprintf(format, args...), err}
 }
 
-// annotate adds to the error of a function what could not be done, when it returns.
+// annotate wraps the error of a function with the failed action. Defer it with a pointer to the named result.
 func annotate(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = doing(*err, format, args...)

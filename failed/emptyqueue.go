@@ -10,15 +10,15 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// EmptyConfig specifies which messages EmptyQueue removes. Queue, Limit and Reason are required.
+// EmptyConfig specifies the messages that EmptyQueue removes. Queue, Limit and Reason are required.
 type EmptyConfig struct {
 	Queue  string
-	Limit  int    // the most messages to remove: the oldest
-	Reason string // for the record
-	Drop   bool   // do not save them in the archive
+	Limit  int    // maximum number of messages; the oldest are removed
+	Reason string // for the audit log
+	Drop   bool   // do not save the messages in the archive
 }
 
-// Validate reports what is missing.
+// Validate reports missing and invalid fields.
 func (c EmptyConfig) Validate() error {
 	switch {
 	case c.Queue == "":
@@ -31,21 +31,23 @@ func (c EmptyConfig) Validate() error {
 	return nil
 }
 
-// Batches of EmptyQueue.
+// Limits of a batch of EmptyQueue.
 const (
 	emptyBatch = 500
-	emptyBytes = 16 << 20 // of bodies
+	emptyBytes = 16 << 20 // total size of the bodies
 )
 
-// EmptyQueue removes messages that are ready in a queue, the oldest first and at most cfg.Limit, and returns how many. It does not
-// use queue.purge, which would also remove messages that have arrived since they were counted. Messages that a consumer has are
-// left; consumers get messages meanwhile, but for the up to 500 of a batch.
+// EmptyQueue removes ready messages from a queue, the oldest first, and returns their number. It removes at most
+// cfg.Limit messages. It does not use queue.purge, which would also remove messages that arrived after they were
+// counted. It does not remove messages that consumers have not acknowledged. Consumers still receive other messages,
+// but not the up to 500 messages of the current batch.
 //
-// Unless cfg.Drop is set, each message is saved in the archive in state discarded before it is removed, so that Restore and a
-// replay bring it back; a message that cannot be stored stays in the queue. An Act records each batch before it is removed. After a
-// crash or an error in between, a batch may be in the archive and in the queue.
+// Unless cfg.Drop is set, EmptyQueue saves each message in the archive in state discarded before it removes the
+// message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in
+// the queue. An Act records each batch before it is removed. After a crash or an error between the two steps, a batch
+// may be both in the archive and in the queue.
 //
-// The ledger reports messages that were removed from a work queue and dropped as missing.
+// The ledger reports messages as missing if they were removed from a work queue with Drop.
 func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {
 	defer annotate(&err, "emptying queue %q", cfg.Queue)
 	if err := errors.Join(who.validate(), cfg.Validate()); err != nil {
@@ -66,7 +68,7 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 					e, err := a.encode(take(m, nil).Message)
 					if err != nil {
 						noted = errors.Join(noted, err)
-						continue // it stays
+						continue // the message stays in the queue
 					}
 					e.m.State, e.m.Discarded = Discarded, cfg.Reason
 					saved = append(saved, &e)
@@ -91,7 +93,7 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 	return n, nil
 }
 
-// noteEmptied saves messages and records that they are removed from their queue.
+// noteEmptied saves messages and writes the Act of their removal.
 func (a *Archive) noteEmptied(ctx context.Context, cfg EmptyConfig, saved []*arrival, n int, who Actor) error {
 	return a.write(ctx, func(tx *tx) error {
 		if err := tx.add(saved); err != nil {

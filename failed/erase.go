@@ -14,27 +14,31 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Erase deletes the contents of the selected messages for good: bodies, headers, properties, errors, edits, message ids, routing
-// keys, and what the search knows of them. It is for personal data that must not be kept. It returns the number of messages.
+// Erase permanently deletes the contents of the selected messages: bodies, headers, properties, errors, edits,
+// message IDs, routing keys, and their words in the search index. Use it for personal data that must not be stored.
+// It returns the number of erased messages.
 //
-// The messages remain as lines with their queue, state, times and counts, and Message.Erased is set. Those that were in state
-// failed are discarded: an erased message can neither be replayed nor restored. Messages of a replay that runs are left.
-// ErrState if there are more messages than Filter.AtMost; then nothing is erased.
+// The archive keeps a record of each message with its queue, state, times and counts, and sets Message.Erased.
+// Messages in state failed become discarded: an erased message can neither be replayed nor restored. Erase skips
+// messages of a running replay. It erases nothing and returns ErrState if more messages than Filter.AtMost are
+// selected.
 //
-// An Act records who erased how many messages, when and why, and the conditions of the filter without their texts, which may be
-// personal data. The reason must not be empty. Texts are erased as well
+// An Act records the actor, the number of messages, the time, the reason and the conditions of the filter. The Act
+// does not contain the search strings of the filter, because they may be personal data. The reason must not be empty.
+// Erase also erases strings
 //
-//   - in the audit log: reasons and filters of acts on one of these messages alone;
+//   - in the audit log: reasons and filters of acts on only one of these messages;
 //   - in replays that have sent or refused one of these messages: errors, and reasons why the replay ended;
-//   - in the audit log and in replays that have ended: filters, reasons and edits that contain all words of Filter.Text, or
-//     Filter.Error, or the value of a header of the filter;
-//   - the text of a group whose messages are all erased. Otherwise its example is that of another message.
+//   - in the audit log and in replays that have ended: filters, reasons and edits that contain all words of
+//     Filter.Text, or Filter.Error, or the value of a header of the filter;
+//   - the fingerprint of a group, if all messages of the group are erased. Otherwise another message becomes the
+//     example of the group.
 //
-// In SQLite, Erase then rewrites the file (VACUUM) and empties the write-ahead log, so that the bytes are in neither. That takes
-// as much free space as the file has, and others cannot write meanwhile. If only that fails, Erase returns the number with an error:
-// the call can be repeated. In PostgreSQL, the bytes are in no row that a query finds; the files keep dead rows until VACUUM and
-// later writes have replaced them.
-// Backups, exports, logs, notifications that are not sent yet and the queues of the broker are not touched.
+// In SQLite, Erase then rewrites the file (VACUUM) and empties the write-ahead log, so that neither contains the
+// erased bytes. This needs as much free disk space as the size of the file, and blocks other writers. If only this
+// step fails, Erase returns the number of messages and an error: repeat the call. In PostgreSQL, queries no longer
+// find the erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not
+// change backups, exports, logs, unsent notifications or the queues of the broker.
 func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
 	defer annotate(&err, "erasing")
 	if strings.TrimSpace(reason) == "" {
@@ -66,8 +70,8 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 	return n, err
 }
 
-// WouldErase returns the number of messages that Erase would erase, and of selected messages that it would leave since their
-// replay runs.
+// WouldErase returns the number of messages that Erase would erase, and the number of selected messages that Erase
+// would skip because their replay is running.
 func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
 	defer annotate(&err, "counting what would be erased")
 	s, err := a.selection(ctx, f)
@@ -84,11 +88,11 @@ func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err 
 
 // Conditions on {message} AS m.
 const (
-	erasable = ` AND EXISTS (SELECT 1 FROM {content} c WHERE c.message = m.id)` // it has a content
+	erasable = ` AND EXISTS (SELECT 1 FROM {content} c WHERE c.message = m.id)` // the message has a content
 	idle     = ` AND m.state <> 1 AND NOT EXISTS (SELECT 1 FROM {item} i JOIN {replay} r ON r.id = i.replay WHERE i.message = m.id AND r.ended = 0)`
 )
 
-// erasedText is in place of a text that was erased.
+// erasedText replaces an erased text.
 const erasedText = "[erased]"
 
 func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, error) {
@@ -126,7 +130,7 @@ func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, err
 			return 0, err
 		}
 	}
-	if t.cfg.Dialect == SQLite { // the index keeps the words of deleted messages until its parts are merged
+	if t.cfg.Dialect == SQLite { // the index contains the words of deleted messages until its segments are merged
 		if _, err := t.Exec(`INSERT INTO {search} ({search}) VALUES ('optimize')`); err != nil {
 			return 0, err
 		}
@@ -146,7 +150,7 @@ func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, err
 	return n, err
 }
 
-// eraseContents deletes what is known of messages beside their lines.
+// eraseContents deletes all data of messages except the rows in {message}.
 func (t *tx) eraseContents(ids []ID) error {
 	where := func(column string) string { return ` WHERE ` + t.d.in(column, "$1") }
 	for _, statement := range []string{
@@ -172,8 +176,8 @@ func (t *tx) eraseContents(ids []ID) error {
 	return nil
 }
 
-// eraseGroup takes the example of a group from another message, or erases its text if there is none. The next failure of this
-// kind makes a group of its own then.
+// eraseGroup replaces the example of a group by another message that is not erased. If no such message exists, it
+// erases the fingerprint of the group, and the next failure of this kind creates a new group.
 func (t *tx) eraseGroup(id GroupID) error {
 	var example []byte
 	err := t.Row(`SELECT m.error FROM {message} m WHERE m.grp = $1 AND m.state IN (0, 1, 2, 3)`+erasable+` ORDER BY m.pos DESC LIMIT 1`, int64(id)).Scan(&example)
@@ -188,7 +192,7 @@ func (t *tx) eraseGroup(id GroupID) error {
 	return err
 }
 
-// needlesOf returns the words of each text of a filter.
+// needlesOf returns the set of words of each text in a filter.
 func needlesOf(f Filter) (all []map[string]bool) {
 	texts := []string{f.Text, f.Error}
 	for _, value := range f.Headers {
@@ -210,7 +214,7 @@ func wordSet(text string) map[string]bool {
 	return set
 }
 
-// contains reports whether a text contains all words of a needle.
+// contains reports whether a text contains all words of at least one needle.
 func contains(text string, needles []map[string]bool) bool {
 	if len(needles) == 0 {
 		return false
@@ -226,7 +230,8 @@ func contains(text string, needles []map[string]bool) bool {
 	})
 }
 
-// eraseTexts erases what people have written about messages, and about messages with the words of needles.
+// eraseTexts erases texts in the audit log and in replays that concern the messages or that contain the words of a
+// needle.
 func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
 	gone := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -302,10 +307,11 @@ func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
 	return nil
 }
 
-// freeTexts are the names of what people write, in details of acts and in plans: their filters, reasons and edits.
+// freeTexts are the JSON keys of strings that operators write, in details of acts and in plans: filters, reasons and
+// edits.
 var freeTexts = []string{"reason", "text", "error", "headers", "edit", "Text", "Error", "Headers"}
 
-// textsOf returns all texts in a value of JSON.
+// textsOf returns all strings in a JSON value, separated by whitespace.
 func textsOf(value json.RawMessage) string {
 	var decoded any
 	if json.Unmarshal(value, &decoded) != nil {
@@ -332,7 +338,7 @@ func textsOf(value json.RawMessage) string {
 	return b.String()
 }
 
-// eraseJSON replaces values of an object, and of the filter in it, by erasedText.
+// eraseJSON replaces the values of a JSON object, and of the filter in it, for which is returns true.
 func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -359,7 +365,7 @@ func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// emptied is what replaces a value: of the same kind, so that it can be read.
+// emptied returns the replacement of an erased value. It has the JSON type that readers expect.
 func emptied(value json.RawMessage) json.RawMessage {
 	switch {
 	case string(value) == `""` || string(value) == "null":

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Export writes the selected messages as JSON Lines, the oldest failure first, and
-// returns how many. Nothing is lost by it, whatever bytes and types a message has. Erased messages are left out.
+// Export writes the selected messages as JSON Lines, in ascending order of the time of failure, and returns their
+// number. The export preserves all bytes and types of a message. It omits erased messages.
 func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, err error) {
 	buffered := bufio.NewWriter(w)
 	for m, err := range a.Each(ctx, f) {
@@ -55,7 +55,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		}
 		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: text(r.Actor), lineContent: c})
 	}
-	l.Edited = m.Revision // which was there before the revisions were read
+	l.Edited = m.Revision // written before the revisions were read, so the revisions contain it
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -64,19 +64,18 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 	return err
 }
 
-// importBatch is how many messages one transaction adds, and importBytes how many
-// bytes of lines, whichever is reached first.
+// importBatch is the maximum number of messages in a transaction of Import. importBytes is the size of the lines
+// after which the transaction starts earlier.
 const (
 	importBatch = 500
 	importBytes = 32 << 20
 )
 
-// Import reads what Export wrote, and returns how many messages are new. Those that
-// are in the archive already, or were imported before, are left as they are. What
-// was replaying is failed; which replays messages were part of is not known here, and
-// they arrive now: Config.Retention begins anew. On a line that cannot be read it
-// stops, and says which; the lines before it have been imported, and importing the
-// mended file adds the others.
+// Import reads the output of Export and returns the number of new messages. It skips messages that are in the archive
+// or were imported before. A message in state replaying becomes failed. The export does not contain the replays of a
+// message. Messages count as archived now, so Config.Retention starts again. Import stops at the first invalid line
+// and returns an error with the line number. The lines before it are imported. Correct the file and import it again
+// to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, doing(err, "importing")
@@ -131,7 +130,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 	}
 }
 
-// imported writes the act of an import, or how far it is now.
+// imported writes the Act of an import, or updates the number of messages in it.
 func (t *tx) imported(who Actor, act, n int64) (int64, error) {
 	if act == 0 {
 		return t.act(who, actImport, "", map[string]any{"messages": n})
@@ -140,7 +139,7 @@ func (t *tx) imported(who Actor, act, n int64) (int64, error) {
 	return act, err
 }
 
-// importLines adds those messages that are not there.
+// importLines adds the messages that are not in the archive, and returns their number.
 func (t *tx) importLines(lines []*line) (int64, error) {
 	var added []*arrival
 	var from []*line
@@ -195,7 +194,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	)
 }
 
-// there reports whether the message of a line is in the archive.
+// there reports whether the archive contains the message of a line.
 func (t *tx) there(l *line) (bool, error) {
 	var n int
 	err := t.Row(`SELECT count(*) FROM {origin} WHERE archive = $1 AND id = $2`, l.Archive, l.ID).Scan(&n)

@@ -7,15 +7,15 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Failure is a message that has arrived in the archive.
+// Failure is the summary of an archived message.
 type Failure struct {
 	ID    ID
-	Queue string    // the work queue it failed in
-	Time  time.Time // of the last attempt
+	Queue string    // the work queue
+	Time  time.Time // the time of the last attempt
 }
 
-// Failures returns the next n messages that have arrived after the message with an ID, or fewer if there are no more: the first
-// to arrive comes first. IDs are in the order of arrivals.
+// Failures returns the next n messages that arrived after the message with an ID, in the order of arrival. It returns
+// fewer messages if there are no more. IDs ascend in the order of arrival.
 func (a *Archive) Failures(ctx context.Context, after ID, n int) (all []Failure, err error) {
 	defer annotate(&err, "listing failures")
 	var x Failure

@@ -7,22 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// maxFingerprint is how many bytes of an error count.
+// maxFingerprint is the number of bytes of an error that its fingerprint covers.
 const maxFingerprint = 4 << 10
 
-// fingerprint returns what errors have in common that differ in details alone:
-// the text with numbers, ids, addresses and times replaced by "*", and so what is
-// between quotation marks and has such in it. Codes stay: exit statuses and signals,
-// statuses of HTTP, SQLSTATE, and numbers that the text calls a code or an errno.
+// fingerprint returns the common part of errors that differ only in details. It replaces numbers, IDs, addresses and
+// times by "*". It also replaces quoted strings that contain such a detail. It keeps codes: exit statuses, signals,
+// HTTP statuses, SQLSTATE, and numbers that the error calls a code or an errno.
 //
 //	order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s
 //	order *: dial tcp *: i/o timeout after *
 //	POST /orders/17: 503 Service Unavailable
 //	POST /orders/*: 503 Service Unavailable
 //
-// Failures of one queue with the same fingerprint are a Group. It is pure; the
-// fingerprint of a fingerprint is itself; it has at most 4 KiB, and is not longer
-// than the error.
+// Failures of one queue with the same fingerprint form a Group. The function is pure and idempotent. The result has
+// at most 4 KiB and is not longer than the error.
 func fingerprint(errorText string) string {
 	s := cut(strings.ToValidUTF8(cut(errorText, maxFingerprint), "?"), maxFingerprint)
 	for {
@@ -36,19 +34,19 @@ func fingerprint(errorText string) string {
 		s = sign.ReplaceAllString(s, "$1*")
 		s = showCodes(several.ReplaceAllString(s, "*"))
 		if s == before {
-			return s // each round makes it shorter, or has fewer digits
+			return s // the loop ends, because each round shortens the text or leaves fewer digits
 		}
 	}
 }
 
-// shapes are what cannot be told by its digits alone.
+// shapes match details that their digits alone do not identify.
 var shapes = []*regexp.Regexp{
 	regexp.MustCompile(`\b((Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` + dayFirst + `\b`),   // Mon, 02 Jan 2006
 	regexp.MustCompile(`\b((Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? )?` + monthFirst + `\b`), // Mon Jan 2 15:04:05 2006
 	regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`),
-	regexp.MustCompile(`(?i)\b[0-9a-f]{2}([:-][0-9a-f]{2}){5,}\b`),                // hardware addresses, certificates
-	regexp.MustCompile(`(?i)\[?\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b(%\w+)?\]?`), // IPv6, and times of day
-	regexp.MustCompile(`[\p{L}\p{N}_.+-]+@[\p{L}\p{N}-]+(\.[\p{L}\p{N}-]+)+`),     // mail
+	regexp.MustCompile(`(?i)\b[0-9a-f]{2}([:-][0-9a-f]{2}){5,}\b`),                // MAC addresses, certificate fingerprints
+	regexp.MustCompile(`(?i)\[?\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b(%\w+)?\]?`), // IPv6 addresses, times of day
+	regexp.MustCompile(`[\p{L}\p{N}_.+-]+@[\p{L}\p{N}-]+(\.[\p{L}\p{N}-]+)+`),     // mail addresses
 }
 
 const (
@@ -62,8 +60,8 @@ var (
 	several = regexp.MustCompile(`\*(?:[\s.,:;/_+%-]*\*)+`)
 )
 
-// blankWords replaces runs of letters and digits that have digits in them. Of a
-// word that ends with its digits, as in http2 or order17, the letters stay.
+// blankWords replaces words that contain digits. If a word ends with its digits, as in http2 or order17, its letters
+// remain.
 func blankWords(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -97,8 +95,8 @@ func blankWord(w string) string {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// blankQuoted replaces what is between quotation marks and has a "*" and no code in it. An
-// apostrophe within a word quotes nothing.
+// blankQuoted replaces quoted text that contains "*" and no code. An apostrophe within a word does not start a
+// quotation.
 func blankQuoted(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -133,7 +131,7 @@ func wordBefore(s string) bool {
 	return isWord(r) || r == '*' || s != "" && s[len(s)-1] >= hidden
 }
 
-// cut returns at most n bytes of s, cut between two characters.
+// cut returns the longest prefix of s that has at most n bytes and ends at a character boundary.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -143,5 +141,5 @@ func cut(s string, n int) string {
 			return s[:i]
 		}
 	}
-	return s[:n] // no UTF-8
+	return s[:n] // s is not valid UTF-8
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// decisive are the shapes of codes: numbers that tell one error from another. A code is short, so that a number that is
-// mistaken for a code makes few groups.
+// decisive are the patterns of codes: numbers that distinguish one error from another. Codes are short, so that a
+// number that is mistaken for a code creates few groups.
 var decisive = []struct {
-	words []string       // lower case, one of which is in each text with such a code: to look for them is quicker
+	words []string       // in lower case; each text with such a code contains one of them, and this check is faster than the regular expression
 	shape *regexp.Regexp // the first submatch is the code
 }{
 	// exit status 1; exited with code 137; signal 9.
@@ -50,13 +50,13 @@ var decisive = []struct {
 }
 
 const (
-	is      = `(?: is| was)?["']?[ :=]*["'(]?` // between a name and its code
+	is      = `(?: is| was)?["']?[ :=]*["'(]?` // between the name of a code and its value
 	letters = `(?:[A-Z]{1,8}[-_]?)`
 	number  = `(-?(?:0x[0-9a-fA-F]{1,8}|\d{1,5}))\b`
 	status  = `([1-5]\d\d)\b`
 )
 
-// reasons matches a status of HTTP with its reason phrase.
+// reasons returns a pattern for an HTTP status with its reason phrase.
 func reasons() string {
 	var all []string
 	for code := 100; code < 600; code++ {
@@ -67,11 +67,11 @@ func reasons() string {
 	return strings.Join(all, "|")
 }
 
-// hidden is the first of ten bytes that stand for the digits of codes while other digits are
-// replaced. No UTF-8 text contains them.
+// hidden is the first of ten bytes that represent the digits of codes, while other digits are replaced. UTF-8 text
+// does not contain these bytes.
 const hidden = 0xF5
 
-// hideCodes replaces the digits of codes by hidden bytes.
+// hideCodes replaces the digits of codes by the bytes from hidden on.
 func hideCodes(s string) string {
 	if !strings.ContainsAny(s, "0123456789") {
 		return s

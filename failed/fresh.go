@@ -13,31 +13,30 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers of programs that are there already: see package topology/preset.
+// Headers of existing programs: see package topology/preset.
 const (
 	headerRetries    = "mb-retries"
 	headerExceptions = "mb-exceptions"
 	headerProcessing = "x-processing-attempts"
 )
 
-// spent reports whether a header is what the attempts so far have left on a
-// message, so that without it the message has all of them before it. marks are
-// those of workers, beside Reprise's own and those of the presets.
+// spent reports whether earlier attempts have added a header to a message. Without these headers, a worker grants the
+// message all attempts again. marks are the headers of workers, in addition to the headers of Reprise and of the
+// presets.
 func spent(header string, marks []topology.Marks) bool {
 	switch header {
 	case topology.HeaderReplay, topology.HeaderOutcome, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
 		return true
 	case topology.HeaderQueue, topology.HeaderExchange, topology.HeaderRoutingKey:
-		return false // they tell the handler where it was first published
+		return false // the handler reads the original target from them
 	}
 	return amqpvalue.IsBrokerHeader(header) || strings.HasPrefix(header, topology.HeaderLevel) || topology.Trail{}.Owns(header) ||
 		slices.ContainsFunc(marks, func(m topology.Marks) bool { return m.Owns(header) })
 }
 
-// fresh returns a message to publish that has all its attempts before it. What must
-// not travel in its proper place, be it that the broker would route by it (CC),
-// refuse it (user-id) or let the message expire, is stashed in the headers from
-// which a worker shows it to its handler.
+// fresh returns a message to publish, for which a worker does not count earlier attempts. Three values must not be
+// sent unchanged, because the broker would route by CC, refuse a foreign user-id, and let the message expire. fresh
+// moves them to other headers, from which a worker restores them for its handler.
 func fresh(c Content, marks []topology.Marks) *reprise.Message {
 	headers := make(map[string]any, len(c.Headers)+1)
 	for name, value := range c.Headers {
@@ -57,7 +56,7 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 	delete(headers, "BCC")
 	p := c.Properties
 	if p.UserID != "" {
-		headers[reprise.HeaderUserID] = p.UserID // the broker has checked the property, not the header
+		headers[reprise.HeaderUserID] = p.UserID // the broker has verified the property, but not the header
 	}
 	if p.Expiration != "" {
 		stash(reprise.HeaderExpiration, p.Expiration)
@@ -74,15 +73,15 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 		AppID:           p.AppID,
 		Priority:        p.Priority,
 		Timestamp:       p.Timestamp,
-		NoTimestamp:     true, // it is sent as it was
+		NoTimestamp:     true, // the message keeps its original timestamp
 	}
 }
 
-// errNowhere is why a message is not sent back to where it failed. To send it to where
-// it was taken from would bring it into the archive again, and no worker would see it.
+// errNowhere is returned if the work queue of a message is not known. Publishing the message to the failed queue
+// would archive it again, and no worker would receive it.
 var errNowhere = errors.New("nothing says in which queue it failed: name where to send it")
 
-// to returns where a message goes: to what is named for all, or back to the queue in which it
+// to returns the way of a message: to the target for all messages, if set, or else to the queue in which the message
 // failed.
 func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
 	switch {
@@ -94,8 +93,8 @@ func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
 	return r.of(ctx, m)
 }
 
-// back returns what a replay publishes for a message. One that has no id gets one,
-// the same each time, so that if it is sent twice that can be seen.
+// back returns the message that a replay publishes for m. If m has no message ID, back derives an ID from m, so that
+// a duplicate can be detected.
 func back(m *Message, id ReplayID, to way, marks []topology.Marks) *reprise.Message {
 	out := fresh(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
@@ -104,7 +103,7 @@ func back(m *Message, id ReplayID, to way, marks []topology.Marks) *reprise.Mess
 	return out
 }
 
-// sentID is the message id with which a replay sends m.
+// sentID returns the message ID with which a replay publishes m.
 func (m *Message) sentID() string {
 	return cmp.Or(m.Current().Properties.MessageID, fmt.Sprintf("failed-%d-%d", m.ID, m.Archived.UnixMilli()))
 }

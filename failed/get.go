@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Get returns a message with all that is known of it, or ErrNotFound.
+// Get returns a message with its content, errors and edit. It returns ErrNotFound if the message does not exist.
 func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
 	m, err := a.get(ctx, id)
 	if err != nil {
@@ -23,12 +23,12 @@ func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
 	return m, nil
 }
 
-// get is one query, so that it is of one moment.
+// get reads a message in one query, so that the result is consistent.
 func (a *Archive) get(ctx context.Context, id ID) (*Message, error) {
 	var m Message
 	var state int
 	var outcome sql.NullInt64
-	var headers, properties sql.NullString // null: erased
+	var headers, properties sql.NullString // NULL if the message is erased
 	var dropped sql.NullInt64
 	var whole, attempts, editedHeaders, editedProperties sql.NullString
 	var edited []byte
@@ -110,8 +110,7 @@ func contentFrom(body []byte, headers, properties string) (c Content, err error)
 	return c, nil
 }
 
-// attemptsFrom reads the errors of attempts, which are in the headers unless they are
-// stored by themselves.
+// attemptsFrom returns the errors of the attempts. If they are not stored separately, it reads them from the headers.
 func attemptsFrom(stored sql.NullString, headers topology.Table) ([]reprise.AttemptError, error) {
 	if !stored.Valid {
 		return topology.Trail{}.Read(topology.Delivery{Headers: headers}).Errors, nil

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// errTaken says that another process does it.
+// errTaken reports that another process has the lease.
 var errTaken = errors.New("failed: another process does it")
 
-// hold is a claim, which is repeated as long as it is needed.
+// hold renews a lease while a function runs.
 type hold struct {
 	claim func(context.Context) (mine bool, err error)
 	lease time.Duration
 
-	// fenced: the store refuses what is not ours any more, so that one may go on when it
-	// has not answered for a lease.
+	// fenced means that the store refuses the writes of a former owner. The function may then continue after the lease
+	// has expired without an answer of the store.
 	fenced bool
 }
 
-// run runs f while the claim is repeated, three times in each lease, also while f comes
-// to its end after ctx has. The context of f ends when another one has it: errTaken,
-// unless f has done all there is.
+// run calls f and renews the lease three times per lease duration, until f returns. It also renews the lease after
+// the end of ctx, while f finishes. If another owner takes the lease, run cancels the context of f and returns
+// errTaken, unless f returns nil.
 func (h hold) run(ctx context.Context, f func(context.Context) error) error {
 	running, end := context.WithCancelCause(ctx)
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -36,7 +36,7 @@ func (h hold) run(ctx context.Context, f func(context.Context) error) error {
 			case err == nil && mine:
 				until = now.Add(h.lease)
 			case err == nil, now.After(until) && !h.fenced:
-				end(errTaken) // or there is nothing left to do, which f will see
+				end(errTaken) // or the work is complete; then f returns nil
 				return
 			}
 		}

@@ -21,30 +21,29 @@ const (
 	defaultIngestLease = 5 * time.Second
 )
 
-// IngestConfig describes an Ingest. Queues is required.
+// IngestConfig configures an Ingest. Queues is required.
 type IngestConfig struct {
-	// Queues are the failed queues to empty into the archive. One that does not
-	// exist yet is waited for; none is declared.
+	// Queues are the failed queues to archive. If a queue does not exist, the Ingest waits for it and does not declare
+	// it.
 	Queues []string
 
-	// Origin names the work queue that a message failed in, by what is known for sure,
-	// such as which work queue a failed queue belongs to. It decides, since whatever
-	// stands on a message can have been written by its publisher. "" leaves it to what
-	// is there, in this order: the broker's x-death, where that is no expiry; the header
-	// x-reprise-queue; the rest of x-death; the name of the failed queue without
-	// ".failed". The failed queue itself says that it is not known, and then a replay
-	// wants to be told where to: Plan.To. The message is as delivered. Default: none.
+	// Origin returns the name of the work queue in which a message failed. Derive the name from reliable information,
+	// such as the work queue that belongs to a failed queue, because the publisher can have written everything in the
+	// message. The result takes precedence. If it is "", the Ingest uses the first source that is present, in this
+	// order: the broker's x-death entries other than expiry; the header x-reprise-queue; the other x-death entries;
+	// the name of the failed queue without ".failed". If the result is the failed queue itself, the work queue is not
+	// known, and a replay needs Plan.To. Origin receives the message as delivered. Default: none.
 	Origin func(*reprise.Message) string
 
-	// Batch is how many messages of a queue are taken at a time, and stored in one
-	// transaction at the most. They are in memory meanwhile, with their bodies.
-	// A queue has at most 32 messages in memory, whatever the Batch. Default 100.
+	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
+	// memory until they are stored. The Ingest holds at most 32 messages of a queue in memory, even if Batch is
+	// higher. Default: 100.
 	Batch int
 
-	// Lease is how long a queue is left alone whose process does not say that it is
-	// alive: so long it is not emptied after a process was killed. It says so three times
-	// in a Lease. One that is cut off by something else stores nothing that another
-	// has meanwhile, so that the Lease need not allow for that. At least 1 s. Default 5 s.
+	// Lease is the time after which another process takes over a queue, if the current owner does not renew its lease.
+	// After a process was killed, no process archives the queue for this time. The owner renews the lease three times
+	// per Lease. The lease does not have to allow for network partitions, because a disconnected owner cannot store
+	// messages after another process has taken over. At least 1 s. Default: 5 s.
 	Lease time.Duration
 
 	// Logger receives the events listed at Ingest. Default: none.
@@ -58,7 +57,7 @@ func (c IngestConfig) withDefaults() IngestConfig {
 	return c
 }
 
-// Validate reports what is missing or contradictory and what to write instead.
+// Validate reports missing and contradictory fields, with advice.
 func (c IngestConfig) Validate() error {
 	var errs []error
 	if len(c.Queues) == 0 {
@@ -83,50 +82,47 @@ func (c IngestConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Ingest empties failed queues into an Archive. A message is stored first and
-// acknowledged then. While the store is down, or is no longer the one that was opened
-// (ErrUnavailable), messages stay unacknowledged, and it is tried again; a message that the store does not take, while it takes others, stays in
-// its queue, unacknowledged, and is tried again each minute.
+// Ingest moves messages from failed queues to an Archive. It stores a message and then acknowledges it. If the
+// database is down, or is not the database that was opened (ErrUnavailable), the messages stay unacked and the Ingest
+// tries again. If the archive refuses one message but stores others, that message stays unacked in its queue, and the
+// Ingest tries again every minute.
 //
 //	failed queue ─► Add ─► ack ─► Settled
 //	                 │      └ lost: delivered again, redelivered: the archive knows it
 //	                 └ fails: again, later
 //
-// A crash or a lost connection at any point loses nothing, and nothing is stored
-// twice: a message that is delivered again is one that the archive has. One case is
-// left: where the connection is lost, or the process killed, so that nobody knows whether
-// the broker has the ack of a message, and another one that does not differ from it
-// in a single byte, its id included, is delivered again, that is taken for the first. And
-// a broker that dies before an ack is on its disk forgets it: what it delivers again then
-// is stored twice. See docs/guarantees.md.
+// A crash or a lost connection does not lose messages and does not store duplicates, because the archive recognizes a
+// redelivery. There are two exceptions. First, the connection is lost or the process is killed, so that the result of
+// an ack is not known. If the broker then redelivers another message that is equal in every byte, including its
+// message ID, the archive takes it for the first message. Second, a broker that fails before an ack is on its disk
+// loses the ack. It redelivers the message, and the archive stores a duplicate. See docs/guarantees.md.
 //
-// Any number of processes may empty the same queues into one archive: each queue is one's
-// at a time (claimQueue), and the others wait, consuming nothing. When that one has ended,
-// or has not been heard of for the Lease, another takes over; what the first one had not
-// stored then it cannot store any more, and gives back. Two archives are not to empty
-// one queue: each would have a part of it.
+// Any number of processes can archive the same queues into one archive. One process at a time has the lease of a
+// queue (claimQueue); the others wait and do not consume. If that process exits, or does not renew the lease for the
+// duration of Lease, another process takes over. The archive then refuses messages from the first process, which
+// requeues them. Do not archive one queue into two archives, because each archive would receive a part of the
+// messages.
 //
-// A broker that loses patience with what is unacknowledged (consumer_timeout, 30
-// min) closes the channel and delivers again. A quorum queue counts that, so a failed
-// queue that Reprise did not declare should have no x-delivery-limit.
+// The broker closes the channel and redelivers messages that stay unacked for longer than the acknowledgement timeout
+// (consumer_timeout, 30 min). A quorum queue counts these deliveries. Therefore a failed queue that Reprise did not
+// declare should have no x-delivery-limit.
 //
 // Its Logger receives:
 //
 //	archive unavailable  error, next_try, held       (Warn)
 //	archive available    held                        (Info)
 //	cannot be archived   queue, message_id, error    (Error; the message stays in the queue)
-//	queue taken          queue                       (Info: another process empties it, and this one waits)
+//	queue taken          queue                       (Info: another process has the lease, and this process waits)
 type Ingest struct {
 	store  keeper
 	client *reprise.Client
 	cfg    IngestConfig
 
 	mu     sync.Mutex
-	failed map[string]error // by queue, why its messages could not be stored lately
+	failed map[string]error // by queue: the latest error of the archive; no entry while messages are stored
 }
 
-// NewIngest checks cfg and returns an Ingest for Run to start. It does not talk to the
-// broker or to the database.
+// NewIngest checks cfg and returns an Ingest for Run to start. It does not connect to the broker or to the database.
 func NewIngest(c *reprise.Client, a *Archive, cfg IngestConfig) (*Ingest, error) {
 	if a == nil {
 		return nil, errors.New("failed: NewIngest needs an Archive: Open returns one")
@@ -152,7 +148,7 @@ func newIngest(c *reprise.Client, a keeper, cfg IngestConfig) (*Ingest, error) {
 	return in, nil
 }
 
-// worker takes messages out of a queue, which an owner has claimed, for a batcher.
+// worker returns a worker that passes the messages of a queue to a batcher. owner is the owner of the lease.
 func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, error) {
 	return reprise.NewWorker(in.client, reprise.WorkerConfig{
 		Queue: queue,
@@ -171,16 +167,15 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 	})
 }
 
-// maxTaken is the largest Prefetch with which acknowledgements are certain: see
-// reprise.WorkerConfig.Acked.
+// maxTaken is the maximum Prefetch with reliable acknowledgements: see reprise.WorkerConfig.Acked.
 const maxTaken = 32
 
-// drainTimeout is for what is on its way into the store when Run is to end.
+// drainTimeout limits the time to store the messages in flight when Run ends.
 const drainTimeout = 5 * time.Second
 
-// Run empties the queues until ctx ends. Then it stores what it has taken and
-// acknowledges it; what cannot be stored within 5 s goes back to its queue. It can be
-// called once. The errors are those of reprise.Worker.Run.
+// Run archives the messages of the queues until ctx ends. Then it stores and acknowledges the messages in flight. It
+// requeues the messages that it cannot store within 5 s. Run must be called only once. It returns the errors of
+// reprise.Worker.Run.
 func (in *Ingest) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	running, cancel := context.WithCancel(ctx)
@@ -191,16 +186,15 @@ func (in *Ingest) Run(ctx context.Context) error {
 	var errs []error
 	for range in.cfg.Queues {
 		err := <-ended
-		cancel() // one that has ended by itself ends all: it would not be seen
+		cancel() // if one worker ends, all end; otherwise Run would hide the failure
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// empty empties a queue, whenever it is not another's.
+// empty archives the messages of a queue whenever this process has the lease.
 func (in *Ingest) empty(ctx context.Context, queue string) error {
-	// Each time that the queue is had, it is by another owner: what was taken out of it
-	// before can no longer be stored then.
+	// Each lease has a new owner ID, so that messages of an earlier lease cannot be stored.
 	owner, waits := rand.Text(), false
 	for failures := 0; ctx.Err() == nil; {
 		mine, err := in.store.claimQueue(ctx, queue, owner, in.cfg.Lease)
@@ -238,7 +232,8 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 	return nil
 }
 
-// work empties a queue until ctx ends: errTaken, if that is since it is another's.
+// work archives the messages of a queue until ctx ends. It returns errTaken if ctx ends because another process has
+// the lease.
 func (in *Ingest) work(ctx context.Context, queue, owner string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
 	b.tell = func(err error) { in.note(queue, err) }
@@ -255,9 +250,9 @@ func (in *Ingest) work(ctx context.Context, queue, owner string) error {
 	return err
 }
 
-// Healthy returns nil while messages of the failed queues are stored as they arrive. While
-// they cannot be stored it returns why, and they stay in their queues. It asks nobody: see
-// Archive.Healthy for an archive to which nothing arrives.
+// Healthy returns nil while the messages of the failed queues are stored as they arrive. If they cannot be stored, it
+// returns the cause; the messages stay in their queues. Healthy does not query the database. To check an archive that
+// receives no messages, use Archive.Healthy.
 func (in *Ingest) Healthy() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -267,7 +262,7 @@ func (in *Ingest) Healthy() error {
 	return nil
 }
 
-// note notes whether messages of a queue could be stored.
+// note records the result of the latest attempt to store messages of a queue.
 func (in *Ingest) note(queue string, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

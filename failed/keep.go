@@ -6,9 +6,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// keep is the Strategy of workers that take messages out of a queue and put nothing
-// in their place: what is not taken goes back as it is. It declares nothing, and
-// reads and writes no marks.
+// keep returns the Strategy of workers that only receive messages from a queue. Such a worker requeues a message
+// unchanged if it cannot process the message. The strategy declares nothing, and does not read or write marks.
 func keep() topology.Strategy { return topology.Strategy{Route: keepRoute{}, Marks: noMarks{}} }
 
 type keepRoute struct{}
@@ -30,5 +29,5 @@ func (noMarks) Retry(h topology.Table, _ topology.Failure) topology.Table { retu
 func (noMarks) Park(h topology.Table, _ topology.Failure) topology.Table  { return h }
 func (noMarks) Owns(string) bool                                          { return false }
 
-// Crashes returns 0: what is only kept ends no process.
+// Crashes returns 0, because these workers never handle messages that could terminate the process.
 func (noMarks) Crashes(topology.Delivery) int { return 0 }

@@ -11,15 +11,14 @@ import (
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
-// line is a message as it is exported. Its headers, properties and attempts are
-// written as they are stored.
+// line is an exported message. Headers, properties and attempts have the same encoding as in the database.
 type line struct {
 	Archive       string          `json:"archive"`
 	ID            int64           `json:"id"`
 	State         State           `json:"state"`
 	Queue         text            `json:"queue"`
 	FailedQueue   text            `json:"failed_queue"`
-	Archived      time.Time       `json:"archived"` // for people: an import begins anew
+	Archived      time.Time       `json:"archived"` // for information only: an import sets a new time
 	Exchange      text            `json:"exchange"`
 	RoutingKey    text            `json:"routing_key"`
 	Attempts      int             `json:"attempts"`
@@ -31,7 +30,7 @@ type line struct {
 	LastFailed    time.Time       `json:"last_failed"`
 	Discarded     text            `json:"discarded,omitempty"`
 	lineContent
-	Edited    int            `json:"edited,omitempty"` // number of the revision that is to be sent, from 1
+	Edited    int            `json:"edited,omitempty"` // number of the revision to send, from 1; 0: the original
 	Revisions []lineRevision `json:"revisions,omitempty"`
 
 	message Message
@@ -40,8 +39,8 @@ type line struct {
 type lineContent struct {
 	Headers    json.RawMessage `json:"headers"`
 	Properties json.RawMessage `json:"properties"`
-	Body       *string         `json:"body,omitempty"`   // if it is UTF-8
-	Base64     []byte          `json:"base64,omitempty"` // if not
+	Body       *string         `json:"body,omitempty"`   // if the body is UTF-8
+	Base64     []byte          `json:"base64,omitempty"` // if the body is not UTF-8
 
 	content Content
 }
@@ -52,7 +51,7 @@ type lineRevision struct {
 	lineContent
 }
 
-// text is a string that may be no UTF-8.
+// A text may contain invalid UTF-8.
 type text string
 
 func (s text) MarshalJSON() ([]byte, error) { return tablejson.Any(s).MarshalJSON() }
@@ -96,7 +95,7 @@ func lineContentOf(c Content) (l lineContent, err error) {
 	return l, err
 }
 
-// parseLine reads a line; nil for one that is empty.
+// parseLine parses a line. It returns nil for an empty line.
 func parseLine(b []byte) (*line, error) {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return nil, nil

@@ -10,27 +10,26 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// ErrUnavailable says that the archive's database cannot be used at present: it does not
-// answer within 10 s (20 s for a change), cannot be reached, takes no writes, or is not the
-// one that was opened: its file was deleted or replaced, its tables were dropped, or it was
-// restored from a backup that lacks what this process wrote. Nothing was changed, or nobody
-// knows whether it was. The same call may succeed later, but for the backup: then Open has
-// to be called anew.
+// ErrUnavailable reports that the database of the archive is not usable. The database does not answer within 10 s (20
+// s for a change), cannot be reached, or rejects writes. It may also differ from the database that was opened,
+// because its file was deleted or replaced, its tables were dropped, or it was restored from a backup that lacks
+// changes of this process. Either nothing was changed, or it is not known whether the change succeeded. The same call
+// may succeed later. After the restore of a backup, call Open again.
 var ErrUnavailable = sqlkit.ErrUnavailable
 
-// lineage notices that a database has gone back in time or is another one. Each
-// transaction that writes counts itself in the database, and the process remembers how far
-// the count has come. A database that has counted less lacks something that was committed.
+// lineage detects a replaced or restored database. Each writing transaction increments a counter in the database, and
+// the process remembers the latest value. If the counter in the database is lower, the database lacks committed
+// changes.
 type lineage struct {
-	commits atomic.Int64          // the least that the database must have counted
-	broken  atomic.Pointer[error] // why nothing is written any more
-	refused atomic.Bool           // the latest transaction could not be written
+	commits atomic.Int64          // the minimum that the counter in the database must have
+	broken  atomic.Pointer[error] // the cause, if the archive no longer accepts writes
+	refused atomic.Bool           // the latest transaction failed with ErrUnavailable
 }
 
-// errEmptied is returned while tables are restored whose rows come later.
+// errEmptied is returned during a restore, when the tables exist but the rows do not.
 var errEmptied = sqlkit.Gone("the tables are empty: the name and age of the archive are missing (restore the rows)")
 
-// commit runs f in a transaction, and counts that.
+// commit runs f in a transaction and increments the commit counter.
 func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) error {
 	if broken := a.broken.Load(); broken != nil {
 		return *broken
@@ -50,7 +49,7 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 		}
 		return f(tx)
 	})
-	if !errors.Is(err, context.Canceled) { // that says nothing of the database
+	if !errors.Is(err, context.Canceled) { // a canceled context does not indicate the state of the database
 		a.refused.Store(errors.Is(err, ErrUnavailable))
 	}
 	if err == nil {
@@ -59,9 +58,9 @@ func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) erro
 	return err
 }
 
-// descends returns an error if a database of this name that has counted so many commits is
-// not the one that this process has written to, known times at the least, and remembers it:
-// its numbers may mean other messages.
+// descends returns an error if the origin or the number of commits does not match the database that this process has
+// written to. known is the minimum number of commits. The error is permanent, because IDs of this process may
+// identify other messages in the database.
 func (a *Archive) descends(origin string, commits, known int64) error {
 	var err error
 	switch {
@@ -78,15 +77,15 @@ func (a *Archive) descends(origin string, commits, known int64) error {
 	return err
 }
 
-// Healthy returns nil if the archive can be read and written, or else an ErrUnavailable, or
-// whatever is wrong. It asks the database once, and does not wait for other writers: ctx
-// should have a deadline.
+// Healthy returns nil if the archive is readable and writable. Otherwise it returns an ErrUnavailable or another
+// cause. It sends one query and does not wait for other writers. After a failed write it also tries an empty
+// transaction. ctx should have a deadline.
 func (a *Archive) Healthy(ctx context.Context) (err error) {
 	defer annotate(&err, "asking the archive")
 	if broken := a.broken.Load(); broken != nil {
 		return *broken
 	}
-	known := a.commits.Load() // before the database is asked
+	known := a.commits.Load() // read before the query, so that it is not higher than the counter
 	var commits int64
 	var origin string
 	err = a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)

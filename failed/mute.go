@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// MutedForever is the Group.Muted of a group that only Unmute ends.
+// MutedForever is the value of Group.Muted for a group that is muted until Unmute.
 var MutedForever = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 const (
@@ -16,8 +16,8 @@ const (
 	actUnmute = "unmute"
 )
 
-// Mute excludes a group from notifications until a time. A muted group can be muted for another time. ErrInvalid if the time
-// has passed.
+// Mute excludes a group from notifications until a time. It can change the end of an earlier Mute. It returns
+// ErrInvalid if the time is not in the future.
 func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Actor) (err error) {
 	defer annotate(&err, "muting group %d", id)
 	if !until.After(a.now()) {
@@ -32,7 +32,7 @@ func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Act
 	return a.mute(ctx, id, until, who, actMute, details)
 }
 
-// Unmute ends Mute. It does nothing for a group that was not muted.
+// Unmute ends Mute. If the group is not muted, it has no effect.
 func (a *Archive) Unmute(ctx context.Context, id GroupID, who Actor) (err error) {
 	defer annotate(&err, "unmuting group %d", id)
 	return a.mute(ctx, id, time.Time{}, who, actUnmute, nil)
@@ -61,11 +61,11 @@ func (a *Archive) mute(ctx context.Context, id GroupID, until time.Time, who Act
 	})
 }
 
-// MutedAt reports whether the group is muted at a time.
+// MutedAt reports whether the group is muted at time t.
 func (g *Group) MutedAt(t time.Time) bool { return g.Muted.After(t) }
 
-// RecentGroups returns the n groups with the latest failures and the n newest groups, in the order of their IDs, without Example, Hours and
-// Days.
+// RecentGroups returns the n groups with the latest failures and the n newest groups, in ascending order of IDs. It
+// does not set Example, Hours and Days.
 func (a *Archive) RecentGroups(ctx context.Context, n int) (all []Group, err error) {
 	defer annotate(&err, "listing recent groups")
 	var g Group

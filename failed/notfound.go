@@ -2,7 +2,7 @@ package failed
 
 import "fmt"
 
-// NotFoundError is an ErrNotFound that names what the archive does not have.
+// NotFoundError is an ErrNotFound with the kind and the ID of the missing object.
 type NotFoundError struct {
 	What string // message, group, replay or revision
 	ID   int64
@@ -13,9 +13,9 @@ func (e *NotFoundError) Error() string { return fmt.Sprintf("failed: %s %d not f
 // Is reports whether target is ErrNotFound.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// FilterError is the error of a condition of a Filter.
+// FilterError is an error that concerns a condition of a Filter.
 type FilterError struct {
-	Param string // FilterParam.Name of the condition; "": it concerns several
+	Param string // FilterParam.Name of the condition; "": it concerns several conditions
 	Err   error
 }
 

@@ -5,28 +5,27 @@ import (
 	"time"
 )
 
-// rampStep is how long each step of a ramp lasts.
+// rampStep is the duration of each step of a ramp.
 const rampStep = 10 * time.Second
 
-// rampEnd is the rate after which a ramp without a Rate has no limit any more.
+// rampEnd is the rate above which a ramp without Plan.Rate becomes unlimited.
 const rampEnd = 10_000
 
-// pace says when the next messages of a replay may be sent, and how many together:
-// what is due in a tenth of a second. What was missed, since the broker or the store
-// took its time, is not caught up with.
+// pace calculates the time and the size of the next batch of a replay. A batch contains the messages of a tenth of a
+// second. If the broker or the archive delays a batch, pace does not increase the rate to compensate.
 type pace struct {
-	rate  float64 // per second; 0: no limit
+	rate  float64 // messages per second; 0: unlimited
 	ramp  bool
-	most  int // together
+	most  int // maximum size of a batch
 	began time.Time
-	due   time.Time // when the next may be sent
+	due   time.Time // earliest time of the next batch
 }
 
 func newPace(p Plan, most int, now time.Time) *pace {
 	return &pace{rate: p.Rate, ramp: p.Ramp, most: most, began: now, due: now}
 }
 
-// at is the rate at a time: 1, 2, 5, 10, 20, 50 … while it ramps up. 0: no limit.
+// at returns the rate at a time: 1, 2, 5, 10, 20, 50 … during a ramp. 0 means unlimited.
 func (p *pace) at(now time.Time) float64 {
 	if !p.ramp {
 		return p.rate
@@ -42,8 +41,9 @@ func (p *pace) at(now time.Time) float64 {
 	return rate
 }
 
-// Remaining returns how long the rest of a replay will take, or 0 if that is not known. The rate is the current one, in messages
-// per second. A ramp raises it, unless it is far below the ramp by now: then the broker or the archive is slower.
+// Remaining returns the estimated time until the end of a replay, or 0 if it is not known. rate is the current rate
+// in messages per second. The estimate takes the ramp into account, unless the current rate is far below the ramp,
+// because the broker or the archive is slower.
 func (r *Replay) Remaining(rate float64) time.Duration {
 	left, sent := float64(r.Left()), float64(r.Sent)
 	if r.Plan.Canary > 0 {
@@ -55,8 +55,8 @@ func (r *Replay) Remaining(rate float64) time.Duration {
 	if !r.Plan.Ramp {
 		return seconds(left / rate)
 	}
-	// The number of messages that were sent says how far the ramp is: the replay may have waited for its canary, or have
-	// begun again in another process.
+	// The number of sent messages determines the position on the ramp, because the replay may have waited for its
+	// canary or may have restarted in another process.
 	var start time.Time
 	p, at := newPace(r.Plan, 1, start), start
 	planned := p.at(at)
@@ -76,7 +76,7 @@ func (r *Replay) Remaining(rate float64) time.Duration {
 		step := rampStep - at.Sub(start)%rampStep
 		planned := p.at(at)
 		if planned == 0 {
-			break // at once, as far as anybody knows
+			break // the estimate ignores messages that are sent without a limit
 		}
 		if planned == r.Plan.Rate || planned*step.Seconds() >= left {
 			at = at.Add(seconds(left / planned))
@@ -92,7 +92,7 @@ func seconds(n float64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/2/float64(time.Second)) * float64(time.Second))
 }
 
-// size is how many messages may be sent together.
+// size returns the maximum size of the next batch.
 func (p *pace) size(now time.Time) int {
 	rate := p.at(now)
 	if rate == 0 {
@@ -101,13 +101,13 @@ func (p *pace) size(now time.Time) int {
 	return int(min(max(1, rate/10), float64(p.most)))
 }
 
-// wait is how long to wait before that.
+// wait returns the time until the next batch.
 func (p *pace) wait(now time.Time) time.Duration { return max(0, p.due.Sub(now)) }
 
-// send notes that n messages are sent now.
+// send records that n messages are sent now.
 func (p *pace) send(n int, now time.Time) {
 	if rate := p.at(now); rate > 0 {
-		wait := math.Ceil(float64(n) / rate * float64(time.Second)) // fractions of nanoseconds add up
-		p.due = now.Add(time.Duration(min(wait, math.MaxInt64/2)))  // more would be a time before now
+		wait := math.Ceil(float64(n) / rate * float64(time.Second)) // rounded up, because fractions of a nanosecond add up
+		p.due = now.Add(time.Duration(min(wait, math.MaxInt64/2)))  // a larger value would overflow
 	}
 }

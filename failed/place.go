@@ -10,21 +10,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// place is the work queue that a message failed in; "" is none that anything says.
+// place is the work queue in which a message failed. queue is "" if it is not known.
 type place struct {
 	queue string
 
-	// claimed: only a header names it, which whoever published the message can have written.
-	// If that were believed, a publisher could choose the queue that the message is sent to.
+	// claimed means that only a header names the queue, and the publisher can have written the header. A replay must
+	// not trust it, or a publisher could choose the destination of the message.
 	claimed bool
 }
 
-// placeOf is where a message failed: as the origin has it, if that knows. Else what the
-// broker says comes before the header that a Reprise worker writes, since a worker takes the
-// broker's off whatever it parks, and anybody can write the worker's. (Before RabbitMQ 4
-// anybody can write both; but whoever had the message dead-lettered could not help
-// that the broker put its own account first.) Wait queues dead-letter what expires, and
-// what an operator retries ahead of time, so that any other entry names a work queue.
+// placeOf returns the work queue in which a message failed. The result of origin takes precedence, unless it is "".
+// The broker's x-death header takes precedence over the header of a Reprise worker, because a worker removes x-death
+// from a message that it parks, and any publisher can write the worker's header. (Before RabbitMQ 4 a publisher can
+// write both headers. But if the message was dead-lettered, the broker has added its own entry first.) Wait queues
+// dead-letter messages that expire, and messages that an operator retries early. Therefore every other entry names a
+// work queue.
 func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*reprise.Message) string) place {
 	if origin != nil {
 		if queue := origin(m); queue != "" {
@@ -37,7 +37,7 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 		}
 	}
 	claim := func(queue string) place {
-		named := queue == namedBy(m.Queue) // as the failed queue has it itself
+		named := queue == namedBy(m.Queue) // the name of the failed queue confirms the claim
 		broker := slices.ContainsFunc(died, func(d death) bool { return d.queue == queue })
 		return place{queue, !named && !broker}
 	}
@@ -55,10 +55,10 @@ func placeOf(m *reprise.Message, h topology.History, died []death, origin func(*
 	return place{}
 }
 
-// namedBy is the work queue that the name of a failed queue says: see topology.FailedQueue.
+// namedBy derives the name of the work queue from the name of a failed queue: see topology.FailedQueue.
 func namedBy(failedQueue string) string { return strings.TrimSuffix(failedQueue, ".failed") }
 
-// orByName is the place, or what the name of the failed queue says.
+// orByName returns p. If the work queue of p is not known, it is derived from the name of the failed queue.
 func (p place) orByName(failedQueue string) place {
 	p.queue = cmp.Or(p.queue, namedBy(failedQueue))
 	return p

@@ -7,10 +7,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Properties and attempts are stored as tables, so that any bytes survive.
+// Properties and attempts are stored as AMQP tables, which preserve any bytes.
 
-// texts are the properties that are text, by name. Those of a delivery have no
-// name in AMQP's basic class.
+// texts returns the string properties by name. The exchange and the routing key are not properties of the AMQP basic
+// class, but of a delivery.
 func (p *Properties) texts() map[string]*string {
 	return map[string]*string{
 		"content-type": &p.ContentType, "content-encoding": &p.ContentEncoding,

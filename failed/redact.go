@@ -13,18 +13,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Rule names a secret in messages: one of the two is set.
+// Rule selects a secret in messages. Set exactly one of the fields.
 type Rule struct {
-	// Header is the name of a header, upper or lower case. In nested tables, too.
+	// Header is the name of a header, also in nested tables. It is not case-sensitive.
 	Header string
 
-	// Path is where in a JSON body the secret is: names separated by points, with
-	// "*" for any name or index: "card.number", "items.*.token". Everything below it is
-	// hidden.
+	// Path is the location of the secret in a JSON body: names separated by points, with "*" for any name or index.
+	// Examples: "card.number", "items.*.token". The whole value at the path is hidden.
 	Path string
 }
 
-// Validate reports a rule that says nothing, or twice as much as it may.
+// Validate returns an error unless exactly one field is set.
 func (r Rule) Validate() error {
 	if (r.Header == "") == (r.Path == "") {
 		return fmt.Errorf("%w: a rule of Redact needs either a Header or a Path, not %+v", ErrInvalid, r)
@@ -32,16 +31,15 @@ func (r Rule) Validate() error {
 	return nil
 }
 
-// maxJSONDepth bounds the stack.
+// maxJSONDepth limits the depth of the recursion.
 const maxJSONDepth = 1000
 
-// redacted is in place of a secret.
+// redacted replaces a secret.
 const redacted = "[redacted]"
 
-// Redact returns the message with "[redacted]" in place of secrets.
-// It shares memory with m and changes nothing in it. If there is a rule with a Path, a
-// body is hidden as a whole that says it is JSON, or looks like it, and cannot be read,
-// and one that is encoded (Properties.ContentEncoding), such as by gzip.
+// Redact returns a copy of the message in which "[redacted]" replaces secrets. The copy shares memory with m, and m
+// is not modified. If a rule has a Path, Redact hides the whole body in two cases. The body has a JSON content type
+// or looks like JSON, but is invalid. Or the body is encoded (Properties.ContentEncoding), for example with gzip.
 func (m *Message) Redact(rules []Rule) *Message {
 	if len(rules) == 0 {
 		return m
@@ -55,7 +53,7 @@ func (m *Message) Redact(rules []Rule) *Message {
 	return &out
 }
 
-// Redact is Message.Redact for a Content, such as that of a Revision.
+// Redact applies the rules to a Content, such as the content of a Revision. See Message.Redact.
 func (c Content) Redact(rules []Rule) Content {
 	names := make(map[string]bool)
 	var paths [][]string
@@ -73,14 +71,14 @@ func (c Content) Redact(rules []Rule) Content {
 	switch {
 	case len(paths) == 0 || len(c.Body) == 0:
 	case !c.Properties.plain():
-		c.Body = []byte(redacted) // whoever shows it may decode it
+		c.Body = []byte(redacted) // the body is encoded, and a viewer may decode it
 	case isJSON(c):
 		c.Body = redactJSON(c.Body, paths)
 	}
 	return c
 }
 
-// isRedacted reports whether rules hide something of c.
+// isRedacted reports whether the rules hide a part of c.
 func (c Content) isRedacted(rules []Rule) bool {
 	shown := c.Redact(rules)
 	return !bytes.Equal(shown.Body, c.Body) || !reflect.DeepEqual(shown.Headers, c.Headers)
@@ -122,8 +120,8 @@ func isJSON(c Content) bool {
 	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
 }
 
-// redactJSON replaces the values at the paths and leaves all other bytes as they
-// are: order, numbers, spaces, and names that come twice.
+// redactJSON replaces the values at the paths. It preserves all other bytes: order, numbers, white space and
+// duplicate names.
 func redactJSON(body []byte, paths [][]string) []byte {
 	w := redactor{in: body, d: json.NewDecoder(bytes.NewReader(body))}
 	w.d.UseNumber()
@@ -141,12 +139,11 @@ func redactJSON(body []byte, paths [][]string) []byte {
 
 type redactor struct {
 	in, out []byte
-	copied  int64 // of in
+	copied  int64 // number of bytes of in that are processed
 	d       *json.Decoder
 }
 
-// value goes through one value, of which paths are to be hidden. An empty path is
-// the value itself.
+// value processes one JSON value. paths are the paths to hide below this value. An empty path hides the value itself.
 func (w *redactor) value(paths [][]string, depth int) error {
 	if depth > maxJSONDepth {
 		return errors.New("nested too deep")
@@ -162,7 +159,7 @@ func (w *redactor) value(paths [][]string, depth int) error {
 			return err
 		}
 		end := w.d.InputOffset()
-		// Between the offset before and the value are spaces and a colon or a comma.
+		// White space and a colon or a comma separate the offset before and the value.
 		start := end - int64(len(raw))
 		if start < before {
 			return errors.New("offsets differ")
@@ -196,11 +193,11 @@ func (w *redactor) value(paths [][]string, depth int) error {
 	default:
 		return nil
 	}
-	_, err = w.d.Token() // the end of it
+	_, err = w.d.Token() // the closing delimiter
 	return err
 }
 
-// below returns what is left of the paths that go through name.
+// below returns the remaining parts of the paths that begin with name.
 func below(paths [][]string, name string) (out [][]string) {
 	for _, p := range paths {
 		if len(p) > 0 && (p[0] == "*" || p[0] == name) {

@@ -13,32 +13,33 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ReschedulerConfig adjusts a Rescheduler. The zero value means the defaults.
+// ReschedulerConfig configures a Rescheduler. The zero value selects the defaults.
 type ReschedulerConfig struct {
 	// Logger receives the events listed at Rescheduler. Default: none.
 	Logger *slog.Logger
 }
 
-// Rescheduler takes the reports of announced workers on their retries into an Archive, which lists them (see Archive.Waiting), and acts on
-// the messages that wait: see Act.
+// Rescheduler receives the reports of announced workers about their retries and stores them in an Archive, which
+// lists them (see Archive.Waiting). It also acts on waiting messages: see Act.
 //
 //	worker ─► retry ─► wait queue
 //	  └─► topology.RetriesExchange ─► queue of the archive ─► Rescheduler ─► Archive.Waiting
 //
-// It declares the exchange, and a queue with room for 1,000 reports of up to 100 retries: while no Rescheduler runs, the oldest are
-// dropped beyond that. The broker deletes the queue after 30 days without a consumer. Any number of Reschedulers may share an archive.
+// It declares the exchange and a queue for 1,000 reports of up to 100 retries each. If the queue is full, the broker
+// drops the oldest reports. The broker deletes the queue after 30 days without a consumer. Any number of Reschedulers
+// can share an archive.
 //
 // Its Logger receives:
 //
 //	retries wait       error, next_try            (Warn: the store does not answer; without next_try: the queue cannot be declared)
-//	report ignored     queue, message_id, error   (Warn: a message in the queue is no report, or no database takes it)
+//	report ignored     queue, message_id, error   (Warn: a message in the queue is not a report, or no database accepts it)
 type Rescheduler struct {
 	client  *reprise.Client
 	archive *Archive
 	cfg     ReschedulerConfig
 }
 
-// NewRescheduler returns a Rescheduler for Run to start. It does not talk to the broker or to the database.
+// NewRescheduler returns a Rescheduler for Run to start. It does not connect to the broker or to the database.
 func NewRescheduler(c *reprise.Client, a *Archive, cfg ReschedulerConfig) (*Rescheduler, error) {
 	switch {
 	case a == nil:
@@ -50,10 +51,10 @@ func NewRescheduler(c *reprise.Client, a *Archive, cfg ReschedulerConfig) (*Resc
 	return &Rescheduler{client: c, archive: a, cfg: cfg}, nil
 }
 
-// forgetEvery is the time between two looks for retries whose time is over.
+// forgetEvery is the interval at which Run removes overdue retries.
 const forgetEvery = 15 * time.Second
 
-// Run takes reports until ctx ends.
+// Run receives reports until ctx ends.
 func (r *Rescheduler) Run(ctx context.Context) error {
 	a := r.archive
 	t := a.retriesTopology()
@@ -65,13 +66,13 @@ func (r *Rescheduler) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { reports.collect(ctx) })
 	for sleep(ctx, forgetEvery) == nil {
-		_ = a.forgetOverdue(ctx) // they are not listed, and there is another look
+		_ = a.forgetOverdue(ctx) // lists omit these rows anyway, and the next interval tries again
 	}
 	running.Wait()
 	return nil
 }
 
-// retriesTopology declares the queue that workers report retries to.
+// retriesTopology returns the topology of the queue to which workers report retries.
 func (a *Archive) retriesTopology() topology.Topology {
 	t := topology.Retries()
 	name := topology.RetriesQueuePrefix + a.origin

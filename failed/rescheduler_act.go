@@ -16,30 +16,34 @@ import (
 )
 
 const (
-	maxActRows = 10_000 // messages of one act
-	maxSift    = 10_000 // messages of a wait queue that are held at a time
-	maxCopies  = 500    // of them, those that are copied while they are held
+	maxActRows = 10_000 // maximum number of messages of an act
+	maxSift    = 10_000 // maximum number of messages of a wait queue that are unacked at a time
+	maxCopies  = 500    // maximum number of messages that are copied while they are unacked
 	siftLimit  = 10 * time.Second
 	copyLimit  = 15 * time.Second
 
-	// maxLooks is how many failed deliveries a message may have had to be looked at: at 20 RabbitMQ dead-letters it, and five more would
-	// have a worker take it for one that ends its process.
+	// maxLooks is the maximum number of failed deliveries of a message that Act reads. RabbitMQ dead-letters a message
+	// after 20 failed deliveries, and with five more a worker would treat it as a poison message.
 	maxLooks = 10
 )
 
-// Act does something with waiting messages: those that the filter selects when Act begins, the first 10,000 to be due. The error is
-// ErrState if they are more than WaitingAct.AtMost, and nothing was done then.
+// Act performs an action on waiting messages. It selects the matching messages when it begins, at most 10,000, in the
+// order in which they are due. If more messages than WaitingAct.AtMost are selected, Act changes nothing and returns
+// ErrState.
 //
-// The messages are looked for in their wait queues by message id and attempt, among the first 10,000 messages of each. It is one act at a
-// time that looks into a wait queue of an archive, for 10 seconds at most; what is due there meanwhile is late by as much. The broker proves
-// first that the wait queue leads to the work queue and to no other.
+// Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. In an archive, one act
+// at a time reads a wait queue, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
+// this time. Before it reads a wait queue, Act proves through the broker that the wait queue dead-letters to the work
+// queue and to no other queue.
 //
-//   - RetryNow has the broker dead-letter the message as if it were due. There is no copy: the message is never lost, and never twice.
-//   - Postpone and ParkNow publish a copy, and acknowledge the message when the broker has confirmed the copy. It is never lost. A
-//     crash or a lost connection in between leaves up to 500 messages twice, with the same id: Unsure.
+//   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message, so a message is
+//     neither lost nor duplicated.
+//   - Postpone and ParkNow publish a copy, and acknowledge the message after the broker has confirmed the copy. A message
+//     is not lost. A crash or a lost connection between the two steps leaves up to 500 duplicates with the same ID: see
+//     WaitingResult.Unsure.
 //
-// A message that cannot be acted on stays as it is, and is among Refused: one without an id, and one that does not wait in a queue of
-// topology.Buckets.
+// Messages that do not permit the action stay unchanged and count as Refused: messages without an ID, and messages
+// that do not wait in a queue of topology.Buckets.
 func (r *Rescheduler) Act(ctx context.Context, act WaitingAct, who Actor) (res WaitingResult, err error) {
 	defer annotate(&err, "acting on waiting messages")
 	if err := cmp.Or(act.Validate(), who.validate()); err != nil {
@@ -53,7 +57,7 @@ func (r *Rescheduler) Act(ctx context.Context, act WaitingAct, who Actor) (res W
 	details := act.details()
 	details["messages"] = len(rows)
 	if err := r.archive.Record(ctx, who, verbsOfWaiting[act.Do], subjectOf(act.Filter), details); err != nil {
-		return WaitingResult{}, err // what is not on record is not done
+		return WaitingResult{}, err // without an entry in the audit log, the act must not begin
 	}
 	for place, some := range byPlace(rows) {
 		x := &waitingAct{r: r, act: act, who: who, place: place, left: some, result: &res}
@@ -101,10 +105,10 @@ func (r *Rescheduler) selected(ctx context.Context, act WaitingAct) ([]Waiting, 
 	return r.archive.waiting(ctx, where, args, most)
 }
 
-// waitingPlace is where messages wait.
+// waitingPlace is a work queue and the wait queue of its messages.
 type waitingPlace struct{ queue, wait string }
 
-// byPlace groups messages by where they wait, in the order in which they are due first.
+// byPlace groups messages by queue, in the order of the earliest due time.
 func byPlace(rows []Waiting) func(yield func(waitingPlace, []Waiting) bool) {
 	var places []waitingPlace
 	all := map[waitingPlace][]Waiting{}
@@ -127,26 +131,26 @@ func byPlace(rows []Waiting) func(yield func(waitingPlace, []Waiting) bool) {
 	}
 }
 
-// withoutID is no name of a queue.
+// withoutID represents messages without an ID. It is not a valid name of a queue.
 const withoutID = "\x00"
 
-// waitingAct is an act on the messages of one wait queue.
+// waitingAct is the part of an act for the messages of one wait queue.
 type waitingAct struct {
 	r      *Rescheduler
 	act    WaitingAct
 	who    Actor
 	place  waitingPlace
-	left   []Waiting // of which it is not known yet what becomes
+	left   []Waiting // messages without a result
 	result *WaitingResult
 }
 
-// refuse refuses what is left.
+// refuse counts all messages in left as refused.
 func (x *waitingAct) refuse(why string) {
 	x.result.refuse(why, len(x.left))
 	x.left = nil
 }
 
-// unfit returns why messages that wait at a place cannot be acted on; "" if they can.
+// unfit returns the reason for which messages at a place do not permit an action, or "" if they permit it.
 func (x *waitingAct) unfit() string {
 	switch p := x.place; {
 	case p.wait == withoutID:
@@ -161,7 +165,7 @@ func (x *waitingAct) unfit() string {
 	return ""
 }
 
-// run acts on all that is left, in one look into the wait queue after the other.
+// run acts on all messages in left. It reads the wait queue as often as necessary.
 func (x *waitingAct) run(ctx context.Context) error {
 	if err := x.prove(ctx); err != nil || len(x.left) == 0 {
 		return err
@@ -180,7 +184,7 @@ func (x *waitingAct) run(ctx context.Context) error {
 	defer func() {
 		longer, cancel := grace(ctx, noteGrace)
 		defer cancel()
-		_ = x.r.archive.releaseQueue(longer, x.place.wait, owner) // or it ends with the lease
+		_ = x.r.archive.releaseQueue(longer, x.place.wait, owner) // after an error, the lease expires
 	}()
 	return hold{claim: claim, lease: defaultLease}.run(ctx, func(ctx context.Context) error {
 		for len(x.left) > 0 {
@@ -192,8 +196,8 @@ func (x *waitingAct) run(ctx context.Context) error {
 	})
 }
 
-// prove has the broker prove that the wait queue leads to the work queue and to no other. If there is no such queue, the messages are
-// gone.
+// prove checks through the broker that the wait queue dead-letters to the work queue and to no other queue. If the
+// wait queue does not exist, prove counts the messages as gone.
 func (x *waitingAct) prove(ctx context.Context) error {
 	_, err := x.r.client.Depth(ctx, x.place.wait)
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
@@ -211,7 +215,7 @@ func (x *waitingAct) prove(ctx context.Context) error {
 	return x.r.client.Declare(ctx, topology.Topology{Queues: []topology.Queue{q}})
 }
 
-// gone notes that messages are not where they were.
+// gone counts messages that are no longer in the wait queue, and removes them from the list.
 func (x *waitingAct) gone(ctx context.Context, rows []Waiting) error {
 	x.result.Gone += int64(len(rows))
 	x.left = slices.DeleteFunc(slices.Clone(x.left), func(w Waiting) bool { return containsID(rows, w.ID) })
@@ -222,14 +226,14 @@ func containsID(rows []Waiting, id WaitingID) bool {
 	return slices.ContainsFunc(rows, func(w Waiting) bool { return w.ID == id })
 }
 
-// found is a message of the wait queue that is meant.
+// found is a message in the wait queue that the act selects.
 type found struct {
 	row Waiting
 	m   *reprise.Message
 	err error
 }
 
-// look looks into the wait queue once, and acts on what it finds.
+// look reads the wait queue once, and acts on the selected messages that it finds.
 func (x *waitingAct) look(ctx context.Context) error {
 	wanted := map[string]Waiting{}
 	for _, w := range x.left {
@@ -242,7 +246,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 	looking, cancel := context.WithTimeoutCause(ctx, siftLimit, errors.New("the wait queue could not be looked through in time"))
 	defer cancel()
 	var all []*found
-	var worn bool // a message was looked at too often
+	var worn bool // a message has reached maxLooks
 	rows := map[WaitingID]bool{}
 	pick := func(m *reprise.Message) (picked, last bool) {
 		if n, _ := amqpvalue.Integer(m.Headers["x-delivery-count"]); n >= maxLooks {
@@ -285,7 +289,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case len(all) == most: // there is more to find
+	case len(all) == most: // the wait queue may contain more selected messages
 		return nil
 	case worn:
 		x.refuse("a message before them was looked at too often: RabbitMQ before 4.3 counts that")
@@ -297,13 +301,13 @@ func (x *waitingAct) look(ctx context.Context) error {
 	return x.gone(ctx, x.left)
 }
 
-// sameAttempt reports whether a message is the one of a row, and not another one with its id.
+// sameAttempt reports whether a message is the attempt in the row, and not another message with the same ID.
 func sameAttempt(w Waiting, m *reprise.Message) bool {
 	n := historyOf(m.Headers).Attempts
 	return n == 0 || n == w.Attempt
 }
 
-// unsettled counts a message that was found and is still there.
+// unsettled counts a message that was found but was not moved.
 func (x *waitingAct) unsettled(all []*found, id WaitingID) {
 	for _, f := range all {
 		switch {
@@ -319,7 +323,7 @@ func (x *waitingAct) unsettled(all []*found, id WaitingID) {
 	x.result.refuse("not begun", 1)
 }
 
-// settle does what is to be done before the messages leave their wait queue, and returns what becomes of each there.
+// settle publishes the copies, if any, and returns a verdict for each message in the wait queue.
 func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict {
 	verdicts := make([]reprise.Verdict, len(all))
 	if x.act.Do == RetryNow {
@@ -355,7 +359,7 @@ func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict
 	return verdicts
 }
 
-// address returns the queue that copies go to, and their expiration.
+// address returns the queue and the expiration of the copies.
 func (x *waitingAct) address(ctx context.Context) (queue string, expiration time.Duration, err error) {
 	d := topology.Delivery{Queue: x.place.queue}
 	if x.act.Do == ParkNow {
@@ -368,8 +372,8 @@ func (x *waitingAct) address(ctx context.Context) (queue string, expiration time
 	return hop.RoutingKey, hop.TTL, x.r.client.Declare(ctx, hop.Topology)
 }
 
-// copy returns what is published for a message: as it waits, without what the broker has written on it. A worker has already stashed
-// what cannot travel in its place.
+// copy returns the copy of a message to publish. It omits the headers of the broker. A worker has already moved
+// properties that must not be sent to other headers.
 func (x *waitingAct) copy(m *reprise.Message) *reprise.Message {
 	out := *m
 	out.Exchange, out.NoTimestamp = "", true
@@ -379,7 +383,7 @@ func (x *waitingAct) copy(m *reprise.Message) *reprise.Message {
 			out.Headers[name] = value
 		}
 	}
-	if out.UserID != "" { // that of the worker: the broker refuses it from another user
+	if out.UserID != "" { // the user of the worker: the broker refuses this property from another user
 		if _, stashed := out.Headers[reprise.HeaderUserID]; !stashed {
 			out.Headers[reprise.HeaderUserID] = out.UserID
 		}
@@ -395,7 +399,7 @@ func (x *waitingAct) copy(m *reprise.Message) *reprise.Message {
 	return &out
 }
 
-// noteDone brings the rows of messages up to date that were acted on.
+// noteDone updates the list after an act. It removes the messages, or stores the new due time.
 func (x *waitingAct) noteDone(ctx context.Context, rows []Waiting) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()

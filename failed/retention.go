@@ -11,17 +11,16 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// purgeBatch is how many messages one transaction removes, so that none holds up
-// arrivals for long.
+// purgeBatch is the maximum number of messages that one transaction removes. It limits the time for which arrivals
+// must wait.
 const purgeBatch = 1000
 
-// Purge removes the messages that are older than Config.Retention, or the rule of their queue in
-// Config.Rules, and returns how many. They are gone: it is logged, and an Act says how many of which queues and
-// states, and who asked for it. Those of a running replay are left. Nothing happens
-// without a Retention or a rule.
+// Purge permanently removes the messages that exceed their retention, and returns their number. The retention is
+// Config.Retention, or the rule for the queue in Config.Rules. Without a Retention or a rule, Purge does nothing. It
+// skips messages of a running replay. It logs the number of messages, and writes an Act with the actor and the number
+// of messages by queue and state.
 //
-// It may be stopped at any time by ctx: what it has removed until then stands in the
-// Act.
+// Purge can be canceled through ctx at any time. The Act contains the messages that were removed before that.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, doing(err, "removing what is too old")
@@ -50,7 +49,7 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 	return p.total, err
 }
 
-// WouldPurge returns how many messages Purge would remove.
+// WouldPurge returns the number of messages that Purge would remove.
 func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	defer annotate(&err, "counting what is too old")
 	if !a.cfg.Expires() {
@@ -72,10 +71,10 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// ages are the times before which messages arrived that are not to be kept any more.
+// ages are the limits of the time of arrival: Purge removes older messages.
 type ages struct {
 	queues map[string]time.Time // of queues with a rule
-	others time.Time            // of all others; the year 1, if they are kept for ever
+	others time.Time            // of all other queues; the zero time if there is no limit
 	latest time.Time
 }
 
@@ -93,7 +92,7 @@ func (a *Archive) ages() ages {
 	return all
 }
 
-// of returns the time for a queue.
+// of returns the limit for a queue.
 func (a ages) of(queue string) time.Time {
 	if at, found := a.queues[queue]; found {
 		return at
@@ -101,11 +100,11 @@ func (a ages) of(queue string) time.Time {
 	return a.others
 }
 
-// purge is what has been removed.
+// purge is the progress of a Purge.
 type purge struct {
 	who    Actor
 	ages   ages
-	after  ID // that was looked at
+	after  ID // the last ID that was examined
 	total  int64
 	queues map[string]map[State]int64
 	act    int64
@@ -120,11 +119,11 @@ func (p purge) clone() purge {
 	return p
 }
 
-// purge removes one batch, and writes or amends the act.
+// purge removes one batch, and writes or updates the Act.
 func (t *tx) purge(p *purge) (more bool, err error) {
 	d := t.d
-	// IDs ascend with the time of arrival, so that what is old is in front. What is
-	// replayed at present stays.
+	// IDs ascend with the time of arrival, so the oldest messages come first. Messages of a running replay are
+	// skipped.
 	newer := false
 	var ids []ID
 	var at []int64
@@ -190,7 +189,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 	return more, t.purged(p)
 }
 
-// remove deletes messages with all that belongs to them.
+// remove deletes messages and all their data.
 func (t *tx) remove(ids []ID, at []int64) error {
 	d := t.d
 	for _, table := range []string{"content", "revision", "delivery", "origin"} {
@@ -205,7 +204,7 @@ func (t *tx) remove(ids []ID, at []int64) error {
 	return err
 }
 
-// forget removes messages from the search.
+// forget removes messages from the search index.
 func (t *tx) forget(at []int64) error {
 	pos := "pos"
 	if t.d.Dialect == SQLite {
@@ -215,7 +214,7 @@ func (t *tx) forget(at []int64) error {
 	return err
 }
 
-// purged writes the act of a purge, or how far it is now.
+// purged writes the Act of a purge, or updates the numbers in it.
 func (t *tx) purged(p *purge) (err error) {
 	queues := make(map[params.Text]map[State]int64)
 	for name, n := range p.queues {

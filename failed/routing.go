@@ -16,60 +16,59 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Routing is what is known of the way of messages back to their work queues. The zero value
-// knows nothing.
+// Routing determines how messages return to their work queues. The zero value contains no information about
+// exchanges.
 //
-// A message is sent back through an exchange, with the routing key that it was first published
-// with, if it is shown that both lead to its work queue and to no other: a program that knows
-// only the published design then handles it, and fails it, as any other. It is shown
+// A message returns through an exchange, with its original routing key, if it is proven that this target routes to
+// its work queue and to no other queue. Then a program that knows only the published design can handle the message
+// and fail it as usual. The proof is
 //
-//   - by Bindings, for the exchange that it was first published to, for the exchange of the
-//     queue's worker, or for the only one that leads there;
-//   - without Bindings, by the Strategy of the queue's worker, if its retries come back through
-//     an exchange, as those of most designs in package preset do: see topology.Strategy.Return.
+//   - Bindings, for the original exchange of the message, for the exchange of the queue's worker, or for the only
+//     exchange that routes to the queue;
+//   - without Bindings, the Strategy of the queue's worker, if retries return through an exchange, as in most designs
+//     of package preset: see topology.Strategy.Return.
 //
-// A message whose key says nothing, since it is the name of the queue or not known, takes the
-// only key by which that exchange leads to the queue. Any other message is sent to the queue by
-// its name, through the default exchange, with a Destination.Warning. AMQP has no way to ask for bindings.
+// If the routing key is the name of the queue or is not known, the message gets the only key with which that exchange
+// routes to the queue. All other messages are sent to the queue by name through the default exchange, with a
+// Destination.Warning. AMQP has no method to list bindings.
 type Routing struct {
-	// Workers are those that messages go back to: their Queue, Strategy and Topology.
+	// Workers are the workers to which messages return. Only Queue, Strategy and Topology are used.
 	Workers []reprise.WorkerConfig
 
-	// Bindings returns all exchanges and bindings that there are in the virtual host, as the
-	// management API lists them. It is asked while messages are sent, at most every 5 s: what
-	// somebody binds in between is not seen. If it returns an error, Workers decide. Default:
-	// they are not known.
+	// Bindings returns all exchanges and bindings of the virtual host, as the management API lists them. It is called
+	// during a replay, at most every 5 s, so a replay ignores changes within this time. If it returns an error,
+	// Workers determine the routing. Default: no bindings are known.
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
-// way is where a message is sent back to: see Destination.
+// way is the target to which a message returns: see Destination.
 type way struct {
 	Target
-	Queue   string // the only one that the Target leads to; "": nothing shows that there is one
+	Queue   string // the only queue to which the Target routes; "": not proven
 	Warning string
 }
 
-// maxBindingsAge is how long an answer of Routing.Bindings is used.
+// maxBindingsAge is the time for which a result of Routing.Bindings is used.
 const maxBindingsAge = 5 * time.Second
 
-// returns finds the way back of messages. It is safe for concurrent use.
+// returns finds the target to which messages return. It is safe for concurrent use.
 type returns struct {
 	Routing
 	log      *slog.Logger
-	declared topology.Topology // by Workers
+	declared topology.Topology // the topology of Workers
 
 	mu    sync.Mutex
 	asked time.Time
-	live  bool  // the Bindings are known
-	err   error // why they are not
+	live  bool  // all contains the result of Bindings
+	err   error // the error of Bindings
 	all   topology.Topology
 	found map[sentFrom]way
 }
 
-// sentFrom is what decides where a message is sent back to.
+// sentFrom contains the properties that determine the target of a message.
 type sentFrom struct {
-	queue, failedQueue string // where it failed, and was taken from
-	exchange, key      string // where it was first published, as far as is known
+	queue, failedQueue string // the work queue, and the failed queue of the message
+	exchange, key      string // the original target, if known
 }
 
 func newReturns(r Routing, log *slog.Logger) *returns {
@@ -80,10 +79,10 @@ func newReturns(r Routing, log *slog.Logger) *returns {
 	return all
 }
 
-// maxFound bounds what is remembered: keys are the publishers' to choose.
+// maxFound limits the size of the cache, because publishers can choose any number of routing keys.
 const maxFound = 10_000
 
-// of returns where a message is sent back to. The error is that ctx has ended.
+// of returns the target to which a message returns. It returns an error only after the end of ctx.
 func (r *returns) of(ctx context.Context, m sentFrom) (way, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +100,7 @@ func (r *returns) of(ctx context.Context, m sentFrom) (way, error) {
 	return to, nil
 }
 
-// toAll returns the way to what is named for all messages.
+// toAll returns the way to the target that a plan sets for all messages.
 func (r *returns) toAll(ctx context.Context, to Target) (way, error) {
 	if to.Exchange == "" {
 		return way{Target: to, Queue: to.RoutingKey}, nil
@@ -118,7 +117,7 @@ func (r *returns) toAll(ctx context.Context, to Target) (way, error) {
 	return w, nil
 }
 
-// ask asks for the bindings, if they are too old.
+// ask calls Bindings if the last result is older than maxBindingsAge.
 func (r *returns) ask(ctx context.Context) error {
 	if !r.asked.IsZero() && (r.Bindings == nil || time.Since(r.asked) < maxBindingsAge) {
 		return nil
@@ -142,13 +141,13 @@ func (r *returns) ask(ctx context.Context) error {
 
 func (r *returns) find(m sentFrom) way {
 	if m.exchange == "" && m.key == m.failedQueue {
-		m.key = "" // it is not known
+		m.key = "" // the original key is not known
 	}
 	designed := r.designed(m.queue)
-	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key says nothing
+	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a target
 	byName := way{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
-		return byName // as it was published
+		return byName // the original target
 	}
 	var why error
 	for exchange := range r.candidates(m, designed, mute) {
@@ -165,7 +164,8 @@ func (r *returns) find(m sentFrom) way {
 	return byName
 }
 
-// designed is the exchange that retries of a work queue come back through; "": none.
+// designed returns the exchange through which retries return to a work queue, or "" if the strategy does not use an
+// exchange.
 func (r *returns) designed(queue string) string {
 	for _, w := range r.Workers {
 		if exchange, ok := w.Strategy.Return(); ok && w.Queue == queue {
@@ -175,7 +175,7 @@ func (r *returns) designed(queue string) string {
 	return ""
 }
 
-// candidates yields exchanges through which a message may be sent back, the best first.
+// candidates yields the exchanges through which a message may return, in order of preference.
 func (r *returns) candidates(m sentFrom, designed string, mute bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if designed != "" && !yield(designed) || !r.live {
@@ -193,7 +193,7 @@ func (r *returns) candidates(m sentFrom, designed string, mute bool) iter.Seq[st
 	}
 }
 
-// before returns the exchanges from which bindings lead to a queue, by whatever key.
+// before returns the exchanges from which bindings route to a queue, with any key.
 func (r *returns) before(queue string) (exchanges []string) {
 	for grown := true; grown; {
 		grown = false
@@ -207,7 +207,7 @@ func (r *returns) before(queue string) (exchanges []string) {
 	return exchanges
 }
 
-// leadsOnlyTo returns why an exchange and a key do not lead to a queue alone.
+// leadsOnlyTo returns nil if an exchange and a key route to a queue and to no other queue, or else the reason.
 func (r *returns) leadsOnlyTo(queue, exchange, key string) error {
 	for _, x := range r.all.Exchanges {
 		if x.Name == exchange && x.Internal {
@@ -228,7 +228,8 @@ func (r *returns) leadsOnlyTo(queue, exchange, key string) error {
 	return nil
 }
 
-// onlyKey returns the key by which an exchange leads to a queue alone, if there is one only.
+// onlyKey returns the key with which an exchange routes only to a queue. It reports false unless there is exactly one
+// such key.
 func (r *returns) onlyKey(exchange, queue string) (string, bool) {
 	var keys []string
 	for _, b := range r.all.Bindings {
@@ -242,11 +243,11 @@ func (r *returns) onlyKey(exchange, queue string) (string, bool) {
 	return keys[0], true
 }
 
-// errNoBindings is why nothing is known of a queue's bindings.
+// errNoBindings reports that the bindings of a queue are not known.
 var errNoBindings = errors.New("no management API and no preset shows an exchange that leads there")
 
-// warning says what is different for a message that is sent to its queue by name. It
-// has nothing of the message's key in it, of which there may be one for each message.
+// warning describes the effect of sending a message to its queue by name. It does not contain the routing key of the
+// message, because each message may have another key, and equal warnings are grouped.
 func (r *returns) warning(m sentFrom, why error) string {
 	was := "the original key is not known"
 	if m.exchange != "" || m.key != "" {
@@ -264,10 +265,10 @@ func (r *returns) warning(m sentFrom, why error) string {
 	return fmt.Sprintf("other programs see routing key %q, %s; one that republishes under that key may lose the message (%v)", m.queue, was, why)
 }
 
-// warned are the queues of which a Warning has been logged.
+// warned contains the queues for which a Warning was logged.
 type warned map[string]bool
 
-// first reports whether a way has a Warning that is to be logged.
+// first reports whether the Warning of a way must be logged, and marks it as logged.
 func (w *warned) first(to way) bool {
 	if to.Warning == "" || (*w)[to.Queue] {
 		return false

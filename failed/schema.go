@@ -8,22 +8,20 @@ import (
 	"strconv"
 )
 
-// What people write is in columns of bytes: neither NUL nor what is no UTF-8 may be
-// lost, and PostgreSQL's text has no place for either. Times are milliseconds since
-// 1970.
+// Text from users is in binary columns, because it may contain NUL and invalid UTF-8, which the TEXT type of
+// PostgreSQL does not support. Times are milliseconds since 1970.
 
-// version is that of the schema: how many migrations there are.
+// version is the version of the schema: the number of migrations.
 var version = len(migrations)
 
-// migrations lead from each version to the next. One that has been released is never
-// changed.
+// migrations upgrade the schema from each version to the next. A released migration must not change.
 var migrations = []func(d Dialect) []string{
 	func(d Dialect) []string {
 		search := `CREATE TABLE {search} (pos BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)`
 		searched := []string{`CREATE INDEX {search_words} ON {search} USING GIN (words)`}
 		if d == SQLite {
-			// The words are kept in the index alone, and nothing of where they are in a
-			// text: terms do not cross ' ', and are not changed but for A to Z.
+			// FTS5 stores the words only in the index, without their positions. A term ends at ' ', and FTS5 only folds
+			// the letters A to Z.
 			search = `CREATE VIRTUAL TABLE {search} USING fts5(words, content='', contentless_delete=1, detail=none, tokenize='ascii')`
 			searched = nil
 		}
@@ -68,8 +66,8 @@ var migrations = []func(d Dialect) []string{
 				PRIMARY KEY (grp, span, start)
 			) WITHOUT ROWID`,
 
-			// pos is the order of lists: see position. What lists do not show is in
-			// {content}, so that what is gone through is small.
+			// pos defines the order of lists: see position. Columns that lists do not show are in {content}, so that
+			// scans of {message} are fast.
 			`CREATE TABLE {message} (
 				pos           BIGINT PRIMARY KEY,
 				id            BIGINT NOT NULL UNIQUE,
@@ -93,7 +91,7 @@ var migrations = []func(d Dialect) []string{
 				edited        BIGINT NOT NULL DEFAULT 0, -- number of the revision, 0 is the original
 				discarded     BYTES -- reason
 			)`,
-			// State first: see Dialect.along. Attempts, so that looking at them is not looking at the messages.
+			// The state comes first: see dialect.along. Attempts are included, so that an index-only scan can read them.
 			`CREATE INDEX {message_state} ON {message} (state, pos, attempts)`,
 			`CREATE INDEX {message_queue} ON {message} (state, queue, pos, attempts)`,
 			`CREATE INDEX {message_group} ON {message} (state, grp, pos, attempts)`,
@@ -120,7 +118,7 @@ var migrations = []func(d Dialect) []string{
 				PRIMARY KEY (message, number)
 			)`,
 
-			// Deliveries that are not known to be acknowledged.
+			// Deliveries whose acknowledgement is not recorded.
 			`CREATE TABLE {delivery} (
 				message BIGINT PRIMARY KEY,
 				digest  BYTES NOT NULL,
@@ -128,7 +126,7 @@ var migrations = []func(d Dialect) []string{
 			)`,
 			`CREATE INDEX {delivery_digest} ON {delivery} (digest)`,
 
-			// What messages were in the archive that they were imported from.
+			// The origin of imported messages: their archive and their ID in it.
 			`CREATE TABLE {origin} (
 				archive VARCHAR(40) NOT NULL,
 				id      BIGINT NOT NULL,
@@ -171,15 +169,15 @@ var migrations = []func(d Dialect) []string{
 			search,
 		}, searched...)
 	},
-	// What can never be sent: {item}.sent is 2 then. Who empties a failed queue.
+	// Messages that can never be sent, with {item}.sent = 2, and the owners of failed queues.
 	func(Dialect) []string {
 		return []string{
-			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send it
+			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send the message
 			`ALTER TABLE {replay} ADD COLUMN refused BIGINT NOT NULL DEFAULT 0`,
 			`CREATE TABLE {ingest} (queue BYTES PRIMARY KEY, owner TEXT NOT NULL, lease BIGINT NOT NULL)`,
 		}
 	},
-	// What each replay could not send: {message} knows it of the latest alone.
+	// The reason for which each replay could not send a message. {message} has only the reason of the latest replay.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {item} ADD COLUMN refused BYTES`,
@@ -187,48 +185,48 @@ var migrations = []func(d Dialect) []string{
 			`CREATE INDEX {item_refused} ON {item} (replay, pos) WHERE sent = 2`,
 		}
 	},
-	// How many transactions have written: see lineage.
+	// The number of writing transactions: see lineage.
 	func(Dialect) []string {
 		return []string{`INSERT INTO {counter} (name, last) VALUES ('commit', 0)`}
 	},
-	// What became of the messages of a replay: see Outcome. Those that were sent before have asked for no report.
+	// Outcomes of the messages of a replay: see Outcome. Messages that were sent before did not request a report.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN secret VARCHAR(40) NOT NULL DEFAULT ''`,
 			`ALTER TABLE {replay} ADD COLUMN pending BIGINT NOT NULL DEFAULT 0`,
 			`ALTER TABLE {replay} ADD COLUMN retrying BIGINT NOT NULL DEFAULT 0`,
 			`ALTER TABLE {replay} ADD COLUMN succeeded BIGINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {replay} ADD COLUMN retried BYTES`, // the error of a first attempt that was reported
+			`ALTER TABLE {replay} ADD COLUMN retried BYTES`, // the reported error of a failed first attempt
 			`ALTER TABLE {item} ADD COLUMN outcome SMALLINT NOT NULL DEFAULT 0`,
-			`ALTER TABLE {item} ADD COLUMN unasked SMALLINT NOT NULL DEFAULT 0`, // why no report was asked for
+			`ALTER TABLE {item} ADD COLUMN unasked SMALLINT NOT NULL DEFAULT 0`, // why no report was requested
 			fmt.Sprintf(`UPDATE {item} SET outcome = %d WHERE sent = 1 AND (replay, message) IN (SELECT back, back_of FROM {message} WHERE back > 0)`, codeFailedAgain),
 			`CREATE INDEX {item_outcome} ON {item} (replay, outcome, pos) WHERE sent = 1`,
-			`CREATE TABLE {reporting} (queue BYTES PRIMARY KEY)`, // whose workers have reported an outcome
+			`CREATE TABLE {reporting} (queue BYTES PRIMARY KEY)`, // queues whose workers have reported an outcome
 		}
 	},
-	// Until when no notification mentions a group.
+	// The time until which notifications exclude a group.
 	func(Dialect) []string {
 		return []string{`ALTER TABLE {group} ADD COLUMN muted BIGINT NOT NULL DEFAULT 0`}
 	},
-	// Messages of a replay without a report, whose queues were found empty.
+	// Messages of a replay without a report, whose queues were empty later.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN settled BIGINT NOT NULL DEFAULT 0`,
-			`DROP INDEX {replay_running}`, // for which {replay_ended} does
+			`DROP INDEX {replay_running}`, // replaced by {replay_ended}
 			`CREATE INDEX {replay_ended} ON {replay} (ended, id)`,
 		}
 	},
-	// Edits that replays carry out. A program that does not know them would send the messages unedited.
+	// Edits of replays. A program of an older version does not know the edits and would send the messages unedited.
 	func(Dialect) []string {
 		return []string{
-			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // null: none
-			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision that the replay edits
-			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // whose edit it is; 0: a person's
+			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // NULL: no edit
+			`ALTER TABLE {item} ADD COLUMN base BIGINT NOT NULL DEFAULT 0`,       // the revision to which the replay applies its edit
+			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay that made the revision; 0: a user made it
 		}
 	},
 }
 
-// migrate brings the schema to this version, and learns the archive's name and age.
+// migrate upgrades the schema to this version, and reads the origin and the commit counter of the archive.
 func (a *Archive) migrate(ctx context.Context) error {
 	if a.cfg.Dialect == SQLite {
 		if err := a.db.WriteAhead(ctx); err != nil {
@@ -275,7 +273,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 	})
 }
 
-// learn reads the archive's name and age.
+// learn reads the origin and the commit counter of the archive.
 func (t *tx) learn() error {
 	var commits int64
 	err := t.Row(`SELECT o.value, c.last FROM {about} o, {counter} c WHERE o.name = 'archive' AND c.name = 'commit'`).Scan(&t.origin, &commits)
@@ -283,8 +281,8 @@ func (t *tx) learn() error {
 	return err
 }
 
-// ready reports whether the schema is there, of this version, without writing, and learns
-// the archive's name and age.
+// ready reports whether the schema exists in this version. It does not write. It also reads the origin and the commit
+// counter of the archive.
 func (a *Archive) ready(ctx context.Context) bool {
 	var at string
 	var commits int64

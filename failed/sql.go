@@ -13,14 +13,14 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// tx is a transaction. There is one at a time that writes.
+// tx is a transaction. Writing transactions run one at a time.
 type tx struct {
 	*sqlkit.Tx
 	*Archive
 }
 
-// write runs f in a transaction, which is committed if f returns nil, unless the database
-// is no longer the one that was opened. The time limit includes the wait for other writers.
+// write runs f in a transaction and commits it if f returns nil. It fails if another database has replaced the
+// database that was opened. The time limit includes the wait for other writers.
 func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
 	end := time.Now().Add(sqlkit.WriteLimit)
 	return a.writeAlone(ctx, func() error {
@@ -30,13 +30,13 @@ func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
 	})
 }
 
-// writeMany is write for a change of any number of messages, which may take long.
+// writeMany is the same as write, but for a change of many messages, which may take a long time.
 func (a *Archive) writeMany(ctx context.Context, f func(*tx) error) error {
 	return a.writeAlone(ctx, func() error { return a.commit(sqlkit.Long(ctx), true, f) })
 }
 
-// writeAlone runs f while no other in this process writes: SQLite would have them poll, and
-// PostgreSQL would have each take a connection from readers.
+// writeAlone runs f while nothing else in this process writes. Otherwise other writers would poll in SQLite, and
+// would take connections from readers in PostgreSQL.
 func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
 	begun := time.Now()
 	limit := time.NewTimer(sqlkit.WriteLimit)
@@ -58,22 +58,22 @@ func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) e
 	return a.db.Transaction(ctx, begin, func(t *sqlkit.Tx) error { return f(&tx{t, a}) })
 }
 
-// next returns the first of n new numbers of a kind.
+// next reserves n new IDs of a kind and returns the first.
 func (t *tx) next(kind string, n int) (first int64, err error) {
 	err = t.Row(`UPDATE {counter} SET last = last + $2 WHERE name = $1 RETURNING last`, kind, n).Scan(&first)
 	return first - int64(n) + 1, err
 }
 
-// insert adds rows to a table. A value of the column indexed is the terms of a search.
+// insert adds rows to a table. The values of the column indexed are search terms.
 func (t *tx) insert(table string, columns []string, indexed string, rows [][]any) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if t.cfg.Dialect == SQLite { // it is not far away, and its driver looks for each argument among all of them
+	if t.cfg.Dialect == SQLite { // no network round trips, and the driver searches all arguments for each argument
 		return t.ExecEach(t.insertion(table, columns, indexed, 1), rows)
 	}
-	// Many with one statement, since each is a way to the server and back.
-	const most = 200 // PostgreSQL takes 65535 arguments
+	// One statement inserts many rows, because each statement needs a network round trip.
+	const most = 200 // PostgreSQL accepts 65535 arguments
 	const bytes = 8 << 20
 	for len(rows) > 0 {
 		n := 0
@@ -120,10 +120,9 @@ func (t *tx) insertion(table string, columns []string, indexed string, rows int)
 	return b.String()
 }
 
-// position is a message's place in lists: the second of its last failure, and
-// within it its ID. It orders by both with one number, which also is what SQLite
-// finds rows by, and FTS5 its documents. Times before 1970 and after 2106 are at the
-// ends. No two messages have the same until IDs of one second are 2³¹ apart.
+// position returns the position of a message in lists. It combines the second of the last failure with the ID, so
+// that one number sorts by both. SQLite uses it as the row ID, and FTS5 as the document ID. Times before 1970 and
+// after 2106 are clamped. Positions are unique, unless two IDs of the same second differ by a multiple of 2³¹.
 func position(lastFailed time.Time, id ID) int64 {
 	return positionOf(lastFailed) | int64(id)&(1<<idBits-1)
 }

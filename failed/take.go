@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// take makes an arrival of a message as it was delivered from a failed queue. It
-// reads what whoever parked it wrote on it: a Trail, the marks of the presets, or
-// the broker, of what it has dead-lettered. All of that can be forged: it is for
-// people, and the content is kept beside it as it is. Where a message goes when it is
-// sent back is decided by the origin, if that knows it: see IngestConfig.Origin.
+// take returns the message that the archive stores for a delivery from a failed queue. It reads the headers that were
+// written when the message was parked: a Trail, the marks of the presets, or the x-death header of the broker. A
+// publisher can forge all of them, so the results are for information, and the archive stores the content unchanged.
+// The origin determines the queue to which a replay sends the message, if it knows the queue: see
+// IngestConfig.Origin.
 func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
 	h := historyOf(m.Headers)
 	died := deaths(m.Headers)
@@ -53,8 +53,7 @@ func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
 	return delivered{Message: out, Redelivered: m.Redelivered}
 }
 
-// historyOf reads the marks that there may be on a message, which have no name in
-// common.
+// historyOf reads the marks of all presets. The headers of the presets do not overlap.
 func historyOf(headers topology.Table) topology.History {
 	d := topology.Delivery{Headers: headers}
 	h := topology.Trail{}.Read(d)
@@ -88,16 +87,16 @@ func contentOf(m *reprise.Message) Content {
 	}
 }
 
-// death is an entry of x-death: that a message was dead-lettered from a queue.
+// death is an entry of the x-death header. It records that the broker dead-lettered the message from a queue.
 // https://www.rabbitmq.com/docs/dlx#effects
 type death struct {
 	queue, reason string // expired, rejected, maxlen, delivery_limit
-	exchange, key string // where it had been published
+	exchange, key string // the target to which the message was published
 	time          time.Time
 }
 
-// deaths returns what x-death says, the newest first. Entries that no broker
-// writes are left out.
+// deaths returns the entries of the x-death header, newest first. It skips invalid entries, which a broker does not
+// write.
 func deaths(headers topology.Table) []death {
 	entries, _ := headers["x-death"].([]any)
 	var all []death
@@ -121,7 +120,7 @@ func deaths(headers topology.Table) []death {
 	return all
 }
 
-// milliseconds writes an expiration as AMQP has it.
+// milliseconds formats an expiration as in AMQP.
 func milliseconds(d time.Duration) string {
 	if d <= 0 {
 		return ""

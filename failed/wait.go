@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sleep waits for d, or for the end of ctx: then it returns why that has ended.
+// sleep waits for d and returns nil. If ctx ends first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -17,8 +17,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// grace returns a context that ends d after ctx has: for what has begun and had better
-// come to its end. It is to be cancelled.
+// grace returns a context that ends with a delay of d after ctx, to complete work that has begun. Call the CancelFunc
+// when the work is complete.
 func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -32,8 +32,8 @@ func grace(ctx context.Context, d time.Duration) (context.Context, context.Cance
 	}
 }
 
-// signal wakes a goroutine that reads from it. One that is sent while another waits to be read
-// is that one.
+// signal wakes a goroutine that receives from it. Signals that are sent before the goroutine receives are merged into
+// one.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

@@ -11,64 +11,65 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// WaitingID numbers the waiting messages of an archive. A message gets another number with each attempt.
+// WaitingID is the ID of a waiting message in an archive. Each attempt gives the message a new ID.
 type WaitingID int64
 
 // Waiting is a message that a worker has sent to a retry.
 //
-// Workers report it (reprise.Config.Announce), and nobody looks into the wait queue for it. So the list may lack messages, and may have
-// some that do not wait any more: see Archive.Waiting.
+// Workers report such messages (reprise.Config.Announce); the archive does not read the wait queues. Therefore the
+// list may lack messages, and may contain messages that no longer wait: see Archive.Waiting.
 type Waiting struct {
 	ID        WaitingID
 	Queue     string    // the work queue
-	Wait      string    // the queue that it waits in; "": not known, or several, one after the other
-	MessageID string    // "": the route makes no copies, and the publisher has set none
-	Host      string    // of the worker
-	Attempt   int       // number of the attempt that failed
-	Failed    time.Time // end of that attempt
-	Due       time.Time // of the next attempt, by the clock of the worker
-	Error     string    // the first KiB of the attempt's error
+	Wait      string    // The wait queue. "" means not known, or several queues in sequence.
+	MessageID string    // "" if the route does not copy and the publisher has not set an ID.
+	Host      string    // the host of the worker
+	Attempt   int       // number of the failed attempt
+	Failed    time.Time // end of the failed attempt
+	Due       time.Time // time of the next attempt, by the clock of the worker
+	Error     string    // the first KiB of the error
 	Group     string    // WaitingGroup.Key
 }
 
-// WaitingGroup are the waiting messages of one work queue whose errors have the same fingerprint, as those of a Group.
+// WaitingGroup contains the waiting messages of a work queue whose errors have the same fingerprint. It corresponds
+// to a Group.
 type WaitingGroup struct {
 	Key     string  // for WaitingFilter.Group
-	Failed  GroupID // the Group of such failures; 0: none was ever in the archive
+	Failed  GroupID // the Group of these failures; 0: the archive does not contain such a group
 	Queue   string
-	Text    string // the fingerprint's text
-	Example string // the error of one of them
+	Text    string // the fingerprint
+	Example string // the error of one message
 	Counts  WaitingCounts
 }
 
-// WaitingQueue are the waiting messages of a work queue.
+// WaitingQueue contains the numbers of waiting messages of a work queue.
 type WaitingQueue struct {
 	Queue  string
 	Counts WaitingCounts
 }
 
-// WaitingCounts are numbers of waiting messages.
+// WaitingCounts contains numbers of waiting messages.
 type WaitingCounts struct {
-	Messages int64     // all
-	Due      int64     // of them: those whose time has come, and of which nothing was heard since
+	Messages int64     // all messages
+	Due      int64     // messages that are due and whose next attempt was not reported yet
 	Attempts int       // the largest Waiting.Attempt
-	Next     time.Time // the earliest time that has not come; zero: none
+	Next     time.Time // the earliest due time in the future; zero: none
 }
 
-// WaitingFilter selects waiting messages: those for which all that is set holds.
+// WaitingFilter selects waiting messages that match all fields that are set.
 type WaitingFilter struct {
 	IDs     []WaitingID
 	Queue   string
-	Group   string    // WaitingGroup.Key, or its first characters
-	Attempt int       // at least so many
-	Before  time.Time // due before
-	Error   string    // a part of Waiting.Error, exactly as it is written there
+	Group   string    // WaitingGroup.Key or a prefix of it
+	Attempt int       // the minimum of Waiting.Attempt
+	Before  time.Time // the exclusive maximum of Waiting.Due
+	Error   string    // a part of Waiting.Error; case-sensitive
 }
 
-// maxWaitingIDs is the largest number of WaitingFilter.IDs.
+// maxWaitingIDs is the maximum number of WaitingFilter.IDs.
 const maxWaitingIDs = 10_000
 
-// Validate reports conditions that cannot be.
+// Validate reports invalid conditions.
 func (f WaitingFilter) Validate() error {
 	switch {
 	case f.Attempt < 0:
@@ -88,7 +89,7 @@ func (f WaitingFilter) isZero() bool {
 	return f.IDs == nil && f.Queue == "" && f.Group == "" && f.Attempt == 0 && f.Before.IsZero() && f.Error == ""
 }
 
-// waitingWhere is the condition of a filter on {waiting_message} AS w.
+// waitingWhere returns the filter as a condition on {waiting_message} AS w.
 func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err error) {
 	if err := f.Validate(); err != nil {
 		return "", nil, err
@@ -103,7 +104,7 @@ func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err e
 	}
 	if f.Group != "" {
 		bound := func(fill string) []byte {
-			b, _ := hex.DecodeString(f.Group + strings.Repeat(fill, 2*groupDigestSize-len(f.Group))) // it is valid
+			b, _ := hex.DecodeString(f.Group + strings.Repeat(fill, 2*groupDigestSize-len(f.Group))) // f.Group is valid
 			return b
 		}
 		all = append(all, "w.grp >= "+s.arg(bound("0")), "w.grp <= "+s.arg(bound("f")))
@@ -120,15 +121,17 @@ func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err e
 	return strings.Join(all, " AND "), s.args, nil
 }
 
-// Waiting lists the messages that announced workers have sent to a retry, the next due first. It is made of the workers' reports,
-// which a Rescheduler takes into the archive, and so it is for display:
+// Waiting lists the messages that announced workers have sent to a retry, in ascending order of Due. The list is for
+// display, because it consists of the reports that a Rescheduler receives from workers:
 //
-//   - It lacks messages whose report was lost, those that were retried while no Rescheduler ran and the queue of reports was full,
-//     those of workers that do not announce, delays of less than a second, and what exceeds MaxWaiting.
-//   - A message is listed until its next attempt is reported, or it arrives in the failed list, or an act removes it, else until it is
-//     overdue by a minute and a quarter of its delay: a success is not reported.
-//   - Two messages of a queue with the same id are listed as one.
-//   - Due is the clock of the worker.
+//   - It lacks messages whose report was lost, and messages that were retried while no Rescheduler ran and the queue of
+//     reports was full. It also lacks messages of workers that do not announce, delays of less than a second, and
+//     messages beyond MaxWaiting.
+//   - It contains a message until its next attempt is reported, it is archived as failed, or an act removes it.
+//     Otherwise it contains the message until the message is overdue by one minute plus a quarter of its delay, because
+//     workers do not report successes.
+//   - Two messages of a queue with the same message ID count as one message.
+//   - Due is measured by the clock of the worker.
 func (a *Archive) Waiting(ctx context.Context, f WaitingFilter, p Page) (out []Waiting, next string, err error) {
 	defer annotate(&err, "listing waiting messages")
 	size, err := p.size()
@@ -169,7 +172,7 @@ func (a *Archive) waiting(ctx context.Context, where string, args []any, limit i
 	return out, nil
 }
 
-// CountWaiting returns the number of waiting messages that are listed.
+// CountWaiting returns the numbers of listed messages that f selects.
 func (a *Archive) CountWaiting(ctx context.Context, f WaitingFilter) (c WaitingCounts, err error) {
 	defer annotate(&err, "counting waiting messages")
 	where, args, err := a.waitingWhere(f)
@@ -186,10 +189,11 @@ func (a *Archive) waitingCounts() string {
 	return fmt.Sprintf(`count(*), COALESCE(sum(CASE WHEN w.due <= %d THEN 1 ELSE 0 END), 0), COALESCE(max(w.attempt), 0), COALESCE(min(CASE WHEN w.due > %[1]d THEN w.due END), 0)`, now)
 }
 
-// maxWaitingGroups bounds the groups of WaitingGroups.
+// maxWaitingGroups is the maximum number of groups that WaitingGroups returns.
 const maxWaitingGroups = 500
 
-// WaitingGroups returns the groups of waiting messages, those with the most first, and at most 500.
+// WaitingGroups returns the groups of waiting messages, in descending order of the number of messages. It returns at
+// most 500 groups.
 func (a *Archive) WaitingGroups(ctx context.Context, f WaitingFilter) (out []WaitingGroup, err error) {
 	defer annotate(&err, "grouping waiting messages")
 	where, args, err := a.waitingWhere(f)
@@ -212,7 +216,7 @@ func (a *Archive) WaitingGroups(ctx context.Context, f WaitingFilter) (out []Wai
 	return out, nil
 }
 
-// WaitingQueues returns the work queues with waiting messages, by name, and at most 500.
+// WaitingQueues returns the work queues with waiting messages, sorted by name. It returns at most 500 queues.
 func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []WaitingQueue, err error) {
 	defer annotate(&err, "counting waiting messages by queue")
 	where, args, err := a.waitingWhere(f)
@@ -231,11 +235,11 @@ func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []Wai
 	return out, nil
 }
 
-// WaitingReports is what is known of the reports that the list of waiting messages is made of.
+// WaitingReports describes the reports from which the list of waiting messages is made.
 type WaitingReports struct {
-	Missing int64     // retries that were left out within a day: there were more than MaxWaiting, or the workers could not report them
-	Last    time.Time // when the last one was left out
-	Queues  []string  // work queues whose workers have reported a retry within a week, by name
+	Missing int64     // omitted retries in the last 24 hours: MaxWaiting was exceeded, or the workers could not report them
+	Last    time.Time // the time of the last omission
+	Queues  []string  // work queues whose workers have reported a retry within a week, sorted by name
 }
 
 // Reports reports whether the workers of a work queue have reported a retry within a week.
@@ -244,7 +248,7 @@ func (r WaitingReports) Reports(queue string) bool {
 	return found
 }
 
-// WaitingReports returns what is known of the workers' reports.
+// WaitingReports returns a description of the workers' reports.
 func (a *Archive) WaitingReports(ctx context.Context) (r WaitingReports, err error) {
 	defer annotate(&err, "reading who reports retries")
 	now := a.now()

@@ -7,32 +7,32 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// WaitingDo is what an act does with waiting messages.
+// WaitingDo is an action on waiting messages.
 type WaitingDo string
 
-// The acts on waiting messages.
+// The actions on waiting messages.
 const (
-	RetryNow WaitingDo = "retry"    // the broker delivers them now, as if they were due
-	Postpone WaitingDo = "postpone" // they wait for WaitingAct.Delay from now on; attempts do not change
-	ParkNow  WaitingDo = "park"     // they go to the failed queue, as a worker parks them
+	RetryNow WaitingDo = "retry"    // The broker delivers the messages now, as if they were due.
+	Postpone WaitingDo = "postpone" // The messages wait for WaitingAct.Delay from now on. The number of attempts does not change.
+	ParkNow  WaitingDo = "park"     // The messages move to the failed queue, as if a worker had parked them.
 )
 
-// WaitingAct is an act on waiting messages.
+// WaitingAct describes an action on waiting messages.
 type WaitingAct struct {
 	Do     WaitingDo
 	Filter WaitingFilter
 	All    bool          // required if the filter selects all messages
-	AtMost int64         // refuse the act if it selects more; 0: no bound
-	Delay  time.Duration // of Postpone: at least MinPostpone, at most topology.MaxDelay
-	Reason string        // for the audit log, and of ParkNow in the header x-reprise-reason; optional
+	AtMost int64         // refuse the act if it selects more messages; 0: no limit
+	Delay  time.Duration // for Postpone only: from MinPostpone to topology.MaxDelay
+	Reason string        // for the audit log; ParkNow also sets it in the header x-reprise-reason; optional
 }
 
-// MinPostpone is the shortest WaitingAct.Delay.
+// MinPostpone is the minimum of WaitingAct.Delay.
 const MinPostpone = time.Second
 
 const maxActReason = 1000 // bytes
 
-// Validate reports what is missing or cannot be.
+// Validate reports missing and invalid fields.
 func (a WaitingAct) Validate() error {
 	switch {
 	case a.Do != RetryNow && a.Do != Postpone && a.Do != ParkNow:
@@ -53,16 +53,16 @@ func (a WaitingAct) Validate() error {
 	return a.Filter.Validate()
 }
 
-// WaitingResult is what came of an act. Selected is the sum of the others.
+// WaitingResult is the result of an act. Selected is the sum of the other numbers.
 type WaitingResult struct {
 	Selected int64
-	Done     int64 // sent to the work queue, to wait, or to the failed queue
-	Gone     int64 // not in their wait queue: they were due meanwhile, or somebody else has acted on them
-	Unsure   int64 // the connection was lost: done, or as before, or, if they were copied, both
+	Done     int64 // Moved to the work queue, a wait queue or the failed queue.
+	Gone     int64 // Not found in the wait queue, because they became due or another act moved them.
+	Unsure   int64 // Unknown, because the connection failed. Copied messages may be duplicated.
 	Refused  []WaitingRefusal
 }
 
-// WaitingRefusal is why an act has left messages as they were.
+// WaitingRefusal is the reason for which an act left messages unchanged.
 type WaitingRefusal struct {
 	Why      string
 	Messages int64

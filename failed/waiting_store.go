@@ -17,21 +17,23 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The tables of messages that wait for a retry have a version of their own: they are for display, and nothing depends on them.
+// The tables of waiting messages have a separate version, because they are only for display, and no other data
+// depends on them.
 
 const (
-	// MaxWaiting is the largest number of waiting messages in an archive. While there are as many, reports of others are left out,
-	// and counted: Feed.Missing.
+	// MaxWaiting is the maximum number of waiting messages in an archive. Beyond this limit the archive omits and
+	// counts reports: see WaitingReports.Missing.
 	MaxWaiting = 100_000
 
-	// waitingGrace is how long a message stays listed when it is due, beside a quarter of its delay, by which a bucket of
-	// topology.Buckets may be late.
+	// waitingGrace is the time for which a message stays listed after it is due. A quarter of its delay is added,
+	// because a bucket of topology.Buckets may be late by that time.
 	waitingGrace = time.Minute
 
-	// reportingFor is how long after its last report a queue counts as one whose workers report.
+	// reportingFor is the time after its last report for which a queue counts as a queue whose workers report.
 	reportingFor = 7 * 24 * time.Hour
 
-	// maxReporting bounds the queues that are remembered. Their names come with reports.
+	// maxReporting is the maximum number of reporting queues in the database. It is limited because reports contain
+	// the names.
 	maxReporting = 10_000
 )
 
@@ -64,16 +66,17 @@ var waitingTables = sqlkit.Tables{
 	},
 }
 
-// openWaiting creates the tables of waiting messages unless they exist.
+// openWaiting creates the tables of waiting messages, unless they exist.
 func (a *Archive) openWaiting(ctx context.Context, db *sql.DB) error {
 	return sqlkit.New(db, a.cfg.Dialect, a.cfg.Prefix+"waiting_").Create(ctx, waitingTables)
 }
 
-// waitingDigest is equal for reports of the same message. Nothing tells messages without an id apart.
+// waitingDigest returns a hash that is equal for all reports of a message. Messages without an ID get a random value,
+// because they cannot be distinguished.
 func waitingDigest(queue, messageID string) []byte {
 	if messageID == "" {
 		b := make([]byte, 16)
-		_, _ = rand.Read(b) // it does not fail
+		_, _ = rand.Read(b) // cannot fail
 		return b
 	}
 	h := sha256.New()
@@ -82,7 +85,7 @@ func waitingDigest(queue, messageID string) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// groupDigest is {group}.digest.
+// groupDigest returns the value of {group}.digest.
 func groupDigest(queue, text string) []byte {
 	sum := groupSum(queue, text)
 	return sum[:groupDigestSize]
@@ -90,8 +93,8 @@ func groupDigest(queue, text string) []byte {
 
 var waitingColumns = []string{"id", "digest", "queue", "grp", "text", "wait", "message_id", "host", "attempt", "failed", "due", "ends", "error"}
 
-// replaceWaiting has the next attempt of a message take the place of the one before, under a number of its own: an act on the one
-// that was shown does not meet the next.
+// replaceWaiting replaces a message by its next attempt, with a new ID. Therefore an act on the attempt that was
+// displayed does not affect the next attempt.
 var replaceWaiting = func() string {
 	var set []string
 	for _, c := range waitingColumns {
@@ -102,7 +105,7 @@ var replaceWaiting = func() string {
 	return ` ON CONFLICT (digest) DO UPDATE SET ` + strings.Join(set, ", ") + ` WHERE {waiting_message}.failed <= excluded.failed`
 }()
 
-// waitingRow is a retry that is about to be written.
+// waitingRow is a retry that is not stored yet.
 type waitingRow struct {
 	queue, host string
 	topology.Retry
@@ -110,8 +113,8 @@ type waitingRow struct {
 	ends   time.Time
 }
 
-// waitingRows returns what is to be written of reports: the newest attempt of each message, unless its time is over, or no broker
-// keeps a message for so long.
+// waitingRows returns the rows to store for some reports: the latest attempt of each message. It omits attempts that
+// are no longer listed, and attempts whose delay exceeds topology.MaxSchedule.
 func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waitingRow) {
 	newest := map[string]*waitingRow{}
 	for _, r := range reports {
@@ -133,7 +136,7 @@ func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waiting
 	return rows
 }
 
-// noteRetries notes reports of workers.
+// noteRetries stores the reports of workers.
 func (a *Archive) noteRetries(ctx context.Context, reports []topology.RetryReport) (err error) {
 	defer annotate(&err, "noting %d reports of retries", len(reports))
 	now := a.now()
@@ -180,7 +183,7 @@ func (a *Archive) noteRetries(ctx context.Context, reports []topology.RetryRepor
 	})
 }
 
-// missingFor is how long after the last report that was left out the others count.
+// missingFor is the time after the last omitted report for which WaitingReports.Missing is valid.
 const missingFor = 24 * time.Hour
 
 func (t *tx) writeWaiting(rows []*waitingRow) error {
@@ -213,7 +216,7 @@ func (t *tx) writeWaiting(rows []*waitingRow) error {
 	return nil
 }
 
-// forgetWaiting removes messages that have arrived in the failed list.
+// forgetWaiting removes messages that were archived as failed.
 func (t *tx) forgetWaiting(added []*arrival) error {
 	var rows [][]any
 	for _, e := range added {
@@ -235,14 +238,14 @@ func (t *tx) forgetWaiting(added []*arrival) error {
 	return err
 }
 
-// forgetOverdue removes messages whose time is over, and queues that have not reported for long.
+// forgetOverdue removes messages that are no longer listed, and queues without a report within reportingFor.
 func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
 	defer annotate(&err, "removing overdue retries")
 	now := a.now()
 	var n int64
 	const over = `SELECT count(*) FROM {waiting_message} WHERE ends <= $1`
 	if err := a.db.Row(ctx, over, sqlkit.Millis(now)).Scan(&n); err != nil || n == 0 {
-		return err // each transaction costs the disk a write
+		return err // without this check, each call would write to the disk
 	}
 	return a.write(ctx, func(tx *tx) error {
 		_, err := tx.Exec(`DELETE FROM {waiting_message} WHERE ends <= $1`, sqlkit.Millis(now))
@@ -251,7 +254,7 @@ func (a *Archive) forgetOverdue(ctx context.Context) (err error) {
 	})
 }
 
-// removeWaiting removes messages that do not wait any more. A later attempt of theirs stays.
+// removeWaiting removes messages that no longer wait. It does not remove later attempts of these messages.
 func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error) {
 	defer annotate(&err, "removing %d retries", len(rows))
 	if len(rows) == 0 {
@@ -263,7 +266,7 @@ func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error)
 	})
 }
 
-// postponeWaiting notes that messages wait for longer.
+// postponeWaiting records a later due time of messages.
 func (a *Archive) postponeWaiting(ctx context.Context, rows []Waiting, wait string, due time.Time, delay time.Duration) (err error) {
 	defer annotate(&err, "noting %d postponed retries", len(rows))
 	if len(rows) == 0 {

@@ -12,19 +12,19 @@ import (
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
-// Words are found here and not by the databases, so that both find the same, and
-// so that nothing that is searched for has a syntax.
+// The words are determined here and not by the databases, so that both databases return the same results and search
+// texts have no syntax.
 const (
-	maxWord       = 64        // bytes of a word that count
-	searchedBytes = 256 << 10 // of a body
-	maxWords      = 512 << 10 // bytes of all words together; PostgreSQL takes 1 MiB
+	maxWord       = 64        // significant bytes of a word
+	searchedBytes = 256 << 10 // indexed bytes of a body
+	maxWords      = 512 << 10 // total bytes of all words; PostgreSQL accepts 1 MiB
 
-	// mark begins terms that are no words. It is neither letter nor digit, so that no
-	// text has them, and not ASCII, so that FTS5 takes it for a part of the term.
+	// mark begins terms that are not words. It is neither a letter nor a digit, so words do not contain it. It is not
+	// ASCII, so FTS5 treats it as a part of the term.
 	mark = "¶"
 )
 
-// words yields the words of a text, in lower case.
+// words yields the words of a text in lower case.
 func words(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start := -1
@@ -43,7 +43,7 @@ func words(s string) iter.Seq[string] {
 					return
 				}
 			case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer):
-				// Written without spaces: each character is a word.
+				// These scripts do not use spaces, so each character is a word.
 				if !flush(i) || !yield(string(r)) {
 					return
 				}
@@ -62,7 +62,7 @@ func hasWord(s string) bool {
 	return false
 }
 
-// terms gathers different words.
+// terms collects distinct words.
 type terms struct {
 	seen map[string]bool
 	list []string
@@ -100,7 +100,7 @@ func headerTerm(name, text string) string {
 	return mark + "h" + hex.EncodeToString(sum[:8])
 }
 
-// termsOf returns what a message is found by.
+// termsOf returns the search terms of a message, separated by spaces.
 func termsOf(m *Message, queue int64, rules []Rule) string {
 	m = m.Redact(rules)
 	var t terms
@@ -124,15 +124,15 @@ func termsOf(m *Message, queue int64, rules []Rule) string {
 	return t.String()
 }
 
-// isText reports whether the beginning of a body is text. What it says it is
-// does not matter: many say nothing, or something wrong.
+// isText reports whether the beginning of a body is text. It ignores the content type, which is often missing or
+// wrong.
 func isText(b []byte, p Properties) bool {
 	if !p.plain() {
 		return false
 	}
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax { // the last character may be cut
+		if r == utf8.RuneError && n == 1 && len(b) >= utf8.UTFMax { // the last character may be incomplete
 			return false
 		}
 		if r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f' {
@@ -143,8 +143,8 @@ func isText(b []byte, p Properties) bool {
 	return true
 }
 
-// plain reports whether a body is as it is, and not compressed or such. Some write a
-// character set where the coding belongs.
+// plain reports whether a body is not encoded, for example not compressed. Some publishers set a character set as the
+// content encoding.
 func (p Properties) plain() bool {
 	switch strings.ToLower(p.ContentEncoding) {
 	case "", "utf-8", "utf8", "identity", "8bit", "7bit":
