@@ -11,11 +11,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A failed queue with an ingest that is killed whenever it likes. The queue delivers
-// what is not acknowledged again, redelivered, on another connection. Messages come
-// in few kinds, and those of a kind do not differ in a byte.
+// The test simulates a failed queue and an ingest that is killed at arbitrary points. The queue redelivers messages
+// that are not acknowledged, on another connection. The messages are of few kinds, and messages of one kind are equal
+// in every byte.
 //
-// In the end, of each kind the archive must have as many as were published: nothing
+// In the end, the archive must contain the published number of messages of each kind: no message is missing or
 // swallowed, nothing twice.
 func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -42,8 +42,8 @@ func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
 			}
 			for kind, want := range q.published {
 				n := value(a.Count(context.Background(), failed.Filter{Text: fmt.Sprint("kind", kind)}))(t)
-				// An acknowledgement of which the archive has not heard may stand for one
-				// that came later and was delivered before it was lost: see forgotten.
+				// An acknowledgement that was not reported to the archive may match a message that arrived later but was
+				// delivered before the acknowledgement was lost: see forgotten.
 				if n.N > int64(want) || n.N < int64(want-q.forgotten[kind]) {
 					t.Fatalf("of kind %d, %d were published, and %d are there (%d acknowledgements were forgotten)", kind, want, n.N, q.forgotten[kind])
 				}
@@ -54,7 +54,7 @@ func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
 
 type delivery struct {
 	kind  int
-	again bool // redelivered
+	again bool // delivered more than once
 	id    failed.ID
 }
 
@@ -63,7 +63,7 @@ type queue struct {
 	a                         *failed.Archive
 	session                   int
 	waiting, delivered, added []*delivery
-	acked                     []*delivery // not told to the archive
+	acked                     []*delivery // acked, and not reported to the archive
 	published, forgotten      [3]int
 }
 
@@ -79,7 +79,7 @@ func (q *queue) add(n int) {
 	for _, d := range q.delivered[:n] {
 		count := int64(0)
 		if d.again {
-			count = 1 // the broker's, which is not part of the message
+			count = 1 // the delivery count of the broker, which is not part of the message
 		}
 		arrivals = append(arrivals, failed.Arrival{
 			Message: failed.Message{
@@ -119,7 +119,7 @@ func (q *queue) settle(n int) {
 	q.acked = q.acked[n:]
 }
 
-// crash gives back all that is not acknowledged, and forgets what is.
+// crash requeues all unacked messages, and drops the unreported acknowledgements.
 func (q *queue) crash() {
 	q.session++
 	for _, d := range q.acked {
@@ -134,7 +134,7 @@ func (q *queue) crash() {
 	q.added, q.delivered = nil, nil
 }
 
-// Without a session of their own, arrivals are of one for each Open.
+// Arrivals without a session belong to a session of the open Archive.
 func TestWhatComesAgainAfterARestart(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := prefix(db.next())
@@ -155,7 +155,7 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 		if got[1] == first[0] || got[1] == first[1] || got[2] <= got[1] {
 			t.Errorf("%v are there; what comes then is %v", first, got)
 		}
-		for range 2 { // once more in the same life
+		for range 2 { // also a second time in the same process
 			more := value(restarted.Ingest(t.Context(), []failed.Arrival{again}))(t)
 			if more[0] <= got[2] {
 				t.Errorf("another is taken for %d", more[0])
@@ -164,8 +164,8 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 	})
 }
 
-// A message that an earlier program has stored is known again, and an edit that changes
-// nothing is none: how headers are written never changes.
+// The archive recognizes a message that an earlier version has stored, and an edit without a change has no effect.
+// Therefore the encoding of headers must never change.
 func TestHeadersAreWrittenAsEver(t *testing.T) {
 	const (
 		headers = `{"many":[{"table":{"n":{"int32":5}}},{"bytes":"AAE="},null,true],` +

@@ -17,7 +17,7 @@ import (
 
 var errDown = errors.New("the store is down")
 
-// taker stands for the workers: it adds messages, and acknowledges what is stored.
+// taker simulates the workers. It adds messages, and acknowledges stored messages.
 type taker struct {
 	*batcher
 	stop func()
@@ -29,7 +29,7 @@ func take1(t *testing.T, a *memory, most int) *taker {
 	return &taker{batcher: b, stop: b.start(t.Context())}
 }
 
-// give adds a message; then ack says what becomes of its ack.
+// give adds a message. ack is the result of its acknowledgement.
 func (k *taker) give(ctx context.Context, body string, redelivered bool, ack error) <-chan error {
 	stored := make(chan error, 1)
 	go func() {
@@ -40,12 +40,12 @@ func (k *taker) give(ctx context.Context, body string, redelivered bool, ack err
 		}
 		stored <- err
 	}()
-	synctest.Wait() // they come in order
+	synctest.Wait() // to preserve the order
 	return stored
 }
 
-// For an hour the store answers nothing. All is held meanwhile, in order, and then
-// stored once, also what was stored without an answer.
+// The store does not answer for an hour. The batcher holds all messages in order, and then stores each message once,
+// including messages that were stored without an answer.
 func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
 	for name, fault := range map[string]func(a *memory, fail func(string) error){
 		"not stored": func(a *memory, fail func(string) error) { a.failing(fail, nil) },
@@ -101,7 +101,7 @@ func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
 	}
 }
 
-// A store that recovers while it is found out whether it refuses a message is available again.
+// A store that recovers while the batcher tests whether it refuses a message counts as available.
 func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -129,7 +129,7 @@ func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
 	})
 }
 
-// A store that recovers after all messages are stored, but before it is told of their acks, is available again.
+// A store that recovers after all messages are stored, but before it receives the acks, counts as available.
 func TestAStoreThatRecoversWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -157,8 +157,8 @@ func TestAStoreThatRecoversWhenNothingWaits(t *testing.T) {
 	})
 }
 
-// A message that the store does not take holds up no other, is tried again, and is
-// given back at the end.
+// A message that the store refuses does not block other messages. The batcher tries it again, and it is requeued at
+// the end.
 func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -198,7 +198,7 @@ func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Equal messages are as many as there were, whichever acks are lost.
+// Equal messages keep their number, even if acks are lost.
 func TestEqualMessagesAreNotTakenForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -207,7 +207,7 @@ func TestEqualMessagesAreNotTakenForOne(t *testing.T) {
 		must(t, <-k.give(t.Context(), "twin", false, nil))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
-		// Two of them come again, and a fourth one that had been delivered too.
+		// Two of them are redelivered, and also a fourth message that was delivered before.
 		for range 3 {
 			must(t, <-k.give(t.Context(), "twin", true, nil))
 		}
@@ -218,8 +218,8 @@ func TestEqualMessagesAreNotTakenForOne(t *testing.T) {
 	})
 }
 
-// What waits since before its connection was lost is stored before the same message
-// that has come again; and both are one.
+// A message that waits since before the loss of its connection is stored before its redelivery, and the archive
+// stores only one of them.
 func TestAMessageThatWaitsAndComesAgainIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -247,7 +247,7 @@ func TestAMessageThatWaitsAndComesAgainIsOne(t *testing.T) {
 	})
 }
 
-// So it is where both have waited for the same call of the store.
+// The same applies if both deliveries wait for the same call of the store.
 func TestAMessageThatComesAgainWhileItWaitsIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -275,8 +275,7 @@ func TestAMessageThatComesAgainWhileItWaitsIsOne(t *testing.T) {
 	})
 }
 
-// Whichever call of the store fails, before or after it was done, each message is kept
-// once.
+// Each message is stored once if any call of the store fails, before or after the call takes effect.
 func TestAStoreThatFailsAtAnyCallOfAnIngest(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for step, failed := 1, true; failed; step++ {

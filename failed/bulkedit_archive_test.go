@@ -15,7 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// editCase is an edit, and what it makes of bodies: those that it does not name are impossible, those that are the same unchanged.
+// editCase is an edit with the expected bodies. The edit is not possible for bodies that are missing in the map, and
+// has no effect on equal bodies.
 type editCase struct {
 	edit failed.BulkEdit
 	want map[string]string
@@ -42,8 +43,8 @@ var editCases = []editCase{
 	},
 }
 
-// A bulk edit sends exactly the messages that its preview announces, with exactly the bytes of the oracle, records each, keeps
-// the originals, and leaves all other messages as they were.
+// A bulk edit sends exactly the messages of its preview, with exactly the bytes of the oracle. It records each edit,
+// keeps the originals, and does not change other messages.
 func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -77,9 +78,9 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 				before[id] = value(a.Get(ctx, id))(t)
 			}
 
-			// What the oracle expects.
+			// The expectations of the oracle.
 			f := failed.Filter{Queue: "a"}
-			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // of what is to be sent
+			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // the expected messages
 			want := failed.EditPreview{}
 			isChanged := map[failed.ID]bool{}
 			for _, id := range ids {
@@ -124,7 +125,7 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 			}
 			r, err := a.BeginReplay(ctx, plan, "ben")
 			if want.Changed+want.Unchanged+want.Impossible == 0 {
-				return // nothing is selected
+				return // the filter selects no messages
 			}
 			check(t, err)
 			if d := gocmp.Diff(plan.Edit, value(a.Replay(ctx, r.ID))(t).Plan.Edit); d != "" {
@@ -172,8 +173,8 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 	})
 }
 
-// A report is the first to prove that a message was sent: its process has died. The edit is recorded nevertheless, and of what was
-// sent, also if the message was edited since.
+// A report is the first proof that a message was sent, because its process was killed. The archive records the edit
+// of the sent revision, even if the message was edited later.
 func TestABulkEditThatAReportProves(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -206,7 +207,7 @@ func TestABulkEditThatAReportProves(t *testing.T) {
 		report(1)
 		want(1, failed.Replayed, "edited by hand")
 
-		// Another replay has the message by now: it does not send it.
+		// Another replay contains the message by now, and must not send it.
 		value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "carl"))(t)
 		report(2)
 		want(2, failed.Replayed, "edited 2")
@@ -217,7 +218,8 @@ func TestABulkEditThatAReportProves(t *testing.T) {
 	})
 }
 
-// A preview looks at no more messages than it is told to, and shows what applies, and each reason why not.
+// A preview reads at most the given number of messages. It shows the effect, and each reason why the edit is not
+// possible.
 func TestThePreviewOfABulkEdit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t, func(c *failed.Config) { c.Redact = []failed.Rule{{Path: "card"}} })

@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A replay has one owner at a time, until that one lets go of it, is not heard of for
-// the lease, or the replay ends.
+// A replay has one owner at a time, until the owner releases it, the lease expires, or the replay ends.
 func TestAReplayHasOneOwner(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		now := time.UnixMilli(1_700_000_000_000)
@@ -28,7 +27,7 @@ func TestAReplayHasOneOwner(t *testing.T) {
 		}{
 			{"one", 0, true},
 			{"other", 0, false},
-			{"one", 9 * time.Second, true}, // and for ten more
+			{"one", 9 * time.Second, true}, // extends the lease by ten seconds
 			{"other", 9999 * time.Millisecond, false},
 			{"other", time.Millisecond, true},
 			{"one", time.Second, false},
@@ -61,9 +60,8 @@ func TestAReplayHasOneOwner(t *testing.T) {
 	})
 }
 
-// A replay that is cancelled while somebody has it is so when that one lets go of it:
-// what was on its way until then is noted as sent. When the lease is over anybody can end
-// it.
+// A replay that is cancelled while it has an owner ends when the owner releases it. Until then the owner records the
+// messages in flight as sent. After the lease has expired, any process can end the replay.
 func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		for _, dies := range []bool{false, true} {
@@ -116,7 +114,7 @@ func TestAReplayIsCancelledWhenItIsLetGoOf(t *testing.T) {
 	})
 }
 
-// A failed queue is emptied by one at a time, and what another one adds of it is refused.
+// A failed queue has one owner at a time, and the archive refuses messages from other processes.
 func TestAFailedQueueHasOneOwner(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()
@@ -138,7 +136,7 @@ func TestAFailedQueueHasOneOwner(t *testing.T) {
 			t.Errorf("added by another: %v", err)
 		}
 		clock.pass(time.Minute)
-		check(t, add("one")) // nobody else has come
+		check(t, add("one")) // no other owner has taken the queue
 		if !claim("orders.failed", "other") || claim("orders.failed", "one") {
 			t.Error("the lease is over, and it is not the other's")
 		}

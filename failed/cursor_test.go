@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// What is no cursor is an error, and never an empty page, which would look like the
-// end of the list.
+// An invalid cursor is an error and never an empty page, which would look like the end of the list.
 func TestWhatIsNoCursor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -21,7 +20,7 @@ func TestWhatIsNoCursor(t *testing.T) {
 			r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{1}}}, "me"))(t)
 			check(t, a.EndReplay(t.Context(), r.ID, failed.ReplayCancelled, "so", "me"))
 		}
-		// Each list, with what a page of it comes with.
+		// Each list, with the cursor of its next page.
 		lists := map[string]func(string) (string, error){
 			"messages": func(c string) (string, error) {
 				_, next, err := a.List(t.Context(), failed.Filter{}, failed.Page{After: c, Size: 1})
@@ -63,7 +62,7 @@ func TestWhatIsNoCursor(t *testing.T) {
 					continue
 				}
 				bad = append(bad, c[:len(c)-1], c[1:], c+"0", string(strings.ToUpper(string(c))), c[:2]+"0"+c[2:])
-				if of != name && !strings.HasPrefix(name, of+" of") { // of another list
+				if of != name && !strings.HasPrefix(name, of+" of") { // cursors of other lists
 					bad = append(bad, c)
 				}
 			}

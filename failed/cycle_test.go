@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// system is a worker that fails as long as the downstream is broken, an archive that
-// its failed queue goes into, and what sends messages back.
+// system consists of a worker that fails while the downstream system is broken, an archive of its failed queue, and a
+// Replayer.
 type system struct {
 	*memory
 	broker   *reprisetest.Broker
@@ -95,8 +95,7 @@ func inSystem(t *testing.T, test func(t *testing.T, s *system)) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) { test(t, newSystem(t, b)) })
 }
 
-// What failed is in the archive with all that happened to it, and sent back it is as
-// new.
+// The archive stores a failed message with its history. A replay sends the message without the history.
 func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
@@ -139,8 +138,8 @@ func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
 	})
 }
 
-// A replay stops when its messages fail as before, and the rest waits for a person
-// again. Otherwise it goes on.
+// A replay stops when its messages fail with the same error. The remaining messages are failed again. With other
+// errors the replay continues.
 func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken func(*reprise.Message) error
@@ -180,7 +179,7 @@ func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
 	}
 }
 
-// The canary goes first. If it comes back, by whatever error, the others stay.
+// The replay sends the canary first. If the canary fails with any error, the replay does not send the others.
 func TestTheCanaryGoesFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken func(*reprise.Message) error
@@ -217,8 +216,7 @@ func TestTheCanaryGoesFirst(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the broker's answers and the connection, a message is kept
-// once, and sent back at least once.
+// If confirms or the connection are lost, each message is archived once and replayed at least once.
 func TestFaultsOfTheBroker(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, b *reprisetest.Broker){
 		"none":          func(*testing.T, *reprisetest.Broker) {},
@@ -237,7 +235,7 @@ func TestFaultsOfTheBroker(t *testing.T) {
 				synctest.Wait()
 				s.broker.Heal()
 				kept := len(s.bodies())
-				if kept < 30 { // a worker's copy may be there twice: that is another message
+				if kept < 30 { // a copy of the worker may be duplicated; the duplicate is another message
 					t.Fatalf("%d kept", kept)
 				}
 				s.breaks(nil)
@@ -260,14 +258,13 @@ func TestFaultsOfTheBroker(t *testing.T) {
 	}
 }
 
-// An archive that is down for longer than the broker is patient gets each message
-// once.
+// If the archive is down for longer than the acknowledgement timeout of the broker, it receives each message once.
 func TestTheArchiveIsDownForHours(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
-		synctest.Wait() // the queue is consumed
+		synctest.Wait() // the consumer has started
 		s.failing(func(string) error { return errDown }, nil)
 		s.breaks(func(*reprise.Message) error { return reprise.Park(errors.New("broken")) })
-		s.publish(t, 150) // more than are taken at a time
+		s.publish(t, 150) // more than the prefetch
 		time.Sleep(100 * time.Minute)
 		s.broker.Cut()
 		time.Sleep(100 * time.Minute)
@@ -287,7 +284,7 @@ func TestTheArchiveIsDownForHours(t *testing.T) {
 	})
 }
 
-// A target that is not there stops the replay; what was not sent is failed as before.
+// A missing target stops the replay. The unsent messages are failed again.
 func TestAReplayToNowhereLosesNothing(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
@@ -301,8 +298,8 @@ func TestAReplayToNowhereLosesNothing(t *testing.T) {
 	})
 }
 
-// Run finds replays that others begin, carries them out beside each other, and stops
-// when somebody ends one.
+// Run finds replays that other processes begin, carries them out concurrently, and stops a replay that another
+// process cancels.
 func TestReplaysBegunAndCancelledByOthers(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
@@ -357,8 +354,7 @@ func TestTheRampAsItIsSeen(t *testing.T) {
 	})
 }
 
-// However many Replayers there are, each message is sent by one of them; and when that
-// one is gone, another goes on.
+// Each message is sent by one Replayer, even if there are several. If the Replayer fails, another one continues.
 func TestAReplayIsCarriedOutByOneAtATime(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)

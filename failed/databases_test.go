@@ -17,17 +17,16 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// database is an empty one, of a test's own.
+// database is an empty database for one test.
 type database struct {
 	*sql.DB
 	dialect failed.Dialect
-	made    *atomic.Int64 // archives
+	made    *atomic.Int64 // number of archives
 	source  string
 }
 
-// eachDatabase runs test once for each kind of database. The subtest of PostgreSQL
-// is skipped if there is none; `make test` sees to it that there is, and takes a
-// skipped test for a failure.
+// eachDatabase runs test once for each kind of database. It skips the subtest of PostgreSQL if no server is
+// configured. `make test` starts a server and treats a skipped test as a failure.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
@@ -67,7 +66,7 @@ func (d database) archive(t testing.TB, options ...func(*failed.Config)) *failed
 	return d.open(t, append([]func(*failed.Config){prefix(d.next())}, options...)...)
 }
 
-// next returns a prefix that no archive has yet.
+// next returns an unused prefix.
 func (d database) next() string {
 	return "a" + strings.Repeat("b", int(d.made.Load()%30)) + string(rune('a'+d.made.Add(1)/30)) + "_"
 }
@@ -87,8 +86,7 @@ func (d database) open(t testing.TB, options ...func(*failed.Config)) *failed.Ar
 	return a
 }
 
-// empty removes all that is in an archive: quicker than another one for each case of
-// a property.
+// empty removes all data of an archive. This is faster than a new archive for each case of a property.
 func (d database) empty(t rapid.TB, a *failed.Archive) {
 	t.Helper()
 	p := a.Config().Prefix
@@ -104,7 +102,7 @@ func (d database) empty(t rapid.TB, a *failed.Archive) {
 	}
 }
 
-// clock is what the time is.
+// clock is a clock that the test sets.
 type clock struct{ at atomic.Int64 }
 
 func newClock() *clock {

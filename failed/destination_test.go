@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Whoever begins a replay can see what goes where: also the one message that somebody
-// has sent into the failed queue, for it to go elsewhere.
+// Destinations shows the target of each message before a replay, including the target of a forged message in the
+// failed queue.
 func TestDestinations(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

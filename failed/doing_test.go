@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Errors say once whose they are, by themselves and with what could not be done.
+// Errors contain the prefix of the package once, with and without the failed action.
 func TestErrorsSayOnceWhoseTheyAre(t *testing.T) {
 	a := openSQLite(t).archive(t)
 	_, missing := a.Get(ctx, 17)

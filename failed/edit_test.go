@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Each revision is what the list of all has of it, the one that was taken back among them.
+// Revision returns the same revisions as the list, including a reverted revision.
 func TestRevision(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -40,8 +40,8 @@ func TestRevision(t *testing.T) {
 	})
 }
 
-// Of two who edit one message, the second learns of the first, and changes nothing. So does
-// whoever takes an edit back that they have not seen.
+// If two users edit a message, the second receives an error with the first edit, and changes nothing. The same
+// applies to a user who reverts an edit that they have not seen.
 func TestTwoEditOneMessage(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -66,8 +66,8 @@ func TestTwoEditOneMessage(t *testing.T) {
 	})
 }
 
-// An edit that changes nothing is none, and one that makes the message what it was takes
-// edits back: so nobody who saves a form unchanged leaves a trace.
+// An edit without a change is not recorded, and an edit that restores the original reverts the edits. Therefore
+// saving a form unchanged does not leave a trace.
 func TestAnEditThatChangesNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -97,8 +97,8 @@ func TestAnEditThatChangesNothing(t *testing.T) {
 	})
 }
 
-// Edit and replay are one act: what is sent is what whoever did it has seen, and if
-// somebody was quicker, nothing is sent at all.
+// Edit and replay are one action, so the replay sends the content that the user has seen. If another user has changed
+// the message first, nothing is sent.
 func TestEditAndReplay(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

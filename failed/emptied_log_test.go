@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// SQLite goes on behind the hole in a write-ahead log that somebody has emptied, and
-// reads nothing of it after a crash.
+// After another process has truncated the write-ahead log, SQLite appends behind the gap and does not read these
+// writes after a crash.
 func TestAnEmptiedLogTakesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	a := openFile(t, path).open(t)

@@ -8,7 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// EmptyQueue removes the oldest messages, no more than it is told to, saves them, and records that. They come back by a replay.
+// EmptyQueue removes the oldest messages up to its limit, saves them, and records the act. A replay returns them to
+// the queue.
 func TestEmptyQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

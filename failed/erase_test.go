@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// traces returns where the bytes of a text are in the database: the files of SQLite, or the rows of PostgreSQL.
+// traces returns the locations of a string in the database: the files of SQLite, or the rows of PostgreSQL.
 func (d database) traces(t *testing.T, text string) (found []string) {
 	t.Helper()
 	if d.dialect == failed.SQLite {
@@ -35,7 +35,7 @@ func (d database) traces(t *testing.T, text string) (found []string) {
 		var table string
 		check(t, tables.Scan(&table))
 		var n int
-		// Bytes are shown in hexadecimal.
+		// PostgreSQL displays binary columns in hexadecimal.
 		check(t, d.QueryRow(`SELECT count(*) FROM `+table+` x WHERE lower(x::text) LIKE $1 OR x::text LIKE $2`, "%"+text+"%", fmt.Sprintf("%%%x%%", text)).Scan(&n))
 		if n > 0 {
 			found = append(found, fmt.Sprintf("%s: %d", table, n))
@@ -45,8 +45,8 @@ func (d database) traces(t *testing.T, text string) (found []string) {
 	return found
 }
 
-// An erased text is nowhere in the database, wherever it was: in contents, errors, edits, the search, groups, replays, the audit log.
-// What remains says that something was erased, by whom and why, and other messages are as they were.
+// The database does not contain an erased string in contents, errors, edits, the search index, groups, replays or the
+// audit log. The archive records the actor and the reason, and does not change other messages.
 func TestErasedBytesAreGone(t *testing.T) {
 	const secret = "zyxanna"
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -114,7 +114,7 @@ func TestErasedBytesAreGone(t *testing.T) {
 			t.Errorf("the secret is in %v", found)
 		}
 
-		// What remains.
+		// The remaining data.
 		if d := gocmp.Diff(other, value(a.Get(ctx, ids[1]))(t), same); d != "" {
 			t.Errorf("another message has changed: %s", d)
 		}
@@ -155,7 +155,7 @@ func TestErasedBytesAreGone(t *testing.T) {
 	})
 }
 
-// A group keeps its text while it has messages that are not erased, and shows the error of one of them.
+// A group keeps its fingerprint while it has messages that are not erased, and shows the error of one of them.
 func TestTheGroupOfErasedMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -194,7 +194,7 @@ func TestEraseIsChecked(t *testing.T) {
 	}
 }
 
-// The index of the search merges away what a deleted message was found by, also where it is one of many.
+// The search index removes the words of deleted messages, even if only one of many messages was deleted.
 func TestTheSearchForgetsErasedWords(t *testing.T) {
 	const secret = "xqzsecretq"
 	eachDatabase(t, func(t *testing.T, db database) {

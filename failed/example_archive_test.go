@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// exampleArchive is an archive in a new file, with three failures in it.
+// exampleArchive returns an archive in a new file, with three failures.
 func exampleArchive() (*failed.Archive, func()) {
 	dir, err := os.MkdirTemp("", "reprise")
 	if err != nil {
@@ -134,8 +134,7 @@ func ExampleArchive_Discard() {
 	// cli:ada@shop discard  2 the customers have paid by now
 }
 
-// A replay takes each message from the archive when it has been confirmed, not
-// before.
+// A replay marks each message as sent after its confirm, not before.
 func ExampleArchive_BeginReplay() {
 	ctx := context.Background()
 	archive, end := exampleArchive()
@@ -176,8 +175,7 @@ func ExampleMessage_Redact() {
 	// [redacted] {"order": 17, "card": {"number": "[redacted]", "name": "Ada"}}
 }
 
-// What is exported from one archive can be imported into another, as often as one
-// likes.
+// The export of one archive can be imported into another archive. Repeated imports have no effect.
 func ExampleArchive_Import() {
 	ctx := context.Background()
 	archive, end := exampleArchive()

@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect returns a client of a broker in this process, which has queues. (The other
-// examples of this file use it.)
+// connect returns a client of a broker in this process, with the given queues. (The other examples of this file use
+// it.)
 func connect(ctx context.Context, queues ...string) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -34,8 +34,8 @@ func connect(ctx context.Context, queues ...string) (*broker.Broker, *reprise.Cl
 	return b, client
 }
 
-// The life of a failed message: it is parked, goes into the archive, and is sent back
-// when what was wrong has been mended.
+// The life of a failed message: a worker parks the message, the archive stores it, and a replay sends it after the
+// cause is fixed.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -94,7 +94,7 @@ func Example() {
 	// order 17, attempt 1
 }
 
-// Without an archive: all that is in the failed queue goes back to where it failed.
+// Without an archive: Redrive returns all messages of the failed queue to the queue in which they failed.
 func ExampleRedrive() {
 	ctx := context.Background()
 	b, client := connect(ctx, "orders", "orders.failed")

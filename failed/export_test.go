@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
-// unlike is what differs of a message between two archives.
+// unlike ignores the fields that differ between two archives.
 var unlike = cmpopts.IgnoreFields(failed.Message{}, "ID", "Group", "Archived", "ReplayedBy", "Back", "BackOf")
 
 func TestExportAndImportLoseNothing(t *testing.T) {
@@ -57,7 +57,7 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 					t.Fatalf("revisions: (-want +got)\n%s", d)
 				}
 			}
-			// What is exported from there is the same again, and known to both.
+			// The export of the second archive is equal, and both archives recognize it.
 			file.Reset()
 			value(to.Export(ctx, failed.Filter{}, &file))(t)
 			if n := value(from.Import(ctx, &file, "me"))(t); n != 0 {
@@ -129,7 +129,7 @@ func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
 	})
 }
 
-// revisions are all edits of a message, with what each made of it.
+// revisions returns all edits of a message with their contents.
 func revisions(t rapid.TB, a *failed.Archive, id failed.ID) (all []*failed.Revision) {
 	t.Helper()
 	for _, edit := range value(a.Edits(ctx, id))(t) {

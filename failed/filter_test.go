@@ -14,11 +14,11 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// emptyHeaders ignores whether a filter without headers has a map of them. Lists without
-// elements differ from absent ones: they select no messages.
+// emptyHeaders treats a nil map of headers as equal to an empty map. Empty lists differ from nil lists, because they
+// select no messages.
 var emptyHeaders = gocmp.FilterValues(func(x, y map[string]string) bool { return len(x)+len(y) == 0 }, gocmp.Ignore())
 
-// maybe draws a list that may be absent.
+// maybe draws a list or nil.
 func maybe[T any](t *rapid.T, list *rapid.Generator[[]T]) []T {
 	if rapid.Bool().Draw(t, "absent") {
 		return nil
@@ -26,7 +26,7 @@ func maybe[T any](t *rapid.T, list *rapid.Generator[[]T]) []T {
 	return list.Draw(t, "list")
 }
 
-// notBlank draws a text that is empty or is more than blanks.
+// notBlank draws a string that is empty or contains other characters than blanks.
 func notBlank(t *rapid.T) string {
 	return rapid.Map(anyName, func(text string) string {
 		if strings.TrimSpace(text) == "" {
@@ -36,14 +36,14 @@ func notBlank(t *rapid.T) string {
 	}).Draw(t, "not blank")
 }
 
-// anyName are names: text, bytes that are no text, and what looks like their encoding.
+// anyName draws names: text, bytes that are invalid UTF-8, and strings that look like their encoding.
 var anyName = rapid.OneOf(
 	rapid.String(),
 	rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
 	rapid.Map(rapid.String(), func(s string) string { return "base64:" + s }),
 )
 
-// someText draws a text that may be searched for, or none.
+// someText draws a search text or "".
 func someText(t *rapid.T) string {
 	if text := anyName.Draw(t, "words"); text != "" {
 		return text + "a"
@@ -75,7 +75,7 @@ func anyFilter(t *rapid.T) failed.Filter {
 	return f
 }
 
-// A filter survives an address and JSON.
+// The encodings of a filter as URL query and JSON are lossless.
 func TestFilterIsLossless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFilter(t)
@@ -98,7 +98,7 @@ func TestFilterIsLossless(t *testing.T) {
 		if isZero := gocmp.Equal(f, failed.Filter{}, emptyHeaders); f.IsZero() != isZero {
 			t.Fatalf("IsZero is %v", f.IsZero())
 		}
-		f.Text, f.Error = strings.ToValidUTF8(f.Text, ""), strings.ToValidUTF8(f.Error, "") // JSON has no other
+		f.Text, f.Error = strings.ToValidUTF8(f.Text, ""), strings.ToValidUTF8(f.Error, "") // JSON requires valid UTF-8
 		for name, value := range f.Headers {
 			f.Headers[name] = strings.ToValidUTF8(value, "")
 		}
@@ -116,7 +116,7 @@ func TestFilterIsLossless(t *testing.T) {
 	})
 }
 
-// No messages at all is another filter than all messages.
+// A filter with an empty list of IDs differs from a filter for all messages.
 func TestNoIDsAreNotAll(t *testing.T) {
 	var f failed.Filter
 	if err := json.Unmarshal([]byte(`{"ids":[]}`), &f); err != nil {
@@ -134,8 +134,7 @@ func TestNoIDsAreNotAll(t *testing.T) {
 	}
 }
 
-// FuzzParseFilter looks for an address that is understood as one filter, and written as
-// another.
+// FuzzParseFilter searches for a query whose filter is formatted as a different query.
 func FuzzParseFilter(f *testing.F) {
 	for _, seed := range []string{
 		"", "queue=orders&state=failed&state=discarded", "header=a%253Ab%2525:x:y&header=n:5", "id=1&id=2&group=7&replay=9",
@@ -163,7 +162,7 @@ func FuzzParseFilter(f *testing.F) {
 	})
 }
 
-// A filter in JSON that has a name nobody knows means something else to its writer.
+// Unknown names in a JSON filter are refused, because the author expects an effect.
 func TestFilterRefusesUnknownFields(t *testing.T) {
 	for _, body := range []string{`{"QUEUE":"orders"}`, `{"queue":"orders","at_most":1}`, `{"all":true}`} {
 		var f failed.Filter

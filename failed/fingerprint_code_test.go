@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Codes decide between two errors: an id, a port or a count does not.
+// Codes distinguish two errors; IDs, ports and counts do not.
 func TestFingerprintKeepsCodes(t *testing.T) {
 	for _, c := range []struct{ err, want string }{
 		// Processes.
@@ -53,7 +53,7 @@ func TestFingerprintKeepsCodes(t *testing.T) {
 		{"DB2 SQL Error: SQLCODE=-803, SQLSTATE=23505, SQLERRMC=17", "DB* SQL Error: SQLCODE=-803, SQLSTATE=23505, SQLERRMC=*"},
 		{"E11000 duplicate key error collection: shop.orders index: _id_ dup key: { _id: 17 }", "E11000 duplicate key error collection: shop.orders index: _id_ dup key: { _id: * }"},
 
-		// Systems and AMQP.
+		// Operating systems and AMQP.
 		{"ConnectionRefusedError: [Errno 111] Connect call failed ('127.0.0.1', 5672)", "ConnectionRefusedError: [Errno 111] Connect call failed ('*', *)"},
 		{"Error: connect ECONNREFUSED 10.0.0.7:5432 { errno: -111, code: 'ECONNREFUSED' }", "Error: connect ECONNREFUSED * { errno: -111, code: 'ECONNREFUSED' }"},
 		{"No such file or directory (os error 2): /tmp/17", "No such file or directory (os error 2): /tmp/*"},
@@ -68,7 +68,7 @@ func TestFingerprintKeepsCodes(t *testing.T) {
 		// A code within quotation marks stays.
 		{`step 3 failed: "exit status 5: order 17"`, `step * failed: "exit status 5: order *"`},
 
-		// These are no codes.
+		// These numbers are not codes.
 		{"order 404 not found", "order * not found"},
 		{"dial tcp 10.0.0.7:503: connection refused", "dial tcp *: connection refused"},
 		{"listen on port 503 of 8080", "listen on port * of *"},

@@ -41,7 +41,7 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// Details are what makes no difference.
+// Details do not change the fingerprint.
 func TestFingerprintIsOfNoDetail(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		detail := rapid.OneOf(

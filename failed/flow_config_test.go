@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What cannot work is refused, with what to write instead.
+// Invalid configurations are refused with advice.
 func TestConfigsOfTheFlow(t *testing.T) {
 	for _, tc := range []struct {
 		config interface{ Validate() error }
-		want   []string // none: it is valid
+		want   []string // empty if the configuration is valid
 	}{
 		{IngestConfig{Queues: []string{"orders.failed"}}, nil},
 		{IngestConfig{}, []string{"Queues is empty: name the failed queues"}},

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What is sent again is sent as it was: a message without a timestamp gets none.
+// A redrive does not add a timestamp to a message without a timestamp.
 func TestRedriveAddsNoTimestamp(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

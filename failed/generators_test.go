@@ -14,8 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// anyBytes are what people send: text, text that is no UTF-8, NUL and other
-// control characters, quotation marks.
+// anyBytes draws typical contents: text, invalid UTF-8, NUL and other control characters, quotation marks.
 var anyBytes = rapid.Custom(func(t *rapid.T) string {
 	return rapid.OneOf(
 		rapid.String(),
@@ -118,8 +117,8 @@ var anyArrival = rapid.Custom(func(t *rapid.T) failed.Arrival {
 	return failed.Arrival{Message: m}
 })
 
-// same is how messages are compared: times by the moment, NaN with itself, nothing with
-// what is empty, -0 not with 0.
+// same compares messages: times are equal if they are the same instant, NaN equals NaN, nil equals empty, and -0
+// differs from 0.
 var same = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// away is an archive that a process cannot reach now and then, though others can.
+// away is an archive that one process cannot reach at times, but others can.
 type away struct {
 	*memory
 	is atomic.Bool
@@ -62,10 +62,9 @@ func (a *away) releaseQueue(ctx context.Context, queue, owner string) error {
 	return a.memory.releaseQueue(ctx, queue, owner)
 }
 
-// Of two processes that empty a queue into one archive one does, and the other one takes
-// its place: when it has ended, or has not reached the archive for the lease. Whatever
-// happens to its connection then, and if it takes its place again before it notices, each
-// message is kept once.
+// If two processes archive one queue, the first process has the lease. The second process takes over after the first
+// has exited or has not reached the archive for the lease. Each message is archived once, even if connections fail,
+// or if the first process reclaims the lease before it notices the loss.
 func TestTwoThatEmptyOneQueue(t *testing.T) {
 	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *away, endFirst, endSecond func()){
 		"it ends":    func(_ *testing.T, _ *reprisetest.Broker, _ *away, endFirst, _ func()) { endFirst() },
@@ -144,7 +143,7 @@ func TestTwoThatEmptyOneQueue(t *testing.T) {
 	}
 }
 
-// One that waits for its turn is healthy again as soon as the archive is.
+// An Ingest that waits for the lease is healthy again as soon as the archive is.
 func TestOneThatWaitsRecovers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -161,7 +160,7 @@ func TestOneThatWaitsRecovers(t *testing.T) {
 				stop()
 				must(t, <-ended)
 			})
-			synctest.Wait() // the first has the queue
+			synctest.Wait() // the first process has the lease
 			waiting = in
 		}
 		must(t, waiting.Healthy())
@@ -178,7 +177,7 @@ func TestOneThatWaitsRecovers(t *testing.T) {
 	})
 }
 
-// What cannot be stored is no longer said of messages that went back to their queue with a connection.
+// After failed messages were requeued because of a lost connection, Healthy no longer reports their error.
 func TestAnIngestWithoutMessagesRecovers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -193,7 +192,7 @@ func TestAnIngestWithoutMessagesRecovers(t *testing.T) {
 			stop()
 			must(t, <-ended)
 		})
-		synctest.Wait() // it consumes
+		synctest.Wait() // the consumer has started
 		archive.is.Store(true)
 		b.Publish(t, &reprise.Message{RoutingKey: "orders.failed"})
 		time.Sleep(time.Minute)

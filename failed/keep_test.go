@@ -75,7 +75,7 @@ func checkKept(t rapid.TB, a *failed.Archive, id failed.ID, want failed.Message)
 	got := value(a.Get(context.Background(), id))(t)
 	want.ID, want.State = id, failed.Failed
 	want.Group, want.Archived = got.Group, got.Archived
-	// Text is compared in no time, and cmp takes exponential time for what is deep.
+	// Comparing encoded strings is fast. cmp needs exponential time for deep nesting.
 	if a, b := value(tablejson.Encode(want.Headers))(t), value(tablejson.Encode(got.Headers))(t); a != b {
 		t.Fatalf("headers %s are kept as %s", a, b)
 	}
@@ -95,11 +95,11 @@ func TestLargeAndHostileMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		var deep any = "bottom"
-		for range 40 { // AMQP clients read 32
+		for range 40 { // AMQP clients read 32 levels
 			deep = topology.Table{"d": []any{deep}}
 		}
 		large := slices.Repeat([]byte{0, 0xff, 'a', '\n'}, 4<<20)
-		words := func() []byte { // nothing but different words
+		words := func() []byte { // distinct words only
 			var b bytes.Buffer
 			for i := range 1 << 20 {
 				b.WriteString("w" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26)) + string(rune('a'+i/17576%26)) + " ")
@@ -144,7 +144,7 @@ func TestWhatAMQPDoesNotKnowIsRefused(t *testing.T) {
 	})
 }
 
-// What an arrival does not say is filled in.
+// The archive sets missing fields of an arrival.
 func TestWhatIsNotKnownOfAnArrival(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()

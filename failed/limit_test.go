@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// A change that waits for another one and then for the database ends within the time limit
-// of a change.
+// The time limit of a change includes the wait for another change and the wait for the database.
 func TestTheLimitOfAChangeIncludesItsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := sql.Open("sqlite", ":memory:")
@@ -26,7 +25,7 @@ func TestTheLimitOfAChangeIncludesItsWait(t *testing.T) {
 		a.writing <- struct{}{}
 		go func() {
 			time.Sleep(sqlkit.WriteLimit - time.Second)
-			busy, err := db.Conn(t.Context()) // the only one
+			busy, err := db.Conn(t.Context()) // takes the only connection
 			if err != nil {
 				t.Error(err)
 				return

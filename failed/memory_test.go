@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// memory is an archive for tests in virtual time. It does what an Archive does of
-// what an Ingest and a Replayer need, and fails when it is told to.
+// memory is an archive for tests in virtual time. It implements the methods of Archive that an Ingest and a Replayer
+// need, and fails on request.
 type memory struct {
 	mu      sync.Mutex
 	all     []*Message // by ID, from 1
@@ -29,8 +29,8 @@ type memory struct {
 	emptied map[string]owned // by failed queue
 	calls   int
 
-	// before is asked before each call, and after when it has been done; one at a
-	// time.
+	// before is called before each call, and after is called when the call is complete. These calls are not
+	// concurrent.
 	before, after func(call string) error
 	asking        sync.Mutex
 }
@@ -72,7 +72,7 @@ func (a *memory) do(ctx context.Context, call string, f func() error) error {
 	return err
 }
 
-// called is how often it was called.
+// called returns the number of calls.
 func (a *memory) called() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -179,7 +179,7 @@ func (a *memory) releaseQueue(ctx context.Context, queue, owner string) error {
 	})
 }
 
-// begin begins a replay of all that is failed.
+// begin begins a replay of all failed messages.
 func (a *memory) begin(p Plan) ReplayID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -352,7 +352,7 @@ func (a *memory) bodies() (all []string) {
 	return all
 }
 
-// open is how many messages are not known to be acked.
+// open returns the number of messages that are not known to be acked.
 func (a *memory) open() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -375,7 +375,7 @@ func (a *memory) states() map[State]int {
 	return n
 }
 
-// fill puts n messages of a queue into it.
+// fill adds n messages of a queue.
 func (a *memory) fill(queue string, n int) {
 	for i := range n {
 		a.add(delivered{Message: Message{

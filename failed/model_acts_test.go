@@ -67,7 +67,7 @@ func (m *model) edit(t *rapid.T) {
 	}
 	check(t, err)
 	if x.Edited != nil && gocmp.Equal(*x.Edited, c, same) {
-		return // nothing is different
+		return // the edit changes nothing
 	}
 	x.Edited = &c
 	m.acts++
@@ -116,7 +116,7 @@ func (m *model) purge(t *rapid.T) {
 	if n := value(m.a.Purge(ctx, "me"))(t); n != want {
 		t.Fatalf("%d purged, not %d", n, want)
 	}
-	if want > 0 { // what ended before is forgotten
+	if want > 0 { // items of replays that ended before are deleted
 		for _, r := range m.replays {
 			if !r.Ended.IsZero() && r.Ended.Before(before) {
 				m.items[r.ID], m.refused[r.ID] = nil, nil

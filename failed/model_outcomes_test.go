@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ask has a replay ask for outcomes.
+// ask makes a replay request outcomes.
 func (m *model) ask(t *rapid.T) {
 	r := m.replay(t)
 	secret := value(m.a.AskOutcomes(ctx, r.ID))(t)
@@ -22,7 +22,7 @@ func (m *model) ask(t *rapid.T) {
 	m.secrets[r.ID] = secret
 }
 
-// report reports outcomes as consumers do, in any order, twice, and for messages that are not noted as sent.
+// report reports outcomes as consumers do: in any order, twice, and for messages that are not recorded as sent.
 func (m *model) report(t *rapid.T) {
 	r := m.replay(t)
 	var reports []topology.Outcome
@@ -49,7 +49,7 @@ func (m *model) report(t *rapid.T) {
 	check(t, m.a.NoteOutcomes(ctx, reports))
 }
 
-// settle finds the queues of a message empty.
+// settle reports that a queue is empty.
 func (m *model) settle(t *rapid.T) {
 	queue, at := someQueue.Draw(t, "empty"), m.clock.now().Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "minutes ago"))*time.Minute)
 	for _, r := range m.replays {
@@ -65,19 +65,19 @@ func (m *model) settle(t *rapid.T) {
 	check(t, m.a.SettleOutcomes(ctx, []string{queue}, at))
 }
 
-// item is a message of a replay, or of none.
+// item draws a message of a replay, or an unknown ID.
 func (m *model) item(t *rapid.T, r *failed.Replay) failed.ID {
 	return rapid.SampledFrom(append(slices.Sorted(maps.Keys(m.items[r.ID])), 99999)).Draw(t, "item")
 }
 
-// has reports whether a replay has sent a message, or may have.
+// has reports whether a replay has sent a message, or may have sent it.
 func (m *model) has(r *failed.Replay, id failed.ID) bool {
 	_, is := m.items[r.ID][id]
 	_, refused := m.refused[r.ID][id]
 	return is && !refused
 }
 
-// key returns a key, and reports whether it is the one of a message that was sent to a queue.
+// key draws a key, and reports whether it is the key of a message that was sent to a queue.
 func (m *model) key(t *rapid.T, r *failed.Replay, id failed.ID, queue string) (key string, right bool) {
 	secret := m.secrets[r.ID]
 	keys := []string{"guess", "", "\x00\xff"}
@@ -90,7 +90,7 @@ func (m *model) key(t *rapid.T, r *failed.Replay, id failed.ID, queue string) (k
 	return rapid.SampledFrom(keys).Draw(t, "key"), false
 }
 
-// comesBack makes of an arrival a message that a replay has sent, or one that says so.
+// comesBack changes an arrival into a message that a replay has sent, or a message that claims this.
 func (m *model) comesBack(t *rapid.T, x *failed.Message) {
 	r := rapid.SampledFrom(m.replays).Draw(t, "replay")
 	of := m.item(t, r)
@@ -124,7 +124,7 @@ func (m *model) comesBack(t *rapid.T, x *failed.Message) {
 	m.learn(r, of, failed.OutcomeFailedAgain)
 }
 
-// noteSent notes that a replay has sent a message, with or without a request.
+// noteSent records that a replay has sent a message, with or without a request.
 func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
 	if sent, is := m.items[r.ID][id]; sent || !is {
 		return
@@ -135,7 +135,7 @@ func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
 		if x.ID != id || x.State != failed.Failed && x.State != failed.Replaying {
 			continue
 		}
-		if x.State == failed.Replaying && x.ReplayedBy != r.ID { // a later replay must not send it once more
+		if x.State == failed.Replaying && x.ReplayedBy != r.ID { // a later replay must not send it again
 			m.noteRefused(m.replays[x.ReplayedBy-1], id, fmt.Sprintf("replay %d has sent it", r.ID))
 		}
 		x.State, x.ReplayedBy, x.Refused = failed.Replayed, r.ID, ""
@@ -150,10 +150,11 @@ func (m *model) noteSent(r *failed.Replay, id failed.ID, asked bool) {
 	m.count(r, o, 1)
 }
 
-// ranks are in the order in which outcomes replace each other.
+// ranks lists the outcomes in the order in which they replace each other.
 var ranks = []failed.Outcome{"", failed.OutcomeUnknown, failed.OutcomePending, failed.OutcomeRetrying, failed.OutcomeSettled, failed.OutcomeSucceeded, failed.OutcomeFailedAgain}
 
-// learn notes an outcome, unless more is known. What is not noted as sent is not counted.
+// learn records an outcome, unless a later outcome is known. It does not count messages that are not recorded as
+// sent.
 func (m *model) learn(r *failed.Replay, id failed.ID, o failed.Outcome) {
 	was := m.known[r.ID][id]
 	if slices.Index(ranks, was) >= slices.Index(ranks, o) {
@@ -188,12 +189,12 @@ func (m *model) count(r *failed.Replay, o failed.Outcome, n int64) {
 	}
 }
 
-// isOver reports whether nobody waits for outcomes of a replay any more.
+// isOver reports whether the archive no longer waits for outcomes of a replay.
 func (m *model) isOver(r *failed.Replay) bool {
 	return !r.Ended.IsZero() && m.clock.now().Sub(r.Ended) >= failed.VerifyTime
 }
 
-// outcome returns what is known of a message after a replay has sent it.
+// outcome returns the expected outcome of a message of a replay.
 func (m *model) outcome(id failed.ReplayID, of failed.ID) failed.Outcome {
 	if _, refused := m.refused[id][of]; refused || !m.items[id][of] {
 		return ""
@@ -207,7 +208,7 @@ func (m *model) outcome(id failed.ReplayID, of failed.ID) failed.Outcome {
 	return o
 }
 
-// seen returns a replay as the archive shows it.
+// seen returns the expected replay.
 func (m *model) seen(r *failed.Replay) *failed.Replay {
 	out := *r
 	pending := m.pending[r.ID]

@@ -90,7 +90,7 @@ func (m *model) refuse(t *rapid.T) {
 	check(t, m.a.Refuse(ctx, r.ID, refusals))
 }
 
-// noteRefused notes that a replay cannot send a message.
+// noteRefused records that a replay cannot send a message.
 func (m *model) noteRefused(r *failed.Replay, id failed.ID, why string) {
 	r.Refused++
 	if r.Why == "" {

@@ -16,9 +16,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Whatever people do, the archive has what a list of messages in memory has: the same
-// messages are found by the same filters, in the same order, and groups and queues
-// count what is there. Of each act is a line in the audit log, and of nothing else.
+// After any sequence of acts, the archive equals a list of messages in memory: filters select the same messages in
+// the same order, and groups and queues have the right counts. The audit log has one entry for each act and no other
+// entries.
 func TestAnArchiveIsAListOfMessages(t *testing.T) {
 	flags.Default(t, "rapid.checks", "20")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -60,11 +60,11 @@ func TestAnArchiveIsAListOfMessages(t *testing.T) {
 type model struct {
 	a       *failed.Archive
 	clock   *clock
-	all     []*failed.Message // by ID
+	all     []*failed.Message // by ID, from 1
 	edits   map[failed.ID]int
 	replays []*failed.Replay
-	items   map[failed.ReplayID]map[failed.ID]bool // whether it is sent
-	secrets map[failed.ReplayID]string             // of replays that ask for outcomes
+	items   map[failed.ReplayID]map[failed.ID]bool // true if the message is sent
+	secrets map[failed.ReplayID]string             // of replays that request outcomes
 	known   map[failed.ReplayID]map[failed.ID]failed.Outcome
 	pending map[failed.ReplayID]int64
 	refused map[failed.ReplayID]map[failed.ID]string
@@ -150,7 +150,7 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	return f
 }
 
-// meant is a filter of messages that something is done to.
+// meant draws a filter for an act.
 func (m *model) meant(t *rapid.T) failed.Filter {
 	f := m.filter(t)
 	f.All = gocmp.Equal(f, failed.Filter{})

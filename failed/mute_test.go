@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// addOne archives a message, and returns its group.
+// addOne archives a message and returns its group.
 func addOne(t *testing.T, a *failed.Archive, queue, text string) failed.GroupID {
 	t.Helper()
 	now := a.Config().Clock()
@@ -28,7 +28,7 @@ func TestMute(t *testing.T) {
 		if got := muted(); !got.IsZero() {
 			t.Fatalf("a new group is muted until %s", got)
 		}
-		check(t, a.Unmute(ctx, id, "test")) // which it is not
+		check(t, a.Unmute(ctx, id, "test")) // the group is not muted
 		if err := a.Mute(ctx, id, clock.now(), "test"); !errors.Is(err, failed.ErrInvalid) {
 			t.Errorf("muted until now: %v", err)
 		}
@@ -71,7 +71,7 @@ func TestMute(t *testing.T) {
 	})
 }
 
-// A group that is new is among the recent ones even if its failures are old.
+// A new group is among the recent groups even if its failures are old.
 func TestRecentGroups(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()

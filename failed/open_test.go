@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// An archive that an older program has made is one that is known here, with all that is
-// in it.
+// An archive of an older version opens with all its data.
 func TestAnArchiveOfAnOlderVersion(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := db.next()
@@ -106,7 +105,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Whoever is cancelled has changed nothing, and holds up nobody.
+// A canceled writer does not change anything and does not block others.
 func TestACancelledWriterLetsOthersWrite(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// reported is a replay of messages that failed in the queue q and ask for reports.
+// reported is a replay of messages that failed in the queue q and request reports.
 type reported struct {
 	*testing.T
 	archive *Archive
@@ -26,7 +26,7 @@ type reported struct {
 	secret  string
 }
 
-// newReported returns a replay of n messages, whose message ids are 0 to n-1.
+// newReported returns a replay of n messages with the message IDs 0 to n-1.
 func newReported(t *testing.T, a *Archive, n int) *reported {
 	t.Helper()
 	var messages []Message
@@ -58,21 +58,21 @@ func emptyDatabase(t *testing.T) *sql.DB {
 	return db
 }
 
-// request returns the request of message i, as it is sent to a queue.
+// request returns the request of message i for a queue.
 func (r *reported) request(i int, queue string) topology.OutcomeRequest {
 	return topology.OutcomeRequest{
 		To: r.archive.outcomeQueue(), Replay: fmt.Sprintf("%d/%d", r.id, r.ids[i]), Key: outcomeKey(r.secret, r.id, r.ids[i], queue), Queue: queue, MessageID: fmt.Sprint(i),
 	}
 }
 
-// report has a worker of the queue q report message i.
+// report simulates the report of a worker of the queue q for message i.
 func (r *reported) report(i int, result string) {
 	r.Helper()
 	q := r.request(i, "q")
 	must(r.T, r.archive.noteOutcomes(r.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: q.Queue, Attempt: 1, Result: result}}))
 }
 
-// sent has the replay note that messages were sent.
+// sent records messages as sent by the replay.
 func (r *reported) sent(messages ...int) {
 	r.Helper()
 	var ids []ID
@@ -87,7 +87,7 @@ func (r *reported) end(s ReplayState) {
 	must(r.T, r.archive.EndReplay(r.Context(), r.id, s, "", "me"))
 }
 
-// arrives has a message fail that carries a request, or none.
+// arrives archives a message as failed, with or without a request.
 func (r *reported) arrives(m Message, request *topology.OutcomeRequest) ID {
 	r.Helper()
 	if request != nil {
@@ -98,7 +98,7 @@ func (r *reported) arrives(m Message, request *topology.OutcomeRequest) ID {
 	return ids[0]
 }
 
-// want compares the replay with its messages, whose outcomes are given by their message ids.
+// want compares the replay and its messages with the expected outcomes, in the order of message IDs.
 func (r *reported) want(outcomes ...Outcome) {
 	r.Helper()
 	replay, err := r.archive.Replay(r.Context(), r.id)
@@ -123,8 +123,8 @@ func (r *reported) want(outcomes ...Outcome) {
 	}
 }
 
-// A process sends messages and dies before it notes that. A report proves that a message was sent: no other process sends it, and it
-// is not offered as failed when the replay ends.
+// A process sends messages and is killed before it records that. A report proves that a message was sent. No other
+// process sends the message, and it is not failed when the replay ends.
 func TestReportProvesTheSend(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 4)
 	r.sent(3)
@@ -149,8 +149,8 @@ func TestReportProvesTheSend(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 }
 
-// A process died between a send and its note, and the message waits in a second replay when its worker reports. The second replay
-// does not send it again.
+// A process was killed between sending a message and recording that. The message waits in a second replay when its
+// worker reports. The second replay does not send it again.
 func TestReportKeepsTheNextReplayFromSending(t *testing.T) {
 	for _, result := range []string{topology.OutcomeSucceeded, topology.OutcomeRetrying} {
 		r := newReported(t, archiveAt(t, time.Now), 2)
@@ -176,7 +176,7 @@ func TestReportKeepsTheNextReplayFromSending(t *testing.T) {
 	}
 }
 
-// A message is failed again only if the archive can tell that it is the one that was sent.
+// A message is failed again only if the archive can prove that it is the message that was sent.
 func TestFailedAgainNeedsTheMessageThatWasSent(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 3)
 	r.sent(0, 1, 2)
@@ -199,7 +199,7 @@ func TestFailedAgainNeedsTheMessageThatWasSent(t *testing.T) {
 	r.arrives(copied, nil)
 	r.want(OutcomeSucceeded, OutcomePending, OutcomePending)
 	id := r.arrives(message(1), &other)
-	r.arrives(message(2), nil) // a program has dropped the request
+	r.arrives(message(2), nil) // a program has removed the request
 	r.want(OutcomeSucceeded, OutcomeFailedAgain, OutcomeFailedAgain)
 	m, err := r.archive.Get(t.Context(), id)
 	must(t, err)
@@ -208,7 +208,7 @@ func TestFailedAgainNeedsTheMessageThatWasSent(t *testing.T) {
 	}
 }
 
-// A message that fails again before the replay has noted that it was sent.
+// A message fails again before the replay has recorded it as sent.
 func TestFailedAgainBeforeTheNote(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 3)
 	message := func(i int) Message {
@@ -218,7 +218,7 @@ func TestFailedAgainBeforeTheNote(t *testing.T) {
 	}
 	request := r.request(0, "q")
 	r.arrives(message(0), &request)
-	r.arrives(message(1), nil) // anybody could have published it: the message may not have been sent
+	r.arrives(message(1), nil) // any publisher could have published it, so the message may not have been sent
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 2 || next[0].ID != r.ids[1] {
@@ -230,7 +230,7 @@ func TestFailedAgainBeforeTheNote(t *testing.T) {
 	r.want(OutcomeFailedAgain, OutcomeFailedAgain, "")
 }
 
-// No message is retrying or pending for good: after VerifyTime nobody knows.
+// Messages do not stay in retrying or pending indefinitely: after VerifyTime their outcome is unknown.
 func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	now := time.Now()
 	r := newReported(t, archiveAt(t, func() time.Time { return now }), 4)
@@ -253,7 +253,8 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
 }
 
-// If a replay goes elsewhere, workers there say nothing about the workers of the queue in which the messages failed.
+// If a replay sends messages to another queue, its workers do not prove that the workers of the original queue
+// report.
 func TestReportIsOfTheQueueThatWasSentTo(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 1)
 	r.sent(0)
@@ -266,7 +267,7 @@ func TestReportIsOfTheQueueThatWasSentTo(t *testing.T) {
 	}
 }
 
-// A report that no database takes does not keep others from being noted.
+// A report that no database accepts does not prevent other reports from being stored.
 func TestForgedReportBlocksNoOther(t *testing.T) {
 	for name, forge := range map[string]func(amqp.Table){
 		"NUL in the key":      func(h amqp.Table) { h["key"] = "\x00" },
@@ -309,7 +310,7 @@ func TestForgedReportBlocksNoOther(t *testing.T) {
 	}
 }
 
-// The messages of replays of the version before have outcomes as far as they are known.
+// Messages in replays of the previous version have outcomes, if these are known.
 func TestOutcomesOfReplaysBeforeThem(t *testing.T) {
 	db := emptyDatabase(t)
 	all := migrations
@@ -318,7 +319,7 @@ func TestOutcomesOfReplaysBeforeThem(t *testing.T) {
 	_, err := Open(t.Context(), db, Config{Dialect: SQLite})
 	must(t, err)
 	migrations, version = all, len(all)
-	// Messages 1 and 2 were sent, and 1 failed again as 3.
+	// Messages 1 and 2 were sent, and message 1 failed again as message 3.
 	for _, statement := range []string{
 		`INSERT INTO reprise_failed_queue (id, name) VALUES (1, 'q')`,
 		`INSERT INTO reprise_failed_message (pos, id, grp, queue, state, attempts, first_failed, last_failed, archived, failed_queue, exchange, routing_key, message_id, reason, error, size, replay, back, back_of)

@@ -14,7 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Some consumers of a queue do not report outcomes: the outcomes of their messages stay pending, and those of a worker are known.
+// If some consumers of a queue do not report outcomes, their messages stay pending. The outcomes of the worker's
+// messages are known.
 func TestOutcomesBesideConsumersThatDoNotReport(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 20, reprise.Policy{MaxAttempts: 3})
@@ -62,7 +63,7 @@ func TestOutcomesBesideConsumersThatDoNotReport(t *testing.T) {
 		testkit.Eventually(t, longest, known)
 		must(t, old.Cancel("old", false))
 		must(t, old.Ack(last, true))
-		must(t, old.Close()) // the broker has the acknowledgements
+		must(t, old.Close()) // the broker has received the acknowledgements
 		if err := known(); err != nil {
 			t.Error(err)
 		}

@@ -19,16 +19,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// proof is a worker whose messages failed, were archived, and can be replayed.
+// proof is a worker with failed and archived messages for a replay.
 type proof struct {
 	*wire
 	work     string
 	fails    func(*reprise.Message) error
 	replayer *Replayer
-	stop     func() // the worker
+	stop     func() // stops the worker
 }
 
-// newProof returns a proof with n messages in the archive, whose ids are 0 to n-1.
+// newProof returns a proof with n archived messages with the IDs 0 to n-1.
 func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
 	t.Helper()
 	w := newWire(t, url)
@@ -57,7 +57,7 @@ func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
 	return p
 }
 
-// replay begins a replay of everything and returns it when until holds.
+// replay replays all messages and returns the replay when until holds.
 func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
 	p.Helper()
 	plan.Filter = Filter{All: true}
@@ -73,7 +73,7 @@ func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
 	return r
 }
 
-// A replay is verifying until the outcomes of all messages are known. Each message has exactly one.
+// A replay is verifying until the outcomes of all messages are known. Each message has exactly one outcome.
 func TestOutcomesOfAReplay(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
@@ -111,7 +111,7 @@ func TestOutcomesOfAReplay(t *testing.T) {
 	})
 }
 
-// A message that is retried is reported at once, and as succeeded when an attempt succeeds.
+// A retry is reported immediately, and a success when an attempt succeeds.
 func TestAnOutcomeAfterRetries(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 2, reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)})
@@ -135,7 +135,7 @@ func TestAnOutcomeAfterRetries(t *testing.T) {
 	})
 }
 
-// The canary's outcome decides, however long its retries take.
+// The replay waits for the outcome of the canary, even if its retries take long.
 func TestTheCanaryProves(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, tc := range map[string]struct {
@@ -158,7 +158,7 @@ func TestTheCanaryProves(t *testing.T) {
 	})
 }
 
-// Without an outcome the canary stops a replay if the workers of its queue are known to report.
+// If the canary has no outcome and the workers of its queue are known to report, the replay stops.
 func TestASilentCanary(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
@@ -168,7 +168,7 @@ func TestASilentCanary(t *testing.T) {
 			t.Errorf("the workers have never reported: %+v", r)
 		}
 		first := p.take(p.work)
-		for _, d := range first { // one as its consumer would answer it in another language
+		for _, d := range first { // one answer has the encoding of another language
 			request := d.Headers[topology.HeaderOutcome].(amqp.Table)
 			must(t, p.raw.PublishWithContext(t.Context(), "", request["to"].(string), true, false, amqp.Publishing{
 				DeliveryMode: amqp.Persistent,
@@ -188,7 +188,7 @@ func TestASilentCanary(t *testing.T) {
 	})
 }
 
-// Reports that answer no request change nothing.
+// Reports without a matching request have no effect.
 func TestForgedReports(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		a := newWire(t, b.URL).archive
@@ -203,7 +203,7 @@ func TestForgedReports(t *testing.T) {
 		good := topology.Outcome{Replay: of(ids[0]), Key: outcomeKey(secret, r.ID, ids[0], "q"), Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded}
 		wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText := good, good, good, good, good, good
 		wrongKey.Key, wrongReplay.Replay, wrongMessage.Replay, wrongText.Replay = "guess", "99/1", of(99), "x"
-		otherMessage.Replay, otherQueue.Queue = of(ids[1]), "audit" // the key is of a message in a queue
+		otherMessage.Replay, otherQueue.Queue = of(ids[1]), "audit" // the key belongs to a message in a queue
 		emptyKey := good
 		emptyKey.Key = ""
 		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText, emptyKey}))
@@ -221,7 +221,8 @@ func TestForgedReports(t *testing.T) {
 	})
 }
 
-// A queue for outcomes that cannot be declared holds up no replay: the user may not, or a queue of that name has other arguments.
+// A replay proceeds if the queue of outcomes cannot be declared, because the user has no permission or the queue has
+// other arguments.
 func TestReplayWithoutQueueForOutcomes(t *testing.T) {
 	one := func(t *testing.T, w *wire, c *reprise.Client, work string) {
 		_, err := w.archive.Add(t.Context(), []Message{{Queue: work, FailedQueue: work + ".failed"}})
@@ -255,7 +256,7 @@ func TestReplayWithoutQueueForOutcomes(t *testing.T) {
 	t.Run("other arguments", func(t *testing.T) {
 		testkit.Each(t, func(t *testing.T, b testkit.Target) {
 			w := newWire(t, b.URL)
-			_, err := w.raw.QueueDeclare(w.archive.outcomeQueue(), true, false, false, false, nil) // classic
+			_, err := w.raw.QueueDeclare(w.archive.outcomeQueue(), true, false, false, false, nil) // a classic queue
 			must(t, err)
 			w.gone(w.archive.outcomeQueue())
 			one(t, w, w.client, w.queue("work", nil))
@@ -263,7 +264,8 @@ func TestReplayWithoutQueueForOutcomes(t *testing.T) {
 	})
 }
 
-// A handler that uses the headers of its message for another one, which fails, does not unsay its own success.
+// If a handler copies the headers of its message to another message, and that message fails, the success of the
+// handler's message remains.
 func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
@@ -277,11 +279,11 @@ func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
 		p.gone(topology.FailedQueue(mail))
 		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), topology.FailedQueue(mail)); return err })
 		p.ingest(p.client, topology.FailedQueue(mail))
-		p.fails = func(m *reprise.Message) error { // pays, and has a mail sent
+		p.fails = func(m *reprise.Message) error { // publishes a second message with the same headers
 			return p.client.Publish(context.WithoutCancel(t.Context()), &reprise.Message{RoutingKey: mail, MessageID: "mail of " + m.MessageID, Headers: m.Headers})
 		}
 		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.Succeeded+r.Back > 0 })
-		testkit.Eventually(t, longest, func() bool { return len(p.kept()) == 2 }) // the mail
+		testkit.Eventually(t, longest, func() bool { return len(p.kept()) == 2 }) // the second message
 		r, err = p.archive.Replay(t.Context(), r.ID)
 		must(t, err)
 		if r.Succeeded != 1 || r.Back != 0 {
@@ -293,7 +295,7 @@ func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
 	})
 }
 
-// The canary stops the replay if its first attempt fails, however soon the next one succeeds.
+// The canary stops the replay if its first attempt fails, even if a retry succeeds immediately.
 func TestCanaryStopsThoughRetrySucceedsAtOnce(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -318,7 +320,7 @@ func TestCanaryStopsThoughRetrySucceedsAtOnce(t *testing.T) {
 		must(t, err)
 		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}, Canary: time.Hour}, "me")
 		must(t, err)
-		re, err := NewReplayer(w.client, w.archive, ReplayerConfig{}) // which looks once a second
+		re, err := NewReplayer(w.client, w.archive, ReplayerConfig{}) // checks once a second
 		must(t, err)
 		w.runs(re.Run)
 		testkit.Eventually(t, longest, func() error {
@@ -334,7 +336,7 @@ func TestCanaryStopsThoughRetrySucceedsAtOnce(t *testing.T) {
 	})
 }
 
-// The queue for outcomes is there again after somebody has deleted it.
+// A deleted queue of outcomes is declared again.
 func TestDeletedQueueForOutcomesIsDeclaredAgain(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
@@ -353,8 +355,8 @@ func TestDeletedQueueForOutcomesIsDeclaredAgain(t *testing.T) {
 	})
 }
 
-// A replay to an exchange that may lead to several queues asks nobody: a worker of one of them knows nothing of the others, and one
-// of a failed queue that sends an alert returns nil.
+// A replay to an exchange that may route to several queues does not request reports. A worker of one queue does not
+// know the others, and a worker of a failed queue that sends an alert returns nil.
 func TestReplayToExchangeOfUnknownQueuesAsksNobody(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

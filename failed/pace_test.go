@@ -11,7 +11,7 @@ func TestTheRampGoesUpInSteps(t *testing.T) {
 	began := time.Unix(0, 0)
 	for _, tc := range []struct {
 		plan Plan
-		want []float64 // in each step
+		want []float64 // by step
 	}{
 		{Plan{}, []float64{0, 0}},
 		{Plan{Rate: 7.5}, []float64{7.5, 7.5}},
@@ -29,7 +29,7 @@ func TestTheRampGoesUpInSteps(t *testing.T) {
 	}
 }
 
-// In no stretch of time is more sent than the rate allows, and one batch.
+// In each interval, the number of sent messages is at most the rate plus one batch.
 func TestTheRateIsACap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Float64Range(0.01, 50_000).Draw(t, "rate")
@@ -65,8 +65,8 @@ func TestTheRateIsACap(t *testing.T) {
 	})
 }
 
-// The time between messages is not a whole number of nanoseconds for most rates. Rounding it
-// down would exceed the rate a little with each batch.
+// For most rates, the time between messages is not an integer number of nanoseconds. Rounding down would exceed the
+// rate slightly with each batch.
 func TestRoundingDoesNotExceedTheRate(t *testing.T) {
 	const rate = 32_768.75
 	began := time.Unix(1_700_000_000, 0)
@@ -81,7 +81,7 @@ func TestRoundingDoesNotExceedTheRate(t *testing.T) {
 	}
 }
 
-// A rate of next to nothing is not taken for none.
+// A very low rate does not count as unlimited.
 func TestARateOfNextToNothing(t *testing.T) {
 	for _, rate := range []float64{1e-9, 1e-10, 5e-324} {
 		now := time.Unix(1_700_000_000, 0)
@@ -93,7 +93,7 @@ func TestARateOfNextToNothing(t *testing.T) {
 	}
 }
 
-// What is left of a replay takes as long as its ramp and its current rate say.
+// Remaining is derived from the ramp and the current rate.
 func TestRemaining(t *testing.T) {
 	ramp := Plan{Rate: 20, Ramp: true}
 	for name, test := range map[string]struct {

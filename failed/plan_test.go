@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// No page reads a table or an index whole that grows with the messages, nor sorts more than it looks at, as the
-// planners decide: that of PostgreSQL after ANALYZE.
+// No page scans a complete table or index that grows with the messages, and no page sorts more rows than it reads.
+// The planners decide this; PostgreSQL after ANALYZE.
 func TestPagesGoAlongIndexes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -46,7 +46,8 @@ func TestPagesGoAlongIndexes(t *testing.T) {
 	})
 }
 
-// plannedIndexes are the indexes that pages go along. With another one, a page might look at all messages for a few.
+// plannedIndexes lists the expected index of each page. With another index, a page might scan all messages to find
+// few.
 var plannedIndexes = map[string]string{
 	"queues": "_message_queue",
 	"list queue q3, error contains “nothing”": "_message_queue",
@@ -62,10 +63,10 @@ var plannedIndexes = map[string]string{
 	"settled":                                 "_replay_ended",
 }
 
-// plannedFor is how many messages there are: several times as many as a page looks at.
+// plannedFor is the number of messages: several times the number that a page reads.
 const plannedFor = 50_000
 
-// fillForPlans fills an archive quickly, and has the planner look at it.
+// fillForPlans fills an archive quickly, and updates the statistics of the planner.
 func fillForPlans(t *testing.T, db database, a *failed.Archive) {
 	var arrivals []failed.Arrival
 	for i := range 600 {
@@ -83,7 +84,7 @@ func fillForPlans(t *testing.T, db database, a *failed.Archive) {
 		bytes, words, key = `CAST(%s AS BLOB)`, `%s`, "rowid"
 	}
 	asBytes := func(text string) string { return fmt.Sprintf(bytes, text) }
-	// The position, the state, the replay that has sent it.
+	// The position, the ID, and the state after replays.
 	const pos, id, state = `((CAST(1700000000 AS BIGINT) + g) << 31) | (g + 600)`, `g + 600`, `CASE WHEN g % 100 = 0 THEN 3 WHEN g % 50 = 0 THEN 2 ELSE 0 END`
 	for _, statement := range []string{
 		`INSERT INTO {message} (pos, id, grp, queue, state, attempts, first_failed, last_failed, archived, failed_queue, exchange, routing_key, message_id, reason, error, size, replay, back, back_of)
@@ -96,13 +97,13 @@ func fillForPlans(t *testing.T, db database, a *failed.Archive) {
 		`INSERT INTO {item} (replay, message, pos, sent) SELECT 1, ` + id + `, ` + pos + `, CASE WHEN g % 100 = 0 THEN 2 ELSE 1 END FROM ` + numbers,
 		`INSERT INTO {replay} (id, plan, state, why, actor, begun, ended, total) SELECT g + 1, '{"Filter": {}}', 'done', ` + asBytes(`''`) + `, ` + asBytes(`'me'`) + `, g, g + 1, 1 FROM ` + numbers,
 		`INSERT INTO {act} (id, at, actor, verb, subject, details) SELECT g + 600, g, ` + asBytes(`'me'`) + `, 'edit', 'message/1', '{}' FROM ` + numbers,
-		map[failed.Dialect]string{failed.SQLite: `SELECT 1`, failed.PostgreSQL: `ANALYZE`}[db.dialect], // nobody analyzes SQLite
+		map[failed.Dialect]string{failed.SQLite: `SELECT 1`, failed.PostgreSQL: `ANALYZE`}[db.dialect], // SQLite is not analyzed in practice
 	} {
 		db.exec(t, regexp.MustCompile(`\{([a-z]+)\}`).ReplaceAllString(statement, a.Config().Prefix+"$1"))
 	}
 }
 
-// pagesForPlans asks for what the pages of a console show.
+// pagesForPlans returns the queries of the pages of a console.
 func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 	pages := map[string]func(context.Context) error{
 		"queues":  func(ctx context.Context) error { _, err := a.Queues(ctx); return err },
@@ -198,7 +199,7 @@ func pagesForPlans(a *failed.Archive) map[string]func(context.Context) error {
 	return pages
 }
 
-// maxSorted is how many rows a page may sort: those that it looks at, in each state.
+// maxSorted is the maximum number of rows that a page may sort: the rows that it reads, in each state.
 const maxSorted = 4 * 10_000
 
 var (
@@ -207,7 +208,7 @@ var (
 	scanned    = regexp.MustCompile(`(?m)SCAN (m|c|r|d|i|s|a|\w*_(?:` + strings.Join(growing, "|") + `))\b(?: USING .*)?$`)
 )
 
-// explain returns the plan of a query, and what is wrong with it.
+// explain returns the plan of a query and its faults.
 func (d database) explain(t *testing.T, q query, prefix string) (plan string, faults []string) {
 	t.Helper()
 	if d.dialect == failed.SQLite {
@@ -222,7 +223,7 @@ func (d database) explain(t *testing.T, q query, prefix string) (plan string, fa
 		}
 		check(t, rows.Err())
 		faults = scanned.FindAllString(plan, -1)
-		if !strings.HasPrefix(q.text, "SELECT") && !strings.HasPrefix(q.text, "WITH") { // no LIMIT ends it
+		if !strings.HasPrefix(q.text, "SELECT") && !strings.HasPrefix(q.text, "WITH") { // changes have no LIMIT
 			faults = append(faults, wholeState.FindAllString(plan, -1)...)
 		}
 		return plan, faults
@@ -243,7 +244,7 @@ func (d database) explain(t *testing.T, q query, prefix string) (plan string, fa
 	return plan, faults
 }
 
-// planned is a node of a plan of PostgreSQL.
+// planned is a node in a plan of PostgreSQL.
 type planned struct {
 	Node      string    `json:"Node Type"`
 	Relation  string    `json:"Relation Name"`

@@ -14,13 +14,13 @@ type query struct {
 	args []any
 }
 
-// recorder keeps the queries of connections.
+// recorder stores the queries of connections.
 type recorder struct {
 	mu  sync.Mutex
 	all []query
 }
 
-// add keeps a statement that has a plan.
+// add stores a statement that has a plan.
 func (r *recorder) add(text string, args []driver.NamedValue) {
 	verb, _, _ := strings.Cut(text, " ")
 	if !slices.Contains([]string{"SELECT", "WITH", "UPDATE", "DELETE"}, verb) {
@@ -35,7 +35,7 @@ func (r *recorder) add(text string, args []driver.NamedValue) {
 	r.all = append(r.all, q)
 }
 
-// take returns the queries since it was last called.
+// take returns the queries since the previous call.
 func (r *recorder) take() []query {
 	r.mu.Lock()
 	defer r.mu.Unlock()

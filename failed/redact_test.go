@@ -40,7 +40,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// What is encoded is decoded by whoever shows it.
+// Encoded bodies are hidden, because a viewer may decode them.
 func TestRedactEncoded(t *testing.T) {
 	rules := []failed.Rule{{Path: "card.number"}}
 	for _, c := range []struct{ coding, kind, body, want string }{
@@ -78,7 +78,7 @@ func TestRedactHeadersAndEdits(t *testing.T) {
 	}
 }
 
-// Of JSON, nothing changes but what is at the paths, and that is gone.
+// Redaction of JSON changes and hides only the values at the paths.
 func TestRedactJSON(t *testing.T) {
 	var anything func(depth int) *rapid.Generator[any]
 	anything = func(depth int) *rapid.Generator[any] {

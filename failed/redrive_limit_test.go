@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The first of a queue go, and the others stay in their places.
+// A limited redrive moves the first messages of a queue, and the others keep their order.
 func TestRedriveUpToALimit(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -33,7 +33,7 @@ func TestRedriveUpToALimit(t *testing.T) {
 	})
 }
 
-// No more than Rate are sent per second, from the first on.
+// A redrive sends at most Rate messages per second, from the first message on.
 func TestRedriveAtARate(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		c := b.Client(t, nil)
@@ -52,8 +52,8 @@ func TestRedriveAtARate(t *testing.T) {
 	})
 }
 
-// A message that may begin need not do so: the worker's connection may be lost at that very
-// moment, or while it is on its way. The next one may begin nevertheless.
+// A message may have permission to begin and not begin, because the connection of the worker is lost at that moment
+// or before the message arrives. The next message can begin anyway.
 func TestRedriveGoesOnWithoutAMessageThatDidNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &redrive{
@@ -72,7 +72,7 @@ func TestRedriveGoesOnWithoutAMessageThatDidNotBegin(t *testing.T) {
 		begins("one that did not begin")
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := d.move(gone, &reprise.Message{}); err == nil { // nobody knows where it failed
+		if err := d.move(gone, &reprise.Message{}); err == nil { // its work queue is not known
 			t.Fatal("it was sent")
 		}
 		begins("one that went back")

@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Before a redrive begins it can be seen how many messages go where, and which of them
-// rests on a header that anybody can have written. To look takes nothing away, and what is
-// not believed stays, with all that is behind it.
+// LookBeforeRedrive returns the destinations of the messages, and the messages whose destination depends on a
+// forgeable header. It does not remove messages. Messages with an untrusted destination and all messages behind them
+// stay.
 func TestLookBeforeRedrive(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -35,7 +35,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 			p.found, p.destinations, err = LookBeforeRedrive(t.Context(), w.client, c)
 			must(t, err)
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 4 })
-			for i := range p.destinations { // nothing tells how they were first published
+			for i := range p.destinations { // the original target is not known
 				d := &p.destinations[i]
 				if byName := c.To == nil && !d.Unknown; byName != (d.Warning != "") {
 					t.Errorf("to %q with the warning %q", d.RoutingKey, d.Warning)
@@ -52,7 +52,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 		}
 		claimed := func(d Destination) Destination { d.Claimed = true; return d }
 		unknown := func(d Destination) Destination { d.Unknown = true; return d }
-		knows := func(m *reprise.Message) string { // as a configuration does
+		knows := func(m *reprise.Message) string { // as in a configuration
 			if m.Headers[topology.HeaderQueue] == work {
 				return work
 			}
@@ -80,7 +80,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 	})
 }
 
-// What the broker writes, and the name of the failed queue, are no claims.
+// Headers of the broker and the name of the failed queue do not count as claims.
 func TestWhatIsAClaim(t *testing.T) {
 	death := func(queue, reason string) []any {
 		return []any{topology.Table{"queue": queue, "reason": reason, "count": int64(1)}}

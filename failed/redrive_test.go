@@ -30,7 +30,7 @@ func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
 			topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), topology.HeaderReason: "10 attempts made", "mb-retries": int32(0),
 			topology.HeaderErrors: []any{topology.Table{"error": "no"}}, topology.HeaderReplay: "1/1", "own": "kept", "CC": []any{from},
 		}, want...)
-		w.take(from) // the copies by CC
+		w.take(from) // the copies that CC created
 		w.publish(from, map[string]any{topology.HeaderQueue: work, topology.HeaderAttempts: int64(10), topology.HeaderReplay: "1/1", "own": "kept"}, want...)
 		calls := 0
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, Progress: func(int, int) { calls++ }})
@@ -54,7 +54,7 @@ func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
 	})
 }
 
-// What cannot be sent stays where it was, as do those behind it, and that is said.
+// A message that cannot be sent and the messages behind it stay in their queue. Redrive returns the error.
 func TestRedriveToNowhereLosesNothing(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -87,7 +87,7 @@ func TestRedriveToNowhereLosesNothing(t *testing.T) {
 	})
 }
 
-// A queue whose messages all come back to it is redriven once.
+// A queue whose messages all return to it is redriven once.
 func TestRedriveOfAQueueThatFeedsItselfEnds(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -106,7 +106,7 @@ func TestRedriveOfAQueueThatFeedsItselfEnds(t *testing.T) {
 	})
 }
 
-// A connection that is lost, at any frame, loses no message.
+// A connection that is lost at any frame does not lose messages.
 func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -134,14 +134,13 @@ func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
 	})
 }
 
-// Somebody else consumes the queue as well, and a redrive ends nevertheless; or it is
-// told to.
+// A redrive ends although another consumer uses the queue, or when it is canceled.
 func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
 	b := testkit.Embedded(t)
 	w := newWire(t, b.URL)
 	from, to := w.queue("failed", nil), w.queue("work", nil)
 	w.publish(from, nil, ids(50)...)
-	slowly := func(progress func(found, sent int)) RedriveConfig { // what is told of one is told before the next
+	slowly := func(progress func(found, sent int)) RedriveConfig { // progress is reported before the next message
 		return RedriveConfig{From: from, To: &Target{RoutingKey: to}, Rate: 10, Progress: progress}
 	}
 	taken := 0

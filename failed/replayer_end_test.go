@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// slow takes all at once, and says so after a while. Whoever does not wait for that long
-// does not learn of it.
+// slow accepts all messages immediately, and confirms them after a delay. A caller that does not wait does not get
+// the result.
 type slow struct {
 	answers time.Duration
 
@@ -48,8 +48,8 @@ func (s *slow) check(t *testing.T, want int) {
 	}
 }
 
-// A Replayer that is told to end waits for the answers to what it has published, as long
-// as its DrainTimeout, and nobody takes its place meanwhile: so nothing is sent twice.
+// When a Replayer ends, it waits for the confirms of messages in flight, at most for its DrainTimeout. It keeps its
+// lease until then, so no message is sent twice.
 func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
 	for _, answers := range []time.Duration{time.Second, defaultLease - time.Second, defaultReplayDrain - time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
 	}
 }
 
-// A replay that is cancelled is so when it is known what has become of the messages that
-// are on their way: until then nobody can send them again.
+// A replay is cancelled when the results of all messages in flight are known. Until then no other replay can send
+// them.
 func TestACancelledReplayWaitsForAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -114,8 +114,7 @@ func TestACancelledReplayWaitsForAnswers(t *testing.T) {
 	})
 }
 
-// A process that is gone lets go of nothing: what it was about to cancel is cancelled by
-// another, after the lease.
+// A killed process does not release its lease. Another process completes the cancellation after the lease.
 func TestACancelledReplayWhoseProcessIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()

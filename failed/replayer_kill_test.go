@@ -11,11 +11,10 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// life is a process that is killed at one of its steps: a call of the store, or a
-// message that is published. From then on it can do nothing, though what it was about
-// to do may have happened.
+// life is a process that is killed at one of its steps: a call of the store or a published message. After that it has
+// no effect, but the last step may have taken effect.
 type life struct {
-	left   int // steps
+	left   int // remaining steps
 	happen bool
 	kill   context.CancelCauseFunc
 
@@ -25,7 +24,7 @@ type life struct {
 
 var errKilled = errors.New("killed")
 
-// step reports whether the next thing happens, and whether anybody learns of it.
+// step reports whether the next step takes effect, and whether the process receives its result.
 func (l *life) step() (happens, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,8 +55,8 @@ func (l *life) PublishBatch(_ context.Context, messages []*reprise.Message) erro
 	return nil
 }
 
-// Wherever a replay is killed, another process goes on: in the end each message is
-// replayed in the archive, once, and has arrived, at most a batch of them twice.
+// If a replay is killed at any step, another process continues. In the end each message is replayed once in the
+// archive, has arrived, and at most one batch has arrived twice.
 func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
 	const messages, batch = 12, 5
 	for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 20, Ramp: true}} {
@@ -75,7 +74,8 @@ func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
 						if lives == 3 {
 							l.left = 1 << 30
 						}
-						// A call that happens and is not heard of is after; one that does not happen is before.
+						// A call that takes effect without a result fails in after. A call that has no effect fails in
+						// before.
 						dead := false
 						a.failing(func(string) error {
 							if dead {
@@ -127,8 +127,7 @@ func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
 	}
 }
 
-// Whichever call of the store fails, before or after it was done, a replay goes on and
-// sends each message once.
+// If any call of the store fails, before or after it takes effect, a replay continues and sends each message once.
 func TestAStoreThatFailsAtAnyCallOfAReplay(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for step, failed := 1, true; failed; step++ {

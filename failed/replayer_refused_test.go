@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that can never be sent, wherever to, stays failed, with the reason on it,
-// and the others go on: those before it, beside it and behind it, and the canary.
+// A message that can never be sent to any target stays failed, with the reason. All other messages and the canary
+// proceed.
 func TestAMessageThatCannotBeSentHoldsUpNoOther(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(*Message)
@@ -56,7 +56,7 @@ func TestAMessageThatCannotBeSentHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// answering publishes nothing, and answers as it is told to.
+// answering is a publisher that does not publish, and returns the result of a function.
 type answering func(m *reprise.Message) error
 
 func (f answering) PublishBatch(_ context.Context, messages []*reprise.Message) error {
@@ -72,8 +72,8 @@ func (f answering) PublishBatch(_ context.Context, messages []*reprise.Message) 
 	return failed
 }
 
-// What the broker finds wrong with a message is that message's; what is wrong with where
-// it goes, or with whoever sends it, ends the replay, since it is so for all.
+// If the broker refuses a message because of its content, only that message stays. If the target or the publisher is
+// the cause, the replay ends, because all messages are affected.
 func TestWhatEndsAReplayAndWhatDoesNot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
@@ -106,8 +106,7 @@ func TestWhatEndsAReplayAndWhatDoesNot(t *testing.T) {
 	}
 }
 
-// What another program has put into the failed queue may fit into a frame, and no more
-// with what brokers add to it.
+// A message of another program in the failed queue may fit into a frame, but not after brokers add headers.
 func TestAMessageThatFillsItsFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

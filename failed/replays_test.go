@@ -42,7 +42,7 @@ func TestAPlanIsKept(t *testing.T) {
 	})
 }
 
-// Of two who replay the same, each message has one replay.
+// If two users replay the same messages, each message is in one replay.
 func TestNoMessageIsInTwoReplays(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -76,8 +76,7 @@ func TestNoMessageIsInTwoReplays(t *testing.T) {
 	})
 }
 
-// Next has the oldest failures first, what was edited with the edit, and not more than
-// is good for memory.
+// Next returns the oldest failures first, with their edits, and limits the memory.
 func TestNext(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()

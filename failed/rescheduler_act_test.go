@@ -18,13 +18,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// actor is a worker whose messages fail at their first attempt, wait for an hour, and are acted on.
+// actor is a worker whose messages fail at their first attempt, wait for an hour, and are subject to acts.
 type actor struct {
 	*retrying
 	wait string
 
 	mu      sync.Mutex
-	handled []string // id and attempt
+	handled []string // ID and attempt
 }
 
 func newActor(t *testing.T, url string, n int) *actor {
@@ -93,7 +93,7 @@ func rowsOf(rows ...Waiting) (f WaitingFilter) {
 	return f
 }
 
-// bodies takes n messages out of a queue.
+// bodies takes n messages from a queue.
 func (x *actor) bodies(queue string, n int) (all []amqp.Delivery) {
 	x.Helper()
 	testkit.Eventually(x.T, longest, func() error {
@@ -106,7 +106,7 @@ func (x *actor) bodies(queue string, n int) (all []amqp.Delivery) {
 	return all
 }
 
-// Each act does what it says with the messages that it selects, and leaves the others as they were, in their order.
+// Each act performs its action on the selected messages, and keeps the others unchanged and in order.
 func TestActsOnWaitingMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 8)
@@ -165,9 +165,9 @@ func TestActsOnWaitingMessages(t *testing.T) {
 	})
 }
 
-// An act for a selection takes all of it, whichever its place in the wait queue, and never more than was confirmed.
+// An act covers the whole selection, at any position in the wait queue, and at most the confirmed number of messages.
 func TestAnActOnManyWaitingMessages(t *testing.T) {
-	const n = 2600 // more than a quorum queue delivers at a time
+	const n = 2600 // more than the prefetch of a quorum queue
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, n)
 		f := WaitingFilter{Queue: x.work}
@@ -195,7 +195,8 @@ func TestAnActOnManyWaitingMessages(t *testing.T) {
 	})
 }
 
-// What cannot be acted on stays as it is, and the result says why. A report decides nothing but the id to look for.
+// An act leaves messages unchanged that do not permit the action, and returns the reason. Reports only determine the
+// ID to search for.
 func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 1)
@@ -248,14 +249,15 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 	})
 }
 
-// Wherever the connections of an act end, no message is lost. A message that is retried now is never twice; one that is copied may be.
+// If a connection fails at any frame of an act, no message is lost. RetryNow never duplicates a message; an action
+// with a copy may.
 func TestAnActThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		step := 1
 		switch {
 		case b.IsRabbitMQ:
-			step = 5 // it takes its time to close a connection
+			step = 5 // closing a connection takes time
 		case testing.Short():
 			step = 3
 		}
@@ -322,7 +324,7 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 	}
 	to := map[WaitingDo]string{RetryNow: work, ParkNow: topology.FailedQueue(work), Postpone: later.RoutingKey}[do]
 	var there, moved map[string]int
-	testkit.Eventually(t, longest, func() error { // the broker gives back what the connection has had
+	testkit.Eventually(t, longest, func() error { // the broker requeues the deliveries of the connection
 		there, moved = w.count(t, hop.RoutingKey), w.count(t, to)
 		for _, x := range r.Retries {
 			if there[x.MessageID]+moved[x.MessageID] == 0 {
@@ -347,7 +349,7 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 	}
 }
 
-// count counts the messages of a queue by id, and leaves them there.
+// count returns the number of messages in a queue by ID, without removing them.
 func (w *wire) count(t *testing.T, queue string) map[string]int {
 	t.Helper()
 	all := map[string]int{}

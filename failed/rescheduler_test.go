@@ -13,12 +13,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// retrying is an announced worker whose messages wait for an hour, and an archive that lists them.
+// retrying is an announced worker whose messages wait for an hour, with an archive that lists them.
 type retrying struct {
 	*wire
 	work string
 	r    *Rescheduler
-	stop func() // the worker
+	stop func() // stops the worker
 }
 
 func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
@@ -30,7 +30,7 @@ func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*repr
 	must(t, err)
 	x.r = r
 	w.gone(w.archive.retriesTopology().Queues[0].Name)
-	must(t, w.client.Declare(t.Context(), w.archive.retriesTopology())) // or the first report could find nobody
+	must(t, w.client.Declare(t.Context(), w.archive.retriesTopology())) // otherwise the first report could be unroutable
 	w.runs(r.Run)
 	announced := announce(t, url)
 	worker, err := reprise.NewWorker(announced, reprise.WorkerConfig{
@@ -74,12 +74,12 @@ func (x *retrying) list(n int) []Waiting {
 	return all
 }
 
-// A message that waits is listed with the queue that it waits in, whatever the route.
+// A waiting message is listed with its wait queue, with any route.
 func TestWaitingMessagesOfAWorkerAreListed(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, test := range map[string]struct {
 			s    topology.Strategy
-			wait string // after the name of the work queue
+			wait string // suffix after the name of the work queue
 		}{
 			"buckets":        {topology.Strategy{}, ".wait.3078660-3848325"},
 			"message TTL":    {topology.Strategy{Route: topology.MessageTTL{}}, ".wait"},

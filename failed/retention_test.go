@@ -9,10 +9,11 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Each queue is kept for as long as its rule specifies, and the others for the retention, or for ever if there is none.
+// Messages of a queue with a rule stay for the time in the rule. Other messages stay for the retention, or
+// indefinitely without a retention.
 func TestRetentionRules(t *testing.T) {
 	const day = 24 * time.Hour
-	const each = 600 // of a queue at a time: more than a transaction removes
+	const each = 600 // messages of a queue at a time: more than a transaction removes
 	eachDatabase(t, func(t *testing.T, db database) {
 		for _, c := range []struct {
 			retention time.Duration

@@ -18,13 +18,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// bound is a work queue behind an exchange, and a failed queue.
+// bound is a work queue behind an exchange, with a failed queue.
 type bound struct {
 	*wire
 	api        mgmtapi.API
 	exchange   string
 	work, from string
-	audit      string // a queue of somebody else's
+	audit      string // a queue of another program
 }
 
 const boundKey = "order.new"
@@ -41,7 +41,7 @@ func newBound(t *testing.T, b testkit.Target, api, kind string) *bound {
 	return x
 }
 
-// declare declares an exchange that goes with the test.
+// declare declares an exchange for the duration of the test.
 func (x *bound) declare(kind string, args amqp.Table) string {
 	x.Helper()
 	name := testkit.Name(x.T, "x")
@@ -64,14 +64,15 @@ func (x *bound) bindings(ctx context.Context) (topology.Topology, error) {
 	return x.api.Topology(ctx, "/")
 }
 
-// park puts a message into the failed queue, as a worker does that was given it by the exchange.
+// park puts a message into the failed queue, in the same way as a worker that received the message through the
+// exchange.
 func (x *bound) park(key string) {
 	x.Helper()
 	x.publish(x.from, map[string]any{topology.HeaderQueue: x.work, topology.HeaderExchange: x.exchange, topology.HeaderRoutingKey: key}, "m")
 	testkit.Eventually(x.T, longest, func() bool { return x.depth(x.from) == 1 })
 }
 
-// redrive sends it back, and returns the delivery, and what was said of it before.
+// redrive redrives the message. It returns the delivery, the previewed destination, and the warning.
 func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	x.Helper()
 	var log bytes.Buffer
@@ -87,14 +88,14 @@ func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	return all[0], seen[0], log.String()
 }
 
-// A message is sent back by its exchange and key where the bindings show that these lead to its
-// queue, and by the queue's name as soon as they lead to another one as well, however that is.
+// A message returns through its exchange and key if the bindings prove that they route only to its queue. If they
+// also route to another queue in any way, the message is sent by the name of its queue.
 func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		for name, tc := range map[string]struct {
 			kind string
-			more func(x *bound) // that somebody else has bound
-			why  string         // it goes by name; %s is the exchange
+			more func(x *bound) // bindings of another program
+			why  string         // the reason for sending by name; %s is the exchange
 		}{
 			"direct": {"direct", func(x *bound) { x.bind(x.audit, x.exchange, "another") }, ""},
 			"topic":  {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "another.#") }, ""},
@@ -148,11 +149,11 @@ func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 	})
 }
 
-// A policy can give an exchange an alternate one, of which its arguments say nothing.
+// A policy can set an alternate exchange, which is not visible in the arguments of an exchange.
 func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		if !b.IsRabbitMQ {
-			return // it has no policies
+			return // this broker does not support policies
 		}
 		x := newBound(t, b, api, "direct")
 		last := x.declare("fanout", nil)
@@ -172,7 +173,7 @@ func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
 		}
 		policy("PUT", fmt.Sprintf(`{"pattern": "^%s$", "apply-to": "exchanges", "definition": {"alternate-exchange": %q}}`, strings.ReplaceAll(next, ".", "[.]"), last))
 		t.Cleanup(func() { policy("DELETE", "") })
-		testkit.Eventually(t, longest, func() error { // RabbitMQ applies it in a moment
+		testkit.Eventually(t, longest, func() error { // RabbitMQ applies the policy asynchronously
 			all, err := x.bindings(t.Context())
 			must(t, err)
 			for _, e := range all.Exchanges {
@@ -189,7 +190,7 @@ func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
 	})
 }
 
-// A replay is not begun with what was known when it was configured.
+// A replay reads the bindings when it sends messages, not when it is configured.
 func TestBindingsAreLookedAtWhenMessagesAreSent(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		x := newBound(t, b, api, "direct")
@@ -211,7 +212,7 @@ func TestBindingsAreLookedAtWhenMessagesAreSent(t *testing.T) {
 	})
 }
 
-// What is known of a message that decides its way.
+// The target of a message depends on its exchange, its key and the topology.
 func TestWaysBack(t *testing.T) {
 	design := topology.WaitQueue{
 		WorkExchange: "work", WaitExchange: "wait", FailedExchange: "parked",
@@ -241,7 +242,7 @@ func TestWaysBack(t *testing.T) {
 		routing Routing
 		from    sentFrom
 		to      Target
-		warning string // the end of it
+		warning string // the end of the warning
 	}{
 		"nothing is known":           {Routing{}, sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, lost},
 		"published by name":          {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},

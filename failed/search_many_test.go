@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// However frequent words are, and wherever they are, a search finds all that has them, in
-// order, and nothing twice. There is more here than a page looks at.
+// A search returns all messages with the words, in order and without duplicates, even for frequent words. The archive
+// contains more messages than a page reads.
 func TestSearchAmongMany(t *testing.T) {
 	const n = 6600
 	eachDatabase(t, func(t *testing.T, db database) {

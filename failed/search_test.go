@@ -39,11 +39,11 @@ func TestSearch(t *testing.T) {
 			"refused", "connection dial", "TIMEOUT", "attempts 10", "a-4711", `"order"`, "GRÖSSE größe", "京", "東京",
 			"550e8400-e29b-41d4", "corr-7", strings.Repeat("n", 200), "tcp OR:", "xxl*",
 		} {
-			if text == "GRÖSSE größe" { // upper and lower case are one, other spellings are not
+			if text == "GRÖSSE größe" { // case is folded, other spellings differ
 				text = "GRÖßE"
 			}
 			f := failed.Filter{Text: text}
-			if text == "tcp OR:" { // OR is a word like any other
+			if text == "tcp OR:" { // OR is an ordinary word
 				list, _, err := a.List(t.Context(), f, failed.Page{})
 				check(t, err)
 				if len(list) > 0 {
@@ -88,7 +88,7 @@ func first(list []failed.Summary, _ string, err error) func(rapid.TB) []failed.S
 	return value(list, err)
 }
 
-// Whatever is searched for, it is words and never syntax.
+// Search texts consist of words and never of syntax.
 func TestAnyTextCanBeSearchedFor(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -132,7 +132,7 @@ func TestAnyTextCanBeSearchedFor(t *testing.T) {
 	})
 }
 
-// What arrives between two pages is on neither, and moves nothing.
+// A message that arrives between two pages is on neither page, and does not move other messages.
 func TestPagesAreStable(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A filter that was forgotten is not one that selects everything, where something is done
-// to what it selects.
+// An empty filter does not select all messages for an act. This protects a caller who has forgotten the filter.
 func TestAllIsSaid(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

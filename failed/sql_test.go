@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Whoever has less time than other writers take is told that the archive is not available.
+// A caller whose deadline is earlier than the end of other writers gets ErrUnavailable.
 func TestAWriterThatWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &Archive{writing: make(chan struct{}, 1)}
-		a.writing <- struct{}{} // another
+		a.writing <- struct{}{} // another writer
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if err := a.write(ctx, nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "other changes have taken 3s") {

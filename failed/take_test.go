@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What is known of a message that failed, whoever put it into the failed queue.
+// take reads the history of a failed message from all known designs.
 func TestWhatIsKnownOfAMessage(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	died := func(reason, queue string, after time.Duration) topology.Table {
@@ -92,7 +92,7 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 	}
 }
 
-// What is known of a failed queue comes before all that stands on a message in it.
+// The origin takes precedence over all headers of a message.
 func TestTheOriginDecides(t *testing.T) {
 	m := &reprise.Message{Queue: "orders.failed", Headers: topology.Table{
 		topology.HeaderQueue: "refunds", "x-death": []any{topology.Table{"reason": "rejected", "queue": "gifts"}},
@@ -104,8 +104,7 @@ func TestTheOriginDecides(t *testing.T) {
 	}
 }
 
-// Whatever a message's headers are, what is sent back has no attempt on it, and all
-// of its own.
+// A replayed message has no attempts in its headers, and keeps all its original headers.
 func TestWhatIsSentBackIsFresh(t *testing.T) {
 	names := []string{
 		"own", "x-custom", "CC", "x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "mb-retries", "mb-exceptions",
@@ -160,7 +159,7 @@ func TestWhatIsSentBackIsFresh(t *testing.T) {
 	})
 }
 
-// An edit is sent in place of the original, to wherever it is to go.
+// A replay sends the edit instead of the original, to any target.
 func TestAnEditIsSent(t *testing.T) {
 	m := &Message{ID: 1, Queue: "orders", Content: Content{Body: []byte("wrong")}, Edited: &Content{Body: []byte("right"), Headers: topology.Table{"fixed": true}}}
 	out := back(m, 2, way{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)

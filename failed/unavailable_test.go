@@ -28,15 +28,15 @@ func arrive(ctx context.Context, a *failed.Archive) error {
 	return err
 }
 
-// accident is something that happens to the database of an archive that is open.
+// accident is an event that affects the database of an open archive.
 type accident struct {
 	happens, repaired func(t *testing.T)
 	says              string // the error
-	stays             bool   // until the archive is opened anew
+	stays             bool   // lasts until the archive is opened again
 }
 
-// Nothing is added to an archive whose database is gone, has gone back in time or takes no
-// writes, and it says so. When it is as it was, it goes on by itself.
+// An archive refuses writes with an error while its database is missing, restored to an earlier state, or read-only.
+// When the database is back, the archive continues without a restart.
 func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		for name, happens := range map[string]func(t *testing.T, path string) accident{
@@ -76,7 +76,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "test.db")
 				db := openFile(t, path)
 				testAccident(t, db, func() *failed.Archive {
-					check(t, db.Close()) // as when a process ends
+					check(t, db.Close()) // as at the exit of a process
 					return openFile(t, path).open(t)
 				}, happens(t, path))
 			})
@@ -136,7 +136,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 	})
 }
 
-// A file that has become read-only takes nothing, and a check of the archive notices.
+// A file that becomes read-only refuses writes, and Healthy reports it.
 func TestAFileThatBecomesReadOnly(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
@@ -144,7 +144,7 @@ func TestAFileThatBecomesReadOnly(t *testing.T) {
 	mode := func(mode string) func(t *testing.T) {
 		return func(*testing.T) {
 			file.mode.Store(&mode)
-			db.SetMaxIdleConns(0) // which closes those that there are
+			db.SetMaxIdleConns(0) // closes the idle connections
 			db.SetMaxIdleConns(2)
 		}
 	}
@@ -152,7 +152,7 @@ func TestAFileThatBecomesReadOnly(t *testing.T) {
 	testAccident(t, db, nil, accident{happens: mode("ro"), repaired: mode("rwc"), says: "attempt to write a readonly database"})
 }
 
-// A change that its caller has cancelled says nothing of the database.
+// A change that its caller cancels does not indicate the state of the database.
 func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
@@ -168,7 +168,7 @@ func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 20 { // it can be cancelled before the database is asked, too
+	for range 20 { // the cancellation may precede the query
 		if err := arrive(cancelled, a); !errors.Is(err, context.Canceled) {
 			t.Fatalf("added although cancelled: %v", err)
 		}
@@ -178,7 +178,7 @@ func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
 	}
 }
 
-// reopened opens a file in one mode or another.
+// reopened opens a file in different modes.
 type reopened struct {
 	path string
 	mode atomic.Pointer[string]
@@ -215,11 +215,11 @@ func testAccident(t *testing.T, db database, reopen func() *failed.Archive, x ac
 		check(t, a.Healthy(t.Context()))
 		check(t, arrive(t.Context(), a))
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t).N; n != before+6 && n != before+7 {
-			t.Errorf("%d messages, %d before", n, before) // what was refused may be in a file that was put back
+			t.Errorf("%d messages, %d before", n, before) // a refused change may be in a file that was restored
 		}
 		return
 	}
-	_ = db.DB.Ping() // the pool may open a connection, and that a new file
+	_ = db.DB.Ping() // the pool may open a connection, and the connection creates a new file
 	if err := arrive(t.Context(), a); err == nil {
 		t.Error("it goes on by itself")
 	}
@@ -252,7 +252,7 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// A backup that is restored into the file by SQLite itself is noticed, too.
+// Healthy also detects a backup that SQLite itself restores into the file.
 func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "test.db"), filepath.Join(dir, "backup.db")
@@ -272,8 +272,8 @@ func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
 	}
 }
 
-// A PostgreSQL that hangs in the middle of everything is given up on, holds no lock of the
-// archive for ever, and is used again when it answers.
+// If PostgreSQL hangs at any point, the archive returns an error and does not hold its lock indefinitely. It
+// continues when PostgreSQL answers.
 func TestAPostgresThatHangs(t *testing.T) {
 	proxy := pgtest.NewProxy(t, pgtest.Schema(t))
 	db := open(t, failed.PostgreSQL, "pgx", proxy.URL)
@@ -295,7 +295,7 @@ func TestAPostgresThatHangs(t *testing.T) {
 	check(t, arrive(t.Context(), a))
 }
 
-// Whoever asks how an archive is has an answer in time, also while another process writes.
+// Healthy returns in time, even while another process writes.
 func TestAnArchiveIsAskedWhileAnotherWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	a := openFile(t, path).open(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Tests of package failed_test use what an Ingest and a Replayer use.
+// Tests of package failed_test use these methods and types of an Ingest and a Replayer.
 
 type (
 	Arrival = delivered
@@ -19,7 +19,7 @@ type (
 func (a *Archive) Ingest(ctx context.Context, arrivals []Arrival) ([]ID, error) {
 	for i := range arrivals {
 		if arrivals[i].Session == "" {
-			arrivals[i].Session = fmt.Sprintf("%p", a) // another one for each Open
+			arrivals[i].Session = fmt.Sprintf("%p", a) // another session for each Open
 		}
 	}
 	return a.ingest(ctx, arrivals)
@@ -55,7 +55,7 @@ func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 	return a.markSent(ctx, id, ids, asked)
 }
 
-// SentUnasked notes messages that were sent without a request for a report.
+// SentUnasked records messages that were sent without a request for a report.
 func (a *Archive) SentUnasked(ctx context.Context, id ReplayID, ids []ID) error {
 	return a.markSent(ctx, id, ids, noRoom)
 }
@@ -64,10 +64,10 @@ func (a *Archive) Refuse(ctx context.Context, id ReplayID, refusals []Refusal) e
 	return a.markRefused(ctx, id, refusals)
 }
 
-// Fingerprint is fingerprint.
+// Fingerprint exports fingerprint.
 func Fingerprint(errorText string) string { return fingerprint(errorText) }
 
-// redriven is what Redrive returns beside its error.
+// redriven is the result of Redrive without its error.
 type redriven struct{ Found, Sent int }
 
 func redriveFrom(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (r redriven, err error) {
@@ -79,10 +79,10 @@ func (a *Archive) AskOutcomes(ctx context.Context, id ReplayID) (secret string, 
 	return a.askOutcomes(ctx, id)
 }
 
-// SentID is sentID.
+// SentID exports sentID.
 func (m *Message) SentID() string { return m.sentID() }
 
-// OutcomeKey is outcomeKey.
+// OutcomeKey exports outcomeKey.
 func OutcomeKey(secret string, id ReplayID, message ID, queue string) string {
 	return outcomeKey(secret, id, message, queue)
 }

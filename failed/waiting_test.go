@@ -18,15 +18,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// retry makes a report of one retry.
+// retry returns a report of one retry.
 func retry(queue, id string, attempt int, failedAt time.Time, delay time.Duration, text string) topology.RetryReport {
 	return topology.RetryReport{Queue: queue, Host: "h", Retries: []topology.Retry{{
 		MessageID: id, Wait: queue + ".wait.1-2", Attempt: attempt, Failed: failedAt, Due: failedAt.Add(delay), Error: text,
 	}}}
 }
 
-// The list is that of the newest attempt of each message, until the message is overdue or arrives in the failed list, in whatever order
-// reports come; groups and queues count what is listed.
+// The list contains the latest attempt of each message until the message is overdue or archived as failed, for any
+// order of reports. Groups and queues count the listed messages.
 func TestWaitingIsAListOfNewestAttempts(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -41,7 +41,7 @@ func TestWaitingIsAListOfNewestAttempts(t *testing.T) {
 				"report": func(t *rapid.T) {
 					r := retry(queues.Draw(t, "queue"), ids.Draw(t, "id"), rapid.IntRange(1, 9).Draw(t, "attempt"), c.now(),
 						time.Duration(rapid.IntRange(1, 7200).Draw(t, "delay"))*time.Second, fmt.Sprintf("no route to host %d", rapid.IntRange(1, 3).Draw(t, "text")))
-					c.pass(time.Millisecond) // no two attempts of a message end at once
+					c.pass(time.Millisecond) // two attempts of a message do not end at the same time
 					if rapid.Bool().Draw(t, "late") {
 						late = append(late, r)
 						return
@@ -71,7 +71,7 @@ func TestWaitingIsAListOfNewestAttempts(t *testing.T) {
 	})
 }
 
-// noteRetry notes reports in the archive and in the model.
+// noteRetry stores reports in the archive and in the model.
 func noteRetry(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Waiting, now time.Time, reports ...topology.RetryReport) {
 	check(t, a.NoteRetries(context.Background(), reports))
 	for _, r := range reports {
@@ -156,8 +156,8 @@ func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Wait
 	}
 }
 
-// A message gets another number with each attempt, so that an act on the one that was shown does not meet the next. Its group is that of
-// the failed list.
+// A message gets a new ID with each attempt, so that an act on the displayed attempt does not affect the next
+// attempt. Its group is the same as in the failed list.
 func TestWaitingIsNumberedByAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
@@ -192,7 +192,7 @@ func TestWaitingIsNumberedByAttempt(t *testing.T) {
 	})
 }
 
-// What was left out is counted for a day, and who reports is known for a week.
+// Omitted reports count for a day, and reporting queues are known for a week.
 func TestWaitingReports(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
@@ -220,7 +220,7 @@ func TestWaitingReports(t *testing.T) {
 	})
 }
 
-// No more than MaxWaiting are listed, and those that are left out are counted.
+// At most MaxWaiting messages are listed, and omitted messages are counted.
 func TestWaitingIsBounded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()

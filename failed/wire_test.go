@@ -21,8 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// longest is how long tests wait for what must happen. None depends on it being
-// short.
+// longest is the maximum time that tests wait for an expected event. No test depends on a short value.
 const longest = 2 * time.Minute
 
 // wire is a broker and an archive, in real time.
@@ -66,7 +65,7 @@ func connect(t *testing.T, url string) *reprise.Client {
 	return c
 }
 
-// queue declares a queue that goes with the test.
+// queue declares a queue for the duration of the test.
 func (w *wire) queue(prefix string, args amqp.Table) string {
 	w.Helper()
 	name := testkit.Name(w.T, prefix)
@@ -91,7 +90,7 @@ func (w *wire) publish(queue string, headers map[string]any, bodies ...string) {
 	}
 }
 
-// take takes all messages out of a queue.
+// take takes all messages from a queue.
 func (w *wire) take(queue string) (all []amqp.Delivery) {
 	w.Helper()
 	for {
@@ -111,7 +110,7 @@ func (w *wire) depth(queue string) int {
 	return n
 }
 
-// runs runs something until the test ends, or the function that is returned is called.
+// runs calls run in a goroutine until the test ends or the caller calls stop.
 func (w *wire) runs(run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	ended := make(chan error, 1)
@@ -133,7 +132,7 @@ func (w *wire) ingest(c *reprise.Client, queues ...string) (stop func()) {
 	return w.runs(in.Run)
 }
 
-// kept returns what the archive has, by ID.
+// kept returns the archived messages, by ID.
 func (w *wire) kept() (all []*Message) {
 	w.Helper()
 	for m, err := range w.archive.Each(w.Context(), Filter{}) {
@@ -144,7 +143,7 @@ func (w *wire) kept() (all []*Message) {
 	return all
 }
 
-// keeps reports whether the archive has n messages or more.
+// keeps reports whether the archive has at least n messages.
 func (w *wire) keeps(n int) bool {
 	w.Helper()
 	total, err := w.archive.Count(w.Context(), Filter{})
@@ -152,7 +151,7 @@ func (w *wire) keeps(n int) bool {
 	return total.N >= int64(n)
 }
 
-// However attempts are counted, a message that is sent back has all of them.
+// A replayed message has all its attempts again, for each method of counting attempts.
 func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 	const attempts = 3
 	for name, s := range map[string]struct {
@@ -229,7 +228,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 	}
 }
 
-// Wherever the connection of an Ingest ends, each message is kept, once.
+// If the connection of an Ingest fails at any frame, each message is archived once.
 func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -237,7 +236,7 @@ func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 		published, step := 0, 1
 		switch {
 		case b.IsRabbitMQ:
-			step = 7 // it takes its time to close a connection
+			step = 7 // closing a connection takes time
 		case testing.Short():
 			step = 3
 		}
@@ -254,7 +253,7 @@ func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 				testkit.Eventually(t, longest, func() bool { return w.keeps(published) })
 				stop()
 				proxy.Cut()
-				// What the broker has not heard of comes again.
+				// The broker redelivers messages whose acknowledgement it did not receive.
 				stop = w.ingest(w.client, queue)
 				testkit.Eventually(t, longest, func() bool { return w.depth(queue) == 0 })
 				stop()
@@ -266,8 +265,7 @@ func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 	})
 }
 
-// What another program, or the broker, has put into a failed queue is kept with what
-// is known of it.
+// Messages that another program or the broker has put into a failed queue are archived with their history.
 func TestDeadLettersAreKept(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
