@@ -15,8 +15,8 @@ import (
 // that are not acknowledged, on another connection. The messages are of few kinds, and messages of one kind are equal
 // in every byte.
 //
-// In the end, the archive must contain the published number of messages of each kind: no message is missing or
-// swallowed, nothing twice.
+// In the end, the archive must contain the published number of messages of each kind, so that no message is
+// missing or duplicated.
 func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -26,8 +26,8 @@ type keeper interface {
 // batcher stores messages that arrive one by one in batches. Each transaction stores all messages that arrived during
 // the previous transaction.
 //
-//	add ─► waiting ─► Add ─► handed out ─► acked ─► settled ─► Settled
-//	                              └─ ack lost ─► void: delivered again
+//	add ─► waiting ─► ingest ─► handed ─► acked ─► settled ─► markSettled
+//	                              └─ ack lost ─► redelivered
 //
 // The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
 // may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive

@@ -40,7 +40,7 @@ func TestRevision(t *testing.T) {
 	})
 }
 
-// If two users edit a message, the second receives an error with the first edit, and changes nothing. The same
+// If two users edit a message, the second receives an error and changes nothing. The same
 // applies to a user who reverts an edit that they have not seen.
 func TestTwoEditOneMessage(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -11,7 +11,7 @@ import (
 // decisive are the patterns of codes: numbers that distinguish one error from another. Codes are short, so that a
 // number that is mistaken for a code creates few groups.
 var decisive = []struct {
-	words []string       // in lower case; each text with such a code contains one of them, and this check is faster than the regular expression
+	words []string       // in lower case; each text with such a code contains one of them (this check is fast)
 	shape *regexp.Regexp // the first submatch is the code
 }{
 	// exit status 1; exited with code 137; signal 9.

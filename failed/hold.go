@@ -21,8 +21,8 @@ type hold struct {
 }
 
 // run calls f and renews the lease three times per lease duration, until f returns. It also renews the lease after
-// the end of ctx, while f finishes. If another owner takes the lease, run cancels the context of f and returns
-// errTaken, unless f returns nil.
+// the end of ctx, while f finishes. If another owner takes the lease, or the lease expires and fenced is not set, run
+// cancels the context of f and returns errTaken, unless f returns nil.
 func (h hold) run(ctx context.Context, f func(context.Context) error) error {
 	running, end := context.WithCancelCause(ctx)
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))

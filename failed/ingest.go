@@ -87,9 +87,9 @@ func (c IngestConfig) Validate() error {
 // tries again. If the archive refuses one message but stores others, that message stays unacked in its queue, and the
 // Ingest tries again every minute.
 //
-//	failed queue ─► Add ─► ack ─► Settled
-//	                 │      └ lost: delivered again, redelivered: the archive knows it
-//	                 └ fails: again, later
+//	failed queue ─► store ─► ack ─► record the ack
+//	                 │        └ lost: redelivered, and the archive recognizes the message
+//	                 └ fails: try again later
 //
 // A crash or a lost connection does not lose messages and does not store duplicates, because the archive recognizes a
 // redelivery. There are two exceptions. First, the connection is lost or the process is killed, so that the result of

@@ -144,10 +144,10 @@ func (r *returns) find(m sentFrom) way {
 		m.key = "" // the original key is not known
 	}
 	designed := r.designed(m.queue)
-	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a target
+	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key says nothing
 	byName := way{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
-		return byName // the original target
+		return byName // as it was published
 	}
 	var why error
 	for exchange := range r.candidates(m, designed, mute) {

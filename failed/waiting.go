@@ -237,8 +237,8 @@ func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []Wai
 
 // WaitingReports describes the reports from which the list of waiting messages is made.
 type WaitingReports struct {
-	Missing int64     // omitted retries in the last 24 hours: MaxWaiting was exceeded, or the workers could not report them
-	Last    time.Time // the time of the last omission
+	Missing int64     // retries above MaxWaiting or not reported by the workers; 0 after 24 hours without such a retry
+	Last    time.Time // the time of the last omitted retry
 	Queues  []string  // work queues whose workers have reported a retry within a week, sorted by name
 }
 
