@@ -15,35 +15,35 @@ import (
 // defaultPrefix is the default of Config.Prefix.
 const defaultPrefix = "reprise_failed_"
 
-// Config adjusts an Archive. Dialect is required.
+// Config configures an Archive. Dialect is required.
 type Config struct {
-	// Dialect is what the database speaks: SQLite or PostgreSQL.
+	// Dialect is the SQL dialect of the database: SQLite or PostgreSQL.
 	Dialect Dialect
 
-	// Prefix is what the names of tables and indexes begin with: at most 40 small
-	// letters, digits and underscores. In PostgreSQL they are in the first schema of
-	// the search path. Default "reprise_failed_".
+	// Prefix is the prefix of the names of tables and indexes: at most 40 lowercase
+	// letters, digits and underscores, and not a digit first. In PostgreSQL they are in
+	// the first schema of the search path. Default: "reprise_failed_".
 	Prefix string
 
-	// Redact are secrets that cannot be searched for. They are stored nevertheless,
-	// since what is stored must be fit to be replayed: whoever shows messages calls
-	// the function Redact with the same rules. A rule that is new hides nothing
-	// from the search for messages that have arrived before.
+	// Redact specifies secrets that the search does not find. The archive stores them
+	// nevertheless, because a replay needs the complete message. A program that shows
+	// messages must call the function Redact with the same rules. The search still finds
+	// messages that arrived before a new rule.
 	Redact []Rule
 
-	// Retention is how long messages are kept after they arrived, whatever their
-	// state, except those of a replay that is under way. Purge removes what is
-	// older. Default 0: for ever.
+	// Retention is the time after the arrival for which the archive keeps messages, in any
+	// state except in a running replay. Purge removes older messages. Default: 0 (forever).
 	Retention time.Duration
 
-	// Rules are retentions of single work queues, in place of Retention.
+	// Rules override Retention for single work queues.
 	Rules []RetentionRule
 
-	// Clock tells the time. Default time.Now.
+	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives what is removed, "purged" with messages, before (Info), and
-	// "archive is another one" with error (Error): see ErrUnavailable. Default: none.
+	// Logger receives two events: "purged" (Info) with the attributes messages and before,
+	// and "archive is another one" (Error) with the attribute error, see ErrUnavailable.
+	// Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -56,7 +56,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is missing or cannot work and what to write instead.
+// Validate reports missing and invalid fields, with advice.
 func (c Config) Validate() error {
 	var errs []error
 	if err := c.Dialect.Validate(); err != nil {
@@ -84,13 +84,13 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RetentionRule is how long messages are kept that failed in a work queue.
+// RetentionRule is the retention of messages that failed in a work queue.
 type RetentionRule struct {
 	Queue     string
 	Retention time.Duration
 }
 
-// Expires reports whether Purge ever removes a message.
+// Expires reports whether the configuration has a retention, so that Purge can remove messages.
 func (c Config) Expires() bool { return c.Retention > 0 || len(c.Rules) > 0 }
 
 // Archive is a store of failed messages in an SQL database.
@@ -98,17 +98,17 @@ type Archive struct {
 	db      *sqlkit.DB
 	cfg     Config // with defaults
 	d       dialect
-	origin  string // the archive's name, in what it exports
+	origin  string // the name of the archive in its exports
 	writing chan struct{}
 	lineage
 }
 
-// Open returns the archive in db, which stays the caller's to close. It creates
-// the tables where there are none and migrates those of older versions; tables of a
-// newer version it refuses. Any number of processes may open one at once.
+// Open returns the archive in db. It does not take ownership of db: the caller closes it. Open creates missing tables and
+// migrates the tables of older versions. It returns an error for the tables of a newer version. Any number of processes may
+// open the same archive at the same time.
 //
-// In SQLite it sets the file's journal to WAL. A pool of connections to ":memory:"
-// has as many databases as connections, and will not do.
+// In SQLite, Open sets the journal mode of the file to WAL. Do not pass a pool of connections to ":memory:", because each of
+// its connections has a separate database.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -133,8 +133,8 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (a *Archive, err error) {
 	return a, nil
 }
 
-// Config returns the configuration, with its defaults.
+// Config returns the configuration with its defaults.
 func (a *Archive) Config() Config { return a.cfg }
 
-// now is the time, to the millisecond, in UTC.
+// now returns the current time in UTC, truncated to the millisecond.
 func (a *Archive) now() time.Time { return a.cfg.Clock().UTC().Truncate(time.Millisecond) }

@@ -10,20 +10,20 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// collector has a queue for reports to an archive, and takes the reports in it into the archive.
+// collector declares a queue for reports to an archive, and moves the reports to the archive.
 type collector[T any] struct {
 	client   *reprise.Client
 	archive  *Archive
 	log      *slog.Logger
 	queue    string
-	topology topology.Topology // declares the queue
-	waits    string            // logged if reports have to wait
+	topology topology.Topology // declaration of the queue
+	waits    string            // log message if reports have to wait
 
 	read func(*reprise.Message) (T, bool)
 	note func(context.Context, []T) error // in one transaction
 }
 
-// newOutcomes returns the collector of reports on outcomes.
+// newOutcomes returns the collector of outcome reports.
 func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[topology.Outcome] {
 	return &collector[topology.Outcome]{
 		client: c, archive: a, log: log, queue: a.outcomeQueue(), topology: a.outcomeTopology(), waits: "outcomes wait",
@@ -32,16 +32,16 @@ func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[top
 	}
 }
 
-// maxReports is how many reports are taken at a time, and noted in one transaction.
+// maxReports is the maximum number of unacked reports, and of reports in one transaction.
 const maxReports = 64
 
-// declare makes sure that the queue exists.
+// declare declares the queue.
 func (c *collector[T]) declare(ctx context.Context) (err error) {
 	defer annotate(&err, "declaring the queue for outcomes")
 	return c.client.Declare(ctx, c.topology)
 }
 
-// collect notes reports until ctx ends. Several processes may do so for one archive.
+// collect records reports until ctx ends. Several processes may collect reports for one archive.
 func (c *collector[T]) collect(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		err := c.consume(ctx)
@@ -57,7 +57,7 @@ func (c *collector[T]) collect(ctx context.Context) {
 	}
 }
 
-// consume notes reports until ctx ends, or the queue cannot be declared. If the queue is deleted, it is declared again.
+// consume records reports until ctx ends, or until the queue cannot be declared. It declares a deleted queue again.
 func (c *collector[T]) consume(ctx context.Context) error {
 	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
@@ -83,13 +83,13 @@ func (c *collector[T]) consume(ctx context.Context) error {
 	return err
 }
 
-// report is one that waits to be noted.
+// report is a report that is not recorded yet.
 type report[T any] struct {
 	it    T
-	noted chan struct{} // closed when it is
+	noted chan struct{} // closed when the report is recorded
 }
 
-// take returns when the report in a message is noted.
+// take passes the report in a message to gather, and returns when it is recorded.
 func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
 	it, ok := c.read(m)
 	if !ok {
@@ -110,7 +110,7 @@ func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived cha
 	}
 }
 
-// gather notes what has arrived while it noted the reports before, until ctx ends.
+// gather records reports until ctx ends. Reports that arrive during a transaction form the next batch.
 func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	for {
 		var batch []*report[T]
@@ -134,11 +134,12 @@ func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	}
 }
 
-// maxNoteFailures is how often a report may be refused by the database on its own. Publishers write reports, and one that no
-// database takes must not keep the others from being noted.
+// maxNoteFailures is the maximum number of attempts to record a single report. Publishers write reports, and a report that no
+// database accepts must not block other reports.
 const maxNoteFailures = 3
 
-// noteAll notes reports: together, or one by one if the database does not take them together. The error is that ctx has ended.
+// noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an error only after ctx
+// ends.
 func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 	var all []T
 	for _, r := range batch {

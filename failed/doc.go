@@ -1,7 +1,7 @@
-// Package failed keeps the messages that failed, so that people can work on them.
+// Package failed stores failed messages in a database, so that operators can search, edit and replay them.
 //
-// A worker moves a message that it gives up on to a failed queue, which cannot be searched,
-// grouped or edited. An Archive is a database that can:
+// A worker parks a message that it cannot process in a failed queue. A queue cannot search, group or edit messages. An
+// Archive can:
 //
 //	failed queue ─► Ingest ─► Archive ─┬─► Discard ─► discarded ─► Restore ─┐
 //	                            ▲      │                                    │
@@ -11,27 +11,27 @@
 //
 // A Rescheduler also lists the messages that wait for a retry, and acts on them.
 //
-// It uses SQLite or PostgreSQL through database/sql; the driver is the program's affair:
+// The archive uses SQLite or PostgreSQL through database/sql. The program selects the driver:
 //
 //	db, err := sql.Open("sqlite", "file:failed.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
 //	archive, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite})
 //
-// A message is kept as it was in the failed queue: each byte of its body, all properties but
-// delivery_mode, and all headers with their exact types. An edit is kept beside the original.
-// Messages leave the archive by Config.Retention and Config.Rules alone, and their contents by Erase, logged and in the audit log. A message
-// that fails again after a replay is another message: see Message.Back.
+// The archive stores each byte of the body of a message, all properties except delivery_mode, and all headers with their
+// exact types. It stores an edit in addition to the original. Only Config.Retention and Config.Rules
+// remove messages, and only Erase removes contents. The log and the audit log record both. A message that fails again after
+// a replay is a new message, see Message.Back.
 //
-// Failures of one queue are a Group if their error texts differ only in numbers, ids, addresses
-// and times. Exit statuses, HTTP statuses, SQLSTATEs and error codes tell groups apart. Counts are kept with the group in the transaction of each change.
+// Failures of one queue form a Group if their error texts differ only in numbers, ids, addresses and times. Different exit
+// statuses, HTTP statuses, SQLSTATEs and error codes form different groups. The transaction of each change also updates the
+// counters of the group.
 //
-// Lists are ordered by the second of the last failure, newest first, then by ID. A page begins
-// after the last message of the page before, so that arrivals move nothing. No page looks at more
-// than 10,000 messages that are not selected: such a page is short, and its cursor goes on from
-// there.
+// Lists are sorted by the second of the last failure, newest first, then by ID. A page begins after the last message of the
+// previous page, so that arrivals do not shift the next page. A page reads at most 10,000 messages that are not selected.
+// A page that reaches this limit is short, and its cursor continues there.
 //
-// All methods are safe for concurrent use, and any number of processes may share a database.
-// Writers wait for each other; readers wait for nobody. Redrive needs no archive.
+// All methods are safe for concurrent use, and any number of processes may share a database. Writers wait for each other.
+// Readers do not wait. Redrive does not need an archive.
 //
-// The package imports the worker library, topology and, of this module, internal/sqlkit, params
-// and tablejson. docs/failed-messages.md is the user's guide.
+// The package imports the worker library, topology, and the packages sqlkit, params and tablejson of this module's internal
+// directory. docs/failed-messages.md is the user's guide.
 package failed

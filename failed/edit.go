@@ -11,14 +11,13 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Edit makes c what a replay of the message sends. The original stays, and so does
-// each earlier edit: see Edits. Only a message in state failed can be edited.
+// Edit sets the content that a replay of the message sends. The archive keeps the original and all earlier edits, see Edits. Only
+// a message in state failed can be edited.
 //
-// Seen is the Message.Revision that c was made of. If somebody else has edited the message
-// since, that is ErrState: of two who edit one message the second learns of the first.
+// Seen is the Message.Revision on which the caller based c. Edit returns ErrState if another user has edited the message since
+// then, so that no user overwrites the edit of another unknowingly.
 //
-// If c is what a replay sends already, nothing happens; if it is the original, that is
-// Revert.
+// If c equals the content that a replay would send, Edit has no effect. If c equals the original, Edit has the effect of Revert.
 func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Actor) (err error) {
 	defer annotate(&err, "editing message %d", id)
 	e, err := editOf(id, seen, c, who)
@@ -28,7 +27,7 @@ func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Acto
 	return a.write(ctx, func(tx *tx) error { return tx.edit(e) })
 }
 
-// edit is an Edit that is ready to be written.
+// edit is an encoded Edit, ready for its transaction.
 type edit struct {
 	id   ID
 	seen int
@@ -36,7 +35,7 @@ type edit struct {
 	written
 }
 
-// written is a Content as it is stored.
+// written is a Content in its stored form.
 type written struct {
 	headers, properties string
 	body                []byte
@@ -51,7 +50,7 @@ func editOf(id ID, seen int, c Content, who Actor) (edit, error) {
 	return edit{id, seen, who, written{headers, properties, append([]byte{}, c.Body...)}}, errors.Join(err, who.validate())
 }
 
-// edit makes an edit, if it is one.
+// edit writes an edit, unless it changes nothing.
 func (t *tx) edit(e edit) error {
 	if err := t.editable(e.id, e.seen); err != nil {
 		return err
@@ -87,7 +86,7 @@ func (t *tx) edit(e edit) error {
 
 var revisionColumns = []string{"message", "number", "at", "actor", "headers", "properties", "body", "replay"}
 
-// revision returns a revision of a message; 0 is the original.
+// revision returns a revision of a message. Number 0 is the original.
 func (t *tx) revision(id ID, number int) (w written, err error) {
 	if number == 0 {
 		err = t.Row(`SELECT headers, properties, body FROM {content} WHERE message = $1`, int64(id)).Scan(&w.headers, &w.properties, &w.body)
@@ -103,8 +102,8 @@ func (t *tx) nextRevision(id ID) (number int, err error) {
 	return number, err
 }
 
-// Revert takes an edit back: a replay sends the message as it failed. Only a message
-// in state failed that is edited can be reverted. Seen is as for Edit.
+// Revert undoes the edits of a message, so that a replay sends the original. Only an edited message in state failed can be
+// reverted. Seen has the same meaning as for Edit.
 func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err error) {
 	defer annotate(&err, "reverting message %d", id)
 	if err := who.validate(); err != nil {
@@ -121,7 +120,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err e
 	})
 }
 
-// editable refuses what cannot be edited, or is not any more what was seen.
+// editable returns ErrState if the message is not in state failed, or has another revision than seen.
 func (t *tx) editable(id ID, seen int) error {
 	var state, edited int
 	err := t.Row(`SELECT state, edited FROM {message} WHERE id = $1`, int64(id)).Scan(&state, &edited)
@@ -138,7 +137,7 @@ func (t *tx) editable(id ID, seen int) error {
 	return nil
 }
 
-// revise makes a revision what a replay sends; the act tells of one.
+// revise selects the revision that a replay sends, and records the revision told in the audit log.
 func (t *tx) revise(id ID, revision int, verb string, told int, who Actor) error {
 	if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
@@ -147,10 +146,8 @@ func (t *tx) revise(id ID, revision int, verb string, told int, who Actor) error
 	return err
 }
 
-// EditAndReplay is Edit, and BeginReplay of that message alone, in one transaction: either
-// both are done or nothing is. So what is sent is what whoever edits has seen: if somebody
-// else has edited the message since, that is ErrState. The Filter of the plan is not
-// looked at.
+// EditAndReplay combines Edit with BeginReplay of that message, in one transaction. It does both or neither, so the replay sends
+// exactly the content c. It returns ErrState if another user has edited the message since seen. It ignores the Filter of the plan.
 func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
 	defer annotate(&err, "editing and replaying message %d", id)
 	p.Filter = Filter{IDs: []ID{id}}
@@ -170,22 +167,21 @@ func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content,
 		return err
 	})
 	if err != nil {
-		return nil, err // the commit may have failed
+		return nil, err // r is invalid if the commit has failed
 	}
 	return r, nil
 }
 
 // Revision is an edit of a message.
 type Revision struct {
-	Number int // from 1
+	Number int // starts at 1
 	Time   time.Time
 	Actor  Actor
-	Replay ReplayID // whose Plan.Edit it is; 0: a person edited the message alone
+	Replay ReplayID // the replay whose Plan.Edit made it; 0: a user edited this message
 	Content
 }
 
-// Edits returns all edits of a message, oldest first, also those that were taken
-// back. Content is empty: see Revision.
+// Edits returns all edits of a message, oldest first, including undone edits. It leaves Content empty, see Revision.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
 	defer annotate(&err, "reading the edits of message %d", id)
 	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
@@ -199,8 +195,8 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 	return all, nil
 }
 
-// Revision returns what one edit made of a message, also if it was taken back, or
-// ErrNotFound. Edits has the numbers.
+// Revision returns an edit with its content, including an undone edit. Edits returns the numbers. Revision returns ErrNotFound if
+// the edit does not exist.
 func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
 	defer annotate(&err, "reading revision %d of message %d", number, id)
 	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)
@@ -213,7 +209,7 @@ func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision,
 	return &all[0], nil
 }
 
-// revisions are edits with what each made of the message: all of it at once, in memory.
+// revisions returns edits with their contents, all of them in memory at the same time.
 func (a *Archive) revisions(ctx context.Context, which string, args ...any) (all []Revision, err error) {
 	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay, body, headers, properties FROM {revision} WHERE `+which+` ORDER BY number`, args...)
 	var r Revision

@@ -15,77 +15,74 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Filter selects the messages that meet all conditions that are set. The zero Filter selects
-// all messages where messages are read. An act refuses it with ErrInvalid, so that a filter
-// that was lost is not taken for everything.
+// Filter selects the messages that meet all conditions that are set. The zero Filter selects all messages for a read. Actions
+// refuse the zero Filter with ErrInvalid, so that a lost filter does not select all messages.
 //
-// A Filter is the same in an address (Values, ParseFilter), in JSON, and in words (String).
+// A Filter has equivalent forms as URL parameters (Values, ParseFilter), as JSON and as text (String).
 type Filter struct {
-	// All says that all messages are meant. Nothing else is set then.
+	// All selects all messages for an action. It excludes other conditions.
 	All bool
 
 	Queue  string  // the work queue
-	States []State // nil: whatever the state; empty: none
+	States []State // nil: all states; empty: no message
 	Group  GroupID
 
-	// Since and Until bound the time of the last failure: Since ≤ it < Until.
+	// Since and Until limit the time of the last failure: Since ≤ time < Until.
 	Since, Until time.Time
 
-	// Text are words, each whole and in upper or lower case, all of which are in the errors, the
-	// message id, the correlation id or the first 256 KiB of a body of text, as they arrived. It
-	// has no syntax: all but letters and digits separates words. Text that Config.Redact hides
-	// is not found.
+	// Text contains words. Each word must be in the errors, the message id, the correlation id or the
+	// first 256 KiB of a textual body, as they arrived. It matches whole words and ignores case. It has
+	// no syntax: all characters except letters and digits separate words. The search does not find secrets
+	// that Config.Redact hides.
 	Text string
 
-	// Error is a part of the last error, exactly as it is written there, from the middle of
-	// a word on if need be. Quicker with a whole word in it. An Error of blanks alone is
-	// ErrInvalid.
+	// Error is a substring of the last error, with exact spelling and case. It may begin inside a word. The
+	// search is faster if Error includes a whole word. Validate returns ErrInvalid for an Error that
+	// contains only blanks.
 	Error string
 
-	// Headers are names and values that top-level headers must have. Numbers are in
-	// decimal, times as RFC 3339 in UTC. Tables, arrays, bytes and text of more than 256
-	// bytes are not found.
+	// Headers are names and values of top-level headers. Numbers are in decimal, times as RFC 3339 in
+	// UTC. The search does not find tables, arrays, bytes, and strings of more than 256 bytes.
 	Headers map[string]string
 
-	// MinAttempts and MaxAttempts bound the number of attempts, both included. 0:
-	// not at all.
+	// MinAttempts and MaxAttempts are inclusive bounds of the number of attempts. 0: no bound.
 	MinAttempts, MaxAttempts int
 
-	IDs []ID // if not nil: those alone
+	IDs []ID // nil: no restriction
 
-	// Replay selects what failed again after a replay: see Message.Back.
+	// Replay selects the messages that failed again after a replay, see Message.Back.
 	Replay ReplayID
 
-	// Refused selects what a replay could not send: see Message.Refused.
+	// Refused selects the messages that the latest replay could not send, see Message.Refused.
 	Refused bool
 
-	// RefusedBy selects what this replay could not send, whatever has become of it since.
-	// Summary.Refused is why, then, also where a later replay has sent it.
+	// RefusedBy selects the messages that this replay could not send, regardless of their current
+	// state. Summary.Refused then contains the reason of this replay, even if a later replay sent the message.
 	RefusedBy ReplayID
 
-	// SentBy selects what this replay has sent, whatever has become of it since.
+	// SentBy selects the messages that this replay sent, regardless of their current state.
 	SentBy ReplayID
 
-	// Outcome selects those with this outcome of the messages that SentBy has sent. Summary.Outcome
-	// is that of SentBy, then.
+	// Outcome selects the messages with this outcome among the messages of SentBy. Summary.Outcome
+	// then contains the outcome for SentBy.
 	Outcome Outcome
 
-	// AtMost makes an act (Discard, Restore, BeginReplay) return ErrState and change nothing
-	// if it would be done to more messages, such as those that failed since a person
-	// confirmed a number. It does not select messages. 0: no bound.
+	// AtMost limits an action (Discard, Restore, BeginReplay). If the filter selects more messages,
+	// the action returns ErrState and changes nothing. This excludes messages that failed after an operator
+	// confirmed a number. AtMost does not select messages. 0: no limit.
 	AtMost int64
 }
 
-// FilterParam is a condition of a Filter in an address, a form or a command line.
+// FilterParam describes a condition of a Filter as a URL parameter, form field or command-line flag.
 type FilterParam struct {
-	Name     string // of the parameter
-	Flag     string // of a command, without dashes; "": an argument
-	Value    string // the kind of value, such as "NAME"; "": true or false
+	Name     string // name of the parameter
+	Flag     string // name of the flag, without dashes; "": an argument
+	Value    string // kind of value, such as "NAME"; "": boolean
 	Help     string
-	Repeated bool // may have several values
+	Repeated bool // accepts several values
 }
 
-// FilterParams returns all conditions of a Filter, but for All and AtMost.
+// FilterParams returns all conditions of a Filter except All and AtMost.
 func FilterParams() []FilterParam {
 	all := make([]FilterParam, len(conditions))
 	for i, c := range conditions {
@@ -94,12 +91,12 @@ func FilterParams() []FilterParam {
 	return all
 }
 
-// condition is a field of a Filter. A new one also has a condition in SQL: see selection.
+// condition describes a field of a Filter. A new condition also needs SQL, see selection.
 type condition struct {
 	FilterParam
-	json  string // the name in JSON
+	json  string // name in JSON
 	field func(*Filter) any
-	words string // format of the value in words
+	words string // format of the value as text
 }
 
 var conditions = []condition{
@@ -178,8 +175,7 @@ func (f *Filter) set(yield func(condition, any) bool) {
 	}
 }
 
-// IsZero reports whether no condition is set, so that the filter selects all messages. It
-// does not look at All and AtMost.
+// IsZero reports whether no condition is set, so that the filter selects all messages. It ignores All and AtMost.
 func (f Filter) IsZero() bool {
 	for range f.set {
 		return false
@@ -187,11 +183,11 @@ func (f Filter) IsZero() bool {
 	return true
 }
 
-// anyState is the value of the parameter state for messages in any state. Values always
-// writes the state, so that a filter without conditions differs from one that was lost.
+// anyState is the value of the parameter state for messages in any state. Values always writes the state, so that a filter
+// without conditions differs from a lost filter.
 const anyState = "all"
 
-// Values returns the conditions as parameters of an address.
+// Values returns the conditions as URL parameters.
 func (f Filter) Values() url.Values {
 	v := url.Values{}
 	for c, field := range f.set {
@@ -203,9 +199,8 @@ func (f Filter) Values() url.Values {
 	return v
 }
 
-// ParseFilter reads conditions from the parameters of an address, and ignores those that are
-// not in FilterParams. Any parameter that it cannot read exactly is a *FilterError, an empty one
-// included. Times may be relative to now: 90m, 24h, 7d.
+// ParseFilter reads conditions from URL parameters, and ignores parameters that are not in FilterParams. It returns a
+// *FilterError for a malformed or empty parameter. Times may be relative to now: 90m, 24h, 7d.
 func ParseFilter(v url.Values, now time.Time) (Filter, error) {
 	r := params.Reader{Values: v, Now: now}
 	var f Filter
@@ -229,7 +224,7 @@ func (f Filter) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. It refuses names that it does not know.
+// UnmarshalJSON implements [json.Unmarshaler]. It returns an error for unknown names.
 func (f *Filter) UnmarshalJSON(b []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(b, &all); err != nil {
@@ -250,11 +245,10 @@ func (f *Filter) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// maxNamed is how many messages String names by their IDs.
+// maxNamed is the maximum number of IDs in the result of String.
 const maxNamed = 10
 
-// String returns the conditions in words. The values in it are as they are: whoever shows
-// them escapes them.
+// String returns the conditions as text. It does not escape values, so the caller must.
 func (f Filter) String() string {
 	var parts []string
 	for c, field := range f.set {
@@ -303,20 +297,20 @@ func join[T any](list []T, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// invalidFilter is an ErrInvalid whose text says no more than what is wrong.
+// invalidFilter is an ErrInvalid whose text contains only the cause.
 type invalidFilter string
 
 func (e invalidFilter) Error() string        { return string(e) }
 func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
 
-// Validate reports conditions that cannot be meant and what to write instead, as a *FilterError
-// that is ErrInvalid. The names are those of the parameters.
+// Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other. The error contains
+// the name of the parameter and advice.
 func (f Filter) Validate() error {
 	invalid := func(param, format string, args ...any) error {
 		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}
 	}
 	for _, text := range []struct{ name, value string }{{"text", f.Text}, {"error", f.Error}} {
-		// Blanks are in almost every error: such a filter selects almost all messages.
+		// Almost every error contains blanks, so such a filter selects almost all messages.
 		if text.value != "" && strings.TrimSpace(text.value) == "" {
 			return invalid(text.name, "%s must not be blank: got %.40q (leave it out)", text.name, text.value)
 		}
@@ -353,7 +347,7 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// meant reports a filter that nothing says which messages an act is for.
+// meant returns ErrInvalid if the filter is empty and All is not set.
 func (f Filter) meant() error {
 	if f.IsZero() && !f.All {
 		return fmt.Errorf("%w: the Filter is empty: say which messages, or write Filter{All: true} if all are meant", ErrInvalid)
@@ -361,7 +355,7 @@ func (f Filter) meant() error {
 	return nil
 }
 
-// allows returns ErrState if n messages are more than Filter.AtMost.
+// allows returns ErrState if n is more than Filter.AtMost.
 func (f Filter) allows(n int64) error {
 	if f.AtMost > 0 && n > f.AtMost {
 		return fmt.Errorf("%w: %d messages are selected by now, more than the %d expected", ErrState, n, f.AtMost)
@@ -369,13 +363,13 @@ func (f Filter) allows(n int64) error {
 	return nil
 }
 
-// maxLogged is how many IDs the audit log has of a filter: the log is for people.
+// maxLogged is the maximum number of IDs of a filter in the audit log. Operators read the log, so it must stay short.
 const maxLogged = 100
 
-// describe is the filter as the audit log has it.
+// describe returns the filter for the audit log.
 func (f Filter) describe() map[string]any { return f.described("") }
 
-// described is describe with another text in place of each text that people write, unless that is empty.
+// described returns the filter for the audit log. If instead is not empty, it replaces each free text: Text, Error and Headers.
 func (f Filter) described(instead string) map[string]any {
 	if instead != "" {
 		for _, text := range []*string{&f.Text, &f.Error} {
@@ -401,7 +395,7 @@ func (f Filter) described(instead string) map[string]any {
 	return details
 }
 
-// subject of an act on what a filter selects: a message, if it is one alone.
+// subject returns the subject of an action on the filter: "message/ID" for a single ID, "group/ID" for a group, or "".
 func (f Filter) subject() string {
 	if len(f.IDs) == 1 {
 		return fmt.Sprint("message/", f.IDs[0])
@@ -412,28 +406,27 @@ func (f Filter) subject() string {
 	return ""
 }
 
-// hasOnlyCounters reports whether the filter has no conditions but those by which messages
-// are counted anyway: queue, states and group.
+// hasOnlyCounters reports whether the filter sets only queue, states and group, for which the archive has counters.
 func (f Filter) hasOnlyCounters() bool {
 	f.Queue, f.States, f.Group = "", nil, 0
 	return f.IsZero()
 }
 
-// Page is a part of a list.
+// Page selects a part of a list.
 type Page struct {
-	// After is the cursor that came with the page before; "" is for the first page.
+	// After is the cursor of the previous page; "" selects the first page.
 	After string
-	Size  int // at most so many; default 50, at most 1000
+	Size  int // maximum number of items; default 50, at most 1000
 }
 
-// Defaults and bounds of Page.Size.
+// Default and maximum of Page.Size.
 const (
 	defaultPageSize = 50
 	maxPageSize     = 1000
 )
 
-// Total is a number that may have been too costly to count to the end.
+// Total is a number of items. A costly count may stop early.
 type Total struct {
 	N    int64 `json:"n"`
-	More bool  `json:"more,omitempty"` // there are more than N
+	More bool  `json:"more,omitempty"` // the list has more than N items
 }

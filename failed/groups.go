@@ -10,24 +10,24 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Group are the failures of one work queue that have the same fingerprint.
+// Group contains the failures of one work queue with the same fingerprint.
 type Group struct {
 	ID      GroupID
 	Queue   string
-	Text    string // the fingerprint's text; "" where no error is known
-	Example string // the error of the message that arrived last
+	Text    string // the normalized error of the fingerprint; "" if the error is unknown
+	Example string // the error of the latest arrival
 	Counts  Counts
-	First   time.Time // earliest of the first failures that the archive has ever had of it
-	Last    time.Time // latest of the last failures that the archive has ever had of it
-	Muted   time.Time // until then no notification mentions it: see Archive.Mute. Zero: it was not muted
+	First   time.Time // earliest first failure of all messages that the archive ever had in the group
+	Last    time.Time // latest last failure of all messages that the archive ever had in the group
+	Muted   time.Time // end of the time without notifications, see Archive.Mute; zero: never muted
 
-	// Hours and Days say how many messages failed when, whatever has become of them since.
-	// Both go from older to newer, without gaps, and end with the bucket that is under way.
-	Hours []Bucket // 24
-	Days  []Bucket // 30, in UTC
+	// Hours and Days are the numbers of failures per hour and per day, regardless of the current states
+	// of the messages. The buckets are in ascending order, without gaps, and end with the current bucket.
+	Hours []Bucket // 24 buckets
+	Days  []Bucket // 30 buckets, in UTC
 }
 
-// Counts are numbers of messages by state.
+// Counts contains the numbers of messages by state.
 type Counts struct {
 	Failed    int64 `json:"failed"`
 	Replaying int64 `json:"replaying"`
@@ -35,40 +35,39 @@ type Counts struct {
 	Discarded int64 `json:"discarded"`
 }
 
-// Total is the number of messages in whatever state.
+// Total returns the number of messages in all states.
 func (c Counts) Total() int64 { return c.Failed + c.Replaying + c.Replayed + c.Discarded }
 
-// Bucket counts the failures from Start until the next one's.
+// Bucket is the number of failures between Start and the Start of the next bucket.
 type Bucket struct {
 	Start time.Time `json:"start"`
 	N     int64     `json:"n"`
 }
 
-// GroupFilter selects groups: those for which all that is set holds.
+// GroupFilter selects the groups that meet all conditions that are set.
 type GroupFilter struct {
 	Queue string
-	State State  // at least one message is in it
-	Text  string // a part of Group.Text, exactly as it is written there
+	State State  // the group has at least one message in this state
+	Text  string // a substring of Group.Text, with exact spelling and case
 
-	// MostFailed lists the groups with the most messages in state failed first. Default: the
-	// latest failure first.
+	// MostFailed sorts groups by the number of messages in state failed, in descending order.
+	// Default: by the latest failure, newest first.
 	MostFailed bool
 }
 
-// QueueSummary is what the archive has of a work queue.
+// QueueSummary contains the statistics of a work queue.
 type QueueSummary struct {
 	Queue  string
 	Counts Counts
-	Purged int64 // removed by retention, over all time
+	Purged int64 // number of messages that retention has ever removed
 
-	// Last failures of the oldest and the newest message in state failed; zero if
-	// none is.
+	// Oldest and Newest are the times of the last failure of the oldest and the newest message in state
+	// failed. They are zero if no message is in this state.
 	Oldest, Newest time.Time
 }
 
-// Groups lists groups. A page may be short, and even empty, although there are
-// more: only an empty string is the end. A group that changes between two pages changes its place, and may be on both or
-// on neither.
+// Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor marks the last
+// page. A group that changes between two pages also changes its place, and may be on both pages or on neither.
 func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []Group, next string, err error) {
 	defer annotate(&err, "listing groups")
 	size, err := p.size()
@@ -133,7 +132,7 @@ func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []G
 	return groups, cursorOf(kind, at[0], at[1]), nil
 }
 
-// Group returns a group, or ErrNotFound.
+// Group returns a group. It returns ErrNotFound if the group does not exist.
 func (a *Archive) Group(ctx context.Context, id GroupID) (g *Group, err error) {
 	defer annotate(&err, "reading group %d", id)
 	groups, err := a.groupsOf(ctx, []GroupID{id})
@@ -146,7 +145,7 @@ func (a *Archive) Group(ctx context.Context, id GroupID) (g *Group, err error) {
 	return &groups[0], nil
 }
 
-// where is what an index finds of a filter, and what has to be looked at.
+// where returns the conditions that an index supports, and the conditions that the query checks group by group.
 func (f GroupFilter) where(s *selection) (indexed, others string) {
 	conditions, look := []string{"1 = 1"}, []string{"1 = 1"}
 	if f.Queue != "" {
@@ -193,7 +192,7 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 	if err := a.trends(ctx, groups, place); err != nil {
 		return nil, err
 	}
-	// A group may have been purged since it was found.
+	// A purge may have removed a group since it was found.
 	out := groups[:0]
 	for _, g := range groups {
 		if g.ID != 0 {
@@ -203,7 +202,7 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 	return out, nil
 }
 
-// Numbers of buckets of a Trend.
+// Numbers of buckets in Group.Hours and Group.Days.
 const (
 	trendHours = 24
 	trendDays  = 30
@@ -233,7 +232,7 @@ func (a *Archive) trends(ctx context.Context, groups []Group, place map[GroupID]
 		if span == day {
 			list, from = groups[place[id]].Days, days
 		}
-		if i := (start - from) / span; i < int64(len(list)) { // clocks differ: one may be ahead
+		if i := (start - from) / span; i < int64(len(list)) { // the clock of another process may be ahead
 			list[i].N = n
 		}
 	}
@@ -248,12 +247,12 @@ func buckets(start, span int64, n int) []Bucket {
 	return out
 }
 
-// Queues returns all work queues of which there ever was a message, by name.
+// Queues returns all work queues that ever had a failed message, sorted by name.
 func (a *Archive) Queues(ctx context.Context) (out []QueueSummary, err error) {
 	defer annotate(&err, "listing queues")
 	where, order := a.d.along([]equal{{"m.state", "0"}, {"m.queue", "q.id"}}, 0, fromTheTop)
 	end := func(direction string) string {
-		// The position first, which the index has: for another column SQLite takes another index.
+		// The subquery selects by position, which the index contains. For another column, SQLite would choose another index.
 		return fmt.Sprintf(`COALESCE((SELECT e.last_failed FROM {message} e WHERE e.pos = (SELECT m.pos FROM {message} m WHERE %s ORDER BY %s%s LIMIT 1)), 0)`,
 			where, strings.Join(order, direction+", "), direction)
 	}

@@ -11,9 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// List returns a page of messages, the latest failure first. A page may be short,
-// and even empty, although there are more, where few messages match: only an
-// empty string is the end.
+// List returns a page of messages, the latest failure first. If few messages match, a page may be short or empty although more
+// messages follow. Only an empty cursor marks the last page.
 func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, next string, err error) {
 	defer annotate(&err, "listing messages")
 	size, err := p.size()
@@ -41,7 +40,7 @@ func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, ne
 	return out, next, err
 }
 
-// selection of a filter; nil if it can select nothing.
+// selection validates a filter and returns its selection, or nil if the filter cannot select any message.
 func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
@@ -67,7 +66,8 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 	return s, err
 }
 
-// summaries of the messages at positions, in that order, as f shows what became of them.
+// summaries returns the messages at positions, in descending order of the position. Filter f determines
+// the replay of the refusals and outcomes: RefusedBy, SentBy, or the latest replay of the message.
 func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
@@ -99,15 +99,15 @@ func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summar
 	return out, nil
 }
 
-// Each yields whole messages, the oldest failure first, one at a time in memory. What
-// arrives meanwhile is not among them. It ends with the first error.
+// Each yields complete messages, the oldest failure first, with one message at a time in memory. It does not include messages that
+// arrive during the iteration. It ends after the first error.
 func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
 		ids, err := a.ids(ctx, f)
 		for _, id := range ids {
 			var m *Message
 			m, err = a.get(ctx, id)
-			if errors.Is(err, ErrNotFound) { // it has been purged meanwhile
+			if errors.Is(err, ErrNotFound) { // a purge has removed the message
 				err = nil
 				continue
 			}
@@ -121,7 +121,7 @@ func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error]
 	}
 }
 
-// ids of all messages that are selected, the oldest failure first.
+// ids returns the IDs of all selected messages, the oldest failure first.
 func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
@@ -137,8 +137,8 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	return ids, nil
 }
 
-// Count counts messages. By queue, states and group it is exact; by anything else
-// it stops after some thousand messages looked at, and says so.
+// Count counts messages. For filters of only queue, states and group, the result is exact. For other filters, Count stops after some
+// thousand messages and sets Total.More.
 func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	defer annotate(&err, "counting messages")
 	s, err := a.selection(ctx, f)
@@ -152,8 +152,7 @@ func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	return Total{N: int64(len(at)), More: more}, err
 }
 
-// counted returns what is counted anyway, for filters that have nothing but what it is
-// counted by.
+// counted returns the sum of the counters, if the filter sets only conditions with counters. Otherwise ok is false.
 func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err error) {
 	if !f.hasOnlyCounters() {
 		return 0, false, nil

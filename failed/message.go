@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ID identifies a message in an archive. IDs ascend in order of arrival, begin
-// with 1, and are never used again.
+// ID identifies a message in an archive. IDs begin with 1, ascend in order of arrival, and are never reused.
 type ID int64
 
 // GroupID identifies a Group.
@@ -18,109 +17,110 @@ type GroupID int64
 // ReplayID identifies a Replay.
 type ReplayID int64
 
-// State is what has become of a message in the archive.
+// State is the state of a message in the archive.
 type State string
 
-// The states.
+// The states of a message.
 const (
-	Failed    State = "failed"    // waits for a person
+	Failed    State = "failed"    // needs attention
 	Replaying State = "replaying" // part of a replay, and not sent yet
-	Replayed  State = "replayed"  // sent back
-	Discarded State = "discarded" // dropped by a person
+	Replayed  State = "replayed"  // sent by a replay
+	Discarded State = "discarded" // discarded by an operator
 )
 
-// States are all states.
+// States returns all states.
 func States() []State { return []State{Failed, Replaying, Replayed, Discarded} }
 
-// Actor is who did something: "cli:root@host", the name of a token,
-// "policy:retention". It is never empty in an Act.
+// Actor names the user or policy that performed an action: "cli:root@host", the name of a token, "policy:retention". It is
+// never empty in an Act.
 type Actor string
 
 // Errors that methods of Archive wrap.
 var (
-	// ErrNotFound says that the archive has no such message, group or replay.
+	// ErrNotFound is returned if the archive does not have the message, group or replay.
 	ErrNotFound = errors.New("failed: not found")
 
-	// ErrState says that a message or a replay is in a state that does not allow
-	// what was asked for, or is not any more what whoever asked has seen; nothing
-	// was changed.
+	// ErrState is returned if the state of a message or a replay does not allow the
+	// action, or if it has changed since the caller read it. The archive is unchanged.
 	ErrState = errors.New("failed: wrong state")
 
-	// ErrInvalid says that an argument cannot be used, and what to write instead.
+	// ErrInvalid is returned for an invalid argument, with advice.
 	ErrInvalid = errors.New("failed: invalid")
 
-	// ErrUnstorable says that the archive cannot keep a message: a header has a type that AMQP
-	// does not know, or nests deeper than any AMQP client reads. No delivered message is like
-	// that.
+	// ErrUnstorable is returned if the archive cannot store a message, because a header has a type
+	// that AMQP does not define, or is nested deeper than AMQP clients can read. Delivered messages
+	// do not have such headers.
 	ErrUnstorable = errors.New("failed: cannot be stored")
 )
 
-// Message is a failed message with all that is known of it.
+// Message is a failed message with all its recorded details.
 type Message struct {
-	ID    ID // 0 on arrival: the archive chooses it
+	ID    ID // 0 on arrival, because the archive assigns it
 	Group GroupID
 	State State
 
-	// Queue is the work queue it failed in, FailedQueue the queue it was taken
-	// from. If Queue is empty on arrival, it is FailedQueue without ".failed".
+	// Queue is the work queue in which the message failed. FailedQueue is the queue from which
+	// the archive took it. If Queue is empty on arrival, it is FailedQueue without ".failed".
 	Queue, FailedQueue string
 
-	// Archived is when it arrived in the archive, to the millisecond.
+	// Archived is the time of arrival in the archive, to the millisecond.
 	Archived time.Time
 
-	// Exchange and RoutingKey are where it was first published, if that is known.
+	// Exchange and RoutingKey are the destination of the first publish, if known.
 	Exchange, RoutingKey string
 
 	Attempts      int
-	Errors        []reprise.AttemptError // oldest first; the middle may be missing
-	ErrorsDropped int                    // how many are missing
-	Reason        string                 // why it was parked, beside the last error
+	Errors        []reprise.AttemptError // oldest first; errors in the middle may be missing
+	ErrorsDropped int                    // number of missing errors
+	Reason        string                 // reason for parking, in addition to the last error
 
-	// Error is the text of the last error, or why the broker dead-lettered the
-	// message, where nothing else is known. Its fingerprint makes the group.
+	// Error is the last error. If it is unknown, Error is the broker's reason for
+	// dead-lettering the message. The fingerprint of Error determines the group.
 	Error string
 
-	// When it failed first and last, to the millisecond. If LastFailed is zero on
-	// arrival, it is Archived.
+	// FirstFailed and LastFailed are the times of the first and the last failure, to the
+	// millisecond. If LastFailed is zero on arrival, it is set to Archived.
 	FirstFailed, LastFailed time.Time
 
-	// Content is the message as it lay in the failed queue. Nothing is left out but a request for a report.
+	// Content is the content of the message in the failed queue, without the request for an outcome report.
 	Content
 
-	// Edited is what a person made of it; nil if nobody did. It is replayed in
-	// place of Content.
+	// Edited is the edited content, which a replay sends instead of Content. It is nil if the
+	// message was not edited.
 	Edited *Content
 
-	// Revision is the number of the edit that Edited is; 0 if nobody has edited it, or
-	// the edits were taken back. Whoever edits says which they have seen.
+	// Revision is the number of the edit in Edited. It is 0 if the message was not edited or the
+	// edits were undone. A caller that edits the message passes the revision that it has read.
 	Revision int
 
-	// ReplayedBy is the latest replay that the message is or was part of, 0 if
-	// none has been. A replay that ended before the message was sent is none.
+	// ReplayedBy is the latest replay that includes or included the message, or 0. A replay that
+	// ended before it sent the message does not count.
 	ReplayedBy ReplayID
 
-	// Outcome is what became of it after ReplayedBy had sent it; "" if it was not sent. WhyUnknown says why it is OutcomeUnknown.
+	// Outcome is the outcome of the message after ReplayedBy sent it, or "" if it was not sent. WhyUnknown is the reason
+	// for OutcomeUnknown.
 	Outcome    Outcome
 	WhyUnknown string
 
-	// Back is the replay that had sent this message before it failed again, and
-	// BackOf what it was in that replay; 0 if no replay had sent it.
+	// Back is the replay that sent this message before it failed again. BackOf is the ID of the
+	// message in that replay. Both are 0 if no replay sent it.
 	Back   ReplayID
 	BackOf ID
 
-	// Discarded is why it was discarded, "" if it is not.
+	// Discarded is the reason for the discard, or "" if the message is not discarded.
 	Discarded string
 
-	// Erased says that Archive.Erase has deleted the content, the errors and the ids. It can neither be replayed nor restored.
+	// Erased reports whether Archive.Erase has deleted the content, the errors and the ids. An erased message can be neither
+	// replayed nor restored.
 	Erased bool
 
-	// Refused is why the latest replay could not send it, "" if that did not come
-	// to be tried, or has succeeded. It is about the message itself: an edit may mend
-	// it, or another target, where nobody knows in which queue it failed.
+	// Refused is the reason why the latest replay could not send the message. It is "" if the
+	// replay sent the message or did not try to. The reason is in the message itself. An edit may
+	// correct it. If the work queue is unknown, another target may help.
 	Refused string
 }
 
-// Current is what a replay sends: Edited if there is such, else Content.
+// Current returns the content that a replay sends: Edited if it is set, else Content.
 func (m *Message) Current() Content {
 	if m.Edited != nil {
 		return *m.Edited
@@ -128,20 +128,20 @@ func (m *Message) Current() Content {
 	return m.Content
 }
 
-// Content is a message's body, headers and properties.
+// Content is the body, headers and properties of a message.
 type Content struct {
 	Body []byte
 
-	// Headers are all headers but topology.HeaderOutcome, also Reprise's and the broker's own, with the exact
-	// types of topology.Table. Values that a program made up may also be int, as
-	// 64 bits, and map[string]any: they come back as int64 and topology.Table.
+	// Headers are all headers except topology.HeaderOutcome, including the headers of Reprise and of the broker, with the
+	// exact types of topology.Table. Values that a program sets may also be int, which the archive stores as 64 bits and
+	// returns as int64, and map[string]any, which it returns as topology.Table.
 	Headers topology.Table
 
 	Properties Properties
 }
 
-// Properties are the properties of a message, as the broker had them. Strings are
-// bytes as on the wire, not necessarily UTF-8.
+// Properties are the properties of a message as the broker delivered them. Strings contain the bytes on the wire, which are
+// not necessarily UTF-8.
 type Properties struct {
 	ContentType     string
 	ContentEncoding string
@@ -151,15 +151,15 @@ type Properties struct {
 	Type            string
 	AppID           string
 	UserID          string
-	Expiration      string // milliseconds, as text
+	Expiration      string // milliseconds, in decimal
 	Priority        uint8
-	Timestamp       time.Time // whole seconds
+	Timestamp       time.Time // in whole seconds
 
-	// Where it was published to last: as delivered.
+	// Exchange and RoutingKey are the destination of the last publish, as in the delivery.
 	Exchange, RoutingKey string
 }
 
-// Summary is a line of a list: a message without its content.
+// Summary is a message in a list, without its content.
 type Summary struct {
 	ID                   ID
 	Group                GroupID
@@ -169,35 +169,35 @@ type Summary struct {
 	Exchange, RoutingKey string
 	Attempts             int
 	Reason               string
-	Error                string // cut at 1 KiB
+	Error                string // truncated to 1 KiB
 	FirstFailed          time.Time
 	LastFailed           time.Time
 	Edited               bool
 	ReplayedBy           ReplayID
-	Outcome              Outcome // of the latest replay, or of that of Filter.SentBy
-	WhyUnknown           string  // why Outcome is OutcomeUnknown
+	Outcome              Outcome // for the latest replay, or for Filter.SentBy
+	WhyUnknown           string  // reason for OutcomeUnknown
 	Back                 ReplayID
 	BackOf               ID
 	Discarded            string
-	Refused              string // by the latest replay, or by that of Filter.RefusedBy
+	Refused              string // reason of the latest replay, or of Filter.RefusedBy
 	MessageID            string
-	Size                 int // of the body as it arrived, in bytes
+	Size                 int // size of the body on arrival, in bytes
 }
 
-// delivered is a message as an Ingest takes it out of a failed queue.
+// delivered is a message that an Ingest takes from a failed queue.
 type delivered struct {
 	Message
 
-	// Redelivered is what the broker said. Only a message that was delivered
-	// before can be in the archive already.
+	// Redelivered is the flag of the delivery. Only a redelivered message can already be in the
+	// archive.
 	Redelivered bool
 
-	// Session is a text that is another one for each connection that messages are
-	// delivered on. A delivery of another session is taken to be void, so that its
-	// message comes again; within one session no message comes twice.
+	// Session identifies the connection of the delivery. A later session voids the deliveries of
+	// earlier sessions, so that the broker redelivers their messages. Within one session the
+	// broker delivers a message only once.
 	Session string
 
-	// Owner has claimed the FailedQueue (claimQueue); ErrState if it is another's
-	// now. Empty: nobody needs to have claimed it.
+	// Owner is the process that has claimed FailedQueue with claimQueue. ingest returns ErrState
+	// if another process has claimed the queue. If Owner is empty, no claim is needed.
 	Owner string
 }

@@ -17,30 +17,30 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Outcome is what is known of a message after a replay has sent it.
+// Outcome is the result of a message after a replay has sent it.
 type Outcome string
 
-// The outcomes of a message. It has none before it is sent.
+// The outcomes of a message. Before a replay sends the message, its outcome is "".
 const (
 	OutcomePending     Outcome = "pending"      // no report yet
-	OutcomeRetrying    Outcome = "retrying"     // its first attempt failed, and another one follows
-	OutcomeSettled     Outcome = "settled"      // no report, but its queues were found empty: it was handled, or dropped
-	OutcomeSucceeded   Outcome = "succeeded"    // its handler returned nil
-	OutcomeFailedAgain Outcome = "failed again" // it is in the archive once more; replaces any other outcome
-	OutcomeUnknown     Outcome = "unknown"      // no report was asked for, or there was none within VerifyTime
+	OutcomeRetrying    Outcome = "retrying"     // the first attempt failed, and a retry follows
+	OutcomeSettled     Outcome = "settled"      // no report, but its queues were empty: processed or dropped
+	OutcomeSucceeded   Outcome = "succeeded"    // the handler returned nil
+	OutcomeFailedAgain Outcome = "failed again" // in the archive again; replaces any other outcome
+	OutcomeUnknown     Outcome = "unknown"      // no report requested, or none within VerifyTime
 )
 
-// VerifyTime is how long after its end a replay waits for outcomes.
+// VerifyTime is the time for which a replay waits for outcomes after its end.
 const VerifyTime = 24 * time.Hour
 
-// Outcomes are all outcomes.
+// Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{OutcomePending, OutcomeRetrying, OutcomeSettled, OutcomeSucceeded, OutcomeFailedAgain, OutcomeUnknown}
 }
 
 // Codes of outcomes in {item}.outcome.
 const (
-	codeUnknown = iota // also of a message that was not sent
+	codeUnknown = iota // also for unsent messages
 	codePending
 	codeRetrying
 	codeSucceeded
@@ -48,27 +48,27 @@ const (
 	codeSettled
 )
 
-// ranks are by code: an outcome replaces those of lower rank.
+// ranks are the ranks of outcomes by code. An outcome replaces outcomes of a lower rank.
 var ranks = []int{codeUnknown: 0, codePending: 1, codeRetrying: 2, codeSettled: 3, codeSucceeded: 4, codeFailedAgain: 5}
 
-// codedOutcomes are the outcomes by their codes.
+// codedOutcomes are the outcomes by code.
 var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain, OutcomeSettled}
 
-// counterOf is the column of {replay} that counts an outcome. The others that were sent are unknown.
+// counterOf contains, by code, the column of {replay} that counts an outcome. The remaining sent messages are unknown.
 var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back", codeSettled: "settled"}
 
-// unasked is why a message was sent without a request for a report, in {item}.unasked.
+// unasked is the reason why a sent message has no report, in {item}.unasked.
 type unasked int
 
 const (
-	asked       unasked = iota // or the message was sent by a version without requests
+	asked       unasked = iota // or sent by a version without requests
 	noQueue                    // the queue for outcomes could not be declared
 	noRoom                     // the headers fill the frame
 	noSingle                   // see way.Queue
-	lateOutcome                // asked, and there was no report within VerifyTime
+	lateOutcome                // asked, but no report arrived within VerifyTime
 )
 
-// unknownReasons are why an outcome is unknown.
+// unknownReasons contains the values of Message.WhyUnknown.
 var unknownReasons = map[unasked]string{
 	asked:       "the replay did not ask for reports",
 	noQueue:     "no report was asked for: the queue for outcomes could not be declared",
@@ -77,17 +77,17 @@ var unknownReasons = map[unasked]string{
 	lateOutcome: fmt.Sprintf("no report of the end within %.0f hours after the replay", VerifyTime.Hours()),
 }
 
-// overdue returns the time up to which a replay has ended of which no outcomes are waited for any more.
+// overdue returns the latest end of replays for which the archive no longer waits for outcomes.
 func overdue(now time.Time) int64 { return sqlkit.Millis(now.Add(-VerifyTime)) }
 
-// outcomeColumn is the outcome of message m in a replay, as a number for outcomeFrom.
+// outcomeColumn returns the SQL expression for the outcome of message m in a replay, as a number for outcomeFrom.
 func (a *Archive) outcomeColumn(replay string) string {
 	return fmt.Sprintf(`(SELECT CASE WHEN i.outcome = %d THEN -i.unasked WHEN i.outcome < %d AND r.ended > 0 AND r.ended <= %d THEN %d ELSE i.outcome END
 		FROM {item} i JOIN {replay} r ON r.id = i.replay WHERE i.replay = %s AND i.message = m.id AND i.sent = 1)`,
 		codeUnknown, codeSucceeded, overdue(a.now()), -lateOutcome, replay)
 }
 
-// outcomeFrom returns what outcomeColumn says, and why it is unknown.
+// outcomeFrom decodes the value of outcomeColumn. For OutcomeUnknown it also returns the reason.
 func outcomeFrom(n sql.NullInt64) (o Outcome, unknown string) {
 	switch {
 	case !n.Valid:
@@ -98,12 +98,12 @@ func outcomeFrom(n sql.NullInt64) (o Outcome, unknown string) {
 	return OutcomeUnknown, unknownReasons[unasked(-n.Int64)]
 }
 
-// Pending returns how many messages have no outcome yet, and may still get one.
+// Pending returns the number of messages whose outcome is not known yet and can still arrive.
 func (r *Replay) Pending() int64 {
 	return max(0, r.Sent-r.Back-r.Succeeded-r.Settled-r.Retrying-r.Unknown)
 }
 
-// verify fills in what depends on the time, and on how many messages are pending.
+// verify sets the fields that depend on the current time and on the number of pending messages.
 func (r *Replay) verify(pending int64, now time.Time) {
 	if !r.Ended.IsZero() && sqlkit.Millis(r.Ended) <= overdue(now) {
 		pending, r.Retrying = 0, 0
@@ -112,7 +112,7 @@ func (r *Replay) verify(pending int64, now time.Time) {
 	r.Verifying = r.State == ReplayDone && pending+r.Retrying > 0
 }
 
-// askOutcomes returns the secret of a replay, from which the keys of its requests are made.
+// askOutcomes returns the secret of a replay, which generates the keys of its requests. The first call creates the secret.
 func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, err error) {
 	defer annotate(&err, "asking for the outcomes of replay %d", id)
 	err = a.write(ctx, func(tx *tx) error {
@@ -125,23 +125,24 @@ func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, 
 	return secret, err
 }
 
-// outcomeKey proves that a report is about a message, and from a consumer of the queue that the message was sent to. The key of
-// one message says nothing about another: it is in the headers that people see.
+// outcomeKey returns the key of a request. The key proves that a report concerns this message, and comes from a consumer of the
+// queue that received it. Keys are visible in headers, so the key of one message does not reveal the key of another.
 func outcomeKey(secret string, id ReplayID, message ID, queue string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(h, "%d/%d %s", id, message, queue)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// isOutcomeKey compares in constant time. A key is whatever a publisher has written, so it never gets into a query.
+// isOutcomeKey compares in constant time. Publishers can write any key, so the archive never uses a received key in a query.
 func isOutcomeKey(key, secret string, id ReplayID, message ID, queue string) bool {
 	return secret != "" && hmac.Equal([]byte(key), []byte(outcomeKey(secret, id, message, queue)))
 }
 
-// outcomeQueue is the queue that workers report to.
+// outcomeQueue returns the name of the queue to which workers report.
 func (a *Archive) outcomeQueue() string { return topology.OutcomeQueuePrefix + a.origin }
 
-// outcomeTopology declares it. The broker deletes a queue of which nothing was read for a month, since the archive is gone then.
+// outcomeTopology declares the queue for outcomes. The broker deletes the queue if it is unused for 30 days, because the archive
+// then no longer exists.
 func (a *Archive) outcomeTopology() topology.Topology {
 	return topology.Topology{Queues: []topology.Queue{{
 		Name: a.outcomeQueue(),
@@ -153,7 +154,8 @@ func (a *Archive) outcomeTopology() topology.Topology {
 	}}}
 }
 
-// noteOutcomes notes reports. It ignores those that answer no request, and those that say less than is known.
+// noteOutcomes records reports. It ignores reports without a matching request, and reports that are less definite than the
+// recorded outcome.
 func (a *Archive) noteOutcomes(ctx context.Context, reports []topology.Outcome) (err error) {
 	defer annotate(&err, "noting %d outcomes", len(reports))
 	return a.write(ctx, func(tx *tx) error {
@@ -186,16 +188,16 @@ func (t *tx) noteReport(o topology.Outcome) error {
 	return err
 }
 
-// sentItem is a message that a replay has sent, or is about to send.
+// sentItem is a message that a replay has sent or is about to send.
 type sentItem struct {
 	replay  ReplayID
 	message ID
 	secret  string
-	noted   bool // as sent
-	code    int  // of the outcome
+	noted   bool // recorded as sent
+	code    int  // code of the outcome
 }
 
-// sentItem returns nil if the replay does not have the message, or could not send it.
+// sentItem returns nil if the message does not belong to the replay, or was refused.
 func (t *tx) sentItem(id ReplayID, message ID) (*sentItem, error) {
 	s := &sentItem{replay: id, message: message}
 	var sent int
@@ -208,8 +210,8 @@ func (t *tx) sentItem(id ReplayID, message ID) (*sentItem, error) {
 	return s, err
 }
 
-// prove notes an outcome that a key proves. It proves as well that the message was sent: a process that has died in between, or
-// that is slower than the worker, has not noted that.
+// prove records an outcome with a valid key. The key also proves that the message was sent. The Replayer may not have recorded
+// that yet, because its process was killed or is slower than the worker.
 func (t *tx) prove(s *sentItem, code int) error {
 	if !s.noted {
 		if err := t.markSent(s.replay, []ID{s.message}, asked); err != nil {
@@ -220,7 +222,7 @@ func (t *tx) prove(s *sentItem, code int) error {
 	return t.noteOutcome(s, code)
 }
 
-// noteOutcome notes the outcome of a message, unless more is known of it.
+// noteOutcome records the outcome of a message, unless the recorded outcome has the same rank or a higher rank.
 func (t *tx) noteOutcome(s *sentItem, code int) error {
 	if ranks[s.code] >= ranks[code] {
 		return nil
@@ -228,7 +230,7 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 	if _, err := t.Exec(`UPDATE {item} SET outcome = $3 WHERE replay = $1 AND message = $2`, int64(s.replay), int64(s.message), code); err != nil {
 		return err
 	}
-	if !s.noted { // markSent counts it
+	if !s.noted { // markSent will count the outcome
 		return nil
 	}
 	counters := fmt.Sprintf(`%s = %[1]s + 1`, counterOf[code])
@@ -239,9 +241,10 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 	return err
 }
 
-// failedAgain notes that an arrival is a message that a replay has sent. It reports false if that is not so: anybody can write
-// topology.HeaderReplay, and a handler that copies the headers of its message onto a new one copies it, too. So a message with the
-// request must be the one that the request is about, and one without must have the message id that was sent.
+// failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that, because
+// any publisher can write topology.HeaderReplay, and a handler may copy the headers of its message to a new message. An arrival
+// with a request must match the queue, message id and key of the request. An arrival without a request must have the message id
+// with which the replay sent the message.
 func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 	m := &e.m
 	s, err := t.sentItem(m.Back, m.BackOf)
@@ -249,7 +252,7 @@ func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 		return false, err
 	}
 	if r := e.request; r != nil {
-		inQueue := r.Queue == m.Queue || m.Queue == m.FailedQueue // nothing says in which queue it failed
+		inQueue := r.Queue == m.Queue || m.Queue == m.FailedQueue // the work queue is unknown
 		if !inQueue || r.MessageID != m.Properties.MessageID || !isOutcomeKey(r.Key, s.secret, s.replay, s.message, r.Queue) {
 			return false, nil
 		}
@@ -262,7 +265,7 @@ func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 	return true, t.noteOutcome(s, codeFailedAgain)
 }
 
-// sentID returns the message id with which a replay sends a message; "" if the archive does not have it any more.
+// sentID returns the message id with which a replay sends a message, or "" if the archive no longer has the message.
 func (t *tx) sentID(id ID) (string, error) {
 	m := Message{ID: id}
 	var edited sql.NullString
@@ -284,7 +287,7 @@ func (t *tx) sentID(id ID) (string, error) {
 	return m.sentID(), nil
 }
 
-// retried reports whether the first attempt of a message of a replay has failed, and with which error.
+// retried reports whether the first attempt of any message of a replay has failed, and returns the first such error.
 func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bool, err error) {
 	defer annotate(&err, "reading whether messages of replay %d are retried", id)
 	var found sql.NullString
@@ -292,7 +295,7 @@ func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bo
 	return found.String, found.Valid, err
 }
 
-// hasReported reports whether a worker of this queue has ever reported an outcome.
+// hasReported reports whether any worker of this queue has ever reported an outcome.
 func (a *Archive) hasReported(ctx context.Context, queue string) (yes bool, err error) {
 	defer annotate(&err, "reading whether the workers of %s report outcomes", queue)
 	var n int

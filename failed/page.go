@@ -6,32 +6,31 @@ import (
 	"slices"
 )
 
-// How many messages are looked at. For PostgreSQL it is cheap to go along a list and ask of
-// each whether it has the words of a search, and dear to fetch what the index of words
-// finds, which comes without order, each from a page of its own.
+// Limits on the number of messages to check. PostgreSQL can cheaply read a list in order and check the words of each message. It is
+// expensive to fetch the matches of the word index, because they are unsorted and each match is in a different page of the table.
 const (
-	maxLooked = 5_000  // by a page, and Count
-	maxAsked  = 10_000 // by a page of a search of PostgreSQL
-	maxFew    = 2_000  // of what the index of words finds, wherever it is
-	probe     = 1_000  // before the index of words is asked
+	maxLooked = 5_000  // by a page, and by Count
+	maxAsked  = 10_000 // by a page of a PostgreSQL search
+	maxFew    = 2_000  // matches of the word index, at any position
+	probe     = 1_000  // messages to check before the query uses the word index
 )
 
-// fromTheTop is above all positions.
+// fromTheTop is higher than all positions.
 const fromTheTop = math.MaxInt64
 
-// walk goes along a list of messages, downwards.
+// walk checks the messages of a list, in descending order of the position.
 type walk struct {
 	s      *selection
-	next   int64 // from here
+	next   int64 // exclusive upper bound of the next positions
 	looked int
-	hits   int     // that the search has found
-	found  []int64 // positions of those that are selected
+	hits   int     // number of messages that match the search
+	found  []int64 // positions of selected messages
 	end    bool
 }
 
-// until walks until it has found more than size, or looked at most.
+// until continues the walk until it has found more than size messages, has checked most messages, or has reached the end.
 func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) error {
-	// Few first: mostly, most of what is looked at is selected.
+	// Start with few messages, because usually most of the checked messages are selected.
 	for ; !w.end && len(w.found) <= size && w.looked < most; limit = w.more(size, limit) {
 		limit = min(limit, most-w.looked)
 		n, at := 0, 0
@@ -56,9 +55,8 @@ func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) err
 	return nil
 }
 
-// more is how many to look at next, having looked at limit: four times as many, or as
-// should do by what has been found so far. PostgreSQL looks at all that it is asked for, also
-// when nobody reads on.
+// more returns the number of messages to check next, after limit. It is four times limit, or less if the hit rate so far promises
+// to fill the page earlier. PostgreSQL computes all requested rows even if the caller stops reading.
 func (w *walk) more(size, limit int) int {
 	more := 4 * limit
 	if n := len(w.found); n > 0 {
@@ -67,9 +65,8 @@ func (w *walk) more(size, limit int) int {
 	return more
 }
 
-// page returns the positions of the next messages that are selected, from before
-// downwards: at most size, and fewer if it has looked at enough. The next page is from
-// next downwards, unless this is the end.
+// page returns the positions of the next selected messages below before, in descending order. It returns at most size positions, and
+// fewer if it reaches the limit of checked messages. The next page starts below next, unless end is true.
 func (a *Archive) page(ctx context.Context, s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
 	w := &walk{s: s, next: before}
 	if a.searches(s) {
@@ -77,24 +74,24 @@ func (a *Archive) page(ctx context.Context, s *selection, before int64, size int
 	} else {
 		err = a.until(ctx, w, size, 4*(size+1), maxLooked)
 	}
-	if len(w.found) > size { // the one too many says that there are more
+	if len(w.found) > size { // the additional position proves that more messages follow
 		return w.found[:size], w.found[size-1], false, err
 	}
 	return w.found, w.next, w.end, err
 }
 
-// searches reports whether words are searched for, and the database has no list of them
-// in order: FTS5 has.
+// searches reports whether the selection searches for words in a database that cannot list the matches in order. FTS5 of SQLite
+// can list them in order.
 func (a *Archive) searches(s *selection) bool {
 	return len(s.terms) > 0 && s.d.Dialect == PostgreSQL
 }
 
-// search finds a page: along the list if the words are frequent, and else by their index.
+// search finds a page. For frequent words it checks the list, for rare words it uses the word index.
 func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 	if err := a.until(ctx, w, size, 4*(size+1), probe); err != nil || w.end || len(w.found) > size {
 		return err
 	}
-	if w.hits*maxAsked < w.looked*size { // going on like that does not fill the page
+	if w.hits*maxAsked < w.looked*size { // the hit rate is too low to fill the page from the list
 		few, all, err := a.few(ctx, w.s, w.next)
 		if err != nil {
 			return err
@@ -108,8 +105,8 @@ func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 	return a.until(ctx, w, size, 4*probe, maxAsked)
 }
 
-// some returns the positions of what is selected, and reports whether there is more: the latest come
-// first, unless they are too many and the words are rare.
+// some returns the positions of selected messages, and reports whether more messages follow. Normally, these are the latest
+// messages. If the words are rare but have more than maxFew matches, some positions are arbitrary matches.
 func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool, err error) {
 	w := &walk{s: s, next: fromTheTop}
 	if a.searches(s) {
@@ -119,7 +116,7 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 			if err != nil {
 				return nil, false, err
 			}
-			if all || len(few) == maxFew { // if not, the others are elsewhere
+			if all || len(few) == maxFew { // otherwise, some of the fetched matches are outside the range
 				found, err := a.among(ctx, s, few, len(few))
 				return append(w.found, found...), !all, err
 			}
@@ -132,8 +129,8 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 	return w.found, !w.end, err
 }
 
-// few returns what a search finds before a position, the latest first, or, if it finds more
-// than maxFew anywhere, some of it.
+// few returns the matches of a search below a position, the latest first. If the search has more than maxFew matches at any
+// position, few returns some of them and all is false.
 func (a *Archive) few(ctx context.Context, s *selection, before int64) (at []int64, all bool, err error) {
 	n, pos := 0, int64(0)
 	for err := range a.db.Rows(ctx, s.matches(maxFew+1)).Scan(&pos) {
@@ -149,7 +146,7 @@ func (a *Archive) few(ctx context.Context, s *selection, before int64) (at []int
 	return at, n <= maxFew, nil
 }
 
-// among returns the first n of positions whose messages are selected.
+// among returns the first n of the positions whose messages are selected.
 func (a *Archive) among(ctx context.Context, s *selection, at []int64, n int) (found []int64, err error) {
 	for size := 4 * n; len(at) > 0 && len(found) < n; size *= 4 {
 		part := at[:min(size, len(at))]

@@ -14,24 +14,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// redrivePoll is how often it is looked whether another consumer has taken the rest.
+// redrivePoll is the interval of checks whether another consumer has emptied the queue.
 const redrivePoll = 250 * time.Millisecond
 
-// Redrive sends the messages that are in a failed queue when it is called back to
-// where they failed, in order, one after the other: published and confirmed first,
-// acknowledged then. It returns how many there were, up to RedriveConfig.Limit, and how many of
-// them were published, confirmed, and are gone from the queue. It needs no archive. They have all their attempts before them,
-// as with a Replayer.
+// Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order and one at a
+// time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. It returns the number of
+// messages in the queue at the call, up to RedriveConfig.Limit, and the number of confirmed messages that it removed from the
+// queue. Redrive does not need an archive. The messages have all their attempts again, as with a Replayer.
 //
-// A crash or a lost connection loses nothing; the message that was on its way may be
-// sent twice. What arrives in the queue meanwhile stays there, so that a redrive
-// ends even if all fail again at once. Where the connection was lost, some of that may
-// be sent in place of messages of which it is not known that they are gone.
+// A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later arrivals in
+// the queue, so that it ends even if all messages fail again immediately. After a lost connection, it may send later arrivals
+// instead of messages whose removal is uncertain.
 //
-// An error says why it ended before all were sent: the message that cannot be sent,
-// since there is no such queue or exchange or the broker refuses it, is where it was,
-// and so are those behind it. While the broker takes nothing, it waits until ctx
-// ends. Messages that another consumer takes meanwhile are that one's.
+// An error reports why Redrive ended early. If the queue or exchange does not exist or the broker refuses a message, this message
+// and the messages behind it stay in the queue. While the broker does not accept messages, Redrive waits until ctx ends. It does
+// not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
 		return 0, 0, errors.New("failed: Redrive needs a Client: reprise.Dial returns one")
@@ -62,9 +59,9 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 		Limiter:     d,
 		Strategy:    keep(),
 		Concurrency: 1,
-		Prefetch:    1, // before RabbitMQ 4.3 it costs a message something to be given back
+		Prefetch:    1, // before RabbitMQ 4.3, each requeue counts as a failed delivery
 		CrashLimit:  -1,
-		// What is being published has some seconds more.
+		// publish extends the context of a message in flight by redriveGrace.
 		DrainTimeout: time.Millisecond,
 	})
 	if err != nil {
@@ -83,10 +80,10 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	return d.found, d.sent, err
 }
 
-// errDone ends a redrive that has come to its end.
+// errDone ends a redrive after its last message.
 var errDone = errors.New("all messages were sent")
 
-// redrive is one that is under way.
+// redrive is a running Redrive.
 type redrive struct {
 	client  *reprise.Client
 	cfg     RedriveConfig
@@ -94,17 +91,17 @@ type redrive struct {
 	warned  warned
 	end     context.CancelCauseFunc
 	changed signal
-	telling sync.Mutex // Progress
+	telling sync.Mutex // serializes Progress
 	pace    *pace
 
 	mu    sync.Mutex
-	found int // messages to send
-	sent  int // of them: published, confirmed, and gone from the queue
-	open  int // begun, and it is not known what became of it
-	steps int // changes of what is above
+	found int // number of messages to send
+	sent  int // confirmed and removed from the queue
+	open  int // started, with an unknown result
+	steps int // number of changes of the counters above
 }
 
-// Wait implements reprise.Limiter: as many messages may begin as were found.
+// Wait implements reprise.Limiter. It permits as many messages as were found.
 func (d *redrive) Wait(ctx context.Context) error {
 	for {
 		d.mu.Lock()
@@ -121,8 +118,8 @@ func (d *redrive) Wait(ctx context.Context) error {
 	}
 }
 
-// turn waits for the turn of the message that may begin. Whether it does is up to the
-// worker, so that it is the handler that counts it from then on. There is one at a time.
+// turn waits until the pace permits the next message. It counts the message only while it waits, because the worker decides
+// whether to start the handler, and the handler then counts the message. Only one message at a time is in turn.
 func (d *redrive) turn(ctx context.Context) error {
 	d.count(1)
 	defer d.count(-1)
@@ -133,7 +130,7 @@ func (d *redrive) turn(ctx context.Context) error {
 	return nil
 }
 
-// count counts messages that have begun, and of which it is not known what became of them.
+// count changes the number of started messages with an unknown result.
 func (d *redrive) count(n int) {
 	d.mu.Lock()
 	d.open += n
@@ -142,10 +139,9 @@ func (d *redrive) count(n int) {
 	d.changed.send()
 }
 
-// move is the handler. An error is returned only when ctx has ended: then the
-// message goes back to its place.
+// move is the handler. It returns an error only after ctx ends. The worker then requeues the message to its original place.
 func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
-	d.count(1) // until acked is told
+	d.count(1) // until the worker calls acked
 	out, err := d.message(ctx, m)
 	if err == nil {
 		err = d.publish(ctx, out)
@@ -161,7 +157,7 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 	return err
 }
 
-// message is what is published for a message.
+// message returns the message to publish for a message of the failed queue.
 func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
 	at, to, err := d.cfg.target(ctx, m, d.returns)
 	if err == nil && at.claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.queue) {
@@ -178,7 +174,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Mes
 	return out, nil
 }
 
-// publish publishes a message until it is confirmed, or never will be.
+// publish retries until the broker confirms the message, or reports an error that a retry cannot solve.
 func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 	longer, cancel := grace(ctx, redriveGrace)
 	defer cancel()
@@ -198,10 +194,10 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 	}
 }
 
-// redriveGrace is less than a worker waits for its handlers at its end.
+// redriveGrace is shorter than the time for which a stopping worker waits for its handlers.
 const redriveGrace = 4 * time.Second
 
-// acked is told what became of the ack of a message that was sent.
+// acked receives the result of the acknowledgement of a message that was sent.
 func (d *redrive) acked(_ *reprise.Message, err error) {
 	d.telling.Lock()
 	defer d.telling.Unlock()
@@ -222,7 +218,7 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	}
 }
 
-// watch ends a redrive whose queue is empty, since another consumer has taken some.
+// watch ends a redrive whose queue is empty, because another consumer has taken some of its messages.
 func (d *redrive) watch(ctx context.Context) {
 	last := -1
 	for sleep(ctx, redrivePoll) == nil {
@@ -237,47 +233,47 @@ func (d *redrive) watch(ctx context.Context) {
 	}
 }
 
-// RedriveConfig says what to redrive. From is required.
+// RedriveConfig configures Redrive. From is required.
 type RedriveConfig struct {
 	From string  // the failed queue
-	To   *Target // where to; nil: to the work queue that each message failed in
+	To   *Target // destination; nil: the work queue in which each message failed
 
-	// Origin names the work queue that a message failed in, as IngestConfig.Origin
-	// does. Default: none.
+	// Origin returns the work queue in which a message failed, as IngestConfig.Origin does.
+	// Default: none.
 	Origin func(*reprise.Message) string
 
-	// Believe is asked whether a message is to go to a work queue that nothing but a header
-	// names, x-reprise-queue or x-first-death-queue, which whoever published it can have
-	// written. What it does not believe ends the redrive with a *ClaimError. It is not asked
-	// where Origin, the broker's x-death or the name of the failed queue says the same.
-	// LookBeforeRedrive tells what there is to be believed. Default: all is.
+	// Believe decides whether to send a message to a work queue that only a header names. The publisher
+	// can have written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, the
+	// redrive ends with a *ClaimError. Redrive does not call Believe if Origin, the broker's x-death or the
+	// name of the failed queue confirms the work queue. LookBeforeRedrive lists the work queues to decide
+	// on. Default: accept all.
 	Believe func(queue string) bool
 
-	// Routing is what is known of the way back, as ReplayerConfig.Routing.
+	// Routing describes the way back to the work queues, as ReplayerConfig.Routing does.
 	Routing Routing
 
-	// Marks are those of workers that messages go back to, as ReplayerConfig.Marks.
+	// Marks are the marks of workers with a custom design, as in ReplayerConfig.Marks.
 	Marks []topology.Marks
 
-	// Limit is the most messages to send, the first of the queue. Default 0: all that
-	// are there.
+	// Limit is the maximum number of messages to send, from the head of the queue. Default: 0 (all
+	// messages in the queue).
 	Limit int
 
-	// Rate is the most messages to send per second. Default 0: no limit.
+	// Rate is the maximum number of messages per second. Default: 0 (no limit).
 	Rate float64
 
-	// Progress is called after each message that was sent, one call at a time, with the numbers
-	// that Redrive returns. Default: none.
+	// Progress receives the numbers that Redrive returns, after each sent message. Calls do not overlap.
+	// Default: none.
 	Progress func(found, sent int)
 
-	// Logger receives "redrive waits" with queue, error and next_try (Warn) while the
-	// broker takes nothing, "redrive sends by queue name" with queue and warning (Warn, see
-	// Destination.Warning), and "bindings cannot be read" with error and next_try (Warn).
-	// Default: none.
+	// Logger receives three events with level Warn. "redrive waits" has the attributes queue, error and
+	// next_try, and reports that the broker does not accept messages. "redrive sends by queue name" has
+	// queue and warning, see Destination.Warning. "bindings cannot be read" has error and next_try.
+	// Default: no logging.
 	Logger *slog.Logger
 }
 
-// Validate reports what is missing and what to write instead.
+// Validate reports missing and invalid fields, with advice.
 func (c RedriveConfig) Validate() error {
 	var errs []error
 	if c.From == "" {
@@ -289,13 +285,13 @@ func (c RedriveConfig) Validate() error {
 	if slices.Contains(c.Marks, nil) {
 		errs = append(errs, errors.New("failed: RedriveConfig.Marks has a nil entry: leave it out"))
 	}
-	if c.Limit < 0 || !(c.Rate >= 0) { // written so that NaN fails too
+	if c.Limit < 0 || !(c.Rate >= 0) { // !(x >= 0) also rejects NaN
 		errs = append(errs, fmt.Errorf("failed: RedriveConfig.Limit %d, Rate %v: use numbers above zero, or 0 for no limit", c.Limit, c.Rate))
 	}
 	return errors.Join(errs...)
 }
 
-// target is where a message goes, and in which queue it failed, if that decides it.
+// target returns the destination of a message, and the work queue in which it failed if the destination depends on it.
 func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *returns) (place, way, error) {
 	if c.To != nil {
 		return place{}, way{Target: *c.To}, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// ClaimError says that nothing but a header of a message names the work queue that it failed
-// in, and that this is not believed: RedriveConfig.Believe.
+// ClaimError is returned if only a header of a message names its work queue, and RedriveConfig.Believe does not accept the
+// header.
 type ClaimError struct {
 	Queue string
 }
@@ -21,13 +21,13 @@ func (e *ClaimError) Error() string {
 	return fmt.Sprintf("nothing but a header of the message says that it failed in %q, and whoever published it can have written that", e.Queue)
 }
 
-// maxLook is how many messages LookBeforeRedrive looks at.
+// maxLook is the maximum number of messages that LookBeforeRedrive reads.
 const maxLook = 1000
 
-// LookBeforeRedrive returns how many messages Redrive would send, and where, the most messages
-// first, for somebody to see before it begins. It looks at the first 1000, by
-// reprise.Client.Peek, which says what a look costs; with RedriveConfig.To at none, since they
-// all go there. The destinations are those of the messages that it looked at.
+// LookBeforeRedrive returns the number of messages that Redrive would send, and their destinations, sorted by the number of
+// messages in descending order. An operator can inspect them before a redrive. It reads the first 1000 messages with
+// reprise.Client.Peek, whose documentation describes the cost, and returns only their destinations. If RedriveConfig.To is set,
+// it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
 		return 0, nil, errors.New("failed: LookBeforeRedrive needs a Client: reprise.Dial returns one")
@@ -47,7 +47,7 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	}
 	var t tally
 	r := newReturns(cfg.Routing, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
-	err = r.ask(ctx) // not while nobody else gets the messages
+	err = r.ask(ctx) // Peek withholds the messages from other consumers, so read the bindings before it
 	if err != nil {
 		return found, nil, err
 	}
@@ -59,9 +59,9 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	return found, t.all(), err
 }
 
-// areBack waits until a queue has as many messages as before, lest a redrive that begins
-// now find fewer: a quorum queue counts what is given back a little later. Others may take
-// some meanwhile, so it does not wait for long.
+// areBack waits until a queue has as many messages as before, because a quorum queue counts requeued messages with a delay. Without
+// the wait, an immediate redrive would find fewer messages. Other consumers may take some messages in the meantime, so areBack
+// waits for at most 2 s.
 func areBack(ctx context.Context, c *reprise.Client, queue string, found int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// policyReplay is the Actor of a replay that ends by itself.
+// policyReplay is the Actor that ends a replay which is done or has stopped.
 const policyReplay Actor = "policy:replay"
 
 // Defaults of ReplayerConfig.
@@ -25,35 +25,34 @@ const (
 	defaultReplayDrain = 15 * time.Second
 )
 
-// ReplayerConfig adjusts a Replayer. The zero value means the defaults.
+// ReplayerConfig configures a Replayer. The zero value selects the defaults.
 type ReplayerConfig struct {
-	// Marks are those of workers that messages go back to, where they are neither
-	// Reprise's own nor a preset's: their headers are left out as well.
+	// Marks are the marks of workers with a custom design. The Replayer removes their headers as
+	// well as the headers of Reprise and of the presets. Default: none.
 	Marks []topology.Marks
 
-	// Routing is what is known of the way back. Default: nothing, and messages are sent to
-	// their work queues by name.
+	// Routing describes the way back to the work queues. Default: the zero value, with which the
+	// Replayer sends messages to their work queues by name.
 	Routing Routing
 
-	// Batch is how many messages are sent before it is noted that they were: as
-	// many may be sent a second time after a crash. Fewer are sent together where
-	// the rate is low. Default 100.
+	// Batch is the maximum number of messages to send before the Replayer records them as sent. After a
+	// crash, up to this number of messages are sent a second time. Batches are smaller at a low
+	// rate. Default: 100.
 	Batch int
 
-	// Poll is how often to look for replays that have begun, been cancelled, or
-	// have messages fail again. Default 1 s.
+	// Poll is the interval of checks for new and cancelled replays, and for messages that failed
+	// again. Default: 1 s.
 	Poll time.Duration
 
-	// Lease is how long a replay is left alone whose process does not say that it is
-	// alive. At least 1 s. Default 15 s.
+	// Lease is the time after which another Replayer takes over the replay of a process that does not
+	// renew its claim. Minimum: 1 s. Default: 15 s.
 	Lease time.Duration
 
-	// DrainTimeout is how long the broker's answers to what is on its way are waited for
-	// when Run or Finish is to end. What is unanswered then is sent again by whoever
-	// goes on. Default 15 s.
+	// DrainTimeout is the maximum time to wait for publisher confirms when Run or Finish ends. The
+	// next Replayer sends unconfirmed messages again. Default: 15 s.
 	DrainTimeout time.Duration
 
-	// Logger receives the events listed at Replayer. Default: none.
+	// Logger receives the events listed at Replayer. Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -66,7 +65,7 @@ func (c ReplayerConfig) withDefaults() ReplayerConfig {
 	return c
 }
 
-// Validate reports settings that cannot work and what to write instead.
+// Validate reports invalid fields, with advice.
 func (c ReplayerConfig) Validate() error {
 	var errs []error
 	if c.Batch < 0 || c.Batch > maxPageSize {
@@ -87,7 +86,7 @@ func (c ReplayerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// replays is what a Replayer needs of an Archive.
+// replays contains the methods of Archive that a Replayer needs.
 type replays interface {
 	Running(ctx context.Context) ([]Replay, error)
 	Replay(ctx context.Context, id ReplayID) (*Replay, error)
@@ -101,64 +100,66 @@ type replays interface {
 	Get(ctx context.Context, id ID) (*Message, error)
 }
 
-// publisher is what it needs of a Client. The error is a *reprise.BatchError.
+// publisher contains the methods of Client that a Replayer needs. The error is a *reprise.BatchError.
 type publisher interface {
 	PublishBatch(ctx context.Context, messages []*reprise.Message) error
 }
 
-// Replayer carries out the replays that are begun in an Archive, by whomever, and
-// those that a process which was killed has left behind.
+// Replayer executes the replays of an Archive, regardless of the process that began them. It also continues the replays of
+// processes that were killed.
 //
-//	Next ─► published, confirmed ─► Sent ─► Next …
+//	unsent messages ─► published ─► confirmed ─► recorded as sent ─► next batch …
 //
-// A message goes to the work queue it failed in, as Routing says, or to the Target of its
-// Plan. It has all its attempts before it: what the attempts so
-// far have left in its headers, those of Reprise, of the presets and of the broker,
-// is not sent; all else is, and the headers that tell where it was first published
-// stay. It carries topology.HeaderReplay, by which the archive knows it should it fail again.
+// A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. It has all its
+// attempts again, because the Replayer removes the retry headers of Reprise, of the presets and of the broker. It keeps all
+// other headers, and the headers with the destination of the first publish. It adds topology.HeaderReplay, by which the archive
+// recognizes the message if it fails again.
 //
-// What has been sent is noted once the broker has confirmed it. So a crash in
-// between sends up to a batch of messages again, and loses none; and so does a connection
-// that is lost before the answers. Who ends in order, or finds the replay cancelled,
-// waits for the answers (DrainTimeout), notes them, and lets go of the replay then. They
-// are sent in order; where some of a batch must be sent once more, they come after the
-// others of their batch.
+// The Replayer records messages as sent after the broker has confirmed them. After a crash or a lost connection before
+// that, it sends up to a batch of messages again, but does not lose messages. If the Replayer shuts down or the replay is
+// cancelled, it waits for the confirms (DrainTimeout), records them, and then releases the replay. The Replayer sends messages in
+// order. Messages that it must send again follow the other messages of their batch.
 //
-// What is wrong with a message itself, so that it could not be sent wherever to, is
-// noted on it (Message.Refused), and the others go on: its headers do not fit into a
-// frame, its body is larger than the broker takes, AMQP has no such value, nothing
-// says in which queue it failed, or Plan.Edit does not change it or is not possible for it.
-// A message of a plan with an Edit is sent edited or not at all, unless the edit says otherwise.
+// An invalid message does not block other messages. The Replayer records the reason in Message.Refused if
 //
-// While the broker or the store cannot be reached it is tried again. A replay stops,
-// and what it has not sent is failed again, when
+//   - the headers do not fit into a frame,
+//   - the body is larger than the broker accepts,
+//   - AMQP cannot represent a value,
+//   - the work queue is unknown, or
+//   - Plan.Edit does not change the message, or cannot be applied to it.
 //
-//   - a message fails again with the fingerprint it had (unless Plan.IgnoreSame), or
-//     the canary fails again at all: an Ingest has to bring it into the same archive;
-//   - the first attempt of the canary fails, or with Plan.Ramp that of any message (unless Plan.IgnoreSame);
-//   - the canary has no outcome in time: see Plan.Canary;
-//   - there is no such queue or exchange, or the user may not publish to it: it would be
-//     the same for the others;
-//   - somebody ends it (EndReplay).
+// If the plan has an Edit, the Replayer sends a message edited or not at all, unless the edit permits otherwise.
 //
-// Messages ask their workers for a report (topology.HeaderOutcome). While Run or Finish is under way, it declares the queue for
-// outcomes and takes the reports into the archive: see Outcome. A message is sent without a request if its headers leave no room
-// for it, if nothing shows that the target leads to one queue alone, or while the queue for outcomes cannot be declared. Its outcome
-// is unknown then, unless it fails again.
+// If the broker or the database is not available, the Replayer retries. A replay stops, and its unsent messages return to state
+// failed, if
 //
-// Any number of Replayers may share an archive, in any number of processes: each
-// replay is carried out by one of them. Another one takes over when that has ended,
-// or has not been heard of for the Lease.
+//   - a message fails again with its previous fingerprint (unless Plan.IgnoreSame), or
+//     the canary fails again with any fingerprint;
+//   - the first attempt of the canary fails, or with Plan.Ramp the first attempt of any message (unless Plan.IgnoreSame);
+//   - the canary has no outcome in time, see Plan.Canary;
+//   - the queue or exchange does not exist, or the user may not publish to it, because the
+//     other messages would fail in the same way;
+//   - a caller ends it with EndReplay.
+//
+// The Replayer notices repeated failures only if an Ingest moves them to the same archive.
+//
+// Messages ask their workers for a report (topology.HeaderOutcome). While Run or Finish runs, it declares the queue for outcomes
+// and moves the reports to the archive, see Outcome. The Replayer sends a message without a request if the headers leave no room
+// for it, if the target is not known to lead to exactly one queue, or while the queue for outcomes cannot be declared. The outcome
+// of such a message is unknown, unless it fails again.
+//
+// Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay. If it ends, or
+// does not renew its claim within the Lease, another Replayer takes over.
 //
 // Its Logger receives:
 //
 //	replay began     replay, messages, sent            (Info)
 //	replay ended     replay, state, why, sent, refused (Info)
-//	replay waits     replay, error, next_try           (Warn: the store or the broker does not answer)
-//	message refused  replay, message, error            (Warn: it can never be sent)
-//	replay asks for no outcomes  replay, error         (Warn: the queue for outcomes cannot be declared; it is tried again)
-//	outcomes wait     error, next_try                  (Warn: the store does not answer; without next_try: the queue for outcomes cannot be declared)
-//	report ignored    queue, message_id, error         (Warn: a message in the queue for outcomes is no report, or no database takes it)
+//	replay waits     replay, error, next_try           (Warn: the database or the broker is not available)
+//	message refused  replay, message, error            (Warn: the message cannot be sent)
+//	replay asks for no outcomes  replay, error         (Warn: cannot declare the queue for outcomes; the replay retries)
+//	outcomes wait     error, next_try                  (Warn: the database is not available; without next_try: cannot declare the queue for outcomes)
+//	report ignored    queue, message_id, error         (Warn: a message in the queue for outcomes is not a report, or no database accepts it)
 //	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)
 //	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
@@ -166,18 +167,18 @@ type Replayer struct {
 	out     publisher
 	cfg     ReplayerConfig
 	returns *returns
-	secrets []Rule // that BulkEdit.SpareSecrets spares
-	owner   string // to the archive
+	secrets []Rule // for BulkEdit.SpareSecrets
+	owner   string // identifies the Replayer to the archive
 	wake    signal
 
-	outcomes *collector[topology.Outcome] // nil: nobody is asked for outcomes
+	outcomes *collector[topology.Outcome] // nil: messages do not ask for outcomes
 
 	mu     sync.Mutex
 	active map[ReplayID]bool
 }
 
-// NewReplayer checks cfg and returns a Replayer for Run to start, or Finish. It does
-// not talk to the broker or to the database.
+// NewReplayer checks cfg and returns a Replayer. Run or Finish starts it. NewReplayer does not access the broker or the
+// database.
 func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, error) {
 	switch {
 	case a == nil:
@@ -202,8 +203,7 @@ func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) 
 	return &Replayer{store: a, out: c, cfg: cfg, returns: newReturns(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: newSignal(), active: map[ReplayID]bool{}}, nil
 }
 
-// Run carries out all replays, any number at a time, until ctx ends. It returns nil
-// then, when the messages that were being sent are noted.
+// Run executes all replays concurrently until ctx ends. Then it records the messages in flight and returns nil.
 func (r *Replayer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -223,7 +223,7 @@ func (r *Replayer) Run(ctx context.Context) error {
 			if r.enter(replay.ID) {
 				running.Go(func() {
 					defer r.leave(replay.ID)
-					_, _ = r.carryOut(ctx, replay.ID) // it is logged
+					_, _ = r.carryOut(ctx, replay.ID) // carryOut logs the error
 				})
 			}
 		}
@@ -240,13 +240,12 @@ func (r *Replayer) Run(ctx context.Context) error {
 	}
 }
 
-// Wake makes Run look for replays now.
+// Wake makes Run check for replays immediately.
 func (r *Replayer) Wake() { r.wake.send() }
 
-// Finish carries out one replay and returns it as it has ended. While another
-// Replayer, or this one in Run, carries it out, Finish waits, and goes on should that
-// end. When ctx ends it returns an error and the replay as far as it is known;
-// ErrNotFound, if there is none.
+// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes it, Finish
+// waits, and continues the replay if that Replayer stops. If ctx ends, it returns an error and the last known state of the
+// replay. It returns ErrNotFound if the replay does not exist.
 func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
 	if r.outcomes != nil {
 		taking, stop := context.WithCancel(ctx)

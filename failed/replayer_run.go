@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// run is a replay that is being carried out.
+// run is the execution of a replay.
 type run struct {
 	*Replayer
-	replay *Replay // as it was last seen
+	replay *Replay // its last known state
 	pace   *pace
-	looked time.Time // when that was
-	judged int64     // how many had failed again when they were last judged
-	seen   ID        // the latest of them
-	failed int       // how often in a row the broker has taken nothing
+	looked time.Time // time of the last read of replay
+	judged int64     // number of messages that had failed again at the last judge
+	seen   ID        // the latest message that failed again and was judged
+	failed int       // consecutive failures in which the broker accepted no message
 	warned warned
-	edit   *editor // nil: messages are sent as they are
-	secret string  // from which the keys of requests are made; "": messages ask for no reports
+	edit   *editor // nil: no edit
+	secret string  // generates the keys of requests; "": messages do not ask for reports
 
-	askAgain time.Time // when to declare the queue for outcomes again; zero: it was not refused
+	askAgain time.Time // time of the next attempt to declare the queue for outcomes; zero: no failure yet
 }
 
-// stopped is why a replay ends by itself.
+// stopped is the reason why a replay stops without an operator.
 type stopped struct{ why string }
 
 func (s *stopped) Error() string { return s.why }
 
-// errOver says that a replay has been ended by somebody, or is to be.
+// errOver is returned after a replay was ended, or while it is being cancelled.
 var errOver = errors.New("the replay has ended")
 
-// noteGrace is for what the store has to know when the Replayer is to end.
+// noteGrace is the additional time for writes to the database when the Replayer ends.
 const noteGrace = 5 * time.Second
 
-// carryOut carries out a replay to its end.
+// carryOut executes a replay to its end.
 func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 	x := &run{Replayer: r, replay: &Replay{ID: id}}
 	if err := x.insist(ctx, x.look); err != nil && !errors.Is(err, errOver) {
@@ -44,7 +44,7 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 		return x.replay, nil
 	}
 	err := x.claimed(ctx, x.proceed)
-	if errors.Is(err, errOver) { // what was to be cancelled is so now
+	if errors.Is(err, errOver) { // the release has completed the cancellation
 		longer, cancel := grace(ctx, noteGrace)
 		defer cancel()
 		err = x.insist(longer, x.look)
@@ -56,9 +56,9 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 	return x.replay, nil
 }
 
-// proceed sends what is to be sent, and ends the replay.
+// proceed sends the messages and ends the replay.
 func (x *run) proceed(ctx context.Context) error {
-	if err := x.insist(ctx, x.look); err != nil { // who had it before may have sent some
+	if err := x.insist(ctx, x.look); err != nil { // the previous Replayer may have sent some messages
 		return err
 	}
 	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
@@ -78,7 +78,7 @@ func (x *run) proceed(ctx context.Context) error {
 	return err
 }
 
-// prepareEdit reads the edit before anything is sent.
+// prepareEdit compiles the edit before the first message.
 func (x *run) prepareEdit() (err error) {
 	if x.replay.Plan.Edit == nil {
 		return nil
@@ -89,12 +89,12 @@ func (x *run) prepareEdit() (err error) {
 	return nil
 }
 
-// canary sends the first message and waits for its outcome. After a crash it waits again.
+// canary sends the first message and waits for its outcome. After a crash it waits again, with the full timeout.
 func (x *run) canary(ctx context.Context) error {
 	if x.replay.Plan.Canary <= 0 || x.replay.Sent > 1 {
 		return nil
 	}
-	for x.replay.Sent == 0 { // what cannot be sent is no canary
+	for x.replay.Sent == 0 { // a refused message cannot be the canary
 		if more, err := x.some(ctx, 1); err != nil || !more {
 			return err
 		}
@@ -122,16 +122,16 @@ func (x *run) canary(ctx context.Context) error {
 	}
 }
 
-// A queue for outcomes that cannot be declared must not hold up a replay.
+// If the queue for outcomes cannot be declared, the replay must not wait for long.
 const (
-	askTimeout = 5 * time.Second // of an attempt to declare it
-	askPause   = time.Minute     // before the next one
+	askTimeout = 5 * time.Second // maximum duration of an attempt to declare the queue
+	askPause   = time.Minute     // delay before the next attempt
 )
 
-// ask prepares the requests for outcomes that messages are to carry. If the queue for outcomes cannot be declared, messages are
-// sent without a request until it can.
+// ask prepares requests for outcomes. While the queue for outcomes cannot be declared, the replay sends messages without a
+// request.
 func (x *run) ask(ctx context.Context) error {
-	// A broker that takes nothing may have been unreachable, and be reachable now.
+	// If the last batch failed, the broker may have been unreachable and may be reachable now, so ask does not wait for askAgain.
 	if x.outcomes == nil || x.secret != "" || x.failed == 0 && time.Now().Before(x.askAgain) {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (x *run) ask(ctx context.Context) error {
 	})
 }
 
-// retried returns why the replay has to stop if the first attempt of a message has failed, whatever became of it since.
+// retried returns the reason to stop the replay if the first attempt of any message has failed, regardless of its current outcome.
 func (x *run) retried(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil
@@ -173,7 +173,7 @@ func (x *run) retried(ctx context.Context) error {
 	return &stopped{why}
 }
 
-// silent decides what a canary without an outcome means.
+// silent decides whether a canary without an outcome stops the replay.
 func (x *run) silent(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil
@@ -181,7 +181,7 @@ func (x *run) silent(ctx context.Context) error {
 	stop := false
 	err := x.insist(ctx, func(ctx context.Context) error {
 		list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID, Outcome: OutcomePending}, Page{Size: 1})
-		if err != nil || len(list) == 0 { // no report was asked for
+		if err != nil || len(list) == 0 { // the canary did not ask for a report
 			return err
 		}
 		m := list[0]
@@ -197,7 +197,7 @@ func (x *run) silent(ctx context.Context) error {
 	return err
 }
 
-// failedAgain says how the canary failed again.
+// failedAgain returns the reason to stop after the canary failed again, with its error.
 func (x *run) failedAgain(ctx context.Context) error {
 	text := ""
 	err := x.insist(ctx, func(ctx context.Context) error {
@@ -213,7 +213,7 @@ func (x *run) failedAgain(ctx context.Context) error {
 	return &stopped{"the canary failed again" + text}
 }
 
-// all sends what has not been sent.
+// all sends the unsent messages at the pace of the plan.
 func (x *run) all(ctx context.Context) error {
 	x.pace = newPace(x.replay.Plan, x.cfg.Batch, time.Now())
 	for {
@@ -236,7 +236,7 @@ func (x *run) all(ctx context.Context) error {
 	}
 }
 
-// end ends the replay, unless somebody has.
+// end ends the replay, unless it has already ended.
 func (x *run) end(ctx context.Context, s ReplayState, why string) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
@@ -249,7 +249,7 @@ func (x *run) end(ctx context.Context, s ReplayState, why string) error {
 	return x.insist(longer, x.look)
 }
 
-// look sees how far the replay is. errOver: it has ended, or is to.
+// look reads the state of the replay. It returns errOver unless the state is ReplayRunning.
 func (x *run) look(ctx context.Context) error {
 	replay, err := x.store.Replay(ctx, x.replay.ID)
 	if err != nil {
@@ -262,8 +262,8 @@ func (x *run) look(ctx context.Context) error {
 	return nil
 }
 
-// insist does something with the store until it answers. errOver: it does not allow
-// it, since the replay has ended.
+// insist retries do until the database responds. It returns errOver if the archive refuses the action
+// because the replay is no longer running.
 func (x *run) insist(ctx context.Context, do func(context.Context) error) error {
 	for failures := 1; ; failures++ {
 		err := do(ctx)
@@ -286,8 +286,8 @@ func (x *run) insist(ctx context.Context, do func(context.Context) error) error 
 	}
 }
 
-// claimed runs f while this Replayer has the replay for itself: errTaken if it has
-// not, and why the context of f ends if that has come to be so.
+// claimed runs f while this Replayer holds the claim of the replay. It returns errTaken if another Replayer holds the claim,
+// also if this happens while f runs. In that case it cancels the context of f.
 func (x *run) claimed(ctx context.Context, f func(context.Context) error) error {
 	id, mine := x.replay.ID, false
 	h := hold{lease: x.cfg.Lease, claim: func(ctx context.Context) (bool, error) {
@@ -312,8 +312,8 @@ func (x *run) claimed(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// judge looks now and then at what has failed again, and stops the replay if one of its
-// messages has failed with the fingerprint it had before: then the others will.
+// judge reads the state of the replay at the interval Poll. It stops the replay if one of its messages has failed with its
+// previous fingerprint, because the others will probably fail, too.
 func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
 		return nil
@@ -344,8 +344,7 @@ func (x *run) judge(ctx context.Context) error {
 	return why
 }
 
-// same returns why the replay has to stop, of what has failed again since it was last
-// asked.
+// same returns the reason to stop the replay, based on the messages that failed again since the previous call.
 func (x *run) same(ctx context.Context) (why, err error) {
 	latest := x.seen
 	page := Page{Size: 100}
@@ -362,11 +361,11 @@ func (x *run) same(ctx context.Context) (why, err error) {
 			fresh, latest = true, max(latest, s.ID)
 			was, err := x.store.Get(ctx, s.BackOf)
 			switch {
-			case errors.Is(err, ErrNotFound): // purged
+			case errors.Is(err, ErrNotFound): // a purge has removed the message
 				continue
 			case err != nil:
 				return nil, err
-			case was.ReplayedBy != x.replay.ID: // somebody has made that up
+			case was.ReplayedBy != x.replay.ID: // a publisher may have forged the header
 				continue
 			}
 			is, err := x.store.Get(ctx, s.ID)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// some sends up to n messages, and reports whether there were any. What the broker has not
-// taken comes again with the next.
+// some sends up to n messages, and reports whether there were any messages to send. A later call sends the messages that the broker did not
+// accept.
 func (x *run) some(ctx context.Context, n int) (bool, error) {
 	if err := x.ask(ctx); err != nil {
 		return false, err
@@ -38,17 +38,17 @@ func (x *run) some(ctx context.Context, n int) (bool, error) {
 	return true, x.rest(ctx, done)
 }
 
-// published is what has come of publishing a message.
+// published is the result of publishing a message.
 type published struct {
 	unasked unasked
 	err     error
 }
 
-// publish publishes messages, and returns what has come of each, in their order.
+// publish publishes messages, and returns their results in the same order.
 func (x *run) publish(ctx context.Context, batch []*Message) []published {
 	all := make([]published, len(batch))
 	var messages []*reprise.Message
-	var places []int // in the batch
+	var places []int // indexes in batch
 	for i, m := range batch {
 		if x.edit != nil {
 			content, err := x.edit.sent(m.Current())
@@ -74,7 +74,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 	}
 	longer, cancel := grace(ctx, x.cfg.DrainTimeout)
 	defer cancel()
-	var full []*reprise.Message // have no room for a request
+	var full []*reprise.Message // messages without room for a request
 	var fullPlaces []int
 	for i, err := range x.batch(longer, messages) {
 		all[places[i]].err = err
@@ -89,12 +89,12 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 	return all
 }
 
-// request has a message ask for a report, or returns why it does not.
+// request adds a request for a report to a message, or returns why it cannot.
 func (x *run) request(out *reprise.Message, id ID, to way) unasked {
 	switch {
 	case x.secret == "":
 		return noQueue
-	case to.Queue == "": // a worker of one of several queues knows nothing of the others
+	case to.Queue == "": // a worker of one queue does not know the outcomes of the other queues
 		return noSingle
 	}
 	out.Headers[topology.HeaderOutcome] = topology.OutcomeRequest{
@@ -104,7 +104,7 @@ func (x *run) request(out *reprise.Message, id ID, to way) unasked {
 	return asked
 }
 
-// batch publishes messages, and returns the error of each.
+// batch publishes messages, and returns one error per message.
 func (x *run) batch(ctx context.Context, messages []*reprise.Message) []error {
 	errs := make([]error, len(messages))
 	if len(messages) == 0 {
@@ -118,15 +118,15 @@ func (x *run) batch(ctx context.Context, messages []*reprise.Message) []error {
 	return errs
 }
 
-// sending is what has become of messages.
+// sending collects the results of a batch.
 type sending struct {
-	sent    map[unasked][]ID // and confirmed
+	sent    map[unasked][]ID // sent and confirmed
 	refused []refusal
-	wrong   error // with those that are to be sent again
-	ends    error // the replay, since it would be the same for the others
+	wrong   error // cause of the latest failure that can be retried
+	ends    error // ends the replay, because the other messages would fail in the same way
 }
 
-// add adds a message, and what has come of publishing it.
+// add adds the result of publishing a message.
 func (s *sending) add(id ID, p published) {
 	switch err := p.err; {
 	case err == nil:
@@ -146,7 +146,7 @@ func (s *sending) add(id ID, p published) {
 	}
 }
 
-// note tells the store what has become of messages.
+// note records the results in the database.
 func (x *run) note(ctx context.Context, done sending) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
@@ -167,8 +167,7 @@ func (x *run) note(ctx context.Context, done sending) error {
 	return err
 }
 
-// rest waits a while where the broker has not taken all, and longer each time that it
-// takes nothing.
+// rest waits after a temporary failure, with a growing delay while the broker accepts no message.
 func (x *run) rest(ctx context.Context, done sending) error {
 	if len(done.sent) > 0 || done.wrong == nil {
 		x.failed = 0
@@ -185,19 +184,18 @@ func (x *run) rest(ctx context.Context, done sending) error {
 	return x.insist(ctx, x.look)
 }
 
-// unsent says of which message a refusal is.
+// unsent returns the reason of a refusal, with the ID of its message.
 func unsent(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
 
-// unfit reports whether an error of publishing is about the message itself, and no
-// other: it would be the same wherever it is sent, and whenever.
+// unfit reports whether the error concerns only this message, which would fail at any destination and at any time.
 func unfit(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)
 	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
-// barred reports whether it is about where the message goes or who sends it, so that it
-// would be the same for others, until somebody has changed something.
+// barred reports whether the error concerns the destination or the user. Other messages would fail in the same way until an
+// operator changes the destination or the permissions.
 func barred(err error) bool {
 	_, unroutable := errors.AsType[*reprise.UnroutableError](err)
 	_, refused := errors.AsType[*reprise.RefusedError](err)

@@ -13,78 +13,79 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Plan says what to replay and how.
+// Plan specifies the messages to replay, their destination and the pace.
 type Plan struct {
-	// Filter selects the messages, of those in state failed.
+	// Filter selects the messages. A replay includes only messages in state failed.
 	Filter Filter
 
-	// To is where they are sent. Nil: to the work queue that each failed in.
+	// To is the destination. Nil: the work queue in which each message failed.
 	To *Target
 
-	// Rate is the most messages to send per second. 0: no limit.
+	// Rate is the maximum number of messages per second. Default: 0 (no limit).
 	Rate float64
 
-	// Ramp begins with one message per second, then 2, 5, 10 and so on up to Rate,
-	// or without an end.
+	// Ramp starts with one message per second, then 2, 5, 10 and so on up to Rate, or without
+	// limit if Rate is 0.
 	Ramp bool
 
-	// Edit changes the messages when they are sent. Nil: they are sent as they are.
+	// Edit changes each message when the replay sends it. Nil: no changes.
 	Edit *BulkEdit
 
-	// Canary makes the replay send one message first, and wait for its outcome. If it succeeds, the others are sent. If its first
-	// attempt fails, the replay stops. Canary is the longest time to wait. If there is no outcome then, the replay stops if a
-	// report was asked for and workers of the queue have reported outcomes before; else it goes on. 0: no canary.
+	// Canary makes the replay send one message first and wait for its outcome. If the message succeeds, the replay sends the
+	// others. If its first attempt fails, the replay stops. Canary is the maximum time to wait. After this time the replay stops
+	// if the message asked for a report and workers of the queue have reported outcomes before. Otherwise it continues.
+	// Default: 0 (no canary).
 	Canary time.Duration
 
-	// IgnoreSame lets the replay go on although messages fail again with a fingerprint
-	// that they had before. By default it stops by itself.
+	// IgnoreSame lets the replay continue if messages fail again with their previous fingerprint. By default the
+	// replay then stops.
 	IgnoreSame bool
 }
 
 // Target is an exchange and a routing key.
 type Target struct{ Exchange, RoutingKey string }
 
-// ReplayState is how far a replay is.
+// ReplayState is the state of a replay.
 type ReplayState string
 
 // The states of a replay.
 const (
 	ReplayRunning    ReplayState = "running"
-	ReplayCancelling ReplayState = "cancelling" // by a person; what is on its way is waited for
-	ReplayDone       ReplayState = "done"       // all has been sent that can be
-	ReplayCancelled  ReplayState = "cancelled"  // by a person
-	ReplayStopped    ReplayState = "stopped"    // by itself: Replay.Why says why
+	ReplayCancelling ReplayState = "cancelling" // by an operator; messages may still be in flight
+	ReplayDone       ReplayState = "done"       // all messages are sent or refused
+	ReplayCancelled  ReplayState = "cancelled"  // by an operator
+	ReplayStopped    ReplayState = "stopped"    // by the Replayer, see Replay.Why
 )
 
-// Replay is a selection of messages on their way back.
+// Replay is a set of messages to publish again, with its progress.
 type Replay struct {
 	ID    ReplayID
 	Plan  Plan
 	State ReplayState
-	Why   string // it was cancelled or stopped, or the first that is Refused
-	Actor Actor  // who began it
+	Why   string // reason for cancelling or stopping, or the first refusal
+	Actor Actor  // the user who began it
 	Begun time.Time
-	Ended time.Time // zero while it runs
+	Ended time.Time // zero while the replay runs
 
-	Total   int64 // messages selected
-	Sent    int64 // of them, sent and confirmed
-	Refused int64 // of them, such as can never be sent: Message.Refused says why
+	Total   int64 // number of selected messages
+	Sent    int64 // sent and confirmed
+	Refused int64 // cannot be sent, see Message.Refused
 
-	// Of those sent: see Outcome.
+	// Numbers of sent messages by outcome, see Outcome.
 	Back      int64 // failed again
 	Succeeded int64
 	Settled   int64
 	Retrying  int64
 	Unknown   int64
 
-	// Verifying says that it is ReplayDone, not all outcomes are known, and VerifyTime is not over.
+	// Verifying reports that the state is ReplayDone, some outcomes are pending or retrying, and VerifyTime has not elapsed.
 	Verifying bool
 }
 
-// Left is how many messages are neither sent nor refused.
+// Left returns the number of messages that are neither sent nor refused.
 func (r *Replay) Left() int64 { return r.Total - r.Sent - r.Refused }
 
-// validate reports what cannot be done.
+// validate returns ErrInvalid for invalid fields, with advice.
 func (p Plan) validate() error {
 	if p.Rate < 0 || math.IsNaN(p.Rate) || math.IsInf(p.Rate, 0) {
 		return fmt.Errorf("%w: Plan.Rate %v: use messages per second, or 0 for no limit", ErrInvalid, p.Rate)
@@ -101,7 +102,7 @@ func (p Plan) validate() error {
 	return nil
 }
 
-// Replay returns a replay, or ErrNotFound.
+// Replay returns a replay. It returns ErrNotFound if the replay does not exist.
 func (a *Archive) Replay(ctx context.Context, id ReplayID) (r *Replay, err error) {
 	defer annotate(&err, "reading replay %d", id)
 	all, err := a.replays(ctx, `id = $1`, int64(id))
@@ -128,7 +129,7 @@ func (a *Archive) Replays(ctx context.Context, p Page) (all []Replay, next strin
 	return all, "", err
 }
 
-// Running returns all replays that are under way, oldest first.
+// Running returns all replays that have not ended, oldest first.
 func (a *Archive) Running(ctx context.Context) (all []Replay, err error) {
 	defer annotate(&err, "listing replays")
 	return a.replays(ctx, `ended = 0 ORDER BY id`)
@@ -157,9 +158,8 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 
 const maxNext = 16 << 20
 
-// unsentOf returns up to n messages of a running replay that have not been sent, the
-// oldest failure first; none if it has ended, or is about to. Fewer, but at least one if there is
-// any, where their bodies would take more than 16 MiB together.
+// unsentOf returns up to n unsent messages of a replay in state running, the oldest failure first. For other states it returns
+// none. It returns fewer messages if their bodies together exceed 16 MiB, but at least one if any is unsent.
 func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
 	defer annotate(&err, "reading what replay %d has to send", id)
 	if n <= 0 {
@@ -189,10 +189,9 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 	return out, nil
 }
 
-// markSent notes that messages of a replay have been sent and confirmed, and why they ask for no report, if they do not: they are
-// replayed. It may be told of one more than once. A message that it is told of
-// after the end of the replay is replayed as well, if it is in state failed: it
-// has been sent.
+// markSent records that the broker has confirmed messages of a replay, and that they asked for no report, if why is set. Their
+// state becomes replayed. A caller may pass a message more than once. If the replay is no longer running and the message is
+// in state failed again, its state becomes replayed as well, because it was sent.
 func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) (err error) {
 	defer annotate(&err, "noting %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
@@ -212,7 +211,7 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	}
 	var sent []sentBase
 	var s sentBase
-	var counts [codeFailedAgain + 1]int // by outcome: a message may have failed again already
+	var counts [codeFailedAgain + 1]int // by outcome, because a message may already have failed again
 	rows := t.Rows(fmt.Sprintf(`UPDATE {item} SET sent = 1, unasked = %d, outcome = CASE WHEN outcome > %d THEN outcome ELSE %[2]d END
 		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING message, base, outcome`, int64(id), list(t.d, ids))
 	for err := range rows.Scan(&s.message, &s.base, &code) {
@@ -227,14 +226,14 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	return errors.Join(err, t.count(c), t.recordEdits(id, sent))
 }
 
-// replayed changes the state of messages that a replay has sent. A message that waits in a later replay, which would send it a second
-// time, is taken out of it.
+// replayed changes the state of messages that a replay has sent. It removes a message from a later replay, which would send it
+// a second time.
 func (t *tx) replayed(id ReplayID, ids []ID, c *counting) error {
-	waiting := make(map[ID]ReplayID) // 0: the message is failed again, since the replay has ended
+	waiting := make(map[ID]ReplayID) // 0: the message is in state failed, because the replay is no longer running
 	var message ID
 	var replay ReplayID
 	var state int
-	// There are no states in the conditions: databases take an index of all messages in a state then.
+	// The conditions omit the state. Otherwise databases choose an index of all messages in a state.
 	rows := t.Rows(`SELECT m.id, m.replay, m.state FROM {item} i JOIN {message} m ON m.id = i.message
 		WHERE i.replay = $1 AND i.sent = 0 AND `+t.d.in("i.message", "$2"), int64(id), list(t.d, ids))
 	for err := range rows.Scan(&message, &replay, &state) {
@@ -273,16 +272,15 @@ func (t *tx) replayed(id ReplayID, ids []ID, c *counting) error {
 	return nil
 }
 
-// refusal is why a message can never be sent.
+// refusal is the reason why a replay cannot send a message.
 type refusal struct {
 	ID  ID
 	Why string
 }
 
-// markRefused notes that messages of a running replay can never be sent as they are: they
-// are failed again, with the reason on them, and the replay goes on without them. It
-// may be told of one more than once; one that has been sent, or is not of the replay,
-// is left as it is.
+// markRefused records that a running replay cannot send messages in their present form. Their state becomes failed, with the
+// reason, and the replay continues without them. A caller may pass a message more than once. markRefused ignores messages
+// that were sent, or that do not belong to the replay.
 func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) (err error) {
 	defer annotate(&err, "noting that %d messages of replay %d cannot be sent", len(refusals), id)
 	if len(refusals) == 0 {
@@ -314,13 +312,13 @@ func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 	return err
 }
 
-// EndReplay ends a running replay: done, cancelled or stopped, and why. What was not
-// sent is in state failed again. Done is refused while there is anything left to send.
+// EndReplay ends a running replay as done, cancelled or stopped, with a reason. Unsent messages return to state failed. It
+// returns ErrState for done while messages are left to send.
 //
-// While a process has claimed the replay, messages of it may be on their way. If they were
-// in state failed again at once, somebody could send them a second time. So the replay is
-// ReplayCancelling, and becomes ReplayCancelled when that process releases it, or when the
-// lease is over and the next process releases it or ends it once more.
+// While a process has claimed the replay, its messages may be in flight. If they returned to state failed immediately, an
+// operator could send them a second time. If a claimed replay is cancelled, it therefore becomes ReplayCancelling first. It
+// becomes ReplayCancelled when that process releases it. After the lease has expired, the next process that releases it or calls
+// EndReplay again completes the change.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) (err error) {
 	defer annotate(&err, "ending replay %d", id)
 	if err := who.validate(); err != nil {
@@ -367,7 +365,7 @@ func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why
 	})
 }
 
-// ended ends a replay; what it has not sent is failed again.
+// ended ends a replay and returns its unsent messages to state failed.
 func (t *tx) ended(id ReplayID, as ReplayState) error {
 	rest := &selection{d: t.d, others: []string{fmt.Sprint(`m.replay = `, id)}, until: math.MaxInt64}
 	_, err := t.move(rest, move{from: Replaying, to: Failed, set: func(*selection) string { return `, replay = 0` }})
@@ -378,10 +376,9 @@ func (t *tx) ended(id ReplayID, as ReplayState) error {
 	return err
 }
 
-// BeginReplay selects the messages of the plan for a new replay, in one transaction:
-// they become replaying, and what arrives later is not part of it. It sends
-// nothing: that is a Replayer's work. ErrNotFound if nothing is selected; ErrState if more
-// messages are selected than Filter.AtMost.
+// BeginReplay selects the messages of the plan for a new replay, in one transaction. Their state becomes replaying. Messages
+// that arrive later do not belong to the replay. BeginReplay does not send messages, which is the task of a Replayer. It
+// returns ErrNotFound if the filter selects no failed messages, and ErrState if it selects more than Filter.AtMost.
 func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay, err error) {
 	defer annotate(&err, "beginning a replay")
 	b, err := a.beginning(ctx, p, who)
@@ -393,12 +390,12 @@ func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay
 		return err
 	})
 	if err != nil {
-		return nil, err // the commit may have failed
+		return nil, err // r is invalid if the commit has failed
 	}
 	return r, nil
 }
 
-// storedPlan is a Plan as {replay}.plan has it, in JSON whose names are those of the fields.
+// storedPlan is a Plan in the column {replay}.plan: JSON with the names of the fields.
 type storedPlan struct {
 	Filter     storedFilter
 	To         *Target
@@ -410,12 +407,12 @@ type storedPlan struct {
 
 type storedFilter Filter
 
-// beginning is a replay that is ready to begin.
+// beginning is a validated replay before its transaction.
 type beginning struct {
 	plan    Plan
 	who     Actor
-	written []byte         // the plan, without its edit
-	edit    sql.NullString // null: none
+	written []byte         // the plan as JSON, without its edit
+	edit    sql.NullString // null: no edit
 	s       *selection
 }
 

@@ -9,40 +9,39 @@ import (
 	"unicode/utf8"
 )
 
-// selection is a Filter in SQL, in parts: what an index finds, and the others, which are
-// looked at message by message, so that a page looks at no more than maxLooked.
+// selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which the query checks
+// message by message, so that a page checks at most maxLooked messages.
 //
-// Numbers and terms are written into the statement, so that each is planned for what it
-// asks for.
+// Statements contain numbers and terms as literals, so that the database plans each statement for its values.
 type selection struct {
 	d     dialect
 	args  []any
-	terms []string // of the search
+	terms []string // search terms
 
-	ids     string  // condition on m.id, "" if there is none
-	outcome Outcome // of sentBy; "": any
-	overdue bool    // no outcomes of sentBy are waited for any more
-	by      int64   // the replay that refused it; this and the next four: 0 if they are not bounded
+	ids     string  // condition on m.id, or ""
+	outcome Outcome // outcome for sentBy; "": any outcome
+	overdue bool    // the archive no longer waits for outcomes of sentBy
+	by      int64   // the replay that refused the messages; 0 in this field and the next four: no condition
 	sentBy  int64
 	back    int64
 	group   int64
 	queue   int64
-	states  []int // if not nil: those alone
-	from    int64 // pos
-	until   int64 // pos, not included
+	states  []int // nil: all states
+	from    int64 // lowest position
+	until   int64 // upper bound of the position, exclusive
 
 	others   []string // conditions on {message} AS m
-	attempts bool     // is all that others bound
+	attempts bool     // others contains only bounds of the number of attempts
 }
 
-// arg adds an argument and returns how it is written.
+// arg adds an argument and returns its placeholder.
 func (s *selection) arg(v any) string {
 	s.args = append(s.args, v)
 	return fmt.Sprintf("$%d", len(s.args))
 }
 
-// selection of a filter. The work queue's number is asked for by the caller: 0 if
-// there is no such.
+// selection returns the selection of a filter. The caller passes the number of the work queue, or 0 if the filter does not specify
+// a queue.
 func (f Filter) selection(d dialect, queue int64) *selection {
 	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), sentBy: int64(f.SentBy), outcome: f.Outcome, back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
@@ -65,8 +64,8 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	attempts := len(s.others)
 	s.between(f)
 	if f.Error != "" {
-		// Only what is as long as {message} has it is longer in {content}. PostgreSQL would read all of
-		// {content} first for EXISTS.
+		// {message} has a truncated copy of a long error. Only an error whose copy has the maximum length can be longer in {content}.
+		// For EXISTS, PostgreSQL would read all of {content} first.
 		part := s.arg([]byte(f.Error))
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND
 			(SELECT %s FROM {content} c WHERE c.message = m.id))`, maxErrorShown-utf8.UTFMax, d.part("c.error", part)))
@@ -78,8 +77,8 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	return s
 }
 
-// between bounds the time of the last failure: by the second, which is part of the
-// position, and where that is not exact, by the millisecond.
+// between limits the time of the last failure. The position contains the second. If a bound is not a whole second, a condition also
+// compares the milliseconds.
 func (s *selection) between(f Filter) {
 	exact := func(t time.Time) bool { return t.Nanosecond() == 0 && t.Unix() >= 0 && t.Unix() <= math.MaxUint32 }
 	if !f.Since.IsZero() {
@@ -101,10 +100,10 @@ func (s *selection) between(f Filter) {
 	s.others = append(s.others, `m.last_failed < `+s.arg(ceil(f.Until)))
 }
 
-// ceil is the first millisecond that is not before t.
+// ceil returns the first millisecond that is not before t.
 func ceil(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
 
-// terms of the search that a filter needs.
+// terms returns the search terms of a filter.
 func (f Filter) terms() []string {
 	var t terms
 	t.text(f.Text)
@@ -117,10 +116,9 @@ func (f Filter) terms() []string {
 	return t.list
 }
 
-// errorWords are words that are in an error if Filter.Error is. The part of an error may
-// begin and end within a word; those between are whole. The longest few will do, since
-// what they find is looked at anyway: short ones are frequent, and cost more than they
-// spare.
+// errorWords returns words that each error with Filter.Error contains. Filter.Error may begin and end inside a word, so only the inner
+// words are complete. The three longest words suffice, because the query checks each match. Short words are frequent, and cost more
+// than they save.
 func (f Filter) errorWords() []string {
 	e := f.Error
 	if len(e) >= maxErrorShown {
@@ -137,10 +135,10 @@ func (f Filter) errorWords() []string {
 
 func notWord(r rune) bool { return !isWord(r) }
 
-// search is a condition on {search} AS s.
+// search returns the condition on {search} AS s.
 func (s *selection) search() string { return s.d.found(s.allTerms()) }
 
-// allTerms are those of the search, the queue and the group.
+// allTerms returns the terms of the search, the queue and the group.
 func (s *selection) allTerms() []string {
 	terms := slices.Clone(s.terms)
 	if s.queue != 0 {
@@ -152,7 +150,7 @@ func (s *selection) allTerms() []string {
 	return terms
 }
 
-// conditions on {message} AS m, but for the search and the position.
+// conditions returns the conditions on {message} AS m, except the search and the position.
 func (s *selection) conditions() (list []string) {
 	if s.ids != "" {
 		list = append(list, s.ids)
@@ -175,7 +173,7 @@ func (s *selection) conditions() (list []string) {
 	}
 	states := s.states
 	if states == nil && s.group+s.queue != 0 {
-		states = everyState // the indexes have it first
+		states = everyState // the indexes begin with the state
 	}
 	if states != nil {
 		list = append(list, `m.state IN (`+join(append([]int{-1}, states...), ", ")+`)`)
@@ -183,7 +181,7 @@ func (s *selection) conditions() (list []string) {
 	return append(list, s.others...)
 }
 
-// where is all of the selection as one condition on {message} AS m.
+// where returns the complete selection as one condition on {message} AS m.
 func (s *selection) where() string {
 	conditions := s.conditions()
 	if len(s.terms) > 0 {
@@ -195,27 +193,26 @@ func (s *selection) where() string {
 
 var everyState = []int{0, 1, 2, 3}
 
-// What has been looked at is said by a number.
+// Results of the check of a message.
 const (
 	lookedAt       = iota
-	lookedFound    // the search finds it
-	lookedSelected // that, and all else holds
+	lookedFound    // matches the search
+	lookedSelected // matches the search and all other conditions
 )
 
-// judge is lookedSelected if conditions on {message} AS m hold, and else lookedFound.
+// judge returns an SQL expression: lookedSelected if the conditions on {message} AS m are true, else lookedFound.
 func judge(others []string) string {
 	return fmt.Sprintf(`CASE WHEN %s THEN %d ELSE %d END`, strings.Join(append([]string{"1 = 1"}, others...), " AND "), lookedSelected, lookedFound)
 }
 
-// look is the query of a part of a page: the next messages to look at, from before
-// downwards, pos of each and its number.
+// look returns the query for a part of a page: the next messages below before, each with its position and the result of the check.
 func (s *selection) look(before int64, limit int) string {
 	before = min(before, s.until)
 	switch {
 	case len(s.terms) == 0:
 		return s.along(before, limit)
 	case s.d.Dialect == SQLite:
-		// FTS5 finds the latest first, and no more than is asked for.
+		// FTS5 finds the latest messages first, and reads no further than the limit.
 		return through(fmt.Sprintf(`SELECT s.rowid AS pos, 1 = 1 AS found FROM {search} s WHERE %s AND s.rowid < %d AND s.rowid >= %d ORDER BY s.rowid DESC LIMIT %d`,
 			s.search(), before, s.from, limit), s.conditions())
 	case s.isShort():
@@ -226,19 +223,19 @@ func (s *selection) look(before int64, limit int) string {
 		s.search(), before, s.from, limit), s.conditions())
 }
 
-// through goes through candidates, the latest first: pos of each, and whether it is one. PostgreSQL looks
-// at their messages one by one, and has no other way.
+// through returns a query that checks candidates, the latest first. A candidate has a position and reports whether the search matches.
+// The query forces PostgreSQL to check the messages one by one.
 func through(candidates string, conditions []string) string {
 	return fmt.Sprintf(`SELECT f.pos AS pos, CASE WHEN f.found THEN COALESCE((SELECT %s FROM {message} m WHERE m.pos = f.pos), %d) ELSE %[2]d END AS ok
 		FROM (%s) f ORDER BY f.pos DESC`, judge(conditions), lookedAt, candidates)
 }
 
-// isShort reports whether along goes along a list of few messages.
+// isShort reports whether along reads a list of few messages.
 func (s *selection) isShort() bool {
 	return s.ids != "" || s.by != 0 || s.sentBy != 0 || s.back != 0 || s.states != nil && !slices.Contains(s.states, codes[Failed])
 }
 
-// along goes along the index that leaves the least to look at.
+// along returns a query over the index that leaves the fewest messages to check.
 func (s *selection) along(before int64, limit int) string {
 	if s.ids != "" {
 		rest := *s
@@ -264,20 +261,19 @@ func (s *selection) along(before int64, limit int) string {
 	}
 	states := s.states
 	if states == nil {
-		if s.group == 0 && s.queue == 0 && !s.attempts { // the index with the state has the attempts, too
+		if s.group == 0 && s.queue == 0 && !s.attempts { // the index with the state also contains the attempts
 			return s.list(nil, nil, before, limit, s.others)
 		}
 		states = everyState
 	}
-	// Each index begins with the state, so that each state is a list of its own, and the
-	// lists are merged.
+	// Each index begins with the state. The query therefore reads one list per state, and merges the lists.
 	var lists []string
 	for _, state := range states {
 		columns, others := []equal{{"m.state", fmt.Sprint(state)}}, s.others
 		switch {
 		case s.group != 0:
 			columns = append(columns, equal{"m.grp", fmt.Sprint(s.group)})
-			if s.queue != 0 { // a group is of one queue, but it may be another
+			if s.queue != 0 { // the filter may name a different queue than the queue of the group
 				others = append([]string{fmt.Sprintf(`m.queue = %d`, s.queue)}, others...)
 			}
 		case s.queue != 0:
@@ -291,8 +287,8 @@ func (s *selection) along(before int64, limit int) string {
 	return merged(lists, limit)
 }
 
-// list is one list in order of the position: of conditions, and of the values of columns that
-// an index has right before the position.
+// list returns a query for one list, sorted by position. Columns are the columns that precede the position in an index, with their
+// values.
 func (s *selection) list(conditions []string, columns []equal, before int64, limit int, others []string) string {
 	where, order := s.d.along(columns, s.from, before)
 	candidates := func(column string) string {
@@ -300,13 +296,13 @@ func (s *selection) list(conditions []string, columns []equal, before int64, lim
 			column, strings.Join(append(conditions, where), ` AND `), strings.Join(order, ` DESC, `), limit)
 	}
 	if columns != nil && len(others) > 0 && !s.attempts {
-		// The positions first, which the index has: for other columns SQLite takes another index.
+		// Select the positions first, which the index contains. For other columns, SQLite would choose another index.
 		return through(candidates(`1 = 1 AS found`), others)
 	}
 	return candidates(judge(others) + ` AS ok`)
 }
 
-// outcomes are the codes in {item}.outcome of what sentBy has sent with this outcome.
+// outcomes returns the codes of the outcome in {item}.outcome, for messages that sentBy has sent.
 func (s *selection) outcomes() []int {
 	switch {
 	case s.outcome == "":
@@ -319,8 +315,8 @@ func (s *selection) outcomes() []int {
 	return []int{slices.Index(codedOutcomes, s.outcome)}
 }
 
-// items goes along the messages of a replay, with a value of {item}.sent. If outcomes is not nil, an index has them in order for
-// each outcome, and the lists are merged.
+// items returns a query for the messages of a replay with a value of {item}.sent. If outcomes is not nil, the query merges one list per
+// outcome, because an index sorts the messages of each outcome.
 func (s *selection) items(replay int64, sent int, outcomes []int, before int64, limit int) string {
 	candidates := func(condition string) string {
 		return fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE i.replay = %d AND i.sent = %d%s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
@@ -336,19 +332,18 @@ func (s *selection) items(replay int64, sent int, outcomes []int, before int64, 
 	return through(merged(lists, limit), s.conditions())
 }
 
-// merged are lists in one.
+// merged returns a query that merges lists.
 func merged(lists []string, limit int) string {
 	return strings.Join(lists, ` UNION ALL `) + fmt.Sprintf(` ORDER BY 1 DESC LIMIT %d`, limit)
 }
 
-// matches is the query of what the search of PostgreSQL finds, wherever it is, in whatever order: to
-// bound it by position would leave no bound to what is fetched.
+// matches returns the query for matches of a PostgreSQL search, at any position and in any order. A bound on the position would
+// remove the limit on the number of rows that PostgreSQL fetches.
 func (s *selection) matches(limit int) string {
 	return fmt.Sprintf(`SELECT s.pos FROM {search} s WHERE %s LIMIT %d`, s.d.foundByIndex(s.allTerms()), limit)
 }
 
-// among looks at messages whose positions are argument number arg: those that the search
-// has found.
+// among returns the query that checks the messages at the positions in argument number arg, which the search has found.
 func (s *selection) among(arg int) string {
 	return fmt.Sprintf(`SELECT m.pos, %s FROM {message} m WHERE %s ORDER BY m.pos DESC`,
 		judge(s.conditions()), s.d.in("m.pos", fmt.Sprintf("$%d", arg)))
