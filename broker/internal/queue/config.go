@@ -7,73 +7,75 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Config describes a queue. [Defaults] is one that sets no limit to anything.
+// Config configures a queue. [Defaults] returns a configuration without limits.
 type Config struct {
 	Name string
 
-	// Quorum gives the queue the semantics of RabbitMQ's quorum queues: deliveries are counted, messages given back keep
-	// the order in which they were, and there are always 32 priorities.
+	// Quorum selects the semantics of RabbitMQ's quorum queues: the queue counts deliveries, requeued messages keep their
+	// relative order, and messages always have 32 priorities.
 	Quorum bool
 
-	// TTL is how long a message may wait; or NoTTL.
+	// TTL limits the time that a message may wait. NoTTL sets no limit.
 	TTL time.Duration
 
-	// DeadLetter is where messages go that the queue gives up; nil: they are dropped.
+	// DeadLetter is the target of dead letters. If it is nil, the queue drops the messages.
 	DeadLetter *DeadLetter
 
-	// DeliveryLimit is how many failed deliveries a quorum queue takes back before it gives a message up; negative: all.
+	// DeliveryLimit is the number of failed deliveries after which a quorum queue still requeues a message. After a further
+	// failure it dead-letters the message. A negative value sets no limit.
 	DeliveryLimit int64
 
-	// MaxLength and MaxBytes limit the messages that are ready, by number and by size; negative: not.
+	// MaxLength and MaxBytes limit the number and the total size of ready messages. A negative value sets no limit.
 	MaxLength, MaxBytes int64
 	Overflow            Overflow
 
-	// MaxPriority is the highest priority that a classic queue tells from others; zero: it knows none.
+	// MaxPriority is the highest priority that a classic queue distinguishes. 0 disables priorities.
 	MaxPriority uint8
 
-	// SingleActive lets only one consumer have messages, the next one when it leaves.
+	// SingleActive delivers messages to one consumer only. When it leaves, the next consumer becomes active.
 	SingleActive bool
 
-	// Expires is how long the queue lives unused; zero: for ever.
+	// Expires is the queue TTL: the time after which an unused queue expires. 0 means never.
 	Expires time.Duration
 
-	// Retry holds back messages that were given back; the zero value: not.
+	// Retry delays requeued messages. The zero value disables the delay.
 	Retry Retry
 
-	// ConsumerTimeout is how long a consumer may keep a message unsettled; zero: for ever. Whoever consumes sees to it.
+	// ConsumerTimeout is the acknowledgement timeout. 0 disables it. The consuming session enforces the timeout.
 	ConsumerTimeout time.Duration
 
-	// Store has the queue's messages on disk, under ID, which no other queue has or will have; nil: they are in memory only.
+	// Store saves the messages of the queue on disk, under ID. No other queue ever has the same ID. If Store is nil, the
+	// messages are in memory only.
 	Store store.Store
 	ID    uint64
 
-	// Durable keeps messages beyond the life of the process: the persistent ones, and in a quorum queue all. Others are
-	// in the store only while there is no room for them in memory.
+	// Durable makes messages survive the process: persistent messages, and all messages of a quorum queue. Other messages are
+	// in the store only while memory is short.
 	Durable bool
 
-	// Resident is how much memory, by the Meter, messages may take that are in the store as well.
+	// Resident limits the memory, as counted by the Meter, for messages that are also in the store.
 	Resident int64
 
-	// Go runs a function that reads from the store, in a goroutine of its own.
+	// Go runs a function that reads from the store. It starts a goroutine for each call.
 	Go func(func())
 
-	// Trouble is told what keeps the queue from reading its messages. It goes on trying.
+	// Trouble receives errors that prevent the queue from reading its messages. The queue retries the read.
 	Trouble func(error)
 
-	// Meter is told of the memory that messages take.
+	// Meter counts the memory of messages.
 	Meter *Meter
 
-	// Dead counts the messages that the queue gives up.
+	// Dead counts the messages that the queue dead-letters or drops.
 	Dead *stats.Dead
 
-	// Publish sends a dead letter on its way, to those of the queues it is routed to that are in only, or to all if that
-	// is nil. It returns those that did not accept it, and whether there were any queues at all.
+	// Publish routes a dead letter and publishes it to the target queues that are in only, or to all of them if only is nil.
+	// It returns the queues that did not accept the message, and reports whether the message was routed to any queue.
 	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)
 
-	// Ask is told that SendDeadLetters is to be called, again and again while it says that there are more.
+	// Ask requests calls of SendDeadLetters until SendDeadLetters returns false.
 	Ask func(*Queue)
 
-	// Expired is told, in a goroutine of its own, that the queue has been unused for too long.
+	// Expired runs in a separate goroutine after the queue was unused for the time in Expires.
 	Expired func()
 }
 
@@ -82,24 +84,24 @@ func Defaults(name string) Config {
 	return Config{Name: name, TTL: NoTTL, DeliveryLimit: -1, MaxLength: -1, MaxBytes: -1}
 }
 
-// Overflow says what gives way when a queue is full.
+// Overflow selects the message that a full queue drops or rejects.
 type Overflow uint8
 
-// The ways to overflow (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour).
+// The overflow behaviors (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour).
 const (
-	DropHead         Overflow = iota // the oldest message
-	RejectPublish                    // the new message
-	RejectPublishDLX                 // the new message, which is dead-lettered
+	DropHead         Overflow = iota // drop the oldest message
+	RejectPublish                    // reject the new message
+	RejectPublishDLX                 // reject and dead-letter the new message
 )
 
-// quorumDefaultPriority is that of messages without one, and quorumMaxPriority the highest that is told from others
-// (https://www.rabbitmq.com/docs/quorum-queues#priorities). Messages given back come before all others, whatever their
-// priority: quorumReturned is what they have instead.
+// quorumDefaultPriority is the priority of messages without a priority property. quorumMaxPriority is the highest priority
+// that a quorum queue distinguishes (https://www.rabbitmq.com/docs/quorum-queues#priorities). Requeued messages have the
+// priority quorumReturned instead of their original priority, and so precede all other messages.
 const (
 	quorumDefaultPriority = 4
 	quorumMaxPriority     = 31
 	quorumReturned        = 32
-	quorumDelayed         = 33 // in the store only: those that wait for a delayed retry
+	quorumDelayed         = 33 // in the store only: messages that wait for a delayed retry
 )
 
 func (c *Config) priority(m *Message) uint8 {
@@ -112,7 +114,7 @@ func (c *Config) priority(m *Message) uint8 {
 	return min(m.Priority, quorumMaxPriority)
 }
 
-// bytes is what a message counts against MaxBytes: in a classic queue its body, in a quorum queue its properties, too.
+// bytes returns the size that a message counts against MaxBytes: the body, and in a quorum queue also the properties.
 func (c *Config) bytes(m *Message) int64 {
 	if c.Quorum {
 		return int64(len(m.Body) + m.propertiesSize())

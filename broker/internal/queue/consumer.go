@@ -7,42 +7,43 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Receiver is a consumer's own side, which decides when it takes messages.
+// Receiver is the receiving side of a consumer. It decides when it accepts messages.
 type Receiver interface {
-	// Offer hands over a message, or returns false when the consumer has no credit for it; it is then not asked again
-	// before [Queue.Resume]. It is called with the queue locked: it must not block, nor call the queue.
+	// Offer hands over a message. It returns false if the consumer has no credit for the message. The queue then stops
+	// offering messages until [Queue.Resume]. The queue calls Offer under its lock, so Offer must not block and must not call
+	// the queue.
 	Offer(*Item) bool
-	// QueueDeleted tells that there is nothing left to consume. It is called without locks.
+	// QueueDeleted reports that the queue was deleted. The queue calls it without locks.
 	QueueDeleted()
 }
 
 // Consumer is a subscription to a queue.
 type Consumer struct {
 	Receiver  Receiver
-	NoAck     bool  // a message counts as settled as soon as it is taken
-	Exclusive bool  // suffers no other consumer
-	Priority  int64 // those with the highest get everything while they have credit
-	Prefetch  int   // how many messages it has credit for; 0: any number
+	NoAck     bool  // the queue settles a message as soon as the consumer accepts it
+	Exclusive bool  // no other consumer may subscribe
+	Priority  int64 // consumers with the highest priority receive all messages while they have credit
+	Prefetch  int   // maximum number of unacked messages; 0: unlimited
 
 	waiting   bool // has refused a message, or is exhausted
-	exhausted bool // has as many messages unacked as it may, by the queue's own count
-	unacked   int  // messages
-	gone      bool // has left with messages unacked
+	exhausted bool // has Prefetch unacked messages, as counted by the queue
+	unacked   int  // number of unacked messages
+	gone      bool // was cancelled with unacked messages
 }
 
-// consumers takes turns: whoever was given a message goes to the end of the line of those with the same priority.
+// consumers is a round-robin scheduler. A consumer that received a message moves behind the consumers of the same priority.
 type consumers struct {
-	single bool        // only the first of all is in the line
-	yields bool        // and it makes way for one with a higher priority
-	all    []*Consumer // by priority, then as they came
-	line   []*Consumer // those that have not refused a message; likewise
+	single bool        // only the first consumer of all is in the line
+	yields bool        // the single active consumer makes way for a consumer with a higher priority
+	all    []*Consumer // sorted by priority, then by arrival
+	line   []*Consumer // the consumers that accept messages, in the same order
 
-	leaving *Consumer // the one before the first of all, which has to settle what it has before it is the first one's turn
+	leaving *Consumer // previous active consumer; the first of all becomes active after leaving has settled its messages
 }
 
 func (cs *consumers) len() int { return len(cs.all) }
 
-// join puts a consumer behind those of its priority.
+// join inserts a consumer behind the consumers of equal or higher priority.
 func join(line []*Consumer, c *Consumer) []*Consumer {
 	i := slices.IndexFunc(line, func(other *Consumer) bool { return other.Priority < c.Priority })
 	if i < 0 {
@@ -85,7 +86,7 @@ func (cs *consumers) active() *Consumer {
 	return cs.all[0]
 }
 
-// activate makes the first one the single active consumer, unless another is still leaving.
+// activate makes the first consumer the single active consumer, unless another consumer is still leaving.
 func (cs *consumers) activate() {
 	cs.line = nil
 	if cs.leaving == nil && len(cs.all) > 0 {
@@ -94,7 +95,7 @@ func (cs *consumers) activate() {
 	}
 }
 
-// settled tells that a consumer has no unacked messages any more. It reports whether that makes another one active.
+// settled records that a consumer has no more unacked messages. It reports whether another consumer becomes active.
 func (cs *consumers) settled(c *Consumer) bool {
 	if cs.leaving != c {
 		return false
@@ -122,19 +123,19 @@ func (cs *consumers) remove(c *Consumer) bool {
 	return true
 }
 
-// refused takes a consumer out of the line until it is resumed.
+// refused removes the first consumer from the line until it is resumed.
 func (cs *consumers) refused(c *Consumer) {
 	c.waiting = true
 	cs.line = cs.line[1:]
 }
 
-// exhausted takes a consumer out of the line wherever it is.
+// exhausted removes a consumer from the line, at any position.
 func (cs *consumers) exhausted(c *Consumer) {
 	c.waiting, c.exhausted = true, true
 	cs.line = slices.DeleteFunc(cs.line, func(other *Consumer) bool { return other == c })
 }
 
-// resumed puts a consumer that was taken out of the line back into it.
+// resumed returns a waiting consumer to the line. It reports whether the consumer is in the line again.
 func (cs *consumers) resumed(c *Consumer) bool {
 	if !c.waiting {
 		return false
@@ -147,20 +148,21 @@ func (cs *consumers) resumed(c *Consumer) bool {
 	return true
 }
 
-// served sends a consumer to the end of its line.
+// served moves the first consumer of the line behind the other consumers of its priority.
 func (cs *consumers) served(c *Consumer) {
 	if len(cs.line) > 1 && cs.line[1].Priority == c.Priority {
 		cs.line = join(cs.line[1:], c)
 	}
 }
 
-// The reasons why a queue takes no consumer.
+// Errors of [Queue.Consume].
 var (
 	ErrDeleted = errors.New("the queue is deleted")
 	ErrInUse   = errors.New("an exclusive consumer is in the way: this one, or one that is there")
 )
 
-// Consume adds a consumer. Added is called before the first message is offered, and like [Receiver.Offer] must not block.
+// Consume adds a consumer. It calls added before it offers the first message. Like [Receiver.Offer], added must not block.
+// Consume returns ErrDeleted or ErrInUse.
 func (q *Queue) Consume(c *Consumer, added func()) error {
 	q.mu.Lock()
 	defer q.unlock()
@@ -178,15 +180,15 @@ func (q *Queue) Consume(c *Consumer, added func()) error {
 
 func (q *Queue) admits(c *Consumer) bool {
 	if q.config.Quorum {
-		return true // a quorum queue knows no exclusive consumers
+		return true // quorum queues do not support exclusive consumers
 	}
 	if q.config.SingleActive && c.Exclusive {
-		return false // there is either way to have one consumer at a time
+		return false // both options permit one consumer at a time, and they exclude each other
 	}
 	return len(q.consumers.all) == 0 || !c.Exclusive && !q.consumers.all[0].Exclusive
 }
 
-// Cancel removes a consumer. It reports whether that was the last one. What the consumer was given stays with it.
+// Cancel removes a consumer. It reports whether the consumer was the last one. The consumer keeps its unacked messages.
 func (q *Queue) Cancel(c *Consumer) (last bool) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -197,7 +199,7 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 		c.gone = true
 		q.absent++
 	}
-	q.dispatch() // the next one may be the single active one now
+	q.dispatch() // another consumer may be the single active consumer now
 	if q.consumers.len() > 0 {
 		return false
 	}
@@ -205,28 +207,28 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 	return true
 }
 
-// Resume tells that a consumer which refused a message has credit again.
+// Resume reports that a consumer has credit again after it refused a message.
 func (q *Queue) Resume(c *Consumer) {
 	q.Credit(c)
 	q.Dispatch()
 }
 
-// Credit is the first half of Resume: the consumer is back in the line, and gets nothing yet. What is settled in between
-// comes before what it might have had.
+// Credit is the first half of Resume. It returns the consumer to the line, and does not deliver messages. Messages that the
+// caller requeues before it calls Dispatch therefore precede other deliveries to the consumer.
 func (q *Queue) Credit(c *Consumer) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.consumers.resumed(c)
 }
 
-// Dispatch is the second half of Resume.
+// Dispatch is the second half of Resume. It delivers messages.
 func (q *Queue) Dispatch() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.dispatch()
 }
 
-// dispatch hands out messages until there are none, or nobody takes one.
+// dispatch delivers messages until the queue has no loaded message at its head, or no consumer accepts one.
 func (q *Queue) dispatch() {
 	for {
 		q.expire()
@@ -238,7 +240,7 @@ func (q *Queue) dispatch() {
 	}
 }
 
-// offer finds a consumer for a message.
+// offer delivers a message to the next consumer that accepts it. It reports whether a consumer accepted the message.
 func (q *Queue) offer(it *Item) bool {
 	for len(q.consumers.line) > 0 {
 		c := q.consumers.line[0]
@@ -254,7 +256,7 @@ func (q *Queue) offer(it *Item) bool {
 			it.holder = c
 			c.unacked++
 			if q.config.Quorum && c.unacked == c.Prefetch {
-				// A quorum queue keeps count of the credit: who has none has no turn to lose.
+				// A quorum queue counts the credit itself. A consumer without credit leaves the line and does not lose a turn.
 				q.consumers.exhausted(c)
 			}
 		}

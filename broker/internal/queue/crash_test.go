@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// chain is a queue for one message, and one that its dead letters go to.
+// chain is a queue for one message, and the target queue of its dead letters.
 type chain struct {
 	store        store.Store
 	source, work *Queue
@@ -49,7 +49,7 @@ func (c *chain) close(clean bool) {
 	_ = c.store.Close(clean)
 }
 
-// arrived waits for a message.
+// arrived waits for a message for up to 10 s. It returns nil after that time.
 func arrived(q *Queue) *Item {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if it := q.take(false); it != nil {
@@ -59,8 +59,9 @@ func arrived(q *Queue) *Item {
 	return nil
 }
 
-// A message that was dropped into another queue, and delivered there, says so when it comes again because the broker died
-// before any of that was on disk: also if nobody dropped it again before the broker was closed once more.
+// A queue drops a message into another queue, which delivers it. After a crash before any of these changes is on disk, the
+// message is dropped again and must be marked as redelivered. The mark must not depend on a second restart before the message
+// is dropped.
 func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
 	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +74,8 @@ func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
 			if err := c.store.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			crashed := fs.crashed()        // nothing of what follows was on disk
-			c.source.Publish(large(2, 10)) // drops 1
+			crashed := fs.crashed()        // the following changes are not on disk
+			c.source.Publish(large(2, 10)) // drops message 1
 			it := arrived(c.work)
 			if it == nil || numberOf(it) != 1 || it.Redelivered {
 				t.Fatalf("before the crash came %+v", it)

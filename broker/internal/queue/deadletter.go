@@ -5,39 +5,39 @@ import (
 	"time"
 )
 
-// lettersAtATime is how many dead letters a queue publishes before others have their turn.
+// lettersAtATime is the number of dead letters that a queue publishes before other queues have their turn.
 const lettersAtATime = 256
 
-// deadLetters is what has left the queue and is not yet with another.
+// deadLetters holds the messages that have left the queue and have not yet arrived in another queue.
 //
-// A queue does not publish its dead letters itself. Under its lock it could deadlock with another queue; after the unlock, one
-// publish could cause the next one in the same goroutine, as deep as there are queues. Instead the queue asks its virtual
-// host to call [Queue.SendDeadLetters], for one queue after the other. That keeps the order. Until they are sent, dead
-// letters count as memory.
+// A queue does not publish its dead letters itself. Under its lock it could deadlock with another queue. After the unlock,
+// one publish could cause the next publish in the same goroutine, to a depth equal to the number of queues. Instead, the
+// virtual host calls [Queue.SendDeadLetters] on request, for one queue after the other. This preserves the order. Dead
+// letters count as memory until they are published.
 type deadLetters struct {
 	next     []deadLetter
-	asked    bool         // SendDeadLetters is going to be called, or running
-	stranded []deadLetter // somebody did not take them; they must not be lost
-	unloaded int          // how many of those, from the first, have been looked at by unload
-	retry    *time.Timer  // nil: it is not running
+	asked    bool         // a call of SendDeadLetters is requested or running
+	stranded []deadLetter // at-least-once dead letters that a target queue did not accept
+	unloaded int          // number of stranded letters, from the first, that unload has processed
+	retry    *time.Timer  // nil: not running
 
-	// What must not be lost counts against the queue's limits until it has arrived.
+	// Messages with at-least-once dead-lettering count against the limits of the queue until they have arrived.
 	held      int
 	heldBytes int64
 }
 
 type deadLetter struct {
-	message *Message // as it was in the queue; nil: it is to be read again
-	item    *Item    // it was in; nil: it was refused
+	message *Message // the message in the queue; nil: read it from the store
+	item    *Item    // the item in the queue; nil: the queue refused the message
 	reason  Reason
 	at      time.Time
-	bytes   int64    // that count against the limit
-	size    int64    // of memory
-	again   bool     // it was stranded before
-	left    []string // the queues that have not accepted it; nil: it was not sent yet, or there were none
+	bytes   int64    // size that counts against the limit
+	size    int64    // size in memory
+	again   bool     // was stranded before
+	left    []string // queues that have not accepted it; nil: all (not sent yet, or no queue matched)
 }
 
-// stop drops what has not been sent, when the queue is deleted, and returns how much memory that was.
+// stop drops the unsent dead letters of a deleted queue, and returns their size in memory.
 func (d *deadLetters) stop() (size int64) {
 	for _, l := range slices.Concat(d.next, d.stranded) {
 		size += l.size
@@ -47,7 +47,7 @@ func (d *deadLetters) stop() (size int64) {
 	return size
 }
 
-// die gives up a message that is in the queue.
+// die dead-letters a message of the queue, or drops it if the queue has no dead-letter target.
 func (q *Queue) die(it *Item, reason Reason) {
 	m := it.Message
 	if it.deliveries != m.failures {
@@ -59,8 +59,8 @@ func (q *Queue) die(it *Item, reason Reason) {
 	}
 }
 
-// deadLetter notes a message to be dead-lettered. It takes memory until then, and stays in the store. It reports whether
-// there is a place for it.
+// deadLetter enqueues a message for dead-lettering. The message uses memory and stays in the store until it is sent. The
+// function reports whether the queue has a dead-letter target.
 func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	q.countDead(reason)
 	if q.config.DeadLetter == nil {
@@ -72,7 +72,7 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	return true
 }
 
-// hold counts a message that must not be lost, or with -1 no longer.
+// hold adds n times the dead letter to the limits of the queue, if dead-lettering is at-least-once. n is 1 or -1.
 func (q *Queue) hold(l deadLetter, n int) {
 	if q.config.DeadLetter.AtLeastOnce {
 		q.dead.held += n
@@ -87,10 +87,10 @@ func (q *Queue) keepDelivered(l deadLetter) {
 	}
 }
 
-// sendingDue reports whether there are dead letters that nobody knows of.
+// sendingDue reports whether the queue has dead letters and has not yet requested SendDeadLetters.
 func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.asked }
 
-// unlock releases the queue, and has the dead letters sent that were noted meanwhile.
+// unlock releases the lock of the queue, requests the publication of new dead letters, and starts due loads and callbacks.
 func (q *Queue) unlock() {
 	ask := q.sendingDue()
 	q.dead.asked = q.dead.asked || ask
@@ -108,8 +108,8 @@ func (q *Queue) unlock() {
 	}
 }
 
-// SendDeadLetters publishes some of the dead letters there are, in order. It reports whether there are more, for which it
-// must be called again. It must not run twice at a time for one queue.
+// SendDeadLetters publishes up to lettersAtATime dead letters, in order. If it returns true, the caller must call it again
+// for the remaining letters. Calls for one queue must not run concurrently.
 func (q *Queue) SendDeadLetters() (more bool) {
 	q.mu.Lock()
 	n := min(len(q.dead.next), lettersAtATime)
@@ -127,7 +127,7 @@ func (q *Queue) SendDeadLetters() (more bool) {
 	return q.dead.asked
 }
 
-// send publishes dead letters, and returns those that have to be sent again.
+// send publishes dead letters. It returns the letters that must be sent again.
 func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
 	for _, l := range letters {
 		if !q.sendOne(&l) {
@@ -137,8 +137,8 @@ func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
 	return stranded
 }
 
-// sendOne publishes a dead letter, and reports whether that was all. In the store it leaves this queue when it enters the
-// others.
+// sendOne publishes a dead letter, and reports whether it is done. In one atomic change of the store, the letter leaves this
+// queue and enters the target queues.
 func (q *Queue) sendOne(l *deadLetter) (done bool) {
 	m := l.message
 	if m == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Reason says why a queue gave a message up, in the words of x-death.
+// Reason is the reason for dead-lettering, as in the x-death header.
 type Reason string
 
 // The reasons for dead-lettering (https://www.rabbitmq.com/docs/dlx#effects).
@@ -18,8 +18,8 @@ const (
 	DeliveryLimit Reason = "delivery_limit"
 )
 
-// death is one entry of x-death: all deaths of a message in one queue for one reason. Apart from the count it tells of
-// the first of them.
+// death is one entry of x-death. It combines all dead-lettering events of a message from one queue for one reason. All fields
+// except the count describe the first event.
 type death struct {
 	queue      string
 	reason     Reason
@@ -30,23 +30,23 @@ type death struct {
 	expiration string // original-expiration; empty: none
 }
 
-// past is what a message brings along from the queues it has died in.
+// past is the dead-lettering history of a message.
 type past struct {
 	published int     // size of the properties before the first death
-	first     death   // as x-first-death-* tell it
+	first     death   // as in the x-first-death-* headers
 	deaths    []death // most recent first
 }
 
-// DeadLetter is where a queue sends the messages it gives up.
+// DeadLetter is the dead-letter target of a queue.
 type DeadLetter struct {
 	Exchange   string
-	RoutingKey *string // nil: each message keeps its own keys
-	// AtLeastOnce keeps a message until all queues it is routed to have accepted it, and there is at least one.
+	RoutingKey *string // nil keeps the routing keys of each message
+	// AtLeastOnce keeps a message until it was routed to at least one queue, and all target queues have accepted it.
 	AtLeastOnce bool
 }
 
-// die returns the message that is published in place of one that a queue gave up. The history is kept beside the headers
-// and written over them, so that an x-death header sent by a client counts for nothing, as in RabbitMQ 4.
+// die returns the dead letter that replaces a message of the queue. The message stores the history separately and overwrites
+// the headers with it, so that an x-death header from a client has no effect, as in RabbitMQ 4.
 func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time) *Message {
 	dead := *m
 	dead.Exchange = to.Exchange
@@ -60,7 +60,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 			keys: slices.Concat([]string{m.RoutingKey}, m.CC), expiration: p.Expiration,
 		}
 		dead.past = m.past.die(this, m.propertiesSize())
-		// It has expired once: with the property left it could do so again further on.
+		// Remove the expiration, so that the message does not expire again in the next queues.
 		p.Expiration, p.Flags = "", p.Flags&^amqpwire.PropExpiration
 		p.Headers = dead.past.headers(p.Headers, this)
 		p.Flags |= amqpwire.PropHeaders
@@ -69,7 +69,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	return &dead
 }
 
-// die returns the past of a message that has died once more, and whose properties are of that size.
+// die returns the history with a further death. Size is the size of the properties of the message.
 func (p *past) die(this death, size int) *past {
 	if p == nil {
 		return &past{published: size, first: this, deaths: []death{this}}
@@ -77,7 +77,7 @@ func (p *past) die(this death, size int) *past {
 	return &past{published: p.published, first: p.first, deaths: record(p.deaths, this)}
 }
 
-// record puts the entry of the death that just happened in front, and leaves the order of the others.
+// record moves the entry of the new death to the front, and preserves the order of the other entries.
 func record(history []death, this death) []death {
 	same := func(d death) bool { return d.queue == this.queue && d.reason == this.reason }
 	i := slices.IndexFunc(history, same)
@@ -89,9 +89,9 @@ func record(history []death, this death) []death {
 	return slices.Concat([]death{again}, history[:i], history[i+1:])
 }
 
-// DiedInCircle reports whether a message that this queue is about to be given has come round to it without anyone having
-// rejected it on the way. Such a message would go round for ever and is dropped; a consumer's rejection is a deliberate
-// act and breaks the circle (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
+// DiedInCircle reports whether a message returns to this queue in a cycle without a rejection. Such a message would circulate
+// indefinitely, so the broker drops it. A rejection by a consumer is intentional and breaks the cycle
+// (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
 func (m *Message) DiedInCircle(queue string) bool {
 	if m.past == nil {
 		return false
@@ -107,7 +107,7 @@ func (m *Message) DiedInCircle(queue string) bool {
 	return false
 }
 
-// headers writes the history over whatever a client has sent.
+// headers overwrites the headers from the client with the history.
 func (p *past) headers(h amqpwire.Table, last death) amqpwire.Table {
 	entries := make(amqpwire.Array, len(p.deaths))
 	for i, d := range p.deaths {
@@ -125,7 +125,7 @@ func (p *past) headers(h amqpwire.Table, last death) amqpwire.Table {
 	return h
 }
 
-// replace sets a header, and removes all others of that name: clients differ in which one they see.
+// replace sets a header and removes all other headers of that name, because clients choose differently among duplicates.
 func replace(h amqpwire.Table, name string, v any) amqpwire.Table { return h.Delete(name).Set(name, v) }
 
 func (d death) table() amqpwire.Table {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The flags of an encoded message. What they do not announce is left out.
+// The flags of an encoded message. The encoding omits fields whose flag is not set.
 const (
 	isPersistent = 1 << iota
 	hasPriority
@@ -16,11 +16,11 @@ const (
 	isSuspect
 )
 
-// Append implements [store.Message]: it encodes what a queue needs to know of the message if it has to read it again.
+// Append implements [store.Message]. It encodes the data that the queue needs after it has read the message from the store.
 //
 //	flags, [priority], exchange, key, [CC, BCC], [failures], [published, first, deaths], properties, body
 //
-// Numbers are varints, texts and lists have their length in front, the body is the rest.
+// Numbers are varints. Strings and lists have a length prefix. The body extends to the end.
 func (m *Message) Append(dst []byte) []byte {
 	var flags byte
 	for _, f := range []struct {
@@ -92,8 +92,8 @@ func appendTexts(dst []byte, all []string) []byte {
 
 var errEncoding = errors.New("a message that cannot be decoded")
 
-// decodeMessage is the reverse of [Message.Append]. Properties and body are parts of b. What only matters when a message is
-// published is not there: its time to live is the deadline that it has by now, and its headers are in the properties.
+// decodeMessage is the inverse of [Message.Append]. Properties and body are slices of b. The encoding omits data that is only
+// necessary for publishing: the TTL is already part of the deadline, and the headers are in the properties.
 func decodeMessage(b []byte) (*Message, error) {
 	d := decoder{rest: b}
 	flags := d.byte()
@@ -119,7 +119,7 @@ func decodeMessage(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// decoder takes values from the front of what is left. Once something was bad, all is empty.
+// decoder reads values from the front of the remaining bytes. After an error all values are zero.
 type decoder struct {
 	rest []byte
 	bad  bool
@@ -145,7 +145,7 @@ func (d *decoder) number() int64 {
 	return v
 }
 
-// length is of something that takes at least a byte for each.
+// length reads the length of a value that has at least one byte per element.
 func (d *decoder) length() int {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v > uint64(len(d.rest)-n) {

@@ -55,7 +55,7 @@ func TestAMessageIsReadAsItWasWritten(t *testing.T) {
 		if diff := cmp.Diff(m, got, cmp.AllowUnexported(Message{}, past{}, death{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
-		// What is cut off within the properties or before is not taken for a message.
+		// A message that is truncated within or before its properties must not decode.
 		for n := range len(encoded) - len(m.Body) {
 			if _, err := decodeMessage(encoded[:n]); err == nil {
 				t.Fatalf("%d of %d bytes are read as a message", n, len(encoded))

@@ -2,9 +2,9 @@ package queue
 
 import "time"
 
-// expire gives up the messages at the head whose time is over. Only the head expires: a message with a short time to live
-// waits behind one with a long one, as in RabbitMQ (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). With
-// priorities, a classic queue has one head and a quorum queue one for each.
+// expire dead-letters the expired messages at the head. Only the head expires, so a message with a short TTL waits behind a
+// message with a long TTL, as in RabbitMQ (https://www.rabbitmq.com/docs/ttl#message-ttl-dead-lettering). With priorities, a
+// classic queue has one head and a quorum queue has one head per priority.
 func (q *Queue) expire() {
 	if !q.config.Quorum {
 		q.expireFrom(q.ready.head, time.Time{})
@@ -17,7 +17,7 @@ func (q *Queue) expire() {
 	}
 }
 
-// expireFrom looks at one head. The time is asked for once, and only if there is a deadline.
+// expireFrom expires messages at one head. It reads the clock once, and only if a message has a deadline.
 func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	for head := next(); head != nil && !head.deadline.IsZero(); head = next() {
 		if now.IsZero() {
@@ -33,8 +33,8 @@ func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 	return now
 }
 
-// wakeAt has the timer run no later than at that time. It may run too early, when what it was set for has gone meanwhile:
-// that costs less than stopping it each time.
+// wakeAt sets the timer to the given time, unless it fires earlier. The timer may fire too early if its message has left the
+// queue. An early call costs less than stopping the timer each time.
 func (q *Queue) wakeAt(at, now time.Time) {
 	if !q.timerAt.IsZero() && !at.Before(q.timerAt) {
 		return

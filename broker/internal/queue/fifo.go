@@ -2,12 +2,12 @@ package queue
 
 import "iter"
 
-// fifo is a queue in a ring, a power of two long.
+// fifo is a ring buffer. Its length is a power of two.
 type fifo struct {
 	ring []*Item
 	from int
 	n    int
-	size int64 // in memory, of them all
+	size int64 // total memory of the items
 }
 
 const fifoMin = 16
@@ -21,7 +21,7 @@ func (f *fifo) head() *Item {
 	return f.ring[f.from]
 }
 
-// all yields what there is, from the head.
+// all yields the items, starting at the head.
 func (f *fifo) all() iter.Seq[*Item] {
 	return func(yield func(*Item) bool) {
 		for i := range f.n {
@@ -46,7 +46,7 @@ func (f *fifo) pop() {
 	f.ring[f.from] = nil
 	f.from = (f.from + 1) & (len(f.ring) - 1)
 	f.n--
-	// A burst that has gone must not keep its room.
+	// Release the memory of a past burst.
 	if len(f.ring) > fifoMin && f.n <= len(f.ring)/4 {
 		f.resize(len(f.ring) / 2)
 	}

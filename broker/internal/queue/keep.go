@@ -6,19 +6,19 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// keeps reports whether a message is to outlive the process: in a quorum queue any, in a classic one those that are
-// persistent (https://www.rabbitmq.com/docs/queues#durability).
+// keeps reports whether a message survives the process: all messages of a durable quorum queue, and persistent messages of a
+// durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
 func (q *Queue) keeps(m *Message) bool {
 	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum)
 }
 
-// keep puts a message that has entered the queue into the store.
+// keep saves a message that has entered the queue in the store.
 func (q *Queue) keep(it *Item) {
 	it.ref = q.config.Store.Put(q.entry(it))
 	it.kept, q.stored = true, true
 }
 
-// entry is what the store is to know of a message.
+// entry returns the entry of a message for the store.
 func (q *Queue) entry(it *Item) store.Entry {
 	e := store.Entry{Key: q.key(it), Message: it.Message, State: store.State{
 		Bytes: it.bytes, Deliveries: it.deliveries, Acquired: it.acquired, Redelivered: it.Redelivered, Transient: !q.keeps(it.Message),
@@ -35,8 +35,8 @@ func (q *Queue) entry(it *Item) store.Entry {
 	return e
 }
 
-// key is the place of a message in the store: the one it has in the queue, but for those that wait for a delayed retry,
-// which have a level of their own.
+// key returns the key of a message in the store. It equals the position in the queue, except that messages that wait for a
+// delayed retry have a separate level.
 func (q *Queue) key(it *Item) store.Key {
 	level := it.priority
 	if !it.due.IsZero() {
@@ -45,7 +45,7 @@ func (q *Queue) key(it *Item) store.Key {
 	return store.Key{Queue: q.config.ID, Level: level, Order: it.order}
 }
 
-// update tells the store that a message was given back, and has another place or history since from.
+// update saves the new position and history of a requeued message. From is the previous key.
 func (q *Queue) update(it *Item, from store.Key) {
 	switch to := q.entry(it); {
 	case !it.kept:
@@ -56,7 +56,7 @@ func (q *Queue) update(it *Item, from store.Key) {
 	}
 }
 
-// unkeep removes a message from the store that has left the queue.
+// unkeep deletes a message that has left the queue from the store.
 func (q *Queue) unkeep(it *Item) {
 	if it.kept && !q.deleted {
 		q.config.Store.Delete(q.key(it), it.ref, it.bytes)
@@ -64,7 +64,7 @@ func (q *Queue) unkeep(it *Item) {
 	}
 }
 
-// unkeepReady removes all messages from the store that are ready.
+// unkeepReady deletes all ready messages from the store.
 func (q *Queue) unkeepReady() {
 	for p := range q.ready.levels {
 		l := &q.ready.levels[p]
@@ -87,7 +87,7 @@ func (q *Queue) unkeepReady() {
 	}
 }
 
-// unkeepAll removes the queue from the store.
+// unkeepAll deletes the queue from the store.
 func (q *Queue) unkeepAll() {
 	if q.stored {
 		q.config.Store.DeleteQueue(q.config.ID)
@@ -100,7 +100,7 @@ func (q *Queue) unkeepAll() {
 	}
 }
 
-// restored is a message as the store had it.
+// restored returns the item of a message from the store.
 func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	m, err := decodeMessage(l.Message)
 	if err != nil {
@@ -120,7 +120,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
-			it.acquired = 0 // to say how often it was delivered would be to say that no delivery has failed
+			it.acquired = 0 // a delivery count would imply that no delivery has failed
 		}
 	}
 	if l.Order <= q.died && q.diesAlone(it) {

@@ -2,21 +2,21 @@ package queue
 
 import "time"
 
-// lease deletes a queue that nobody has used for a while: no consumer, no declaration, no basic.get
+// lease expires a queue that had no consumer, declaration or basic.get for some time
 // (https://www.rabbitmq.com/docs/ttl#queue-ttl).
 type lease struct {
 	timer *time.Timer
 	until time.Time
 }
 
-// Touch tells that the queue is in use.
+// Touch renews the queue TTL.
 func (q *Queue) Touch() {
 	q.mu.Lock()
 	defer q.unlock()
 	q.touch()
 }
 
-// touch is cheap: the timer finds out by itself that the lease was renewed.
+// touch is cheap, because it does not reset the timer. The timer detects the renewal when it fires.
 func (q *Queue) touch() {
 	if q.config.Expires == 0 {
 		return
@@ -32,14 +32,14 @@ func (q *Queue) leaseOver() {
 	over := !q.deleted && !q.leased()
 	q.unlock()
 	if over {
-		q.config.Expired() // which deletes it on condition, since it may be used again by now
+		q.config.Expired() // deletes the queue conditionally, because the queue may be in use again
 	}
 }
 
-// leased reports whether the lease runs, and if so sees to it that its end is noticed.
+// leased reports whether the queue TTL has not yet expired. In this case it resets the timer.
 func (q *Queue) leased() bool {
 	left := time.Until(q.lease.until)
-	if q.consumers.len() > 0 { // it begins anew when the last one goes
+	if q.consumers.len() > 0 { // the time restarts when the last consumer leaves
 		left = q.config.Expires
 	}
 	if left > 0 {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// A queue reads its messages back a chunk at a time, a small one first, larger ones while they are asked for.
+// A queue loads its messages in chunks. The first chunk is small, and the size grows while consumers need more messages.
 const (
 	chunkMin   = 16
 	chunkMax   = 1024
 	chunkBytes = 256 << 10
 )
 
-// maxDead is how many dead letters are waiting to be sent when no more messages are read that may only add to them.
+// maxDead is the number of unsent dead letters above which the queue stops loading messages that may also expire.
 const maxDead = 4 * lettersAtATime
 
-// retryLoad is how long it takes until what could not be read is tried again.
+// retryLoad is the delay before the queue retries a failed load.
 const retryLoad = 5 * time.Second
 
-// retryCrowded is how long it takes until a queue looks again whether there is memory. It is told of what it gets back
-// itself, so this is for what others give back.
+// retryCrowded is the interval at which a queue checks for free memory. The queue notices its own releases, so the interval
+// only concerns memory that other queues release.
 const retryCrowded = time.Second
 
-// errMissing tells of a mistake, of ours or of whoever changed the files. To wait for what is not there would hold up those
-// behind it.
+// errMissing reports a defect of the broker, or files that another program changed. The queue does not wait for missing
+// messages, because the wait would block the messages behind them.
 var errMissing = errors.New("messages were counted that are not there")
 
-// fetch has messages read that are soon to be at the head.
+// fetch starts loads of messages that reach the head soon.
 func (q *Queue) fetch() {
 	if q.ready.onDisk == 0 || q.deleted || q.closed || q.manyDead() {
 		return
@@ -46,14 +46,13 @@ func (q *Queue) fetch() {
 	}
 }
 
-// runsShort reports whether it is time to read more.
+// runsShort reports whether the level needs the next chunk.
 func (l *level) runsShort() bool {
 	return l.disk.n > 0 && !l.disk.loading && l.fresh.len() <= l.disk.chunk/2 && l.fresh.size < chunkBytes
 }
 
-// manyDead reports whether there are so many dead letters that more messages, which may have expired as well, are better
-// left where they are. Those that nobody takes may be there for ever, and must not keep a consumer waiting for what is
-// behind them.
+// manyDead reports whether the queue has too many dead letters to load more messages, which may have expired as well.
+// Stranded letters count only while no consumer waits, because they may stay indefinitely and must not block a consumer.
 func (q *Queue) manyDead() bool {
 	n := len(q.dead.next)
 	if q.getting == 0 && len(q.consumers.line) == 0 {
@@ -62,10 +61,10 @@ func (q *Queue) manyDead() bool {
 	return n > maxDead
 }
 
-// crowded reports whether memory is short and this queue has its share of it with its consumers: one without prefetch
-// would have all that is on disk. A queue that has little goes on, since it may not be to blame; so does one that somebody
-// is waiting for by basic.get, who takes one message at a time. What consumers give back stays in memory, so that a
-// queue may have no more than what it could deliver.
+// crowded reports whether memory is short and the consumers of this queue hold their share of it. Without this limit, a
+// consumer without prefetch would load all messages from the disk. A queue with few unacked messages continues, because it
+// may not be the cause. A queue with a waiting basic.get continues too, because it takes one message at a time. Requeued
+// messages stay in memory, so a queue must not load more messages than it can deliver.
 func (q *Queue) crowded() bool {
 	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || !q.config.Meter.exceeded() {
 		return false
@@ -108,7 +107,7 @@ func (q *Queue) load(p uint8) {
 	disk = &q.ready.level(p).disk
 	switch {
 	case q.deleted || q.closed:
-	case disk.load != was.load: // what was read has been purged
+	case disk.load != was.load: // a purge has removed the messages
 	case errors.Is(err, errMissing):
 		disk.loading, disk.err = false, nil
 		q.config.Trouble(fmt.Errorf("%w: %d messages", err, was.n))
@@ -116,7 +115,7 @@ func (q *Queue) load(p uint8) {
 		q.ready.lose(p, was)
 		q.loaded(p, nil)
 	case err != nil:
-		// It may pass, and others may still be readable: nothing is given up.
+		// The error may be temporary, and other messages may still be readable, so the queue keeps all messages.
 		disk.err = err
 		q.config.Trouble(err)
 		time.AfterFunc(retryLoad, func() { q.loadAgain(p, was.load) })
@@ -137,7 +136,7 @@ func (q *Queue) loadAgain(p uint8, load uint64) {
 	}
 }
 
-// read reads messages whose order is between two others.
+// read reads up to n messages whose order is between after and before, both exclusive.
 func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	if n == 0 {
 		return nil, nil
@@ -159,7 +158,7 @@ func (q *Queue) read(p uint8, after, before uint64, n int) ([]*Item, error) {
 	return items, nil
 }
 
-// loaded takes messages back into memory.
+// loaded adds messages from the disk to memory.
 func (q *Queue) loaded(p uint8, items []*Item) {
 	l := q.ready.level(p)
 	for _, it := range items {

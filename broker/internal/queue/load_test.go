@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// filled returns a store in which queue 7 has messages of a size, numbered from 1, which have been forgotten by whoever
-// put them there. Change may change them before.
+// filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The store is reopened, so the
+// messages are only on disk. Change, if not nil, modifies each entry before it is saved.
 func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
 	t.Helper()
 	fs := newMemDisk()
@@ -43,7 +43,7 @@ func numberOf(it *Item) (n int) {
 	return n
 }
 
-// restored returns queue 7, and has it closed at the end of the test, and then the store.
+// restored returns queue 7. At the end of the test it closes the queue, then the store.
 func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	t.Helper()
 	var reading sync.WaitGroup
@@ -66,7 +66,7 @@ func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	return q
 }
 
-// unreadable is a store from which no message can be read for now.
+// unreadable is a store whose reads fail while now is set.
 type unreadable struct {
 	store.Store
 	now atomic.Bool
@@ -81,7 +81,7 @@ func (u *unreadable) Load(queue uint64, level uint8, after uint64, n, bytes int)
 	return u.Store.Load(queue, level, after, n, bytes)
 }
 
-// Whoever asks for a message that cannot be read is told so, and gets it when it can be read again.
+// Get returns the error of an unreadable message, and returns the message when it is readable again.
 func TestGetDoesNotWaitForTheDiskToRecover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &unreadable{Store: filled(t, 3, 100, nil)}
@@ -102,7 +102,7 @@ func TestGetDoesNotWaitForTheDiskToRecover(t *testing.T) {
 	})
 }
 
-// Whoever waits for a message to be read is not left behind when the queue ends.
+// The end of a queue unblocks a caller that waits for a message from the disk.
 func TestGetEndsWithTheQueue(t *testing.T) {
 	for name, end := range map[string]func(*Queue){
 		"closed":  (*Queue).Close,
@@ -126,7 +126,7 @@ func TestGetEndsWithTheQueue(t *testing.T) {
 	}
 }
 
-// Messages that are larger than what is read at a time come one after the other, and not all at once.
+// If a message exceeds the chunk size, the queue loads one message at a time.
 func TestLargeMessagesAreReadInTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
@@ -143,7 +143,7 @@ func TestLargeMessagesAreReadInTheirTurn(t *testing.T) {
 	})
 }
 
-// A queue has room for a few messages when memory is short, but not for as many large ones.
+// While memory is short, a queue may have a few messages in memory, but limits their total size.
 func TestLargeMessagesDoNotStayInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), nil)
@@ -165,7 +165,8 @@ func TestLargeMessagesDoNotStayInMemory(t *testing.T) {
 	})
 }
 
-// A consumer without prefetch is given no more than there is memory for, and the rest when it settles what it has.
+// A consumer without prefetch receives only the messages that fit into memory. It receives the others when it settles its
+// messages.
 func TestAConsumerWithoutPrefetchIsGivenWhatFitsIntoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
@@ -195,7 +196,8 @@ func TestAConsumerWithoutPrefetchIsGivenWhatFitsIntoMemory(t *testing.T) {
 	})
 }
 
-// Where it is others who use up the memory, a queue goes on as it is acknowledged, and by itself when they give it back.
+// While other queues use the memory, a queue delivers further messages after acknowledgements. When the other queues release
+// the memory, it resumes automatically.
 func TestAQueueGoesOnWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, others = 2000, 20 << 20
@@ -225,15 +227,15 @@ func TestAQueueGoesOnWithoutMemory(t *testing.T) {
 	})
 }
 
-// Nothing is read while there are many dead letters to be sent. If whoever waits for a message is the first to notice that
-// so many have expired, they are sent all the same.
+// The queue stops loading while it has many unsent dead letters. A call of Get that is the first to notice many expired
+// messages must still get them sent.
 func TestGetHasDeadLettersSentThatAreInItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), func(c *Config) {
 			c.DeadLetter, c.Ask = &DeadLetter{}, send
 			c.Publish = func(*Message, Reason, []string) ([]string, bool) { return nil, true }
 		})
-		for range 2 * maxDead { // of which more than maxDead find room in memory
+		for range 2 * maxDead { // more than maxDead of them fit into memory
 			m := large(0, 600)
 			m.TTL = time.Second
 			q.Publish(m)
@@ -244,7 +246,7 @@ func TestGetHasDeadLettersSentThatAreInItsWay(t *testing.T) {
 		}
 		synctest.Wait()
 		q.mu.Lock()
-		q.timer.Stop() // it is late
+		q.timer.Stop() // simulate a late timer
 		q.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		if it := q.take(true); it == nil || numberOf(it) != 1 {

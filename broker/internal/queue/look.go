@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Waiting is a message that is in the queue and with nobody, as it was when somebody looked.
+// Waiting is a snapshot of a message that waits in the queue.
 type Waiting struct {
 	Message     *Message
-	Properties  []byte // encoded, as they would be delivered
+	Properties  []byte // encoded, as in a delivery
 	Redelivered bool
 }
 
-// Look returns the messages that nobody has, in the order in which they would be delivered; those that wait for a delayed
-// retry come last. It changes nothing, and sees only what is in memory.
+// Look returns the waiting messages in delivery order, followed by the messages that wait for a delayed retry. It does not
+// deliver messages, and returns only messages that are in memory.
 func (q *Queue) Look() []Waiting {
 	q.mu.Lock()
 	defer q.unlock()
@@ -36,14 +36,14 @@ func (q *Queue) Look() []Waiting {
 	return all
 }
 
-// Outlook is what a queue does next by itself, whatever its clients do.
+// Outlook describes the next actions of a queue that do not need a client.
 type Outlook struct {
-	Leaving bool      // dead letters are on their way to other queues
-	Expires time.Time // when the next message expires, if nobody takes one before; zero: none does
-	Due     time.Time // when the next delayed retry is ready; zero: there is none
+	Leaving bool      // dead letters are in flight to other queues
+	Expires time.Time // expiry of the next message, if it is not delivered before; zero: none
+	Due     time.Time // end of the next delayed retry; zero: none
 }
 
-// Outlook tells what is going to happen.
+// Outlook returns the next actions of the queue.
 func (q *Queue) Outlook() Outlook {
 	q.mu.Lock()
 	defer q.unlock()

@@ -35,13 +35,13 @@ func TestLookShowsWhatWouldBeDeliveredInItsOrder(t *testing.T) {
 			if again := bodies(q); !slices.Equal(looked, again) {
 				t.Errorf("quorum %t: at first %q, then %q", quorum, looked, again)
 			}
-			time.Sleep(2 * time.Minute) // for the one that is held back
+			time.Sleep(2 * time.Minute) // for the delayed retry
 			var got []string
 			for it := q.take(true); it != nil; it = q.take(true) {
 				got = append(got, string(it.Message.Body))
 			}
 			if quorum {
-				// What is held back is shown last, and comes before all others once it is due.
+				// Look returns delayed messages last. When they are due, they precede all messages that were never delivered.
 				looked = slices.Insert(slices.DeleteFunc(looked, func(s string) bool { return s == "b" }), 2, "b")
 			}
 			if !slices.Equal(looked, got) {

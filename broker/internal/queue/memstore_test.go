@@ -12,12 +12,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// memDisk is the content of a store in memory, as it was committed. It stands in for package diskstore, whose tests and
-// packages chaos, vhosttest and brokertest use the real one.
+// memDisk is the committed content of a store in memory. It replaces package diskstore in these tests. The tests of diskstore
+// and the packages chaos, vhosttest and brokertest use the real store.
 type memDisk struct {
 	mu        sync.Mutex
 	messages  map[store.Key]savedMessage
-	orders    map[memLevel][]uint64 // of the messages, in order
+	orders    map[memLevel][]uint64 // orders of the messages, sorted
 	documents map[string][]byte
 	counts    map[memLevel]memCount
 	open      bool
@@ -42,7 +42,7 @@ func newMemDisk() *memDisk {
 	return &memDisk{messages: map[store.Key]savedMessage{}, orders: map[memLevel][]uint64{}, documents: map[string][]byte{}, counts: map[memLevel]memCount{}}
 }
 
-// crashed returns what is left if the power is cut now: all that was committed.
+// crashed returns the disk after a power failure: all committed changes.
 func (d *memDisk) crashed() *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *memDisk) set(e store.Entry) {
 	d.messages[e.Key] = savedMessage{e.State, e.Message.Append(nil)}
 }
 
-// remove removes the messages of a level from one order on and before another.
+// remove removes the messages of a level with from <= order < before.
 func (d *memDisk) remove(at memLevel, from, before uint64) {
 	i, _ := slices.BinarySearch(d.orders[at], from)
 	j, _ := slices.BinarySearch(d.orders[at], before)
@@ -76,15 +76,15 @@ func (d *memDisk) count(at memLevel, messages int, bytes int64) {
 	d.counts[at] = memCount{c.messages + messages, c.bytes + bytes}
 }
 
-// memStore is a [store.Store] on a memDisk. It commits in the background, as the real one does.
+// memStore is a [store.Store] on a memDisk. Like the real store, it commits in the background.
 type memStore struct {
-	store.Store // of which the rest is not called
+	store.Store // other methods are not called
 	disk        *memDisk
 	unclean     bool
 
 	mu        sync.Mutex
 	committed *sync.Cond
-	ticket    store.Ticket // of the commit that is being gathered
+	ticket    store.Ticket // of the pending commit
 	changes   []func(*memDisk)
 	waiters   []store.Waiter
 	holders   int

@@ -8,15 +8,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// NoTTL stands for the absence of a time to live, since zero is a valid one.
+// NoTTL means that no TTL is set. 0 is a valid TTL.
 const NoTTL time.Duration = -1
 
-// Message is what was published. All queues it went to share it, so nobody changes it.
+// Message is a published message. All queues that it was routed to share it, so it must not change.
 type Message struct {
 	Exchange   string
 	RoutingKey string
-	CC, BCC    []string // further routing keys; the BCC header itself is never delivered
-	Properties []byte   // encoded, as they are delivered
+	CC, BCC    []string // further routing keys; deliveries omit the BCC header
+	Properties []byte   // encoded, as in a delivery
 	Headers    amqpwire.Table
 	Body       []byte
 
@@ -25,24 +25,24 @@ type Message struct {
 	HasPriority bool
 	Priority    uint8
 
-	failures int64 // deliveries that failed in the queues it died in
-	suspect  bool  // it may have been where it is going before, when the broker ended without a word
-	past     *past // nil: it has not died
+	failures int64 // number of failed deliveries in earlier queues
+	suspect  bool  // may have been in the target queue before, when the broker crashed
+	past     *past // dead-lettering history; nil: never dead-lettered
 }
 
-// failed is the message with another count of failures.
+// failed returns a copy of the message with the given number of failures.
 func (m *Message) failed(times int64) *Message {
 	changed := *m
 	changed.failures = times
 	return &changed
 }
 
-// RoutingKeys returns all keys that the message is routed by (https://www.rabbitmq.com/docs/sender-selected).
+// RoutingKeys returns all routing keys of the message (https://www.rabbitmq.com/docs/sender-selected).
 func (m *Message) RoutingKeys() []string {
 	return slices.Concat([]string{m.RoutingKey}, m.CC, m.BCC)
 }
 
-// propertiesSize is that of the properties as they were published: what dead-lettering adds to them does not count.
+// propertiesSize returns the size of the published properties, without the headers that dead-lettering adds.
 func (m *Message) propertiesSize() int {
 	if m.past != nil {
 		return m.past.published
@@ -55,26 +55,26 @@ type Item struct {
 	Message     *Message
 	Redelivered bool
 
-	deliveries int64 // earlier ones that failed
-	acquired   int64 // all earlier ones, if this is a quorum queue
-	presumed   bool  // the latter, from the former: a dead letter does not bring it along
+	deliveries int64 // number of earlier failed deliveries
+	acquired   int64 // number of all earlier deliveries, in a quorum queue
+	presumed   bool  // acquired was derived from deliveries, because a dead letter does not carry it
 
-	holder  *Consumer // who has it, unacked; nil: nobody, or whoever asked for it by basic.get
-	fetched bool      // by basic.get, and not settled
+	holder  *Consumer // consumer of the unacked message; nil: none, or unacked after basic.get
+	fetched bool      // unacked after basic.get
 
-	order    uint64 // position among those of its priority
+	order    uint64 // position among the messages of the same priority
 	priority uint8
-	bytes    int64     // that count against the queue's limit
+	bytes    int64     // size that counts against the limit of the queue
 	deadline time.Time // zero: does not expire
-	due      time.Time // of a delayed retry: when it is to be ready again, or was; zero: there was none
+	due      time.Time // end of the delayed retry, also after the retry; zero: none
 
 	kept bool      // in the store
-	ref  store.Ref // there
+	ref  store.Ref // location in the store
 }
 
-// DeliveryProperties returns the message's properties, encoded, with what this queue adds to them on delivery.
+// DeliveryProperties returns the encoded properties of the message, including the headers that this queue adds on delivery.
 func (it *Item) DeliveryProperties() []byte {
-	if it.acquired == 0 { // never, in a classic queue
+	if it.acquired == 0 { // always 0 in a classic queue
 		return it.Message.Properties
 	}
 	return editHeaders(it.Message.Properties, func(h amqpwire.Table) amqpwire.Table {
@@ -85,7 +85,7 @@ func (it *Item) DeliveryProperties() []byte {
 	})
 }
 
-// editHeaders changes the headers of encoded properties, and creates them where there are none.
+// editHeaders edits the headers of encoded properties. It creates the headers if they are missing.
 func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byte {
 	return editProperties(encoded, func(p *amqpwire.Properties) {
 		p.Headers = edit(p.Headers)
@@ -93,9 +93,9 @@ func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byt
 	})
 }
 
-// editProperties changes encoded properties. Whatever is in a queue was decoded once when it was published, and is
-// encoded from values of the wire's own types, so that neither direction can fail; if one did, the message would go on
-// as it was rather than be lost.
+// editProperties edits encoded properties. The broker decoded all properties once when they were published, and encodes only
+// values of wire types, so neither direction can fail. If one fails nevertheless, the message keeps its properties and is not
+// lost.
 func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
 	p, err := amqpwire.ParseProperties(encoded)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// itemOverhead is about what a message costs beside its body and properties.
+// itemOverhead is the approximate size of a message without its body and properties.
 const itemOverhead = 256
 
-// keyOverhead is about what a further routing key costs beside its text.
+// keyOverhead is the approximate size of a further routing key without its text.
 const keyOverhead = 24
 
-// Size is about how much memory the message takes.
+// Size returns the approximate memory of the message.
 func (m *Message) Size() int64 {
 	n := len(m.Body) + len(m.Properties) + itemOverhead
 	for _, key := range m.CC {
@@ -25,13 +25,13 @@ func (m *Message) Size() int64 {
 	return int64(n)
 }
 
-// Meter counts the memory that the messages of all queues take, and says when it is too much. A message in several queues
-// is counted once for each. The nil Meter counts nothing.
+// Meter counts the memory of the messages of all queues, and raises an alarm above its limit. It counts a message once for
+// each queue. A nil Meter ignores all calls. A Meter is safe for concurrent use.
 type Meter struct {
 	limit int64
 	used  atomic.Int64
 
-	mu   sync.Mutex // taken only where a limit is crossed
+	mu   sync.Mutex // locked only when usage crosses a threshold
 	over alarm.Alarm
 }
 
@@ -43,7 +43,7 @@ func NewMeter(limit int64) *Meter {
 // Limit returns the limit in bytes.
 func (m *Meter) Limit() int64 { return m.limit }
 
-// Used returns how many bytes are taken.
+// Used returns the used memory in bytes.
 func (m *Meter) Used() int64 {
 	if m == nil {
 		return 0
@@ -51,22 +51,22 @@ func (m *Meter) Used() int64 {
 	return m.used.Load()
 }
 
-// Alarm returns the alarm that is raised while too much is taken. It is cleared not at once when there is one message less,
-// but at nine tenths of the limit.
+// Alarm returns the memory alarm. It is raised above the limit, and cleared at nine tenths of the limit, so that it does not
+// change with each message.
 func (m *Meter) Alarm() *alarm.Alarm { return &m.over }
 
 func (m *Meter) exceeded() bool { return m != nil && m.over.Raised() != nil }
 
 func (m *Meter) low() int64 { return m.limit / 10 * 9 }
 
-// Add counts memory that is taken, or with a negative number given back.
+// Add adds n bytes to the used memory. A negative n releases memory.
 func (m *Meter) Add(n int64) {
 	if m == nil || n == 0 {
 		return
 	}
 	used := m.used.Add(n)
 	if n > 0 && used <= m.limit || n < 0 && (used > m.low() || used-n <= m.low()) {
-		return // nothing was crossed
+		return // did not cross a threshold
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

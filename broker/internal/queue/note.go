@@ -8,19 +8,20 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// note is what a queue leaves in the store for those who come after a crash, by what its name there begins with. It says up
-// to which order messages are concerned; an empty one, that after a crash all that are there are.
+// note is a document in the store that a queue needs after a crash. The value is the prefix of the document name. The
+// document contains the highest order of the affected messages. An empty document affects all messages that remain after a
+// crash.
 type note string
 
 const (
-	consumedNote note = "consumed/" // they may have been delivered
-	diedNote     note = "died/"     // they may have been dead-lettered
+	consumedNote note = "consumed/" // these messages may have been delivered
+	diedNote     note = "died/"     // these messages may have been dead-lettered
 )
 
 func (n note) document(queue uint64) string { return fmt.Sprintf("%s%016x", string(n), queue) }
 
-// recall reads a note. After a crash it is renewed, if it is there or the queue is concerned anyway: now it is about all that
-// have come back. Messages to come are beyond it.
+// recall reads a note. After a crash, it updates the note if the note exists or concerned is true. The updated note covers
+// all messages that were restored. Later messages get higher orders and are not affected.
 func (q *Queue) recall(n note, concerned bool) (upTo uint64, there bool, err error) {
 	s, name := q.config.Store, n.document(q.config.ID)
 	for d, err := range s.Documents(name) {
@@ -39,7 +40,7 @@ func (q *Queue) recall(n note, concerned bool) (upTo uint64, there bool, err err
 	return upTo, there, nil
 }
 
-// Noted returns the queues that there are notes of in a store, some more than once.
+// Noted returns the queues that have notes in a store. A queue may occur twice.
 func Noted(s store.Store) (queues []uint64, err error) {
 	for _, n := range []note{consumedNote, diedNote} {
 		for d, err := range s.Documents(string(n)) {
@@ -54,7 +55,7 @@ func Noted(s store.Store) (queues []uint64, err error) {
 	return queues, nil
 }
 
-// Remove removes from a store whatever it has of a queue that is not there any more.
+// Remove removes the messages and notes of a queue that no longer exists from a store.
 func Remove(s store.Store, queue uint64) {
 	s.DeleteQueue(queue)
 	s.DeleteDocument(consumedNote.document(queue))

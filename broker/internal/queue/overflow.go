@@ -1,19 +1,19 @@
 package queue
 
-// refuses reports whether the queue is too full for a message, and whose the loss is then.
+// refuses reports whether the queue rejects a message because it is full. A queue with drop-head never rejects a message.
 func (q *Queue) refuses(m *Message) bool {
 	if q.config.Overflow == DropHead {
 		return false
 	}
 	length, bytes := q.charged()
 	if q.config.Quorum {
-		// A soft limit: it is looked at before the message is counted, so that there may be one more.
+		// The limit is soft. The check excludes the new message, so that the queue may exceed the limit by one message.
 		return exceeds(length, q.config.MaxLength) || exceeds(bytes, q.config.MaxBytes)
 	}
 	return exceeds(length+1, q.config.MaxLength) || exceeds(bytes+q.config.bytes(m), q.config.MaxBytes)
 }
 
-// trim drops messages from the head while there are too many.
+// trim drops messages from the head until the queue is within its limits.
 func (q *Queue) trim() {
 	if q.config.Overflow != DropHead {
 		return
@@ -28,7 +28,8 @@ func (q *Queue) trim() {
 	}
 }
 
-// charged is what counts against the limits: what is ready, and the dead letters that are not with another queue yet.
+// charged returns the length and size that count against the limits. They include ready messages, and dead letters that must
+// not be lost and are not yet in another queue.
 func (q *Queue) charged() (length, bytes int64) {
 	return int64(q.ready.len() + q.dead.held), q.ready.bytes + q.dead.heldBytes
 }

@@ -1,17 +1,16 @@
-// Package queue is a RabbitMQ queue: messages in order, consumers in turn, time to live and dead-lettering.
+// Package queue implements a RabbitMQ queue: message order, delivery to consumers in turn, TTL and dead-lettering.
 //
-//	Publish ─► ready ─► Offer to a consumer ─► unacked ─► Ack: gone
+//	Publish ─► ready ─► Offer to a consumer ─► unacked ─► Ack: removed
 //	             ▲  │                             │
 //	             │  └─ deadline at the head ──┐   ├─ Requeue: back to ready
 //	             └────────────────────────────┼───┘
 //	                                          ▼   └─ Reject
 //	                                   dead-lettered, or dropped
 //
-// Everything happens at once in the caller's goroutine, under the queue's lock: there is no goroutine per queue, and one
-// timer, for the head. What leaves the queue leaves it in one of two ways, neither of which can wait or come back into the
-// locked queue: consumers take a message by [Receiver.Offer], which must not block, and dead letters are collected, to be
-// published in order when somebody calls [Queue.SendDeadLetters]. So two queues are never locked at once, and however dead
-// letters lead from queue to queue, no goroutine is led along.
+// A queue works in the goroutine of the caller, under the lock of the queue. It has no goroutine, and one timer for expiry and
+// delayed retries. Messages leave the queue in two ways, and neither way blocks or calls the locked queue. Consumers accept a message in
+// [Receiver.Offer], which must not block. The queue collects dead letters, and [Queue.SendDeadLetters] publishes them in
+// order. No goroutine therefore locks two queues at the same time, or follows a chain of dead-letter queues.
 package queue
 
 import (
@@ -23,35 +22,37 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Queue holds messages. All methods may be called at the same time. With a store, those block that say so.
+// Queue holds messages. It is safe for concurrent use. If the queue has a store, Get and Consumed may wait for the disk.
 type Queue struct {
 	config Config
 
 	mu        sync.Mutex
 	ready     ready
-	delayed   byDue // messages given back that are not to be ready yet
+	delayed   byDue // requeued messages that wait for a delayed retry
 	unacked   int
-	promised  int    // messages, by transactions
-	unheld    func() // is to be called when nothing is unacked or promised; nil: nobody wants to know
-	absent    int    // of those who have them, how many are no consumers, or not any more
-	held      int64  // bytes that are unacked
+	promised  int    // number of messages that open transactions will publish
+	unheld    func() // called when unacked and promised are 0; nil: none
+	absent    int    // number of holders of unacked messages that are not consumers: basic.get, and cancelled consumers
+	held      int64  // size of the unacked messages in bytes
 	counts    stats.Counts
 	order     uint64
 	deleted   bool
 	closed    bool
 	timer     *time.Timer
-	timerAt   time.Time // zero: the timer is not running
+	timerAt   time.Time // zero: not running
 	consumers consumers
 	dead      deadLetters
 	lease     lease
 
-	// With a store:
-	stored   bool        // there is, or was, something in it
-	loads    uint64      // from it, so far
-	awaiting bool        // Committed is going to be called
-	arrived  sync.Cond   // messages have been read, or could not be
-	getting  int         // how many are waiting for that
-	recheck  *time.Timer // whether there is memory again; nil: it is not running
+	// The remaining fields are for a queue with a store.
+
+	stored   bool        // the store has, or had, messages of the queue
+	loads    uint64      // number of loads
+	awaiting bool        // Committed is pending
+	arrived  sync.Cond   // signals the end of a load, successful or not
+	getting  int         // number of callers that wait for arrived
+	recheck  *time.Timer // timer of the next memory check; nil: not running
+
 	consumed consumed
 	suspect  uint64 // messages up to this order may have been delivered before the store was opened
 	died     uint64 // messages up to this order may have been dead-lettered before; see restoreDied
@@ -65,11 +66,11 @@ func New(config Config) *Queue {
 	return q
 }
 
-// Config returns what the queue was made with.
+// Config returns the configuration of the queue.
 func (q *Queue) Config() Config { return q.config }
 
-// Publish adds a message to the end of the queue. It reports whether the queue accepted it, and which commit of the store
-// will keep it; zero: it is not to be kept.
+// Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the commit
+// of the store that makes the message durable. The commit is 0 if the message is not saved.
 func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -84,7 +85,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 		}
 		return false, 0
 	}
-	if m.past == nil { // RabbitMQ counts what clients publish, and no dead letters
+	if m.past == nil { // RabbitMQ counts publishes by clients only, not dead letters
 		q.counts[stats.Publish]++
 	}
 	it := q.item(m)
@@ -97,23 +98,23 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 		it.deadline = time.Now().Add(ttl)
 		q.expire()
 	}
-	// Taken at once, a message does not expire even with a time to live of zero.
+	// A message that a consumer accepts immediately does not expire, even with a TTL of 0.
 	if q.ready.len() == 0 && q.offer(it) {
-		if it.holder != nil && q.keeps(m) { // else it is settled
+		if it.holder != nil && q.keeps(m) { // otherwise the message is settled
 			q.keep(it)
 		}
 		return true, it.ref.Ticket
 	}
-	it.Redelivered = m.failures > 0 || m.suspect // which a classic queue does not know of a message that it did not have to keep
+	it.Redelivered = m.failures > 0 || m.suspect // in a classic queue, failures mark only a message that had to wait
 	q.enter(it)
 	kept = it.ref.Ticket
-	q.trim() // even if it expires the next moment
+	q.trim() // even if the message expires immediately afterwards
 	q.dispatch()
 	return true, kept
 }
 
-// item is a message as it enters the queue. As in RabbitMQ 4, a dead letter brings along the number of its failed deliveries:
-// the next quorum queue continues the count towards its delivery limit.
+// item returns the item of a message that enters the queue. As in RabbitMQ 4, a dead letter carries the number of its failed
+// deliveries, and the next quorum queue continues the count towards its delivery limit.
 func (q *Queue) item(m *Message) *Item {
 	it := &Item{Message: m, order: q.nextOrder(), priority: q.config.priority(m), deliveries: m.failures, Redelivered: q.config.Quorum && m.failures > 0 || m.suspect}
 	it.bytes = q.config.bytes(m)
@@ -128,7 +129,7 @@ func (q *Queue) nextOrder() uint64 {
 	return q.order
 }
 
-// acquire notes that a message was delivered, in one of two ways.
+// acquire records a delivery. Way and wayNoAck are the counters of the delivery.
 func (q *Queue) acquire(it *Item, noAck bool, way, wayNoAck stats.Kind) {
 	if it.Redelivered {
 		q.counts[stats.Redeliver]++
@@ -149,9 +150,9 @@ func (q *Queue) acquire(it *Item, noAck bool, way, wayNoAck stats.Kind) {
 	}
 }
 
-// Get takes the message at the head, which is then unacked unless noAck is set, and tells how many are left behind it.
-// Taken is called with it while the queue is locked, as [Receiver.Offer] is. It returns false when there is none. It blocks
-// while the message is read from the disk, and returns an error if it cannot be read for now.
+// Get removes the message at the head. Unless noAck is set, the message is then unacked. Get calls taken with the message and
+// the number of remaining messages, under the lock of the queue. Like [Receiver.Offer], taken must not block. Found is false
+// if the queue is empty. Get blocks while it loads the message from the disk, and returns an error if the load fails.
 func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err error) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -167,7 +168,7 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	}
 	q.ready.remove(it)
 	if !q.config.Quorum || noAck {
-		q.expire() // otherwise a quorum queue counts what it is about to find expired
+		q.expire() // otherwise a quorum queue includes expired messages in the count
 	}
 	taken(it, q.ready.len())
 	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
@@ -181,8 +182,8 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	return true, nil
 }
 
-// awaitHead returns the message at the head, or nil if there is none. It may have to wait until it is read, but does not
-// wait for what could not be read to become readable: whoever asks may have more to do.
+// awaitHead returns the message at the head, or nil if the queue is empty. It waits while the message is loaded. After a
+// failed load it returns the error instead of waiting for the next attempt, so that the caller is not blocked.
 func (q *Queue) awaitHead() (*Item, error) {
 	q.getting++
 	defer func() { q.getting-- }()
@@ -196,7 +197,7 @@ func (q *Queue) awaitHead() (*Item, error) {
 			return nil, err
 		}
 		if q.sendingDue() {
-			// Nothing more is read before those are sent that have just expired.
+			// Expired messages must be sent before the next load.
 			q.unlock()
 			q.mu.Lock()
 			continue
@@ -206,13 +207,13 @@ func (q *Queue) awaitHead() (*Item, error) {
 	}
 }
 
-// Quorum reports whether it has the semantics of a quorum queue.
+// Quorum reports whether the queue has the semantics of a quorum queue.
 func (q *Queue) Quorum() bool { return q.config.Quorum }
 
-// Name returns the queue's name.
+// Name returns the name of the queue.
 func (q *Queue) Name() string { return q.config.Name }
 
-// Purge drops the messages that are ready, and returns how many there were.
+// Purge drops the ready messages and returns their number.
 func (q *Queue) Purge() int {
 	q.mu.Lock()
 	defer q.unlock()
@@ -224,14 +225,14 @@ func (q *Queue) Purge() int {
 	return n
 }
 
-// Condition is what must hold for a queue to be deleted.
+// Condition is a condition for deleting a queue.
 type Condition struct {
 	Unused, Empty bool
-	Over          bool // its lease is
+	Over          bool // the queue TTL has expired
 }
 
-// Delete ends the queue, drops its messages without dead-lettering them, and cancels its consumers. It returns the number
-// of messages that were ready. When a condition does not hold, the queue stays, and Delete names that condition.
+// Delete deletes the queue, drops its messages without dead-lettering, and cancels its consumers. It returns the number of
+// ready messages. If a condition is not met, Delete keeps the queue and returns that condition in failed.
 func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	q.mu.Lock()
 	n = q.ready.len()
@@ -263,15 +264,16 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	return n, failed
 }
 
-// Promise tells that a transaction is going to publish to the queue, or with a negative number that it is over.
+// Promise adds n to the number of messages that open transactions will publish to the queue. A negative n removes the
+// messages of a completed transaction.
 func (q *Queue) Promise(n int) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.promised += n
 }
 
-// WhenUnheld has a function called as soon as no message of a deleted queue is unacked and no transaction is going to publish
-// to it: nobody needs to know the queue then. That may be at once.
+// WhenUnheld calls a function when the queue has no unacked messages, and no open transaction publishes to it. After that the
+// broker can forget a deleted queue. The call may occur immediately.
 func (q *Queue) WhenUnheld(unheld func()) {
 	q.mu.Lock()
 	defer q.unlock()

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// taker is a consumer that keeps what it is given, up to its credit.
+// taker is a consumer that keeps its messages, up to its credit.
 type taker struct {
 	mu     sync.Mutex
 	credit int
@@ -45,7 +45,7 @@ func message(body string) *Message {
 	return &Message{Body: []byte(body), TTL: NoTTL, Properties: []byte{0, 0}}
 }
 
-// send sends dead letters beside whoever made them, as a virtual host does.
+// send publishes dead letters in another goroutine, like a virtual host.
 func send(q *Queue) {
 	go func() {
 		for q.SendDeadLetters() {
@@ -53,7 +53,7 @@ func send(q *Queue) {
 	}()
 }
 
-// to sends all dead letters to one queue.
+// to publishes all dead letters to one queue.
 func to(q **Queue) func(*Message, Reason, []string) ([]string, bool) {
 	return func(m *Message, _ Reason, _ []string) ([]string, bool) {
 		if accepted, _ := (*q).Publish(m); !accepted {
@@ -68,8 +68,8 @@ func (q *Queue) take(noAck bool) (item *Item) {
 	return item
 }
 
-// Two queues dead-letter to each other while many goroutines publish, take, settle and give back. Every message is acked
-// once, and nobody waits for ever.
+// Two queues dead-letter to each other while many goroutines publish, receive, settle and requeue messages. Each message must
+// be acknowledged exactly once, and no goroutine may block indefinitely.
 func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const publishers, each, workers = 4, 500, 4
@@ -152,8 +152,8 @@ func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 	})
 }
 
-// A classic queue gives requeued messages their place back; a quorum queue puts them before those that were never taken, as
-// they come.
+// A classic queue returns requeued messages to their positions. A quorum queue puts requeued messages before the messages
+// that were never delivered, in the order of requeueing.
 func TestOrderAfterRequeue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		quorum := rapid.Bool().Draw(t, "quorum")
@@ -212,7 +212,7 @@ func TestDeliveryLimit(t *testing.T) {
 		},
 	})
 	q.Publish(message("x"))
-	for range 5 { // given back on purpose: that is no failure
+	for range 5 { // an intentional requeue is not a failure
 		it := q.take(false)
 		q.Requeue(false, it)
 	}
@@ -252,8 +252,8 @@ func TestRingGrowsAndShrinksInOrder(t *testing.T) {
 	})
 }
 
-// The receiver knows of an acknowledgement before the queue does. If it takes a message in between, the queue finds it
-// without credit, and the receiver does not: it will not ask to be resumed.
+// The receiver processes an acknowledgement before the queue. If it accepts a message in between, the queue sees no credit.
+// The receiver still has credit, so it does not request to be resumed.
 func TestAnAckGivesCreditAgain(t *testing.T) {
 	q := New(Config{Name: "q", Quorum: true, TTL: NoTTL, MaxLength: -1, MaxBytes: -1})
 	c := &taker{credit: 100}

@@ -6,16 +6,15 @@ import (
 	"math/bits"
 )
 
-// ready holds the messages that wait for a consumer, in the order they are delivered in: by priority, and within one by
-// order. A message given back to a classic queue keeps its order, so that it is back in its place. In a quorum queue those
-// given back have a priority of their own, the highest.
+// ready holds the ready messages in delivery order: by priority, then by order. A requeued message of a classic queue keeps
+// its order, and so returns to its position. Requeued messages of a quorum queue have a separate priority, the highest.
 type ready struct {
-	levels []level // by priority; as many as have been needed
+	levels []level // by priority; grows as needed
 	filled bitset  // the levels that are not empty
 	n      int
-	bytes  int64 // that count against the limit
-	size   int64 // of what is in memory
-	onDisk int   // how many are not
+	bytes  int64 // size that counts against the limit
+	size   int64 // size of the messages in memory
+	onDisk int   // number of messages that are not in memory
 }
 
 // level holds the messages of one priority.
@@ -25,12 +24,12 @@ type ready struct {
 //	  ▲
 //	  └── disk ◄── tail ◄── push
 //
-// As long as there is memory, messages are pushed to the end of those that are fresh. Then they are pushed to the tail, where
-// they wait until they are on the disk and are let go of, to be loaded again in their turn. Only messages that are committed
-// are let go of, so that a load always finds them. A message on disk is loaded before it is deleted, or all of them are
-// deleted at once (unkeepReady).
+// While memory is available, the queue adds messages to fresh. Otherwise it adds messages to the tail. The queue evicts a
+// message of the tail from memory after the message is on disk, and loads it again later. It evicts only committed messages,
+// so that a load always finds them. The queue loads a message from the disk before it deletes the message, or deletes all
+// messages in one step (unkeepReady).
 type level struct {
-	returned byOrder // were delivered and given back
+	returned byOrder // requeued messages
 	fresh    fifo
 	disk     segment
 	tail     fifo
@@ -38,10 +37,10 @@ type level struct {
 
 func (l *level) len() int { return len(l.returned) + l.fresh.len() + l.disk.n + l.tail.len() }
 
-// spilled reports whether there are messages behind those that are fresh.
+// spilled reports whether messages follow the fresh messages.
 func (l *level) spilled() bool { return l.disk.n > 0 || l.tail.len() > 0 }
 
-// head returns the first message, or nil if it is yet to be loaded.
+// head returns the first message, or nil if the message is not loaded yet.
 func (l *level) head() *Item {
 	fresh := l.fresh.head()
 	switch {
@@ -53,14 +52,14 @@ func (l *level) head() *Item {
 	return l.returned[0]
 }
 
-// catchUp makes the tail fresh when there is nothing left between them.
+// catchUp moves the tail to fresh if no messages are between them.
 func (l *level) catchUp() {
 	if l.fresh.len() == 0 && l.disk.n == 0 && l.tail.len() > 0 {
 		l.fresh, l.tail = l.tail, l.fresh
 	}
 }
 
-// spill lets go of the first message of a tail, which is on disk.
+// spill evicts the first message of a tail from memory. The message must be on disk.
 func (r *ready) spill(l *level) {
 	it := l.tail.head()
 	l.tail.pop()
@@ -73,7 +72,7 @@ func (r *ready) spill(l *level) {
 	r.size -= it.Message.Size()
 }
 
-// load takes the first message that is on disk back into memory.
+// load adds the first message on disk to memory.
 func (r *ready) load(l *level, it *Item) {
 	l.disk.n--
 	l.disk.bytes -= it.bytes
@@ -83,7 +82,7 @@ func (r *ready) load(l *level, it *Item) {
 	l.fresh.push(it)
 }
 
-// lose takes off the count what was to be on disk and is not.
+// lose subtracts missing messages from the counts.
 func (r *ready) lose(p uint8, what segment) {
 	l := &r.levels[p]
 	r.n -= what.n
@@ -96,10 +95,10 @@ func (r *ready) lose(p uint8, what segment) {
 	}
 }
 
-// unreadable tells why the head could not be loaded the last time; nil: it could, or nobody has tried.
+// unreadable returns the error of the last load of the head, or nil if the load succeeded or did not happen.
 func (r *ready) unreadable() error { return r.levels[r.filled.highest()].disk.err }
 
-// onDiskBytes is what counts against the limit of what is not in memory.
+// onDiskBytes returns the size of the messages that are not in memory, as it counts against the limit.
 func (r *ready) onDiskBytes() (n int64) {
 	for i := range r.levels {
 		n += r.levels[i].disk.bytes
@@ -111,7 +110,7 @@ func (r *ready) len() int { return r.n }
 
 func (r *ready) push(it *Item) { r.entering(it).fresh.push(it) }
 
-// pushTail is push for a message that is to be on disk only.
+// pushTail is like push, for a message that spills to disk.
 func (r *ready) pushTail(it *Item) {
 	l := r.entering(it)
 	l.tail.push(it)
@@ -135,7 +134,7 @@ func (r *ready) level(p uint8) *level {
 	return &r.levels[p]
 }
 
-// head returns the next message to be delivered, or nil: there is none, or it is yet to be loaded.
+// head returns the next message for delivery. It returns nil if the queue is empty or the message is not loaded yet.
 func (r *ready) head() *Item {
 	if r.n == 0 {
 		return nil
@@ -143,7 +142,7 @@ func (r *ready) head() *Item {
 	return r.levels[r.filled.highest()].head()
 }
 
-// heads yields the first message of each priority, the highest first.
+// heads yields the first message of each priority, starting at the highest priority.
 func (r *ready) heads() iter.Seq[*Item] {
 	return func(yield func(*Item) bool) {
 		for p := len(r.levels) - 1; p >= 0; p-- {
@@ -154,7 +153,7 @@ func (r *ready) heads() iter.Seq[*Item] {
 	}
 }
 
-// remove takes out a message that is the first of its priority.
+// remove removes the first message of its priority.
 func (r *ready) remove(it *Item) {
 	l := &r.levels[it.priority]
 	if l.fresh.head() == it {
@@ -171,7 +170,7 @@ func (r *ready) remove(it *Item) {
 	}
 }
 
-// byOrder is a heap.
+// byOrder is a heap, sorted by order.
 type byOrder []*Item
 
 func (h byOrder) Len() int           { return len(h) }
@@ -187,13 +186,13 @@ func (h *byOrder) Pop() any {
 	return it
 }
 
-// bitset is a set of priorities, which are bytes.
+// bitset is a set of priorities (0 to 255).
 type bitset [4]uint64
 
 func (b *bitset) set(i int)   { b[i>>6] |= 1 << (i & 63) }
 func (b *bitset) clear(i int) { b[i>>6] &^= 1 << (i & 63) }
 
-// highest returns the largest member; there must be one.
+// highest returns the largest member. The set must not be empty.
 func (b *bitset) highest() int {
 	for w := len(b) - 1; ; w-- {
 		if b[w] != 0 {

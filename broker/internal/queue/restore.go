@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Restore returns a queue with the messages that the store has of it. What has expired meanwhile is given up.
+// Restore returns a queue with its messages from the store. It dead-letters messages that have expired in the meantime.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
 	if err := q.restore(); err != nil {
@@ -46,7 +46,7 @@ func (q *Queue) restore() error {
 	return q.restoreDelayed(delayed)
 }
 
-// restore begins a level with what is on disk.
+// restore sets a level to its messages on disk.
 func (r *ready) restore(l store.Level) {
 	r.level(l.Level).disk = segment{n: l.Messages, bytes: l.Bytes}
 	r.filled.set(int(l.Level))
@@ -55,8 +55,8 @@ func (r *ready) restore(l store.Level) {
 	r.onDisk += l.Messages
 }
 
-// restoreDelayed reads the messages that wait for a delayed retry, since they are wanted in another order than that in which
-// they are stored.
+// restoreDelayed loads all messages that wait for a delayed retry, because their delivery order differs from the order in the
+// store.
 func (q *Queue) restoreDelayed(n int) error {
 	for after := uint64(0); n > 0; {
 		items, err := q.read(quorumDelayed, after, math.MaxUint64, min(n, chunkMax))
@@ -73,8 +73,8 @@ func (q *Queue) restoreDelayed(n int) error {
 	return nil
 }
 
-// Close ends what the queue does by itself, and leaves everything in the store. It is called when nobody uses the queue any
-// more, so that what was delivered is known again: it has come back, or is a dead letter that has not been sent.
+// Close stops the timers and loads of the queue, and leaves the messages in the store. The caller must stop all clients of
+// the queue first, so that all deliveries are settled. Each message was requeued, or is an unsent dead letter.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *Queue) Close() {
 	q.stopTimers()
 	q.arrived.Broadcast()
 	for _, l := range q.dead.next {
-		if !l.again { // else the store knows since it was stranded
+		if !l.again { // the store recorded the others when they were stranded
 			q.keepDelivered(l)
 		}
 	}
@@ -94,15 +94,15 @@ func (q *Queue) Close() {
 	}
 }
 
-// consumed is the note in the store that messages of the queue may have been delivered. To write down each delivery before
-// it is made would cost an fsync each time; instead, if the broker ends without a word, all messages of a queue with this
-// note come again as redelivered. The note says then up to which order, and stays.
+// consumed is the note in the store that messages of the queue may have been delivered. A record of each delivery would cost
+// an fsync per delivery. Instead, after a crash the queue marks all messages as redelivered if it has this note. The note
+// then contains the highest affected order, and remains.
 type consumed struct {
-	ticket store.Ticket // zero: it has not been written
+	ticket store.Ticket // zero: not written
 	kept   atomic.Bool
 }
 
-// Consumed tells that messages are going to be delivered. It waits for the disk the first time.
+// Consumed records that the queue is about to deliver messages. The first call waits for the disk.
 func (q *Queue) Consumed(ctx context.Context) error {
 	if q.config.Store == nil || !q.config.Durable || q.consumed.kept.Load() {
 		return nil
@@ -127,7 +127,7 @@ func (q *Queue) noteConsumed() store.Ticket {
 func (q *Queue) restoreConsumed() (err error) {
 	var there bool
 	if q.suspect, there, err = q.recall(consumedNote, false); there {
-		q.consumed.ticket = 1 // has long succeeded
+		q.consumed.ticket = 1 // counts as committed
 		q.consumed.kept.Store(true)
 	}
 	return err

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Retry is a quorum queue's own delayed retry, which RabbitMQ has since 4.3
+// Retry configures the delayed retry of a quorum queue, as in RabbitMQ since 4.3
 // (https://www.rabbitmq.com/docs/quorum-queues#delayed-retries).
 type Retry struct {
-	Failed   bool          // messages whose delivery failed wait
-	Returned bool          // messages that were given back on purpose wait
-	Min      time.Duration // the delay, times the number of failed deliveries
-	Max      time.Duration // but no more than this
+	Failed   bool          // delay messages after a failed delivery
+	Returned bool          // delay messages that a consumer requeued intentionally
+	Min      time.Duration // delay per failed delivery
+	Max      time.Duration // maximum delay
 }
 
 func (r Retry) delay(it *Item, failed bool) time.Duration {
@@ -25,13 +25,13 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 	return r.Min * time.Duration(times)
 }
 
-// holdBack makes a message wait until it is due before it is ready again.
+// holdBack delays a message until its due time.
 func (q *Queue) holdBack(it *Item) {
 	heap.Push(&q.delayed, it)
 	q.wakeAt(q.delayed[0].due, time.Now())
 }
 
-// releaseDue makes ready what has waited long enough.
+// releaseDue makes the due messages ready.
 func (q *Queue) releaseDue() {
 	now := time.Now()
 	for len(q.delayed) > 0 {
@@ -43,7 +43,7 @@ func (q *Queue) releaseDue() {
 	}
 }
 
-// byDue is a heap.
+// byDue is a heap, sorted by due time.
 type byDue []*Item
 
 func (h byDue) Len() int           { return len(h) }

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Ack forgets messages that were delivered.
+// Ack removes delivered messages.
 func (q *Queue) Ack(items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -19,8 +19,7 @@ func (q *Queue) Ack(items ...*Item) {
 	}
 }
 
-// settle takes back the note that messages were delivered. It reports whether there is another consumer now to be given
-// some.
+// settle records that messages are no longer unacked. It reports whether another consumer can receive messages now.
 func (q *Queue) settle(items []*Item) (next bool) {
 	q.unacked -= len(items)
 	for _, it := range items {
@@ -30,14 +29,14 @@ func (q *Queue) settle(items []*Item) (next bool) {
 	return next
 }
 
-// release notes that whoever had a message has it no longer.
+// release removes the holder of a message. It reports whether another consumer can receive messages now.
 func (q *Queue) release(it *Item) (next bool) {
 	gone := it.fetched
 	if c := it.holder; c != nil {
 		c.unacked--
 		gone = c.gone && c.unacked == 0
 		if c.exhausted {
-			// The receiver may have known of it when it took its last message, and not have asked to be resumed.
+			// The receiver may have noticed the exhaustion at its last message, and may not have requested to be resumed.
 			next = q.consumers.resumed(c)
 		}
 		if c.unacked == 0 {
@@ -51,7 +50,7 @@ func (q *Queue) release(it *Item) (next bool) {
 	return next
 }
 
-// forget gives up messages that leave the queue for nowhere.
+// forget drops messages without dead-lettering them.
 func (q *Queue) forget(items []*Item) {
 	var size int64
 	for _, it := range items {
@@ -61,7 +60,7 @@ func (q *Queue) forget(items []*Item) {
 	q.config.Meter.Add(-size)
 }
 
-// Reject gives messages up that were delivered. Failed is as for [Queue.Requeue].
+// Reject dead-letters or drops delivered messages. See [Queue.Requeue] for failed.
 func (q *Queue) Reject(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -82,15 +81,15 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 	}
 }
 
-// Requeue takes messages back that were delivered, in the order given. Failed says that their deliveries failed, rather
-// than that the consumer gave them back on purpose: that brings them nearer to a quorum queue's delivery limit, and goes
-// along with them where they are dead-lettered.
+// Requeue requeues delivered messages in the given order. Failed reports that the deliveries failed, instead of being
+// requeued intentionally. Failed deliveries count towards the delivery limit of a quorum queue, and dead letters carry their
+// number.
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
 	var served []*Consumer
 	if q.config.Quorum {
-		// A quorum queue gives credit for messages that come back before it looks who is to have them next.
+		// A quorum queue grants credit for requeued messages before it selects the next consumer.
 		served = holders(items)
 	}
 	q.settle(items)
@@ -120,13 +119,13 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 		}
 	}
 	if !q.config.Quorum {
-		q.trim() // a classic queue looks at its limits before its consumers
+		q.trim() // a classic queue checks its limits before it delivers to consumers
 	}
 	q.dispatch()
 	q.trim()
 }
 
-// holders are the consumers that have these messages.
+// holders returns the consumers of these messages.
 func holders(items []*Item) (all []*Consumer) {
 	for _, it := range items {
 		if it.holder != nil && !slices.Contains(all, it.holder) {
@@ -136,7 +135,7 @@ func holders(items []*Item) (all []*Consumer) {
 	return all
 }
 
-// takeBack gives a message its new place in a quorum queue, and reports whether it is ready at once.
+// takeBack assigns a message its new position in a quorum queue, and reports whether it is ready immediately.
 func (q *Queue) takeBack(it *Item, failed bool) bool {
 	it.order, it.priority, it.due = q.nextOrder(), quorumReturned, time.Time{}
 	delay := q.config.Retry.delay(it, failed)

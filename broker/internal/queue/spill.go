@@ -2,26 +2,26 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/store"
 
-// roomFor is how many messages a level may have in memory however little of it there is, and roomBytes how large they may
-// be, but for the last of them.
+// roomFor is the number of messages that a level may always have in memory, even if memory is short. roomBytes limits their
+// size; the last message may exceed it.
 const (
 	roomFor   = 64
 	roomBytes = 256 << 10
 )
 
-// segment is the messages of a level that are on disk only.
+// segment describes the messages of a level that are only on disk.
 type segment struct {
 	n       int
 	bytes   int64
-	after   uint64 // an order: they come after it
-	chunk   int    // how many the last load was to bring, or has brought if that was less
-	full    bool   // it was not less
+	after   uint64 // all messages have a higher order
+	chunk   int    // requested length of the last load, or its result if that was shorter
+	full    bool   // the last load returned the requested number
 	loading bool
-	err     error  // why the last load failed
-	load    uint64 // which one it is: another one began if the queue was purged meanwhile
+	err     error  // error of the last load
+	load    uint64 // number of the load; a different number means that the queue was purged
 }
 
-// enter adds a message to those that are ready, and to the store if it has to be there.
+// enter adds a message to the ready messages, and to the store if necessary.
 func (q *Queue) enter(it *Item) {
 	if q.spills(it) {
 		q.keep(it)
@@ -35,7 +35,7 @@ func (q *Queue) enter(it *Item) {
 	q.ready.push(it)
 }
 
-// spills reports whether there is no room in memory for a message, or there was none for the one before it.
+// spills reports whether a message must go to disk because memory is short, or because messages before it are on disk.
 func (q *Queue) spills(it *Item) bool {
 	if q.config.Store == nil {
 		return false
@@ -45,7 +45,7 @@ func (q *Queue) spills(it *Item) bool {
 	return l.spilled() || full && q.config.Meter.Used() > q.config.Resident
 }
 
-// awaitDisk has [Queue.Committed] called when the messages in the tails are on disk.
+// awaitDisk requests a call of [Queue.Committed] after the messages of the tails are on disk.
 func (q *Queue) awaitDisk() {
 	if !q.awaiting {
 		q.awaiting = true
@@ -53,7 +53,7 @@ func (q *Queue) awaitDisk() {
 	}
 }
 
-// Committed implements [store.Waiter]: it lets go of messages that are on disk now.
+// Committed implements [store.Waiter]. It evicts messages that are now on disk from memory.
 func (q *Queue) Committed(upTo store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()

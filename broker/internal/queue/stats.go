@@ -2,24 +2,25 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/stats"
 
-// Stats is what a queue has at a moment. Messages that wait for a delayed retry are in none of the counts but Delayed, dead
-// letters that must not be lost and are not with another queue yet in none but Dead.
+// Stats is a snapshot of a queue. Only Delayed counts messages that wait for a delayed retry. Only Dead and DeadBytes count
+// dead letters that must not be lost and are not yet in another queue.
 type Stats struct {
 	Ready, Unacked, Consumers int
-	OnDisk                    int   // of those that are ready: they are not in memory
-	ReadyBytes, UnackedBytes  int64 // as they count against the limit
+	OnDisk                    int   // ready messages that are not in memory
+	ReadyBytes, UnackedBytes  int64 // sizes that count against the limit
 	OnDiskBytes               int64
-	Memory                    int64 // of everything that is ready
+	Memory                    int64 // memory of all ready messages
 	Delayed, Dead             int
 	DeadBytes                 int64
-	Counts                    stats.Counts // since the queue was declared
+	Counts                    stats.Counts // since the declaration of the queue
 
-	// Declared is how many consumers a declaration counts. In a quorum queue it leaves out those that wait for the single
-	// active one to leave, and takes for a consumer whoever has a message, be it by basic.get or from before it cancelled.
+	// Declared is the number of consumers in the reply to a declaration. In a quorum queue, it excludes consumers that wait
+	// for the single active consumer to leave. It includes each holder of an unacked message that is not a consumer:
+	// basic.get, and cancelled consumers.
 	Declared int
 }
 
-// Stats counts what the queue has.
+// Stats returns a snapshot of the queue.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.unlock()
@@ -32,14 +33,15 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Active reports whether a consumer may be given messages: of a queue with a single active consumer, only one may.
+// Active reports whether a consumer may receive messages. In a queue with a single active consumer, this is true for one
+// consumer only.
 func (q *Queue) Active(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.unlock()
 	return !q.config.SingleActive || q.consumers.active() == c
 }
 
-// countDead counts a message that the queue gives up.
+// countDead counts a message that the queue dead-letters or drops.
 func (q *Queue) countDead(reason Reason) {
 	if q.config.Dead == nil {
 		return

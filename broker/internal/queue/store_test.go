@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
-// kept is a queue with a store, which can be closed and restored.
+// kept is a queue with a store. The test can close and restore it.
 type kept struct {
 	*Queue
 	t       *rapid.T
@@ -43,7 +43,7 @@ func (k *kept) restart(c Config) {
 	}
 }
 
-// settle waits until the queue has read what it wants to have in memory.
+// settle waits for the loads of the queue.
 func (k *kept) settle() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -52,8 +52,8 @@ func (k *kept) settle() {
 	}
 }
 
-// Whatever is done to a queue, one that has room for little in memory, and is closed and opened again in between, hands out
-// the same messages as one that has everything in memory.
+// A queue with little memory that is closed and reopened between operations delivers the same messages as a queue that has
+// all messages in memory.
 func TestAQueueOnDiskIsTheSame(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	rapid.Check(t, func(t *rapid.T) {
@@ -61,7 +61,7 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 		config.Meter = NewMeter(1 << 40)
 		config.Quorum = rapid.Bool().Draw(t, "quorum")
 		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
-		limited := rapid.Bool().Draw(t, "limited") // and without priorities: the head may have been on its way
+		limited := rapid.Bool().Draw(t, "limited") // without priorities, because the head may be in the middle of a load
 		if limited {
 			config.MaxLength = 150
 		}
@@ -77,7 +77,7 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 
 		var held, heldKept []*Item
 		number := 0
-		// pick takes some of those that are held out of both lists.
+		// pick removes some unacked messages from both lists.
 		pick := func(t *rapid.T) (a, b []*Item) {
 			if len(held) == 0 {
 				t.Skip()
@@ -147,7 +147,7 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 				k.restart(config)
 			},
 			"": func(t *rapid.T) {
-				// Else something is done while messages are read. What is over the limit is dropped when it has been.
+				// Otherwise operations overlap with loads. The queue drops messages beyond the limit only after a load.
 				if limited || rapid.Bool().Draw(t, "settled") {
 					k.settle()
 				}
@@ -160,7 +160,7 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 	})
 }
 
-// A queue that is told of messages that are not there says so, and goes on with those that are.
+// A queue reports missing messages and continues with the existing messages.
 func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)
@@ -202,14 +202,14 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	}
 }
 
-// What is purged while it is being read does not come back.
+// A purge during a load removes the messages that are being read.
 func TestPurgeWhileMessagesAreRead(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)
 	for i := range uint64(3) {
 		s.Put(store.Entry{Key: store.Key{Queue: 7, Order: i + 1}, Message: message("old")})
 	}
-	if err := s.Close(true); err != nil { // so that the counts are found
+	if err := s.Close(true); err != nil { // a clean close saves the counts
 		t.Fatal(err)
 	}
 	s = openStore(fs)

@@ -8,18 +8,18 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// retryUndeliverable is how long a dead letter that must not be lost waits when there was no queue to take it.
-// RabbitMQ waits 180 s (dead_letter_worker_publisher_confirm_timeout); nothing is gained by that here, where a try is
-// cheap, and no more than maxDead are tried at a time.
+// retryUndeliverable is the delay before the queue retries an at-least-once dead letter that no queue accepted. RabbitMQ
+// waits 180 s (dead_letter_worker_publisher_confirm_timeout). Here a longer delay has no benefit, because an attempt is cheap
+// and the queue retries at most maxDead letters at a time.
 const retryUndeliverable = 5 * time.Second
 
-// sent notes what has become of dead letters: those that are stranded are to be sent again.
+// sent updates the queue after a publication of dead letters. It schedules the next attempt for the stranded letters.
 func (q *Queue) sent(letters, stranded []deadLetter) {
 	if q.deleted {
 		stranded = nil
 	}
 	var size int64
-	taken := 0 // of those that nobody took before
+	taken := 0 // number of previously stranded letters that were accepted
 	for _, l := range letters {
 		size -= l.size
 		if l.again {
@@ -48,7 +48,7 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 	switch {
 	case q.deleted || len(q.dead.stranded) == 0:
 	case taken > 0:
-		q.resend() // somebody is there now
+		q.resend() // a target queue accepts messages now
 	case q.dead.retry == nil:
 		q.dead.retry = time.AfterFunc(retryUndeliverable, q.retryStranded)
 	}
@@ -61,7 +61,7 @@ func (q *Queue) retryStranded() {
 	q.resend()
 }
 
-// resend has those sent again that have been stranded for longest.
+// resend enqueues the oldest stranded letters again.
 func (q *Queue) resend() {
 	d := &q.dead
 	n := min(len(d.stranded), maxDead)
@@ -70,8 +70,8 @@ func (q *Queue) resend() {
 	d.unloaded = max(0, d.unloaded-n)
 }
 
-// unload lets go of stranded messages that are on disk: there may be as many of them as a queue can hold. It reports
-// whether there are others that are on their way there.
+// unload evicts stranded messages that are on disk from memory, because their number is limited only by the queue length. It
+// reports whether other stranded messages are not committed yet.
 func (q *Queue) unload(committed store.Ticket) (left bool) {
 	d := &q.dead
 	for ; d.unloaded < len(d.stranded); d.unloaded++ {
@@ -82,7 +82,7 @@ func (q *Queue) unload(committed store.Ticket) (left bool) {
 		if l.item.ref.Ticket > committed {
 			return true
 		}
-		on := *l.item // whoever rejected it may still look at the message
+		on := *l.item // copy, because the rejecting caller may still read the message
 		on.Message, on.holder, on.ref = nil, nil, store.Ref{}
 		l.message, l.item = nil, &on
 		q.config.Meter.Add(itemOverhead - l.size)
@@ -91,8 +91,8 @@ func (q *Queue) unload(committed store.Ticket) (left bool) {
 	return false
 }
 
-// reread reads a stranded message that was let go of. It returns neither a message nor an error if there is nothing to be
-// sent any more.
+// reread reads an evicted stranded message. If the message no longer needs to be sent, it returns neither a message nor an
+// error.
 func (q *Queue) reread(it *Item) (*Message, error) {
 	at := q.key(it)
 	items, err := q.read(at.Level, at.Order-1, at.Order+1, 1)
@@ -110,7 +110,7 @@ func (q *Queue) reread(it *Item) (*Message, error) {
 		return nil, nil
 	case errors.Is(err, errMissing):
 		q.config.Trouble(fmt.Errorf("%w: a dead letter", err))
-		q.unkeep(it) // for the count
+		q.unkeep(it) // updates the count in the store
 		return nil, nil
 	}
 	q.config.Trouble(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// strandedQueue has messages of 4 KiB on disk, of which the first n have expired, and sends them to nowhere, at least once,
-// until there is a target.
+// strandedQueue returns a queue with messages of 4 KiB on disk. The first n messages have expired. The queue dead-letters
+// them at least once, but without a route until target is set.
 func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[Queue]) {
 	t.Helper()
 	past := time.Now().Add(-time.Hour).UnixNano()
@@ -35,8 +35,8 @@ func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[
 	return q, target
 }
 
-// Dead letters that nobody takes do not hold up the messages behind them, nor take the memory for all of them; and they
-// arrive when there is somebody to take them.
+// Stranded dead letters do not block the messages behind them, and do not occupy memory for their content. They arrive when a
+// target is available.
 func TestStrandedLettersHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, live = 3000, 100
@@ -82,7 +82,7 @@ func TestStrandedLettersHoldNothingUp(t *testing.T) {
 	})
 }
 
-// Whoever asks for a message finds the one behind those that nobody takes.
+// Get returns the message behind stranded letters.
 func TestGetFindsWhatIsBehindStrandedLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
@@ -93,7 +93,7 @@ func TestGetFindsWhatIsBehindStrandedLetters(t *testing.T) {
 	})
 }
 
-// A queue that ends with stranded messages leaves no memory counted.
+// A deleted queue with stranded messages releases all counted memory.
 func TestStrandedLettersGoWithTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := strandedQueue(t, 50, 0)
