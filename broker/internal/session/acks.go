@@ -2,21 +2,21 @@ package session
 
 import "github.com/reprisemq/reprise/internal/amqpwire"
 
-// acks are the acks that have been read and not been heeded. They mostly come in great numbers, one for each message:
-// together they cost the queue no more than one would.
+// acks holds the acks that were read and not yet processed. Clients usually send one ack for each message, and the session
+// processes consecutive acks together. The cost for the queue is then the cost of one ack.
 type acks struct {
 	list  []received
-	taken []delivery // room for what they settle, to be used again
+	taken []delivery // reusable buffer for the settled deliveries
 }
 
-// received is an ack and the channel that it came on.
+// received is an ack and its channel.
 type received struct {
 	ch       *channel
 	tag      uint64
 	multiple bool
 }
 
-// ack notes an ack, or heeds it if the channel is transactional.
+// ack stores an ack for heedAcks. On a transactional channel, it settles the deliveries directly.
 func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	if ch.tx != nil {
 		return ch.settle(m.DeliveryTag, m.Multiple, ack)
@@ -25,16 +25,16 @@ func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	return nil
 }
 
-// isAck reports whether a frame may be handled while acks have not been heeded.
+// isAck reports whether a frame is an ack. Only such frames may be handled while other acks are stored.
 func isAck(f amqpwire.Frame) bool {
 	id, err := amqpwire.PeekMethodID(f.Payload)
 	return f.Type == amqpwire.FrameMethod && err == nil && id == amqpwire.IDBasicAck
 }
 
-// heedAcks settles what was acked. It is called before anything else happens.
+// heedAcks processes the stored acks. The session calls it before it handles any other frame or error.
 func (s *Session) heedAcks() {
 	all := s.acks.list
-	s.acks.list = nil // an error here leads to here again
+	s.acks.list = nil // an error below calls heedAcks again
 	for rest := all; len(rest) > 0; {
 		ch, n := rest[0].ch, 1
 		for n < len(rest) && rest[n].ch == ch {
@@ -48,10 +48,10 @@ func (s *Session) heedAcks() {
 	s.acks.list = all[:0]
 }
 
-// heed settles what was acked on a channel, up to the first mistake.
+// The method settles the acked deliveries of a channel, up to the first error.
 func (ch *channel) heed(acks []received) (err error) {
 	if ch.closing {
-		return nil // since such a mistake
+		return nil // after an earlier error
 	}
 	taken := ch.s.acks.taken[:0]
 	ch.mu.Lock()

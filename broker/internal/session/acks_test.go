@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Acks that are read together have the effect that they have one by one: those before a mistake count, those after it do
-// not, and what is not acked comes back.
+// Acks that the session reads together have the same effect as separate acks. Acks before an error take effect, acks after
+// the error do not, and the broker requeues the unacked messages.
 func TestAcksReadTogether(t *testing.T) {
 	conn := connect(t, testConfig(t, nil))
 	say := func(b []byte, last amqpwire.MethodID) amqpwire.Method {
@@ -31,7 +31,7 @@ func TestAcksReadTogether(t *testing.T) {
 		b = append(b, encodeMessage(t, &amqpwire.BasicPublish{RoutingKey: "q"}, []byte("m"))...)
 	}
 	add(2, &amqpwire.BasicQos{})
-	say(b, amqpwire.IDBasicQosOk) // which comes after the deliveries
+	say(b, amqpwire.IDBasicQosOk) // follows the deliveries
 
 	b = nil
 	for _, tag := range []uint64{1, 3, 99, 4} {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// withBacklog calls the test while the store has a backlog, and a client that has begun to publish waits.
+// withBacklog calls the test while the store has a backlog, and a client that has started to publish waits for it.
 func withBacklog(t *testing.T, test func(w *waiting, disk *fakeStore, low *alarm.Alarm)) {
 	t.Helper()
 	low := &alarm.Alarm{Resource: alarm.Disk}
@@ -53,7 +53,8 @@ func TestPublishersWaitWhileTheStoreHasABacklog(t *testing.T) {
 	})
 }
 
-// A client whose broker waits for a disk that hangs is told so.
+// While the session waits for a disk that does not respond, an alarm still blocks the connection, so that the client is
+// notified.
 func TestAnAlarmDuringABacklogIsToldOf(t *testing.T) {
 	withBacklog(t, func(w *waiting, _ *fakeStore, low *alarm.Alarm) {
 		low.Set(true)

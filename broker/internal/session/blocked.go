@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// mayBlock reports whether a message has just been begun of which nothing is to be read before [Session.block] has let it
-// pass.
+// mayBlock reports whether a client has started to publish a message and an alarm or a backlog requires [Session.block]. The
+// session must not read the rest of the message before block returns.
 func (s *Session) mayBlock() bool {
 	s.begun = s.begun && (s.config.Alarms.Raised() != nil || s.backlog() != nil)
 	return s.begun
@@ -21,12 +21,12 @@ func (s *Session) backlog() <-chan struct{} {
 	return s.config.Store.Backlog()
 }
 
-// alarmInterval is how often a session that waits for a commit looks for an alarm: that of a disk that hangs, of which its
-// client has to be told.
+// alarmInterval is the interval at which a session checks for alarms while it waits for a commit. A disk that does not
+// respond raises an alarm, and the session must notify the client.
 const alarmInterval = 100 * time.Millisecond
 
-// awaitCommit keeps a connection that publishes waiting while the store has a backlog. Its client is not told: that is over
-// with the running commit, or an alarm is raised.
+// awaitCommit blocks a publishing connection while the store has a backlog. It does not notify the client, because the wait
+// ends with the current commit, or an alarm is raised.
 func (s *Session) awaitCommit() {
 	begins := s.backlog()
 	if begins == nil {
@@ -48,9 +48,8 @@ func (s *Session) awaitCommit() {
 	}
 }
 
-// block keeps a connection that publishes waiting while something has run short: it is not read, so that the client cannot
-// go on. Connections that only consume, and so help, are left alone
-// (https://www.rabbitmq.com/docs/connection-blocked).
+// block stops reading from a publishing connection while an alarm is raised, so that the client cannot publish. It does not
+// block connections that only consume, because consumption frees resources (https://www.rabbitmq.com/docs/connection-blocked).
 func (s *Session) block() error {
 	if !s.begun {
 		return nil
@@ -61,17 +60,18 @@ func (s *Session) block() error {
 	if len(short) == 0 {
 		return nil
 	}
-	// Of what it published before it would be told together with what it publishes next.
+	// Otherwise the client would receive the confirms of earlier messages only together with the confirms of its next
+	// messages.
 	s.confirms.flush()
 	reason := alarm.Reason(short)
 	s.log.Warn("publishing is blocked: " + reason)
 	if s.notifiesBlocked {
 		s.send(0, &amqpwire.ConnectionBlocked{Reason: reason})
 	}
-	// What is not read cannot be told from silence.
+	// The session cannot detect silence while it does not read.
 	s.blocked.Store(true)
 	defer s.blocked.Store(false)
-	// When one alarm is over, another may have been raised meanwhile.
+	// Another alarm may have been raised in the meantime.
 	for over := s.config.Alarms.Raised(); over != nil; over = s.config.Alarms.Raised() {
 		select {
 		case <-over:

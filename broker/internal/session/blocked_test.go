@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// An alarm may last for hours: of what was published before it the client is told when it begins.
+// An alarm may last for hours, so the session must send the outstanding confirms when it blocks the client.
 func TestAnAlarmHoldsNoConfirmsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openConfirming(t, nil, 1)
@@ -15,7 +15,7 @@ func TestAnAlarmHoldsNoConfirmsBack(t *testing.T) {
 		low.Set(true)
 		s.config.Alarms = alarm.Set{&low}
 		s.published(1, true, 0)
-		s.begun = true // the next one
+		s.begun = true // the next message
 		done := make(chan error)
 		go func() { done <- s.block() }()
 		synctest.Wait()

@@ -11,7 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// exceed has the session take too much. It ends though its client does not answer, and gives back what it had.
+// exceed makes the session exceed its memory limit. The session must end although its client does not respond, requeue its
+// messages, and release its memory.
 func (w *waiting) exceed() {
 	w.t.Helper()
 	w.account.Take(budget.Consumers, 1<<40)
@@ -55,7 +56,7 @@ func TestASessionThatIsBlockedIsClosed(t *testing.T) {
 	})
 }
 
-// A channel keeps room for what is unacked, but not while others need it.
+// A channel keeps unused capacity for unacked deliveries, except while memory is scarce.
 func TestRoomIsGivenUpWhileMemoryIsScarce(t *testing.T) {
 	all := budget.NewConnections(1<<20, 1<<20)
 	account := all.Open(func(budget.Excess) { t.Error("too much") })

@@ -11,39 +11,39 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// channel is one AMQP channel.
+// channel is an AMQP channel.
 type channel struct {
 	s       *Session
 	id      uint16
 	counter stats.Counter
 
-	// The reader's own.
-	closing   bool // channel.close has been sent, the answer has not come
+	// Used by the reader only.
+	closing   bool // channel.close was sent, and channel.close-ok is missing
 	parser    amqpwire.Parser
-	content   content // the message that is being published
+	content   content // the message that the client publishes
 	way       way
-	tx        *transaction // nil: the channel is not transactional
-	replies   *vhost.Queue // for direct replies; nil: nobody consumes them
-	lastQueue string       // the queue declared last, which an empty name stands for
-	prefetch  uint16       // for the consumers to come
+	tx        *transaction // nil: not transactional
+	replies   *vhost.Queue // queue of the direct-reply consumer; nil: none
+	lastQueue string       // the last declared queue, for methods with an empty queue name
+	prefetch  uint16       // for new consumers
 
 	unconfirmed unconfirmed
 
-	// What the channel has of the connection's account.
-	unfinished  budget.Share // the message that is being published
+	// Shares of the memory account of the connection.
+	unfinished  budget.Share // the message that the client publishes
 	uncommitted budget.Share // the transaction
 
-	// What deliveries reach, from any goroutine.
+	// Used by deliveries, in any goroutine.
 	mu        sync.Mutex
 	released  bool
 	lastTag   uint64
 	unacked   unacked
 	consumers map[string]*consumer
-	consumed  uint64 // how many consumers there have been
+	consumed  uint64 // number of all consumers so far
 	consuming budget.Share
 }
 
-// channelSize is about how much memory a channel takes.
+// channelSize is the approximate memory of a channel.
 const channelSize = 3 << 10
 
 func newChannel(s *Session, id uint16) *channel {
@@ -60,14 +60,14 @@ func newChannel(s *Session, id uint16) *channel {
 
 func (ch *channel) send(m amqpwire.Method) { ch.s.send(ch.id, m) }
 
-// reply is send for methods whose client may not want an answer.
+// reply sends a method unless the client has set no-wait.
 func (ch *channel) reply(noWait bool, m amqpwire.Method) {
 	if !noWait {
 		ch.send(m)
 	}
 }
 
-// release gives the unacked messages back to their queues and ends the consumers, who take nothing more.
+// release requeues the unacked messages and cancels the consumers, which do not accept further messages.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	if ch.released {
@@ -90,14 +90,14 @@ func (ch *channel) release() {
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
 	ch.settleAll(settlement{rest, nack(true, true)})
-	// Whoever is next in their place begins with what has come back.
+	// Requeue before the consumers leave, so that their successors receive the requeued messages first.
 	for _, c := range consumers {
 		ch.leave(c)
 	}
 	ch.discount()
 }
 
-// method handles a method that carries no content, or begins one.
+// method handles a method without content, or the start of a method with content.
 func (ch *channel) method(m amqpwire.Method) error {
 	switch m := m.(type) {
 	case *amqpwire.ChannelOpen:
@@ -112,7 +112,7 @@ func (ch *channel) method(m amqpwire.Method) error {
 			return exception.New(exception.NotImplemented, "active=false")
 		}
 		ch.send(&amqpwire.ChannelFlowOk{Active: true})
-	case *amqpwire.AccessRequest: // of AMQP 0-8, still sent by some
+	case *amqpwire.AccessRequest: // a method of AMQP 0-8 that some clients still send
 		ch.send(&amqpwire.AccessRequestOk{})
 
 	case *amqpwire.ExchangeDeclare:

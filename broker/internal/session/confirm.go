@@ -9,19 +9,19 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// unconfirmed is what a channel has published and its client has not been told of. But for on, which is the reader's own,
-// it is guarded by the lock of [confirms].
+// unconfirmed holds the published messages of a channel that are not yet confirmed to the client. The lock of [confirms]
+// guards all fields except on, which only the reader uses.
 type unconfirmed struct {
 	on        bool
-	published uint64 // the tag of the last message
-	told      uint64 // up to this tag the client knows
-	runs      []run  // what is in between, in order
+	published uint64 // tag of the last message
+	told      uint64 // the client has confirms up to this tag
+	runs      []run  // the messages after told, in order
 }
 
-// run is messages in a row of which the client is told in the same way at the same time.
+// run is a range of consecutive messages with the same result and the same commit.
 type run struct {
-	upTo     uint64       // the tag of the last one
-	kept     store.Ticket // the commit after which they, and all before them, are safe
+	upTo     uint64       // tag of the last message
+	kept     store.Ticket // the commit that makes these and all earlier messages durable
 	accepted bool
 }
 
@@ -34,7 +34,7 @@ func (ch *channel) confirmSelect(m *amqpwire.ConfirmSelect) error {
 	return nil
 }
 
-// last is the commit after which the client can be told of everything.
+// last returns the commit after which all messages can be confirmed.
 func (u *unconfirmed) last() store.Ticket {
 	if len(u.runs) == 0 {
 		return 0
@@ -42,7 +42,7 @@ func (u *unconfirmed) last() store.Ticket {
 	return u.runs[len(u.runs)-1].kept
 }
 
-// add notes the next message. Its turn comes after those before it: none is safe earlier than they are.
+// add adds the next message. Its commit is at least the commit of the messages before it.
 func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
 	u.published++
 	r := run{upTo: u.published, kept: max(kept, u.last()), accepted: accepted}
@@ -53,7 +53,7 @@ func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
 	u.runs = append(u.runs, r)
 }
 
-// due are the runs that can be told after a commit.
+// due returns the runs that can be confirmed after a commit.
 func (u *unconfirmed) due(committed store.Ticket) []run {
 	n := 0
 	for n < len(u.runs) && u.runs[n].kept <= committed {
@@ -62,8 +62,8 @@ func (u *unconfirmed) due(committed store.Ticket) []run {
 	return u.runs[:n]
 }
 
-// appendConfirms encodes what can be told after a commit: acks in a row in one frame, each nack by itself, since there are
-// clients that do not understand several in one.
+// appendConfirms encodes the confirms that are due after a commit. It combines consecutive acks in one frame. It sends each
+// nack separately, because some clients do not support nacks with multiple.
 func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 	u := &ch.unconfirmed
 	due := u.due(committed)
@@ -74,7 +74,7 @@ func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 				u.told++
 				b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicNack{DeliveryTag: u.told})
 			}
-		case i+1 < len(due) && due[i+1].accepted: // one frame tells both
+		case i+1 < len(due) && due[i+1].accepted: // the next frame confirms both runs
 		default:
 			n := r.upTo - u.told
 			b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicAck{DeliveryTag: r.upTo, Multiple: n > 1})

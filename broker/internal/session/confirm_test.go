@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// openConfirming is a session with some channels in confirm mode.
+// openConfirming returns a session with channels in confirm mode.
 func openConfirming(tb testing.TB, disk store.Store, channels ...uint16) opened {
 	s := open(tb, disk)
 	for _, id := range channels {
@@ -22,12 +22,12 @@ func openConfirming(tb testing.TB, disk store.Store, channels ...uint16) opened 
 	return s
 }
 
-// published notes a message that a commit is to keep.
+// published records a message that the commit kept makes durable.
 func (s opened) published(id uint16, accepted bool, kept store.Ticket) {
 	s.confirms.add(s.channels[id], accepted, kept)
 }
 
-// told is what the client has been sent, in short.
+// told returns a summary of the methods sent to the client.
 func (s opened) told() string {
 	s.tb.Helper()
 	var words []string
@@ -64,8 +64,8 @@ func TestConfirmsWaitForTheirCommit(t *testing.T) {
 
 	s.published(1, true, disk.gathering())
 	s.published(1, true, disk.gathering())
-	s.published(1, true, 0)  // waits for its turn
-	s.published(1, false, 0) // so does this
+	s.published(1, true, 0)  // waits for the previous messages
+	s.published(1, false, 0) // waits for the previous messages, too
 	s.published(1, true, disk.gathering())
 	s.published(2, true, 0)
 	s.published(2, true, disk.gathering())
@@ -75,7 +75,8 @@ func TestConfirmsWaitForTheirCommit(t *testing.T) {
 	s.wantTold("ack..4, nack 5, ack 6, ack 2", "after the commit")
 }
 
-// Whatever comes in between, each tag is told once, in order, as it was meant, and not too early; nor later than it may be.
+// The session confirms each tag exactly once, in order, with the correct result, after its commit, and no later than the next
+// flush.
 func TestConfirmsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type message struct {

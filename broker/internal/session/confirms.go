@@ -7,25 +7,25 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// confirms sees to it that publishers are told of their messages, in order on each channel, and of none that is to be kept
-// before it is on disk.
+// confirms sends publisher confirms, in order on each channel. It confirms a message that must be durable only after its
+// commit.
 //
-// Several are told at once. Of those that need not be kept the reader tells when it has nothing else to do, of the others
-// the goroutine that has just committed them. That one must never wait for the reader, which for its part may be waiting
-// for a commit: hence a lock of their own.
+// It combines several confirms. The reader confirms messages that are not saved when it has no other work. The committing
+// goroutine confirms saved messages after their commit. That goroutine must never wait for the reader, which may itself wait
+// for a commit, so confirms has a separate lock.
 type confirms struct {
-	store store.Store // nil: nothing is kept
+	store store.Store // nil: no messages are saved
 	out   *outbox
 
 	mu        sync.Mutex
-	committed store.Ticket // all commits up to this one have succeeded
-	asked     store.Ticket // the last one that the store has been asked to tell of
-	held      int          // messages since the client was last told of any
-	channels  []*channel   // those with messages that the client does not know of
+	committed store.Ticket // all commits up to this ticket have succeeded
+	asked     store.Ticket // the last commit for which Notify was called
+	held      int          // number of messages since the last confirm
+	channels  []*channel   // channels with unconfirmed messages
 }
 
-// add notes the next message of a channel, and which commit keeps it. The client is told of one that was not accepted
-// without waiting for that: another queue may have it.
+// add adds the next message of a channel and its commit. The nack of a refused message does not wait for a commit,
+// even if another queue has accepted the message.
 func (c *confirms) add(ch *channel, accepted bool, kept store.Ticket) {
 	if !accepted {
 		kept = 0
@@ -52,7 +52,7 @@ func (c *confirms) Committed(upTo store.Ticket) {
 	c.tell()
 }
 
-// flush tells whatever can be told.
+// flush sends all confirms that are due.
 func (c *confirms) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *confirms) tell() {
 	c.channels = slices.DeleteFunc(c.channels, func(ch *channel) bool { return len(ch.unconfirmed.runs) == 0 })
 }
 
-// last is the commit after which the client can be told of everything on some channels.
+// last returns the commit after which all messages of the channels can be confirmed.
 func (c *confirms) last(channels []*channel) (last store.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *confirms) last(channels []*channel) (last store.Ticket) {
 	return last
 }
 
-// forget is for a channel that has ended: nothing more is told of its messages.
+// forget removes a closed channel, whose messages are not confirmed any further.
 func (c *confirms) forget(ch *channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +91,7 @@ func (c *confirms) forget(ch *channel) {
 	c.channels = slices.DeleteFunc(c.channels, func(other *channel) bool { return other == ch })
 }
 
-// pending is how many messages of a channel its client has not been told of.
+// pending returns the number of unconfirmed messages of a channel.
 func (c *confirms) pending(ch *channel) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

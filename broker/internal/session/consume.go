@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// window is how many messages may be unacked at a time.
+// window limits the number of unacked messages.
 type window struct {
 	limit int // 0: unlimited
 	used  int
@@ -22,32 +22,32 @@ type window struct {
 
 func (w *window) full() bool { return w.limit > 0 && w.used >= w.limit }
 
-// consumer is a subscription of a channel to a queue. It is the queue's [queue.Receiver].
+// consumer is a subscription of a channel to a queue. It implements [queue.Receiver].
 type consumer struct {
 	queue.Consumer
 	ch        *channel
 	queue     *vhost.Queue
 	tag       string
-	number    uint64 // among the channel's consumers
+	number    uint64 // number among the consumers of the channel
 	arguments amqpwire.Table
-	timeout   time.Duration // for a message to be settled; zero: none
-	size      int64         // about how much memory it takes
+	timeout   time.Duration // acknowledgement timeout; 0: none
+	size      int64         // approximate memory
 
-	// Guarded by the channel's lock.
+	// Guarded by the lock of the channel.
 	window  window
-	gone    bool                  // the channel has it no more, but for its unacked messages
-	refused bool                  // a message, for want of credit or of memory
-	deliver amqpwire.BasicDeliver // the last one
+	gone    bool                  // removed from the channel, except for its unacked messages
+	refused bool                  // refused a message, because of missing credit or memory
+	deliver amqpwire.BasicDeliver // the last delivery
 }
 
-// consumerSize is about how much memory a consumer takes, on both sides, beside its tag and its arguments.
+// consumerSize is the approximate memory of a consumer in the session and in the queue, without its tag and arguments.
 const consumerSize = 512
 
 func (ch *channel) basicQos(m *amqpwire.BasicQos) error {
 	if m.PrefetchSize != 0 {
 		return exception.New(exception.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
 	}
-	// One prefetch for the channel (global=true) is denied in RabbitMQ 4.3, which takes it for one per consumer
+	// RabbitMQ 4.3 does not support a prefetch for the whole channel (global=true). It applies the prefetch to each consumer
 	// (https://www.rabbitmq.com/docs/consumer-prefetch).
 	ch.prefetch = m.PrefetchCount
 	ch.send(&amqpwire.BasicQosOk{})
@@ -67,7 +67,7 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 		return err
 	}
 	priority, timeout, err := q.ConsumerArguments(m.Arguments)
-	if err != nil && q != ch.replies { // which RabbitMQ does not look at for direct replies
+	if err != nil && q != ch.replies { // RabbitMQ ignores the arguments for direct replies
 		return err
 	}
 	if err := ch.s.await(q.Consumed); err != nil {
@@ -85,7 +85,7 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	ch.mu.Unlock()
 	err = q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
 	switch {
-	case errors.Is(err, queue.ErrDeleted): // since it was looked up
+	case errors.Is(err, queue.ErrDeleted): // after the lookup
 		ch.forget(c)
 		return exception.New(exception.NotFound, "no %v", q)
 	case err != nil:
@@ -102,7 +102,7 @@ func (ch *channel) consumes(tag string) bool {
 	return used
 }
 
-// source returns the queue to consume from. For direct replies it is one made for the purpose.
+// source returns the queue to consume from. For direct replies it creates a reply queue.
 func (ch *channel) source(m *amqpwire.BasicConsume) (*vhost.Queue, error) {
 	if m.Queue != vhost.ReplyTo {
 		return ch.queue(m.Queue, access.Read)
@@ -145,7 +145,7 @@ func (ch *channel) forget(c *consumer) {
 	}
 }
 
-// settled takes note of a message that was. It is called with the channel locked.
+// settled counts a settled message. The caller must hold the lock of the channel.
 func (c *consumer) settled() {
 	c.window.used--
 	if c.gone && c.window.used == 0 && !c.ch.released {
@@ -153,7 +153,7 @@ func (c *consumer) settled() {
 	}
 }
 
-// leave ends a subscription on the queue's side.
+// leave cancels the subscription at the queue.
 func (ch *channel) leave(c *consumer) {
 	if c.queue.Cancel(&c.Consumer) {
 		ch.s.vhost.ConsumerGone(c.queue)
@@ -169,7 +169,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	if !c.NoAck && (c.window.full() || c.saturated()) {
-		c.refused = true // under the lock under which finish gives credit: no wake-up is lost
+		c.refused = true // finish grants credit under the same lock, so that no wake-up is lost
 		return false
 	}
 	tag := ch.lastTag + 1
@@ -188,7 +188,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	if !c.NoAck {
 		way = stats.Deliver
 		c.window.used++
-		c.refused = c.window.full() // the queue may know
+		c.refused = c.window.full() // the queue may have noticed this
 		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
 		if c.timeout > 0 {
 			d.due = time.Now().Add(c.timeout)
@@ -200,39 +200,41 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	return true
 }
 
-// While unacked deliveries take more than unackedMuch percent of what a connection may make the broker keep, a consumer gets no
-// more once it has unackedEnough. That leaves room for clients that acknowledge many at a time. Beyond unackedMost, it gets one
-// at a time. While memory for connections is scarce, which may be the doing of others, a consumer without a prefetch gets no
-// more than unackedEnough either. One with a prefetch has a bound, and may wait for all of it before it acknowledges any.
+// If unacked deliveries use more than unackedMuch percent of the memory limit of a connection, a consumer with unackedEnough
+// unacked messages does not get further messages. The remaining memory is for clients that acknowledge many messages together.
+// Above unackedMost percent, a consumer gets one message at a time. While memory for all connections is scarce, possibly
+// because of other connections, the limit unackedEnough also applies to consumers without a prefetch. A consumer with a
+// prefetch is limited already, and may wait for all of its messages before the first acknowledgement.
 const (
 	unackedMuch   = 50
 	unackedMost   = 75
 	unackedEnough = 1000
 )
 
-// saturated reports whether a consumer has enough for the memory that there is: a client that falls behind is slow, and not
-// cut off, which would count as a failure of all that it has. It is called with the channel locked.
+// saturated reports whether a consumer has reached its share of the available memory. The session slows down a client that
+// falls behind. It does not disconnect the client, because a disconnection would count as a failure of all its unacked
+// messages. The caller must hold the lock of the channel.
 func (c *consumer) saturated() bool {
 	if !c.enough() {
 		return false
 	}
 	c.ch.s.saturated.Store(true)
-	return c.enough() // still, now that relieve will look
+	return c.enough() // check again, because relieve may have run before the flag was set
 }
 
 func (c *consumer) enough() bool {
 	taken, n := &c.ch.unacked.share, c.window.used
 	switch {
 	case n == 0:
-		return false // there would be no ack to go on at
+		return false // without an unacked message, no ack would resume the consumer
 	case n >= unackedEnough:
 		return taken.Exceeds(unackedMuch) || taken.Scarce() && c.window.limit == 0
 	}
 	return taken.Exceeds(unackedMost)
 }
 
-// relieve resumes the consumers that had enough for the memory that there was, if there is more again: the acks may have been
-// those of others. It is called by the reader, in its turn.
+// relieve resumes saturated consumers if memory is available again. The memory may have become available by acks of other
+// consumers. The reader calls it with the locks of the session.
 func (s *Session) relieve() {
 	if !s.saturated.Load() || s.account.Exceeds(budget.Unacked, unackedMost) {
 		return
@@ -245,7 +247,7 @@ func (s *Session) relieve() {
 	}
 }
 
-// relieved takes the consumers that were refused a message and may have one now.
+// relieved returns the consumers that refused a message and can receive messages now.
 func (ch *channel) relieved() (all []*consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -282,7 +284,7 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 		return err
 	}
 	found := false
-	err = ch.s.await(func(context.Context) (err error) { // it may have to be read
+	err = ch.s.await(func(context.Context) (err error) { // the queue may have to read the message from the disk
 		found, err = q.Get(m.NoAck, func(it *queue.Item, left int) { ch.got(q, m.NoAck, it, left) })
 		return err
 	})
@@ -296,7 +298,7 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	return nil
 }
 
-// got sends a message that was asked for.
+// got sends a message as the reply to basic.get.
 func (ch *channel) got(q *vhost.Queue, noAck bool, it *queue.Item, left int) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()

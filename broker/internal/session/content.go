@@ -7,24 +7,24 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// content is a message in parts: first the method, then a header frame, then bodies until the announced size is there.
+// content is a message that arrives in parts: the method, a header frame, and body frames up to the announced size.
 type content struct {
-	method     *amqpwire.BasicPublish // nil: no content is expected
-	header     bool                   // has come
-	size       uint64                 // of the body, as it was announced
-	properties int                    // how many bytes of the message they are
-	message    []byte                 // properties and body, in one piece so that they are allocated at once
-	look       uint64                 // the last one of [contents] before a part of it came
+	method     *amqpwire.BasicPublish // nil: no content expected
+	header     bool                   // was received
+	size       uint64                 // announced size of the body
+	properties int                    // number of property bytes in message
+	message    []byte                 // properties and body, in a single allocation
+	look       uint64                 // last check by [contents] before the last part arrived
 
-	scratch []byte // for properties until there is a body, to be used again
+	scratch []byte // reusable buffer for properties until the first body frame
 }
 
-// scratchKeep is how much room for properties a channel keeps.
+// scratchKeep is the maximum size of the properties buffer that a channel keeps.
 const scratchKeep = 1 << 10
 
 func (c *content) expected() bool { return c.method != nil }
 
-// missing is how much of the body has not come.
+// missing returns the number of body bytes that have not arrived.
 func (c *content) missing() uint64 { return c.size - uint64(len(c.message)-c.properties) }
 
 func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
@@ -94,7 +94,8 @@ func (ch *channel) contentBody(f amqpwire.Frame) error {
 	return nil
 }
 
-// add takes a part of the body. Room is made for more of them, but not for more than a liar could make cheap.
+// add appends a part of the body. It allocates space for further parts, but limits the space in proportion to the received
+// bytes, because a client can announce a false size.
 func (c *content) add(part []byte) {
 	if cap(c.message)-len(c.message) < len(part) {
 		room := min(c.missing(), uint64(max(4*len(part), len(c.message))))
@@ -103,7 +104,7 @@ func (c *content) add(part []byte) {
 	c.message = append(c.message, part...)
 }
 
-// dropContent forgets the message that is being published.
+// dropContent drops the message that the client publishes.
 func (ch *channel) dropContent() {
 	c := &ch.content
 	ch.unfinished.Set(0)

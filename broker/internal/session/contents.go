@@ -7,26 +7,26 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/exception"
 )
 
-// contentTimeout is how long a client may leave a message that it has begun to publish without a further part.
+// contentTimeout is the maximum time between two parts of a message.
 const contentTimeout = time.Minute
 
-// contentLooks is how many looks there are within contentTimeout. A message that has not changed between more looks than that
-// has not for at least contentTimeout.
+// contentLooks is the number of checks per contentTimeout. A message that is unchanged for more than contentLooks checks is
+// unchanged for at least contentTimeout.
 const contentLooks = 4
 
-// contents looks at the messages that a client has begun to publish. Most are complete a moment later, and need no timer of
-// their own.
+// contents checks for messages that a client has started to publish and not completed. One timer serves all channels of a
+// session, because most messages are complete a moment later.
 type contents struct {
-	// Guarded as the channels are:
-	looks   uint64 // so far
-	running bool   // the timer
+	// Guarded like Session.channels:
+	looks   uint64 // number of checks so far
+	running bool   // the timer is running
 
 	mu    sync.Mutex
 	timer *time.Timer
 	ended bool
 }
 
-// begin makes sure that somebody looks at a message that has just been begun.
+// begin starts the checks if they are not running.
 func (c *contents) begin(s *Session) {
 	if !c.running {
 		c.running = true
@@ -46,7 +46,7 @@ func (c *contents) start(s *Session) {
 	}
 }
 
-// stop ends that, at the end of the session.
+// stop stops the checks at the end of the session.
 func (c *contents) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,9 +55,9 @@ func (c *contents) stop() {
 	}
 }
 
-// lookAtContents closes the connection if its client has begun a message and does not go on. A look counts only while the
-// client is read: not while something has run short, or the client does not read its answers, or the reader waits for the
-// disk. That one keeps its turn, which is not waited for.
+// lookAtContents closes the connection if the client does not continue a message. A check counts only while the session reads
+// from the client. The session does not read during an alarm, while the client does not read its replies, or while the reader
+// waits for the disk. A waiting reader keeps its turn, so lookAtContents only tries to lock the turn.
 func (s *Session) lookAtContents() {
 	c := &s.contents
 	if s.isHeld() || s.out.full.Load() || !s.turn.TryLock() {

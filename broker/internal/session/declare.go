@@ -53,8 +53,8 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	})
 }
 
-// named fills in what a method may leave out: an empty name stands for the queue declared last, and then an empty routing
-// key for its name.
+// named applies the defaults for empty names. An empty queue name selects the last declared queue, and an empty routing key
+// is then the name of that queue.
 func (ch *channel) named(queue, key string) (string, string, error) {
 	switch queue = vhost.Clean(queue); {
 	case queue != "":
@@ -67,7 +67,7 @@ func (ch *channel) named(queue, key string) (string, string, error) {
 	return ch.lastQueue, key, nil
 }
 
-// queue returns the queue that a method is about, if the user may do that to it.
+// queue returns the queue of a method, if the user has the permission for the operation.
 func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error) {
 	name, _, err := ch.named(name, "")
 	if err != nil {
@@ -79,7 +79,7 @@ func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error)
 	return ch.s.vhost.Queue(name, ch.s)
 }
 
-// bind makes a binding, or removes it, and answers.
+// bind creates or removes a binding and replies.
 func (ch *channel) bind(b vhost.BindingInfo, do func(vhost.BindingInfo, any) error, noWait bool, ok amqpwire.Method) (err error) {
 	b.Source = vhost.Clean(b.Source)
 	kind := "exchange"
@@ -91,7 +91,7 @@ func (ch *channel) bind(b vhost.BindingInfo, do func(vhost.BindingInfo, any) err
 			return err
 		}
 	}
-	// It takes as much to unbind: to write the one and read the other.
+	// Unbinding requires the same permissions as binding: write to the destination and read from the source.
 	if err := cmp.Or(ch.s.may(access.Write, kind, b.Destination), ch.s.mayExchange(access.Read, b.Source)); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
 	q, err := ch.queue(m.Queue, access.Configure)
 	n := 0
 	switch {
-	case missing(err): // it is as the client wants it
+	case missing(err): // the queue does not exist, as the client wants
 	case err != nil:
 		return err
 	case q.Config().Quorum && (m.IfUnused || m.IfEmpty):

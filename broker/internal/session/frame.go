@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// frame handles one frame. Done says that the connection has been closed in order.
+// frame handles one frame. Done reports an orderly close of the connection.
 func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	switch {
 	case s.closing.Load() && (f.Type != amqpwire.FrameMethod || f.Channel != 0):
@@ -37,9 +37,9 @@ func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	return false
 }
 
-// raise tells the client of an error, on the channel or, if it is a hard one, on the connection.
+// raise reports an error to the client. It closes the channel, or the connection if the error is a hard error.
 func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
-	s.heedAcks() // those before the mistake
+	s.heedAcks() // the acks before the error
 	e := asException(err)
 	ch := s.channels[id]
 	if e.Code.Hard() || ch == nil {
@@ -48,7 +48,7 @@ func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 	}
 	level := slog.LevelWarn
 	if e.Code == exception.NotFound && (method == amqpwire.IDQueueDeclare || method == amqpwire.IDExchangeDeclare) {
-		level = slog.LevelInfo // a passive declaration, by which clients ask whether something is there
+		level = slog.LevelInfo // clients use passive declarations to check for existence
 	}
 	s.log.Log(context.Background(), level, "closing a channel", "channel", id, "error", e, "method", method)
 	s.confirms.flush()
@@ -74,7 +74,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 		switch m.(type) {
 		case *amqpwire.ConnectionCloseOk:
 			return true
-		case *amqpwire.ConnectionClose: // both sides at once
+		case *amqpwire.ConnectionClose: // both sides close at the same time
 			s.send(0, &amqpwire.ConnectionCloseOk{})
 		}
 		return false
@@ -100,7 +100,8 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	return false
 }
 
-// channel returns the channel with that number, or nil. Most frames are for the one that the last frame was for.
+// channel returns the channel with the given number, or nil. It caches the last channel, because most frames are for the same
+// channel as the previous frame.
 func (s *Session) channel(id uint16) *channel {
 	if s.last == nil || s.last.id != id {
 		s.last.forgetWay()
@@ -116,8 +117,8 @@ func (s *Session) drop(ch *channel) {
 	s.last = nil
 }
 
-// channelFrame handles a frame on another channel. An error is one that the client is to be told of, with the method that
-// made it.
+// channelFrame handles a frame on a channel other than 0. With an error for the client, it returns the method that caused the
+// error.
 func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
 	ch := s.channel(f.Channel)
 	if ch != nil && ch.closing {
@@ -141,7 +142,7 @@ func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
 	return id, err
 }
 
-// unopened handles a method on a channel that is not open, where one alone is in place.
+// unopened handles a method on a channel that is not open. Only channel.open is permitted.
 func (s *Session) unopened(id uint16, m amqpwire.Method) error {
 	switch m.(type) {
 	case *amqpwire.ChannelOpen:
@@ -157,7 +158,7 @@ func (s *Session) unopened(id uint16, m amqpwire.Method) error {
 	return nil
 }
 
-// awaitClose ignores what a client sent before it had read that its channel was closed.
+// awaitClose ignores frames that a client sent before it read channel.close.
 func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) (amqpwire.MethodID, error) {
 	if f.Type != amqpwire.FrameMethod {
 		return 0, nil
@@ -168,13 +169,13 @@ func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) (amqpwire.MethodID, 
 		err = ch.method(m)
 	case *amqpwire.ChannelCloseOk:
 		s.drop(ch)
-	case *amqpwire.ChannelClose: // both sides at once: the answer is still to come
+	case *amqpwire.ChannelClose: // both sides close at the same time; the reply of the client will follow
 		s.send(ch.id, &amqpwire.ChannelCloseOk{})
 	}
 	return id, err
 }
 
-// parseMethod parses a method, and returns which one it is. An error comes with the method that the client is told it with.
+// parseMethod parses a method and returns its ID. With an error, it returns the ID for the error reply to the client.
 func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, error)) (amqpwire.Method, amqpwire.MethodID, error) {
 	if f.Type != amqpwire.FrameMethod {
 		return nil, 0, exception.New(exception.UnexpectedFrame, "expected method frame, got non method frame instead")
@@ -192,7 +193,7 @@ func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, 
 	return nil, 0, exception.New(exception.CommandInvalid, "unknown method %v", id)
 }
 
-// known reports whether a frame is of a known type and has the fixed part of a frame of that type.
+// known reports whether the type of a frame is known, and the frame has the fixed part of that type.
 func known(f amqpwire.Frame) bool {
 	switch f.Type {
 	case amqpwire.FrameMethod:
@@ -215,7 +216,7 @@ func unexpectedFrame(f amqpwire.Frame) error {
 	return exception.New(exception.UnexpectedFrame, "type %d, %s", f.Type, snippet(f.Payload))
 }
 
-// frameError is what RabbitMQ says of a malformed frame.
+// frameError returns RabbitMQ's error for a malformed frame.
 func frameError(e *amqpwire.FrameError) *exception.Error {
 	if e.Reason == amqpwire.FrameTooLarge {
 		return exception.New(exception.FrameError, "type %d, all octets = <<>>: {frame_too_large,%d,%d}", e.Type, e.Size, e.Max)
@@ -223,7 +224,7 @@ func frameError(e *amqpwire.FrameError) *exception.Error {
 	return exception.New(exception.FrameError, "type %d, %s: {invalid_frame_end_marker,%d}", e.Type, snippet(e.Payload), e.End)
 }
 
-// snippet shows the beginning of a payload as RabbitMQ does: text as text.
+// snippet formats the start of a payload like RabbitMQ, with text as text.
 func snippet(payload []byte) string {
 	if len(payload) > 16 {
 		return "first 16 octets = " + term(payload[:16])
@@ -231,7 +232,7 @@ func snippet(payload []byte) string {
 	return "all octets = " + term(payload)
 }
 
-// term writes bytes in the notation of Erlang, as a string if all of them are printable.
+// term formats bytes in Erlang notation, as a string if all of them are printable.
 func term(b []byte) string {
 	if len(b) == 0 {
 		return octets(b)
@@ -254,10 +255,10 @@ func term(b []byte) string {
 	return octets(b)
 }
 
-// escapes are the characters that Erlang writes with a backslash.
+// escapes replaces the characters that Erlang writes with a backslash.
 var escapes = strings.NewReplacer("\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`, `"`, `\"`, `\`, `\\`)
 
-// printable returns a quoted text, if Erlang takes all of its characters for printable ones.
+// printable returns a quoted string if Erlang considers all its characters printable.
 func printable(text []rune) (quoted string, ok bool) {
 	for _, r := range text {
 		control := r < ' ' || r >= 0x7f && r < 0xa0
@@ -268,7 +269,7 @@ func printable(text []rune) (quoted string, ok bool) {
 	return `"` + escapes.Replace(string(text)) + `"`, true
 }
 
-// octets writes bytes as numbers in the notation of Erlang, as far as the text of an error reaches.
+// octets formats bytes as numbers in Erlang notation. It stops at 255 bytes, because an error message is not longer.
 func octets(b []byte) string {
 	numbers := make([]string, min(len(b), 255))
 	for i := range numbers {

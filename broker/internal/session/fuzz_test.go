@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// FuzzSession sends what it likes after a proper handshake, cut into frames or not. Whatever it was, the session answers or
-// closes, and ends when the client does.
+// FuzzSession sends arbitrary data after a valid handshake, with or without framing. The session must reply or close the
+// connection, and must end when the client disconnects.
 func FuzzSession(f *testing.F) {
 	var script []byte
 	for _, m := range []amqpwire.Method{
@@ -59,7 +59,7 @@ func FuzzSession(f *testing.F) {
 		go func() { _, _ = io.Copy(io.Discard, client) }()
 
 		_ = client.SetDeadline(time.Now().Add(10 * time.Second))
-		_, _ = client.Write(append(hello(), script...)) // fails when the session has had enough
+		_, _ = client.Write(append(hello(), script...)) // fails if the session has closed the connection
 		_ = client.Close()
 		select {
 		case <-ended:

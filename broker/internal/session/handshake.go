@@ -9,14 +9,14 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// amqp09Header is what clients of AMQP 0-9 open with, Perl's AnyEvent::RabbitMQ and Net::AMQP among them. RabbitMQ serves
-// them as if they had said 0-9-1, and so it goes here.
+// amqp09Header is the protocol header of AMQP 0-9 clients, for example Perl's AnyEvent::RabbitMQ and Net::AMQP. Like
+// RabbitMQ, the broker serves these clients as AMQP 0-9-1 clients.
 var amqp09Header = [8]byte{'A', 'M', 'Q', 'P', 1, 1, 0, 9}
 
-// handshake brings a connection from the protocol header to connection.open-ok. Its errors end the connection; what the
-// client is to be told of them it has been told.
+// handshake handles a connection from the protocol header to connection.open-ok. An error ends the connection. The handshake
+// has already sent the client all information about the error.
 func (s *Session) handshake() error {
-	// Also for what is written: a client may begin TLS and read nothing of it.
+	// The deadline includes writes, because a client may start TLS and not read.
 	_ = s.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	header, err := s.in.ReadProtocolHeader()
 	if err != nil {
@@ -35,20 +35,20 @@ func (s *Session) handshake() error {
 	return s.allow(0)
 }
 
-// allow sets how long the client may take from now on; 0: as long as it likes.
+// allow sets a timeout for reads and writes, starting now. 0 removes the timeout.
 func (s *Session) allow(timeout time.Duration) error {
 	deadline := time.Time{}
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
 	}
 	err := s.conn.SetDeadline(deadline)
-	if s.closing.Load() { // Shutdown has set one meanwhile, which is not to be lifted
+	if s.closing.Load() { // keep the deadline of a concurrent Shutdown
 		err = s.conn.SetDeadline(time.Now().Add(closeTimeout))
 	}
 	return err
 }
 
-// refuse lets the last words go out before the connection ends with an error.
+// refuse flushes the outbox before the connection ends with an error. It returns err.
 func (s *Session) refuse(err error) error {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 	s.out.finish()
@@ -59,8 +59,8 @@ func (s *Session) refuse(err error) error {
 	return err
 }
 
-// expect reads a method that the handshake cannot do without. A client that sends something else before connection.open is not
-// told why the connection ends.
+// expect reads a method that the handshake requires. If a client sends something else before connection.open, the connection
+// ends without an error reply.
 func (s *Session) expect(m amqpwire.Method) error {
 	for {
 		f, err := s.in.ReadFrame()
@@ -81,7 +81,7 @@ func (s *Session) expect(m amqpwire.Method) error {
 	}
 }
 
-// parseExpected parses a method of the handshake. An error comes with the method that the client is told it with.
+// parseExpected parses a method of the handshake. With an error, it returns the ID for the error reply to the client.
 func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, error) {
 	if !known(f) {
 		return 0, unknownFrame(f)
@@ -96,10 +96,10 @@ func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, erro
 	return id, err
 }
 
-// abort closes the connection in the middle of the handshake.
+// abort sends connection.close during the handshake.
 func (s *Session) abort(err error, method amqpwire.MethodID) error {
 	s.fail(asException(err), method)
-	s.discard() // the client has the last word: it may take a connection that is closed at once for a broken one
+	s.discard() // the client must close first, because it may treat an immediate close as a broken connection
 	return fmt.Errorf("handshake: %w", err)
 }
 
@@ -119,7 +119,8 @@ func (s *Session) authenticate() error {
 	s.notifiesCancel = capable(capabilities, "consumer_cancel_notify")
 	s.notifiesBlocked = capable(capabilities, "connection.blocked")
 	tellsRefusal := capable(capabilities, "authentication_failure_close")
-	// A login may be held back. Until it is known who this is, nothing is kept that takes more memory than it is long.
+	// The broker may delay a login. Until the login succeeds, the session keeps only the encoded properties, because decoded
+	// properties can use more memory.
 	properties, err := ok.ClientProperties.Append(nil)
 	if err != nil {
 		return s.refuse(fmt.Errorf("handshake: client properties: %w", err))
@@ -129,8 +130,8 @@ func (s *Session) authenticate() error {
 	user, err := s.identify(ok.Mechanism, ok.Response)
 	if err != nil {
 		err = fmt.Errorf("handshake: %w", err)
-		// Clients that know of it are told; others could take it for a broken connection and are cut off, as the
-		// specification has it.
+		// Notify clients with the capability authentication_failure_close. Disconnect other clients without a reply, as the
+		// specification requires, because they could treat the reply as a broken connection.
 		if _, known := errors.AsType[refusal](err); known && tellsRefusal {
 			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
 				"For details see the broker logfile.", ok.Mechanism), 0)
@@ -163,8 +164,8 @@ func (s *Session) tune() error {
 	if err := s.expect(&ok); err != nil {
 		return err
 	}
-	// Zero asks for no limit, which is more than the server offers. Like RabbitMQ, drop the connection without a word:
-	// it is not open yet, and the peer has shown that it does not know the rules.
+	// 0 requests no limit, which exceeds the offer of the server. Like RabbitMQ, the broker closes the connection without a
+	// reply, because the connection is not open yet and the client violates the protocol.
 	switch {
 	case ok.ChannelMax == 0 || ok.ChannelMax > s.config.ChannelMax:
 		return fmt.Errorf("handshake: negotiated channel_max = %d is higher than the maximum allowed value (%d)",
@@ -182,7 +183,7 @@ func (s *Session) tune() error {
 	return nil
 }
 
-// minFrameMax is RabbitMQ's since 4.1; the specification would have 4096.
+// minFrameMax is RabbitMQ's minimum since 4.1. The minimum in the specification is 4096.
 const minFrameMax = 8192
 
 func (s *Session) open() error {

@@ -8,15 +8,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// silentHalves is how many half intervals a peer may be silent: two intervals, as the specification has it, and a half
-// for the last of its heartbeats to arrive.
+// silentHalves is the number of half intervals without data after which the session ends: two intervals, as in the
+// specification, and one half interval for the transit of the last heartbeat.
 const silentHalves = 5
 
 var errSilent = errors.New("missed heartbeats from the client")
 
-// startHeartbeats sends a heartbeat every half interval and ends the session when none arrives, nor anything else. While the
-// peer does not keep up with reading, it may be what is not read that is missing: then it is a sign of life, too, that the
-// peer reads. The function it returns ends that, and waits for the end.
+// startHeartbeats sends a heartbeat every half interval, and ends the session if no data arrives. If the client reads slowly,
+// the session may not have read the heartbeats of the client, so progress of the client's reads also counts as a sign of
+// life. The returned function stops the heartbeats and waits for their goroutine.
 func (s *Session) startHeartbeats() (stop func()) {
 	if s.heartbeat == 0 {
 		return func() {}

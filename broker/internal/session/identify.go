@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// mechanisms are the ways to prove who one is: with a password or, over TLS, with a certificate that was verified.
+// mechanisms returns the authentication mechanisms: by password, and over TLS also by a verified client certificate.
 func (s *Session) mechanisms() string {
 	if s.certificate() != nil {
 		return "PLAIN AMQPLAIN EXTERNAL"
@@ -26,13 +26,13 @@ func (s *Session) overTLS() bool {
 	return ok
 }
 
-// certificate returns the client's certificate if there is one and it was verified.
+// certificate returns the verified certificate of the client, or nil.
 func (s *Session) certificate() *x509.Certificate {
 	conn, ok := s.conn.(*tls.Conn)
 	if !ok {
 		return nil
 	}
-	// The handshake is over: the protocol header came through it.
+	// The TLS handshake is complete, because the protocol header was read through it.
 	chains := conn.ConnectionState().VerifiedChains
 	if len(chains) == 0 {
 		return nil
@@ -40,17 +40,17 @@ func (s *Session) certificate() *x509.Certificate {
 	return chains[0][0]
 }
 
-// refusal is the reason for which a login is refused. The client is not told it.
+// refusal is the reason for a refused login. The client does not receive the reason.
 type refusal struct{ error }
 
-// Unwrap is for [errors.As].
+// Unwrap supports [errors.As].
 func (r refusal) Unwrap() error { return r.error }
 
 func refused(user, reason string) refusal {
 	return refusal{fmt.Errorf("user %q was refused: %s", user, reason)}
 }
 
-// identify returns who the client has proven to be. The error is a [refusal] if a login is refused.
+// identify authenticates the client and returns its user. If the broker refuses the login, the error is a [refusal].
 func (s *Session) identify(mechanism, response string) (user string, err error) {
 	control := s.config.Access
 	if certificate := s.certificate(); mechanism == "EXTERNAL" && certificate != nil {
@@ -65,14 +65,14 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 		return "", err
 	}
 	peer, authentic := s.conn.RemoteAddr(), false
-	if peer.Network() == "pipe" { // which is in this process
+	if peer.Network() == "pipe" { // a pipe connects within this process
 		authentic = control.Authenticate(user, password)
 	} else {
 		authentic, err = control.AwaitLogin(s.serving, peer.String(), user, password)
 		if waits, ok := errors.AsType[*access.WaitError](err); ok {
 			err = refusal{waits}
 		}
-		err = cmp.Or(err, s.allow(handshakeTimeout)) // a login that was held has as much time left as others
+		err = cmp.Or(err, s.allow(handshakeTimeout)) // restart the handshake timeout after a delayed login
 	}
 	if err == nil && !authentic {
 		err = refused(user, control.Refusal(peer.String(), user, password))
@@ -80,16 +80,16 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 	return user, err
 }
 
-// credentials reads the response of the mechanisms that carry a password.
+// credentials parses the response of a mechanism with a password.
 func credentials(mechanism, response string) (user, password string, err error) {
 	switch mechanism {
-	case "PLAIN": // RFC 4616: an identity to act for, which is left empty, the user, the password
+	case "PLAIN": // RFC 4616: authorization identity (must be empty), user, password
 		parts := strings.Split(response, "\x00")
 		if len(parts) != 3 || parts[0] != "" {
 			return "", "", errors.New("malformed PLAIN response")
 		}
 		return parts[1], parts[2], nil
-	case "AMQPLAIN": // a table without its length
+	case "AMQPLAIN": // a table without its length prefix
 		length := binary.BigEndian.AppendUint32(nil, uint32(len(response)))
 		table, err := amqpwire.ParseTable(append(length, response...))
 		if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Info is what there is to know of a connection.
+// Info describes a connection.
 type Info struct {
 	Name             string
-	Peer, Host       string // addresses of the two ends
-	User, VHost      string // empty until the handshake is over
+	Peer, Host       string // addresses of the client and the server
+	User, VHost      string // empty until the handshake is complete
 	ClientProperties amqpwire.Table
 	Connected        time.Time
 	Heartbeat        time.Duration
@@ -22,21 +22,21 @@ type Info struct {
 	Blocked          bool
 	TLS              bool
 	Mechanism        string
-	State            string // as RabbitMQ calls it
-	// What went over the connection, and in how many reads and writes.
+	State            string // as in RabbitMQ
+	// Bytes and system calls in each direction.
 	BytesIn, BytesOut uint64
 	Reads, Writes     uint64
 	Channels          []ChannelInfo
 }
 
-// ChannelInfo is what there is to know of a channel.
+// ChannelInfo describes a channel.
 type ChannelInfo struct {
 	Number   uint16
 	Confirm  bool
 	Tx       bool
 	Prefetch uint16
 	Unacked  int
-	// What a client has yet to be told, and what a transaction holds back.
+	// Messages without a publisher confirm, and the messages and acks in an open transaction.
 	Unconfirmed     uint64
 	Uncommitted     int
 	AcksUncommitted int
@@ -44,7 +44,7 @@ type ChannelInfo struct {
 	Consumers       []ConsumerInfo
 }
 
-// ConsumerInfo is what there is to know of a consumer.
+// ConsumerInfo describes a consumer.
 type ConsumerInfo struct {
 	Tag       string
 	Queue     string
@@ -52,21 +52,21 @@ type ConsumerInfo struct {
 	Exclusive bool
 	Prefetch  int
 	Timeout   time.Duration
-	Active    bool // may be given messages
-	// SingleActive says that this is so of one consumer at a time.
+	Active    bool // may receive messages
+	// SingleActive reports that only one consumer of the queue is active at a time.
 	SingleActive bool
 	Arguments    amqpwire.Table
 }
 
-// Name returns what RabbitMQ calls a connection: the client's address and the server's.
+// Name returns the connection name, as in RabbitMQ: the addresses of the client and the server.
 func (s *Session) Name() string {
 	return s.conn.RemoteAddr().String() + " -> " + s.conn.LocalAddr().String()
 }
 
-// Connected returns when the connection was made.
+// Connected returns the time at which the connection was accepted.
 func (s *Session) Connected() time.Time { return s.connected }
 
-// Info describes the connection as it is now.
+// Info returns the current state of the connection.
 func (s *Session) Info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *Session) Info() Info {
 		Reads: s.traffic.readsIn.Load(), Writes: s.traffic.writesOut.Load(),
 	}
 	if !s.opened {
-		return info // the handshake is the reader's own
+		return info // before that, only the reader may access the results of the handshake
 	}
 	info.User, info.VHost, info.ClientProperties = s.user, s.vhost.Name(), s.clientProperties
 	info.Heartbeat, info.FrameMax, info.ChannelMax = s.heartbeat, s.frameMax, s.channelMax
@@ -103,7 +103,7 @@ func (s *Session) state() string {
 
 func (ch *channel) info() ChannelInfo {
 	info, consumers := ch.describe()
-	// A queue may be asked only while the channel is not locked.
+	// The lock order forbids calls of a queue under the lock of a channel.
 	for i, c := range consumers {
 		info.Consumers[i].Active = c.queue.Active(&c.Consumer)
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// errUnanswered is for what a client asked for that has gone meanwhile, or to which connection.close has been sent: nobody
-// is told what came of it.
+// errUnanswered ends a method without a reply, because the client has disconnected or the session has sent connection.close.
 var errUnanswered = errors.New("the session ends")
 
-// await does something that waits for the disk. It is called by the reader, in its turn, and keeps it: nothing changes
-// meanwhile, and whoever asks about the session need not wait, too.
+// await runs a function that waits for the disk. The reader calls it and keeps its turn, so that the state of the session
+// does not change. It releases the session lock, so that callers that inspect the session do not wait for the disk.
 //
-// A client that is not read cannot be told from a silent one. That it has gone shows when a heartbeat cannot be written.
+// While the session does not read, it cannot detect a silent client. It detects a lost connection when it cannot write a
+// heartbeat.
 func (s *Session) await(do func(context.Context) error) error {
 	s.waiting.Store(true)
 	s.mu.Unlock()
@@ -27,7 +27,7 @@ func (s *Session) await(do func(context.Context) error) error {
 	return err
 }
 
-// keepTogether does something of which the store keeps all or nothing, and waits until it has.
+// keepTogether runs a function whose changes the store saves atomically, and waits until they are durable.
 func (s *Session) keepTogether(do func()) error {
 	disk := s.config.Store
 	if disk == nil {
@@ -36,13 +36,14 @@ func (s *Session) keepTogether(do func()) error {
 	}
 	disk.Hold()
 	do()
-	kept := disk.Notify(&s.confirms) // no commit begins between Hold and Release: this one has all of it
+	kept := disk.Notify(&s.confirms) // no commit starts between Hold and Release, so this commit includes all changes
 	disk.Release()
 	return s.await(func(ctx context.Context) error { return disk.Wait(ctx, kept) })
 }
 
-// changed answers a method that may have changed the topology. A client that reads the answer may rely on the change. One that
-// wants no answer waits all the same while the store has a backlog, to which it would add without end.
+// changed replies to a method that may have changed the topology. After the reply the client can rely on the change. With
+// no-wait, the method waits only while the store has a backlog, because otherwise the client could increase the backlog
+// without limit.
 func (ch *channel) changed(noWait bool, m amqpwire.Method) error {
 	if noWait && ch.s.backlog() == nil {
 		return nil
@@ -54,8 +55,8 @@ func (ch *channel) changed(noWait bool, m amqpwire.Method) error {
 	return nil
 }
 
-// conclude tells all that there is to tell of some channels, for which it waits for the store. Of what a store that has
-// failed did not keep nobody is told.
+// conclude sends all outstanding confirms of channels, and waits for the store. If the store fails, conclude does not
+// confirm the messages that are not durable.
 func (s *Session) conclude(channels ...*channel) {
 	last := s.confirms.last(channels)
 	if last > 0 && s.await(func(ctx context.Context) error { return s.config.Store.Wait(ctx, last) }) == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// waiting is a session with its goroutines that waits for a disk which hangs, and a client with an unacked message that
-// waits for the session.
+// waiting is a running session with a client. The client has an unacked message. The session waits for a disk that does not
+// respond, after the test makes it wait.
 type waiting struct {
 	*Session
 	t      *testing.T
@@ -40,7 +40,7 @@ func serve(t *testing.T, config *Config) *waiting {
 	return w
 }
 
-// emptyMessage is what follows basic.publish on channel 1.
+// emptyMessage returns the header frame of an empty message on channel 1. It follows basic.publish.
 func emptyMessage() []byte { return amqpwire.AppendHeaderFrame(nil, 1, classBasic, 0, []byte{0, 0}) }
 
 func (w *waiting) say(channel uint16, methods ...amqpwire.Method) {
@@ -67,8 +67,8 @@ func (w *waiting) over() bool {
 	}
 }
 
-// eachWait calls the test while a session waits for the disk, for each of the ways in which it may. What the client then
-// does, or does not, it is to do without the disk.
+// eachWait calls the test for each operation during which a session can wait for the disk. The disk must not respond before
+// the test returns.
 func eachWait(t *testing.T, test func(t *testing.T, w *waiting)) {
 	for name, wait := range map[string]func(w *waiting, disk *fakeStore){
 		"commit": func(w *waiting, _ *fakeStore) {
@@ -112,7 +112,7 @@ func (w *waiting) queue() queue.Stats {
 	return q.Stats()
 }
 
-// Nothing is read while a session waits: its client is not silent, and who asks about the session is answered.
+// A waiting session does not read. It must not treat its client as silent, and must still return its Info.
 func TestASessionThatWaitsForTheDiskIsThere(t *testing.T) {
 	eachWait(t, func(t *testing.T, w *waiting) {
 		time.Sleep(time.Hour)
@@ -130,11 +130,11 @@ func TestASessionThatWaitsForTheDiskIsThere(t *testing.T) {
 	})
 }
 
-// Messages come back from a client that has gone, though the disk hangs.
+// If a client disconnects while the disk does not respond, the session must requeue its messages.
 func TestAClientThatGoesWhileTheDiskHangs(t *testing.T) {
 	eachWait(t, func(t *testing.T, w *waiting) {
 		_ = w.client.Close()
-		time.Sleep(10 * time.Second) // a heartbeat
+		time.Sleep(10 * time.Second) // the heartbeat interval
 		if !w.over() || w.unacked() != 0 {
 			t.Errorf("it does not end; %d messages are unacked", w.unacked())
 		}

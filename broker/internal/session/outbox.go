@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// outboxLimit is how many bytes wait for a slow reader before consumers are offered nothing more, and before the peer's
-	// own frames, each of which may call for a reply, are left unread. It goes on at half of that. While memory for
-	// connections is scarce, the limit is outboxBatch. The message that exceeds the limit comes on top: no more than one, since
-	// what is being written counts.
+	// outboxLimit is the number of unread bytes above which consumers get no deliveries, and the session does not read frames
+	// from the client, because each frame may require a reply. Deliveries and reads resume at half of the limit. While memory
+	// for connections is scarce, the limit is outboxBatch. One message may exceed the limit. A second message may not,
+	// because the limit includes the batch that is being written.
 	outboxLimit = 1 << 20
-	// outboxStep is in what steps they are counted: most connections have less, and need not be counted at all.
+	// outboxStep is the granularity of memory accounting. Most connections have less unread data and avoid the accounting.
 	outboxStep = 64 << 10
-	// outboxBatch is about how much is written at a time: more would be no faster.
+	// outboxBatch is the approximate size of a write. Larger writes are not faster.
 	outboxBatch = 64 << 10
 )
 
-// spares are batches that have been written, to be used again by whichever connection is the next to have something to
-// write: an idle one holds none. (A sync.Pool does not do: what one processor puts there another hardly gets.)
+// spares holds written batches for reuse by any connection, so that idle connections do not hold batches. A sync.Pool is not
+// suitable, because a processor rarely gets a batch that another processor has put into the pool.
 var spares = make(chan []byte, 32)
 
 func spare() []byte {
@@ -35,7 +35,7 @@ func spare() []byte {
 	}
 }
 
-// keepSpare takes a batch back, unless it has grown far beyond what most need.
+// keepSpare stores a batch for reuse, unless its capacity is much larger than necessary.
 func keepSpare(b []byte) {
 	if cap(b) > 4*outboxBatch {
 		return
@@ -46,24 +46,24 @@ func keepSpare(b []byte) {
 	}
 }
 
-// outbox gathers encoded frames. While one batch is being written the next ones grow, so that a busy connection writes
-// many frames at a time, and a lone frame goes out at once.
+// outbox collects encoded frames. While the writer writes a batch, the next batches grow. A busy connection therefore writes
+// many frames at a time, and the writer sends a single frame immediately.
 type outbox struct {
 	mu      sync.Mutex
 	batches [][]byte // in order; the last one grows
-	size    int      // of all of them
-	writing int      // the size of the batch that is being written
+	size    int      // size of all batches
+	writing int      // size of the batch that is being written
 	stalled []stalled
 	share   budget.Share
 	closed  bool
-	full    atomic.Bool // the peer does not keep up; to be looked at without the lock
+	full    atomic.Bool // the peer reads too slowly; readable without the lock
 
-	filled chan struct{} // there is something to write, or the outbox is closed
-	taken  chan struct{} // there is room again
-	done   chan struct{} // closed when nothing is written any more
+	filled chan struct{} // signals new data, or that the outbox is closed
+	taken  chan struct{} // signals free space
+	done   chan struct{} // closed after the last write
 }
 
-// stalled is whoever was refused, and wants to know when there is room again.
+// stalled is a sender that was refused. The outbox resumes it when space is available.
 type stalled interface{ resume() }
 
 func newOutbox(a *budget.Account) *outbox {
@@ -73,7 +73,7 @@ func newOutbox(a *budget.Account) *outbox {
 	}
 }
 
-// limit is how large the outbox may be.
+// limit returns the maximum size of the outbox.
 func (o *outbox) limit() int {
 	if o.share.Scarce() {
 		return outboxBatch
@@ -81,12 +81,12 @@ func (o *outbox) limit() int {
 	return outboxLimit
 }
 
-// held is how many bytes the peer has not read.
+// held returns the number of bytes that the peer has not read.
 func (o *outbox) held() int { return o.size + o.writing }
 
 func (o *outbox) count() { o.share.Set(int64(o.held() / outboxStep * outboxStep)) }
 
-// write adds what the function appends.
+// write adds the bytes that the function appends.
 func (o *outbox) write(appendTo func([]byte) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,7 +99,7 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	}
 	if n := len(o.batches); n == 0 || len(o.batches[n-1]) >= outboxBatch {
 		o.batches = append(o.batches, spare())
-		if n == 0 { // else the writer comes to it by itself
+		if n == 0 { // otherwise the writer finds the batch without a signal
 			signal(o.filled)
 		}
 	}
@@ -111,15 +111,15 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	o.count()
 }
 
-// measure finds whether the outbox is full by now. One that was not may be, since memory has become scarce.
+// measure updates full. An outbox may become full without new data, because the limit is lower while memory is scarce.
 func (o *outbox) measure() {
 	if held := o.held(); held >= outboxBatch && held >= o.limit() {
 		o.full.Store(true)
 	}
 }
 
-// offer is write for deliveries: when the peer does not keep up, it adds nothing and returns false, and whoever offered is
-// told to resume once it does.
+// offer is like write, for deliveries. If the peer reads too slowly, offer adds no data and returns false. It resumes the
+// sender when space is available.
 func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,7 +131,7 @@ func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 	return true
 }
 
-// waitForRoom blocks while the peer does not keep up with reading.
+// waitForRoom blocks while the peer reads too slowly. It returns the cause of the context if the context ends first.
 func (o *outbox) waitForRoom(ctx context.Context) error {
 	for o.full.Load() {
 		select {
@@ -143,7 +143,7 @@ func (o *outbox) waitForRoom(ctx context.Context) error {
 	return nil
 }
 
-// finish lets run return once everything has been written.
+// finish makes run return after it has written all data.
 func (o *outbox) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,7 +152,7 @@ func (o *outbox) finish() {
 	signal(o.filled)
 }
 
-// drop forgets what is not being written yet. Batches end where frames do, so that others may follow.
+// drop discards all data that is not being written. Batches contain complete frames, so that other frames may follow.
 func (o *outbox) drop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,7 +163,7 @@ func (o *outbox) drop() {
 	o.count()
 }
 
-// run writes batch after batch until the outbox is finished or the peer is gone.
+// run writes batches until the outbox is finished or a write fails.
 func (o *outbox) run(w io.Writer) error {
 	defer close(o.done)
 	defer o.written()
@@ -187,7 +187,7 @@ func (o *outbox) run(w io.Writer) error {
 	}
 }
 
-// written tells that nothing is being written any more.
+// written records that the writer has stopped.
 func (o *outbox) written() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,11 +195,11 @@ func (o *outbox) written() {
 	o.count()
 }
 
-// take returns what is to be written next, or nil, and whoever may have more.
+// take returns the next batch, or nil, and the stalled senders to be resumed.
 func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.writing = 0 // it has been written
+	o.writing = 0 // the previous batch was written
 	if len(o.batches) > 0 {
 		next = o.batches[0]
 		o.batches = slices.Delete(o.batches, 0, 1)
@@ -215,7 +215,7 @@ func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
 	return next, refused, next == nil && o.closed
 }
 
-// signal wakes whoever waits on a channel with room for one signal.
+// signal wakes the receiver of a channel with capacity 1. It does not block.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
-// offerer has messages for an outbox, and goes on whenever it is resumed.
+// offerer offers messages to an outbox, and continues when the outbox resumes it.
 type offerer struct {
 	out   *outbox
 	size  int
@@ -24,8 +24,8 @@ func (o *offerer) offer() {
 
 func (o *offerer) resume() { o.offer() }
 
-// To a client that is slow to read, what is being written counts like what waits: there is one message beyond the limit, and
-// the next one comes when there is room.
+// While a client reads slowly, the batch that is being written counts against the limit. The outbox accepts one message
+// beyond the limit, and the next message when space is available.
 func TestOneMessageBeyondTheLimitWaitsForASlowReader(t *testing.T) {
 	for _, size := range []int{100_000, outboxLimit, 2 * outboxLimit} {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestOneMessageBeyondTheLimitWaitsForASlowReader(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- o.run(server) }()
 			messages := &offerer{out: o, size: size}
-			for range 2 { // the second time while something is being written
+			for range 2 { // the second time while the outbox writes
 				messages.offer()
 				synctest.Wait()
 			}

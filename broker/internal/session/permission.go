@@ -8,12 +8,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// permissions remembers what the user was allowed, until any permission changes.
+// permissions caches permitted operations of the user. Any change of permissions clears the cache.
 type permissions struct {
 	generation uint64
-	last       permission // of those that are allowed, the one that was asked for last
+	last       permission // the most recent permitted operation
 	allowed    map[permission]struct{}
-	size       int64 // of allowed
+	size       int64 // memory of allowed
 }
 
 type permission struct {
@@ -21,13 +21,13 @@ type permission struct {
 	name string
 }
 
-// rememberedPermissions bounds what a client that goes through many names makes the session remember.
+// rememberedPermissions limits the cache, because a client may use many names.
 const rememberedPermissions = 1000
 
-// permissionSize is about how much memory one takes beside its name.
+// permissionSize is the approximate memory of a cached permission without its name.
 const permissionSize = 64
 
-// may returns an error unless the user may do something to a queue or exchange.
+// may returns an error unless the user has the permission for a queue or exchange.
 func (s *Session) may(op access.Operation, kind, name string) error {
 	if kind == "exchange" && name == "" {
 		name = "amq.default"
@@ -65,11 +65,12 @@ func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
 }
 
-// mayLead checks what it takes to have one thing's messages go on to an exchange: to read the one and write the other.
+// mayLead checks the permissions for forwarding messages from a queue or exchange to the exchange in the argument: read the
+// source and write to the target.
 func (s *Session) mayLead(kind, name string, args amqpwire.Table, arg string) error {
 	exchange, given := args.Get(arg)
 	target, ok := exchange.(string)
-	if !given || !ok { // of the wrong type: it is refused for that
+	if !given || !ok { // the declaration rejects an argument of the wrong type
 		return nil
 	}
 	return cmp.Or(s.may(access.Read, kind, name), s.mayExchange(access.Write, target))

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// publish takes a message that has come whole.
+// publish handles a complete message.
 func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byte) error {
 	if err := ch.s.mayExchange(access.Write, method.Exchange); err != nil {
 		return err
@@ -40,8 +40,9 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 	return nil
 }
 
-// deliver gives a message to its queues, or back to the client if it must not have none. It reports whether all of them
-// accepted it, and which commit of the store keeps it.
+// deliver enqueues a message in its queues. If no queue matches, it drops the message, or returns a mandatory message to the
+// client. It reports whether all queues accepted the message, and returns the commit of the store that makes the message
+// durable.
 func (ch *channel) deliver(p pending) (accepted bool, kept store.Ticket) {
 	m := p.message
 	if len(p.queues) > 0 {
@@ -61,7 +62,7 @@ func (ch *channel) deliver(p pending) (accepted bool, kept store.Ticket) {
 	return true, 0
 }
 
-// replyQueue is where direct replies to this channel go; empty: nowhere.
+// replyQueue returns the name of the queue for direct replies to this channel, or an empty string.
 func (ch *channel) replyQueue() string {
 	if ch.replies == nil {
 		return ""
@@ -69,11 +70,11 @@ func (ch *channel) replyQueue() string {
 	return ch.replies.Name()
 }
 
-// appendContent encodes a method that carries a message.
+// appendContent encodes a method with a message.
 func appendContent(b []byte, ch *channel, m amqpwire.Method, properties, body []byte) []byte {
 	framed, err := amqpwire.AppendMethodFrame(b, ch.id, m)
 	if err != nil {
-		// Every name in it came over the wire as a short string or was checked as one.
+		// All names arrived as short strings or were checked for their length.
 		ch.s.log.Error("message not sent", "method", m.ID(), "error", err)
 		return b
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// framesAtATime bounds for how long the session is locked.
+// framesAtATime limits the time for which the session is locked.
 const framesAtATime = 64
 
-// read handles what the client sends, until one of the two has had enough.
+// read handles frames from the client until the session ends.
 func (s *Session) read() error {
 	if err := s.handshake(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (s *Session) read() error {
 		if err != nil {
 			return s.unread(err)
 		}
-		if f.Type != amqpwire.FrameHeartbeat { // which is a sign of life, and calls for nothing
+		if f.Type != amqpwire.FrameHeartbeat { // a heartbeat does not require a reply
 			if err := s.out.waitForRoom(s.ctx); err != nil {
 				return err
 			}
@@ -46,8 +46,8 @@ func (s *Session) read() error {
 	}
 }
 
-// handle does what a frame asks for, and those that have been read with it: to lock for each of them would cost more than
-// most of them do. Done says that the connection has been closed in order.
+// handle processes a frame, and further frames that are already buffered. Locking for each frame would cost more than the
+// processing of most frames. Done reports an orderly close of the connection.
 func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 	s.lock()
 	defer s.unlock()
@@ -68,20 +68,21 @@ func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 	s.last.forgetWay()
 	s.relieve()
 	if !s.in.Ready() {
-		s.confirms.flush() // there may be nothing more for a while
+		s.confirms.flush() // the next frame may arrive much later
 	}
 	return done, err
 }
 
-// isHeld reports whether the client is not read for a reason of the broker's own, so that its silence says nothing.
+// isHeld reports whether the broker has stopped reading from the client. In this case, missing data does not mean that the
+// client is silent.
 func (s *Session) isHeld() bool { return s.blocked.Load() || s.waiting.Load() }
 
-// unread deals with what came in place of a frame.
+// unread handles a failed read. It reports a malformed frame to the client.
 func (s *Session) unread(err error) error {
 	malformed, ok := errors.AsType[*amqpwire.FrameError](err)
 	switch {
 	case s.closing.Load():
-		return nil // the answer to connection.close will not come
+		return nil // connection.close-ok will not arrive
 	case !ok:
 		return s.lost(err)
 	}
@@ -92,7 +93,7 @@ func (s *Session) unread(err error) error {
 	return nil
 }
 
-// lost tells a connection that was cut from one that ended in order.
+// lost returns the error for a connection that ended without connection.close.
 func (s *Session) lost(err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause

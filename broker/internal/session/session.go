@@ -1,4 +1,4 @@
-// Package session is the server's side of one AMQP 0-9-1 connection, from the protocol header to the last byte.
+// Package session implements the server side of an AMQP 0-9-1 connection, from the protocol header to the last byte.
 //
 //	            ┌────────────── reader ──────────────┐
 //	socket ───► │ handshake ─► frames ─► channels    │ ───► vhost, queues
@@ -7,15 +7,15 @@
 //	socket ◄───────────────── outbox ◄─────────────────────────────┘
 //	            writer
 //
-// The reader goroutine owns the connection: it reads, decides and changes state. The writer goroutine only empties the
-// [outbox], where replies from the reader and deliveries from queues, which come in whatever goroutine published the
-// message, meet. A third one sees to the heartbeats. Why a session ended is the cause of its context.
+// The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine only writes the
+// [outbox]. The outbox receives replies from the reader, and deliveries from queues in the goroutine of the publisher. A
+// third goroutine handles heartbeats. The cause of the session context is the reason for the end of a session.
 //
-// Locks are taken in this order: turn, session, queue, channel, confirms, outbox. None is held while something blocks, but
-// the turn, which is that of whoever changes channels: the reader while it handles frames, and may wait for the store, or in
-// between a timer. While the reader waits it lets go of the session's own lock, which is all that the broker needs when it
-// is asked about the session: nothing changes then. The parts of a channel that a queue reaches by its deliveries are behind
-// the channel's own lock, and what the store reaches by its commits behind that of [confirms].
+// The lock order is turn, session, queue, channel, confirms, outbox. Only the turn may be held while a goroutine blocks. The
+// turn is the right to change channels. The reader holds the turn while it handles frames, and may wait for the store.
+// Between frames, a timer may take the turn. While the reader waits, it releases the session lock, so that the broker can
+// inspect the session. The state does not change during the wait. The channel lock guards the fields of a channel that
+// deliveries use. The lock of [confirms] guards the fields that commits of the store use.
 package session
 
 import (
@@ -43,40 +43,40 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// closeTimeout is how long a peer has to answer connection.close, and to read what it was still to be sent.
+	// closeTimeout is the maximum time for the client to read the outbox and to reply to connection.close.
 	closeTimeout = 5 * time.Second
-	// lingerTimeout is how long a peer has to close the socket after connection.close-ok, or as long as its heartbeat if that
-	// is shorter.
+	// lingerTimeout is the maximum time for the client to close the socket after connection.close-ok. A shorter heartbeat
+	// interval lowers the limit.
 	lingerTimeout = 30 * time.Second
-	// confirmEvery bounds how many confirms are held back to be told in one frame.
+	// confirmEvery limits the number of confirms that the session collects for one frame.
 	confirmEvery = 256
 )
 
-// Config is what all sessions of a broker have in common.
+// Config configures all sessions of a broker.
 type Config struct {
-	// VHost returns the virtual host of that name, or nil.
+	// VHost returns the virtual host with the given name, or nil.
 	VHost func(name string) *vhost.VHost
-	// Access knows who may connect, and do what.
+	// Access authenticates users and checks their permissions.
 	Access *access.Control
-	// CertificateUser returns the user a client certificate belongs to, for the mechanism EXTERNAL.
+	// CertificateUser returns the user of a client certificate, for the mechanism EXTERNAL.
 	CertificateUser func(*x509.Certificate) string
 
 	ServerProperties amqpwire.Table
 	ChannelMax       uint16
 	FrameMax         uint32
-	Heartbeat        time.Duration // what the server proposes
+	Heartbeat        time.Duration // heartbeat interval that the server offers
 	MaxMessageSize   uint64
-	Budget           *budget.Connections // for what clients make the broker keep; nil: any amount
-	Alarms           alarm.Set           // while one is raised, nobody publishes
-	// Store keeps messages; nil: nothing is kept.
+	Budget           *budget.Connections // memory limits of connections; nil: unlimited
+	Alarms           alarm.Set           // publishing is blocked while an alarm is raised
+	// Store saves messages. If it is nil, the messages are in memory only.
 	Store store.Store
-	// Stats counts messages and channels; nil: nobody wants to know.
+	// Stats counts messages and channels. If it is nil, the counts are discarded.
 	Stats *stats.Node
 
 	Log *slog.Logger
 }
 
-// Session is one connection.
+// Session is one AMQP connection. Serve must be called once. The other exported methods are safe for concurrent use.
 type Session struct {
 	config *Config
 	conn   net.Conn
@@ -84,23 +84,24 @@ type Session struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// serving ends with ctx, or earlier when Shutdown is called: then nobody reads any more what the session has to say.
+	// serving ends with ctx, or earlier with Shutdown. After that, the reader does not wait for replies, because the client
+	// does not read further replies.
 	serving context.Context
 	cease   context.CancelFunc
 
 	in       *amqpwire.Reader
 	out      *outbox
-	received atomic.Uint64 // frames
+	received atomic.Uint64 // number of frames
 	traffic  traffic
 	stats    *stats.Node
-	closing  atomic.Bool // connection.close has been sent, or answered
-	blocked  atomic.Bool // the client is not read, since something has run short
-	waiting  atomic.Bool // nor is it now, since the reader waits for the disk
+	closing  atomic.Bool // connection.close or connection.close-ok was sent
+	blocked  atomic.Bool // the reader does not read because of an alarm
+	waiting  atomic.Bool // the reader waits for the disk
 
-	saturated atomic.Bool // a consumer has been refused a message for want of memory
+	saturated atomic.Bool // a consumer has refused a message because memory is short
 
-	begun   bool // a message, since it was last looked at: the client is about to publish
-	lingers bool // the client has closed the connection, and has been told so
+	begun   bool // a client has started to publish a message since the last check
+	lingers bool // the client has closed the connection, and the session has sent connection.close-ok
 
 	connected time.Time
 
@@ -108,7 +109,7 @@ type Session struct {
 	kept    budget.Share // client properties and names
 	buffer  budget.Share // for large frames
 
-	// What the handshake agreed on.
+	// Results of the handshake.
 	mechanism        string
 	clientProperties amqpwire.Table
 	user             string
@@ -116,17 +117,17 @@ type Session struct {
 	channelMax       uint16
 	frameMax         uint32
 	heartbeat        time.Duration
-	notifiesCancel   bool // the client understands basic.cancel
-	notifiesBlocked  bool // the client understands connection.blocked
+	notifiesCancel   bool // the client supports basic.cancel from the server
+	notifiesBlocked  bool // the client supports connection.blocked
 
-	turn        sync.Mutex // to change the following
-	mu          sync.Mutex // guards it, for those who look
-	opened      bool       // the handshake is over
+	turn        sync.Mutex // required for changes of the following fields
+	mu          sync.Mutex // guards the following fields for readers
+	opened      bool       // the handshake is complete
 	channels    map[uint16]*channel
-	last        *channel // the one that was asked for last
+	last        *channel // the last channel that a frame was for
 	permissions permissions
 	acks        acks
-	items       []*queue.Item // room for those of one queue
+	items       []*queue.Item // reusable buffer for the items of one queue
 	contents    contents
 
 	confirms confirms
@@ -134,11 +135,11 @@ type Session struct {
 	ackTimer struct {
 		sync.Mutex
 		timer *time.Timer
-		due   time.Time // zero: the timer is not running
+		due   time.Time // zero: not running
 	}
 }
 
-// New returns a session on a connection, to be run by [Session.Serve].
+// New returns a session for a connection. The caller must call [Session.Serve].
 func New(conn net.Conn, config *Config) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	serving, cease := context.WithCancel(ctx)
@@ -169,9 +170,10 @@ func New(conn net.Conn, config *Config) *Session {
 	return s
 }
 
-// Serve runs the session until it has ended and everything it started has, and returns why. An end in order is nil.
+// Serve runs the session until the session and all its goroutines have ended. It returns the reason, or nil after an orderly
+// close or Abort.
 func (s *Session) Serve() error {
-	// Whatever ends the session, both goroutines that may be blocked on the socket come free.
+	// The cancellation of the context unblocks both goroutines that may be blocked on the socket.
 	stop := context.AfterFunc(s.ctx, func() { _ = s.conn.Close() })
 	defer stop()
 
@@ -188,7 +190,7 @@ func (s *Session) Serve() error {
 	s.stopAckTimer()
 	s.contents.stop()
 	if err == nil {
-		// What the client was still to be told goes out first: connection.close-ok, at the least.
+		// Write the remaining replies first, at least connection.close-ok.
 		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 		s.out.finish()
 		if s.lingers {
@@ -208,7 +210,7 @@ func (s *Session) Serve() error {
 	return err
 }
 
-// fail tells the client of an error that costs it the connection. From then on all it sends is ignored but the answer.
+// fail closes the connection with an error. After that, the session ignores all frames except the reply of the client.
 func (s *Session) fail(e *exception.Error, method amqpwire.MethodID) {
 	if s.closing.Swap(true) {
 		return
@@ -223,18 +225,18 @@ func (s *Session) sendClose(e *exception.Error, method amqpwire.MethodID) {
 		ReplyCode: uint16(e.Code), ReplyText: shortstr(e.Error()),
 		ClassID: method.Class(), MethodID: method.Method(),
 	})
-	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // for what is to be written, too
+	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // includes writes
 }
 
-// discard reads on without understanding until the client has closed its side. To close the socket with bytes unread
-// would reset it, and could take the error away from the client before it was read.
+// discard reads and ignores data until the client has closed its side. If the session closed the socket with unread data, the
+// operating system would reset the connection, and the client could lose the error before it reads the error.
 func (s *Session) discard() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// linger is discard after connection.close-ok. The client may still be writing and read the answer only after that. Shutdown
-// ends it.
+// linger is like discard, after connection.close-ok. The client may still be writing, and read the reply only afterwards.
+// Shutdown ends linger.
 func (s *Session) linger() {
 	timeout := lingerTimeout
 	if s.heartbeat > 0 {
@@ -246,13 +248,13 @@ func (s *Session) linger() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// Shutdown ends the session in order, as a server does that goes down, and tells the client the reason. It returns at once;
-// Serve returns when it is done.
+// Shutdown ends the session with connection.close and the reason. It returns immediately. Serve returns after the close is
+// complete.
 func (s *Session) Shutdown(reason string) {
 	s.Force("broker forced connection closure with reason '" + reason + "'")
 }
 
-// Force is Shutdown in words of the caller's own.
+// Force is like Shutdown, with the complete text for the client.
 func (s *Session) Force(text string) {
 	s.cease()
 	if !s.closing.Swap(true) {
@@ -260,10 +262,10 @@ func (s *Session) Force(text string) {
 	}
 }
 
-// Abort ends the session without a word.
+// Abort ends the session without connection.close.
 func (s *Session) Abort() { s.cancel(context.Canceled) }
 
-// lock takes the turn to change something.
+// lock locks the turn and the session for changes.
 func (s *Session) lock() {
 	s.turn.Lock()
 	s.mu.Lock()
@@ -274,7 +276,8 @@ func (s *Session) unlock() {
 	s.turn.Unlock()
 }
 
-// release gives everything back that the connection had: what was unacked on its channels, its exclusive queues.
+// release requeues the unacked messages of all channels, and releases the channels and the exclusive queues of the
+// connection.
 func (s *Session) release() {
 	for _, ch := range s.channels {
 		ch.release()
@@ -285,13 +288,13 @@ func (s *Session) release() {
 	}
 }
 
-// exceeded closes the connection of a client that makes the broker keep too much. The client loses what it has not read: that
-// may be what is too much.
+// exceeded closes the connection of a client that exceeds its memory limit. It drops all unwritten data, because this data
+// may cause the excess.
 func (s *Session) exceeded(e budget.Excess) {
 	if s.closing.Swap(true) {
 		return
 	}
-	s.cease() // whatever the reader waits for
+	s.cease() // unblock a waiting reader
 	s.lock()
 	defer s.unlock()
 	err := excess(e)
@@ -310,7 +313,7 @@ func excess(e budget.Excess) *exception.Error {
 		"to raise it, set ConnectionMemoryLimit or --connection-memory-limit", e.Limit, e.Mostly)
 }
 
-// closeAccount ends the account of a session that has ended.
+// closeAccount closes the memory account of an ended session.
 func (s *Session) closeAccount() {
 	s.kept.Set(0)
 	s.buffer.Set(0)
@@ -320,11 +323,11 @@ func (s *Session) closeAccount() {
 	}
 }
 
-// Account returns what the connection makes the broker keep.
+// Account returns the memory account of the connection.
 func (s *Session) Account() *budget.Account { return s.account }
 
-// send puts a method into the outbox. Replies are made here from names that came over the wire as short strings, and
-// texts are cut to fit, so that encoding cannot fail.
+// send adds a method to the outbox. The encoding cannot fail, because names in replies arrived as short strings, and error
+// messages are truncated.
 func (s *Session) send(channel uint16, m amqpwire.Method) {
 	s.out.write(func(b []byte) []byte { return s.appendMethod(b, channel, m) })
 }
@@ -334,10 +337,10 @@ func (s *Session) appendMethod(b []byte, channel uint16, m amqpwire.Method) []by
 	if err != nil {
 		s.log.Error("method not sent", "method", m.ID(), "error", err)
 	}
-	return framed // as it came, if it failed
+	return framed // unchanged after an error
 }
 
-// shortstr cuts a text to what a short string holds, where RabbitMQ cuts it.
+// shortstr truncates a text to the maximum length of a short string, in the same way as RabbitMQ.
 func shortstr(text string) string {
 	if len(text) <= 255 {
 		return text

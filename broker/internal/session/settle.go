@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// settlement is what becomes of deliveries.
+// settlement is a set of deliveries and the action that settles them.
 type settlement struct {
 	deliveries []delivery
 	how        disposition
@@ -24,8 +24,8 @@ func ack(ch *channel, q *vhost.Queue, items []*queue.Item) {
 	q.Ack(items...)
 }
 
-// nack gives deliveries back, or up. Those that failed are counted: by basic.reject or the end of a channel, but not by
-// basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// nack requeues or rejects deliveries. Failed marks them as failed deliveries. This applies to basic.reject and to the end of
+// a channel, but not to basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func nack(requeue, failed bool) disposition {
 	return func(_ *channel, q *vhost.Queue, items []*queue.Item) {
 		if requeue {
@@ -36,7 +36,7 @@ func nack(requeue, failed bool) disposition {
 	}
 }
 
-// settleAll tells each queue of its deliveries, in their order. It uses the room of the settlement for the purpose.
+// settleAll settles the deliveries of each queue, in order. It overwrites the slice of the settlement.
 func (ch *channel) settleAll(s settlement) {
 	ds := slices.DeleteFunc(s.deliveries, func(d delivery) bool { return d.released })
 	for len(ds) > 0 {
@@ -74,7 +74,7 @@ func (ch *channel) settle(tag uint64, multiple bool, how disposition) error {
 	return nil
 }
 
-// take appends the deliveries that a client settles by one method. It is called with the channel locked.
+// take appends the deliveries that a method of the client settles. The caller must hold the lock of the channel.
 func (ch *channel) take(dst []delivery, tag uint64, multiple bool) ([]delivery, error) {
 	taken, ok := ch.unacked.take(dst, tag, multiple)
 	if !ok {
@@ -83,7 +83,7 @@ func (ch *channel) take(dst []delivery, tag uint64, multiple bool) ([]delivery, 
 	return taken, nil
 }
 
-// finish tells the queues, and gives the consumers their credit back.
+// finish settles deliveries at their queues and returns credit to the consumers.
 func (ch *channel) finish(s settlement) {
 	var credited []*consumer
 	ch.mu.Lock()
@@ -92,14 +92,14 @@ func (ch *channel) finish(s settlement) {
 			continue
 		}
 		d.consumer.settled()
-		if d.consumer.refused { // a message, for want of the credit that it now has
+		if d.consumer.refused { // a message, because of missing credit that is available now
 			d.consumer.refused = false
 			credited = append(credited, d.consumer)
 		}
 	}
 	ch.mu.Unlock()
 
-	// A message that is given back may go to the consumer that has just made room for it.
+	// Return credit first, because a requeued message may go to the same consumer.
 	for _, c := range credited {
 		c.queue.Credit(&c.Consumer)
 	}
@@ -116,7 +116,7 @@ func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
 	ch.mu.Lock()
 	all := ch.unacked.takeAll(nil)
 	ch.mu.Unlock()
-	ch.finish(settlement{all, nack(true, false)}) // transaction or not
+	ch.finish(settlement{all, nack(true, false)}) // also in a transaction
 	if ok != nil {
 		ch.send(ok)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 )
 
-// The list with holes does as a plain set of tags would.
+// The list with holes must behave like a set of tags.
 func TestUnackedIsASetOfTags(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var u unacked
@@ -24,7 +24,7 @@ func TestUnackedIsASetOfTags(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"deliver": func(t *rapid.T) {
-				last += uint64(rapid.IntRange(1, 3).Draw(t, "step")) // automatic acks use tags up too
+				last += uint64(rapid.IntRange(1, 3).Draw(t, "step")) // automatic acks also use tags
 				u.add(delivery{tag: last, item: &queue.Item{}})
 				tags = append(tags, last)
 			},

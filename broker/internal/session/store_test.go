@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// fakeStore commits when the test says so.
+// fakeStore commits when the test calls commit.
 type fakeStore struct {
-	store.Store // of which the rest is not called
+	store.Store // other methods are not called
 
 	mu        sync.Mutex
 	committed store.Ticket
@@ -31,7 +31,7 @@ func newFakeStore() *fakeStore {
 	return f
 }
 
-// gathering is the ticket of the next commit.
+// gathering returns the ticket of the next commit.
 func (f *fakeStore) gathering() store.Ticket {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// testConfig lets the user u, whose password is p, do everything in one virtual host.
+// testConfig returns a configuration with one virtual host, in which the user u with the password p has all permissions.
 func testConfig(tb testing.TB, disk store.Store) *Config {
 	host := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
 	tb.Cleanup(host.Close)
@@ -29,7 +29,7 @@ func testConfig(tb testing.TB, disk store.Store) *Config {
 	}
 }
 
-// hello is what a client says until its connection is open.
+// hello returns the frames of a client up to connection.open.
 func hello() []byte {
 	b := append([]byte(nil), amqpwire.ProtocolHeader[:]...)
 	for _, m := range []amqpwire.Method{
@@ -42,7 +42,7 @@ func hello() []byte {
 	return b
 }
 
-// opened is a session after the handshake, whose frames the test handles and whose outbox the test empties.
+// opened is a session after the handshake. The test handles its frames and empties its outbox.
 type opened struct {
 	*Session
 	tb testing.TB
@@ -56,7 +56,7 @@ func open(tb testing.TB, disk store.Store) opened {
 	return opened{s, tb}
 }
 
-// receive handles methods of the client's.
+// receive handles methods from the client.
 func (s opened) receive(channel uint16, methods ...amqpwire.Method) {
 	s.tb.Helper()
 	for _, m := range methods {
@@ -82,7 +82,7 @@ func (s opened) receiveFrames(b []byte) {
 	}
 }
 
-// sent takes the methods that are to go to the client.
+// sent returns and removes the methods in the outbox.
 func (s opened) sent() (methods []amqpwire.Method) {
 	s.tb.Helper()
 	var all []byte

@@ -9,18 +9,18 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// flow is a publisher and a consumer on connections of their own, and what each of them has to say encoded beforehand, so
-// that little is measured but the broker.
+// flow is a publisher and a consumer on separate connections. Their frames are encoded in advance, so that the benchmark
+// measures little besides the broker.
 type flow struct {
 	tb                  testing.TB
 	publisher, consumer net.Conn
-	message             []byte // as it is published
-	size                int    // of its delivery
-	acks                []byte // nil: the broker takes what it has sent for settled
-	acked               uint64 // the last delivery tag
+	message             []byte // encoded publication
+	size                int    // size of the delivery
+	acks                []byte // nil: automatic acknowledgement
+	acked               uint64 // the last acked delivery tag
 }
 
-const flowTags = 1 << 9 // how many acks there are room for in one write
+const flowTags = 1 << 9 // maximum number of acks in one write
 
 func newFlow(tb testing.TB, body int, ack bool) *flow {
 	config := testConfig(tb, nil)
@@ -64,7 +64,7 @@ func connect(tb testing.TB, config *Config) net.Conn {
 	return client
 }
 
-// tell sends methods, and waits for the answer to the last.
+// tell sends methods and waits for the reply to the last method.
 func (f *flow) tell(conn net.Conn, methods ...amqpwire.Method) {
 	f.tb.Helper()
 	var b []byte
@@ -74,10 +74,10 @@ func (f *flow) tell(conn net.Conn, methods ...amqpwire.Method) {
 	if _, err := conn.Write(b); err != nil {
 		f.tb.Fatal(err)
 	}
-	readUntil(f.tb, conn, methods[len(methods)-1].ID()+1) // the -ok of each follows it
+	readUntil(f.tb, conn, methods[len(methods)-1].ID()+1) // the ID of each -ok method follows the ID of its request
 }
 
-// readUntil reads up to a method after which nothing comes for now, and returns it.
+// readUntil reads up to the given method and returns it. The broker must not send further frames after this method.
 func readUntil(tb testing.TB, conn net.Conn, last amqpwire.MethodID) amqpwire.Method {
 	tb.Helper()
 	for in := amqpwire.NewReader(conn, 0); ; {
@@ -109,7 +109,7 @@ func encodeMessage(tb testing.TB, m amqpwire.Method, body []byte) []byte {
 	return amqpwire.AppendBodyFrames(b, 1, body, 8192)
 }
 
-// run has so many messages published and delivered.
+// run publishes n messages and waits for their deliveries.
 func (f *flow) run(n int) {
 	published := make(chan error, 1)
 	go func() { published <- f.publish(n) }()
@@ -150,7 +150,7 @@ func (f *flow) consume(n int) error {
 	return nil
 }
 
-// ack acks all up to a tag, one by one.
+// ack acks all messages up to a tag individually.
 func (f *flow) ack(upTo uint64) error {
 	if f.acks == nil {
 		return nil
@@ -184,19 +184,19 @@ func BenchmarkAcked(b *testing.B)        { benchmarkFlow(b, 16, true) }
 func BenchmarkAutoAck1KiB(b *testing.B)  { benchmarkFlow(b, 1<<10, false) }
 func BenchmarkAutoAck64KiB(b *testing.B) { benchmarkFlow(b, 64<<10, false) }
 
-// A message costs three allocations from the socket to the socket, and back: itself, its place in the queue, and the bytes
-// that are its own.
+// A message costs three allocations between the two sockets: the message, its item in the queue, and the bytes of the
+// message.
 func TestAllocationsOfAMessage(t *testing.T) {
 	for name, ack := range map[string]bool{"auto-ack": false, "acked": true} {
 		t.Run(name, func(t *testing.T) {
 			const messages = 10_000
 			f := newFlow(t, 16, ack)
-			f.run(messages) // the buffers have grown by then
+			f.run(messages) // grow the buffers before the measurement
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			f.run(messages)
 			runtime.ReadMemStats(&after)
-			if each := float64(after.Mallocs-before.Mallocs) / messages; each >= 3.5 { // now and then a buffer grows
+			if each := float64(after.Mallocs-before.Mallocs) / messages; each >= 3.5 { // a buffer grows occasionally
 				t.Errorf("%.2f allocations for a message", each)
 			}
 		})

@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// awaitAck makes sure that the deliveries of consumers with a timeout are looked at when the next one is due. It is called
-// with a channel locked.
+// awaitAck makes sure that the timer fires when the next delivery is due. The caller must hold the lock of a channel.
 func (s *Session) awaitAck(due time.Time) {
 	s.ackTimer.Lock()
 	defer s.ackTimer.Unlock()
@@ -32,8 +31,9 @@ func (s *Session) stopAckTimer() {
 	}
 }
 
-// ackTimeouts gives back to their queues what consumers have kept for too long. Such a consumer is cancelled, if the client
-// understands that, and else its channel is closed (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
+// ackTimeouts requeues the deliveries that have exceeded the acknowledgement timeout. It cancels their consumers if the
+// client supports basic.cancel, and closes their channels otherwise
+// (https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout).
 func (s *Session) ackTimeouts() {
 	s.lock()
 	defer s.unlock()
@@ -50,15 +50,15 @@ func (s *Session) ackTimeouts() {
 		for c := range late {
 			ch.timedOut(c)
 		}
-		ch.settleAll(settlement{overdue, nack(true, false)}) // not to those any more
+		ch.settleAll(settlement{overdue, nack(true, false)}) // after the consumers were cancelled, so that they do not receive the messages again
 	}
 }
 
-// elsewhere stands for a message that is no longer the client's: others may have it, and it is not kept for this one.
+// elsewhere replaces the item of a delivery that was requeued after its timeout.
 var elsewhere = new(queue.Item)
 
-// overdue takes the deliveries that are kept for too long, and tells by whom, and when the next one will be. A client that
-// settles one of them after all does no harm and is told nothing.
+// overdue takes the deliveries that have exceeded the timeout. It returns their consumers, and the time at which the next
+// delivery is due. A client may still settle an overdue delivery. The settlement has no effect and causes no error.
 func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]struct{}, next time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -84,7 +84,7 @@ func (ch *channel) timedOut(c *consumer) {
 	there := ch.consumers[c.tag] == c
 	ch.mu.Unlock()
 	if !there {
-		return // cancelled already
+		return // already cancelled
 	}
 	ch.s.log.Warn("consumer has kept a message for too long", "channel", ch.id, "consumer", c.tag, "queue", c.queue.Name(),
 		"timeout", c.timeout)

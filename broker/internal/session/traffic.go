@@ -7,11 +7,11 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// traffic is a connection that counts what goes over it.
+// traffic is a connection that counts bytes and system calls.
 type traffic struct {
 	net.Conn
 	bytesIn, bytesOut  atomic.Uint64
-	readsIn, writesOut atomic.Uint64 // a system call may carry many frames
+	readsIn, writesOut atomic.Uint64 // numbers of system calls; one call may transfer many frames
 }
 
 // Read implements [net.Conn].
@@ -22,7 +22,7 @@ func (t *traffic) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// writeMost bounds what is written at a time: of a large batch to a slow reader it can be seen that it goes on.
+// writeMost limits the size of a write, so that the progress of a large batch to a slow reader is visible.
 const writeMost = 128 << 10
 
 // Write implements [net.Conn].
@@ -37,7 +37,7 @@ func (t *traffic) Write(b []byte) (written int, err error) {
 	return written, err
 }
 
-// count lets the channel's numbers be part of the totals.
+// count adds the counts of the channel to the totals.
 func (ch *channel) count() {
 	ch.s.stats.Churn.ChannelsCreated.Add(1)
 	for _, totals := range ch.totals() {
@@ -45,7 +45,7 @@ func (ch *channel) count() {
 	}
 }
 
-// discount leaves the channel's numbers behind when it has ended.
+// discount detaches the channel from the totals when it ends. The totals keep its counts.
 func (ch *channel) discount() {
 	ch.s.stats.Churn.ChannelsClosed.Add(1)
 	for _, totals := range ch.totals() {

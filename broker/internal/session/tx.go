@@ -10,45 +10,45 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// transaction holds back what a channel publishes and settles until it is committed. Others may see it half done, as in
-// RabbitMQ, if it is about several queues (https://www.rabbitmq.com/docs/semantics#tx); the disk has all of it or nothing.
+// transaction delays the publications and settlements of a channel until the commit. The commit is atomic on disk. As in
+// RabbitMQ, it is not atomic for other clients if it affects several queues (https://www.rabbitmq.com/docs/semantics#tx).
 type transaction struct {
 	published []pending
 	settled   []settlement
 }
 
-// pending is a message that has been checked and not been published.
+// pending is a message that was checked and is not yet published.
 type pending struct {
 	message   *queue.Message
-	queues    []*vhost.Queue // found when it was published: what is deleted or bound since then changes nothing
+	queues    []*vhost.Queue // from the time of publishing; later deletions and bindings have no effect
 	mandatory bool
 }
 
-// About how much memory they take, beside the message.
+// Approximate memory of the entries of a transaction, without the messages.
 const (
 	pendingSize    = int64(unsafe.Sizeof(pending{}))
 	settlementSize = int64(unsafe.Sizeof(settlement{}))
 	wordSize       = 8
 )
 
-// publish keeps a message until the commit. It takes memory of the connection's meanwhile: while it is not committed nobody
-// can make room but its own client.
+// publish stores a message until the commit. The message counts against the memory limit of the connection, because only its
+// client can free the memory.
 func (tx *transaction) publish(ch *channel, p pending) {
 	p.queues = slices.Clone(p.queues)
 	p.promise(1)
-	p.message.Headers = nil // it has been routed
+	p.message.Headers = nil // routing is complete
 	tx.published = append(tx.published, p)
 	ch.uncommitted.Add(p.message.Size() + pendingSize + wordSize*int64(len(p.queues)))
 }
 
-// promise lets the queues know for how many messages they are known here.
+// promise adds n to the promised messages of each target queue.
 func (p pending) promise(n int) {
 	for _, q := range p.queues {
 		q.Promise(n)
 	}
 }
 
-// settle keeps a settlement until the commit.
+// settle stores a settlement until the commit.
 func (tx *transaction) settle(ch *channel, s settlement) {
 	tx.settled = append(tx.settled, s)
 	ch.uncommitted.Add(settlementSize + deliverySize*int64(cap(s.deliveries)))
@@ -98,7 +98,7 @@ func (ch *channel) txRollback() error {
 	return nil
 }
 
-// rollback makes deliveries unsettled again, and forgets the rest.
+// rollback drops the pending messages, and makes the settled deliveries unacked again.
 func (ch *channel) rollback() {
 	if ch.tx == nil {
 		return

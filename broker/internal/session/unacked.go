@@ -13,30 +13,30 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// delivery is a message that a client has and has not settled.
+// delivery is an unacked message of a client.
 type delivery struct {
 	tag      uint64
 	item     *queue.Item // nil: settled
 	queue    *vhost.Queue
-	consumer *consumer // nil: it was asked for by basic.get
-	due      time.Time // when it has to be settled; zero: never
-	released bool      // it was not, and is back in its queue: nothing is left of it but the tag
+	consumer *consumer // nil: delivered by basic.get
+	due      time.Time // deadline of the acknowledgement timeout; zero: none
+	released bool      // requeued after a timeout; only the tag is valid
 }
 
-// unacked holds a channel's deliveries by tag. Tags only grow and are mostly settled in order, so they are a list, with
-// holes where one was settled before its elders.
+// unacked holds the deliveries of a channel, sorted by tag. Tags only grow, and clients usually settle them in order. The
+// list therefore has holes only for deliveries that were settled before earlier deliveries.
 type unacked struct {
 	list  []delivery
-	from  int // the first that is not settled: those before it are gone
-	holes int // behind it
+	from  int // index of the first unsettled delivery
+	holes int // number of settled deliveries after from
 	share budget.Share
 }
 
-// deliverySize is how much memory a delivery takes, beside the message.
+// deliverySize is the memory of a delivery, without its message.
 const deliverySize = int64(unsafe.Sizeof(delivery{}))
 
-// unackedKeep is how much room a channel keeps that has nothing unacked. While memory for connections, or for the unacked
-// deliveries of this one, is scarce, it is unackedScarce.
+// unackedKeep is the list capacity that a channel keeps while it has no unacked messages. While memory for connections, or
+// for the unacked deliveries of this connection, is scarce, the limit is unackedScarce.
 const (
 	unackedKeep   = 1024
 	unackedScarce = 64
@@ -46,7 +46,7 @@ func (u *unacked) len() int { return len(u.list) - u.from - u.holes }
 
 func (u *unacked) add(d delivery) {
 	if len(u.list) == cap(u.list) && u.from >= len(u.list)/2 {
-		u.compact() // makes room where others would grow
+		u.compact() // reuse free space instead of growing
 	}
 	u.list = append(u.list, d)
 	u.count()
@@ -54,14 +54,14 @@ func (u *unacked) add(d delivery) {
 
 func (u *unacked) count() { u.share.Set(int64(cap(u.list)) * deliverySize) }
 
-// free lets go of the room of an empty list.
+// free releases the memory of an empty list.
 func (u *unacked) free() {
 	u.list = nil
 	u.count()
 }
 
-// take removes one delivery, or with multiple all up to that tag, where zero stands for all there are, and appends them to
-// dst. It fails when the tag is not that of an unsettled delivery.
+// take removes the delivery with the tag and appends it to dst. With multiple, it removes all deliveries up to the tag, or
+// all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag.
 func (u *unacked) take(dst []delivery, tag uint64, multiple bool) ([]delivery, bool) {
 	if multiple && tag == 0 {
 		return u.takeAll(dst), true
@@ -77,8 +77,8 @@ func (u *unacked) take(dst []delivery, tag uint64, multiple bool) ([]delivery, b
 	return u.takeRange(dst, first, i+1), true
 }
 
-// find returns where a tag is. Tags grow by one at least: that bounds how far it can be from the first one, which is the
-// one looked for most of the time.
+// find returns the index of a tag. Tags grow by at least one, so the difference of the tags limits the distance from the
+// first delivery. Most searches are for the first delivery.
 func (u *unacked) find(tag uint64) (i int, found bool) {
 	live := u.list[u.from:]
 	if len(live) == 0 || tag < live[0].tag {
@@ -95,7 +95,7 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 	for i := from; i < to; i++ {
 		if d := &u.list[i]; !settled(*d) {
 			dst = append(dst, *d)
-			*d = delivery{tag: d.tag} // by which its neighbours are found
+			*d = delivery{tag: d.tag} // keeps the tag, for searches
 			u.holes++
 		}
 	}
@@ -109,28 +109,29 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 	return dst
 }
 
-// scarce reports whether room that is not needed is to be given up.
+// scarce reports whether the list should release unused capacity.
 func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(unackedMuch) }
 
-// roomy reports whether a list that has been long is mostly room while that is scarce, which keeps consumers from getting more.
+// roomy reports whether most of a long list is unused while memory is scarce. The unused capacity would prevent deliveries to
+// consumers.
 func (u *unacked) roomy() bool {
 	return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 && u.scarce()
 }
 
-// compact closes the holes.
+// compact removes the holes.
 func (u *unacked) compact() {
 	u.list = slices.DeleteFunc(u.list, settled)
 	u.from, u.holes = 0, 0
 	switch {
 	case len(u.list) == 0 && (cap(u.list) > unackedKeep || cap(u.list) > unackedScarce && u.scarce()):
-		u.free() // one burst must not keep its room for ever
+		u.free() // release the memory of a past burst
 	case u.roomy():
 		u.list = append(make([]delivery, 0, 2*len(u.list)), u.list...)
 		u.count()
 	}
 }
 
-// putBack undoes take.
+// putBack reverts take.
 func (u *unacked) putBack(ds []delivery) {
 	u.compact()
 	u.list = append(u.list, ds...)
@@ -140,8 +141,8 @@ func (u *unacked) putBack(ds []delivery) {
 
 func settled(d delivery) bool { return d.item == nil }
 
-// byConsumer compares deliveries by who has them: the consumers as they came, then whoever asked by basic.get. In this order
-// they come back to a quorum queue when their channel ends; to a classic one they come back in their own.
+// byConsumer compares deliveries by their consumers, in the order of subscription. Deliveries by basic.get come last. When a
+// channel ends, its deliveries return to a quorum queue in this order. A classic queue restores the original order.
 func byConsumer(a, b delivery) int {
 	number := func(d delivery) uint64 {
 		if d.consumer == nil {

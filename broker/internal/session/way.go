@@ -5,25 +5,25 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// way is where a channel's last message went. Most of the time the next one goes there, too.
+// way caches the route of the last message of a channel, because the next message usually has the same route.
 type way struct {
 	exchange, key string
-	generation    uint64 // of the topology that it was found in; 0: it cannot be relied on
+	generation    uint64 // generation of the topology; 0: not valid
 	queues        []*vhost.Queue
 }
 
 const (
-	// wayMost is how many queues a channel remembers beyond the frames that are handled together. One that has been deleted is
-	// not counted, and takes about a third of what a channel is counted as.
+	// wayMost is the number of queues that a channel caches between batches of frames. A deleted queue in the cache is not
+	// accounted for, and uses about a third of the accounted size of a channel.
 	wayMost = 4
-	// wayRoom is for how many queues a channel keeps room.
+	// wayRoom is the maximum capacity of the slice that a channel keeps.
 	wayRoom = 32
 )
 
-// route finds the queues that a message goes to. They are valid until the next message.
+// route returns the queues for a message. The slice is valid until the next message.
 func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	w, now := &ch.way, ch.s.vhost.Generation()
-	byKey := len(m.Headers) == 0 // or else what is in them may lead elsewhere
+	byKey := len(m.Headers) == 0 // otherwise the headers may change the route
 	if byKey && w.generation == now && w.exchange == m.Exchange && w.key == m.RoutingKey {
 		return w.queues, nil
 	}
@@ -36,7 +36,7 @@ func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	return queues, err
 }
 
-// forgetWay forgets a way to many queues.
+// forgetWay removes a route with many queues from the cache.
 func (ch *channel) forgetWay() {
 	switch {
 	case ch == nil:

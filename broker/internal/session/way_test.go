@@ -9,7 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A channel remembers a way to few queues. One to many would keep all of them in memory, deleted ones as well.
+// A channel caches a route to a few queues. A cached route to many queues would keep all of them in memory, including deleted
+// queues.
 func TestAWayToManyQueuesIsForgotten(t *testing.T) {
 	s := open(t, nil)
 	s.receive(1, &amqpwire.ChannelOpen{})
