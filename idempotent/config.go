@@ -16,41 +16,37 @@ const (
 	DefaultRetention = 7 * 24 * time.Hour
 )
 
-// leastLease leaves room for an extension to fail and be tried again.
+// leastLease leaves time to retry a failed extension.
 const leastLease = time.Second
 
-// Config adjusts Middleware. The zero value means the defaults.
+// Config configures Middleware. The zero value means the defaults.
 type Config struct {
-	// Key tells messages apart: two with the same key are one. A message for
-	// which it returns "" has no key. It is given the message without an id that the
-	// worker has assigned (reprise.Message.MessageIDAssigned). Any text will do; one that is longer than
-	// 512 bytes, or not printable, is stored as its SHA-256. Default: the message
-	// id.
+	// Key returns the key of a message. Messages with the same key count as one. If Key returns "", the message has no
+	// key. Key receives the message without an id that the worker assigned (reprise.Message.MessageIDAssigned). A key
+	// may be any string. The store saves the SHA-256 of a key that is longer than 512 bytes or not printable. Default:
+	// the message id.
 	Key func(m *reprise.Message) string
 
-	// Scope is what the key has to be unique in. Workers of different scopes do
-	// not know each other's keys. Default: the name of the work queue. Name one if
-	// messages move from queue to queue, or if a message that is in several queues
-	// is to be handled in one of them only.
+	// Scope is the namespace of the keys. Workers with different scopes do not see the keys of each other. Set Scope if
+	// messages move between queues, or if only one of several queues may handle a message. Default: the name of the
+	// work queue.
 	Scope string
 
-	// Keyless says what becomes of a message without a key. Default
-	// ParkKeyless: nothing could tell its duplicates.
+	// Keyless selects the treatment of a message without a key. Default: ParkKeyless, because the duplicates of such a
+	// message cannot be detected.
 	Keyless Keyless
 
-	// Lease is how long a key stays claimed after its process died: so long a
-	// message whose handler was cut off has to wait. While a handler runs, the
-	// lease is extended each third of it, so a handler may run for longer. At
-	// least 1 s. Default 1 min.
+	// Lease is the time that a key stays claimed after its process has crashed. If a handler was interrupted, its
+	// message waits for that time. Middleware extends the lease after each third of it, so a handler may run longer
+	// than the lease. Minimum: 1 s. Default: 1 min.
 	Lease time.Duration
 
-	// Retention is how long a key that is done is remembered. It has to be longer
-	// than the time that may pass between a message and its duplicate: the longest
-	// delay of the worker's Backoff, the time for which a publisher tries again,
-	// and the time for which the workers may be down meanwhile. Default 7 days.
+	// Retention is the time that the store remembers a completed key. It must exceed the maximum time between a message
+	// and its duplicate. Add the longest delay of the worker's Backoff, the time for which a publisher retries, and the
+	// longest downtime of the workers. Default: 7 days.
 	Retention time.Duration
 
-	// Logger receives the events listed at Middleware. Default: none.
+	// Logger receives the events listed at Middleware. Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -61,7 +57,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports settings that cannot work and what to write instead.
+// Validate reports invalid settings and their valid values.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Lease != 0 && c.Lease < leastLease {

@@ -8,17 +8,17 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Dialect is the kind of SQL that a database speaks.
+// Dialect is the SQL dialect of a database.
 type Dialect = sqlkit.Dialect
 
-// The dialects. Any database/sql driver of the database will do.
+// The supported dialects. Any database/sql driver of the database works.
 const (
 	PostgreSQL = sqlkit.PostgreSQL // 9.5 or later
 	SQLite     = sqlkit.SQLite     // 3.24 or later
 )
 
-// databaseTime is the time by the database's clock, in milliseconds since 1970. That of
-// PostgreSQL goes on within a transaction, unlike now().
+// databaseTime returns the SQL expression for the database clock, in milliseconds since 1970. In PostgreSQL this clock
+// advances within a transaction, unlike now().
 func databaseTime(d Dialect) string {
 	if d == SQLite {
 		return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
@@ -26,8 +26,8 @@ func databaseTime(d Dialect) string {
 	return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 }
 
-// Names of tables leave room for the suffix of the index: PostgreSQL cuts what is
-// longer than 63 bytes, and then two indexes could have one name.
+// Table names leave room for the suffix of the index. PostgreSQL truncates names to 63 bytes, so two longer index names
+// could become equal.
 var tableName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,49}\.)?[A-Za-z_][A-Za-z0-9_]{0,49}$`)
 
 func validateTable(d Dialect, name string) error {
@@ -40,17 +40,17 @@ func validateTable(d Dialect, name string) error {
 	return nil
 }
 
-// quote makes an identifier of a name that validateTable has seen.
+// quote returns a valid table name as a quoted identifier.
 func quote(name string) string {
 	return `"` + strings.ReplaceAll(name, ".", `"."`) + `"`
 }
 
-// schema returns the statements that create a table. An index has the name of its
+// schemaOf returns the statements that create a table and its index. The name of the index begins with the name of the
 // table, without the schema.
 func schemaOf(d Dialect, table string) []string {
 	text := "TEXT"
 	if d == PostgreSQL {
-		text = `TEXT COLLATE "C"` // keys are equal if their bytes are
+		text = `TEXT COLLATE "C"` // keys are equal only if their bytes are equal
 	}
 	index := table[strings.LastIndex(table, ".")+1:] + "_expires"
 	return []string{
@@ -64,12 +64,11 @@ func schemaOf(d Dialect, table string) []string {
 	}
 }
 
-// schemaLock is the lock of a transaction that creates the schema: PostgreSQL's IF NOT EXISTS
-// does not see what another process creates at the same moment, and fails.
+// schemaLock is the lock of a transaction that creates the schema. Without the lock, IF NOT EXISTS in PostgreSQL does
+// not see an object that another process creates at the same moment, and fails.
 const schemaLock = "7310014551870730049"
 
-// statements are what an SQL store says. $1 and so on are its arguments; NOW is
-// the time.
+// statements are the statements of an SQL store. $1, $2, … are the arguments, NOW is the time.
 type statements struct {
 	put, read, release, purge string
 }
@@ -80,17 +79,16 @@ func statementsOf(d Dialect, table, now string) statements {
 	}
 	purge := `DELETE FROM TABLE WHERE key IN (SELECT key FROM TABLE WHERE expires <= NOW LIMIT $1)`
 	if d == PostgreSQL {
-		// An array, since a subquery may be run more than once, and then its LIMIT
-		// limits nothing. What another purge is at work on is left to that.
+		// An array makes PostgreSQL run the subquery once. It may run a plain subquery more than once, which would
+		// defeat the LIMIT. SKIP LOCKED skips the rows of a concurrent purge.
 		purge = `DELETE FROM TABLE WHERE key = ANY(ARRAY(
 			SELECT key FROM TABLE WHERE expires <= NOW ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED))`
 	}
 	return statements{
-		// Gives key $1 to token $2, done or not ($4), for $3 ms, if it may have it:
-		// it is free, or it is the token's own. Done is never undone.
+		// put assigns key $1 to token $2 for $3 ms, as claimed or done ($4). It succeeds if the key is free or belongs
+		// to the token. It never changes a key from done to claimed.
 		//
-		// The time is taken once, so that what is compared and what is written
-		// are of one moment.
+		// The statement reads the clock once, so that the comparison and the new row use the same time.
 		put: fill(`INSERT INTO TABLE AS t (key, token, done, expires)
 			SELECT $1, $2, CAST($4 AS BOOLEAN), c.now + CAST($3 AS BIGINT) FROM (SELECT NOW AS now) AS c WHERE TRUE
 			ON CONFLICT (key) DO UPDATE SET token = excluded.token, done = excluded.done, expires = excluded.expires

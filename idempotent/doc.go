@@ -1,8 +1,7 @@
-// Package idempotent makes the effect of a message happen once, however often the message
-// comes. A message may come twice: a connection that is lost between the confirm of a retry copy
-// and the acknowledgement of its original leaves both, and so does a publisher that hears no
-// confirm and publishes again. All copies carry the same message id. A Store remembers which ids
-// are done.
+// Package idempotent makes the effect of a message happen once, although the message may be delivered or published more
+// than once. For example, a connection that fails between the confirm of a retry copy and the acknowledgement of its
+// original leaves both messages. A publisher that misses a confirm and publishes again creates a duplicate, too. All
+// copies have the same message id. A Store remembers the ids of processed messages.
 //
 //	store := new(idempotent.Memory) // or idempotent.OpenSQL(ctx, db, …), shared by all workers
 //	once, err := idempotent.Middleware(store, idempotent.Config{})
@@ -13,22 +12,25 @@
 //		Middleware: []reprise.Middleware{once},
 //	})
 //
-// There are two promises. Middleware goes around any handler:
+// The package has two methods with different guarantees. Middleware wraps any handler:
 //
 //	message ─► Claim ─┬─ claimed ─► handler ─┬─ nil ───► Complete ─► nil
 //	                  │                      └─ error, panic ─► Release ─► the error
 //	                  ├─ done ──► nil: acknowledged, the handler does not run
-//	                  └─ busy ──► comes back when the other's lease is over
+//	                  └─ busy ──► retried when the lease of the other run ends
 //
-// The effect happens once while the key is remembered, unless the process dies after the effect
-// and before Complete, the handler fails although its effect has happened, or the store or the
-// process is out of reach for the rest of the lease. Tx and TxJSON close that gap for an effect
-// in an SQL database: the key and the effect are one transaction.
+// The effect happens once while the store remembers the key, except in these cases:
 //
-// Two messages with the same key are one: the second is acknowledged and never handled. The
+//   - The process crashes after the effect and before Complete.
+//   - The handler fails although its effect has happened.
+//   - The store or the process is unreachable for the rest of the lease.
+//
+// Tx and TxJSON avoid these cases for an effect in an SQL database, because the key and the effect share one
+// transaction.
+//
+// Two messages with the same key count as one. The second message is acknowledged, and its handler does not run. The
 // default key is the message id within the work queue (Config.Key, Scope, Keyless).
 //
-// docs/duplicates.md specifies all cases, what a busy key and a store that fails cost, and how
-// long to remember. The package imports the worker library and internal/sqlkit; the driver of a
-// database is the program's affair.
+// docs/duplicates.md specifies all cases, the cost of a busy key and of a failing store, and how to choose the
+// retention. The package imports the worker library and internal/sqlkit. The program provides the database driver.
 package idempotent

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hold is a claim on a key, by one run of a handler.
+// hold is the claim of one handler run on a key.
 type hold struct {
 	store Store
 	log   *slog.Logger
@@ -16,15 +16,14 @@ type hold struct {
 	token string
 	lease time.Duration
 
-	// until is when the lease ends at the latest, by the clock of this process:
-	// counted from before the store was asked, so that it is never later than what
-	// the store thinks.
+	// until is the end of the lease by the clock of this process. It counts from the time before the call of the store,
+	// so that it is never later than the end by the clock of the store.
 	until time.Time
 }
 
-// claim asks for the key, or for a new lease of it.
+// claim claims the key or extends its lease.
 func (h *hold) claim(ctx context.Context) (Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.lease) // an answer that comes later is worth nothing
+	ctx, cancel := context.WithTimeout(ctx, h.lease) // a later answer would be useless
 	defer cancel()
 	began := time.Now()
 	got, err := h.store.Claim(ctx, h.key, h.token, h.lease)
@@ -34,9 +33,8 @@ func (h *hold) claim(ctx context.Context) (Claim, error) {
 	return got, err
 }
 
-// keep extends the lease, also while ctx has ended and the handler has not, until
-// stop is called. It calls lost with ErrLost if another has got the key, or may
-// get it. When stop has returned, the store is not being asked any more.
+// keep extends the lease until stop is called, even if ctx is canceled while the handler still runs. It calls lost with
+// ErrLost if another run has claimed the key or may claim it. After stop has returned, keep does not call the store.
 func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -72,7 +70,7 @@ func (h *hold) keep(ctx context.Context, lost context.CancelCauseFunc) (stop fun
 	}
 }
 
-// extend asks for a new lease, while there is one.
+// extend extends the lease. It fails when the lease ends.
 func (h *hold) extend(ctx context.Context) (Claim, error) {
 	ctx, cancel := leave(ctx)
 	defer cancel()
@@ -81,13 +79,11 @@ func (h *hold) extend(ctx context.Context) (Claim, error) {
 	return h.claim(ctx)
 }
 
-// firstPause is how long complete waits before it asks again; then twice as long
-// each time.
+// firstPause is the delay before the second call of Complete. Each further delay is twice as long.
 const firstPause = 50 * time.Millisecond
 
-// complete has the key remembered. The effect has happened, so it is worth trying
-// until the lease is over, or for patience once ctx has ended; the message is done
-// either way.
+// complete marks the key as done. The effect has happened, so complete retries until the lease ends, or for the time
+// patience after ctx is canceled. The message is acknowledged even if complete fails.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	insisting, stop := h.insist(ctx)
 	defer stop()
@@ -104,7 +100,7 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 			select {
 			case <-timer.C:
 				continue
-			case <-ended: // little time is left: do not sleep through it
+			case <-ended: // retry soon, because little time is left
 				timer.Stop()
 				ended, pause = nil, firstPause/2
 				continue
@@ -117,8 +113,8 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	}
 }
 
-// insist returns a context that ends with the lease, but not before patience, or
-// when ctx has ended for as long as that.
+// insist returns a context that is canceled at the end of the lease, but not before the time patience has passed. If
+// ctx is canceled, the context is canceled after the time patience.
 func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func()) {
 	end := time.Now().Add(patience)
 	if h.until.After(end) {
@@ -153,8 +149,7 @@ func (h *hold) release(ctx context.Context) {
 	}
 }
 
-// leave returns a context to ask the store with, although ctx may have ended, but not
-// for long.
+// leave returns a context that ignores the cancellation of ctx and has the timeout patience.
 func leave(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), patience)
 }

@@ -12,35 +12,34 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Keyless is what becomes of a message that has no key.
+// Keyless selects the treatment of messages without a key.
 type Keyless int
 
 const (
 	// ParkKeyless parks the message with ErrNoKey.
 	ParkKeyless Keyless = iota
 
-	// HandleKeyless runs the handler without protection: duplicates of the
-	// message are handled as well. Its copies have an id: from its second attempt
-	// on, it is protected from duplicates of these.
+	// HandleKeyless runs the handler without protection, so duplicates of the message are handled, too. The retry
+	// copies of the message have an id. From the second attempt on, duplicates of a copy are detected.
 	HandleKeyless
 )
 
-// The longest scopes and keys that are stored as they are. Together with the sign
-// between them they stay below what Store promises.
+// Maximum lengths of scopes and keys that are stored without hashing. Together with the slash between them they are
+// below the limit that Store guarantees.
 const (
 	maxScope = 256
 	maxKey   = 512
 )
 
-// keys finds the key of a message.
+// keys determines the keys of messages.
 type keys struct {
 	key     func(m *reprise.Message) string
 	scope   string
 	keyless Keyless
 }
 
-// of returns the key that is stored for m, or "" if it has none. The id that a worker
-// has assigned is none: the same message can come with another one.
+// of returns the key to store for m, or "" if m has no key. An id that the worker assigned is not a key, because a
+// duplicate of the message would have another id.
 func (k keys) of(m *reprise.Message) string {
 	if m.MessageIDAssigned {
 		delivered := *m
@@ -55,7 +54,7 @@ func (k keys) of(m *reprise.Message) string {
 		return ""
 	}
 	scope := cmp.Or(k.scope, m.Queue)
-	// The first slash ends the scope, whatever queues and keys are called.
+	// The first slash ends the scope, because escapeScope removes all slashes from the scope.
 	return legible(escapeScope.Replace(scope), maxScope) + "/" + legible(id, maxKey)
 }
 
@@ -63,9 +62,9 @@ var escapeScope = strings.NewReplacer("%", "%25", "/", "%2F")
 
 const hashed = "sha256:"
 
-// legible returns s, or a hash of it where a column for text would not take it:
-// a message id is any bytes, and a key of the user's of any length. What looks like
-// a hash is hashed, too, so that nobody can choose another's.
+// legible returns s, or a hash of s if a text column may not accept it. A message id may contain any bytes, and a key
+// from Config.Key may have any length. A string that looks like a hash is also hashed, so that no publisher can choose the
+// key of another message.
 func legible(s string, longest int) string {
 	if len(s) <= longest && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) && !strings.HasPrefix(s, hashed) {
 		return s
@@ -73,7 +72,7 @@ func legible(s string, longest int) string {
 	return fmt.Sprintf("%s%x", hashed, sha256.Sum256([]byte(s)))
 }
 
-// without decides about a message without a key: an error parks it.
+// without decides about a message without a key. An error parks the message.
 func (k keys) without(log *slog.Logger, m *reprise.Message) error {
 	if k.keyless == ParkKeyless {
 		return reprise.Park(ErrNoKey)

@@ -7,31 +7,30 @@ import (
 	"time"
 )
 
-// DefaultMaxKeys is how many keys a Memory holds unless it says otherwise: some
-// 30 MB.
+// DefaultMaxKeys is the default of Memory.MaxKeys. That many keys need about 30 MB.
 const DefaultMaxKeys = 100_000
 
-// Memory is a Store in this process: for tests, and for workers of one process
-// that may forget everything when it ends. The zero value is an empty store, ready
-// for use. Its clock is package time, so it lives in a testing/synctest bubble.
+// Memory is a Store in the memory of this process. Use it for tests, and for the workers of one process if losing the
+// keys at a restart is acceptable. The zero value is an empty store, ready for use. Memory uses the clock of package
+// time, so it works in a testing/synctest bubble.
 type Memory struct {
-	// MaxKeys is how many keys it holds, claimed or done. When there is no room, it
-	// forgets those that are done and have the least time left; if all are claimed,
-	// Claim fails with ErrFull. To be set before use. Default 100,000.
+	// MaxKeys is the maximum number of claimed and completed keys. If the store is full, it forgets the completed keys
+	// that expire first. If all keys are claimed, Claim fails with ErrFull. Set MaxKeys before the first use. Default:
+	// 100,000.
 	MaxKeys int
 
 	mu     sync.Mutex
 	keys   map[string]*entry
-	claims expiry // of those that are claimed, and
-	dones  expiry // of those that are done, the next to expire first
+	claims expiry // the claimed keys, the next to expire first
+	dones  expiry // the completed keys, the next to expire first
 }
 
-// entry is a key that is not free, unless its time is over.
+// entry is a key that is claimed or done until it expires.
 type entry struct {
 	key, token string
 	done       bool
 	expires    time.Time
-	index      int // in its heap
+	index      int // in its expiry heap
 }
 
 var _ Store = (*Memory)(nil)
@@ -96,7 +95,7 @@ func (s *Memory) Release(ctx context.Context, key, token string) error {
 	return nil
 }
 
-// Len is how many keys it holds.
+// Len returns the number of keys in the store.
 func (s *Memory) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,14 +103,14 @@ func (s *Memory) Len() int {
 	return len(s.keys)
 }
 
-// get returns a key that is not free, or nil.
+// get returns the entry of a key, or nil if the key is free.
 func (s *Memory) get(key string, now time.Time) *entry {
 	s.expire(now)
 	return s.keys[key]
 }
 
-// expire drops what has no time left. Each key is dropped once, so it costs no
-// more than putting it there did.
+// expire removes the expired keys. Each key is removed once, so the cost is proportional to the number of inserted
+// keys.
 func (s *Memory) expire(now time.Time) {
 	for _, h := range []*expiry{&s.claims, &s.dones} {
 		for len(*h) > 0 && !(*h)[0].expires.After(now) {
@@ -120,7 +119,7 @@ func (s *Memory) expire(now time.Time) {
 	}
 }
 
-// makeRoom says whether there is room for one more.
+// makeRoom reports whether the store has room for another key. It removes completed keys if necessary.
 func (s *Memory) makeRoom() bool {
 	most := s.MaxKeys
 	if most <= 0 {
@@ -155,7 +154,7 @@ func (s *Memory) heap(e *entry) *expiry {
 	return &s.claims
 }
 
-// expiry is a heap.Interface.
+// expiry implements heap.Interface.
 type expiry []*entry
 
 func (h expiry) Len() int           { return len(h) }

@@ -9,19 +9,19 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware protects a handler from duplicates: see the package comment. Put it
-// before all other middleware but oteltrace's, so that a duplicate costs nothing
-// that others do, and a Timeout does not cut off the store: see reprise.Middleware.
+// Middleware protects a handler from duplicates. The package comment has the guarantees. Put it before all other
+// middleware except oteltrace's. Then a duplicate does not run the other middleware, and a Timeout does not interrupt
+// the calls of the store. See reprise.Middleware.
 //
-// All workers of a queue that may see the same message share the store.
+// All workers of a queue that may receive the same message must share the store.
 //
-// Config.Logger receives, each with queue and message_id:
+// Config.Logger receives these events, each with queue and message_id:
 //
 //	no key                               (Warn: handled without protection, see HandleKeyless)
 //	duplicate        key                 (Info: acknowledged without running the handler)
-//	busy             key, left, delay    (Info: comes back after delay)
-//	claim lost       key, reason         (Warn: the handler's context has ended)
-//	not released     key, error          (Warn: the key is busy until the lease is over)
+//	busy             key, left, delay    (Info: retried after delay)
+//	claim lost       key, reason         (Warn: the context of the handler is canceled)
+//	not released     key, error          (Warn: the key is busy until the lease ends)
 //	not remembered   key, error          (Error: the effect has happened, a duplicate would repeat it)
 func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
 	if store == nil {
@@ -36,7 +36,7 @@ func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
 	}, nil
 }
 
-// once is a handler whose messages are handled once.
+// once is a handler that handles each message once.
 type once struct {
 	store Store
 	cfg   Config // with defaults
@@ -61,7 +61,7 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 	}
 	got, err := h.claim(ctx)
 	if err != nil {
-		h.release(ctx) // it may have been claimed nevertheless
+		h.release(ctx) // a failed Claim may have claimed the key
 		return &StoreError{Op: "claim", Key: key, Err: err}
 	}
 	if got.State != Claimed {
@@ -71,17 +71,16 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 	return o.run(ctx, m, h)
 }
 
-// errLeft stands for the error of a handler that panics, or leaves through
-// runtime.Goexit.
+// errLeft replaces the error of a handler that panics or calls runtime.Goexit.
 var errLeft = errors.New("idempotent: the handler did not return")
 
-// run runs the handler with its key claimed.
+// run runs the handler while the key is claimed.
 func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error) {
 	handling, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stop := h.keep(ctx, end)
 	err = errLeft
-	defer func() { // a panic goes on afterwards, its stack untouched
+	defer func() { // a panic continues afterwards, with its stack unchanged
 		stop()
 		if err != nil {
 			h.release(ctx)
@@ -92,7 +91,6 @@ func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error)
 	return o.next.Handle(handling, m)
 }
 
-// patience is how long a store may take to answer, at the end of a handler whose
-// own context may have ended. It is shorter than the time that a worker's drain
-// gives handlers after that.
+// patience is the timeout of store calls at the end of a handler, whose context may be canceled. It is shorter than the
+// time that a worker's drain leaves after handlers are canceled.
 const patience = 3 * time.Second

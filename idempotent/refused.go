@@ -9,33 +9,33 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// HeaderBusy counts, as 64 bits, how often a message has come while its key was
-// claimed. It is on the copies that wait; handlers do not see it.
+// HeaderBusy is the header that counts, as a 64-bit integer, the deliveries of a message while its key was claimed.
+// Waiting copies have the header. Handlers do not see it.
 const HeaderBusy = "x-reprise-busy"
 
-// formerBusy is an earlier name of HeaderBusy. It is read where HeaderBusy is missing.
+// formerBusy is an earlier name of HeaderBusy. The package reads it if HeaderBusy is missing.
 const formerBusy = "x-idempotent-busy"
 
-// takeBusy removes the count from a message that is to be handled.
+// takeBusy removes the busy count before the message is handled.
 func takeBusy(m *reprise.Message) {
 	delete(m.Headers, HeaderBusy)
 	delete(m.Headers, formerBusy)
 }
 
-// busyBefore returns the count on a message.
+// busyBefore returns the busy count of a message.
 func busyBefore(m *reprise.Message) int64 {
 	value, found := m.Headers[HeaderBusy]
 	if !found {
 		value = m.Headers[formerBusy]
 	}
 	before, _ := amqpvalue.Integer(value)
-	return min(max(0, before), 1000) // any publisher can write headers
+	return min(max(0, before), 1000) // limited, because any publisher can write headers
 }
 
-// longestBusy bounds how long a message waits for another to be done.
+// longestBusy is the longest delay of a message with a busy key, unless the lease is longer.
 const longestBusy = time.Hour
 
-// refused is the outcome of a message whose key somebody else has, or had.
+// refused returns the outcome of a message whose key is busy or done.
 func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error {
 	log = log.With("queue", m.Queue, "message_id", m.MessageID, "key", key)
 	switch got.State {
@@ -52,10 +52,9 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("the store answered %s", got.State)}
 }
 
-// backOff is when a message that was busy so often before is to come again. The
-// first time it is when the other's lease ends, which it does if the other is
-// dead. One that is alive extends its lease, and each time costs the message an
-// attempt: so twice as late each time.
+// backOff returns the delay of a message that was busy before the given number of times. The first delay ends with the
+// lease of the other run, which suffices if that run has crashed. A live run extends its lease, and each retry uses up
+// an attempt of the message, so each further delay is twice as long.
 func backOff(left time.Duration, before int64) time.Duration {
 	delay := left
 	for ; before > 0 && delay < longestBusy; before-- {

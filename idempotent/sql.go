@@ -20,28 +20,25 @@ const (
 	DefaultPurgeEvery = 100
 )
 
-// purgeBatch is how many rows one statement of a purge deletes, so that none holds
-// locks for long.
+// purgeBatch is the maximum number of rows that one statement of a purge deletes. The limit keeps locks short.
 const purgeBatch = 1000
 
-// SQLConfig describes an SQL store. Dialect is required.
+// SQLConfig configures an SQL store. Dialect is required.
 type SQLConfig struct {
-	// Dialect is what the database speaks: PostgreSQL or SQLite.
+	// Dialect is the SQL dialect of the database: PostgreSQL or SQLite.
 	Dialect Dialect
 
-	// Table is the name of the store's table; in PostgreSQL it may begin with
-	// a schema and a point. Letters are taken as they are written, upper and lower
-	// case differing in PostgreSQL. Default "reprise_idempotent".
+	// Table is the name of the store's table. In PostgreSQL, a schema and a dot may precede the name. Names keep their
+	// upper and lower case, which PostgreSQL distinguishes. Default: "reprise_idempotent".
 	Table string
 
-	// PurgeEvery makes each so many-th Complete delete rows whose time is over, up
-	// to 1000 of them, so that the table does not grow for ever. Negative: call
-	// Purge yourself. Default 100.
+	// PurgeEvery is the number of Complete calls between two purges. Each purge deletes up to 1000 expired rows, so
+	// that the table does not grow without limit. A negative value disables the purges; call Purge instead. Default:
+	// 100.
 	PurgeEvery int
 
-	// Clock replaces the database's clock, for tests: time.Now is the one of a
-	// testing/synctest bubble. All who share the table need the same. Default: the
-	// database's.
+	// Clock replaces the clock of the database in tests. For example, time.Now is the clock of a testing/synctest
+	// bubble. All users of the table need the same clock. Default: the clock of the database.
 	Clock func() time.Time
 }
 
@@ -51,7 +48,7 @@ func (c SQLConfig) withDefaults() SQLConfig {
 	return c
 }
 
-// Validate reports what is missing or cannot work and what to write instead.
+// Validate reports missing and invalid settings and their valid values.
 func (c SQLConfig) Validate() error {
 	if err := c.Dialect.Validate(); err != nil {
 		return fmt.Errorf("idempotent: SQLConfig.%w", err)
@@ -59,21 +56,18 @@ func (c SQLConfig) Validate() error {
 	return validateTable(c.Dialect, c.withDefaults().Table)
 }
 
-// SQL is a Store in a table of an SQL database. It is for workers in any number
-// of processes, and as durable as the database.
+// SQL is a Store in a table of an SQL database. Workers in any number of processes can share it. It is as durable as
+// the database.
 //
-// Each method is one statement, a transaction of its own. Claim is two where the
-// key is not free. They want READ COMMITTED, PostgreSQL's default, and a
-// connection beside that of the handler: a pool of one, whose connection the
-// handler has, cannot extend the lease.
+// Each method runs one statement in its own transaction. Claim runs two if the key is not free. The statements need
+// READ COMMITTED, the default of PostgreSQL. They also need a connection in addition to the handler's connection. If
+// the handler uses the only connection of the pool, the store cannot extend the lease.
 //
-// Leases and retentions are measured by the database's clock, and rounded up to
-// whole milliseconds. The clocks of the workers' machines differ, and one that is
-// fast by more than a lease would take over keys that others are at work on.
+// The database clock measures leases and retentions, rounded up to whole milliseconds. The clocks of the workers'
+// machines may differ, and a clock that is fast by more than a lease would take over keys from running handlers.
 //
-// In SQLite there is one writer at a time. Set the write-ahead log, and a busy
-// timeout, for which a statement waits whether its context has ended or not: with
-// modernc.org/sqlite
+// SQLite permits one writer at a time. Set the write-ahead log and a busy timeout. A statement waits for the busy
+// timeout even if its context is canceled. Example for modernc.org/sqlite:
 // "file:reprise.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)".
 type SQL struct {
 	db          *sqlkit.DB
@@ -84,9 +78,8 @@ type SQL struct {
 
 var _ Store = (*SQL)(nil)
 
-// OpenSQL returns the store in db, which stays the caller's to close. It creates the
-// table where there is none, as Migrate does, and asks for no more than reading it
-// where there is one.
+// OpenSQL returns the store in db. The caller closes db. If the table is missing, OpenSQL creates it as Migrate does.
+// If the table exists, OpenSQL only needs the permission to read it.
 func OpenSQL(ctx context.Context, db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	s, err := NewSQL(db, cfg)
 	if err != nil {
@@ -98,9 +91,9 @@ func OpenSQL(ctx context.Context, db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	return s, nil
 }
 
-// NewSQL returns the store in db without talking to the database: for a program that
-// begins before its database does, or whose tables are made by a tool. The table has
-// to be there when the store is first used: call Migrate, or run what Schema returns.
+// NewSQL returns the store in db without a call to the database. Use it if the program starts before its database, or
+// if a tool creates the tables. The table must exist at the first use of the store. To create it, call Migrate or run
+// the statements from Schema.
 func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	if db == nil {
 		return nil, errors.New("idempotent: an SQL store needs a database: sql.Open returns one")
@@ -111,33 +104,31 @@ func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	s := &SQL{db: sqlkit.New(db, cfg.Dialect, ""), cfg: cfg.withDefaults()}
 	s.say = statementsOf(cfg.Dialect, s.cfg.Table, databaseTime(cfg.Dialect))
 	if s.cfg.Clock != nil {
-		// The time becomes the last argument of those statements that have NOW.
+		// The time becomes the last argument of the statements with NOW.
 		s.say.put = statementsOf(cfg.Dialect, s.cfg.Table, "CAST($5 AS BIGINT)").put
 		last := statementsOf(cfg.Dialect, s.cfg.Table, "CAST($2 AS BIGINT)")
 		s.say.read, s.say.purge = last.read, last.purge
 	}
 	if every := int64(s.cfg.PurgeEvery); every > 0 {
-		s.completions.Store(rand.Int64N(every)) // else processes that do less than that would never purge
+		s.completions.Store(rand.Int64N(every)) // a random start, so that processes with few completions also purge
 	}
 	return s, nil
 }
 
-// Schema returns the statements that create the table and its index where they do
-// not exist, for those who have a tool that does it.
+// Schema returns the statements that create the table and its index if they do not exist. Use it with a migration tool.
 func (s *SQL) Schema() []string { return schemaOf(s.cfg.Dialect, s.cfg.Table) }
 
-// Migrate creates the table and its index if the table does not exist. Any number
-// of processes may call it, also at once, and while others use the table.
+// Migrate creates the table and its index if the table does not exist. Several processes may call it at the same time,
+// also while others use the table.
 func (s *SQL) Migrate(ctx context.Context) error {
-	// Not left to IF NOT EXISTS: for an index that exists, too, PostgreSQL locks
-	// its table, and so would wait for all transactions under way and hold up all
-	// others meanwhile.
+	// IF NOT EXISTS is not sufficient: even for an existing index, PostgreSQL locks the table. The lock would wait for
+	// all running transactions and block all others until then.
 	if _, err := s.read(ctx, pool{s.db}, ""); err == nil {
 		return s.db.Watch(ctx)
 	}
 	begin := s.cfg.Dialect.WritingAlone(schemaLock)
 	if s.cfg.Dialect == SQLite {
-		begin = []string{sqlkit.Immediate} // the wait is the connection's
+		begin = []string{sqlkit.Immediate} // the busy timeout of the connection limits the wait
 	}
 	err := s.db.Transaction(ctx, begin, func(tx *sqlkit.Tx) error {
 		for _, statement := range s.Schema() {
@@ -153,7 +144,7 @@ func (s *SQL) Migrate(ctx context.Context) error {
 	return s.db.Watch(ctx)
 }
 
-// Healthy returns nil if the table can be read, or else why not. ctx should have a deadline.
+// Healthy returns nil if the table is readable, or else the cause. ctx should have a deadline.
 func (s *SQL) Healthy(ctx context.Context) error {
 	if _, err := s.read(ctx, pool{s.db}, ""); err != nil {
 		return fmt.Errorf("idempotent: %w", err)
@@ -163,7 +154,7 @@ func (s *SQL) Healthy(ctx context.Context) error {
 
 // Claim implements Store.
 func (s *SQL) Claim(ctx context.Context, key, token string, lease time.Duration) (Claim, error) {
-	if err := s.db.Watch(ctx); err != nil { // where nobody has called Migrate
+	if err := s.db.Watch(ctx); err != nil { // in case the program did not call Migrate
 		return Claim{}, err
 	}
 	return s.claim(ctx, pool{s.db}, key, token, lease, false)
@@ -188,8 +179,8 @@ func (s *SQL) Release(ctx context.Context, key, token string) error {
 	return err
 }
 
-// Purge deletes all rows whose time is over, and returns how many. It may be
-// stopped at any time by ctx, and run while the store is used.
+// Purge deletes all expired rows and returns their number. The caller may cancel ctx at any time, and use the store
+// during the purge.
 func (s *SQL) Purge(ctx context.Context) (int64, error) {
 	var total int64
 	for {
@@ -201,7 +192,7 @@ func (s *SQL) Purge(ctx context.Context) (int64, error) {
 	}
 }
 
-// querier runs statements in the pool, each a transaction, or in a transaction of the caller.
+// querier runs statements either in the pool, each in its own transaction, or in a transaction of the caller.
 type querier interface {
 	exec(ctx context.Context, query string, args ...any) (changed int64, err error)
 	row(ctx context.Context, query string, args []any, dest ...any) error
@@ -231,7 +222,8 @@ func (t inTx) row(ctx context.Context, query string, args []any, dest ...any) er
 	return t.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// claim gives the key to token for d, as claimed or as done, or says who has it.
+// claim claims the key for token, or completes it if done is set, for the time d. Otherwise it returns the state of the
+// key.
 func (s *SQL) claim(ctx context.Context, q querier, key, token string, d time.Duration, done bool) (Claim, error) {
 	for {
 		ok, err := s.put(ctx, q, key, token, d, done)
@@ -245,7 +237,7 @@ func (s *SQL) claim(ctx context.Context, q querier, key, token string, d time.Du
 		if err != nil || got.State != 0 {
 			return got, err
 		}
-		// It has become free meanwhile.
+		// The key has become free since the put. Repeat it.
 	}
 }
 
@@ -254,7 +246,7 @@ func (s *SQL) put(ctx context.Context, q querier, key, token string, d time.Dura
 	return n > 0, err
 }
 
-// read returns who has a key: State 0 says that it is free.
+// read returns the state of a key. State 0 means that the key is free.
 func (s *SQL) read(ctx context.Context, q querier, key string) (Claim, error) {
 	var done bool
 	var left int64
@@ -280,16 +272,15 @@ func (s *SQL) purge(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// completed counts completions, and purges now and then.
+// completed counts completions and purges after each PurgeEvery of them.
 func (s *SQL) completed(ctx context.Context) {
 	if s.cfg.PurgeEvery > 0 && s.completions.Add(1)%int64(s.cfg.PurgeEvery) == 0 {
-		// The key is done, whatever comes of this; what is left over is there the
-		// next time.
+		// The key is done, even if the purge fails. The next purge deletes the remaining rows.
 		_, _ = s.purge(ctx)
 	}
 }
 
-// timed appends the time to the arguments of a statement that wants it from us.
+// timed appends the time of SQLConfig.Clock, if set, to the arguments of a statement with NOW.
 func (s *SQL) timed(args ...any) []any {
 	if s.cfg.Clock != nil {
 		args = append(args, s.cfg.Clock().UnixMilli())
@@ -297,7 +288,7 @@ func (s *SQL) timed(args ...any) []any {
 	return args
 }
 
-// milliseconds rounds up: no lease is shorter than what was asked for.
+// milliseconds rounds up, so that a lease is never shorter than requested.
 func milliseconds(d time.Duration) int64 {
 	return int64(math.Ceil(float64(d) / float64(time.Millisecond)))
 }

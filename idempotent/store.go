@@ -9,73 +9,66 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// A Store remembers which keys are done, and which ones somebody is at work on.
+// A Store remembers the completed keys and the keys that a handler is working on.
 //
 //	free ──Claim──► claimed ──Complete──► done
 //	  ▲                │ Release            │
 //	  │                │ the lease ends     │ the retention ends
 //	  └────────────────┴────────────────────┘
 //
-// A key is claimed with a token, which names one run of a handler. It is the
-// fence: whoever's lease ended and whose key was taken over can no longer
-// complete it, nor release what is another's.
+// A key is claimed with a token, which identifies one run of a handler. The token is a fencing token: after the lease
+// has expired and another run has claimed the key, the first run can no longer complete or release it.
 //
-// For each key, the calls of all who share the store have an order, and each
-// happens as a whole or not at all. Whether a lease or a retention has ended is
-// for the store's clock to say, one clock for all who share it.
+// For each key, the calls of all users of the store are ordered and atomic. The clock of the store decides whether a
+// lease or a retention has expired. All users of the store share this clock.
 //
-// All methods may be called from any number of goroutines. They return soon after
-// ctx has ended, and do nothing if it had ended before. With any other error, what
-// was asked for may have happened or not: each method may be called again with the
-// same arguments, and then does what it would have done.
+// All methods are safe for concurrent use. They return soon after ctx is canceled. If ctx was canceled before the call,
+// they do nothing. After any other error, the call may have succeeded or not. Calls are idempotent. A second call with
+// the same arguments has the effect that the first call should have had.
 //
-// Keys and tokens are valid UTF-8 without control characters. Keys have 1 to 1024
-// bytes, tokens 1 to 64. Leases and retentions are longer than 0; a store may round
-// them up to whole milliseconds.
+// Keys and tokens are valid UTF-8 without control characters. Keys have 1 to 1024 bytes, tokens 1 to 64. Leases and
+// retentions are longer than 0. A store may round them up to whole milliseconds.
 //
-// Package storetest has the tests for a Store of your own.
+// Package storetest contains tests for Store implementations.
 type Store interface {
-	// Claim asks for a key.
+	// Claim claims a key for token.
 	//
-	// A free key is now claimed by token until lease has passed: Claimed. So
-	// is one that token has claimed already: its lease begins anew, which is how
-	// a lease is extended. A key that another token has claimed is Busy, and one
-	// that is done is Done, also with the token that has completed it; neither
-	// changes.
+	// If the key is free, Claim claims it until the lease has passed and returns Claimed. If token has already claimed
+	// the key, Claim starts the lease again and returns Claimed. Callers extend a lease in this way. If another token
+	// has claimed the key, Claim returns Busy. If the key was completed, even by the same token, Claim returns Done.
+	// Busy and Done do not change the key.
 	Claim(ctx context.Context, key, token string, lease time.Duration) (Claim, error)
 
-	// Complete makes a key done until retention has passed. When it returns nil,
-	// the key is as durable as anything in the store.
+	// Complete marks a key as done until the retention has passed. When Complete returns nil, the key is as durable as
+	// all other data of the store.
 	//
-	// The key is claimed by token; or it is free, since the lease has ended and
-	// nobody else has the key: what is done is done, and is to be remembered. A
-	// key that token has completed already stays done, its retention begins anew.
-	// If another token has claimed or completed the key, Complete changes nothing
-	// and returns an error for which errors.Is(err, ErrLost) holds.
+	// Normally, token has claimed the key. Complete also marks a free key, whose lease has expired without another claim,
+	// because the effect has happened and must be remembered. If token has already completed the key, Complete starts
+	// the retention again. If another token has claimed or completed the key, Complete changes nothing and returns an
+	// error that wraps ErrLost.
 	Complete(ctx context.Context, key, token string, retention time.Duration) error
 
-	// Release frees a key that token has claimed. Of any other key it changes
-	// nothing and returns nil.
+	// Release frees a key that token has claimed. In any other case it changes nothing and returns nil.
 	Release(ctx context.Context, key, token string) error
 }
 
-// Claim is a Store's answer to who asks for a key.
+// Claim is the result of Store.Claim.
 type Claim struct {
 	State State
 
-	// Left is how long the other's lease still runs where State is Busy: longer
-	// than 0, and longer still if it is extended.
+	// Left is the remaining lease of the other token, longer than 0, if State is Busy. The other token may extend the
+	// lease.
 	Left time.Duration
 }
 
-// State is what a Claim found.
+// State is the state of a key in a Claim.
 type State int
 
-// The states of a Claim.
+// The states in a Claim.
 const (
-	Claimed State = iota + 1 // the key is the caller's
-	Done                     // it was completed before
-	Busy                     // somebody else has it
+	Claimed State = iota + 1 // the caller has the key
+	Done                     // the key was completed before
+	Busy                     // another token has claimed the key
 )
 
 func (s State) String() string {
@@ -90,21 +83,20 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// Test for these errors with errors.Is.
+// Check for these errors with errors.Is.
 var (
-	// ErrBusy: another run of a handler has claimed the message's key. The
-	// message comes back. It is a reprise.ErrNotAttempted, too: to a Breaker it says
-	// nothing.
+	// ErrBusy is returned if another run of a handler has claimed the key of the message. The message is retried. The
+	// error also matches reprise.ErrNotAttempted, so a Breaker does not count it.
 	ErrBusy error = busy{}
 
-	// ErrLost: another has the key. It is the cause with which the context of a
-	// handler ends whose claim is lost, and what Store.Complete returns then.
+	// ErrLost is returned by Store.Complete if another token has the key. It is also the cancellation cause of a
+	// handler's context after its claim was lost.
 	ErrLost = errors.New("idempotent: the claim was lost to another")
 
-	// ErrFull: a Memory holds as many claims as it may hold keys.
+	// ErrFull is returned by a Memory in which all MaxKeys keys are claimed.
 	ErrFull = errors.New("idempotent: no room for another claim")
 
-	// ErrNoKey: the message has no key, and Config.Keyless says to park it.
+	// ErrNoKey is the reason for parking a message without a key, if Config.Keyless is ParkKeyless.
 	ErrNoKey = errors.New("idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key")
 )
 
@@ -114,12 +106,11 @@ func (busy) Error() string { return "idempotent: the message is being handled" }
 
 func (busy) Is(target error) bool { return target == reprise.ErrNotAttempted }
 
-// StoreError says that a Store failed. The handler has not run, and the message
-// comes back.
+// StoreError reports that a Store failed. Unless Op is "commit", the handler has not run. The message is retried.
 type StoreError struct {
-	Op  string // "claim", or of Tx: "begin", "claim", "commit"
+	Op  string // "claim"; for Tx "begin", "claim" or "commit"
 	Key string
-	Err error // the store's own error
+	Err error // the error of the store
 }
 
 func (e *StoreError) Error() string {

@@ -13,27 +13,25 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// TxConfig adjusts Tx. The zero value means the defaults.
+// TxConfig configures Tx. The zero value means the defaults.
 type TxConfig struct {
-	// Key, Scope and Keyless are those of Config. Without protection a handler has
-	// its transaction all the same.
+	// Key, Scope and Keyless have the same meaning as in Config. With HandleKeyless, a message without a key is also
+	// handled in a transaction.
 	Key     func(m *reprise.Message) string
 	Scope   string
 	Keyless Keyless
 
-	// Retention is how long a key that is done is remembered, as in Config.
-	// Default 7 days.
+	// Retention is the time that the store remembers a completed key, as in Config. Default: 7 days.
 	Retention time.Duration
 
-	// Options are those of the transaction. Default: the database's isolation.
+	// Options are the options of the transaction. Default: the isolation level of the database.
 	Options *sql.TxOptions
 
-	// Logger receives the events "duplicate", "busy" and "no key" listed at Middleware.
-	// Default: none.
+	// Logger receives the events "duplicate", "busy" and "no key" listed at Middleware. Default: no logging.
 	Logger *slog.Logger
 }
 
-// Validate reports settings that cannot work and what to write instead.
+// Validate reports invalid settings and their valid values.
 func (c TxConfig) Validate() error {
 	err := errors.Join(validRetention("TxConfig", c.Retention), validKeyless("TxConfig", c.Keyless))
 	if c.Options != nil && c.Options.ReadOnly {
@@ -42,27 +40,25 @@ func (c TxConfig) Validate() error {
 	return err
 }
 
-// Tx makes a Handler of a function whose effect is in the same database as the
-// store. The function is given a transaction in which the message's key has been
-// inserted; it makes its effect there, and leaves the commit to Tx. Both become
-// true together, so the effect happens exactly once while the key is remembered.
+// Tx returns a Handler for a function whose effect is in the same database as the store. Tx begins a transaction,
+// inserts the key of the message and calls the function. The function writes its effect in this transaction and leaves
+// the commit to Tx. One commit makes the key and the effect durable, so the effect happens exactly once while the store
+// remembers the key.
 //
-//	f returns nil            commit: the message is done
-//	f returns an error       rollback; the error decides what becomes of the message
-//	f panics                 rollback; the panic goes on
-//	the commit fails         the message comes back; if the commit has happened
-//	                         nevertheless, the key is there and the message is done
-//	the key is there         rollback; the message is done
+//	f returns nil            commit; the message is acknowledged
+//	f returns an error       rollback; the error decides about the message
+//	f panics                 rollback; the panic continues
+//	the commit fails         the message is retried; if the commit has happened
+//	                         nevertheless, the key exists and the message is acknowledged
+//	the key exists           rollback; the message is acknowledged
 //
-// A duplicate that comes while the other runs waits for that one's transaction,
-// in its slot and with a connection of its own, and then goes by what became of
-// it. It makes no attempt of that. (Under an isolation stricter than READ COMMITTED,
-// PostgreSQL fails it instead, and it comes back as any failed message.) In SQLite
-// transactions wait for one another anyhow.
+// A duplicate that arrives during the transaction waits for its end. It occupies a slot and a connection. After a
+// commit the duplicate is acknowledged, after a rollback it is handled. The wait does not count as an attempt. Under an
+// isolation level stricter than READ COMMITTED, PostgreSQL instead fails the duplicate, and the duplicate is retried
+// like any failed message. In SQLite, all transactions wait for one another.
 //
-// What f does elsewhere is not part of the transaction: for a request to another
-// service, write into a table of the same transaction what is to be requested, or
-// use Middleware.
+// An effect of f elsewhere is not part of the transaction. To send a request to another service, write the request into
+// a table in the same transaction, or use Middleware.
 func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error) (reprise.Handler, error) {
 	if store == nil {
 		return nil, errors.New("idempotent: Tx needs a store: OpenSQL returns one")
@@ -78,8 +74,8 @@ func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *rep
 	return &transactional{store: store, cfg: cfg, keys: keys{cfg.Key, cfg.Scope, cfg.Keyless}, f: f}, nil
 }
 
-// TxJSON is Tx for messages whose body is JSON, which it decodes into a T as reprise.JSON does: a
-// body that does not decode is parked.
+// TxJSON is Tx for messages with a JSON body. It decodes the body into a T as reprise.JSON does. A message with an
+// invalid body is parked.
 func TxJSON[T any](store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, body T, m *reprise.Message) error) (reprise.Handler, error) {
 	if f == nil {
 		return nil, errors.New("idempotent: TxJSON needs a function to run in the transaction")
@@ -112,10 +108,10 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	if err != nil {
 		return &StoreError{Op: "begin", Key: key, Err: err}
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	if key != "" {
-		// Before anything else: in SQLite, a transaction that has read and then
-		// writes fails if another has written meanwhile.
+		// The claim must be the first statement: in SQLite, a transaction that reads and then writes fails if another
+		// transaction has written in between.
 		got, err := t.store.claim(ctx, inTx{tx}, key, rand.Text(), t.cfg.Retention, true)
 		if err != nil {
 			return &StoreError{Op: "claim", Key: key, Err: err}
@@ -130,7 +126,7 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	}
 	if err := tx.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
-			if err = context.Cause(ctx); err == nil { // with which it is rolled back
+			if err = context.Cause(ctx); err == nil { // the cause of the rollback
 				err = fmt.Errorf("%w: the handler has ended it: leave that to Tx", sql.ErrTxDone)
 			}
 		}

@@ -8,53 +8,49 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config adjusts tracing. The zero value means the defaults.
+// Config configures tracing. The zero value means the defaults.
 type Config struct {
-	// TracerProvider makes the spans. Default: OpenTelemetry's global one, also
-	// where that is set later.
+	// TracerProvider creates the spans. Default: the global provider of OpenTelemetry, even if the program sets it
+	// later.
 	TracerProvider trace.TracerProvider
 
-	// Propagator writes the context of a trace into headers, and reads it there.
-	// Default: propagation.TraceContext, and not OpenTelemetry's global one: that
-	// does nothing until somebody sets it, and the links would silently be
-	// missing.
+	// Propagator reads and writes the trace context in headers. Default: propagation.TraceContext. The global
+	// propagator of OpenTelemetry is not the default, because it does nothing until the program sets it, and the links
+	// would be missing without an error.
 	Propagator propagation.TextMapPropagator
 
-	// ChildOfProducer makes the first attempt a child of the span that published
-	// the message, beside the link, so that both are in one trace. Later attempts
-	// are traces of their own all the same. Default: no.
+	// ChildOfProducer makes the first attempt a child of the span that published the message, in addition to the link,
+	// so that both are in one trace. Later attempts remain separate traces. Default: false.
 	ChildOfProducer bool
 }
 
-// Attributes of our own.
+// Attributes of this package.
 const (
 	// AttemptKey is the number of the attempt, from 1.
 	AttemptKey = attribute.Key("reprise.attempt")
 
-	// OutcomeKey is what the handler asked for: "done", "retry" or "park".
+	// OutcomeKey is the request of the handler: "done", "retry" or "park".
 	OutcomeKey = attribute.Key("reprise.outcome")
 
-	// RetryAfterKey is the delay in seconds where the handler named one, by
-	// reprise.RetryAfter or reprise.PauseFor.
+	// RetryAfterKey is the delay in seconds that the handler requested with reprise.RetryAfter or reprise.PauseFor.
 	RetryAfterKey = attribute.Key("reprise.retry_after")
 
-	// PauseForKey is for how many seconds the worker is to pause, where the
-	// handler asked for it by reprise.PauseFor.
+	// PauseForKey is the pause in seconds that the handler requested with reprise.PauseFor.
 	PauseForKey = attribute.Key("reprise.pause_for")
 
-	// RedeliveredKey is true where the broker delivered the message before and
-	// was given no answer, or got it back; absent otherwise.
+	// RedeliveredKey is true if the broker has delivered the message before, without an answer or with a requeue.
+	// Otherwise the attribute is absent.
 	RedeliveredKey = attribute.Key("reprise.redelivered")
 
 	// LinkKey is an attribute of links: "producer" or "previous_attempt".
 	LinkKey = attribute.Key("reprise.link")
 )
 
-// HeaderPrevious is the header with the context of the span of the attempt before,
-// in the form of traceparent. Handlers do not see it.
+// HeaderPrevious is the header with the span context of the previous attempt, in the format of traceparent. Handlers do
+// not see the header.
 const HeaderPrevious = "x-reprise-previous-traceparent"
 
-// formerPrevious is an earlier name of HeaderPrevious. It is read where HeaderPrevious is missing.
+// formerPrevious is an earlier name of HeaderPrevious. The package reads it if HeaderPrevious is missing.
 const formerPrevious = "x-previous-traceparent"
 
 func (c Config) withDefaults() Config {

@@ -8,9 +8,9 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// describe returns the attributes that publishing and handling have in common.
+// describe returns the attributes that publish and process spans have in common.
 func describe(operation, destination, key string) []attribute.KeyValue {
-	attributes := append(make([]attribute.KeyValue, 0, 10), // both add some
+	attributes := append(make([]attribute.KeyValue, 0, 10), // room for the attributes that both spans add
 		semconv.MessagingSystemRabbitMQ,
 		semconv.MessagingOperationName(operation),
 		semconv.MessagingDestinationName(destination),
@@ -21,9 +21,8 @@ func describe(operation, destination, key string) []attribute.KeyValue {
 	return attributes
 }
 
-// destination names one as the conventions for RabbitMQ do: by exchange, routing
-// key and, for consumers, queue, of which what is empty is left out, and the queue
-// where the routing key says the same.
+// destination returns the destination name by the conventions for RabbitMQ: exchange, routing key and, for consumers,
+// queue, joined with colons. It omits empty parts, and the queue if it equals the routing key.
 func destination(exchange, key, queue string) string {
 	if queue == key {
 		queue = ""

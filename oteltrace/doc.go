@@ -1,6 +1,6 @@
-// Package oteltrace traces messages with OpenTelemetry: a span for each attempt, and one for
-// publishing a message or a batch, by the semantic conventions for messaging and RabbitMQ,
-// version 1.43 (https://opentelemetry.io/docs/specs/semconv/messaging/rabbitmq/).
+// Package oteltrace traces messages with OpenTelemetry. It creates a span for each attempt, and a span for each
+// publication of a message or a batch. The spans follow the semantic conventions for messaging and RabbitMQ, version
+// 1.43 (https://opentelemetry.io/docs/specs/semconv/messaging/rabbitmq/).
 //
 //	publish := oteltrace.Publisher(oteltrace.Config{}, client.Publish)
 //	err := publish(ctx, &reprise.Message{RoutingKey: "orders", Body: body})
@@ -11,22 +11,21 @@
 //		Middleware: []reprise.Middleware{oteltrace.Middleware(oteltrace.Config{})},
 //	})
 //
-// Each attempt is a trace of its own, linked to the span that published the message and to the
-// attempt before. Attempts are not children of the publisher's span, because a retry may begin
-// hours later, when the publisher's trace is complete and a tail sampler has decided;
-// Config.ChildOfProducer makes the first attempt a child. A run of reprise.Immediate is part of
-// its attempt.
+// Each attempt is a separate trace, linked to the span that published the message and to the previous attempt. Attempts
+// are not children of the publisher's span, because a retry may begin hours later, when the publisher's trace is
+// complete and a tail sampler has decided. Config.ChildOfProducer makes the first attempt a child. A run of
+// reprise.Immediate is part of its attempt.
 //
-// The publisher's span is in the header traceparent (W3C Trace Context). The span of the attempt
-// before is in HeaderPrevious, which Middleware puts on the copy of a failed message. Where no
-// copy is made (the worker or its connection ended, or the strategy is topology.Requeuing,
-// DelayedRetry or DeadLettering), an attempt is linked to the last one that was copied.
+// The header traceparent (W3C Trace Context) contains the publisher's span. HeaderPrevious contains the span of the
+// previous attempt. Middleware sets it on the copy of a failed message. Without a copy, an attempt is linked to the
+// last attempt that was copied. The worker does not make a copy if it stops, if its connection fails, or with the strategies
+// topology.Requeuing, DelayedRetry and DeadLettering.
 //
-// A span has the name "process" and the queue, or "publish" and the exchange, or the queue for
-// the default exchange. The span of an attempt ends with its handler and has what the handler
-// asked for as OutcomeKey. The worker decides later whether attempts are left, and tells the
-// Config's Logger and Observer. A failed attempt has the status Error, with the error's text, and
-// error.type; no exception event is recorded. docs/observability.md has more.
+// The name of a span is "process" and the queue, or "publish" and the exchange. For the default exchange it is
+// "publish" and the queue. The span of an attempt ends when its handler returns, and records the request of the handler
+// as OutcomeKey. The worker decides later whether attempts are left, and reports the decision to the Logger and the
+// Observer of its Config. A failed attempt has the status Error, with the error text, and error.type. The package does
+// not record exception events. docs/observability.md has more.
 //
 // The package imports package reprise and the OpenTelemetry API.
 package oteltrace

@@ -11,14 +11,13 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware makes a span of each attempt. Make it the first of a worker's, before
-// idempotent's, too, so that the span covers the others, and what becomes of a
-// duplicate is on one: see reprise.Middleware. Spans that others have begun before it
-// are not its parents.
+// Middleware creates a span for each attempt. Put it before all other middleware of a worker, including idempotent's.
+// Then the span covers the other middleware and has the outcome of duplicates. See reprise.Middleware. Existing spans
+// in the context are not parents of the new span.
 //
-// The handler's context has the span. An error stays what it is, with a header for
-// the copy besides (reprise.Annotate), and so does the outcome. A panic becomes the
-// *reprise.PanicError that the worker would have made of it.
+// The context of the handler contains the span. Middleware adds a header for the retry copy to an error
+// (reprise.Annotate), but changes neither the error nor the outcome. A panic becomes a *reprise.PanicError, as in the
+// worker.
 func Middleware(cfg Config) reprise.Middleware {
 	cfg = cfg.withDefaults()
 	tracer := cfg.tracer()
@@ -36,14 +35,14 @@ type handler struct {
 // Handle implements reprise.Handler.
 func (h *handler) Handle(ctx context.Context, m *reprise.Message) (err error) {
 	ctx, span := h.begin(ctx, m)
-	err = reprise.ErrHandlerExited // stands when the handler leaves through runtime.Goexit
+	err = reprise.ErrHandlerExited // the result if the handler leaves through runtime.Goexit
 	defer func() {
 		if v := recover(); v != nil {
 			err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
 		}
 		record(span, err)
 		span.End()
-		// Without an SDK, the span is the producer's.
+		// Without an SDK, span is the producer's span.
 		if s := span.SpanContext(); s.IsValid() && !s.IsRemote() {
 			err = reprise.Annotate(err, asPrevious(s))
 		}
@@ -79,7 +78,7 @@ func (h *handler) begin(ctx context.Context, m *reprise.Message) (context.Contex
 	return h.tracer.Start(ctx, "process "+m.Queue, options...)
 }
 
-// links leads to those spans that there are.
+// links returns links to the valid spans of the two.
 func links(producer, previous trace.SpanContext) (links []trace.Link) {
 	link := func(to trace.SpanContext, what string) {
 		if to.IsValid() {

@@ -16,10 +16,10 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// maxText bounds the text of an error on a span, as on a message.
+// maxText is the maximum length of an error text on a span, in bytes. The limit equals the limit on a message.
 const maxText = 4 << 10
 
-// record writes what a handler returned on the span of its attempt.
+// record sets the result of a handler on the span of its attempt.
 func record(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return
@@ -28,8 +28,7 @@ func record(span trace.Span, err error) {
 		span.SetAttributes(OutcomeKey.String("done"))
 		return
 	}
-	// The error's methods are the user's code, and what they do must not become
-	// the outcome of the attempt.
+	// The methods of the error are user code. A panic in them must not change the outcome of the attempt.
 	defer func() {
 		if recover() != nil {
 			span.SetStatus(codes.Error, "the error cannot be read: its methods panic")
@@ -40,10 +39,10 @@ func record(span trace.Span, err error) {
 	span.SetStatus(codes.Error, text(err))
 }
 
-// unnamed is the delay of errors that name none.
+// unnamed marks errors without a requested delay.
 const unnamed = backoff.Fixed(math.MaxInt64)
 
-// outcome returns what the handler asked for by its error, as the worker reads it.
+// outcome returns the request of the handler as the worker derives it from the error.
 func outcome(err error) []attribute.KeyValue {
 	d := reprise.Policy{MaxAttempts: 2, Backoff: unnamed}.Decide(err, 1, 0)
 	if !d.Retry {
@@ -59,8 +58,7 @@ func outcome(err error) []attribute.KeyValue {
 	return attributes
 }
 
-// errorType names the type of what went wrong, rather than that of the outcome it
-// is wrapped in.
+// errorType returns the type of the wrapped cause, not the type of the outcome around it.
 func errorType(err error) attribute.KeyValue {
 	if errors.Is(err, reprise.ErrAttemptTimeout) {
 		return semconv.ErrorTypeKey.String("timeout")
@@ -82,7 +80,8 @@ func errorType(err error) attribute.KeyValue {
 	}
 }
 
-// text is what an error says. The stack of a panic is recorded with the message.
+// text returns the message of an error. It omits the stack of a panic, because the worker records the stack with the
+// message.
 func text(err error) string {
 	s := err.Error()
 	if p, is := errors.AsType[*reprise.PanicError](err); is {

@@ -14,20 +14,18 @@ import (
 	"github.com/reprisemq/reprise/internal/published"
 )
 
-// Publisher returns a function that publishes as publish does, which is a Client's
-// Publish or something around it, in a span, and with the headers by which the
-// attempts are linked to it.
+// Publisher wraps publish, a Client's Publish or a wrapper of it. The returned function publishes in a span, and adds
+// the headers that link the attempts to the span.
 //
 //	publish := oteltrace.Publisher(oteltrace.Config{}, client.Publish)
 //	err := publish(ctx, m)
 //
-// The span is a child of the one in ctx, and lasts until the broker has confirmed
-// the message. An error is returned as it is; error.type is what prommetrics
-// calls the result: unroutable, nacked, unconfirmed and so on.
+// The span is a child of the span in ctx, and ends when the broker has confirmed the message. Publisher returns errors
+// unchanged. The attribute error.type has the same values as the label result in prommetrics: unroutable, nacked,
+// unconfirmed and so on.
 //
-// The message's own headers stay as they are: publish is given a copy. A trace
-// context that they have, since the message is passed on from elsewhere, is
-// replaced on that copy, and the span is linked to it.
+// Publisher does not change the headers of the message. It passes a copy to publish. If the headers contain a trace
+// context, because the message is forwarded, Publisher replaces the context in the copy and links the span to it.
 func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error) func(context.Context, *reprise.Message) error {
 	p := newPublisher(cfg)
 	return func(ctx context.Context, m *reprise.Message) error {
@@ -37,10 +35,9 @@ func Publisher(cfg Config, publish func(context.Context, *reprise.Message) error
 	}
 }
 
-// BatchPublisher is Publisher for a Client's PublishBatch: one span for all the
-// messages, to which the attempts of each are linked. Where they do not all have
-// the same exchange and routing key, the span names none. Where several failed,
-// error.type is of the one of which least is known.
+// BatchPublisher is Publisher for a Client's PublishBatch. It creates one span for all messages, and links the attempts
+// of each message to that span. If exchange or routing key differ between the messages, the span has no destination. If
+// several messages failed, error.type describes the error with the least certain outcome.
 func BatchPublisher(cfg Config, publish func(context.Context, []*reprise.Message) error) func(context.Context, []*reprise.Message) error {
 	p := newPublisher(cfg)
 	return func(ctx context.Context, messages []*reprise.Message) error {
@@ -79,7 +76,7 @@ func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, ab
 	traced := make([]*reprise.Message, len(messages))
 	copies := make(map[*reprise.Message]*reprise.Message, len(messages))
 	for i, m := range messages {
-		if copies[m] == nil { // one that is there twice has one id
+		if copies[m] == nil { // a message that occurs twice has one id
 			copies[m] = p.traced(ctx, m)
 		}
 		traced[i] = copies[m]
@@ -87,7 +84,7 @@ func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, ab
 	err := publish(ctx, traced)
 	for i, m := range messages {
 		if m != nil {
-			m.MessageID = traced[i].MessageID // publish has set it, for another try to have the same
+			m.MessageID = traced[i].MessageID // publish has set the id; a second call must use the same id
 		}
 	}
 	if len(messages) == 1 && messages[0] != nil {
@@ -100,8 +97,7 @@ func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, ab
 	return err
 }
 
-// traced returns a copy of m that leads to the span in ctx. There is none of nil,
-// which is for publish to complain of.
+// traced returns a copy of m with the span in ctx in its headers. For nil it returns nil, which publish rejects.
 func (p *publisher) traced(ctx context.Context, m *reprise.Message) *reprise.Message {
 	if m == nil {
 		return nil
@@ -131,7 +127,7 @@ func describePublishing(messages []*reprise.Message) (name string, attributes []
 	m := messages[0]
 	to := m.Exchange
 	if to == "" {
-		to = m.RoutingKey // which is the name of a queue
+		to = m.RoutingKey // the name of a queue
 	}
 	attributes = append(describe(publish, destination(m.Exchange, m.RoutingKey, ""), m.RoutingKey), semconv.MessagingOperationTypeSend)
 	if len(messages) == 1 && m.CorrelationID != "" {

@@ -6,34 +6,31 @@ import (
 	"math"
 )
 
-// Config chooses buckets: the upper bounds, inclusive, into which a histogram
-// counts. The zero value means the defaults.
+// Config sets the buckets of histograms, as inclusive upper bounds. The zero value means the defaults.
 type Config struct {
-	// HandlerDuration is for reprise_handler_duration_seconds. Default: 5, 10, 25,
-	// 50, 100, 250 and 500 ms, 1, 2.5, 5, 10 and 30 s, 1 and 5 min.
+	// HandlerDuration has the buckets of reprise_handler_duration_seconds. Default: 5, 10, 25, 50, 100, 250 and 500 ms,
+	// 1, 2.5, 5, 10 and 30 s, 1 and 5 min.
 	HandlerDuration []float64
 
-	// PublishDuration is for reprise_publish_duration_seconds. Default: 1, 2.5, 5,
-	// 10, 25, 50, 100, 250 and 500 ms, 1, 2.5, 5, 10 and 30 s.
+	// PublishDuration has the buckets of reprise_publish_duration_seconds. Default: 1, 2.5, 5, 10, 25, 50, 100, 250 and
+	// 500 ms, 1, 2.5, 5, 10 and 30 s.
 	PublishDuration []float64
 
-	// MessageAge is for reprise_message_age_seconds. Default: 1, 2, 5 and 15 s, 1, 5
-	// and 15 min, 1 and 4 h, 1 and 7 days. Below 1 s there is nothing to see: the
-	// timestamps of AMQP are whole seconds. An age of more than a year is taken for a wrong
-	// timestamp and left out: it would spoil the sum.
+	// MessageAge has the buckets of reprise_message_age_seconds. Default: 1, 2, 5 and 15 s, 1, 5 and 15 min, 1 and 4 h,
+	// 1 and 7 days. Bounds below 1 s are useless, because AMQP timestamps are whole seconds. The histogram ignores an
+	// age of more than a year as a wrong timestamp, because it would spoil the sum.
 	MessageAge []float64
 
-	// RetryDelay is for reprise_retry_delay_seconds. Default: 100 ms, 1, 5 and 15 s,
-	// 1, 5 and 15 min, 1, 4 and 12 h, 1 and 7 days.
+	// RetryDelay has the buckets of reprise_retry_delay_seconds. Default: 100 ms, 1, 5 and 15 s, 1, 5 and 15 min, 1, 4
+	// and 12 h, 1 and 7 days.
 	RetryDelay []float64
 
-	// MessageAttempts is for reprise_message_attempts. Default: 1, 2, 3, 4, 5, 7, 10,
-	// 15, 20 and 50. Have a bound at your Policy's MaxAttempts.
+	// MessageAttempts has the buckets of reprise_message_attempts. Include the MaxAttempts of your Policy as a bound.
+	// Default: 1, 2, 3, 4, 5, 7, 10, 15, 20 and 50.
 	MessageAttempts []float64
 
-	// NativeHistograms keeps each histogram as a native one, too, whose buckets grow
-	// by a tenth and are at most 160. A Prometheus that does not scrape those goes
-	// on with the ones above. Default: no.
+	// NativeHistograms also exports each histogram as a native histogram, with at most 160 buckets that grow by a
+	// tenth. A Prometheus server that does not scrape native histograms reads the buckets above. Default: false.
 	NativeHistograms bool
 }
 
@@ -52,7 +49,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports bounds that cannot be used and what to write instead.
+// Validate reports invalid bounds and the valid alternatives.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(name string, bounds []float64) {

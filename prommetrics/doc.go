@@ -5,15 +5,14 @@
 //	registry.MustRegister(metrics)
 //	client, err := reprise.Dial(ctx, url, &reprise.Config{Observer: metrics})
 //
-// New registers nothing. Give each Client a Metrics of its own. Tell several apart as
-// Prometheus does:
+// New does not register the metrics. Use a separate Metrics for each Client, and distinguish them with a label:
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"broker": "eu"}, registry).MustRegister(metrics)
 //
-// docs/observability.md lists the metrics with their labels, alerts, and a dashboard for
-// Grafana. Labels are queues, connections, databases and fixed words, and nothing of a
-// message. All series of a queue exist, at 0, from its first event on, and those of the client
-// from the beginning, so that a rate includes the first increase.
+// docs/observability.md lists the metrics with their labels, alerts, and a dashboard for Grafana. Label values are
+// queues, connections, databases and fixed words, but never content of a message. All series of a queue exist with the
+// value 0 from its first event on. The series of the client exist from the start. Therefore a rate includes the first
+// increase.
 //
 // The package imports package reprise and the Prometheus client.
 package prommetrics

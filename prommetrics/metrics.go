@@ -10,19 +10,18 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Metrics is a reprise.Observer that counts, and a prometheus.Collector that
-// tells. It is safe for concurrent use, starts nothing, and needs no end:
-// unregister it, or forget it.
+// Metrics counts events as a reprise.Observer and exports the counts as a prometheus.Collector. It is safe for
+// concurrent use. It does not start goroutines, so it does not need a Close.
 type Metrics struct {
 	all []prometheus.Collector
 
 	stores        *prometheus.GaugeVec
 	notifications *prometheus.CounterVec
 
-	// By the label's values, so that an event looks up one map and no vector.
+	// These are keyed by label value, so that an event needs one map lookup and no vector lookup.
 	queues      byName[queue]
 	consumers   byName[consumer]
-	takers      byName[prometheus.Counter] // of workers AsDelivered
+	takers      byName[prometheus.Counter] // of AsDelivered workers
 	connections byName[connection]
 	publishing  publishing
 }
@@ -32,8 +31,8 @@ var (
 	_ prometheus.Collector = (*Metrics)(nil)
 )
 
-// New returns Metrics to put into reprise.Config.Observer and to register. It returns
-// the error of cfg.Validate, and none for the zero Config.
+// New returns Metrics for reprise.Config.Observer and for registration in Prometheus. It returns the error of
+// cfg.Validate, which is nil for the zero Config.
 func New(cfg Config) (*Metrics, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -52,9 +51,8 @@ func New(cfg Config) (*Metrics, error) {
 	return m, nil
 }
 
-// Store counts whether a database that the program needs can be used, by a name such as
-// "archive": whoever checks it, with failed.Archive.Healthy for instance, calls this now and
-// then.
+// Store records whether a database that the program needs is available. The name is for example "archive". The program
+// calls Store after each of its health checks, for example of failed.Archive.Healthy.
 func (m *Metrics) Store(name string, up bool) {
 	value := 0.
 	if up {
@@ -63,7 +61,7 @@ func (m *Metrics) Store(name string, up bool) {
 	m.stores.WithLabelValues(strings.ToValidUTF8(name, "\uFFFD")).Set(value)
 }
 
-// Notified counts an attempt to send a notification by its result: sent, retried or given_up.
+// Notified counts an attempt to send a notification. The result is sent, retried or given_up.
 func (m *Metrics) Notified(result string) {
 	for _, r := range []string{"sent", "retried", "given_up"} {
 		m.notifications.WithLabelValues(r)
@@ -108,7 +106,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// byName makes one T for each value of a label.
+// byName creates one T for each value of a label.
 type byName[T any] struct {
 	known sync.Map // string to *T
 	make  func(label string) *T
@@ -118,7 +116,7 @@ func (b *byName[T]) get(name string) *T {
 	if known, ok := b.known.Load(name); ok {
 		return known.(*T)
 	}
-	// AMQP's names are bytes, labels are text.
+	// AMQP names are bytes, and labels must be UTF-8.
 	known, _ := b.known.LoadOrStore(name, b.make(strings.ToValidUTF8(name, "\uFFFD")))
 	return known.(*T)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/published"
 )
 
-// Observe implements reprise.Observer: it counts e.
+// Observe implements reprise.Observer. It counts the event.
 func (m *Metrics) Observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventPublished:
@@ -22,7 +22,7 @@ func (m *Metrics) Observe(e reprise.Event) {
 	case reprise.EventConsuming, reprise.EventInterrupted, reprise.EventPaused, reprise.EventResumed:
 		m.consumers.get(e.Queue).observe(e)
 		if e.AsDelivered {
-			m.takers.get(e.Queue) // so that all series are there from the first event on
+			m.takers.get(e.Queue) // creates all series at the first event
 		} else {
 			m.queues.get(e.Queue).observe(e)
 		}
@@ -36,37 +36,37 @@ func (m *Metrics) Observe(e reprise.Event) {
 	}
 }
 
-// maxAge is the age beyond which a timestamp is taken for a mistake: any publisher
-// can write one, and the age since 1970 would spoil the sum for good.
+// maxAge is the maximum age that counts as valid. Any publisher can set a wrong timestamp, and an age since 1970 would
+// spoil the sum permanently.
 const maxAge = 365 * 24 * time.Hour
 
-// queue is the metrics of one work queue.
+// queue contains the metrics of one work queue.
 type queue struct {
 	counts map[reprise.EventKind]prometheus.Counter
 
 	running                       prometheus.Gauge
-	succeeded, failed             prometheus.Observer // how long handlers ran
+	succeeded, failed             prometheus.Observer // durations of handlers
 	attemptsToDone, attemptsToEnd prometheus.Observer
 	age, delay                    prometheus.Observer
 
 	lastSuccess prometheus.Gauge
-	begun       sync.Once // before any success
+	begun       sync.Once // sets lastSuccess when consumption begins, before the first success
 }
 
-// consumer is the metrics of those who consume a queue, be it a work queue or not.
+// consumer contains the metrics of all workers of a queue, which need not be a work queue.
 type consumer struct {
 	interruptions, pauses prometheus.Counter
 	consuming, paused     workers
 }
 
-// workers are those of a queue that are in some state, and the gauge that counts them.
+// workers is the set of a queue's workers in one state, and the gauge with their number.
 type workers struct {
 	gauge prometheus.Gauge
 	mu    sync.Mutex
 	in    map[int]bool // by Event.Worker
 }
 
-// note says whether a worker is in the state.
+// note records whether a worker is in the state.
 func (w *workers) note(worker int, in bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *workers) note(worker int, in bool) {
 	w.gauge.Set(float64(len(w.in)))
 }
 
-// newQueues makes the metrics of work queues, and returns a function that returns those of one.
+// newQueues creates the metrics of work queues. It returns a function that returns the metrics of one queue.
 func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	attempts := m.counter("attempts_total", "Attempts by what became of the message.", "queue", "outcome")
 	running := m.gauge("attempts_running", "Handlers that are running now.", "queue")
@@ -93,7 +93,7 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	debounced := m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
 
 	return func(name string) *queue {
-		m.consumers.get(name) // so that all series are there from the first event on
+		m.consumers.get(name) // creates all series at the first event
 		return &queue{
 			counts: map[reprise.EventKind]prometheus.Counter{
 				reprise.EventDone:        attempts.WithLabelValues(name, "done"),
@@ -121,13 +121,13 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	}
 }
 
-// newTakers is newQueues for queues of workers AsDelivered.
+// newTakers creates the metrics of queues with AsDelivered workers, as newQueues does.
 func (m *Metrics) newTakers() func(name string) *prometheus.Counter {
 	taken := m.counter("taken_total", "Messages taken out of a queue to be archived or moved, and not counted as attempts.", "queue")
 	return func(name string) *prometheus.Counter { return new(taken.WithLabelValues(name)) }
 }
 
-// newConsumers is newQueues for queues of any workers.
+// newConsumers creates the metrics of queues with any workers, as newQueues does.
 func (m *Metrics) newConsumers() func(name string) *consumer {
 	consuming := m.gauge("consuming", "Workers that have a consumer.", "queue")
 	interruptions := m.counter("interruptions_total", "How often consuming was interrupted, or could not begin.", "queue")
@@ -150,7 +150,7 @@ func (q *queue) observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventStarted:
 		q.running.Inc()
-		// Of a later attempt it would tell the delays over again.
+		// The age at a later attempt would count the retry delays again.
 		if e.Attempt == 1 && e.Age > 0 && e.Age <= maxAge {
 			q.age.Observe(e.Age.Seconds())
 		}
@@ -180,7 +180,7 @@ func (c *consumer) observe(e reprise.Event) {
 		c.paused.note(e.Worker, false)
 	case reprise.EventInterrupted:
 		c.consuming.note(e.Worker, false)
-		if errors.Is(e.Err, reprise.ErrClosed) { // it has ended
+		if errors.Is(e.Err, reprise.ErrClosed) { // the worker has stopped
 			c.paused.note(e.Worker, false)
 			return
 		}
@@ -194,14 +194,14 @@ func (c *consumer) observe(e reprise.Event) {
 	}
 }
 
-// connection is the metrics of one of a client's connections.
+// connection contains the metrics of one connection of a client.
 type connection struct {
 	up, blocked prometheus.Gauge
 	reconnects  prometheus.Counter
-	connected   atomic.Bool // ever
+	connected   atomic.Bool // at least once
 }
 
-// newConnections is newQueues for connections.
+// newConnections creates the metrics of connections, as newQueues does.
 func (m *Metrics) newConnections() func(name string) *connection {
 	up := m.gauge("connection_up", "Whether the connection to the broker stands.", "connection")
 	blocked := m.gauge("connection_blocked", "Whether the broker takes nothing on the connection.", "connection")
@@ -225,7 +225,7 @@ func (c *connection) observe(e reprise.Event) {
 		c.blocked.Set(0)
 	case reprise.EventDisconnected:
 		c.up.Set(0)
-		c.blocked.Set(0) // the next connection hears of it by itself
+		c.blocked.Set(0) // the broker reports a blocked connection again
 	case reprise.EventBlocked:
 		c.blocked.Set(1)
 	case reprise.EventUnblocked:
@@ -233,7 +233,7 @@ func (c *connection) observe(e reprise.Event) {
 	}
 }
 
-// publishing is the metrics of what is published.
+// publishing contains the metrics of publications.
 type publishing struct {
 	results map[string]prometheus.Counter
 	took    prometheus.Observer

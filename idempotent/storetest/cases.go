@@ -13,14 +13,14 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// Of everybody's clock; stores may round to milliseconds.
+// Times for all tests. Stores may round to milliseconds.
 const (
 	lease     = time.Minute
 	retention = time.Hour
 	rounding  = time.Millisecond
 )
 
-// on is a store that a test asks, and whose errors end it.
+// on calls a store and fails the test on any error.
 type on struct {
 	testing.TB
 	idempotent.Store
@@ -73,7 +73,7 @@ func testLife(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 
 func testRelease(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 	s := on{t, store}
-	s.release("key", "a") // which nobody has
+	s.release("key", "a") // a free key
 	s.wantClaim("key", "a", idempotent.Claimed)
 	s.release("key", "b")
 	s.wantClaim("key", "b", idempotent.Busy)
@@ -115,7 +115,7 @@ func testLate(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 
 func testExtend(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	s := on{t, store}
-	// One that is extended keeps no other from ending.
+	// The extension of one lease does not extend the lease of another key.
 	s.wantClaim("extended", "a", idempotent.Claimed)
 	pass(lease / 4)
 	s.wantClaim("not extended", "a", idempotent.Claimed)
@@ -165,7 +165,7 @@ func testRepeat(t *testing.T, store idempotent.Store, pass func(time.Duration)) 
 		s.wantComplete("key", "a", nil)
 		pass(retention / 2)
 	}
-	pass(retention/2 - time.Second) // since the second
+	pass(retention/2 - time.Second) // since the second Complete
 	s.wantClaim("key", "b", idempotent.Done)
 	pass(time.Second)
 	s.wantClaim("key", "b", idempotent.Claimed)
@@ -199,7 +199,7 @@ func testKeys(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 	}
 }
 
-// together is how many goroutines ask at once.
+// together is the number of concurrent goroutines.
 const together = 16
 
 func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
@@ -230,7 +230,7 @@ func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration))
 		one := map[idempotent.State]int{idempotent.Claimed: 1, idempotent.Busy: together - 1}
 		key := fmt.Sprint("key ", n)
 		round(key, func() {}, one)
-		round(key, func() { pass(lease) }, one) // which is there, and over
+		round(key, func() { pass(lease) }, one) // the claim exists, but has expired
 		key = fmt.Sprint("done ", n)
 		round(key, func() {
 			s.wantClaim(key, "a", idempotent.Claimed)

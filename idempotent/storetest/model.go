@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// model is what a Store is to be: keys that are not free.
+// model is the reference implementation of a Store. It contains the keys that are not free.
 type model struct {
 	now  time.Duration
 	keys map[string]held
@@ -55,15 +55,15 @@ func (m *model) release(key, token string) {
 	}
 }
 
-// testModel plays random calls on the store and the model. Few keys, few tokens
-// and round times, so that they meet.
+// testModel makes random calls on the store and the model. It uses few keys, few tokens and round times, so that the
+// calls collide.
 func testModel(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	ctx := t.Context()
 	run := 0
-	// In a bubble a *testing.T has no deadline, and its method panics. Time is short,
-	// so that rapid does not run out of its own.
+	// The wrapper hides the Deadline method of *testing.T, which panics in a bubble. The test is short enough for
+	// rapid's own time limit.
 	rapid.Check(struct{ testing.TB }{t}, func(t *rapid.T) {
-		run++ // each on keys of its own
+		run++ // each run uses its own keys
 		key := rapid.Custom(func(t *rapid.T) string {
 			return fmt.Sprintf("model %d %s", run, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "key"))
 		})

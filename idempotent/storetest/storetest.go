@@ -1,5 +1,4 @@
-// Package storetest has the tests that every idempotent.Store passes, for those
-// who write one:
+// Package storetest contains tests for implementations of idempotent.Store:
 //
 //	func TestStore(t *testing.T) {
 //		clock := storetest.NewClock()
@@ -19,22 +18,21 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// Subject is a kind of Store.
+// Subject is the Store implementation under test.
 type Subject struct {
-	// New returns a store for one test, which ends with t.
+	// New returns a store for one test. The store may be used until the end of t.
 	New func(t testing.TB) idempotent.Store
 
-	// Pass makes time pass for all stores. It is called while nothing else is
-	// going on. If it is nil, each test runs in a testing/synctest bubble, and
-	// sleeps: for a store that knows the time by package time alone.
+	// Pass advances the time of all stores. Run calls it while no other call is running. If Pass is nil, each test runs
+	// in a testing/synctest bubble and sleeps. This suits stores that use only the clock of package time.
 	Pass func(d time.Duration)
 }
 
-// Run runs all tests. A store that has a method
+// Run runs all tests. If the store has the method
 //
 //	Purge(ctx context.Context) (int64, error)
 //
-// is expected to look the same before it and after.
+// Run expects that Purge does not change the visible state of the store.
 func Run(t *testing.T, s Subject) {
 	for _, test := range []struct {
 		name string
@@ -63,23 +61,23 @@ func Run(t *testing.T, s Subject) {
 	}
 }
 
-// Clock is a clock that stands still unless it is told to go on.
+// Clock is a clock that advances only when Pass is called.
 type Clock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-// NewClock returns a clock that shows a whole second of our days.
+// NewClock returns a clock that starts at the current time, truncated to a second.
 func NewClock() *Clock { return &Clock{now: time.Now().Truncate(time.Second)} }
 
-// Now is the time.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Pass lets it go on by d.
+// Pass advances the clock by d.
 func (c *Clock) Pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
