@@ -10,17 +10,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Channel is an AMQP channel for requests, deliveries and acknowledgements. All methods are
-// safe for concurrent use.
+// Channel is an AMQP channel for requests, deliveries and acknowledgements. All methods are safe for concurrent use.
 //
-// A request waits until the broker has answered, the channel is gone or ctx has ended. In
-// the last case the broker may still perform it. A *Refusal closes the channel.
+// A request waits until the broker has answered, the channel has closed or ctx is canceled. After a cancellation the
+// broker may still perform the request. A *Refusal closes the channel.
 type Channel struct {
 	conn *Conn
 	raw  *amqp.Channel
-	turn chan struct{} // semaphore of one: requests
+	turn chan struct{} // semaphore of one for requests
 
-	ctx context.Context // ends when the channel is gone, or of no more use
+	ctx context.Context // canceled when the channel is closed or no longer usable
 	end context.CancelCauseFunc
 }
 
@@ -37,12 +36,12 @@ func (c *Conn) Open(ctx context.Context) (*Channel, error) {
 	}
 	closes := ch.raw.NotifyClose(make(chan *amqp.Error, 1))
 	if err := c.tasks.Go(func() { ch.watch(closes) }); err != nil {
-		return nil, err // the connection ends with the client
+		return nil, err // the connection closes together with the client
 	}
 	return ch, nil
 }
 
-// OpenWritable waits while the broker has blocked the connection, and opens a channel.
+// OpenWritable waits until the connection is not blocked, and opens a channel.
 func (c *Conn) OpenWritable(ctx context.Context) (*Channel, error) {
 	if err := c.waitWritable(ctx); err != nil {
 		return nil, err
@@ -58,10 +57,10 @@ func (c *Conn) openRaw() (ch *amqp.Channel, err error) {
 	return ch, translated(err)
 }
 
-// closeRaw closes a channel. It is closed, whatever the error.
+// closeRaw closes a channel. The channel is closed even if Close returns an error.
 func (c *Conn) closeRaw(ch *amqp.Channel) { _ = c.ask(ch.Close) }
 
-// watch ends the channel when the client reports its end.
+// watch cancels the Context of the channel when the client reports the end of the channel.
 func (ch *Channel) watch(closes <-chan *amqp.Error) {
 	reason, ok := <-closes
 	if !ok {
@@ -71,31 +70,29 @@ func (ch *Channel) watch(closes <-chan *amqp.Error) {
 	ch.end(ended(reason))
 }
 
-// Context ends when the channel is gone, or of no more use since the broker has left a request
-// unanswered. Its cause is the reason.
+// Context is canceled when the channel is closed, or no longer usable because a request has no answer. The cancellation
+// cause is the reason.
 func (ch *Channel) Context() context.Context { return ch.ctx }
 
-// IsClosed reports whether the channel is closed. The end of Context may follow a moment later.
+// IsClosed reports whether the channel is closed. The cancellation of Context may follow a moment later.
 func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
 
-// Close closes the channel after the request that is under way, unless the broker has left
-// that unanswered. It returns at the latest
-// when ctx ends; the channel is closed later then, at the latest with its connection.
-// Nothing may be written on the channel afterwards: an ack that follows the end of its
-// channel ends the connection (504).
+// Close closes the channel after the request in progress, unless that request has no answer in time. It returns when
+// ctx is canceled at the latest. In that case the channel closes later, at the latest with its connection. Callers must
+// not write on the channel afterwards, because an ack after the end of its channel ends the connection (504).
 func (ch *Channel) Close(ctx context.Context) {
 	_ = call(ctx, ch.conn.tasks, func() error {
 		select {
-		case ch.turn <- struct{}{}: // a request under way would take the answer for its own
+		case ch.turn <- struct{}{}: // otherwise a request in progress could receive the answer to Close
 			defer func() { <-ch.turn }()
-		case <-ch.ctx.Done(): // there is no answer to that request, or the channel is closed already
+		case <-ch.ctx.Done(): // the request has no answer, or the channel is already closed
 		}
 		ch.conn.closeRaw(ch.raw)
 		return nil
-	}, nil) // a closed client has closed it
+	}, nil) // with a closed client, the channel is already closed
 }
 
-// Ping makes the broker answer on the connection, over a new channel.
+// Ping checks that the broker answers on the connection. It uses a new channel.
 func (c *Conn) Ping(ctx context.Context) error {
 	ch, err := c.OpenWritable(ctx)
 	if err != nil {
@@ -104,8 +101,7 @@ func (c *Conn) Ping(ctx context.Context) error {
 	return ch.request(ctx, ch.raw.Close, nil)
 }
 
-// Do runs f with a new channel, which is closed afterwards. It waits while the broker has
-// blocked the connection.
+// Do runs f with a new channel and closes the channel afterwards. It waits until the connection is not blocked.
 func (c *Conn) Do(ctx context.Context, f func(ch *Channel) error) error {
 	ch, err := c.OpenWritable(ctx)
 	if err != nil {
@@ -116,15 +112,14 @@ func (c *Conn) Do(ctx context.Context, f func(ch *Channel) error) error {
 	return err
 }
 
-// Sync returns when the broker's channel has processed all that was written before. Its
-// request changes nothing: the prefetch it sets is that of consumers to come, and Consume
-// sets its own.
+// Sync returns when the broker's channel has processed all earlier writes. Its request has no other effect, because it
+// sets the prefetch of later consumers, and Consume sets the prefetch again.
 func (ch *Channel) Sync(ctx context.Context) error {
 	return ch.request(ctx, func() error { return ch.raw.Qos(1, 0, false) }, nil)
 }
 
-// Consume begins to consume, with manual acknowledgements and a prefetch of its own. If ctx ends before the broker
-// answers that it does, late is called with the deliveries, on another goroutine.
+// Consume starts a consumer with manual acknowledgements and the given prefetch. If ctx is canceled before the broker
+// answers, and the consumer starts nevertheless, late receives the deliveries on another goroutine.
 func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int, args topology.Table, late func(Deliveries)) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {
@@ -140,12 +135,12 @@ func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int,
 	return d, nil
 }
 
-// Cancel ends a consumer. Its deliveries end, once those that had come are taken.
+// Cancel ends a consumer. The channel of deliveries closes after the client has passed on all received deliveries.
 func (ch *Channel) Cancel(ctx context.Context, tag string) error {
 	return ch.request(ctx, func() error { return ch.raw.Cancel(tag, false) }, nil)
 }
 
-// Get takes one message, and reports whether there was one.
+// Get takes one message from a queue, and reports whether the queue had a message.
 func (ch *Channel) Get(ctx context.Context, queue string) (Delivery, bool, error) {
 	var d amqp.Delivery
 	var found bool
@@ -159,17 +154,17 @@ func (ch *Channel) Get(ctx context.Context, queue string) (Delivery, bool, error
 	return NewDelivery(d), true, nil
 }
 
-// Ack acknowledges a delivery, and all before it if multiple. The broker does not answer.
+// Ack acknowledges a delivery, and all earlier deliveries if multiple is set. The broker does not answer.
 func (ch *Channel) Ack(tag uint64, multiple bool) error {
 	return translated(ch.raw.Ack(tag, multiple))
 }
 
-// Nack returns deliveries to their queue, or lets them go.
+// Nack requeues deliveries, or discards or dead-letters them.
 func (ch *Channel) Nack(tag uint64, multiple, requeue bool) error {
 	return translated(ch.raw.Nack(tag, multiple, requeue))
 }
 
-// Reject is Nack for one delivery. RabbitMQ counts it towards the delivery limit.
+// Reject is Nack for one delivery. RabbitMQ counts a reject towards the delivery limit.
 func (ch *Channel) Reject(tag uint64, requeue bool) error {
 	return translated(ch.raw.Reject(tag, requeue))
 }
@@ -180,9 +175,9 @@ func (ch *Channel) Depth(ctx context.Context, queue string) (n int, err error) {
 	return n, err
 }
 
-// CheckExchange returns a *Refusal if there is no such exchange, or this user may not use it.
+// CheckExchange returns a *Refusal if the exchange does not exist, or if the user may not access it.
 func (ch *Channel) CheckExchange(ctx context.Context, name string) error {
-	return ch.request(ctx, func() error { // the kind is not compared
+	return ch.request(ctx, func() error { // the broker does not compare the kind
 		return ch.raw.ExchangeDeclarePassive(name, amqp.ExchangeDirect, true, false, false, false, nil)
 	}, nil)
 }
@@ -198,7 +193,7 @@ func (ch *Channel) DeclareExchange(ctx context.Context, e topology.Exchange) err
 	}, nil)
 }
 
-// DeclareQueue declares a queue, or if passive, only checks that it exists.
+// DeclareQueue declares a queue. If passive is set, it only checks that the queue exists.
 func (ch *Channel) DeclareQueue(ctx context.Context, q topology.Queue, passive bool) error {
 	_, _, err := ch.Counts(ctx, q, passive)
 	return err

@@ -8,14 +8,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// endedError describes why a connection or channel ended. The client reports
-// `Exception (501) Reason: "EOF"` for a connection that was cut.
+// endedError describes the end of a connection or channel. The client reports only `Exception (501) Reason: "EOF"` for
+// a connection that was cut.
 type endedError struct {
 	err   error // *amqp.Error or *Refusal
 	cause *amqp.Error
 }
 
-// ended describes the end of a connection or channel. Other errors are returned as they are.
+// ended returns an error that describes the end of a connection or channel. It returns other errors unchanged.
 func ended(err error) error {
 	e, ok := err.(*amqp.Error)
 	switch {
@@ -41,7 +41,7 @@ func (e *endedError) Error() string {
 		return "the broker, or what is between, closed the connection without a word (EOF)"
 	case strings.HasSuffix(reason, "i/o timeout"):
 		return fmt.Sprintf("nothing came from the broker for too long, not even a heartbeat (%s)", reason)
-	default: // of the network, or what could not be read
+	default: // a network error or an unreadable frame
 		return "the connection broke: " + reason
 	}
 }

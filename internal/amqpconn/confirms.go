@@ -13,39 +13,36 @@ var (
 	// ErrNacked means that the broker refused a message.
 	ErrNacked = errors.New("reprise: the broker refused the message (nack)")
 
-	// ErrNotWritten means that a publication was not written: the broker will never have it.
+	// ErrNotWritten means that a publication was not written, so the broker will never receive it.
 	ErrNotWritten = errors.New("not written")
 )
 
-// Confirming is a channel in confirm mode. The client has several faults that matter here:
+// Confirming is a channel in confirm mode. It avoids these faults of the client:
 //
-//   - It reports confirms in the order of their tags, so that one message without a confirm
-//     holds back the confirms of all after it, and a cumulative ack that follows makes a
-//     nack that it has held back an ack. What it returns for each publication (a
-//     DeferredConfirmation) has neither fault, and is used instead.
-//   - It reports all that is in flight on a channel that ends as refused.
-//   - It drops a return that nobody takes for 5 s, which would make an unroutable message a
-//     confirmed one. There is at most one return for each publication in flight, so a buffer
-//     for all of them is never full.
+//   - The client reports confirms in the order of their tags. One message without a confirm therefore delays the
+//     confirms of all later messages, and a following cumulative ack turns a delayed nack into an ack. The
+//     DeferredConfirmation of each publication has neither fault, so Confirming uses it.
+//   - The client reports all messages in flight on a channel that ends as refused.
+//   - The client drops a return that is not received for 5 s, so an unroutable message would count as confirmed. A
+//     publication in flight has at most one return, so a buffer for all publications is never full.
 //
-// The broker confirms an unroutable message, too, after it has returned it. A return carries
-// no number, so it counts for every publication in flight that equals it in exchange, key,
-// message id and body: to publish once too often makes a duplicate with the same id, to
-// believe a confirm once too often makes a loss.
+// The broker returns an unroutable message, and then confirms it. A return does not carry a number. It therefore counts
+// for every publication in flight with the same exchange, key, message id and body. An extra publication creates a
+// duplicate with the same id, while a wrong confirm would lose a message.
 type Confirming struct {
 	conn *Conn
 	raw  *amqp.Channel
 
-	mu       sync.Mutex // not held across a call into the client
+	mu       sync.Mutex // not held during a call of the client
 	inFlight map[uint64]*Publication
 	returns  <-chan amqp.Return
 
-	ended chan struct{} // closed when the channel is gone
-	err   error         // why; valid once ended is closed
+	ended chan struct{} // closed when the channel has closed
+	err   error         // the reason; valid after ended is closed
 }
 
-// Publication is a message to publish. Exchange, RoutingKey and Message must not change
-// while it is in flight.
+// Publication is a message to publish. The caller must not change Exchange, RoutingKey and Message while the message is
+// in flight.
 type Publication struct {
 	Exchange, RoutingKey string
 	Message              *Message
@@ -58,7 +55,7 @@ type Publication struct {
 // Return is the result of a publication that the broker could not route.
 type Return struct {
 	Code int    // AMQP reply code
-	Text string // the broker's words
+	Text string // the reason from the broker
 }
 
 func (r *Return) Error() string { return fmt.Sprintf("returned: %d %s", r.Code, r.Text) }
@@ -88,13 +85,13 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 	return s, err
 }
 
-// Publish writes a mandatory, persistent message. The write may be held until Flush. After
-// ErrNotWritten the publication may be published again; after another error the broker may
-// have it, and the connection ends. Publish must not be called concurrently.
+// Publish writes a mandatory, persistent message. The socket may hold the write until Flush. After ErrNotWritten the
+// caller may republish the message. After another error the broker may have received the message, and the connection
+// closes. Publish is not safe for concurrent use.
 func (s *Confirming) Publish(p *Publication) error {
 	p.tag = s.raw.GetNextPublishSeqNo()
 	s.mu.Lock()
-	s.inFlight[p.tag] = p // before its return may come
+	s.inFlight[p.tag] = p // before its return can arrive
 	s.mu.Unlock()
 	s.conn.socket.hold()
 	confirmation, err := s.raw.PublishWithDeferredConfirm(p.Exchange, p.RoutingKey, true, false, p.Message.publishing())
@@ -104,30 +101,28 @@ func (s *Confirming) Publish(p *Publication) error {
 	}
 	s.mu.Lock()
 	delete(s.inFlight, p.tag)
-	p.returned = nil // that was an equal message
+	p.returned = nil // this return belongs to an equal message
 	s.mu.Unlock()
 	s.Flush()
 	if errors.Is(err, amqp.ErrClosed) {
-		return ErrNotWritten // at least its last frame
+		return ErrNotWritten // at least the last frame was not written
 	}
-	// A frame may have been written in part. Nothing that follows on this connection can be
-	// understood.
+	// The client may have written part of a frame. The broker cannot parse later frames on this connection.
 	s.conn.End(0)
 	return translated(err)
 }
 
-// Flush writes what is held. It must be called before the publisher waits for anything.
+// Flush writes the held data. The publisher must call it before it waits.
 func (s *Confirming) Flush() { s.conn.socket.flush() }
 
-// Answered is closed when the broker has answered, or the channel is gone. It is valid after
-// Publish has succeeded.
+// Answered is closed when the broker has answered, or the channel has closed. It is valid after Publish has succeeded.
 func (p *Publication) Answered() <-chan struct{} { return p.confirmation.Done() }
 
-// Result returns nil for a publication that is confirmed, else a *Return, ErrNacked or the
-// error of Err. It must be called once for each publication, after Answered was closed.
+// Result returns nil for a confirmed publication, or else a *Return, ErrNacked or the error of Err. The caller must
+// call it once for each publication, after Answered is closed.
 func (s *Confirming) Result(p *Publication) error {
 	acked := p.confirmation.Acked()
-	gone := !acked && s.raw.IsClosed() // asked afterwards
+	gone := !acked && s.raw.IsClosed() // check this after Acked
 	s.mu.Lock()
 	s.takeReturns()
 	delete(s.inFlight, p.tag)
@@ -144,8 +139,8 @@ func (s *Confirming) Result(p *Publication) error {
 	return ErrNacked
 }
 
-// takeReturns applies the returns that have come. A return is delivered before the confirm
-// of its message, by the same goroutine: if there is one, it is here already.
+// takeReturns applies the received returns. The client delivers a return before the confirm of its message, on the same
+// goroutine. The return of a confirmed message is therefore already in the buffer.
 func (s *Confirming) takeReturns() {
 	for {
 		select {
@@ -166,26 +161,26 @@ func (s *Confirming) takeReturns() {
 	}
 }
 
-// IsClosed reports whether the channel is closed. Ended may follow a moment later.
+// IsClosed reports whether the channel is closed. Ended may close a moment later.
 func (s *Confirming) IsClosed() bool { return s.raw.IsClosed() }
 
-// Ended is closed when the channel is gone.
+// Ended is closed when the channel has closed.
 func (s *Confirming) Ended() <-chan struct{} { return s.ended }
 
-// Err waits until the channel is gone, and returns the reason.
+// Err waits until the channel has closed, and returns the reason.
 func (s *Confirming) Err() error {
 	<-s.ended
 	return s.err
 }
 
-// Close closes the channel, and waits for the broker's answer.
+// Close closes the channel and waits for the broker's answer.
 func (s *Confirming) Close() { s.conn.closeRaw(s.raw) }
 
-// Extra is a semaphore for the channels that a connection has beside those that everything
-// needs: to send reserves one, to receive releases it.
+// Extra is a semaphore for the additional channels of a connection, which are not essential. A send reserves a channel,
+// a receive releases it.
 func (c *Conn) Extra() chan struct{} { return c.extra }
 
-// maxExtraChannels bounds the channels of a connection that are extra. A connection has a
-// limit, 2047 with RabbitMQ's defaults, and a channel beyond it fails for everybody. Half of
-// them are for what publish.maxBulkheads bounds.
+// maxExtraChannels is the maximum number of additional channels of a connection. A connection has a limit, 2047 with
+// RabbitMQ's defaults, and beyond the limit every new channel fails. Half of the additional channels are for bulkheads
+// (publish.maxBulkheads).
 const maxExtraChannels = 128

@@ -14,10 +14,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Conn is one generation of a connection. It is lost once and never comes back. Its
-// channels, deliveries and confirms are lost with it: a delivery of one generation can
-// only be settled on a channel of that generation. The client's own recovery would revive
-// channels behind the same pointers, so it stays off (amqp.Config.Recovery is nil).
+// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are
+// lost, too. A delivery can only be settled on a channel of its generation. The client's own recovery stays off
+// (amqp.Config.Recovery is nil), because it would revive channels behind the same pointers.
 type Conn struct {
 	raw       *amqp.Connection
 	frameSize int
@@ -26,69 +25,69 @@ type Conn struct {
 	log       *slog.Logger
 	tasks     *Tasks
 	socket    *socket
-	timeout   time.Duration // for answers: see Timeout
+	timeout   time.Duration // for answers; see Timeout
 
-	lost       chan struct{} // closed when the connection is gone
-	reason     error         // why; valid once lost is closed
-	unreadable bool          // the client could not read what came; valid once lost is closed
+	lost       chan struct{} // closed when the connection has closed
+	reason     error         // the reason; valid after lost is closed
+	unreadable bool          // the client received data that it could not read; valid after lost is closed
 
-	noted      chan amqp.Blocking // when the broker blocks and unblocks it; closed after lost
-	unanswered atomic.Int32       // requests whose answer is late: see ask
+	noted      chan amqp.Blocking // block and unblock notifications; closed after lost
+	unanswered atomic.Int32       // requests with a late answer; see ask
 	givenUp    sync.Once
 
 	extra chan struct{} // see Extra
 
 	mu       sync.Mutex
-	writable chan struct{} // closed unless the broker has blocked this connection
-	blocked  string        // why it is blocked
-	reads    time.Time     // since when the broker has read again; zero: always
+	writable chan struct{} // closed unless the broker has blocked the connection
+	blocked  string        // the reason for the block
+	reads    time.Time     // end of the last block; zero means never blocked
 }
 
-// Generation counts the connections of a Link, from 1.
+// Generation returns the number of the connection within its Link, from 1.
 func (c *Conn) Generation() uint64 { return c.gen }
 
-// Addr is the broker's host:port.
+// Addr returns the broker's host:port.
 func (c *Conn) Addr() string { return c.addr }
 
-// Logger is for events of the connection.
+// Logger returns the logger for events of the connection.
 func (c *Conn) Logger() *slog.Logger { return c.log }
 
-// Lost is closed when the connection is gone.
+// Lost is closed when the connection has closed.
 func (c *Conn) Lost() <-chan struct{} { return c.lost }
 
-// Reason is why the connection is gone. It is valid once Lost is closed.
+// Reason returns the reason for the end of the connection. It is valid after Lost is closed.
 func (c *Conn) Reason() error { return c.reason }
 
-// FrameSize is the agreed maximum size of a frame; 0 means no limit.
+// FrameSize returns the negotiated maximum size of a frame; 0 means no limit.
 func (c *Conn) FrameSize() int { return c.frameSize }
 
-// ChannelMax is the agreed maximum number of channels.
+// ChannelMax returns the negotiated maximum number of channels.
 func (c *Conn) ChannelMax() int { return int(c.raw.Config.ChannelMax) }
 
-// Heartbeat is the agreed interval of heartbeats.
+// Heartbeat returns the negotiated interval of heartbeats.
 func (c *Conn) Heartbeat() time.Duration { return c.raw.Config.Heartbeat }
 
-// Version is the broker's version, "" if it does not tell.
+// Version returns the broker's version, or "" if the broker does not report it.
 func (c *Conn) Version() string {
 	version, _ := c.raw.Properties["version"].(string)
 	return version
 }
 
-// IsRabbitMQ reports whether the broker runs on Erlang. Brokers that only behave as RabbitMQ
-// does call themselves RabbitMQ, too.
+// IsRabbitMQ reports whether the broker runs on Erlang. Compatible brokers also use the product name RabbitMQ, so the
+// name is not sufficient.
 func (c *Conn) IsRabbitMQ() bool {
 	platform, _ := c.raw.Properties["platform"].(string)
 	return strings.HasPrefix(platform, "Erlang")
 }
 
-// Timeout is how long to wait for an answer that is cheaper to wait for than to give up: at
-// least the time in which a dead connection is noticed.
+// Timeout returns the time to wait for an answer if waiting costs less than giving up. It is at least the time that the
+// client needs to detect a dead connection.
 func (c *Conn) Timeout() time.Duration { return max(c.timeout, 2*c.raw.Config.Heartbeat) }
 
-// watch follows the connection until it is gone.
+// watch follows the connection until it closes.
 //
-// It does not log: the client drops a notification that is not taken within 5 s, and a
-// logger may be stuck. The link logs.
+// It does not log, because a logger may block, and the client drops a notification that is not received within 5 s. The
+// link logs instead.
 func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
 	defer close(c.noted)
 	defer close(c.lost)
@@ -98,7 +97,7 @@ func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
 			if ok {
 				c.reason = ended(err)
 				c.unreadable = !err.Server && !c.socket.failed.Load()
-				continue // the channel is closed next
+				continue // the channel closes next
 			}
 			if c.reason == nil {
 				c.reason = ErrGone
@@ -112,7 +111,7 @@ func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
 			c.block(b.Active, b.Reason)
 			select {
 			case c.noted <- b:
-			default: // the logger or the observer is stuck
+			default: // the logger or the observer blocks
 			}
 		}
 	}
@@ -154,8 +153,8 @@ func (c *Conn) Blocked() error {
 	}
 }
 
-// leftToRead returns how much of a time the broker has left to read, and answer. It has all of
-// it while it has blocked the connection, and from when it has ended that.
+// leftToRead returns the rest of the timeout in which the broker must read and answer. The timeout starts when the
+// broker unblocks the connection. While the connection is blocked, the result is the whole timeout.
 func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,8 +166,8 @@ func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	}
 }
 
-// waitWritable waits while the broker has blocked the connection: a request would get no
-// answer and keep its channel.
+// waitWritable waits until the connection is not blocked. A request on a blocked connection would not get an answer and
+// would keep its channel.
 func (c *Conn) waitWritable(ctx context.Context) error {
 	select {
 	case <-c.Writable():
@@ -189,40 +188,38 @@ func (c *Conn) isLost() bool {
 	}
 }
 
-// Closing reports whether the connection is lost, or is about to be.
+// Closing reports whether the connection is closed or is about to close.
 func (c *Conn) Closing() bool { return c.raw.IsClosed() }
 
-// Unreadable reports whether the connection is lost because of something that the client
-// could not read.
+// Unreadable reports whether the connection was lost because the client could not read received data.
 func (c *Conn) Unreadable() bool {
 	if !c.Closing() {
 		return false
 	}
-	<-c.lost // its channels end a little earlier
+	<-c.lost // its channels close slightly earlier
 	return c.unreadable
 }
 
-// GiveUp ends the connection, whose broker has not answered for some time.
+// GiveUp ends the connection because the broker has not answered for the time after.
 func (c *Conn) GiveUp(after time.Duration) {
-	c.End(0) // first: a logger may be stuck
+	c.End(0) // before the log call, because a logger may block
 	c.givenUp.Do(func() { c.log.Warn("broker does not read", "after", after) })
 }
 
-// End closes the connection, and waits for the broker's answer at most for the timeout.
+// End closes the connection and waits for the broker's answer, at most until the timeout.
 func (c *Conn) End(timeout time.Duration) {
-	// The client does not end a connection on which a write is stuck.
+	// The client does not end a connection with a blocked write.
 	stuck := time.AfterFunc(timeout, func() { _ = c.socket.Close() })
 	defer stuck.Stop()
-	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // it is closed, whatever the error
+	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // closed even after an error
 	<-c.lost
 }
 
-// minChannels is the number of channels that a connection needs: two to publish on, one to
-// declare and to ask for answers, and one bulkhead.
+// minChannels is the number of channels that a connection needs: two for publishing, one for declarations and requests,
+// and one bulkhead.
 const minChannels = 4
 
-// dial opens one connection. Errors that trying the same address again cannot help are
-// *ConnectError.
+// dial opens one connection. It returns a *ConnectError if another attempt at the same address cannot succeed.
 func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	timeout := l.addresses.timeout(a)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
@@ -237,10 +234,10 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 		Recovery:   nil, // see Conn
 	}
 	if l.cfg.TLS != nil {
-		config.TLSClientConfig = l.cfg.TLS.Clone() // the client fills in ServerName, of this address
+		config.TLSClientConfig = l.cfg.TLS.Clone() // a copy, because the client sets ServerName for this address
 	}
 
-	// The client's handshake takes no context: closing the socket ends it.
+	// The client's handshake does not accept a context. To abort it, dial closes the socket.
 	abort := func() bool { return false }
 	var used *socket
 	config.Dial = func(network, addr string) (net.Conn, error) {
@@ -265,11 +262,11 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	raw, err := amqp.DialConfig(url, config)
 	live := abort()
 	if used != nil && !live {
-		err = context.Cause(ctx) // aborted, perhaps in the last moment
+		err = context.Cause(ctx) // aborted, possibly at the last moment
 	}
 	if err != nil {
 		if raw != nil {
-			_ = raw.CloseDeadline(time.Now()) // ends its goroutines
+			_ = raw.CloseDeadline(time.Now()) // ends the goroutines of the client
 		}
 		return nil, l.explain(a, used, err)
 	}
@@ -296,6 +293,6 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	})
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
 	blocks := raw.NotifyBlocked(make(chan amqp.Blocking, 64))
-	l.tasks.wg.Go(func() { c.watch(closes, blocks) }) // also where Close was called: the connection ends next
+	l.tasks.wg.Go(func() { c.watch(closes, blocks) }) // even after Close, because the connection closes next
 	return c, nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Counts declares a queue, or if passive, only checks that it exists. It returns the numbers of its ready messages and of its
-// consumers.
+// Counts declares a queue, and returns the numbers of its ready messages and of its consumers. If passive is set,
+// Counts only checks that the queue exists.
 func (ch *Channel) Counts(ctx context.Context, q topology.Queue, passive bool) (messages, consumers int, err error) {
 	args, err := EncodeTable(q.Args)
 	if err != nil {
@@ -30,7 +30,7 @@ func (ch *Channel) Counts(ctx context.Context, q topology.Queue, passive bool) (
 	return state.Messages, state.Consumers, nil
 }
 
-// DeleteQueue deletes a queue, if it exists, with its messages.
+// DeleteQueue deletes a queue and its messages, if the queue exists.
 func (ch *Channel) DeleteQueue(ctx context.Context, queue string) error {
 	return ch.request(ctx, func() error {
 		_, err := ch.raw.QueueDelete(queue, false, false, false)
@@ -38,8 +38,8 @@ func (ch *Channel) DeleteQueue(ctx context.Context, queue string) error {
 	}, nil)
 }
 
-// Listen begins to consume without acknowledgements. If ctx ends before the broker answers that it does, the channel is of no
-// more use.
+// Listen starts a consumer without acknowledgements. If ctx is canceled before the broker answers, the channel is no
+// longer usable.
 func (ch *Channel) Listen(ctx context.Context, queue string) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {

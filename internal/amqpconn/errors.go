@@ -15,19 +15,19 @@ var (
 	ErrInvalidMessage = errors.New("reprise: invalid message")
 )
 
-// Errors that stay within the module.
+// Errors that do not leave the module.
 var (
-	// ErrGone means that a channel or connection is closed and the broker gave no reason.
-	// Unlike after ErrClosed, a new one may replace it.
+	// ErrGone means that a channel or connection is closed and the broker gave no reason. A new channel or connection
+	// may replace it, unlike after ErrClosed.
 	ErrGone = errors.New("reprise: channel or connection closed")
 
 	// ErrSilent means that the broker did not answer a request in time.
 	ErrSilent = errors.New("the broker did not answer in time")
 
-	// ErrChannelMax means that the connection has as many channels as it may have.
+	// ErrChannelMax means that the connection already has the maximum number of channels.
 	ErrChannelMax error = amqp.ErrChannelMax
 
-	// ErrExpired means that there was no connection in time.
+	// ErrExpired means that a connection was not available in time.
 	ErrExpired = errors.New("reprise: no connection in time")
 )
 
@@ -44,7 +44,7 @@ const (
 // Refusal is the broker's reason for closing a channel or a connection.
 type Refusal struct {
 	Code    int    // AMQP reply code
-	Text    string // the broker's words
+	Text    string // the reason from the broker
 	Channel bool   // only the channel is closed
 
 	err *amqp.Error
@@ -53,14 +53,14 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.err.Error() }
 func (r *Refusal) Unwrap() error { return r.err }
 
-// RefusedChannel returns the broker's reason if err says that it has closed a channel,
-// and the connection goes on.
+// RefusedChannel returns the broker's reason if err reports that the broker has closed a channel but not its
+// connection.
 func RefusedChannel(err error) (*Refusal, bool) {
 	r, ok := errors.AsType[*Refusal](err)
 	return r, ok && r.Channel
 }
 
-// translated returns an error of the client as one of this package.
+// translated converts an error of the client to an error of this package.
 func translated(err error) error {
 	e, ok := err.(*amqp.Error)
 	switch {
@@ -76,9 +76,9 @@ func translated(err error) error {
 	return ended(e)
 }
 
-// BlockedError reports that the broker does not take messages for the time being.
+// BlockedError reports that the broker has blocked the connection.
 type BlockedError struct {
-	Reason string // the broker's words, such as "low on memory"; "" if it has not said why
+	Reason string // the reason from the broker, such as "low on memory"; "" if it gave none
 }
 
 func (e *BlockedError) Error() string {
@@ -88,14 +88,14 @@ func (e *BlockedError) Error() string {
 	return ErrBlocked.Error() + ": " + e.Reason
 }
 
-// Is makes it match ErrBlocked.
+// Is makes the error match ErrBlocked.
 func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 
-// ConnectError reports that trying to connect again does not help.
+// ConnectError reports that further attempts to connect cannot succeed.
 type ConnectError struct {
-	Addr   string // host:port, "" when the URL did not say
-	Reason string // what is wrong, and what to look at
-	Err    error  // the broker's or the parser's own error, if any
+	Addr   string // host:port, "" if the error concerns the URL
+	Reason string // the fault and advice
+	Err    error  // the error of the broker or the parser, if any
 }
 
 func (e *ConnectError) Error() string {

@@ -9,35 +9,33 @@ import (
 
 // socket is the network connection below the client.
 //
-// It can hold writes until more follows in the same packet. The client writes each message
-// to the socket by itself, which costs both sides about as much as everything else about
-// the message.
+// It can hold writes until more data fills the same packet. The client writes each message to the socket separately,
+// and the separate writes cost both sides about as much as all other work for the message.
 //
-// It records whether reading or writing has failed. If neither has, the connection ended
-// because of its content.
+// It records whether a read or a write has failed. Otherwise the connection ended because of its content.
 //
-// It watches writes. The client waits without a limit until the broker has read what it
-// writes, and every other write of the connection waits behind it, heartbeats too.
+// It watches writes. The client waits indefinitely until the broker has read a write, and every other write of the
+// connection waits behind it, including heartbeats.
 type socket struct {
 	net.Conn
 	failed  atomic.Bool
-	greeted bool         // something was read
-	first   atomic.Int32 // the first byte that was read
+	greeted bool         // the socket has read data
+	first   atomic.Int32 // the first byte that it has read
 
 	mu      sync.Mutex
 	holding bool
 	held    []byte
-	watch   *time.Timer // runs during a write; nil until watchWrites
+	watch   *time.Timer // runs during a write; nil before watchWrites
 	timeout time.Duration
-	writing atomic.Int64 // since when, after watchWrites; 0: nothing is written
-	began   time.Time    // watchWrites
+	writing atomic.Int64 // start of the current write, if watched; 0 means none
+	began   time.Time    // the time of watchWrites
 }
 
-// maxHeld is the maximum number of bytes that are held, or written at a time.
+// maxHeld is the maximum number of bytes that the socket holds, or writes at a time.
 const maxHeld = 64 << 10
 
-// watchWrites calls stuck if the broker has not read maxHeld bytes within the timeout, and
-// again after the time that stuck returns, if that is more than 0.
+// watchWrites calls stuck if the broker has not read maxHeld bytes within the timeout. If stuck returns more than 0,
+// watchWrites checks again after that time.
 func (s *socket) watchWrites(timeout time.Duration, stuck func() time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +45,7 @@ func (s *socket) watchWrites(timeout time.Duration, stuck func() time.Duration) 
 		if since == 0 {
 			return
 		}
-		again := timeout - (time.Since(s.began) - time.Duration(since)) // of a write that has begun since
+		again := timeout - (time.Since(s.began) - time.Duration(since)) // for a write that began after the timer was set
 		if again <= 0 {
 			again = stuck()
 		}
@@ -62,7 +60,7 @@ func (s *socket) watchWrites(timeout time.Duration, stuck func() time.Duration) 
 func (s *socket) Read(p []byte) (int, error) {
 	n, err := s.noted(s.Conn.Read(p))
 	if err != nil {
-		_ = s.Conn.Close() // the client closes it only when no write is stuck any more
+		_ = s.Conn.Close() // the client closes the socket only when no write is stuck
 	}
 	if n > 0 && !s.greeted {
 		s.greeted = true
@@ -85,21 +83,21 @@ func (s *socket) Write(p []byte) (int, error) {
 	return s.write(p)
 }
 
-// hold holds all writes until flush. The caller must call flush before it waits for
-// anything: the broker cannot answer what it has not received.
+// hold holds all writes until flush. The caller must call flush before it waits, because the broker cannot answer data
+// that it has not received.
 func (s *socket) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holding = true
 }
 
-// flush writes what is held, by whomever it was written.
+// flush writes the held data of all callers.
 func (s *socket) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holding = false
 	if s.release() != nil {
-		_ = s.Conn.Close() // the client then ends the connection
+		_ = s.Conn.Close() // the client then closes the connection
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/reprisemq/reprise/internal/retry"
 )
 
-// DefaultHeartbeat is the interval of heartbeats where neither LinkConfig nor the URL has one.
+// DefaultHeartbeat is the interval of heartbeats if neither LinkConfig nor the URL sets it.
 const DefaultHeartbeat = 10 * time.Second
 
-// These bound connecting, TLS and the AMQP handshake together. With several addresses, the
-// next one is worth more than a longer wait.
+// Timeouts for connect, TLS and AMQP handshake together. With several addresses the timeout is shorter, because another
+// address is more likely to answer.
 const (
 	handshakeTimeout       = 30 * time.Second
 	handshakeTimeoutOfMany = 10 * time.Second
@@ -33,7 +33,7 @@ type LinkConfig struct {
 	Logger    *slog.Logger
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
 	TLS       *tls.Config
-	Heartbeat time.Duration // 0: the URL's, or DefaultHeartbeat
+	Heartbeat time.Duration // 0 means the value in the URL, or DefaultHeartbeat
 	Timeout   time.Duration // for answers of the broker
 	Reconnect backoff.Backoff
 	Observe   func(Change, error) // may be nil
@@ -42,7 +42,7 @@ type LinkConfig struct {
 // Change is a change of a link's state.
 type Change int
 
-// Changes of a link's state. Disconnected and Blocked come with the reason.
+// Changes of a link's state. Disconnected and Blocked have a reason.
 const (
 	Connected Change = iota
 	Disconnected
@@ -50,14 +50,14 @@ const (
 	Unblocked
 )
 
-// CloseTimeout is how long a closing connection waits for the broker's answer.
+// CloseTimeout is the time that a closing connection waits for the broker's answer.
 const CloseTimeout = 5 * time.Second
 
-// Link keeps one connection alive: it hands out the current generation and replaces it,
-// indefinitely, when it is lost. One goroutine (Run) owns it.
+// Link keeps one connection alive. It provides the current generation, and replaces a lost connection indefinitely. One
+// goroutine (Run) owns the link.
 type Link struct {
 	name  string // connection_name
-	user  string // authenticated as, "" where not known
+	user  string // authenticated user, "" if unknown
 	cfg   LinkConfig
 	log   *slog.Logger
 	tasks *Tasks
@@ -68,12 +68,12 @@ type Link struct {
 
 	mu      sync.Mutex
 	current *Conn // nil while disconnected
-	why     error // it is disconnected
+	why     error // the reason if disconnected
 	closed  bool
-	changed chan struct{} // closed and replaced with every change
+	changed chan struct{} // closed and replaced at every change
 }
 
-// NewLink returns a link that has no connection yet.
+// NewLink returns a link without a connection.
 func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 	return &Link{
 		name: cfg.Name, user: addresses.all[0].login(),
@@ -82,15 +82,14 @@ func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 	}
 }
 
-// Beside returns the rotation for another link of the same client, which begins with the
-// address that was tried last.
+// Beside returns the rotation for another link of the same client. It starts with the last address of l.
 func (l *Link) Beside() Rotation { return l.addresses.beside() }
 
-// User is the authenticated user, "" where a certificate names it.
+// User returns the authenticated user, or "" if a certificate contains the name.
 func (l *Link) User() string { return l.user }
 
-// Connect dials until it succeeds, ctx ends, or trying again cannot help: every
-// address was tried, and one refused us.
+// Connect dials until it succeeds or ctx is canceled. It also fails if further attempts cannot succeed, because it has
+// tried all addresses and one of them refused the connection.
 func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 	var refused, last error
 	for try := 1; ; try++ {
@@ -106,7 +105,7 @@ func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 		if _, begins := l.addresses.round(try + 1); begins && refused != nil {
 			return nil, refused
 		}
-		if ctx.Err() == nil || last == nil { // a try that ctx has cut short knows no better
+		if ctx.Err() == nil || last == nil { // the error of a canceled attempt has less information
 			last = named(a.addr, err)
 		}
 		if ctx.Err() == nil {
@@ -120,9 +119,8 @@ func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// pause is how long to wait before the nth try since there was a connection, or
-// since the beginning. Only when all addresses have been tried does it wait, and
-// longer each time; so it does after further failures before those.
+// pause returns the delay before the nth attempt since the last connection, or since the start. It is 0 until the link
+// has tried all addresses, and grows with each round. The number before counts further failures that came earlier.
 func (l *Link) pause(try, before int) time.Duration {
 	round, begins := l.addresses.round(try)
 	if !begins {
@@ -131,8 +129,7 @@ func (l *Link) pause(try, before int) time.Duration {
 	return l.cfg.Reconnect.Delay(before + round)
 }
 
-// Run keeps the link connected until ctx ends, and then closes it. c is the
-// first connection.
+// Run keeps the link connected until ctx is canceled, and then closes it. c is the first connection.
 func (l *Link) Run(ctx context.Context, c *Conn) {
 	defer l.set(nil, ErrClosed)
 	for unsteady := 0; ; unsteady++ {
@@ -159,8 +156,8 @@ func (l *Link) Run(ctx context.Context, c *Conn) {
 	}
 }
 
-// follow tells of a connection until it is lost, or until ctx ends: then it returns
-// false.
+// follow reports the events of a connection. It returns true when the connection is lost, and false when ctx is
+// canceled.
 func (l *Link) follow(ctx context.Context, c *Conn) bool {
 	for {
 		select {
@@ -177,14 +174,14 @@ func (l *Link) follow(ctx context.Context, c *Conn) bool {
 	}
 }
 
-// tellAll tells what is left to tell of a connection that is lost.
+// tellAll reports the remaining events of a lost connection.
 func (l *Link) tellAll(c *Conn) {
 	for b := range c.noted {
 		l.tell(c, b)
 	}
 }
 
-// tell says that the broker has blocked a connection, or unblocked it.
+// tell reports that the broker has blocked or unblocked a connection.
 func (l *Link) tell(c *Conn, b amqp.Blocking) {
 	if b.Active {
 		l.observe(Blocked, &BlockedError{Reason: b.Reason})
@@ -195,9 +192,9 @@ func (l *Link) tell(c *Conn, b amqp.Blocking) {
 	c.log.Info("publishing unblocked")
 }
 
-// reconnect dials until it succeeds; nil means that ctx ended. Unlike connect
-// it never gives up: credentials that worked before may work again. c is the
-// connection that was lost, after a number of others that did not last.
+// reconnect dials until it succeeds. It returns nil if ctx is canceled. Unlike Connect it never gives up, because
+// credentials that worked before may work again. c is the lost connection. The number before counts the preceding
+// connections that failed early.
 func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 	event, log, reason := "connection lost", c.log, c.reason
 	for try := 1; ; try++ {
@@ -216,7 +213,7 @@ func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 	}
 }
 
-// set notes the present connection, or why there is none.
+// set stores the current connection, or the reason for its absence.
 func (l *Link) set(c *Conn, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,10 +229,10 @@ func (l *Link) observe(change Change, err error) {
 	}
 }
 
-// Get returns the connection, waiting for one until ctx ends.
+// Get returns the connection. It waits for a connection until ctx is canceled.
 func (l *Link) Get(ctx context.Context) (*Conn, error) { return l.Within(ctx, nil) }
 
-// Within is Get that gives up with ErrExpired.
+// Within is Get with a timeout. It returns ErrExpired when expired fires.
 func (l *Link) Within(ctx context.Context, expired <-chan time.Time) (*Conn, error) {
 	for {
 		l.mu.Lock()
@@ -257,8 +254,7 @@ func (l *Link) Within(ctx context.Context, expired <-chan time.Time) (*Conn, err
 	}
 }
 
-// Current returns the connection if there is one, else ErrClosed, or
-// ErrDisconnected with the reason.
+// Current returns the connection. Without a connection it returns ErrClosed, or ErrDisconnected with the reason.
 func (l *Link) Current() (*Conn, error) {
 	l.mu.Lock()
 	c, why, closed := l.current, l.why, l.closed
@@ -274,8 +270,8 @@ func (l *Link) Current() (*Conn, error) {
 	return c, nil
 }
 
-// Trouble returns why nothing can be sent at present: the error of Current, or that the
-// broker has blocked the connection.
+// Trouble returns the reason why the client cannot publish at present, or nil. The reason is the error of Current or a
+// *BlockedError.
 func (l *Link) Trouble() error {
 	c, err := l.Current()
 	if err != nil {
@@ -284,7 +280,7 @@ func (l *Link) Trouble() error {
 	return c.Blocked()
 }
 
-// named says where an error came from, unless it says so itself.
+// named adds the address to an error that does not contain it.
 func named(addr string, err error) error {
 	if _, ok := errors.AsType[*ConnectError](err); ok {
 		return err

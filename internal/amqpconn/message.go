@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Message is the properties, headers and body of a delivery or a publication.
+// Message contains the properties, headers and body of a delivery or a publication.
 type Message struct {
-	Headers         topology.Table // of a delivery: read it with ReadTable or CloneTable
+	Headers         topology.Table // of a delivery: read them with ReadTable or CloneTable
 	ContentType     string
 	ContentEncoding string
 	CorrelationID   string
@@ -28,7 +28,7 @@ type Message struct {
 	Body            []byte
 }
 
-// Delivery is a message that was delivered.
+// Delivery is a delivered message.
 type Delivery struct {
 	Message
 	Tag         uint64
@@ -37,14 +37,14 @@ type Delivery struct {
 	RoutingKey  string
 }
 
-// Incoming is a delivery as the client hands it over. Only NewDelivery reads it. To convert
-// it before would take a goroutine for each consumer.
+// Incoming is a delivery in the client's type. Only NewDelivery reads it. An earlier conversion would need a goroutine
+// for each consumer.
 type Incoming = amqp.Delivery
 
-// Deliveries are the deliveries of a consumer, until it or its channel ends.
+// Deliveries is the channel of a consumer's deliveries. It closes when the consumer or its channel ends.
 type Deliveries = <-chan Incoming
 
-// NewDelivery returns the delivery.
+// NewDelivery converts a delivery of the client.
 func NewDelivery(d Incoming) Delivery {
 	return Delivery{
 		Message: Message{
@@ -66,7 +66,7 @@ func NewDelivery(d Incoming) Delivery {
 	}
 }
 
-// publishing is a persistent message as the client publishes it.
+// publishing converts the message to a persistent message in the client's type.
 func (m *Message) publishing() amqp.Publishing {
 	return amqp.Publishing{
 		Headers:         clientTable(m.Headers),
@@ -86,10 +86,10 @@ func (m *Message) publishing() amqp.Publishing {
 	}
 }
 
-// MaxExpiration is the longest expiration that RabbitMQ takes. A longer one costs the channel.
+// MaxExpiration is the longest expiration that RabbitMQ accepts. A longer expiration closes the channel.
 const MaxExpiration = 10 * 365 * 24 * time.Hour
 
-// FormatExpiration writes milliseconds, rounded up so that nothing expires early; 0 is none.
+// FormatExpiration returns d in milliseconds, rounded up so that a message does not expire early. It returns "" for 0.
 func FormatExpiration(d time.Duration) string {
 	if d <= 0 {
 		return ""
@@ -101,7 +101,7 @@ func FormatExpiration(d time.Duration) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// ParseExpiration reads milliseconds; the broker accepts nothing else.
+// ParseExpiration parses milliseconds, the only format that the broker accepts. It returns 0 for other strings.
 func ParseExpiration(s string) time.Duration {
 	if s == "" {
 		return 0
@@ -113,11 +113,11 @@ func ParseExpiration(s string) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// contentHeader is the size of a content header frame around the properties:
-// frame header and end, class, weight, body size, property flags.
+// contentHeader is the size of a content header frame without the properties: frame header and end, class, weight, body
+// size, property flags.
 const contentHeader = 7 + 1 + 2 + 2 + 8 + 2
 
-// propertiesSize is the size of msg's properties without its headers.
+// propertiesSize returns the size of msg's properties without its headers.
 func propertiesSize(msg *Message) int {
 	size := contentHeader + 1 // delivery mode
 	for _, s := range shortStrings("", "", msg)[2:] {
@@ -152,28 +152,25 @@ func shortStrings(exchange, key string, msg *Message) []shortString {
 	}
 }
 
-// What brokers add to the headers of a message must fit into its header frame
-// as well: RabbitMQ delivers a frame larger than agreed without a second
-// thought, and the AMQP client then gives up the connection, with every
-// delivery of that message again.
+// Brokers add headers to a message, which must also fit into its header frame. RabbitMQ delivers a frame that is larger
+// than negotiated. The AMQP client then closes the connection, at every delivery of that message.
 const (
-	// RoomForDeaths holds x-death with two entries, x-first-death-* and
-	// x-last-death-*, with names of 255 bytes throughout, and RoomForDelivery.
+	// RoomForDeaths is the space for x-death with two entries, x-first-death-* and x-last-death-*, all with names of
+	// 255 bytes, and for RoomForDelivery.
 	RoomForDeaths = 4096
 
-	// roomForDeath holds one more entry of x-death.
+	// roomForDeath is the space for another entry of x-death.
 	roomForDeath = 1024
 
-	// RoomForDelivery holds x-delivery-count and x-acquired-count.
+	// RoomForDelivery is the space for x-delivery-count and x-acquired-count.
 	RoomForDelivery = 64
 )
 
-// RoomForStations holds what brokers add to a copy that expires in so many queues.
+// RoomForStations returns the space for the headers that brokers add to a copy that expires in n queues.
 func RoomForStations(n int) int { return RoomForDeaths + max(0, n-2)*roomForDeath }
 
-// CheckSize refuses what the wire cannot carry. It must be refused here: the
-// AMQP client would notice half way through a frame, and the broker by closing
-// the connection.
+// CheckSize returns an error if AMQP cannot represent the message. Without this check, the AMQP client would fail in
+// the middle of a frame, or the broker would close the connection.
 func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error {
 	for _, s := range shortStrings(exchange, key, msg) {
 		if len(s.value) > math.MaxUint8 {
@@ -190,8 +187,8 @@ func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error
 	return nil
 }
 
-// HeaderRoom is how many bytes of headers fit into the content header frame,
-// beside the properties and a reserve. A frame size of 0 means no limit.
+// HeaderRoom returns the number of bytes for headers in the content header frame, in addition to the properties and a
+// reserve. A frame size of 0 means no limit.
 func HeaderRoom(msg *Message, frameSize, reserve int) int {
 	if frameSize <= 0 {
 		return math.MaxInt32

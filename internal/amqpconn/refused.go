@@ -11,15 +11,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// What a server may begin with: an AMQP frame, or its protocol header; TLS.
+// First byte of a server's data: an AMQP frame, or TLS. An AMQP protocol header begins with 'A'.
 const (
 	frameMethod  = 1
 	tlsAlert     = 21
 	tlsHandshake = 22
 )
 
-// explain turns what the broker or TLS says about a client it will never let in
-// into a *ConnectError; other errors are returned as they are.
+// explain converts the errors of brokers and TLS that retries cannot fix to a *ConnectError. It returns other errors
+// unchanged.
 func (l *Link) explain(a address, s *socket, err error) error {
 	fatal := func(format string, args ...any) error {
 		return &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(format, args...), Err: err}
@@ -45,8 +45,8 @@ func (l *Link) explain(a address, s *socket, err error) error {
 	case refusal == amqp.ErrCredentials && l.user == "":
 		return &refusedError{fatal("the broker refused the client certificate: check that there is one, that it names a user of the broker, and that the broker demands one (RabbitMQ: ssl_options.verify_peer and fail_if_no_peer_cert)")}
 	case refusal == amqp.ErrCredentials:
-		// The client's guess: RabbitMQ hangs up on a wrong password without a
-		// word, but so does a broken network.
+		// The client infers ErrCredentials, because RabbitMQ closes the connection silently after a wrong password. A
+		// broken network looks the same.
 		var note string
 		if l.user == "guest" && !isLoopback(a.Host) {
 			note = " (RabbitMQ lets user guest in from localhost only)"
@@ -55,7 +55,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
-		return ended(err) // of connections: others may end
+		return ended(err) // the limit of connections; others may close
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker does not let user %q into virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}
@@ -64,14 +64,13 @@ func (l *Link) explain(a address, s *socket, err error) error {
 
 func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
-// refusedError is a refusal that is only inferred: see Rotation.refusal.
+// refusedError is a refusal that the client only infers; see Rotation.refusal.
 type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
 
-// explainTLS says what is wrong where two sides will never agree on TLS, or
-// nothing.
+// explainTLS returns the cause of a permanent TLS failure, or "" for other errors.
 func explainTLS(err error) string {
 	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		advice := "check the clocks and the certificate"
@@ -90,7 +89,7 @@ func explainTLS(err error) string {
 	if after, ok := strings.CutPrefix(text, "create TLS config from URI: "); ok {
 		return "the files that the URL names for TLS cannot be used: " + after
 	}
-	// With TLS 1.3 this comes after the handshake, wrapped in an error of AMQP.
+	// With TLS 1.3 the alert arrives after the handshake, wrapped in an AMQP error.
 	_, alert, found := strings.Cut(text, "remote error: tls: ")
 	if found && !strings.HasPrefix(alert, "internal error") {
 		return fmt.Sprintf("it refused TLS (%s): check the client certificate, in Config.TLS or by the URL's certfile and keyfile", strings.TrimRight(alert, `"`))

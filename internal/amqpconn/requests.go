@@ -6,19 +6,17 @@ import (
 	"time"
 )
 
-// The client cannot give up a request: it waits until the broker has answered, or the
-// connection has ended. Answers carry no number, and the client gives an answer to whoever
-// waits. Therefore requests of a channel are made one at a time, on goroutines of their
-// own, and a request that nobody waits for any more keeps its channel.
+// The client cannot cancel a request. A request waits until the broker has answered or the connection has closed.
+// Answers do not carry a number, and the client passes an answer to any waiting request. Therefore a channel makes one
+// request at a time, each on a separate goroutine, and an abandoned request keeps its channel.
 
-// maxUnanswered bounds the requests of a connection that the broker has not answered in
-// time. Each keeps its channel open, and a connection has a limit of channels, 2047 with
-// RabbitMQ's defaults. At the bound the connection is replaced, while others still get a
-// channel. It is not replaced sooner, since that costs every message that was delivered on
-// it one of its permitted deliveries.
+// maxUnanswered is the maximum number of a connection's requests without an answer in time. Each of them keeps its
+// channel open, and a connection has a limit of channels, 2047 with RabbitMQ's defaults. At the maximum the client
+// replaces the connection, while other requests still get a channel. It does not replace the connection earlier,
+// because each message that was delivered on the connection would lose one of its permitted deliveries.
 const maxUnanswered = 128
 
-// ask makes a request. It returns when the broker has answered, or the connection has ended.
+// ask makes a request. It returns when the broker has answered, or the connection has closed.
 func (c *Conn) ask(request func() error) error {
 	most := min(maxUnanswered, max(1, int32(c.ChannelMax())/4))
 	answered := c.expect(func() {
@@ -34,8 +32,8 @@ func (c *Conn) ask(request func() error) error {
 	return request()
 }
 
-// insist is ask for a request that no queue can keep the broker from answering. Without an
-// answer, the broker does not read, and this connection ends: only another one helps.
+// insist is ask for a request whose answer does not depend on a queue. Without an answer in time, the broker does not
+// read, and insist ends the connection, because only another connection helps.
 func (c *Conn) insist(request func() error) error {
 	answered := c.expect(func() { c.GiveUp(c.Timeout()) })
 	err := request()
@@ -45,8 +43,8 @@ func (c *Conn) insist(request func() error) error {
 	return err
 }
 
-// expect calls late unless answered is called within the Timeout, of which the time in which
-// the broker has blocked the connection is no part. answered reports whether late was called.
+// expect calls late unless the caller calls answered within the Timeout. Time in which the broker has blocked the
+// connection does not count. answered reports whether late was called.
 func (c *Conn) expect(late func()) (answered func() bool) {
 	var mu sync.Mutex
 	var done, called bool
@@ -75,8 +73,8 @@ func (c *Conn) expect(late func()) (answered func() bool) {
 	}
 }
 
-// call runs a request on a goroutine. If ctx ends first, call returns and leaves the request
-// to end by itself, at the latest with its connection; discard, if not nil, then cleans up.
+// call runs a request on a goroutine. If ctx is canceled first, call returns, and the request continues, at the latest
+// until its connection closes. If that request succeeds, the goroutine calls discard, if not nil, to clean up.
 func call(ctx context.Context, tasks *Tasks, request func() error, discard func()) error {
 	result := make(chan error)
 	gaveUp := make(chan struct{})
@@ -102,8 +100,8 @@ func call(ctx context.Context, tasks *Tasks, request func() error, discard func(
 	}
 }
 
-// request makes a request on the channel when those before it are answered. If there is no
-// answer in time, the channel is of no more use, and its Context ends.
+// request makes a request on the channel after all earlier requests. Without an answer in time, the channel is no
+// longer usable, and request cancels its Context.
 func (ch *Channel) request(ctx context.Context, request func() error, discard func()) error {
 	select {
 	case ch.turn <- struct{}{}:

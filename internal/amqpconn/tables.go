@@ -14,15 +14,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Decimal is AMQP's decimal number, as a header has it.
+// Decimal is AMQP's decimal number, as in a header.
 type Decimal = amqp.Decimal
 
-// clientTable is a table that EncodeTable returned, as the client takes it.
+// clientTable converts a table from EncodeTable to the type of the client.
 func clientTable(t topology.Table) amqp.Table { return amqp.Table(t) }
 
-// EncodeTable returns t as the client can write it, or an error for what AMQP cannot carry.
-// Beside the types of topology.Table it takes int and uint, which become 64 bits (the client
-// writes an int in 32), and nested maps. It returns t itself where nothing has to change.
+// EncodeTable returns t with types that the client can write, or an error for values that AMQP cannot represent. In
+// addition to the types of topology.Table it accepts nested maps, int and uint. It converts int and uint to 64 bits,
+// because the client writes an int in 32 bits. Without a change it returns t itself.
 func EncodeTable(t map[string]any) (topology.Table, error) {
 	for _, v := range t {
 		if !isScalar(v) {
@@ -36,8 +36,7 @@ func EncodeTable(t map[string]any) (topology.Table, error) {
 	return t, nil
 }
 
-// EncodeInPlace is EncodeTable for a table of the caller, which is changed. Its nested values
-// are not.
+// EncodeInPlace is EncodeTable for a table that it may change. It does not change nested values.
 func EncodeInPlace(t map[string]any) error {
 	for k, v := range t {
 		if len(k) > math.MaxUint8 {
@@ -55,7 +54,7 @@ func EncodeInPlace(t map[string]any) error {
 	return nil
 }
 
-// isScalar reports whether the client writes v as it is.
+// isScalar reports whether the client writes v unchanged.
 func isScalar(v any) bool {
 	switch v.(type) {
 	case nil, bool, int8, uint8, int16, uint16, int32, uint32, int64, float32, float64, string, []byte, time.Time, Decimal:
@@ -96,8 +95,8 @@ func encodeValue(v any) (any, error) {
 	return nil, fmt.Errorf("%w: a value of type %T cannot be sent: see topology.Table for those that can", ErrInvalidMessage, v)
 }
 
-// encodeNested returns the client's own type, since it knows no other nested table. A nil
-// table would travel as void.
+// encodeNested returns the client's type, because the client does not support other nested tables. It replaces a nil
+// table with an empty table, because the client would write nil as void.
 func encodeNested(t map[string]any) (any, error) {
 	e, err := EncodeTable(t)
 	if e == nil {
@@ -106,7 +105,7 @@ func encodeNested(t map[string]any) (any, error) {
 	return clientTable(e), err
 }
 
-// CloneTable returns a copy of a delivery's headers that shares nothing with them.
+// CloneTable returns a deep copy of a delivery's headers.
 func CloneTable(t topology.Table) topology.Table {
 	out := make(topology.Table, len(t))
 	for k, v := range t {
@@ -115,7 +114,7 @@ func CloneTable(t topology.Table) topology.Table {
 	return out
 }
 
-// CloneValue is CloneTable for a value.
+// CloneValue returns a deep copy of a header value.
 func CloneValue(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:
@@ -134,8 +133,8 @@ func CloneValue(v any) any {
 	return v
 }
 
-// ReadTable returns the headers of a delivery for reading. It copies only nested tables,
-// which have the client's own type.
+// ReadTable returns the headers of a delivery for reading. It copies them only if they contain nested tables, which
+// have the client's type, or lists.
 func ReadTable(t topology.Table) topology.Table {
 	for _, v := range t {
 		switch v.(type) {

@@ -12,7 +12,7 @@ type Tasks struct {
 	joined chan struct{} // nil until Close; closed when all goroutines have ended
 }
 
-// Go runs f on a goroutine, or returns ErrClosed once Close was called.
+// Go runs f on a goroutine. After Close it returns ErrClosed.
 func (t *Tasks) Go(f func()) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -23,8 +23,8 @@ func (t *Tasks) Go(f func()) error {
 	return nil
 }
 
-// Close calls stop, at the first call only, and waits until all goroutines have ended, or
-// ctx has. No further goroutines start.
+// Close calls stop, at the first call only, and waits until all goroutines have ended or ctx is canceled. Go does not
+// start further goroutines.
 func (t *Tasks) Close(ctx context.Context, stop func()) error {
 	t.mu.Lock()
 	if t.joined == nil {

@@ -15,29 +15,28 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Addresses are the brokers that a URL names.
+// Addresses are the broker addresses in a URL.
 type Addresses []address
 
-// TLS reports whether connections use TLS, which is the same for all addresses.
+// TLS reports whether connections use TLS. All addresses have the same scheme.
 func (a Addresses) TLS() bool { return a[0].Scheme == "amqps" }
 
-// First is the host:port of the first address.
+// First returns the host:port of the first address.
 func (a Addresses) First() string { return a[0].addr }
 
-// address is one of the brokers that a URL names.
+// address is one of the broker addresses in a URL.
 type address struct {
 	amqp.URI
-	url  string // of this address alone, for the client
+	url  string // URL of only this address, for the client
 	addr string // host:port
 }
 
-// ParseURL reads a URL of one or several addresses:
+// ParseURL parses a URL with one or several addresses:
 //
 //	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
 //
-// The client reads one address only, so each address has a URL of its own. No part of the
-// URL is in an error, since it could be part of a password.
-// https://www.rabbitmq.com/docs/uri-spec
+// The client supports one address only, so ParseURL creates a URL for each address. Errors do not quote any part of the
+// URL, because it could be part of a password. https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
 	fault := func(format string, args ...any) (Addresses, error) {
 		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s): write amqp://user:password@host:5672/vhost, "+
@@ -64,8 +63,8 @@ func ParseURL(url string) (Addresses, error) {
 	case strings.Contains(authority+beside, "://"):
 		return fault("it is several URLs: a list has one user, one password and one virtual host")
 	case strings.Contains(beside, "@"):
-		// What should have been before it was cut off by a character of the
-		// password, or else belongs to the virtual host. Nobody could tell.
+		// A character of the password may have cut off the rest of the login, or the @ may belong to the virtual host.
+		// The parser cannot distinguish the two.
 		return fault("there is an @ behind the hosts, in many cases because of a /, ? or # in the password")
 	case strings.Contains(login, ",") && strings.Count(login, "@") > 1:
 		return fault("there is an @ in user or password; they come once, before the first host")
@@ -112,9 +111,8 @@ var (
 	tlsParameters   = []string{"cacertfile", "certfile", "keyfile", "server_name_indication", "verify"}
 )
 
-// checkParameters says what is wrong with the parameters in the tail of a URL, for
-// the AMQP client ignores what it does not know. It shows no name that it does not
-// know either: that could be part of a password.
+// checkParameters returns the fault of the parameters in the tail of a URL, or "". The AMQP client ignores unknown
+// parameters. The result does not quote unknown names, because they could be part of a password.
 func checkParameters(scheme, tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
 	if strings.Contains(path+query, "#") {
@@ -146,7 +144,7 @@ func checkParameters(scheme, tail string) string {
 	return ""
 }
 
-// unknownParameter names the parameter that is likely to be meant, and all others.
+// unknownParameter returns the fault, with the parameter that the user probably meant and a list of all parameters.
 func unknownParameter(name string, all []string) string {
 	letters := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(s))
@@ -162,8 +160,8 @@ func unknownParameter(name string, all []string) string {
 	return text.String() + "; there are " + strings.Join(all, ", ")
 }
 
-// withoutHeartbeat is the address with the parameter heartbeat left out, which the
-// AMQP client would take before what it is told otherwise.
+// withoutHeartbeat returns the URL without the parameter heartbeat, which takes precedence over amqp.Config in the
+// client.
 func (a address) withoutHeartbeat() string {
 	base, query, found := strings.Cut(a.url, "?")
 	if !found {
@@ -174,8 +172,8 @@ func (a address) withoutHeartbeat() string {
 	return base + "?" + strings.Join(parameters, "&")
 }
 
-// withoutFiles returns what follows the hosts without the parameters that name
-// files, in whose paths anything may be, but for another URL.
+// withoutFiles returns the tail of a URL without the parameters for files, because a file path may contain any
+// characters. It keeps a parameter whose value contains another URL.
 func withoutFiles(tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
 	for parameter := range strings.SplitSeq(query, "&") {
@@ -188,7 +186,7 @@ func withoutFiles(tail string) string {
 	return path
 }
 
-// portOf is what stands behind the last colon of host:port, [v6]:port, host or [v6].
+// portOf returns the text after the last colon of host:port, [v6]:port, host or [v6].
 func portOf(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		return host[i+1:]
@@ -196,7 +194,7 @@ func portOf(host string) string {
 	return ""
 }
 
-// malformed says what the AMQP client does not like, without quoting the URL.
+// malformed returns the fault that the AMQP client has found, without quoting the URL.
 func malformed(err error) string {
 	for _, parameter := range []string{"heartbeat is not an uint16", "connection_timeout is not an integer", "channel_max is not an uint16"} {
 		if strings.HasPrefix(err.Error(), parameter) {
@@ -206,7 +204,7 @@ func malformed(err error) string {
 	return "it is malformed, in many cases by special characters of the password"
 }
 
-// login is the user whom the broker takes us for, "" where a certificate says so.
+// login returns the user name for the broker, or "" if a certificate contains the name.
 func (a address) login() string {
 	if slices.ContainsFunc(a.AuthMechanism, func(m string) bool { return strings.EqualFold(m, "EXTERNAL") }) {
 		return ""
@@ -214,15 +212,14 @@ func (a address) login() string {
 	return a.Username
 }
 
-// Rotation is the order in which a Link tries addresses: each attempt takes the next one.
+// Rotation is the order in which a Link tries addresses. Each attempt uses the next address.
 type Rotation struct {
 	all       Addresses
 	at        int    // the address tried last
-	suspected []bool // of each: the last attempt seemed to be refused
+	suspected []bool // for each address: the last attempt seemed to be refused
 }
 
-// Rotation returns a random order, so that the clients of a node that is gone spread over
-// the others.
+// Rotation returns the addresses in a random order, so that the clients of a failed node spread over the other nodes.
 func (a Addresses) Rotation() Rotation {
 	all := a
 	all = slices.Clone(all)
@@ -230,7 +227,7 @@ func (a Addresses) Rotation() Rotation {
 	return Rotation{all: all, at: len(all) - 1, suspected: make([]bool, len(all))}
 }
 
-// beside returns a rotation whose first address is the one that r tried last.
+// beside returns a rotation that starts with the last address of r.
 func (r *Rotation) beside() Rotation {
 	n := len(r.all)
 	return Rotation{all: r.all, at: (r.at + n - 1) % n, suspected: make([]bool, n)}
@@ -241,13 +238,13 @@ func (r *Rotation) next() address {
 	return r.all[r.at]
 }
 
-// round is which time an address is tried at the nth attempt, from 1, and whether
-// it is the first of that round.
+// round returns the round of the nth attempt, from 1, and reports whether the attempt is the first of its round. Each
+// round tries all addresses.
 func (r *Rotation) round(attempt int) (n int, begins bool) {
 	return (attempt-1)/len(r.all) + 1, (attempt-1)%len(r.all) == 0
 }
 
-// timeout bounds connecting, TLS and the AMQP handshake together.
+// timeout returns the timeout for connect, TLS and AMQP handshake together.
 func (r *Rotation) timeout(a address) time.Duration {
 	switch {
 	case a.ConnectionTimeout > 0:
@@ -258,9 +255,8 @@ func (r *Rotation) timeout(a address) time.Duration {
 	return handshakeTimeout
 }
 
-// refusal returns err, what came of trying the present address, if it is a
-// refusal. One that is only inferred is believed when it happens twice: in a row,
-// or at the same address.
+// refusal returns the error of the last attempt if it is a refusal, or else nil. An inferred refusal counts if it
+// occurs twice, either in a row or at the same address.
 func (r *Rotation) refusal(err error) error {
 	inferred, suspect := errors.AsType[*refusedError](err)
 	before := r.suspected[r.at] || r.suspected[(r.at+len(r.all)-1)%len(r.all)]
@@ -277,7 +273,7 @@ func (r *Rotation) refusal(err error) error {
 	return nil
 }
 
-// String names all addresses.
+// String returns a list of all addresses.
 func (r *Rotation) String() string {
 	names := make([]string, len(r.all))
 	for i, a := range r.all {

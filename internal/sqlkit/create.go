@@ -6,17 +6,18 @@ import (
 	"strconv"
 )
 
-// Tables are tables of a store that have a version.
+// Tables are the tables of a store, with a version.
 type Tables struct {
 	Version    int
-	Statements []string // for both dialects: see Dialect.Types; each with IF NOT EXISTS
+	Statements []string // for both dialects, see Dialect.Types; each with IF NOT EXISTS
 	Lock       string   // see Dialect.WritingAlone
 }
 
 const versionQuery = `SELECT value FROM {about} WHERE name = 'version'`
 
-// Create creates the tables unless they exist, with {about}, which has their version. It returns an error if they are of a newer version.
-// Any number of processes may call it, also at once: it locks no table that exists. It also does what Watch does.
+// Create creates the tables unless they exist, and the table {about} with their version. It returns an error if the
+// existing tables have a newer version. Several processes may call it at the same time, because it does not lock
+// existing tables. Create also calls Watch.
 func (d *DB) Create(ctx context.Context, t Tables) error {
 	if err := d.create(ctx, t); err != nil {
 		return err

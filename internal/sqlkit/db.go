@@ -1,5 +1,5 @@
-// Package sqlkit is what the stores in databases have in common: statements for both dialects,
-// transactions with time limits, rows as a sequence, and times as numbers.
+// Package sqlkit contains the common parts of the database stores: statements for both dialects, transactions with time
+// limits, rows as a sequence, and times as numbers.
 package sqlkit
 
 import (
@@ -10,20 +10,18 @@ import (
 	"time"
 )
 
-// Time limits. A console gives up on a request after 30 s, so that what it asks for has to
-// fail before that.
+// Time limits. A console aborts a request after 30 s, so the query of the request must fail earlier.
 const (
-	ReadLimit  = 10 * time.Second // of a query
-	WriteLimit = 20 * time.Second // of a transaction, with the wait for other writers
-	LongLimit  = 5 * time.Minute  // of what changes many rows at once: see Long
+	ReadLimit  = 10 * time.Second // for a query
+	WriteLimit = 20 * time.Second // for a transaction, including the wait for other writers
+	LongLimit  = 5 * time.Minute  // for changes of many rows; see Long
 )
 
-// DB is a database as the stores use it. Every statement has a time limit, and in SQLite
-// a file that is gone is noticed before the caller relies on what it wrote. Errors are
-// explained: see ErrUnavailable.
+// DB is the database of a store. Every statement has a time limit. In SQLite, DB detects a removed or replaced file
+// before the caller relies on a write. DB classifies errors; see ErrUnavailable.
 //
-// Statements are written for both dialects: $1 and so on are arguments, {name} is the name of a
-// table or an index, which begins with the prefix of New.
+// Statements are valid for both dialects: $1, $2, … are arguments, and {name} is the name of a table or an index, to
+// which DB adds the prefix of New.
 type DB struct {
 	pool    *sql.DB
 	dialect Dialect
@@ -31,7 +29,7 @@ type DB struct {
 	file    watched
 }
 
-// New returns the database of a pool. The pool stays the caller's.
+// New returns a DB that uses a pool. The caller closes the pool.
 func New(pool *sql.DB, d Dialect, prefix string) *DB {
 	return &DB{pool: pool, dialect: d, prefix: prefix, file: watched{sqlite: d == SQLite}}
 }
@@ -44,8 +42,8 @@ func (d *DB) sql(statement string) string {
 
 type longKey struct{}
 
-// Long returns a context in which transactions have LongLimit instead of WriteLimit, and
-// queries instead of ReadLimit. The statements that begin a transaction keep theirs.
+// Long returns a context in which transactions have LongLimit instead of WriteLimit, and queries instead of ReadLimit.
+// The statements that begin a transaction keep WriteLimit.
 func Long(ctx context.Context) context.Context { return context.WithValue(ctx, longKey{}, true) }
 
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
@@ -55,8 +53,7 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeout(ctx, limit)
 }
 
-// Exec runs one statement that is a transaction of its own, and returns the number of
-// rows that it has changed.
+// Exec runs one statement in its own transaction, and returns the number of changed rows.
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	if err := d.file.check(false); err != nil {
 		return 0, err
@@ -68,7 +65,7 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	if err != nil {
 		return 0, explain(err, begun)
 	}
-	defer conn.Close() // when the file has been checked: the last connection to close removes its log
+	defer conn.Close() // after the check of the file, because the last connection removes the log when it closes
 	result, err := conn.ExecContext(ctx, d.sql(query), args...)
 	if err != nil {
 		return 0, explain(err, begun)
@@ -79,8 +76,8 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	return result.RowsAffected()
 }
 
-// Begin begins a transaction that the caller ends. It has no time limit but that of ctx.
-// Committed has to be called after its end.
+// Begin begins a transaction that the caller ends. The transaction has no time limit except ctx. The caller must call
+// Committed after a commit.
 func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error) {
 	if err := d.file.check(false); err != nil {
 		return nil, err
@@ -90,12 +87,12 @@ func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 	return tx, explain(err, begun)
 }
 
-// Committed returns an error if what was just committed went into a file that is gone.
+// Committed returns an error if the last commit went into a removed or replaced file.
 func (d *DB) Committed() error { return d.file.check(false) }
 
-// Transaction runs f in a transaction that the statements of begin begin. It is committed if f
-// returns nil. If ctx ends in the middle of that, its outcome is waited for nevertheless: for
-// Patience, and then it is ErrUnknown. ErrGone, if the file was gone at the end.
+// Transaction runs f in a transaction that the statements of begin start. It commits if f returns nil. If ctx is
+// canceled during the commit, Transaction waits for the result up to Patience, and then returns ErrUnknown. It returns
+// ErrGone if the file was removed or replaced before the end.
 func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error) error {
 	if err := d.file.check(false); err != nil {
 		return err
@@ -109,7 +106,7 @@ func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error)
 	return explain(err, begun)
 }
 
-// Write runs one statement in a transaction that waits for its turn, and returns the number of rows that it has changed.
+// Write runs one statement in a transaction that waits for its turn, and returns the number of changed rows.
 func (d *DB) Write(ctx context.Context, query string, args ...any) (changed int64, err error) {
 	err = d.Transaction(ctx, d.dialect.Writing(), func(tx *Tx) error {
 		changed, err = tx.Exec(query, args...)
@@ -118,15 +115,15 @@ func (d *DB) Write(ctx context.Context, query string, args ...any) (changed int6
 	return changed, err
 }
 
-// Watch notes which file the database is in, if it is SQLite: call it when the tables are
-// there. From then on, ErrGone is returned when the file is not where it was.
+// Watch records the identity of an SQLite file. Call it when the tables exist. Later calls return ErrGone if the file
+// was removed or replaced.
 func (d *DB) Watch(ctx context.Context) error {
 	begun := time.Now()
 	return explain(d.file.watch(ctx, d.pool), begun)
 }
 
-// Compact rewrites an SQLite file without what was deleted, and empties its write-ahead log. It does nothing in PostgreSQL. No
-// transaction writes meanwhile, and the log is emptied when no transaction reads what was before.
+// Compact rewrites an SQLite file without deleted data, and empties its write-ahead log. In PostgreSQL it does nothing.
+// During the call no other transaction can write. It can empty the log only when no transaction reads an older state.
 func (d *DB) Compact(ctx context.Context) error {
 	if d.dialect != SQLite {
 		return nil
@@ -158,11 +155,12 @@ func (d *DB) Compact(ctx context.Context) error {
 	return d.file.check(true)
 }
 
-// WriteAhead sets the journal mode of an SQLite file to WAL, so that readers and a writer do not wait for each other. SQLite refuses
-// this at once while another connection does the same, whatever its busy_timeout, so it is tried again for some seconds.
+// WriteAhead sets the journal mode of an SQLite file to WAL, so that readers and a writer do not wait for each other.
+// While another connection does the same, SQLite refuses the change immediately, even with a busy_timeout. WriteAhead
+// therefore retries for some seconds.
 func (d *DB) WriteAhead(ctx context.Context) (err error) {
 	if err := d.file.check(false); err != nil {
-		return err // a new connection would make another file in its place
+		return err // a new connection would create another file in its place
 	}
 	begun := time.Now()
 	ctx, cancel := limited(ctx, WriteLimit)

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Dialect is the kind of SQL that a database speaks.
+// Dialect is the SQL dialect of a database.
 type Dialect int
 
-// The dialects.
+// The supported dialects.
 const (
 	PostgreSQL Dialect = iota + 1
 	SQLite
@@ -24,7 +24,7 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("Dialect(%d)", int(d))
 }
 
-// Validate reports a dialect that is none.
+// Validate reports an unsupported dialect.
 func (d Dialect) Validate() error {
 	if d != PostgreSQL && d != SQLite {
 		return fmt.Errorf("Dialect %d not found (use PostgreSQL or SQLite)", d)
@@ -32,7 +32,7 @@ func (d Dialect) Validate() error {
 	return nil
 }
 
-// Args writes the arguments of a statement, $1 and so on, as the database has them.
+// Args converts the arguments of a statement ($1, $2, …) to the syntax of the dialect.
 func (d Dialect) Args(statement string) string {
 	if d == SQLite {
 		return strings.ReplaceAll(statement, "$", "?")
@@ -40,7 +40,7 @@ func (d Dialect) Args(statement string) string {
 	return statement
 }
 
-// Types replaces the types of a schema: BYTES and BIGINT.
+// Types converts the types of a schema, such as BYTES and BIGINT, to the dialect.
 func (d Dialect) Types(schema string) string {
 	if d == SQLite {
 		return strings.NewReplacer("BYTES", "BLOB", "BIGINT", "INTEGER", "SMALLINT", "INTEGER").Replace(schema)
@@ -48,7 +48,7 @@ func (d Dialect) Types(schema string) string {
 	return strings.NewReplacer("BYTES", "BYTEA", " WITHOUT ROWID", "").Replace(schema)
 }
 
-// Writing is the begin of a transaction that writes.
+// Writing returns the statements that begin a transaction with writes.
 func (d Dialect) Writing() []string {
 	if d == SQLite {
 		return []string{Wait, Immediate}
@@ -56,8 +56,8 @@ func (d Dialect) Writing() []string {
 	return []string{Begin}
 }
 
-// WritingAlone is Writing for transactions that wait for each other: those with the same
-// expression for the number of the lock.
+// WritingAlone returns the statements that begin a transaction with writes under an advisory lock. Transactions with
+// the same lock number run one after the other.
 func (d Dialect) WritingAlone(lock string) []string {
 	if d == SQLite {
 		return d.Writing()

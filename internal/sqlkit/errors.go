@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// ErrUnavailable says that the database cannot be used at present: it does not answer in
-// time, cannot be reached, takes no writes, or is gone. The same call may succeed later.
+// ErrUnavailable means that the database is not available at present. For example, it does not answer in time, is
+// unreachable, refuses writes, or was removed. The same call may succeed later.
 var ErrUnavailable = errors.New("database not available")
 
-// ErrGone says that the database is no longer the one that was opened: its file was
-// deleted or replaced, or its tables were dropped. It is an ErrUnavailable, too.
+// ErrGone means that the database differs from the opened database, because its file was deleted or replaced, or its
+// tables were dropped. It also matches ErrUnavailable.
 var ErrGone error = gone("the database is gone")
 
 type gone string
@@ -25,10 +25,10 @@ func (e gone) Error() string { return string(e) }
 
 func (e gone) Is(target error) bool { return target == ErrGone || target == ErrUnavailable }
 
-// Gone returns an ErrGone with a text of its own.
+// Gone returns an ErrGone with the given text.
 func Gone(text string) error { return gone(text) }
 
-// explain makes an ErrUnavailable, or an ErrGone, of an error that is one.
+// explain converts an error to an ErrUnavailable or ErrGone where that applies.
 func explain(err error, begun time.Time) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled):
@@ -46,8 +46,7 @@ func explain(err error, begun time.Time) error {
 	return err
 }
 
-// sqlState is PostgreSQL's code of an error, "" if it has none.
-// https://www.postgresql.org/docs/current/errcodes-appendix.html
+// sqlState returns PostgreSQL's code of an error, or "". https://www.postgresql.org/docs/current/errcodes-appendix.html
 func sqlState(err error) string {
 	if e, ok := errors.AsType[interface {
 		error
@@ -66,8 +65,8 @@ func isUnavailable(err error) bool {
 		return true
 	}
 	if state := sqlState(err); state != "" {
-		// connection exceptions, too few resources, operator intervention (a statement
-		// timeout among them), read-only
+		// connection exceptions, insufficient resources, operator intervention (including statement timeouts),
+		// read-only
 		return strings.HasPrefix(state, "08") || strings.HasPrefix(state, "53") || strings.HasPrefix(state, "57") || state == "25006"
 	}
 	switch sqliteCode(err) { // https://www.sqlite.org/rescode.html
@@ -83,7 +82,7 @@ func isBusy(err error) bool {
 	return code == 5 || code == 6
 }
 
-// sqliteCode is the primary result code of an error of SQLite, 0 if it has none.
+// sqliteCode returns the primary result code of an SQLite error, or 0.
 func sqliteCode(err error) int {
 	if e, ok := errors.AsType[interface {
 		error

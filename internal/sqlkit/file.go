@@ -11,20 +11,20 @@ import (
 	"sync/atomic"
 )
 
-// watched is the file of an SQLite database. SQLite goes on writing to a file that was
-// deleted or replaced, and loses all of it when the last connection closes.
+// watched is the file of an SQLite database. If the file is deleted or replaced, SQLite continues to write to the old
+// file, and loses all of its data when the last connection closes.
 type watched struct {
 	sqlite bool
-	known  atomic.Pointer[file] // nil: not known yet
+	known  atomic.Pointer[file] // nil until watch
 }
 
 type file struct {
-	path string // "": in memory
+	path string // "" for a database in memory
 	info os.FileInfo
-	wal  bool // it has a write-ahead log beside it while a connection is open
+	wal  bool // the file has a write-ahead log while a connection is open
 }
 
-// watch notes which file it is.
+// watch records the identity of the file.
 func (w *watched) watch(ctx context.Context, pool *sql.DB) error {
 	if !w.sqlite || w.known.Load() != nil {
 		return nil
@@ -52,8 +52,8 @@ func (w *watched) watch(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// check returns ErrGone unless the file is where it was. After a write, while the
-// connection is open, the log has to be there as well.
+// check returns ErrGone if the file was removed, replaced or emptied. After a write, while the connection is open, the
+// write-ahead log must exist, too.
 func (w *watched) check(written bool) error {
 	f := w.known.Load()
 	if f == nil || f.path == "" {
@@ -74,16 +74,16 @@ func (w *watched) check(written bool) error {
 	return f.checkLog()
 }
 
-// checkLog returns ErrGone if the log is not there, or has no header: SQLite writes
-// behind the hole in a log that was emptied, and reads nothing of it after a crash.
+// checkLog returns ErrGone if the write-ahead log is missing or has no header. In an emptied log, SQLite writes after
+// the hole, and does not read any of that data after a crash.
 func (f *file) checkLog() error {
 	path := f.path + "-wal"
-	log, err := os.Open(path) // closing it drops no lock: SQLite has none on the log
+	log, err := os.Open(path) // closing it drops no lock, because SQLite does not lock the log
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(fmt.Sprintf("the file %s was deleted, which holds the newest part of the database (end this process in order, which saves that part, and start it again)", path))
 	}
 	if err != nil {
-		return nil // a log that cannot be read shows nothing
+		return nil // an unreadable log does not prove damage
 	}
 	defer log.Close()
 	var magic [4]byte

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Row is the row of a query. Scan must be called.
+// Row is the result of a query for one row. The caller must call Scan.
 type Row struct {
 	row    *sql.Row
 	err    error
@@ -16,7 +16,7 @@ type Row struct {
 	begun  time.Time
 }
 
-// Scan is that of sql.Row.
+// Scan copies the row into dest, as sql.Row.Scan does.
 func (r *Row) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
@@ -35,11 +35,11 @@ func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
 	return &Row{row: d.pool.QueryRowContext(ctx, d.sql(query), args...), cancel: cancel, begun: begun}
 }
 
-// Rows are the rows of a query, which is made when they are scanned.
+// Rows are the rows of a query. The query runs when the caller scans the rows.
 type Rows func(yield func(*sql.Rows, error) bool)
 
-// Scan copies one row after the other into dest, as sql.Rows.Scan does, and yields nil for each.
-// If there is an error, it comes last.
+// Scan copies one row after the other into dest, as sql.Rows.Scan does. It yields nil for each row, and yields an error
+// last.
 func (r Rows) Scan(dest ...any) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		for row, err := range r {
@@ -90,7 +90,7 @@ func rowsOf(query func() (*sql.Rows, error)) Rows {
 	}
 }
 
-// Millis are milliseconds since 1970; 0 is no time.
+// Millis returns t in milliseconds since 1970. It returns 0 for the zero time.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -106,7 +106,7 @@ func TimeOf(milliseconds int64) time.Time {
 	return time.UnixMilli(milliseconds).UTC()
 }
 
-// column is where a value goes that is stored in another form.
+// column is the destination of a value that is stored in another form.
 type column[T any] func(T) error
 
 // Scan implements [sql.Scanner].
@@ -118,20 +118,20 @@ func (c column[T]) Scan(stored any) error {
 	return c(v.V)
 }
 
-// Time returns where to scan milliseconds since 1970: see Millis.
+// Time returns a Scanner that converts milliseconds since 1970 to t; see Millis.
 func Time(t *time.Time) sql.Scanner {
 	return column[int64](func(n int64) error { *t = TimeOf(n); return nil })
 }
 
-// Text returns where to scan text that may be NULL, which is "".
+// Text returns a Scanner for a nullable text. It converts NULL to "".
 func Text(s *string) sql.Scanner {
 	return column[string](func(text string) error { *s = text; return nil })
 }
 
-// JSON returns where to scan JSON of a T.
+// JSON returns a Scanner that decodes JSON into v.
 func JSON[T any](v *T) sql.Scanner {
 	return column[[]byte](func(b []byte) error {
-		*v = *new(T) // or a map would keep what it has
+		*v = *new(T) // otherwise a map would keep its old entries
 		return json.Unmarshal(b, v)
 	})
 }

@@ -9,40 +9,38 @@ import (
 	"time"
 )
 
-// What a transaction begins with that writes in SQLite: it waits for its turn at once, for
-// as long as the connection has it wait, which Wait sets to the time that the context has left,
-// since SQLite does not notice its end meanwhile. One that reads first and writes
-// then is refused without waiting where another writes, since one of the two has to give way.
+// Statements that begin a transaction with writes in SQLite. The transaction waits for its turn at the start, because
+// SQLite refuses a transaction that reads first and writes while another transaction writes. One of the two has to
+// yield. Wait limits the wait to the remaining time of the context, because SQLite does not notice the cancellation of
+// the context.
 const (
 	Wait      = "PRAGMA busy_timeout"
 	Immediate = "BEGIN IMMEDIATE"
 )
 
-// Begin begins a transaction in PostgreSQL, with the time limit of WriteLimit: a server whose client is cut off would keep the locks of the
-// transaction until the network notices, which can take hours. Longer is for a transaction
-// that Long is for.
+// Begin begins a transaction in PostgreSQL with the time limit of WriteLimit. Without the limit, a server whose client
+// is cut off would keep the locks of the transaction until the network reports the failure, which can take hours.
+// Longer extends the statement timeout for a transaction with a Long context.
 const (
 	Begin  = "BEGIN; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '20s'"
 	Longer = "SET LOCAL statement_timeout = '5min'"
 )
 
-// Patience is for how long the answer to COMMIT or ROLLBACK is waited for, whatever has
-// become of the context: a database that hangs is not to hold up whoever wants to end.
+// Patience is the maximum time to wait for the answer to COMMIT or ROLLBACK, even after the context is canceled. The
+// limit exists so that a database that does not respond cannot block a shutdown.
 const Patience = 5 * time.Second
 
-// ErrUnknown says that nobody knows whether a transaction was committed: it is to be
-// taken for both.
+// ErrUnknown means that the result of a commit is unknown. The caller must allow for both results.
 var ErrUnknown = errors.New("the database does not answer, and may have committed it or not")
 
-// Tx is a transaction that is under way. Its statements are written as those of DB, and their
-// rows are of the transaction.
+// Tx is an open transaction. Its statements use the syntax of DB.
 type Tx struct {
 	db   *DB
 	ctx  context.Context
 	conn *sql.Conn
 }
 
-// Exec runs a statement, and returns the number of rows that it has changed.
+// Exec runs a statement, and returns the number of changed rows.
 func (t *Tx) Exec(query string, args ...any) (changed int64, err error) {
 	result, err := t.conn.ExecContext(t.ctx, t.db.sql(query), args...)
 	if err != nil {
@@ -51,7 +49,7 @@ func (t *Tx) Exec(query string, args ...any) (changed int64, err error) {
 	return result.RowsAffected()
 }
 
-// ExecEach runs a statement with the arguments of each row.
+// ExecEach runs a statement once for each row of arguments.
 func (t *Tx) ExecEach(query string, rows [][]any) error {
 	statement, err := t.conn.PrepareContext(t.ctx, t.db.sql(query))
 	if err != nil {
@@ -76,8 +74,8 @@ func (t *Tx) Rows(query string, args ...any) Rows {
 	return rowsOf(func() (*sql.Rows, error) { return t.conn.QueryContext(t.ctx, t.db.sql(query), args...) })
 }
 
-// transaction runs f on a connection, in a transaction that the statements of begin begin
-// within starting, and check on the same connection when it is committed.
+// transaction runs f in a transaction on one connection. The statements of begin start the transaction, and their
+// context is starting. After the commit, check runs while the connection is still open.
 func transaction(starting context.Context, db *sql.DB, begin []string, f func(*sql.Conn) error, check func() error) error {
 	conn, err := db.Conn(starting)
 	if err != nil {
@@ -86,7 +84,7 @@ func transaction(starting context.Context, db *sql.DB, begin []string, f func(*s
 	defer conn.Close()
 	open := true
 	defer func() {
-		if open && end(starting, conn, "ROLLBACK") != nil { // also after a panic
+		if open && end(starting, conn, "ROLLBACK") != nil { // after a panic, too
 			drop(conn)
 		}
 	}()
@@ -122,6 +120,6 @@ func end(ctx context.Context, conn *sql.Conn, how string) error {
 	return err
 }
 
-// drop closes a connection that nobody knows the state of, rather than that another gets
-// it: what is open on it the database rolls back.
+// drop closes a connection whose state is unknown, so that it does not return to the pool. The database then rolls back
+// an open transaction.
 func drop(conn *sql.Conn) { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }
