@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// codec reads or writes the arguments of a method, which lists them once for both directions.
+// codec reads or writes the arguments of a method. A method lists its arguments once for both directions.
 type codec struct {
-	decoder // reading: of the input that is left; writing: all output so far
+	decoder // reading: the remaining input; writing: the output so far
 	writing bool
 }
 
-// field reads a value, or writes it.
+// field reads or writes a value.
 func field[T any](c *codec, v *T, read func(*decoder) T, write func(*encoder, T)) *codec {
 	if c.writing {
 		write((*encoder)(&c.decoder), *v)
@@ -38,13 +38,13 @@ func (c *codec) shortstr(v *string) *codec {
 	return field(c, v, (*decoder).shortstr, (*encoder).shortstr)
 }
 
-// rawstr is a short string of any bytes. Read in place of an equal string, it does not allocate.
+// rawstr is a short string of any bytes. If the new value equals the old value of v, rawstr does not allocate.
 func (c *codec) rawstr(v *string) *codec {
 	earlier := *v
 	return field(c, v, func(d *decoder) string { return d.rawstrAgain(earlier) }, (*encoder).shortstr)
 }
 
-// bits share an octet, the first is the lowest bit. A nil bit is reserved.
+// bits are bits that share an octet, the first in the lowest bit. A nil bit is reserved.
 func (c *codec) bits(bits ...*bool) *codec {
 	var octet uint8
 	if c.writing {
@@ -69,10 +69,10 @@ func (c *codec) zeroShort() *codec  { return c.short(new(uint16)) }
 func (c *codec) emptyShort() *codec { return c.rawstr(new(string)) }
 func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }
 
-// codecs has codecs to be used again, since one that is passed to a [Method] is on the heap.
+// codecs reuses codecs, because a codec that is passed to a [Method] is on the heap.
 var codecs = sync.Pool{New: func() any { return new(codec) }}
 
-// run reads or writes the arguments of a method, and returns what is left of the input, or all output.
+// run reads or writes the arguments of a method. It returns the remaining input, or all output.
 func run(m Method, b []byte, writing bool) decoder {
 	c := codecs.Get().(*codec)
 	c.b, c.err, c.writing = b, nil, writing
@@ -83,8 +83,8 @@ func run(m Method, b []byte, writing bool) decoder {
 	return d
 }
 
-// Append appends the arguments of a method. It fails if a value does not fit its field, such as a short string of over 255
-// bytes; dst is then returned as it came.
+// Append appends the arguments of a method. It fails if a value does not fit its field, such as a short string of over
+// 255 bytes. On error it returns dst unchanged.
 func Append(dst []byte, m Method) ([]byte, error) {
 	var e encoder
 	if deliver, ok := m.(*BasicDeliver); ok {
@@ -99,8 +99,8 @@ func Append(dst []byte, m Method) ([]byte, error) {
 	return e.b, nil
 }
 
-// Parse sets every field of a method from its arguments, which must end with the last of them. After an error the fields are
-// undefined.
+// Parse sets every field of a method from its arguments. Bytes after the last argument are an error. After an error the
+// fields are undefined.
 func Parse(args []byte, m Method) error {
 	d := decoder{b: args}
 	switch m := m.(type) {

@@ -5,17 +5,15 @@ import "fmt"
 // contentHeaderSize is the size of a content header without its properties.
 const contentHeaderSize = 12
 
-// ContentHeader is the payload of a header frame. The Properties are encoded,
-// flags and list, and alias that payload: most of what passes through a broker
-// need not be parsed, see [PeekPropertyFlags].
+// ContentHeader is the payload of a header frame. The Properties are encoded, with flags and list, and alias that
+// payload. A broker does not need to parse the properties of most messages; see [PeekPropertyFlags].
 type ContentHeader struct {
 	ClassID    uint16
 	BodySize   uint64
 	Properties []byte
 }
 
-// ParseContentHeader parses the payload of a header frame, of the properties no
-// more than their presence.
+// ParseContentHeader parses the payload of a header frame. It does not parse the properties.
 func ParseContentHeader(payload []byte) (ContentHeader, error) {
 	d := decoder{b: payload}
 	h := ContentHeader{ClassID: d.short()}

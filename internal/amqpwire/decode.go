@@ -8,17 +8,17 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by every error about bytes that do not decode.
+	// ErrMalformed is wrapped by every error about bytes that cannot be decoded.
 	ErrMalformed = errors.New("malformed")
-	// ErrUTF8 wraps ErrMalformed. It stands apart because RabbitMQ has a
-	// message of its own for it, "Malformed UTF-8 in shortstr".
+	// ErrUTF8 wraps ErrMalformed. It is a separate error because RabbitMQ has a separate message for it, "Malformed
+	// UTF-8 in shortstr".
 	ErrUTF8 = fmt.Errorf("%w: invalid UTF-8 in short string", ErrMalformed)
 
 	errTruncated = fmt.Errorf("%w: truncated", ErrMalformed)
 )
 
-// decoder takes values off the front of b. After the first error it is empty
-// and returns zero values, so that callers need to look at err only once.
+// decoder reads values from the front of b. After the first error, b is empty and all values are zero, so that callers
+// need to check err only once.
 type decoder struct {
 	b   []byte
 	err error
@@ -31,7 +31,7 @@ func (d *decoder) fail(err error) {
 	d.b = nil
 }
 
-// take returns the next n bytes, aliasing the input, or nil.
+// take returns the next n bytes, which alias the input. It returns nil if fewer bytes are left.
 func (d *decoder) take(n int) []byte {
 	if n > len(d.b) {
 		d.fail(errTruncated)
@@ -70,14 +70,14 @@ func (d *decoder) longlong() uint64 {
 	return 0
 }
 
-// shortblock takes a one byte length and that many bytes, aliasing the input.
+// shortblock reads a one byte length and that many bytes, which alias the input.
 func (d *decoder) shortblock() []byte { return d.take(int(d.octet())) }
 
-// rawstr takes a short string as it is.
+// rawstr reads a short string of any bytes.
 func (d *decoder) rawstr() string { return string(d.shortblock()) }
 
-// rawstrAgain is rawstr in place of an earlier string, which it returns if it
-// is the same: most messages go where the one before them went.
+// rawstrAgain is rawstr without an allocation if the value equals earlier. Most messages have the same destination as
+// the previous message.
 func (d *decoder) rawstrAgain(earlier string) string {
 	b := d.shortblock()
 	if string(b) == earlier {
@@ -86,7 +86,7 @@ func (d *decoder) rawstrAgain(earlier string) string {
 	return string(b)
 }
 
-// shortstr takes a short string that must be UTF-8.
+// shortstr reads a short string that must be UTF-8.
 func (d *decoder) shortstr() string {
 	s := d.shortblock()
 	if !utf8.Valid(s) {
@@ -98,8 +98,8 @@ func (d *decoder) shortstr() string {
 
 func (d *decoder) longstr() string { return string(d.block()) }
 
-// block takes a four byte length and that many bytes, aliasing the input. The
-// comparison is in 64 bits because an int may not hold the length.
+// block reads a four byte length and that many bytes, which alias the input. The comparison uses 64 bits because an int
+// may not hold the length.
 func (d *decoder) block() []byte {
 	n := d.long()
 	if uint64(n) > uint64(len(d.b)) {
@@ -109,7 +109,7 @@ func (d *decoder) block() []byte {
 	return d.take(int(n))
 }
 
-// end returns the first error; bytes left over are one.
+// end returns the first error. Remaining bytes are an error, too.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) > 0 {
 		d.err = fmt.Errorf("%w: %d bytes left over", ErrMalformed, len(d.b))

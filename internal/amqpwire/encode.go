@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// encoder appends values to b. It keeps the first error and goes on, so that
-// callers need to look at err only once.
+// encoder appends values to b. It keeps the first error and continues, so that callers need to check err only once.
 type encoder struct {
 	b   []byte
 	err error
@@ -38,7 +37,7 @@ func (e *encoder) longstr(s string) {
 	e.closeBlock(mark)
 }
 
-// openBlock leaves room for a length that closeBlock writes.
+// openBlock reserves space for a length that closeBlock writes.
 func (e *encoder) openBlock() (mark int) {
 	e.long(0)
 	return len(e.b)

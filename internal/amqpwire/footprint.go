@@ -2,8 +2,8 @@ package amqpwire
 
 import "unsafe"
 
-// Footprint returns about how many bytes of memory the table takes once it is
-// decoded, which can be twenty times what it takes on the wire.
+// Footprint returns the approximate number of bytes of memory that the decoded table needs. The number can be twenty
+// times the encoded size.
 func (t Table) Footprint() int64 {
 	n := int64(cap(t)) * int64(unsafe.Sizeof(Field{}))
 	for _, f := range t {
@@ -12,11 +12,11 @@ func (t Table) Footprint() int64 {
 	return n
 }
 
-// slot is the granularity of small allocations. Memory of 9 to 16 bytes takes
-// a slot, of 8 bytes or less half of one.
+// slot is the granularity of small allocations. An allocation of 9 to 16 bytes needs a slot, an allocation of up to 8
+// bytes half a slot.
 const slot = 16
 
-// allocation returns how much memory an allocation of n bytes takes.
+// allocation returns the memory that an allocation of n bytes needs.
 func allocation(n int) int64 {
 	if n <= slot/2 {
 		return int64(n+slot/2-1) / (slot / 2) * (slot / 2)
@@ -24,8 +24,8 @@ func allocation(n int) int64 {
 	return int64(n+slot-1) / slot * slot
 }
 
-// textFootprint is that of n bytes of text. The runtime has all texts of one
-// byte once.
+// textFootprint returns the memory for a string of n bytes. Strings of one byte need no memory, because the runtime
+// shares them.
 func textFootprint(n int) int64 {
 	if n <= 1 {
 		return 0
@@ -33,7 +33,7 @@ func textFootprint(n int) int64 {
 	return allocation(n)
 }
 
-// valueFootprint is what a value takes beside the interface that holds it.
+// valueFootprint returns the memory for a value, without the interface that contains it.
 func valueFootprint(v any) int64 {
 	const header = int(unsafe.Sizeof([]byte(nil)))
 	switch v := v.(type) {

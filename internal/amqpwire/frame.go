@@ -21,24 +21,23 @@ const (
 const (
 	// FrameEnd is the last octet of every frame.
 	FrameEnd = 0xCE
-	// FrameOverhead is what a frame adds to its payload: type, channel, size
-	// and end.
+	// FrameOverhead is the size of a frame without its payload: type, channel, size and end.
 	FrameOverhead = 8
-	// MinFrameMax is the smallest frame-max the specification lets a peer
-	// negotiate, and so the size every peer must accept before negotiation.
+	// MinFrameMax is the smallest frame-max that the specification permits. Every peer must therefore accept frames of
+	// this size before the negotiation.
 	MinFrameMax = 4096
-	// DefaultFrameMax stands in where a frame-max of 0 would mean no limit.
+	// DefaultFrameMax replaces a frame-max of 0, which means no limit.
 	DefaultFrameMax = 131072
 
 	frameHeaderSize = FrameOverhead - 1
 )
 
-// ProtocolHeader is what a client of AMQP 0-9-1 sends first, and what a server
-// answers when it was sent anything else.
+// ProtocolHeader is the first data of an AMQP 0-9-1 client. A server also sends it as the answer to any other protocol
+// header.
 var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 
-// Frame is one frame. The Payload aliases the buffer of the [Reader] that
-// returned it and is valid until that reader's next ReadFrame.
+// Frame is one frame. The Payload aliases the buffer of the [Reader] that returned it and is valid until the next
+// ReadFrame of that reader.
 //
 // All integers are big endian.
 //
@@ -48,66 +47,61 @@ var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 //	+------+---------+-------------+-------------------+------+
 //	  1 B     2 B         4 B          size bytes        1 B
 //
-// The negotiated frame-max counts the whole frame, so a payload holds at most
-// frame-max less [FrameOverhead] bytes. A [Reader] compares the size with that
-// limit before it reads the payload, and its buffer grows with the bytes that
-// arrive, never with the size that was announced.
+// The negotiated frame-max includes the whole frame, so a payload has at most frame-max less [FrameOverhead] bytes. A
+// [Reader] compares the size with that limit before it reads the payload. Its buffer grows with the received bytes,
+// never with the announced size.
 //
-// A method frame holds a class, a method and the arguments:
+// A method frame contains a class, a method and the arguments:
 //
 //	+---------+----------+-----------------+
 //	| class   | method   | arguments ...   |
 //	+---------+----------+-----------------+
 //	  2 B       2 B
 //
-// Consecutive bit arguments share octets, the first in the lowest bit; unused
-// bits are written as zero and ignored when read. Bytes after the last argument
-// are an error.
+// Consecutive bit arguments share octets, the first in the lowest bit. Unused bits are written as zero and ignored when
+// read. Bytes after the last argument are an error.
 //
-// A short string is a one byte length and that many bytes of UTF-8. Whether they
-// are UTF-8 is checked where RabbitMQ does, in the arguments of the methods that
-// carry no content; elsewhere anything passes.
+// A short string is a one byte length and that many bytes of UTF-8. The package validates UTF-8 in the same places as
+// RabbitMQ, which are the arguments of methods without content. Other short strings may contain any bytes.
 //
-// A method that carries content ([MethodID.HasContent]) is followed by one
-// header frame and by body frames until body size bytes have come; there are
-// none when the body is empty:
+// After a method with content ([MethodID.HasContent]), the sender sends one header frame, and body frames with a total
+// of body size bytes. For an empty body it does not send body frames:
 //
 //	+---------+--------+-------------+-------+---------------------+
 //	| class   | weight |  body size  | flags | property list ...   |
 //	+---------+--------+-------------+-------+---------------------+
 //	  2 B       2 B (0)    8 B         2 B
 //
-// The flags name the properties present, the highest bit the first. The lowest
-// bit announces a further word of flags. No property is defined there, so a
-// further word must be zero apart from its own lowest bit, and there are at
-// most four words.
+// The flags list the present properties, the first property in the highest bit. The lowest bit announces another word
+// of flags. AMQP does not define properties in further words, so each of them must be zero except for its lowest bit.
+// At most four words are permitted.
 //
-// A heartbeat frame has no payload and travels on channel 0.
+// A heartbeat frame has no payload. Its channel is 0.
 type Frame struct {
 	Type    FrameType
 	Channel uint16
 	Payload []byte
 }
 
-// FrameErrorReason says what is wrong with a frame.
+// FrameErrorReason is the fault of a frame.
 type FrameErrorReason uint8
 
 const (
-	// FrameTooLarge is a payload larger than frame-max allows.
+	// FrameTooLarge is a payload that exceeds frame-max.
 	FrameTooLarge FrameErrorReason = iota + 1
-	// BadEnd is a frame whose last octet is not [FrameEnd].
+	// BadEnd is a frame whose last octet differs from [FrameEnd].
 	BadEnd
 )
 
-// FrameError reports a malformed frame. The stream has lost its framing: the
-// reader that returned it returns it again on every later call.
+// FrameError reports a malformed frame. The rest of the stream cannot be parsed, so the reader returns the same error
+// on every later call.
 type FrameError struct {
 	Reason  FrameErrorReason
 	Type    FrameType
 	Channel uint16
 	Size    uint32 // announced size of the payload
-	Max     uint32 // largest payload allowed
-	End     byte   // octet found in place of FrameEnd; BadEnd only
+	Max     uint32 // maximum size of the payload
+	End     byte   // octet at the position of FrameEnd; BadEnd only
 	Payload []byte // copy of at most the first 16 octets of the payload; BadEnd only
 }
 
@@ -120,7 +114,7 @@ func (e *FrameError) Error() string {
 	return fmt.Sprintf("amqpwire: frame of type %d on channel %d: invalid end marker %d", e.Type, e.Channel, e.End)
 }
 
-// limitFrameMax gives every frame-max a bound that memory and int can hold.
+// limitFrameMax returns a frame-max within the limits of memory and int.
 func limitFrameMax(n uint32) uint32 {
 	if n == 0 {
 		return DefaultFrameMax
@@ -128,8 +122,8 @@ func limitFrameMax(n uint32) uint32 {
 	return min(max(n, MinFrameMax), math.MaxInt32)
 }
 
-// AppendMethodFrame appends a method frame. A method cannot be split, so the
-// caller answers for frame-max. On error dst is returned as it came.
+// AppendMethodFrame appends a method frame. A method cannot be split, so the caller must check frame-max. On error it
+// returns dst unchanged.
 func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	start := len(dst)
 	b := appendFrameHeader(dst, FrameMethod, channel, 0)
@@ -146,8 +140,7 @@ func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	return append(b, FrameEnd), nil
 }
 
-// AppendHeaderFrame appends a content header frame. The properties are encoded,
-// flags and list.
+// AppendHeaderFrame appends a content header frame. The properties are already encoded, with flags and list.
 func AppendHeaderFrame(dst []byte, channel, class uint16, bodySize uint64, properties []byte) []byte {
 	dst = appendFrameHeader(dst, FrameHeader, channel, uint32(contentHeaderSize+len(properties)))
 	dst = binary.BigEndian.AppendUint16(dst, class)
@@ -157,9 +150,8 @@ func AppendHeaderFrame(dst []byte, channel, class uint16, bodySize uint64, prope
 	return append(dst, FrameEnd)
 }
 
-// AppendBodyFrames appends the body, split into as many frames as frameMax
-// asks for, and nothing for an empty body. A frameMax of 0 stands for
-// [DefaultFrameMax], one below [MinFrameMax] for that.
+// AppendBodyFrames appends the body, split into frames of at most frameMax bytes. For an empty body it appends nothing.
+// A frameMax of 0 means [DefaultFrameMax]. It raises a frameMax below [MinFrameMax] to that minimum.
 func AppendBodyFrames(dst []byte, channel uint16, body []byte, frameMax uint32) []byte {
 	limit := int(limitFrameMax(frameMax)) - FrameOverhead
 	frames := (len(body) + limit - 1) / limit
@@ -170,7 +162,7 @@ func AppendBodyFrames(dst []byte, channel uint16, body []byte, frameMax uint32) 
 	return dst
 }
 
-// AppendHeartbeatFrame appends a heartbeat frame, which is always the same.
+// AppendHeartbeatFrame appends a heartbeat frame, which has constant content.
 func AppendHeartbeatFrame(dst []byte) []byte {
 	return appendFrame(dst, FrameHeartbeat, 0, nil)
 }

@@ -1,9 +1,8 @@
 package amqpwire
 
-// The methods that come with each message list their arguments once more, here, without a codec: that takes a third of the
-// time.
+// The frequent methods list their arguments here a second time, without a codec. This takes a third of the time of a codec.
 
-// parse is [Parse] of a basic.publish.
+// parse is [Parse] for a basic.publish.
 func (m *BasicPublish) parse(d *decoder) {
 	d.short()
 	m.Exchange = d.rawstrAgain(m.Exchange)
@@ -12,13 +11,13 @@ func (m *BasicPublish) parse(d *decoder) {
 	m.Mandatory, m.Immediate = bits&1 != 0, bits&2 != 0
 }
 
-// parse is [Parse] of a basic.ack.
+// parse is [Parse] for a basic.ack.
 func (m *BasicAck) parse(d *decoder) {
 	m.DeliveryTag = d.longlong()
 	m.Multiple = d.octet()&1 != 0
 }
 
-// append is [Append] of a basic.deliver.
+// append is [Append] for a basic.deliver.
 func (m *BasicDeliver) append(e *encoder) {
 	e.shortstr(m.ConsumerTag)
 	e.longlong(m.DeliveryTag)

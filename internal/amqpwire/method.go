@@ -14,12 +14,12 @@ type Method interface {
 	arguments(*codec) *codec
 }
 
-// noArguments is part of the methods that have none.
+// noArguments is embedded in the methods without arguments.
 type noArguments struct{}
 
 func (noArguments) arguments(c *codec) *codec { return c }
 
-// MethodID is a class in the high and a method in the low 16 bits.
+// MethodID consists of a class in the high 16 bits and a method in the low 16 bits.
 type MethodID uint32
 
 // Class returns the class, such as 60 for basic.publish.
@@ -28,8 +28,8 @@ func (id MethodID) Class() uint16 { return uint16(id >> 16) }
 // Method returns the method within its class, such as 40 for basic.publish.
 func (id MethodID) Method() uint16 { return uint16(id) }
 
-// String returns the specification's name, such as "basic.publish", or, for an
-// unknown method, its numbers, such as "method 60.99".
+// String returns the name in the specification, such as "basic.publish". For an unknown method it returns the numbers,
+// such as "method 60.99".
 func (id MethodID) String() string {
 	if m, known := methods[id]; known {
 		return m.name
@@ -37,16 +37,15 @@ func (id MethodID) String() string {
 	return fmt.Sprintf("method %d.%d", id.Class(), id.Method())
 }
 
-// UnknownMethodError reports a method this package has no struct for.
+// UnknownMethodError reports a method without a struct in this package.
 type UnknownMethodError struct{ ID MethodID }
 
-// Error names the class and the method.
+// Error returns a message with the class and the method.
 func (e *UnknownMethodError) Error() string {
 	return fmt.Sprintf("amqpwire: unknown method %d.%d", e.ID.Class(), e.ID.Method())
 }
 
-// PeekMethodID returns the method of a method frame's payload without parsing
-// the arguments.
+// PeekMethodID returns the method of a method frame's payload. It does not parse the arguments.
 func PeekMethodID(payload []byte) (MethodID, error) {
 	if len(payload) < 4 {
 		return 0, fmt.Errorf("amqpwire: %w: method payload of %d bytes", ErrMalformed, len(payload))
@@ -59,9 +58,8 @@ func PeekMethodID(payload []byte) (MethodID, error) {
 // [ErrMalformed].
 func ParseMethod(payload []byte) (Method, error) { return parseMethod(payload, NewMethod) }
 
-// Parser parses methods as [ParseMethod] does, but for those that come with each
-// message: each of them is parsed into the same struct again and again, and is
-// valid until the next of its kind. The zero Parser is ready to use.
+// Parser parses methods as [ParseMethod] does, but reuses one struct for each frequent method. Such a result is valid
+// until the parser parses the same method again. The zero Parser is ready for use. It is not safe for concurrent use.
 type Parser struct {
 	publish BasicPublish
 	ack     BasicAck
@@ -69,7 +67,7 @@ type Parser struct {
 	reject  BasicReject
 }
 
-// Parse is ParseMethod.
+// Parse parses the payload of a method frame, as ParseMethod does.
 func (p *Parser) Parse(payload []byte) (Method, error) { return parseMethod(payload, p.method) }
 
 func (p *Parser) method(id MethodID) Method {

@@ -1,6 +1,6 @@
 package amqpwire
 
-// BasicQos limits the deliveries that may be unacknowledged at a time.
+// BasicQos limits the number of unacked deliveries.
 type BasicQos struct {
 	PrefetchSize  uint32 // in bytes, 0 for no limit
 	PrefetchCount uint16 // in messages, 0 for no limit
@@ -25,7 +25,7 @@ type BasicConsume struct {
 	Queue       string
 	ConsumerTag string // empty for a tag of the server's choice
 	NoLocal     bool
-	NoAck       bool // deliveries are settled as they are sent
+	NoAck       bool // the server settles deliveries when it sends them
 	Exclusive   bool
 	NoWait      bool // send no reply
 	Arguments   Table
@@ -51,7 +51,8 @@ func (m *BasicConsumeOk) arguments(c *codec) *codec {
 	return c.shortstr(&m.ConsumerTag)
 }
 
-// BasicCancel ends a consumer. RabbitMQ sends it too, when it ends one itself, as by deleting the queue.
+// BasicCancel ends a consumer. RabbitMQ also sends it when it ends a consumer, for example because the queue was
+// deleted.
 type BasicCancel struct {
 	ConsumerTag string
 	NoWait      bool // send no reply
@@ -81,7 +82,7 @@ type BasicPublish struct {
 	Exchange   string
 	RoutingKey string
 	Mandatory  bool // return the message if it cannot be routed
-	Immediate  bool // return the message if it cannot be delivered at once
+	Immediate  bool // return the message if it cannot be delivered immediately
 }
 
 // ID returns [IDBasicPublish].
@@ -91,7 +92,7 @@ func (m *BasicPublish) arguments(c *codec) *codec {
 	return c.zeroShort().rawstr(&m.Exchange).rawstr(&m.RoutingKey).bits(&m.Mandatory, &m.Immediate)
 }
 
-// BasicReturn hands a message back to its publisher.
+// BasicReturn returns an unroutable message to its publisher.
 type BasicReturn struct {
 	ReplyCode  uint16
 	ReplyText  string
@@ -106,7 +107,7 @@ func (m *BasicReturn) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).rawstr(&m.ReplyText).rawstr(&m.Exchange).rawstr(&m.RoutingKey)
 }
 
-// BasicDeliver hands a message to a consumer.
+// BasicDeliver delivers a message to a consumer.
 type BasicDeliver struct {
 	ConsumerTag string
 	DeliveryTag uint64
@@ -123,10 +124,10 @@ func (m *BasicDeliver) arguments(c *codec) *codec {
 		rawstr(&m.Exchange).rawstr(&m.RoutingKey)
 }
 
-// BasicGet asks for one message of a queue.
+// BasicGet requests one message from a queue.
 type BasicGet struct {
 	Queue string
-	NoAck bool // the message is settled as it is sent
+	NoAck bool // the server settles the message when it sends it
 }
 
 // ID returns [IDBasicGet].
@@ -153,7 +154,7 @@ func (m *BasicGetOk) arguments(c *codec) *codec {
 		rawstr(&m.RoutingKey).long(&m.MessageCount)
 }
 
-// BasicGetEmpty answers a basic.get when there is no message.
+// BasicGetEmpty answers a basic.get for an empty queue.
 type BasicGetEmpty struct{}
 
 // ID returns [IDBasicGetEmpty].
@@ -161,10 +162,10 @@ func (*BasicGetEmpty) ID() MethodID { return IDBasicGetEmpty }
 
 func (*BasicGetEmpty) arguments(c *codec) *codec { return c.emptyShort() }
 
-// BasicAck settles deliveries or, sent by RabbitMQ, confirms publishings.
+// BasicAck settles deliveries. From RabbitMQ to the client, it confirms publications.
 type BasicAck struct {
 	DeliveryTag uint64
-	Multiple    bool // and all before it
+	Multiple    bool // also all earlier ones
 }
 
 // ID returns [IDBasicAck].
@@ -187,7 +188,7 @@ func (m *BasicReject) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Requeue)
 }
 
-// BasicRecoverAsync is the obsolete form of basic.recover that has no reply.
+// BasicRecoverAsync is the obsolete form of basic.recover without a reply.
 type BasicRecoverAsync struct {
 	Requeue bool
 }
@@ -199,7 +200,7 @@ func (m *BasicRecoverAsync) arguments(c *codec) *codec {
 	return c.bits(&m.Requeue)
 }
 
-// BasicRecover asks for all unacknowledged deliveries again.
+// BasicRecover requests the redelivery of all unacked deliveries.
 type BasicRecover struct {
 	Requeue bool
 }
@@ -217,10 +218,10 @@ type BasicRecoverOk struct{ noArguments }
 // ID returns [IDBasicRecoverOk].
 func (*BasicRecoverOk) ID() MethodID { return IDBasicRecoverOk }
 
-// BasicNack refuses deliveries or, sent by RabbitMQ, publishings.
+// BasicNack refuses deliveries. From RabbitMQ to the client, it refuses publications.
 type BasicNack struct {
 	DeliveryTag uint64
-	Multiple    bool // and all before it
+	Multiple    bool // also all earlier ones
 	Requeue     bool
 }
 
@@ -231,7 +232,7 @@ func (m *BasicNack) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Multiple, &m.Requeue)
 }
 
-// ConfirmSelect has the server confirm what is published on the channel.
+// ConfirmSelect makes the server confirm the publications on the channel.
 type ConfirmSelect struct {
 	NoWait bool // send no reply
 }
@@ -273,7 +274,7 @@ type TxCommitOk struct{ noArguments }
 // ID returns [IDTxCommitOk].
 func (*TxCommitOk) ID() MethodID { return IDTxCommitOk }
 
-// TxRollback abandons the transaction and starts the next.
+// TxRollback discards the transaction and starts the next.
 type TxRollback struct{ noArguments }
 
 // ID returns [IDTxRollback].

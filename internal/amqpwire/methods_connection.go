@@ -1,6 +1,6 @@
 package amqpwire
 
-// ConnectionStart is the server's first method, which offers a protocol version and the ways to authenticate.
+// ConnectionStart is the server's first method. It offers a protocol version and the authentication mechanisms.
 type ConnectionStart struct {
 	VersionMajor     uint8
 	VersionMinor     uint8
@@ -17,7 +17,7 @@ func (m *ConnectionStart) arguments(c *codec) *codec {
 		longstr(&m.Mechanisms).longstr(&m.Locales)
 }
 
-// ConnectionStartOk selects a mechanism and carries its first response.
+// ConnectionStartOk selects a mechanism and contains its first response.
 type ConnectionStartOk struct {
 	ClientProperties Table
 	Mechanism        string
@@ -33,7 +33,7 @@ func (m *ConnectionStartOk) arguments(c *codec) *codec {
 		longstr(&m.Response).shortstr(&m.Locale)
 }
 
-// ConnectionSecure carries a challenge of the SASL mechanism.
+// ConnectionSecure contains a challenge of the SASL mechanism.
 type ConnectionSecure struct {
 	Challenge string
 }
@@ -71,7 +71,7 @@ func (m *ConnectionTune) arguments(c *codec) *codec {
 	return c.short(&m.ChannelMax).long(&m.FrameMax).short(&m.Heartbeat)
 }
 
-// ConnectionTuneOk states the limits that hold from here on.
+// ConnectionTuneOk sets the limits of the connection.
 type ConnectionTuneOk ConnectionTune
 
 // ID returns [IDConnectionTuneOk].
@@ -91,7 +91,7 @@ func (m *ConnectionOpen) arguments(c *codec) *codec {
 	return c.shortstr(&m.VirtualHost).emptyShort().bits(nil)
 }
 
-// ConnectionOpenOk says that the connection is ready for use.
+// ConnectionOpenOk confirms a connection.open.
 type ConnectionOpenOk struct{}
 
 // ID returns [IDConnectionOpenOk].
@@ -99,7 +99,7 @@ func (*ConnectionOpenOk) ID() MethodID { return IDConnectionOpenOk }
 
 func (*ConnectionOpenOk) arguments(c *codec) *codec { return c.emptyShort() }
 
-// ConnectionClose asks the peer to close the connection. The class and the method are those that failed, or 0.
+// ConnectionClose requests the close of the connection. The class and the method identify the failed method, or are 0.
 type ConnectionClose struct {
 	ReplyCode uint16
 	ReplyText string
@@ -114,13 +114,13 @@ func (m *ConnectionClose) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
 }
 
-// ConnectionCloseOk confirms the close, after which nothing more is sent.
+// ConnectionCloseOk confirms the close. The sender does not send anything after it.
 type ConnectionCloseOk struct{ noArguments }
 
 // ID returns [IDConnectionCloseOk].
 func (*ConnectionCloseOk) ID() MethodID { return IDConnectionCloseOk }
 
-// ConnectionBlocked tells the client that the server takes no more messages for now.
+// ConnectionBlocked reports that the server has blocked the connection.
 type ConnectionBlocked struct {
 	Reason string
 }
@@ -132,7 +132,7 @@ func (m *ConnectionBlocked) arguments(c *codec) *codec {
 	return c.shortstr(&m.Reason)
 }
 
-// ConnectionUnblocked tells the client that the server takes messages again.
+// ConnectionUnblocked reports that the server has unblocked the connection.
 type ConnectionUnblocked struct{ noArguments }
 
 // ID returns [IDConnectionUnblocked].
@@ -157,7 +157,7 @@ type ConnectionUpdateSecretOk struct{ noArguments }
 // ID returns [IDConnectionUpdateSecretOk].
 func (*ConnectionUpdateSecretOk) ID() MethodID { return IDConnectionUpdateSecretOk }
 
-// ChannelOpen opens the channel it is sent on.
+// ChannelOpen opens the channel of its frame.
 type ChannelOpen struct{}
 
 // ID returns [IDChannelOpen].
@@ -165,7 +165,7 @@ func (*ChannelOpen) ID() MethodID { return IDChannelOpen }
 
 func (*ChannelOpen) arguments(c *codec) *codec { return c.emptyShort() }
 
-// ChannelOpenOk says that the channel is ready for use.
+// ChannelOpenOk confirms a channel.open.
 type ChannelOpenOk struct{}
 
 // ID returns [IDChannelOpenOk].
@@ -197,7 +197,7 @@ func (m *ChannelFlowOk) arguments(c *codec) *codec {
 	return c.bits(&m.Active)
 }
 
-// ChannelClose asks the peer to close the channel. The class and the method are those that failed, or 0.
+// ChannelClose requests the close of the channel. The class and the method identify the failed method, or are 0.
 type ChannelClose ConnectionClose
 
 // ID returns [IDChannelClose].
@@ -211,7 +211,7 @@ type ChannelCloseOk struct{ noArguments }
 // ID returns [IDChannelCloseOk].
 func (*ChannelCloseOk) ID() MethodID { return IDChannelCloseOk }
 
-// AccessRequest is obsolete; the tickets it asks for mean nothing.
+// AccessRequest is obsolete. The tickets that it requests have no effect.
 type AccessRequest struct {
 	Realm     string
 	Exclusive bool
@@ -228,7 +228,7 @@ func (m *AccessRequest) arguments(c *codec) *codec {
 	return c.shortstr(&m.Realm).bits(&m.Exclusive, &m.Passive, &m.Active, &m.Write, &m.Read)
 }
 
-// AccessRequestOk grants a ticket, which means nothing.
+// AccessRequestOk grants a ticket, which has no effect.
 type AccessRequestOk struct {
 	Ticket uint16
 }

@@ -7,7 +7,7 @@ type ExchangeDeclare struct {
 	Passive    bool // only check that it exists
 	Durable    bool
 	AutoDelete bool
-	Internal   bool // not to be published to, only to be bound to exchanges
+	Internal   bool // clients cannot publish to it, only bind it to exchanges
 	NoWait     bool // send no reply
 	Arguments  Table
 }
@@ -29,7 +29,7 @@ func (*ExchangeDeclareOk) ID() MethodID { return IDExchangeDeclareOk }
 // ExchangeDelete deletes an exchange.
 type ExchangeDelete struct {
 	Exchange string
-	IfUnused bool // only if nothing is bound to it
+	IfUnused bool // only if it has no bindings
 	NoWait   bool // send no reply
 }
 

@@ -6,10 +6,10 @@ import (
 	"math/bits"
 )
 
-// PropertyFlags is the set of the properties present in a [Properties].
+// PropertyFlags is the set of present properties in a [Properties].
 type PropertyFlags uint16
 
-// The properties of class basic, in the order of the wire.
+// The properties of class basic, in wire order.
 const (
 	PropContentType     PropertyFlags = 0x8000
 	PropContentEncoding PropertyFlags = 0x4000
@@ -30,14 +30,14 @@ const (
 )
 
 const (
-	// flagContinued says that another word of flags follows.
+	// flagContinued announces another word of flags.
 	flagContinued = 0x0001
-	// maxFlagWords bounds a chain of flag words that say nothing.
+	// maxFlagWords is the maximum number of flag words. Words after the first contain no properties.
 	maxFlagWords = 4
 )
 
-// Properties are the properties of a message. Only the fields in Flags are
-// present; the others are zero after parsing and ignored by Append.
+// Properties are the properties of a message. Only the fields in Flags are present. The other fields are zero after
+// parsing, and Append ignores them.
 type Properties struct {
 	Flags PropertyFlags
 
@@ -48,7 +48,7 @@ type Properties struct {
 	Priority        uint8
 	CorrelationID   string
 	ReplyTo         string
-	Expiration      string // milliseconds in decimal, if RabbitMQ is to heed it
+	Expiration      string // milliseconds in decimal, otherwise RabbitMQ rejects it
 	MessageID       string
 	Timestamp       uint64 // seconds since 1970
 	Type            string
@@ -57,11 +57,11 @@ type Properties struct {
 	ClusterID       string
 }
 
-// Has reports whether all the properties of f are present.
+// Has reports whether all properties in f are present.
 func (p *Properties) Has(f PropertyFlags) bool { return p.Flags&f == f }
 
-// PeekPropertyFlags returns which properties an encoded list holds, without
-// parsing it, and 0 if it is too short to tell.
+// PeekPropertyFlags returns the flags of an encoded property list without parsing the list. It returns 0 if the list is
+// too short.
 func PeekPropertyFlags(b []byte) PropertyFlags {
 	if len(b) < 2 {
 		return 0
@@ -69,8 +69,7 @@ func PeekPropertyFlags(b []byte) PropertyFlags {
 	return PropertyFlags(binary.BigEndian.Uint16(b)) & propAll
 }
 
-// ParseProperties parses an encoded list of properties, flags included. Bytes
-// left over are an error.
+// ParseProperties parses an encoded property list, including the flags. Remaining bytes are an error.
 func ParseProperties(b []byte) (Properties, error) {
 	var p Properties
 	if err := p.Parse(b, propAll); err != nil {
@@ -79,9 +78,8 @@ func ParseProperties(b []byte) (Properties, error) {
 	return p, nil
 }
 
-// Parse is [ParseProperties] of some properties: the others are checked, and
-// then left out as if they were not there. After an error the properties are
-// undefined.
+// Parse parses only the given properties of a list. It validates the other properties, but does not store them. After
+// an error the properties are undefined.
 func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 	c := codec{decoder: decoder{b: b}}
 	there := c.propertyFlags()
@@ -99,9 +97,8 @@ func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 	return nil
 }
 
-// Append appends the flags and exactly the properties in Flags. It fails if a
-// value does not fit its property or a flag names none; dst is then returned as
-// it came.
+// Append appends the flags and exactly the properties in Flags. It fails if a value does not fit its property or a flag
+// is undefined. On error it returns dst unchanged.
 func (p *Properties) Append(dst []byte) ([]byte, error) {
 	if p.Flags&^propAll != 0 {
 		return dst, fmt.Errorf("amqpwire: properties: flags %#04x name no property", uint16(p.Flags&^propAll))
@@ -116,9 +113,9 @@ func (p *Properties) Append(dst []byte) ([]byte, error) {
 	return c.b, nil
 }
 
-// propertyFlags takes all flag words. Bit 1 of the first names no property and
-// has no value; RabbitMQ ignores it, so it is dropped here. A property in a
-// further word would have a value of unknown size, so there may be none.
+// propertyFlags reads all flag words. It drops bit 1 of the first word, which does not belong to a property and has no
+// value. RabbitMQ ignores the bit, too. A property in a further word would have a value of unknown size, so such a
+// property is an error.
 func (d *decoder) propertyFlags() PropertyFlags {
 	first := d.short()
 	word := first
@@ -135,7 +132,7 @@ func (d *decoder) propertyFlags() PropertyFlags {
 	return PropertyFlags(first) & propAll
 }
 
-// first returns the property that comes first on the wire.
+// first returns the property that is first on the wire.
 func (f PropertyFlags) first() PropertyFlags {
 	return PropertyFlags(1 << (bits.Len16(uint16(f)) - 1))
 }
@@ -155,7 +152,7 @@ func (p *Properties) property(c *codec, property PropertyFlags) *codec {
 	return c.rawstr(p.text(property))
 }
 
-// text returns the field of a property that is a short string.
+// text returns the field of a property whose type is short string.
 func (p *Properties) text(property PropertyFlags) *string {
 	switch property {
 	case PropContentType:
@@ -180,11 +177,11 @@ func (p *Properties) text(property PropertyFlags) *string {
 	return &p.ClusterID
 }
 
-// skipProperty takes a property, and makes nothing of it.
+// skipProperty reads a property and ignores its value.
 func (d *decoder) skipProperty(property PropertyFlags) {
 	switch property {
 	case PropHeaders:
-		d.table() // what is in it may be malformed, too
+		d.table() // validates the content of the table
 	case PropDeliveryMode, PropPriority:
 		d.octet()
 	case PropTimestamp:

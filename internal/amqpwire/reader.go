@@ -7,65 +7,60 @@ import (
 )
 
 const (
-	// initialBuffer keeps an idle connection cheap and still takes a burst of
-	// small frames in one read.
+	// initialBuffer is small, so that an idle connection needs little memory, but large enough to read a burst of small
+	// frames at once.
 	initialBuffer = 8192
-	// maxEmptyReads is how often a stream may return neither bytes nor an error.
+	// maxEmptyReads is the maximum number of consecutive reads without bytes and without an error.
 	maxEmptyReads = 100
-	// snippetSize is how much of a bad frame's payload a FrameError keeps.
+	// snippetSize is the maximum number of payload bytes in a FrameError.
 	snippetSize = 16
-	// smallFrames is after how many small frames no large one is expected. There
-	// are two in front of the body of each message.
+	// smallFrames is the number of small frames after which the reader does not expect a large frame. Each body follows
+	// two small frames.
 	smallFrames = 4
-	// spareSize is the buffer that every frame fits into unless larger ones have
-	// been negotiated.
+	// spareSize is the size of a spare buffer. Every frame fits into it unless the negotiated limit is larger.
 	spareSize = DefaultFrameMax
 )
 
-// spares are buffers for large frames. A reader gives its own up after some
-// small frames with nothing behind them, such as heartbeats: an idle connection
-// keeps its initial buffer, and one with large frames does not begin each of
-// them with a small read.
+// spares are buffers for large frames. A reader returns its spare after several small frames, such as heartbeats,
+// without buffered data behind them. Therefore an idle connection keeps only its initial buffer, and a connection with
+// large frames does not start each of them with a small read.
 var spares = make(chan []byte, 32)
 
-// Reader reads frames from a stream through its own buffer. It is not safe for
-// concurrent use.
+// Reader reads frames from a stream through an internal buffer. It is not safe for concurrent use.
 //
-// An error of the stream does not spoil the reader: what was read of a frame
-// stays buffered, and a call after, say, an expired deadline goes on with it.
+// An error of the stream does not damage the reader. The received part of a frame stays in the buffer, and a later call
+// continues with it, for example after an expired deadline.
 type Reader struct {
-	// Resized, if it is set, is told how much larger than at first the buffer is
-	// now.
+	// Resized, if not nil, is called when the size of the buffer changes. The argument is the difference from the
+	// initial size.
 	Resized func(by int)
 
 	src      io.Reader
 	frameMax uint32
 	initial  []byte
-	buf      []byte // initial, or a larger one for a while
-	small    int    // frames in a row that fit into initial
+	buf      []byte // initial, or temporarily a larger buffer
+	small    int    // number of consecutive frames that fit into initial
 	r, w     int    // buf[r:w] is read from src but not yet returned
-	err      error  // came along with the last bytes, to be returned after them
+	err      error  // the error of the last read, returned after its bytes
 }
 
-// NewReader returns a Reader that takes frames of up to frameMax bytes in all.
-// See [Reader.SetFrameMax] for the values of frameMax.
+// NewReader returns a Reader that accepts frames of at most frameMax bytes. See [Reader.SetFrameMax] for the values of
+// frameMax.
 func NewReader(r io.Reader, frameMax uint32) *Reader {
 	initial := make([]byte, initialBuffer)
 	return &Reader{src: r, frameMax: limitFrameMax(frameMax), initial: initial, buf: initial}
 }
 
-// SetFrameMax changes the limit for the frames to come, as negotiation does. It
-// counts the whole frame, [FrameOverhead] included. There is no reading without
-// a limit: 0 stands for [DefaultFrameMax], values below [MinFrameMax] for that.
+// SetFrameMax changes the limit for later frames, usually after the negotiation. The limit includes the whole frame
+// with [FrameOverhead]. A limit always exists: 0 means [DefaultFrameMax], and values below [MinFrameMax] mean
+// [MinFrameMax].
 func (r *Reader) SetFrameMax(n uint32) { r.frameMax = limitFrameMax(n) }
 
-// Buffered returns the number of bytes read from the stream but not yet
-// returned. After 0 the next ReadFrame may block; after any other number it may
-// too, if those bytes are only part of a frame.
+// Buffered returns the number of bytes that were read from the stream but not returned. If it is 0, the next ReadFrame
+// may block. If it is not 0, ReadFrame may also block, because the bytes may be only part of a frame.
 func (r *Reader) Buffered() int { return r.w - r.r }
 
-// Ready reports whether the next ReadFrame returns at once, with a frame that
-// has been read whole or with an error.
+// Ready reports whether the next ReadFrame returns without blocking, either with a complete frame or with an error.
 func (r *Reader) Ready() bool {
 	if r.err != nil {
 		return true
@@ -78,9 +73,8 @@ func (r *Reader) Ready() bool {
 	return size > r.frameMax-FrameOverhead || len(head) >= int(size)+FrameOverhead
 }
 
-// ReadProtocolHeader reads the eight bytes a client opens with, whatever they
-// are. The error is io.EOF if there are none, io.ErrUnexpectedEOF if there are
-// fewer.
+// ReadProtocolHeader reads the first eight bytes of a client, without validating them. The error is io.EOF if the
+// stream is empty, and io.ErrUnexpectedEOF if it has fewer bytes.
 func (r *Reader) ReadProtocolHeader() (h [8]byte, err error) {
 	if err := r.fill(len(h)); err != nil {
 		return h, err
@@ -90,9 +84,8 @@ func (r *Reader) ReadProtocolHeader() (h [8]byte, err error) {
 	return h, nil
 }
 
-// ReadFrame reads the next frame, of whatever type. A malformed frame is a
-// [*FrameError]. Errors of the stream pass through: io.EOF only between frames,
-// io.ErrUnexpectedEOF inside one.
+// ReadFrame reads the next frame of any type. It returns a [*FrameError] for a malformed frame, and errors of the
+// stream unchanged. It returns io.EOF only between frames, and io.ErrUnexpectedEOF inside a frame.
 func (r *Reader) ReadFrame() (Frame, error) {
 	if err := r.fill(frameHeaderSize); err != nil {
 		return Frame{}, err
@@ -107,7 +100,7 @@ func (r *Reader) ReadFrame() (Frame, error) {
 	if err := r.fill(total); err != nil {
 		return Frame{}, err
 	}
-	// The capacity ends with the payload, lest an append reach the next frame.
+	// The capacity ends with the payload, so that an append cannot overwrite the next frame.
 	f.Payload = r.buf[r.r+frameHeaderSize : r.r+total-1 : r.r+total-1]
 	if end := r.buf[r.r+total-1]; end != FrameEnd {
 		return Frame{}, &FrameError{
@@ -122,9 +115,8 @@ func (r *Reader) ReadFrame() (Frame, error) {
 	return f, nil
 }
 
-// fill reads until n bytes are buffered. Room is made by moving what is
-// buffered to the front and, once it fills the buffer, by a larger one: a size
-// that was only announced costs nothing.
+// fill reads until n bytes are buffered. To make room, it moves the buffered bytes to the front. If they fill the
+// buffer, it uses a larger buffer. Therefore an announced size alone does not allocate memory.
 func (r *Reader) fill(n int) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
@@ -183,7 +175,7 @@ func (r *Reader) grow() {
 	r.use(larger)
 }
 
-// shrink goes back to the initial buffer when nothing is buffered.
+// shrink returns to the initial buffer if no bytes are buffered.
 func (r *Reader) shrink() {
 	if len(r.buf) == spareSize {
 		select {

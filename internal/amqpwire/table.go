@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// MaxDepth is how deep tables and arrays may nest, the outermost included. It
-// bounds the stack of a decoder that reads a peer's tables, and ends the
-// encoding of an array that contains itself.
+// MaxDepth is the maximum nesting depth of tables and arrays, including the outermost. It limits the stack of a
+// decoder, and ends the encoding of an array that contains itself.
 const MaxDepth = 32
 
 // Field is a field of a [Table]. [Table] lists the types of Value.
@@ -17,11 +16,11 @@ type Field struct {
 	Value any
 }
 
-// Table is a field table. It keeps the order and the duplicates of the wire,
-// which a map would lose. A table without fields decodes as nil.
+// Table is a field table. Unlike a map, it keeps the order and the duplicates of the wire. A table without fields
+// decodes as nil.
 //
-// A table is a four byte length and that many bytes of fields, each a short
-// string, a type octet and a value. An array is the same without the names.
+// A table is a four byte length and that many bytes of fields. Each field is a short string, a type octet and a value.
+// An array has the same format without the names.
 //
 //	type  Go type       RabbitMQ's name   value
 //	t     bool          bool              1 octet, any but 0 is true
@@ -42,27 +41,24 @@ type Field struct {
 //	F     Table         table             4 octets length, fields
 //	V     nil           void              nothing
 //
-// These are RabbitMQ's readings, which differ from the letter of the
-// specification: s is a 16 bit integer, not a short string, and L is as signed
-// as l. What is read as L is written as l, and a true written as another octet
-// than 1 is written as 1; every other table is written as it was read, byte for
-// byte, with the order and the duplicates of its fields.
+// The types follow RabbitMQ, which differs from the specification: s is a 16 bit integer, not a short string, and L is
+// signed like l. Append writes L as l, and every true as 1. Apart from these cases, a decoded table encodes to the same
+// bytes, with the order and the duplicates of its fields.
 type Table []Field
 
-// Array is a field value that holds a sequence of values. An array without
-// values decodes as nil.
+// Array is a field value with a sequence of values. An array without values decodes as nil.
 type Array []any
 
-// Timestamp is a field value that counts the seconds since 1970 in UTC.
+// Timestamp is a field value in seconds since 1970 in UTC.
 type Timestamp uint64
 
-// Decimal is a field value that stands for Value / 10^Scale.
+// Decimal is a field value with the number Value / 10^Scale.
 type Decimal struct {
 	Scale uint8
 	Value uint32
 }
 
-// Get returns the value of the first field of that name.
+// Get returns the value of the first field with the name.
 func (t Table) Get(name string) (any, bool) {
 	if i := t.index(name); i >= 0 {
 		return t[i].Value, true
@@ -81,10 +77,10 @@ func (t Table) All() iter.Seq2[string, any] {
 	}
 }
 
-// Set returns a copy of t in which the first field of that name has the value
-// v, or to which the field is added. Later fields of the same name are left.
+// Set returns a copy of t with the value v in the first field with the name. If no field has the name, Set adds one. It
+// does not change later fields with the same name.
 func (t Table) Set(name string, v any) Table {
-	// Room for one more keeps the append below from copying again.
+	// The extra capacity avoids a second copy in the append below.
 	c := append(make(Table, 0, len(t)+1), t...)
 	if i := t.index(name); i >= 0 {
 		c[i].Value = v
@@ -93,7 +89,7 @@ func (t Table) Set(name string, v any) Table {
 	return append(c, Field{Name: name, Value: v})
 }
 
-// Delete returns a copy of t without the fields of that name.
+// Delete returns a copy of t without the fields with the name.
 func (t Table) Delete(name string) Table {
 	return slices.DeleteFunc(slices.Clone(t), func(f Field) bool { return f.Name == name })
 }
@@ -102,7 +98,7 @@ func (t Table) index(name string) int {
 	return slices.IndexFunc(t, func(f Field) bool { return f.Name == name })
 }
 
-// ParseTable parses a table: b is its four byte length and its content, whole.
+// ParseTable parses a table. b must contain exactly its four byte length and its content.
 func ParseTable(b []byte) (Table, error) {
 	d := decoder{b: b}
 	t := d.table()
@@ -112,8 +108,8 @@ func ParseTable(b []byte) (Table, error) {
 	return t, nil
 }
 
-// Append appends the table, length included. It fails if a value has no type on
-// the wire; dst is then returned as it came.
+// Append appends the table, including its length. It fails if the type of a value does not exist in AMQP. On error it
+// returns dst unchanged.
 func (t Table) Append(dst []byte) ([]byte, error) {
 	e := encoder{b: dst}
 	e.table(t)
@@ -147,7 +143,7 @@ func (d *decoder) arrayAt(depth int) Array {
 	return leave(d, &inner, a)
 }
 
-// nested returns a decoder of the next block.
+// nested returns a decoder for the next block.
 func (d *decoder) nested(depth int) decoder {
 	if depth > MaxDepth {
 		d.fail(fmt.Errorf("%w: %w", ErrMalformed, errTooDeep))
@@ -156,7 +152,7 @@ func (d *decoder) nested(depth int) decoder {
 	return decoder{b: d.block()}
 }
 
-// leave passes the error of an inner decoder on, and no half-read value.
+// leave propagates the error of an inner decoder, without a partial value.
 func leave[T any](d, inner *decoder, v T) T {
 	if inner.err != nil {
 		d.fail(inner.err)
@@ -176,8 +172,7 @@ func (e *encoder) tableAt(t Table, depth int) {
 	for _, f := range t {
 		e.shortstr(f.Name)
 		e.value(f.Value, depth)
-		// Going on after an error would take a value that contains itself
-		// twice through two to the power of MaxDepth steps.
+		// After an error, a value that contains itself twice would need two to the power of MaxDepth steps.
 		if e.err != nil {
 			e.err = fmt.Errorf("field %q: %w", f.Name, e.err)
 			return

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// TypeName returns RabbitMQ's name of the type of a field value, as its error
-// messages print it: "signedint" for an int32, "longstr" for a string. For a
-// value that has no type on the wire it returns the Go type.
+// TypeName returns RabbitMQ's name for the type of a field value, as in RabbitMQ's error messages: "signedint" for an
+// int32, "longstr" for a string. For a value without an AMQP type it returns the Go type.
 func TypeName(v any) string {
 	switch v.(type) {
 	case nil:
@@ -49,8 +48,7 @@ func TypeName(v any) string {
 	return fmt.Sprintf("%T", v)
 }
 
-// value takes a type octet and a value, which is part of a table or array at
-// the given depth.
+// value reads a type octet and a value at the given depth of a table or array.
 func (d *decoder) value(depth int) any {
 	switch t := d.octet(); t {
 	case 't':
@@ -93,8 +91,7 @@ func (d *decoder) value(depth int) any {
 	}
 }
 
-// value appends a type octet and a value, which is part of a table or array at
-// the given depth.
+// value appends a type octet and a value at the given depth of a table or array.
 func (e *encoder) value(v any, depth int) {
 	switch v := v.(type) {
 	case nil:

@@ -6,33 +6,31 @@ import (
 	"testing"
 )
 
-// A Target is a broker to test against.
+// A Target is a broker for tests.
 type Target struct {
 	// Name is "embedded", "rabbitmq-3.10" or "rabbitmq-4.3".
 	Name string
 
-	// URL is where it speaks AMQP, user and password included. It is empty when
-	// there is no such broker here; see Require.
+	// URL is the AMQP URL, including user and password. It is empty if the broker is not available; see Require.
 	URL string
 
-	// IsRabbitMQ says that it is the real thing.
+	// IsRabbitMQ is false for the embedded broker.
 	IsRabbitMQ bool
 
-	// Version is RabbitMQ's, major and minor: of the embedded broker, the one it
-	// is true to.
+	// Version is the major and minor version of RabbitMQ. For the embedded broker, it is the RabbitMQ version that the
+	// broker emulates.
 	Version string
 }
 
-// The variables that name a RabbitMQ to test against.
+// The environment variables with the URLs of RabbitMQ.
 var rabbitMQs = []struct{ version, variable string }{
 	{"3.10", "REPRISE_TEST_RABBITMQ_310"},
 	{"4.3", "REPRISE_TEST_RABBITMQ_43"},
 }
 
-// Each runs test once a broker, as subtests named after them. The embedded broker
-// is started for its subtest and stopped after it; a RabbitMQ is shared with
-// other tests, so its queues and exchanges want a [Name] of their own. The
-// subtest of a RabbitMQ that isn't there is skipped.
+// Each runs test as a subtest for each broker. Subtests have the name of the broker. Each starts an embedded broker for
+// its subtest. Other tests share the RabbitMQ brokers, so the test should name its queues and exchanges with [Name].
+// Each skips the subtest of a RabbitMQ that is not available.
 func Each(t *testing.T, test func(t *testing.T, b Target)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -46,16 +44,14 @@ func Each(t *testing.T, test func(t *testing.T, b Target)) {
 	}
 }
 
-// Brokers returns the brokers that [Each] runs a test against, for a test that
-// wants more than one of them at a time. The embedded broker is stopped when t
-// ends. A RabbitMQ that isn't there has no URL: ask [Target.Require] before use.
+// Brokers returns the brokers of [Each], for tests that need several brokers at the same time. It stops the embedded
+// broker at the end of t. The URL of an unavailable RabbitMQ is empty, so call [Target.Require] before use.
 func Brokers(t *testing.T) []Target {
 	t.Helper()
 	return append([]Target{Embedded(t)}, RabbitMQs()...)
 }
 
-// RabbitMQs returns the RabbitMQ versions that tests run against, whether they
-// are there or not; see [Target.Require].
+// RabbitMQs returns all RabbitMQ versions for tests, including unavailable ones; see [Target.Require].
 func RabbitMQs() []Target {
 	var all []Target
 	for _, r := range rabbitMQs {
@@ -69,8 +65,8 @@ func RabbitMQs() []Target {
 	return all
 }
 
-// Require skips the test if the target isn't there. `make test` sees to it that
-// all are, and takes a skipped test for a failure.
+// Require skips the test if the target is not available. `make test` provides all targets, and treats a skipped test as
+// a failure.
 func (b Target) Require(t testing.TB) {
 	t.Helper()
 	if b.URL == "" {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A Cluster is RabbitMQ 4.3 on three nodes, a test's alone, which may kill them.
+// A Cluster is a RabbitMQ 4.3 cluster of three nodes for one test. The test may kill nodes.
 type Cluster struct {
-	// Nodes are what they are called, and URLs where they are.
+	// Nodes contains the names of the nodes, URLs their addresses.
 	Nodes, URLs []string
 
 	t *testing.T
@@ -20,9 +20,8 @@ type Cluster struct {
 
 const clusterVersion = "4.3"
 
-// WithCluster runs test with a cluster of its own, which takes a quarter of a
-// minute to start; `make test` says how its nodes are to be called. They are
-// removed after the test, whatever comes of it.
+// WithCluster runs test with a new cluster, which needs a quarter of a minute to start. `make test` sets the names of
+// the nodes. WithCluster removes the nodes after the test, even if the test fails.
 func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	t.Helper()
 	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_43")
@@ -38,7 +37,7 @@ func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 		c.Nodes = append(c.Nodes, fmt.Sprint(prefix, i+1))
 	}
 	t.Cleanup(func() {
-		for _, node := range c.Nodes { // the order does not matter: nothing of them is needed any more
+		for _, node := range c.Nodes { // in any order, because all nodes are removed
 			_, _ = c.script("kill", clusterVersion, "--name", node) // it may be down
 			_, _ = c.script("rm", clusterVersion, "--name", node)
 		}
@@ -50,7 +49,7 @@ func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	test(t, c)
 }
 
-// URL names all nodes.
+// URL returns a URL with all nodes.
 func (c *Cluster) URL() string {
 	hosts := make([]string, len(c.URLs))
 	for i, u := range c.URLs {
@@ -59,20 +58,19 @@ func (c *Cluster) URL() string {
 	return "amqp://guest:guest@" + strings.Join(hosts, ",") + "/"
 }
 
-// Kill ends a node without warning.
+// Kill terminates a node without a shutdown.
 func (c *Cluster) Kill(node string) {
 	c.t.Helper()
 	c.run("kill", clusterVersion, "--name", node)
 }
 
-// Start brings a node back, on the data it had.
+// Start starts a killed node again with its data.
 func (c *Cluster) Start(node string) {
 	c.t.Helper()
 	c.run("start", clusterVersion, "--name", node)
 }
 
-// Leader returns the node that leads a quorum queue, as another node sees it, and
-// "" while there is none.
+// Leader returns the leader of a quorum queue according to another node. It returns "" if the queue has no leader.
 func (c *Cluster) Leader(queue, seenBy string) string {
 	c.t.Helper()
 	table := c.run("ctl", clusterVersion, "--name", seenBy, "--quiet", "list_queues", "--no-table-headers", "name", "leader")

@@ -9,15 +9,14 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// Embedded starts a broker of our own in this process, in memory, on a loopback
-// port that is free. It is stopped when t ends.
+// Embedded starts an embedded broker in memory, on a free loopback port. It stops the broker at the end of t.
 func Embedded(t testing.TB) Target {
 	t.Helper()
 	_, target := serve(t, broker.Config{})
 	return target
 }
 
-// serve starts a broker, which is stopped when t ends.
+// serve starts a broker and stops it at the end of t.
 func serve(t testing.TB, config broker.Config) (*broker.Broker, Target) {
 	t.Helper()
 	b, err := broker.New(config)

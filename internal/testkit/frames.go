@@ -6,16 +6,15 @@ import "encoding/binary"
 //
 //	type(1) channel(2) size(4) payload(size) 0xCE
 //
-// A stream may begin with the protocol header, "AMQP" and four bytes more, which
-// is no frame. Heartbeats are passed over: counting them would make a frame's
-// number a matter of time.
+// A stream may begin with the protocol header, "AMQP" and four more bytes, which is not a frame. The scanner does not
+// count heartbeats, because they would make the number of a frame depend on time.
 type frameScanner struct {
 	started bool
-	opaque  bool    // this is not AMQP: no boundary is found any more
-	skip    int     // bytes left of the protocol header
-	head    [7]byte // of the frame that is being read
-	have    int     // bytes read of head
-	left    uint64  // bytes to come after a whole head, the end octet with them
+	opaque  bool    // the stream is not AMQP, so the scanner does not find frames
+	skip    int     // remaining bytes of the protocol header
+	head    [7]byte // the header of the current frame
+	have    int     // number of bytes in head
+	left    uint64  // remaining bytes after head, including the end octet
 }
 
 const (
@@ -24,16 +23,14 @@ const (
 	frameEnd           = 0xCE
 )
 
-// begins says whether first, which comes next, is the first byte of a frame that
-// counts.
+// begins reports whether first, the next byte, is the first byte of a counted frame.
 func (s *frameScanner) begins(first byte) bool {
 	return !s.opaque && s.skip == 0 && s.have == 0 && first != frameHeartbeat &&
 		(s.started || first != 'A')
 }
 
-// next takes in a first part of data, which is not empty, and returns how much
-// that was and whether it ended a frame that counts. It never goes past the end
-// of a frame.
+// next reads the first part of data, which must not be empty. It returns the length of that part, and whether the part
+// ends a counted frame. It never reads beyond the end of a frame.
 func (s *frameScanner) next(data []byte) (n int, ended bool) {
 	if !s.started {
 		s.started = true

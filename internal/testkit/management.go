@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// EmbeddedManaged is Embedded with a configuration, and with a management API, of
-// which it returns the URL, without /api.
+// EmbeddedManaged is Embedded with a configuration and a management API. It returns the URL of the API without /api.
 func EmbeddedManaged(t testing.TB, config broker.Config) (b Target, api string) {
 	t.Helper()
 	server, b := serve(t, config)
@@ -21,8 +20,8 @@ func EmbeddedManaged(t testing.TB, config broker.Config) (b Target, api string) 
 	return b, web.URL
 }
 
-// EachManaged is Each for tests that also ask the broker's management API, which is at this URL,
-// without /api. Its user is guest.
+// EachManaged is Each for tests that also use the management API of the broker. api is the URL without /api. The user
+// is guest.
 func EachManaged(t *testing.T, test func(t *testing.T, b Target, api string)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -37,8 +36,8 @@ func EachManaged(t *testing.T, test func(t *testing.T, b Target, api string)) {
 	}
 }
 
-// ManagementURL is where a RabbitMQ that scripts/rabbitmq has started has its
-// management API, without /api: ten thousand ports up.
+// ManagementURL returns the URL of the management API, without /api, of a RabbitMQ that scripts/rabbitmq has started.
+// Its port is the AMQP port plus 10000.
 func (b Target) ManagementURL(t testing.TB) string {
 	t.Helper()
 	u, err := url.Parse(b.URL)
@@ -52,7 +51,7 @@ func (b Target) ManagementURL(t testing.TB) string {
 	return "http://" + net.JoinHostPort(u.Hostname(), strconv.Itoa(port+10000))
 }
 
-// HTTPClient returns a client that leaves no connection behind when t ends.
+// HTTPClient returns a client that closes its idle connections at the end of t.
 func HTTPClient(t testing.TB) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)

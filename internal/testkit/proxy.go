@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A Direction is one of the two in which a connection carries bytes.
+// A Direction is a direction of a connection.
 type Direction int
 
 // The directions of a connection.
@@ -25,23 +25,20 @@ func (d Direction) String() string {
 	return "to the client"
 }
 
-// A Proxy stands between a client and a broker, on a loopback port of its own,
-// and passes everything on, until it is told to cut.
+// A Proxy is a loopback proxy between a client and a broker. It forwards all data until a cut.
 //
 //	client ──ToServer──► Proxy ──► broker
 //	       ◄──ToClient──       ◄──
 //
-// A cut ends all connections there are, as an unplugged cable would, but without
-// the long wait for a timeout: both peers get what was passed on to them before,
-// then the end of the stream. What the proxy had not passed on is lost. Clients
-// may connect again at once, unless Refuse says otherwise.
+// A cut ends all existing connections, like an unplugged cable, but without the long wait for a timeout. Both peers
+// receive the data that was already forwarded, and then the end of the stream. All other data is lost. Clients may
+// reconnect immediately, unless the test calls Refuse.
 //
-// Where an exact place matters, arm a cut before the connection gets there, with
-// CutAfterBytes, CutAfterFrame or CutBeforeFrame. They count from the call on,
-// over all connections, and return a channel that is closed when the cut has
-// happened and nothing passes any more. Each happens once.
+// To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. The
+// methods count from the call on, over all connections. They return a channel that is closed when the cut is complete
+// and the proxy no longer forwards data. Each cut happens once.
 //
-// All methods may be called from any goroutine. The proxy ends with its test.
+// All methods are safe for concurrent use. The proxy closes at the end of its test.
 type Proxy struct {
 	t      testing.TB
 	target *url.URL
@@ -57,7 +54,7 @@ type Proxy struct {
 	frames   [2]int
 }
 
-// NewProxy starts a proxy in front of target, the URL of a broker.
+// NewProxy starts a proxy for target, the URL of a broker.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -82,33 +79,31 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// URL is the target's, with the proxy's address for the target's.
+// URL returns the target's URL with the address of the proxy.
 func (p *Proxy) URL() string {
 	u := *p.target
 	u.Host = p.Addr()
 	return u.String()
 }
 
-// Addr is the proxy's address, host and port.
+// Addr returns the host:port of the proxy.
 func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
-// Cut cuts all connections. When it returns, nothing passes any more.
+// Cut cuts all connections. When it returns, the proxy no longer forwards data.
 func (p *Proxy) Cut() {
 	for _, c := range p.cancelAll() {
 		<-c.stopped
 	}
 }
 
-// Refuse lets no new connection through: it is closed as soon as it is made.
-// Those that exist are not touched.
+// Refuse closes new connections immediately. It does not affect existing connections.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = true
 }
 
-// Resume lets all pass again: it undoes Refuse, and disarms every cut that has
-// not happened. Their channels are never closed.
+// Resume reverts Refuse, and disarms every cut that has not happened. The channels of these cuts are never closed.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,52 +111,49 @@ func (p *Proxy) Resume() {
 	p.armed = [2][]*cut{}
 }
 
-// CutAfterBytes cuts when n more bytes have passed in direction d. With 0 it cuts
-// instead of passing on the next byte.
+// CutAfterBytes cuts after n more bytes in direction d. If n is 0, it cuts before the next byte.
 func (p *Proxy) CutAfterBytes(d Direction, n int64) <-chan struct{} {
 	p.t.Helper()
 	return p.arm(d, cutAfterBytes, n, 0)
 }
 
-// CutAfterFrame cuts when the nth frame from now on has passed in direction d: the
-// peer has all of that frame and nothing of the next. Heartbeats don't count, and
-// a frame counts when it ends.
+// CutAfterFrame cuts after the nth frame in direction d, counted from the call. The peer receives that whole frame and
+// nothing after it. Heartbeats do not count. The proxy counts a frame at its end.
 func (p *Proxy) CutAfterFrame(d Direction, n int) <-chan struct{} {
 	p.t.Helper()
 	return p.arm(d, cutAfterFrame, int64(n), 1)
 }
 
-// CutBeforeFrame cuts instead of passing on the nth frame from now on in direction
-// d: its sender has sent it, and the peer has all that came before and nothing of
-// it. Heartbeats don't count, and a frame counts when it begins.
+// CutBeforeFrame cuts before the nth frame in direction d, counted from the call. The sender has sent the frame. The
+// peer receives all earlier data but no part of that frame. Heartbeats do not count. The proxy counts a frame at its
+// start.
 //
-// CutBeforeFrame(ToClient, n) is how an answer gets lost: the server has done what
-// was asked, and the client does not hear of it.
+// CutBeforeFrame(ToClient, n) loses an answer. The server has processed the request, but the client does not receive
+// the answer.
 func (p *Proxy) CutBeforeFrame(d Direction, n int) <-chan struct{} {
 	p.t.Helper()
 	return p.arm(d, cutBeforeFrame, int64(n), 1)
 }
 
-// Frames is how many frames have passed in direction d, on all connections,
-// heartbeats left out. A test that wants to cut at every boundary learns from it
-// how many there are.
+// Frames returns the number of forwarded frames in direction d, on all connections, without heartbeats. A test that
+// cuts at every boundary uses it to determine the number of boundaries.
 func (p *Proxy) Frames(d Direction) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.frames[d]
 }
 
-// Accepted is how many connections have been let through so far.
+// Accepted returns the number of accepted connections.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accepted
 }
 
-// A cut is armed until it happens, which is when nothing is left to count.
+// A cut is armed until its count reaches 0.
 type cut struct {
 	place cutPlace
-	left  int64 // bytes or frames
+	left  int64 // remaining bytes or frames
 	done  chan struct{}
 }
 
@@ -185,8 +177,7 @@ func (p *Proxy) arm(d Direction, place cutPlace, n, least int64) <-chan struct{}
 	return c.done
 }
 
-// pass says how much of data may pass in direction d, and which cuts are to happen
-// after that.
+// pass returns the number of bytes of data that may pass in direction d, and the cuts that are due after them.
 func (p *Proxy) pass(d Direction, frames *frameScanner, data []byte) (n int, now []*cut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +210,7 @@ func (p *Proxy) pass(d Direction, frames *frameScanner, data []byte) (n int, now
 	return n, now
 }
 
-// count counts n for all cuts of a kind and says whether one is due.
+// count subtracts n from all cuts of a kind, and reports whether a cut is due.
 func (p *Proxy) count(d Direction, place cutPlace, n int64) (due bool) {
 	for _, c := range p.armed[d] {
 		if c.place == place {
@@ -230,8 +221,8 @@ func (p *Proxy) count(d Direction, place cutPlace, n int64) (due bool) {
 	return due
 }
 
-// happen lets armed cuts happen. It is called by what is to be cut, and so leaves
-// the waiting to another.
+// happen performs armed cuts. Another goroutine waits for the end of the connections, because happen runs on a
+// goroutine of such a connection.
 func (p *Proxy) happen(now []*cut) {
 	conns := p.cancelAll()
 	p.wg.Go(func() {

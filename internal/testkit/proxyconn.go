@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A proxyConn is a client's connection and the one to the target that goes with
-// it. It passes bytes until both sides have ended, or until it is cancelled; it is
-// stopped when it passes nothing any more, and gone when all is closed.
+// A proxyConn is a client's connection together with the connection to the target. It forwards bytes until both sides
+// have closed, or until it is canceled. It is stopped when it no longer forwards bytes, and gone when both connections
+// are closed.
 type proxyConn struct {
 	proxy   *Proxy
 	client  *net.TCPConn
@@ -75,8 +75,7 @@ func (c *proxyConn) run() {
 	}
 }
 
-// both runs two functions at once, and makes their reads and writes fail when ctx
-// ends.
+// both runs two functions concurrently. When ctx is canceled, it makes their reads and writes fail.
 func (c *proxyConn) both(ctx context.Context, one, other func()) {
 	ended := make(chan struct{})
 	var watch, work sync.WaitGroup
@@ -99,8 +98,8 @@ func (c *proxyConn) deadline(t time.Time) {
 	c.server.SetDeadline(t)
 }
 
-// forward passes bytes from src to dst until src ends or the connection is
-// cancelled. The end of one direction leaves the other be: TCP has it so.
+// forward forwards bytes from src to dst until src ends or the connection is canceled. As in TCP, the end of one
+// direction does not end the other.
 func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 	var frames frameScanner
 	buf := make([]byte, 32<<10)
@@ -130,11 +129,9 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 	}
 }
 
-// part takes leave of both peers such that what was passed on to them arrives.
-// Closing at once would not do: a close with bytes still unread resets the
-// connection, and the other side may lose what it has not read. So each peer gets
-// the end of the stream, and what it still sends is read and dropped until it
-// closes, too, or takes too long.
+// part closes both connections such that the peers receive all forwarded data. An immediate close is not sufficient: a
+// close with unread bytes resets the connection, and the peer may lose data that it has not read. Therefore part sends
+// the end of the stream to each peer, and discards further data until the peer closes or the timeout expires.
 func (c *proxyConn) part() {
 	const patience = 2 * time.Second
 	c.deadline(time.Now().Add(patience))
@@ -146,7 +143,7 @@ func drain(peer *net.TCPConn) {
 	io.Copy(io.Discard, peer)
 }
 
-// reset closes a connection as if nobody listened.
+// reset closes a connection with a TCP reset, as if no program listened.
 func reset(conn *net.TCPConn) {
 	conn.SetLinger(0)
 	conn.Close()

@@ -10,34 +10,30 @@ import (
 	"sync"
 )
 
-// A Tap carries the connections of one client and sees each frame cross, one at
-// a time:
+// A Tap carries the connections of one client, and forwards one frame at a time:
 //
 //	client ── publishing ──► Tap ──► broker
 //	       ◄─ consuming ───      ◄──
 //
-// What crosses from a moment on can be recorded (Record), and the recording is
-// the script for cuts (Cut): the same happens again, frame by frame, until the
-// place where some of the lines are cut. Each frame waits for its turn meanwhile,
-// so that what comes in on two lines has one order, and a broker that is slow
-// changes nothing.
+// Record starts a recording of the crossing frames. The recording is the script for Cut: the tap repeats the same
+// sequence, frame by frame, up to the cut of some lines. Each frame waits for its turn, so that frames on two lines
+// have one order, and a slow broker does not change the order.
 //
-// Heartbeats pass by themselves and are not seen: they are a matter of time.
+// The tap forwards heartbeats without recording them, because they depend on time.
 //
-// A Tap has no sockets of its own. In a testing/synctest bubble, with a DialFunc
-// that leads to an embedded broker, all of it is virtual. All methods may be
-// called from any goroutine.
+// A Tap does not use sockets. In a testing/synctest bubble, with a DialFunc for an embedded broker, it runs in virtual
+// time. All methods are safe for concurrent use.
 type Tap struct {
 	dial  DialFunc
 	names []string
 	wg    sync.WaitGroup // all goroutines
 
 	mu       sync.Mutex // never held across I/O
-	changed  *sync.Cond // the turn has passed on, or a line or the tap has ended
+	changed  *sync.Cond // the turn has changed, or a line or the tap has closed
 	busy     bool       // a frame is crossing
 	closed   bool
 	refusing bool
-	lines    map[string]*tapLine // that are in use
+	lines    map[string]*tapLine // lines in use
 	crossed  map[Crossing]int
 	acked    int
 	held     map[Crossing]bool
@@ -45,49 +41,46 @@ type Tap struct {
 	recording bool
 	recorded  []Crossing
 
-	cut  *Cut // or nil
-	next int  // in cut.Script
+	cut  *Cut // may be nil
+	next int  // index in cut.Script
 	done chan struct{}
 }
 
 // DialFunc opens a network connection, as net.Dialer's DialContext does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A Crossing is a frame on its way.
+// A Crossing is a frame that crosses the tap.
 type Crossing struct {
 	Line      string
 	Direction Direction
 
-	// Name is a method's, such as "basic.publish", or of what follows it:
+	// Name is the name of a method, such as "basic.publish". For header and body frames it has a suffix:
 	// "basic.publish: header" and "basic.publish: body".
 	Name string
 }
 
-// String is for people.
+// String returns a description for messages.
 func (c Crossing) String() string { return fmt.Sprintf("%s, %s: %s", c.Line, c.Direction, c.Name) }
 
-// A Cut says where, and how, connections are to be cut.
+// A Cut specifies when and how to cut connections.
 type Cut struct {
-	Script []Crossing // what is to cross, in this order
-	At     int        // the cut comes when this one of them is about to
-	Lines  []string   // what is cut; a frame about to cross on one of these is lost
+	Script []Crossing // the expected frames, in this order
+	At     int        // index of the frame before which the cut happens
+	Lines  []string   // the lines to cut; a frame that is about to cross one of them is lost
 
-	// Unnoticed: the client is not told. A line that is cut carries nothing any
-	// more, and the client gets to know when it next sends something on it, or by
-	// Notice. The broker knows at once in any case.
+	// Unnoticed hides the cut from the client. A cut line no longer forwards frames. The client notices the cut at its
+	// next write on the line, or after Notice. The broker always notices the cut immediately.
 	Unnoticed bool
 
-	// Refuse lets no new connection through, as if the client had ended.
+	// Refuse rejects new connections, as if the client had ended.
 	Refuse bool
 
-	// Then, unless it is nil, is called when the lines are cut; nothing crosses
-	// until it returns.
+	// Then, if not nil, is called after the cut. Frames do not cross until it returns.
 	Then func()
 }
 
-// NewTap returns a tap in front of what dial leads to. A new connection gets the
-// first of the names that is not in use, so these are in the order in which the
-// client connects. The tap is to be closed.
+// NewTap returns a tap that connects with dial. A new connection gets the first unused name, so list the names in the
+// order in which the client connects. The caller must close the tap.
 func NewTap(dial DialFunc, names ...string) *Tap {
 	p := &Tap{
 		dial: dial, names: names,
@@ -125,7 +118,7 @@ func (p *Tap) Dial(ctx context.Context, network, addr string) (net.Conn, error) 
 	return &tapConn{Conn: near, free: sync.OnceFunc(l.free)}, nil
 }
 
-// reserve takes a name for a connection that is not there yet.
+// reserve reserves a name for a connection that does not exist yet.
 func (p *Tap) reserve() (*tapLine, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,37 +131,36 @@ func (p *Tap) reserve() (*tapLine, error) {
 	return l, nil
 }
 
-// Record forgets what was recorded and records from now on.
+// Record deletes the recording and starts a new one.
 func (p *Tap) Record() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.recording, p.recorded = true, nil
 }
 
-// Recorded returns what has crossed since Record.
+// Recorded returns the frames that have crossed since Record.
 func (p *Tap) Recorded() []Crossing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.recorded)
 }
 
-// Crossed is how many such frames have crossed so far. One that was lost has not.
+// Crossed returns the number of equal frames that have crossed. Lost frames do not count.
 func (p *Tap) Crossed(c Crossing) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.crossed[c]
 }
 
-// Acked is how many deliveries were acknowledged by what has crossed so far.
+// Acked returns the number of deliveries that the crossed frames have acknowledged.
 func (p *Tap) Acked() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acked
 }
 
-// Quiet reports whether nothing is crossing, and the server has got no part of a
-// message without the rest of it, unless its line was cut. It understands messages
-// whose body is one frame.
+// Quiet reports whether no frame is crossing, and no server has received an incomplete message on a line that is not
+// cut. It supports messages whose body is one frame.
 func (p *Tap) Quiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,15 +171,15 @@ func (p *Tap) Quiet() bool {
 	return quiet
 }
 
-// Refusing reports whether a cut has ended the client.
+// Refusing reports whether a cut has stopped the client.
 func (p *Tap) Refusing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refusing
 }
 
-// Cut has frames cross in the order of a script from now on, up to its cut, and
-// after that as they come. The channel is closed when the cut has happened.
+// Cut makes frames cross in the order of a script, up to its cut. After the cut, frames cross in the order of arrival.
+// The returned channel is closed when the cut has happened.
 func (p *Tap) Cut(c Cut) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +187,7 @@ func (p *Tap) Cut(c Cut) <-chan struct{} {
 	return p.done
 }
 
-// Notice tells the client of every connection that was cut without telling it.
+// Notice closes the client's end of every unnoticed cut connection.
 func (p *Tap) Notice() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,8 +198,7 @@ func (p *Tap) Notice() {
 	}
 }
 
-// Waiting says which frame of the script is to cross next, and which ones wait for
-// their turn after it; "" when there is no script any more.
+// Waiting returns the next frame of the script and the frames that wait for their turn. It returns "" without a script.
 func (p *Tap) Waiting() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,7 +208,7 @@ func (p *Tap) Waiting() string {
 	return fmt.Sprintf("frame %d of the script, %s; held are %v", p.next, p.cut.Script[p.next], slices.Collect(maps.Keys(p.held)))
 }
 
-// Release has frames cross as they come, whatever script there is.
+// Release makes frames cross in the order of arrival, without the script.
 func (p *Tap) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,8 +216,8 @@ func (p *Tap) Release() {
 	p.changed.Broadcast()
 }
 
-// Close ends all connections, and returns when nothing is left of them. Close the
-// client before, so that it does not dial again.
+// Close ends all connections, and waits until all goroutines have ended. Close the client first, so that it does not
+// dial again.
 func (p *Tap) Close() {
 	p.mu.Lock()
 	p.closed, p.refusing, p.cut = true, true, nil
@@ -239,7 +230,7 @@ func (p *Tap) Close() {
 	p.wg.Wait()
 }
 
-// cross waits for the frame's turn and lets it pass, or says that it is lost.
+// cross waits for the turn of a frame and forwards it, or reports that the frame is lost.
 func (p *Tap) cross(l *tapLine, f tapFrame, pass func() error) (lost bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -276,7 +267,7 @@ func (p *Tap) cross(l *tapLine, f tapFrame, pass func() error) (lost bool, err e
 	return false, pass()
 }
 
-// happen lets the cut happen. It lets go of p.mu meanwhile.
+// happen performs the cut. It unlocks p.mu temporarily.
 func (p *Tap) happen(before Crossing) {
 	c, done := p.cut, p.done
 	p.cut = nil

@@ -7,11 +7,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// tapFrame is a frame as a Tap sees it.
+// tapFrame is a frame in a Tap.
 type tapFrame struct {
 	Crossing
 	channel uint16
-	method  amqpwire.Method // nil for what is none
+	method  amqpwire.Method // nil for other frames
 }
 
 const (
@@ -19,10 +19,10 @@ const (
 	bodySuffix   = ": body"
 )
 
-// frameNames knows, by channel, which method what follows belongs to.
+// frameNames contains, by channel, the method that header and body frames belong to.
 type frameNames map[uint16]amqpwire.MethodID
 
-// frame reads a frame of one direction of a connection.
+// frame parses a frame of one direction of a connection.
 func (n frameNames) frame(f amqpwire.Frame) tapFrame {
 	seen := tapFrame{channel: f.Channel}
 	switch f.Type {
@@ -44,7 +44,7 @@ func (n frameNames) frame(f amqpwire.Frame) tapFrame {
 	return seen
 }
 
-// wire returns a frame as it was read.
+// wire returns the bytes of a frame.
 func wire(f amqpwire.Frame) []byte {
 	b := []byte{byte(f.Type), byte(f.Channel >> 8), byte(f.Channel)}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.Payload)))

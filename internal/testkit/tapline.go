@@ -13,15 +13,15 @@ import (
 type tapLine struct {
 	tap    *Tap
 	name   string
-	client net.Conn // our end of the pipe to the client
+	client net.Conn // the tap's end of the pipe to the client
 	server net.Conn
 
-	// Under tap.mu.
+	// These are guarded by tap.mu.
 	dead      bool                // cut
-	last      tapFrame            // that the server has got
-	unsettled map[uint16][]uint64 // delivery tags that the client has got, by channel
+	last      tapFrame            // the last frame that the server has received
+	unsettled map[uint16][]uint64 // received delivery tags without an ack, by channel
 
-	answered chan struct{} // closed when the server has answered after the cut, or never will
+	answered chan struct{} // closed when the server has answered after the cut, or cannot answer
 	answer   func()        // closes it
 }
 
@@ -34,7 +34,7 @@ func newTapLine(p *Tap, name string) *tapLine {
 	}
 }
 
-// noConn stands for a connection that is not there yet.
+// noConn replaces a connection that does not exist yet.
 type noConn struct{ net.Conn }
 
 // Close implements net.Conn.
@@ -52,7 +52,7 @@ func (c *tapConn) Close() error {
 	return c.Conn.Close()
 }
 
-// free lets another connection have the name.
+// free makes the name available for another connection.
 func (l *tapLine) free() {
 	l.tap.mu.Lock()
 	defer l.tap.mu.Unlock()
@@ -67,13 +67,12 @@ func (l *tapLine) isDead() bool {
 	return l.dead
 }
 
-// inMessage reports whether the server has got a part of a message.
+// inMessage reports whether the server has received only a part of a message.
 func (l *tapLine) inMessage() bool {
 	return l.last.Name == amqpwire.IDBasicPublish.String() || l.last.Name == amqpwire.IDBasicPublish.String()+headerSuffix
 }
 
-// note notes a frame that crosses, and returns how many deliveries it
-// acknowledges.
+// note records a crossing frame, and returns the number of deliveries that it acknowledges.
 func (l *tapLine) note(f tapFrame) (acked int) {
 	if f.Direction == ToServer {
 		l.last = f
@@ -83,7 +82,7 @@ func (l *tapLine) note(f tapFrame) (acked int) {
 	case *amqpwire.BasicDeliver:
 		tags = append(tags, m.DeliveryTag)
 	case *amqpwire.BasicAck:
-		if f.Direction == ToServer { // and no confirm
+		if f.Direction == ToServer { // from the client; the server sends confirms
 			tags, acked = settle(tags, m.DeliveryTag, m.Multiple)
 		}
 	case *amqpwire.BasicNack:
@@ -95,7 +94,7 @@ func (l *tapLine) note(f tapFrame) (acked int) {
 	return acked
 }
 
-// settle returns the tags that are left, and how many are not.
+// settle returns the remaining tags, and the number of settled tags.
 func settle(tags []uint64, tag uint64, multiple bool) (left []uint64, settled int) {
 	for _, t := range tags {
 		if t == tag || multiple && t < tag {
@@ -107,10 +106,9 @@ func settle(tags []uint64, tag uint64, multiple bool) (left []uint64, settled in
 	return left, settled
 }
 
-// certain returns when the server has done what it was told on the line. There is
-// no answer to an acknowledgement: a server may or may not heed one that came just
-// before the end. So it is asked something that has an answer. (Something that the
-// server sends after it is answer enough.)
+// certain returns when the server has processed all frames of the line. An acknowledgement has no answer, so a server
+// may process or ignore one just before the end. Therefore certain sends a request with an answer. Any later frame from
+// the server also counts as the answer.
 func (l *tapLine) certain() {
 	l.tap.mu.Lock()
 	last := l.last
@@ -127,9 +125,8 @@ func (l *tapLine) certain() {
 	}
 }
 
-// hangUp ends what goes to the server. Of a socket only one half is closed, since
-// closing it with bytes unread would reset the connection, and the server might
-// lose what it has not read.
+// hangUp closes the direction to the server. It closes only one half of a socket, because a close with unread bytes
+// would reset the connection, and the server might lose data that it has not read.
 func (l *tapLine) hangUp() {
 	half, ok := l.server.(interface{ CloseWrite() error })
 	if !ok {
@@ -140,7 +137,7 @@ func (l *tapLine) hangUp() {
 	l.server.SetReadDeadline(time.Now().Add(2 * time.Second))
 }
 
-// forward passes frames in one direction until that ends.
+// forward forwards frames in one direction until the direction ends.
 func (l *tapLine) forward(d Direction) {
 	src, dst := l.client, l.server
 	if d == ToClient {
@@ -156,14 +153,14 @@ func (l *tapLine) forward(d Direction) {
 			l.client.Close()
 		}
 	case dead:
-		l.client.Close() // it has noticed
+		l.client.Close() // the client has noticed the cut
 	default:
 		l.hangUp()
 	}
 }
 
-// copy passes frames until it cannot, or one from the client is lost. What the
-// server sends to a line that was cut is read, so that it is not reset.
+// copy forwards frames until an error, or until a frame of the client is lost. It still reads the server's data on a
+// cut line, so that the connection is not reset.
 func (l *tapLine) copy(d Direction, src io.Reader, dst io.Writer) {
 	r := amqpwire.NewReader(src, 0)
 	if d == ToServer {

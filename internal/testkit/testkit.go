@@ -1,5 +1,5 @@
-// Package testkit is what the project's tests share: brokers to run against, and
-// means to wait, to name things, and to break a connection at a chosen byte.
+// Package testkit contains the shared test helpers. They provide brokers, wait for conditions, create unique names, and
+// cut a connection at a given byte.
 //
 //	func TestRetry(t *testing.T) {
 //		testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -12,8 +12,8 @@
 //		})
 //	}
 //
-// A test that only the embedded broker can pass needs none of this: it runs in a
-// testing/synctest bubble, on an in-memory connection.
+// A test for the embedded broker alone does not need this package. It runs in a testing/synctest bubble, on an
+// in-memory connection.
 package testkit
 
 import (
@@ -24,9 +24,8 @@ import (
 	"time"
 )
 
-// Name returns a name for a queue or an exchange that no other test has, and no
-// other run of this one on the same broker. Whoever meets it on a broker sees
-// from it where it comes from.
+// Name returns a unique name for a queue or an exchange. It differs between tests and between runs. The name contains
+// the name of the test, so that the operator can identify its origin on a broker.
 func Name(t testing.TB, prefix string) string {
 	t.Helper()
 	var random [4]byte
@@ -38,17 +37,16 @@ func Name(t testing.TB, prefix string) string {
 		}
 		return '-'
 	}, t.Name())
-	// A name on the wire has 255 bytes at most, of which a test may wish to append some.
+	// A name on the wire has at most 255 bytes, and the test may append some.
 	test = test[:min(len(test), 150)]
 	return prefix + "." + test + "." + hex.EncodeToString(random[:])
 }
 
-// Eventually waits until condition holds, which is a func() bool, or a func()
-// error that says what is still missing. The test fails and ends when that has
-// not come true within the time given.
+// Eventually waits until condition holds. condition is a func() bool, or a func() error whose error describes the unmet
+// condition. If the time expires first, the test fails immediately.
 //
-// The condition is asked again and again, from the test's own goroutine, and
-// should not block. In a synctest bubble all of this takes no time.
+// Eventually calls the condition repeatedly on the goroutine of the test. The condition should not block. In a synctest
+// bubble the wait needs no real time.
 func Eventually[C func() bool | func() error](t testing.TB, within time.Duration, condition C) {
 	t.Helper()
 	const longest = 50 * time.Millisecond

@@ -1,4 +1,5 @@
-// Package flags changes defaults of test flags. It imports the standard library only, so that any package can use it.
+// Package flags changes the defaults of test flags. It imports only the standard library, so that any package can use
+// it.
 package flags
 
 import (
@@ -6,8 +7,8 @@ import (
 	"testing"
 )
 
-// Default gives a flag another default value for the time of a test, which must not be parallel. A value of the command line
-// stays: a property test draws few cases each time, and many with -rapid.checks.
+// Default changes the default of a flag during a test, which must not be parallel. It does not change a value from the
+// command line. For example, a property test runs few cases by default, and many with -rapid.checks.
 func Default(t testing.TB, name, value string) {
 	t.Helper()
 	given := false

@@ -1,5 +1,5 @@
-// Package pgtest finds the PostgreSQL that tests run against. It stands apart from
-// testkit so that what needs no database does not link a driver.
+// Package pgtest provides the PostgreSQL server for tests. It is separate from testkit, so that tests without a
+// database do not link a driver.
 package pgtest
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Server returns the URL of the PostgreSQL to test against. The test is
-// skipped if there is none; `make test` sees to it that there is, and takes a skipped
-// test for a failure.
+// Server returns the URL of the PostgreSQL server for tests. It skips the test if no server is configured. `make test`
+// configures a server, and treats a skipped test as a failure.
 func Server(t testing.TB) string {
 	t.Helper()
 	address := os.Getenv("REPRISE_TEST_POSTGRES")
@@ -26,8 +25,7 @@ func Server(t testing.TB) string {
 	return address
 }
 
-// Schema returns the URL of a schema of the test's own, with nothing in it. It is
-// skipped as by Server.
+// Schema returns the URL of an empty schema for the test. It skips the test in the same case as Server.
 func Schema(t testing.TB) string {
 	t.Helper()
 	address := Server(t)

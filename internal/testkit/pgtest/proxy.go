@@ -11,9 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Proxy stands between a client and a PostgreSQL, on a loopback port of its own. Held, it
-// accepts connections and passes nothing on, as a server that hangs or a network that drops
-// packets. It ends with its test.
+// Proxy is a loopback proxy between a client and a PostgreSQL server. After Hold it accepts connections but does not
+// forward data, like a server that does not respond or a network that drops packets. It closes at the end of its test.
 type Proxy struct {
 	URL string
 
@@ -22,12 +21,12 @@ type Proxy struct {
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	held     chan struct{} // closed when it is not held
+	held     chan struct{} // closed unless held
 	conns    map[net.Conn]bool
 	refusing bool
 }
 
-// NewProxy starts a proxy in front of the server of a URL.
+// NewProxy starts a proxy for the server of a URL.
 func NewProxy(t testing.TB, address string) *Proxy {
 	t.Helper()
 	target, err := pgconn.ParseConfig(address)
@@ -60,15 +59,14 @@ func NewProxy(t testing.TB, address string) *Proxy {
 	return p
 }
 
-// Hold passes nothing on from now on, in neither direction.
+// Hold stops forwarding in both directions.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = make(chan struct{})
 }
 
-// Refuse closes all connections, and new ones as soon as they are made, as when the server
-// was stopped.
+// Refuse closes all connections. It also closes new connections immediately, like a stopped server.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +76,7 @@ func (p *Proxy) Refuse() {
 	}
 }
 
-// Resume undoes Hold, upon which what was held back is passed on, and Refuse.
+// Resume reverts Hold and Refuse. The proxy then forwards the held data.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
