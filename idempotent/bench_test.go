@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// What protection costs a message: the handlers do nothing. SQLite is on disk, as
-// one would have it; PostgreSQL is the one of REPRISE_TEST_POSTGRES.
+// BenchmarkMiddleware measures the cost of the protection per message with handlers that do nothing. SQLite is on disk,
+// as in production. PostgreSQL is the server of REPRISE_TEST_POSTGRES.
 func BenchmarkMiddleware(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { handleMany(b, protect(b, new(idempotent.Memory), idempotent.Config{}, nothing)) })
 	benchmarkDatabases(b, func(b *testing.B, db database) {
@@ -44,7 +44,7 @@ func benchmarkDatabases(b *testing.B, run func(b *testing.B, db database)) {
 	})
 }
 
-var benched atomic.Int64 // messages, of all runs
+var benched atomic.Int64 // number of messages of all runs
 
 func handleMany(b *testing.B, h reprise.Handler) {
 	b.Helper()

@@ -17,20 +17,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long tests wait for what must happen. None depends on it being
-// short.
+// patience is the timeout for expected events. No test depends on a short timeout.
 const patience = 2 * time.Minute
 
-// database is an empty one, of a test's own.
+// database is an empty database for one test.
 type database struct {
 	*sql.DB
 	dialect        idempotent.Dialect
-	driver, source string // to open it once more
+	driver, source string // to open it again
 }
 
-// eachDatabase runs test once for each kind of database. The subtest of PostgreSQL
-// is skipped if there is none; `make test` sees to it that there is, and takes a
-// skipped test for a failure.
+// eachDatabase runs test for each kind of database. It skips the subtest of PostgreSQL if no server is available. `make
+// test` provides a server, and treats a skipped test as a failure.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
@@ -75,7 +73,7 @@ func (d database) count(t testing.TB, from string) (n int) {
 	return n
 }
 
-// store returns a store in the database, with its table.
+// store returns a store in the database and creates its table.
 func (d database) store(t testing.TB, options ...func(*idempotent.SQLConfig)) *idempotent.SQL {
 	t.Helper()
 	cfg := idempotent.SQLConfig{Dialect: d.dialect}

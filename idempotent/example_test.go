@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// A handler behind the middleware, with a store in memory. The second message is
-// a duplicate of the first; the third is another.
+// A handler with the middleware and a store in memory. The second message is a duplicate of the first message, and the
+// third is not.
 func ExampleMiddleware() {
 	once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{})
 	if err != nil {
@@ -38,8 +38,8 @@ func ExampleMiddleware() {
 	// <nil>
 }
 
-// The effect, a row in bookings, and the memory of it are one transaction. The
-// first attempt fails after its effect: it is undone, and so is the key.
+// The effect, a row in bookings, and its key share one transaction. The first attempt fails after its effect, so the
+// database rolls back the effect and the key.
 func ExampleTx() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", ":memory:")
@@ -48,7 +48,7 @@ func ExampleTx() {
 		return
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // in memory, each connection has a database of its own
+	db.SetMaxOpenConns(1) // each connection has a separate in-memory database
 	if _, err := db.Exec(`CREATE TABLE bookings (item TEXT)`); err != nil {
 		fmt.Println(err)
 		return
@@ -88,8 +88,7 @@ func ExampleTx() {
 	// attempt 3: <nil>, 1 bookings
 }
 
-// Messages whose publisher sets no id can be told apart by something else that is
-// unique for each effect that is wanted.
+// If the publisher does not set an id, another value that is unique for each intended effect can be the key.
 func ExampleConfig_key() {
 	once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{
 		Key: func(m *reprise.Message) string {
@@ -126,7 +125,7 @@ func ExampleConfig_key() {
 	// idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key
 }
 
-// A body of JSON, decoded. A body that is no JSON of that type is parked.
+// A JSON body, decoded. A message whose body is not JSON of the type is parked.
 func ExampleTxJSON() {
 	ctx := context.Background()
 	db, err := sql.Open("sqlite", ":memory:")

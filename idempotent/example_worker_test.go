@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker whose publisher heard no confirm, and published again.
+// A worker whose publisher missed a confirm and republished the message.
 func Example_worker() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{})
@@ -51,7 +51,7 @@ func Example_worker() {
 		Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			fmt.Println("charged for", m.MessageID)
 			if m.MessageID == "81c0" {
-				stop() // it is the last one
+				stop() // this is the last message
 			}
 			return nil
 		}),

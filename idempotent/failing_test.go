@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// faulty is a store whose methods fail while they are set to.
+// faulty is a store whose methods fail on demand.
 type faulty struct {
 	idempotent.Store
 	claim, complete, release atomic.Bool
@@ -91,7 +91,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 			if err := h.Handle(t.Context(), message()); !errors.Is(err, idempotent.ErrLost) {
 				t.Errorf("the handler's context ended with %v", err)
 			}
-			// It was extended at 4 m 40 s or so for the last time.
+			// The last extension was at about 4 min 40 s.
 			if ended < 5*time.Minute+40*time.Second || ended > 6*time.Minute {
 				t.Errorf("its context ended after %v", ended)
 			}
@@ -154,7 +154,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 		})
 	})
 
-	// At the end of a drain there is less time, but not none.
+	// At the end of a drain, some time is left.
 	t.Run("for a moment when the handler has succeeded, and its context has ended", func(t *testing.T) {
 		for name, endsAfter := range map[string]time.Duration{"before": 0, "while that is tried": 20 * time.Second} {
 			t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 	})
 }
 
-// deaf does what it is asked for the first time, and says that it could not.
+// deaf performs the first call and reports that it failed.
 type deaf struct {
 	*idempotent.Memory
 	asked bool
@@ -240,7 +240,7 @@ func (s *deaf) Claim(ctx context.Context, key, token string, lease time.Duration
 	return c, err
 }
 
-// hung answers nothing, until the context ends.
+// hung does not answer until the context is canceled.
 type hung struct{ idempotent.Store }
 
 func (hung) Claim(ctx context.Context, _, _ string, _ time.Duration) (idempotent.Claim, error) {
@@ -284,7 +284,7 @@ func TestAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// first answers the first question, and hangs after it.
+// first answers the first call, and does not answer later calls.
 type first struct {
 	hung
 	answers idempotent.Store

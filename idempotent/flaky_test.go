@@ -9,8 +9,8 @@ import (
 
 var errLine = errors.New("the line is dead")
 
-// flakyConnector opens connections on which commits fail while fail is set: after
-// they have happened if commit is set, else without having happened.
+// flakyConnector opens connections whose commits fail while fail is set. If commit is set, the commit happens before
+// the failure.
 type flakyConnector struct {
 	real         driver.Driver
 	source       string
@@ -27,7 +27,7 @@ func (f *flakyConnector) Connect(context.Context) (driver.Conn, error) {
 
 func (f *flakyConnector) Driver() driver.Driver { return f.real }
 
-// conn is what the drivers' connections can do, and database/sql asks for.
+// conn has the interfaces of the drivers' connections that database/sql uses.
 type conn interface {
 	driver.Conn
 	driver.ConnBeginTx

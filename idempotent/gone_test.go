@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// A handler does not run, and nothing counts as done, while the file of the store is not
-// where it was: what is written to it is lost when the process ends.
+// While the file of the store is missing, a handler does not run and no key counts as done. SQLite loses writes to a
+// deleted file when the process exits.
 func TestAFileThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "test.db")
@@ -46,7 +46,7 @@ func TestAFileThatIsGone(t *testing.T) {
 	ran := 0
 	book := db.bookings(t)
 	h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
-		if ran++; ran == 1 { // while it runs
+		if ran++; ran == 1 { // during the run of the handler
 			move(path, filepath.Join(dir, "away.db"))
 		}
 		return book(ctx, tx, m)
@@ -68,7 +68,7 @@ func TestAFileThatIsGone(t *testing.T) {
 	}
 }
 
-// A PostgreSQL that hangs is an error.
+// A PostgreSQL server that does not respond causes an error.
 func TestAPostgresThatHangs(t *testing.T) {
 	proxy := pgtest.NewProxy(t, pgtest.Schema(t))
 	store := open(t, database{dialect: idempotent.PostgreSQL, driver: "pgx", source: proxy.URL}).store(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// recording is a store that notes what was claimed last.
+// recording is a store that records the last claimed key.
 type recording struct {
 	idempotent.Memory
 	mu         sync.Mutex
@@ -39,7 +39,7 @@ func (s *recording) last() (key, token string) {
 	return s.key, s.token
 }
 
-// keyOf is the key that the store is asked for.
+// keyOf returns the key that the middleware claims for a message.
 func keyOf(t testing.TB, cfg idempotent.Config, m *reprise.Message) string {
 	t.Helper()
 	var store recording
@@ -74,8 +74,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Whatever queues and ids are called, stores can take their key, and no two have
-// the same.
+// For all queue names and ids, the keys are valid for stores, and different messages have different keys.
 func TestKeysAreLegibleAndDifferent(t *testing.T) {
 	name := rapid.Custom(func(t *rapid.T) string {
 		piece := rapid.OneOf(
@@ -88,7 +87,7 @@ func TestKeysAreLegibleAndDifferent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a := reprise.Message{Queue: name.Draw(rt, "queue"), MessageID: name.Draw(rt, "id")}
 		b := a
-		// A second one that is like the first but for where its parts begin, or not like it.
+		// The second message either resembles the first, with other boundaries between its parts, or is independent.
 		switch rapid.IntRange(0, 2).Draw(rt, "second") {
 		case 0:
 			both := a.Queue + "/" + a.MessageID
@@ -115,7 +114,7 @@ func TestKeysAreLegibleAndDifferent(t *testing.T) {
 	})
 }
 
-// A fanout exchange gives the same message to several queues.
+// A fanout exchange copies a message to several queues.
 func TestQueuesDoNotKnowEachOthersKeys(t *testing.T) {
 	for scope, want := range map[string]int32{"": 2, "everything": 1} {
 		var inner counted

@@ -35,7 +35,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 
-		// It forgets what it would forget next anyhow.
+		// The store removes the key that would expire next.
 		if got, err := claim("3"); got != idempotent.Claimed {
 			t.Fatal(got, err)
 		}
@@ -48,7 +48,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("it holds %d keys", n)
 		}
 
-		// A claim is never forgotten before its time.
+		// The store never removes a claim before it expires.
 		for _, key := range []string{"4", "5"} {
 			if got, err := claim(key); got != idempotent.Claimed {
 				t.Fatal(key, got, err)

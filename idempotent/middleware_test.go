@@ -26,7 +26,7 @@ func message() *reprise.Message {
 	return &reprise.Message{Queue: "orders", MessageID: "order-1", Attempt: 1}
 }
 
-// protect puts the middleware around a handler.
+// protect wraps a handler in the middleware.
 func protect(t testing.TB, store idempotent.Store, cfg idempotent.Config, f reprise.HandlerFunc) reprise.Handler {
 	t.Helper()
 	once, err := idempotent.Middleware(store, cfg)
@@ -36,7 +36,7 @@ func protect(t testing.TB, store idempotent.Store, cfg idempotent.Config, f repr
 	return once(f)
 }
 
-// counted is a handler that counts, and returns what it is told to.
+// counted is a handler that counts its runs and returns a given error.
 type counted struct {
 	runs atomic.Int32
 	then func(run int) error
@@ -50,7 +50,7 @@ func (c *counted) Handle(context.Context, *reprise.Message) error {
 	return c.then(run)
 }
 
-// events returns a logger and what it has been told.
+// events returns a logger and a function that returns its events.
 func events() (log *slog.Logger, said func() string) {
 	var mu sync.Mutex
 	var b strings.Builder
@@ -156,8 +156,8 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// While a handler runs, its duplicates come back: when its lease could have ended,
-// then less and less often.
+// While a handler runs, its duplicates are retried, first when the lease could have expired, and then with growing
+// delays.
 func TestADuplicateOfARunningMessageComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := counted{then: func(int) error {
@@ -185,14 +185,14 @@ func TestADuplicateOfARunningMessageComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			delays = append(delays, later.Delay.Round(time.Minute))
-			duplicate.Headers = noted.Headers // as its copy has them
+			duplicate.Headers = noted.Headers // as on the retry copy
 			time.Sleep(later.Delay)
 		}
 		wg.Wait()
 		if n := inner.runs.Load(); n != 1 {
 			t.Errorf("handled %d times", n)
 		}
-		// A lease that is extended each 20 s has 40 to 60 s left.
+		// A lease that is extended every 20 s has 40 to 60 s left.
 		if len(delays) > 9 || delays[0] != time.Minute || slices.Max(delays) != time.Hour {
 			t.Errorf("it came back after %v", delays)
 		}
@@ -210,7 +210,7 @@ func testBusyHeader(t *testing.T, name string) {
 		for value, want := range map[any]time.Duration{
 			int64(-1):               time.Minute,
 			int64(1):                2 * time.Minute,
-			int32(2):                4 * time.Minute, // clients in other languages write what fits
+			int32(2):                4 * time.Minute, // clients in other languages write smaller types
 			uint8(3):                8 * time.Minute,
 			int64(math.MaxInt64):    time.Hour,
 			int64(math.MinInt64):    time.Minute,
@@ -246,7 +246,7 @@ func testBusyHeader(t *testing.T, name string) {
 	})
 }
 
-// A process that has died releases nothing.
+// A crashed process does not release its key.
 func TestAfterACrashTheMessageWaitsForTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(idempotent.Memory)
@@ -267,7 +267,7 @@ func TestAfterACrashTheMessageWaitsForTheLease(t *testing.T) {
 	})
 }
 
-// A handler whose key was taken over, by a process that thinks it dead.
+// The key of a running handler was taken over by another process.
 func TestAClaimThatIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(recording)
@@ -284,7 +284,7 @@ func TestAClaimThatIsTakenOver(t *testing.T) {
 			if !errors.Is(context.Cause(ctx), idempotent.ErrLost) {
 				t.Errorf("the handler's context ended with %v", context.Cause(ctx))
 			}
-			return nil // it had happened already
+			return nil // the effect had already happened
 		})
 		began := time.Now()
 		if err := h.Handle(t.Context(), message()); err != nil {
@@ -302,8 +302,7 @@ func TestAClaimThatIsTakenOver(t *testing.T) {
 	})
 }
 
-// At the end of a drain the handler's context has ended; the store is told all
-// the same.
+// At the end of a drain the handler's context is canceled, but the store still receives the result.
 func TestTheStoreIsToldAfterTheContextHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, result := range []error{nil, errHandler} {
@@ -343,8 +342,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A duplicate that has to wait says nothing about what the handler calls: it neither
-// opens a breaker, nor makes it forget failures, nor is it a probe.
+// A busy duplicate does not affect a breaker. It does not open the breaker, does not reset its failures, and does not
+// count as a probe.
 func TestABusyKeyIsNothingToABreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})

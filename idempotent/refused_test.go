@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The count of a message that was busy travels with it, also from a release that called the header otherwise.
+// The busy count of a message survives its retries, also from a release with the former header name.
 func TestBusyMessagesCarryTheirCount(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := names(t, b.URL)
@@ -24,7 +24,7 @@ func TestBusyMessagesCarryTheirCount(t *testing.T) {
 		}
 		work(t, client, reprise.WorkerConfig{
 			Queue:   queue,
-			Policy:  reprise.Policy{MaxAttempts: 1}, // it is parked at once, to be looked at
+			Policy:  reprise.Policy{MaxAttempts: 1}, // parked immediately, so that the test can inspect it
 			Handler: protect(t, store, idempotent.Config{}, func(context.Context, *reprise.Message) error { return nil }),
 		})
 		conn, err := amqp.Dial(b.URL)

@@ -33,7 +33,7 @@ func TestSQLIsAStore(t *testing.T) {
 	})
 }
 
-// Without a clock of ours: claims of an hour are that, and short ones end.
+// Without SQLConfig.Clock, long claims stay valid and short claims expire by the clock of the database.
 func TestSQLGoesByTheClockOfTheDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
@@ -140,7 +140,7 @@ func TestSQLConfig(t *testing.T) {
 	long := strings.Repeat("t", 51)
 	for _, tc := range []struct {
 		cfg  idempotent.SQLConfig
-		want string // in the error; "" means none
+		want string // expected in the error; "" means no error
 	}{
 		{idempotent.SQLConfig{}, "use PostgreSQL or SQLite"},
 		{idempotent.SQLConfig{Dialect: 7}, "use PostgreSQL or SQLite"},
@@ -183,7 +183,7 @@ func TestPurge(t *testing.T) {
 		fill("long ", 10, time.Hour)
 		clock.Pass(time.Minute)
 
-		// Several at once share the work.
+		// Several concurrent purges share the work.
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		var total int64
@@ -230,8 +230,8 @@ func TestTheTablePurgesItself(t *testing.T) {
 	})
 }
 
-// A claim that has to wait for somebody's transaction does not do so for ever: in
-// PostgreSQL it ends with its context, in SQLite with the busy timeout.
+// A claim does not wait indefinitely for another transaction. In PostgreSQL the wait ends with the context, in SQLite
+// with the busy timeout.
 func TestAClaimDoesNotWaitForEver(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
@@ -243,7 +243,7 @@ func TestAClaimDoesNotWaitForEver(t *testing.T) {
 		if _, err := tx.Exec(insert); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Migrate(t.Context()); err != nil { // does not wait for it at all
+		if err := s.Migrate(t.Context()); err != nil { // does not wait for the transaction
 			t.Error(err)
 		}
 		impatient := db
@@ -257,14 +257,14 @@ func TestAClaimDoesNotWaitForEver(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		// PostgreSQL may have gone on with it.
+		// PostgreSQL may have performed the canceled claim.
 		if err := s.Complete(t.Context(), "key", "token", time.Minute); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// The clock of a bubble, where the database has another.
+// The store uses the clock of a bubble, which differs from the database clock.
 func TestSQLiteInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openSQLite(t).store(t, func(c *idempotent.SQLConfig) { c.Clock = time.Now })
@@ -284,12 +284,12 @@ func TestSQLiteInVirtualTime(t *testing.T) {
 	})
 }
 
-// A lease that ends while it is asked about.
+// The lease expires between the two statements of a claim.
 func TestAKeyThatBecomesFreeMeanwhile(t *testing.T) {
 	now := time.Now()
 	s := openSQLite(t).store(t, func(c *idempotent.SQLConfig) {
 		c.Clock = func() time.Time {
-			now = now.Add(time.Minute) // whenever somebody looks
+			now = now.Add(time.Minute) // at each call
 			return now
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// bookings makes a table in which an effect is a row, and the effect.
+// bookings creates a table whose rows are effects, and returns a function that inserts one.
 func (d database) bookings(t testing.TB) func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
 	t.Helper()
 	d.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
@@ -36,7 +36,7 @@ func transaction(t testing.TB, store *idempotent.SQL, cfg idempotent.TxConfig, f
 	return h
 }
 
-// idle fails the test if a connection was not given back.
+// idle fails the test if a connection was not returned to the pool.
 func (d database) idle(t testing.TB) {
 	t.Helper()
 	testkit.Eventually(t, patience, func() error {
@@ -67,7 +67,7 @@ func TestTxDoesItOnce(t *testing.T) {
 	})
 }
 
-// Whatever ends the function early, neither the effect nor the key remains.
+// If the function ends early for any reason, neither the effect nor the key remains.
 func TestTxUndoesWhatHasFailed(t *testing.T) {
 	for name, leave := range map[string]func(context.CancelFunc) error{
 		"error":        func(context.CancelFunc) error { return errHandler },
@@ -127,15 +127,15 @@ func TestTxUndoesWhatHasFailed(t *testing.T) {
 	}
 }
 
-// Duplicates that come at the same moment: one does it, the others see that.
+// Tx handles one of several simultaneous duplicates, and the others detect it.
 func TestTxDuplicatesAtOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
 		for _, tc := range []struct {
 			name     string
-			failures int32 // of the first runs
+			failures int32 // number of first runs that fail
 			options  *sql.TxOptions
-			retried  bool // the database may refuse what could not wait
+			retried  bool // the database may refuse a duplicate instead of letting it wait
 		}{
 			{name: "all succeed"},
 			{name: "the first fails", failures: 1},
@@ -175,8 +175,7 @@ func TestTxDuplicatesAtOnce(t *testing.T) {
 	})
 }
 
-// After a commit that failed nobody knows whether it has happened. The next
-// attempt does.
+// After a failed commit its result is unknown. The next attempt detects the result.
 func TestTxCommitThatFails(t *testing.T) {
 	for name, happened := range map[string]bool{"and has happened": true, "and has not happened": false} {
 		t.Run(name, func(t *testing.T) {
@@ -232,8 +231,7 @@ func TestTxOfAHandlerThatEndsIt(t *testing.T) {
 	})
 }
 
-// PostgreSQL undoes everything after a statement that failed, whatever the handler
-// makes of it.
+// PostgreSQL rolls back the transaction after a failed statement, even if the handler ignores the error.
 func TestTxOfAHandlerThatIgnoresAnError(t *testing.T) {
 	db := openPostgres(t)
 	book := db.bookings(t)
@@ -253,8 +251,7 @@ func TestTxOfAHandlerThatIgnoresAnError(t *testing.T) {
 	}
 }
 
-// One table serves both ways, so that a worker can go from one to the other with
-// messages under way.
+// Tx and Middleware share a table, so that a worker can switch between them while messages are in flight.
 func TestTxAndMiddlewareKnowEachOther(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		store := db.store(t)
@@ -313,7 +310,7 @@ func TestTxOfAMessageWithoutAKey(t *testing.T) {
 	})
 }
 
-// The table is looked after by Tx, too.
+// Tx also purges the table.
 func TestTxPurges(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		store := db.store(t, func(c *idempotent.SQLConfig) { c.PurgeEvery = 5 })

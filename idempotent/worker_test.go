@@ -22,8 +22,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// protections are the ways to make an effect happen once, which is a row in
-// bookings. first is run in the first attempt, and says what becomes of it.
+// protections are the methods that make an effect, a row in bookings, happen once. The first attempt calls first and
+// returns its result.
 var protections = map[string]func(t *testing.T, db database, first func() error) reprise.Handler{
 	"middleware": func(t *testing.T, db database, first func() error) reprise.Handler {
 		db.exec(t, `CREATE TABLE bookings (message TEXT NOT NULL)`)
@@ -53,15 +53,14 @@ var protections = map[string]func(t *testing.T, db database, first func() error)
 	},
 }
 
-// The ways in which a message comes twice, on real brokers, and an effect in a
-// database that happens once.
+// All causes of duplicates on real brokers, with an effect in a database that happens once.
 func TestTheEffectHappensOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		publish    int
-		cut        bool  // the connection, instead of passing on the ack of the first attempt
-		result     error // of the first attempt
-		deliveries int   // at least: a copy may come before the cut, and then it is delivered again as well
+		cut        bool  // cut the connection before the ack of the first attempt
+		result     error // result of the first attempt
+		deliveries int   // the minimum; a copy may arrive before the cut and be redelivered
 	}{
 		{name: "published twice", publish: 2, deliveries: 2},
 		{name: "ack lost", publish: 1, cut: true, deliveries: 2},
@@ -121,11 +120,10 @@ func TestTheEffectHappensOnce(t *testing.T) {
 	}
 }
 
-// base is the width of the first wait queue.
+// base is the delay of the first wait queue.
 const base = 20 * time.Millisecond
 
-// names returns the name of a work queue, which is deleted with those that belong
-// to it.
+// names returns the name of a work queue. At the end of the test it deletes the queue and its related queues.
 func names(t *testing.T, url string) string {
 	t.Helper()
 	queue := testkit.Name(t, "work")
@@ -149,8 +147,8 @@ func names(t *testing.T, url string) string {
 	return queue
 }
 
-// dial returns a client whose connection for publishing is direct, and which
-// consumes by way of the proxy. (It opens the former first, and loses it never.)
+// dial returns a client with a direct publishing connection and a consuming connection through the proxy. The client
+// opens the publishing connection first and never loses it.
 func dial(t *testing.T, url string, proxy *testkit.Proxy) *reprise.Client {
 	t.Helper()
 	var dialled atomic.Int32
@@ -174,7 +172,7 @@ func dial(t *testing.T, url string, proxy *testkit.Proxy) *reprise.Client {
 	return client
 }
 
-// work runs a worker until stop is called, or the test ends.
+// work runs a worker until stop is called or the test ends.
 func work(t *testing.T, client *reprise.Client, cfg reprise.WorkerConfig) (stop func()) {
 	t.Helper()
 	if err := client.Declare(t.Context(), cfg.Strategy.WithDefaults().Route.Topology(cfg.Queue)); err != nil {
@@ -200,7 +198,7 @@ func work(t *testing.T, client *reprise.Client, cfg reprise.WorkerConfig) (stop 
 	return stop
 }
 
-// In virtual time: handlers that take long.
+// Handlers with long runs, in virtual time.
 func TestALongRunIsTheOnlyOne(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -208,7 +206,7 @@ func TestALongRunIsTheOnlyOne(t *testing.T) {
 		takes   time.Duration
 	}{
 		{"published twice", 2, 25 * time.Minute},
-		// It gives the message to another consumer then: here, to the same worker.
+		// The broker then redelivers the message to another consumer, here to the same worker.
 		{"longer than the broker waits for an ack", 1, 45 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

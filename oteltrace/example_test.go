@@ -22,7 +22,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that is done at its second attempt, and what its spans are linked to.
+// The spans and links of a message that succeeds at its second attempt.
 func Example() {
 	ctx := context.Background()
 	recorder := tracetest.NewSpanRecorder() // your exporter
@@ -94,7 +94,7 @@ func Example() {
 	//   linked to previous_attempt
 }
 
-// The header that leads from the attempts to the span that published.
+// The header that links the attempts to the publisher's span.
 func ExamplePublisher() {
 	config := oteltrace.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(new(countingIDs)))}
 
@@ -109,7 +109,7 @@ func ExamplePublisher() {
 	// Output: 00-00000000000000000000000000000001-0000000000000002-01
 }
 
-// countingIDs makes traces that look the same each time.
+// countingIDs generates the same trace ids in each run.
 type countingIDs struct{ last atomic.Uint64 }
 
 func (c *countingIDs) NewIDs(ctx context.Context) (id trace.TraceID, _ trace.SpanID) {
@@ -122,9 +122,8 @@ func (c *countingIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID
 	return id
 }
 
-// followLinks is a sampler that keeps what is linked to something that is kept, so
-// that a message is kept with all its attempts or not at all. Other new traces are
-// up to the sampler inside.
+// followLinks is a sampler that samples a span if one of its links is sampled. A message is therefore sampled with all
+// its attempts or not at all. The wrapped sampler decides about other new traces.
 type followLinks struct{ sdktrace.Sampler }
 
 func (f followLinks) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
@@ -134,8 +133,7 @@ func (f followLinks) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampli
 	return f.Sampler.ShouldSample(p)
 }
 
-// A sampler that decides at the head sees a new trace with each attempt, but with
-// its links.
+// A head sampler sees a new trace for each attempt, and its links.
 func ExampleMiddleware_sampling() {
 	config := oteltrace.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(
 		sdktrace.ParentBased(followLinks{sdktrace.TraceIDRatioBased(0)}), // 0.01, say

@@ -106,8 +106,7 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// What headers hold is up to whoever published. Nothing of it must make an
-// attempt fail.
+// A publisher can set any header. Invalid headers must not make an attempt fail.
 func TestHeadersThatLeadNowhere(t *testing.T) {
 	_, good := elsewhere(t)
 	for _, tc := range []struct {
@@ -179,7 +178,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// A handler sees its message as it was published, and may pass its headers on.
+// A handler receives the headers of the published message, and may forward them.
 func TestHandlersDoNotSeeOurHeader(t *testing.T) {
 	r := newRecorder()
 	_, header := elsewhere(t)
@@ -206,8 +205,7 @@ func TestSpansOfTheHandlerAreBelow(t *testing.T) {
 	}
 }
 
-// A worker is started by something, whose span may be in the context of Run. It
-// is not what attempts belong to.
+// The context of Run may contain the span of the code that starts the worker. Attempts are not children of this span.
 func TestTheSpanOfRunIsNoParent(t *testing.T) {
 	r := newRecorder()
 	ctx, main := r.provider.Tracer("").Start(t.Context(), "main")
@@ -217,8 +215,7 @@ func TestTheSpanOfRunIsNoParent(t *testing.T) {
 	}
 }
 
-// A message that was parked and is published again, headers and all, counts its
-// attempts anew.
+// A parked message that is replayed with its headers starts at attempt 1 again.
 func TestReplayedMessageContinuesTheChain(t *testing.T) {
 	r := newRecorder()
 	r.config.ChildOfProducer = true
@@ -265,7 +262,7 @@ func TestGoexitEndsTheSpan(t *testing.T) {
 	}
 }
 
-// Without an SDK nothing is recorded, and what came along is handed on.
+// Without an SDK the package does not record spans, but propagates the trace context.
 func TestWithoutAnSDK(t *testing.T) {
 	origin, header := elsewhere(t)
 	handler := oteltrace.Middleware(oteltrace.Config{TracerProvider: noop.NewTracerProvider()})(reprise.HandlerFunc(
@@ -281,7 +278,7 @@ func TestWithoutAnSDK(t *testing.T) {
 	}
 }
 
-// Whether an attempt is recorded must not decide whether the next one is found.
+// The next attempt is linked to an attempt even if that attempt is not sampled.
 func TestNotSampled(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(sdktrace.NeverSample()))
 	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest))
@@ -290,7 +287,7 @@ func TestNotSampled(t *testing.T) {
 	}
 }
 
-// Head samplers are given the links, and can go by them.
+// Head samplers receive the links and can use them.
 func TestSamplersSeeTheLinks(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 		if slices.ContainsFunc(p.Links, func(l trace.Link) bool { return l.SpanContext.IsSampled() }) {

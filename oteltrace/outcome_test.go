@@ -23,7 +23,7 @@ const typeRefused = "*oteltrace_test.refused"
 
 var retryAfter = reprise.RetryAfter(90*time.Second, &refused{})
 
-// outcomes are errors by what they are, with the attributes that a span has of them.
+// outcomes maps kinds of errors to the expected attributes of a span.
 var outcomes = map[string]struct {
 	err  error
 	want map[string]string
@@ -84,7 +84,7 @@ type unreadable struct{}
 
 func (*unreadable) Error() string { panic("a nil pointer") }
 
-// An error that cannot be read costs the worker no more with tracing than without.
+// An error whose methods panic has the same effect on the worker with and without tracing.
 func TestErrorThatPanics(t *testing.T) {
 	r := newRecorder()
 	bad := reprise.Park(&unreadable{})

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/oteltrace"
 )
 
-// sent is a Client that keeps what it published.
+// sent is a Client that records its publications.
 type sent struct {
 	messages []reprise.Message
 	err      error
@@ -109,8 +109,7 @@ func TestPublishingFails(t *testing.T) {
 	}
 }
 
-// A message that is passed on leads to where it is published now, and from there
-// to where it was first.
+// A forwarded message is linked to its new publication, and the publication to the first publication.
 func TestPassingOn(t *testing.T) {
 	r := newRecorder()
 	var client sent
@@ -194,7 +193,7 @@ func TestBatchesToSeveralPlaces(t *testing.T) {
 	}
 }
 
-// What is no message is for the Client to complain of.
+// The Client reports invalid messages.
 func TestPublishingNothing(t *testing.T) {
 	r := newRecorder()
 	b := testkit.Embedded(t)
@@ -241,8 +240,8 @@ func TestBaggageIsSent(t *testing.T) {
 	}
 }
 
-// A message that is in a batch twice has the same id both times, as without spans:
-// by it whoever handles them tells that the second is a duplicate.
+// A message that occurs twice in a batch has the same id both times, as without spans. Handlers detect the duplicate by
+// its id.
 func TestTheSameMessageTwiceInABatch(t *testing.T) {
 	r := newRecorder()
 	var client sent

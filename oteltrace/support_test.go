@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errTest = errors.New("test")
 
-// recorder keeps the spans that are made with its config.
+// recorder records the spans of its config.
 type recorder struct {
 	*tracetest.SpanRecorder
 	provider *sdktrace.TracerProvider
@@ -36,7 +36,7 @@ func newRecorder(options ...sdktrace.TracerProviderOption) *recorder {
 	return r
 }
 
-// only returns the single span that has ended.
+// only returns the single ended span.
 func (r *recorder) only(t testing.TB) sdktrace.ReadOnlySpan {
 	t.Helper()
 	ended := r.Ended()
@@ -46,7 +46,7 @@ func (r *recorder) only(t testing.TB) sdktrace.ReadOnlySpan {
 	return ended[0]
 }
 
-// attempt runs a handler once inside of Middleware.
+// attempt runs a handler once in Middleware.
 func (r *recorder) attempt(m *reprise.Message, handler func(context.Context, *reprise.Message) error) error {
 	return oteltrace.Middleware(r.config)(reprise.HandlerFunc(handler)).Handle(context.Background(), m)
 }
@@ -55,7 +55,7 @@ func returning(err error) func(context.Context, *reprise.Message) error {
 	return func(context.Context, *reprise.Message) error { return err }
 }
 
-// copied are the headers that the copy of a message has after an attempt.
+// copied returns the headers of a message's retry copy after an attempt.
 func copied(headers map[string]any, err error) map[string]any {
 	headers = maps.Clone(headers)
 	if headers == nil {
@@ -67,7 +67,7 @@ func copied(headers map[string]any, err error) map[string]any {
 	return headers
 }
 
-// attributes are those of a span or link, as text.
+// attributes returns the attributes of a span or link as strings.
 func attributes(all []attribute.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, a := range all {
@@ -76,7 +76,7 @@ func attributes(all []attribute.KeyValue) map[string]string {
 	return m
 }
 
-// linked tells where a span's links lead: "producer 0102…" and so on.
+// linked returns the targets of a span's links, such as "producer 0102…".
 func linked(s sdktrace.ReadOnlySpan) (to []string) {
 	for _, l := range s.Links() {
 		to = append(to, fmt.Sprintf("%s %s", attributes(l.Attributes)["reprise.link"], l.SpanContext.SpanID()))
@@ -87,7 +87,7 @@ func linked(s sdktrace.ReadOnlySpan) (to []string) {
 func producer(s trace.SpanContext) string { return "producer " + s.SpanID().String() }
 func previous(s trace.SpanContext) string { return "previous_attempt " + s.SpanID().String() }
 
-// elsewhere is a span of another process, and the header by which it is known.
+// elsewhere returns a span of another process and its header.
 func elsewhere(t testing.TB) (trace.SpanContext, string) {
 	t.Helper()
 	const header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

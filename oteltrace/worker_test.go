@@ -25,9 +25,8 @@ import (
 
 const patience = 2 * time.Minute
 
-// A message that is published, fails, is cut off from its broker, fails again and
-// is done: what its spans say of each other, after all that was carried by the
-// broker.
+// A message is published, fails, loses its connection, fails again and succeeds. The links between its spans survive
+// the transport through the broker.
 func TestLifeOfAMessage(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
@@ -52,7 +51,7 @@ func TestLifeOfAMessage(t *testing.T) {
 			case m.Attempt == 2 && !lost.Swap(true):
 				<-published
 				proxy.Cut()
-				<-interrupted // what is settled now reaches nobody
+				<-interrupted // later settlements do not reach the broker
 				return errTest
 			case m.Attempt == 2:
 				return errTest
@@ -83,7 +82,7 @@ func TestLifeOfAMessage(t *testing.T) {
 			links                         []string
 		}{
 			{"1", "retry", "", []string{origin}},
-			{"2", "retry", "", []string{origin, previous(attempts[0].SpanContext())}}, // cut off: nothing is known of it
+			{"2", "retry", "", []string{origin, previous(attempts[0].SpanContext())}}, // the connection was lost, so the next attempt has no link to this one
 			{"2", "retry", "true", []string{origin, previous(attempts[0].SpanContext())}},
 			{"3", "done", "", []string{origin, previous(attempts[2].SpanContext())}},
 		} {
@@ -103,7 +102,7 @@ func TestLifeOfAMessage(t *testing.T) {
 	})
 }
 
-// The outcome that a span shows is the one that the worker goes by.
+// A span shows the outcome that the worker derives from the error.
 func TestWorkerReadsErrorsAsTheSpansDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
@@ -134,7 +133,7 @@ func TestWorkerReadsErrorsAsTheSpansDo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(30 * time.Minute) // with all pauses
+		time.Sleep(30 * time.Minute) // longer than all pauses
 		mu.Lock()
 		defer mu.Unlock()
 		spans := map[string]map[string]string{}
@@ -158,7 +157,7 @@ func TestWorkerReadsErrorsAsTheSpansDo(t *testing.T) {
 	})
 }
 
-// dial connects by way of the function given, or the network.
+// dial connects with the given function, or over the network.
 func dial(t testing.TB, url string, by func(context.Context, string, string) (net.Conn, error), o reprise.Observer) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -175,11 +174,10 @@ func dial(t testing.TB, url string, by func(context.Context, string, string) (ne
 	return client
 }
 
-// base is the width of the first wait queue.
+// base is the delay of the first wait queue.
 const base = 20 * time.Millisecond
 
-// names returns the name of a work queue, which is deleted with those that belong
-// to it.
+// names returns the name of a work queue. At the end of the test it deletes the queue and its related queues.
 func names(t testing.TB, url string) string {
 	t.Helper()
 	queue := testkit.Name(t, "work")
@@ -203,7 +201,7 @@ func names(t testing.TB, url string) string {
 	return queue
 }
 
-// run consumes a queue, which it declares, until the test ends.
+// run declares a queue and consumes it until the test ends.
 func (r *recorder) run(t testing.TB, client *reprise.Client, queue string, delay time.Duration, handler reprise.HandlerFunc) {
 	t.Helper()
 	route := topology.Buckets{Base: base}
@@ -241,7 +239,7 @@ func wait(t testing.TB, done <-chan struct{}) {
 	}
 }
 
-// wait returns the first n spans that ended, in the order in which they began.
+// wait returns the first n ended spans, sorted by start.
 func (r *recorder) wait(t testing.TB, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	testkit.Eventually(t, patience, func() bool { return len(r.Ended()) >= n })

@@ -14,7 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The alert RepriseFallsBehind sees the messages of every way to publish. A message that was to wait did not wait for a worker.
+// The alert RepriseFallsBehind counts messages from every way of publishing. It ignores the intended delay of a
+// message.
 func TestAgeOfMessagesThatAreNotHandledInTime(t *testing.T) {
 	docs, err := os.ReadFile("../docs/observability.md")
 	if err != nil {
@@ -69,10 +70,10 @@ func TestAgeOfMessagesThatAreNotHandledInTime(t *testing.T) {
 			}
 		}
 		for bound, want := range map[float64]uint64{
-			5:     1, // which was to wait
+			5:     1, // with an intended delay
 			300:   1,
 			900:   4,
-			14400: 5, // which has a timestamp of its own
+			14400: 5, // with its publisher's timestamp
 		} {
 			if got[bound] != want {
 				t.Errorf("%d messages of up to %v s, want %d (%v)", got[bound], bound, want, got)

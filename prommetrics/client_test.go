@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What a client's life comes to in numbers.
+// The metrics of a client from start to end.
 func TestClientIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(t, prommetrics.Config{})
@@ -63,9 +63,8 @@ func TestClientIsCounted(t *testing.T) {
 	})
 }
 
-// A broker that is short of memory. (Not in virtual time: the AMQP client waits
-// with a lock held while a broker does not read, and so stops the time of a
-// bubble.)
+// A broker has a memory alarm. The test does not use virtual time, because the AMQP client holds a lock while the
+// broker does not read, which stops the time of a bubble.
 func TestBlockedConnectionIsSeen(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
 	client := newLink(t, broker.Config{MemoryLimit: 10_000}).client(t, m)
@@ -75,7 +74,7 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	published := make(chan error, 1)
 	go func() {
 		message := reprise.Message{RoutingKey: "orders", Body: make([]byte, 10_000)}
-		published <- errors.Join(client.Publish(t.Context(), &message), client.Publish(t.Context(), &message)) // one too much
+		published <- errors.Join(client.Publish(t.Context(), &message), client.Publish(t.Context(), &message)) // one message above the limit
 	}()
 	blocked := func(want float64) func() bool {
 		return func() bool { return samples(t, m)[`connection_blocked{connection="publish"}`] == want }
@@ -91,7 +90,7 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- worker.Run(context.WithoutCancel(t.Context())) }()
-	testkit.Eventually(t, patience, blocked(0)) // what it has done takes no memory
+	testkit.Eventually(t, patience, blocked(0)) // processed messages need no memory
 	if err := <-published; err != nil {
 		t.Error(err)
 	}

@@ -91,7 +91,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// Two clients of one process, one registry.
+// Two clients of one process share a registry.
 func TestSeveralClients(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, broker := range []string{"eu", "us"} {
@@ -107,7 +107,7 @@ func TestSeveralClients(t *testing.T) {
 	}
 }
 
-// A queue's name is whatever bytes AMQP allows.
+// A queue name may contain any bytes that AMQP permits.
 func TestNamesThatAreNoText(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "caf\xe9"})

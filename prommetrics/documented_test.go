@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/prommetrics"
 )
 
-// known are the metrics that there are, with all values of their labels.
+// known returns all metrics with all values of their labels.
 func known(t *testing.T) map[string]metric {
 	t.Helper()
 	m := newMetrics(t, prommetrics.Config{})
@@ -42,7 +42,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// The list of metrics in the guide is complete and true.
+// The list of metrics in the guide is complete and correct.
 func TestListsOfMetrics(t *testing.T) {
 	want := map[string]string{}
 	for name, m := range known(t) {
@@ -60,8 +60,7 @@ func TestListsOfMetrics(t *testing.T) {
 	}
 }
 
-// The dashboard, the alerts and whatever else is said ask for nothing that does
-// not exist.
+// The dashboard, the alerts and the other expressions only use existing metrics.
 func TestEveryExpressionFindsSomething(t *testing.T) {
 	metrics := known(t)
 	for name := range ofTheBroker(t) {
@@ -96,7 +95,7 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on) \(([\w, ]*)\)`)
 )
 
-// check returns what an expression asks for that there is not.
+// check returns the metrics and labels in an expression that do not exist.
 func check(metrics map[string]metric, expression string, used map[string]bool) (faults []string) {
 	labels := map[string]bool{"le": true}
 	for _, s := range selector.FindAllStringSubmatch(expression, -1) {
@@ -154,8 +153,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// ofTheBroker are the names of the metrics that the embedded broker has, which
-// but for a few of its own are RabbitMQ's.
+// ofTheBroker returns the names of the embedded broker's metrics. Most of them are RabbitMQ's names.
 func ofTheBroker(t *testing.T) map[string]bool {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -198,8 +196,7 @@ func walk(v any, visit func(key string, value any)) {
 	}
 }
 
-// alerts returns the expressions of those in the guide, which is a file of rules
-// that can be copied out.
+// alerts returns the expressions of the alerts in the guide, which form a complete rule file.
 func alerts(t *testing.T) (expressions []string) {
 	t.Helper()
 	_, text, found := strings.Cut(read(t, "../docs/observability.md"), "```yaml\n")
@@ -227,8 +224,7 @@ func alerts(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// What Grafana needs to import the dashboard: panels that are told apart, none
-// over another, and a data source that is asked for.
+// Grafana can import the dashboard. Panels have different ids and do not overlap, and the import requests the data source.
 func TestDashboardCanBeImported(t *testing.T) {
 	ids, sources := map[float64]bool{}, map[string]bool{}
 	walk(dashboard(t), func(key string, value any) {

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that is done at its third attempt, and what Prometheus sees of it.
+// The metrics of a message that succeeds at its third attempt.
 func Example() {
 	ctx := context.Background()
 	registry := prometheus.NewRegistry()
@@ -93,7 +93,7 @@ func Example() {
 	// reprise_attempts_total{outcome="retried",queue="orders"} 2
 }
 
-// Two clients in one process, told apart by a label.
+// Two clients in one process, distinguished by a label.
 func ExampleNew_severalClients() {
 	registry := prometheus.NewRegistry()
 	for _, region := range []string{"eu", "us"} {
@@ -112,7 +112,7 @@ func ExampleNew_severalClients() {
 	// Output: 4 connections, <nil>
 }
 
-// Buckets for a handler that calls something slow, under a policy of 25 attempts.
+// Buckets for a slow handler with a policy of 25 attempts.
 func ExampleConfig() {
 	config := prommetrics.Config{
 		HandlerDuration: []float64{1, 5, 10, 30, 60, 120},

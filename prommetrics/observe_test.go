@@ -16,12 +16,12 @@ import (
 
 var errTest = errors.New("test")
 
-// What each event does is all it does.
+// Each event changes only the expected metrics.
 func TestEventsMoveTheirMetrics(t *testing.T) {
 	const q = `{queue="orders"}`
 	outcome := func(o string) string { return fmt.Sprintf(`{outcome=%q,queue="orders"}`, o) }
 	result := func(r string) string { return fmt.Sprintf(`{queue="orders",result=%q}`, r) }
-	// The beginning of the virtual time of a bubble, and what is to be seen a minute later.
+	// The virtual time starts at began. The checks run a minute later.
 	began := float64(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix())
 
 	tests := []struct {
@@ -142,7 +142,7 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 	}
 }
 
-// States are those of the last event, whatever came in between.
+// State metrics reflect the last event, regardless of earlier events.
 func TestStates(t *testing.T) {
 	type event = reprise.Event
 	for _, tc := range []struct {
@@ -178,7 +178,7 @@ func TestStates(t *testing.T) {
 		{"nor when it is back", []event{
 			{Kind: reprise.EventConnected, Connection: "publish"},
 			{Kind: reprise.EventDisconnected, Connection: "publish"},
-			{Kind: reprise.EventBlocked, Connection: "publish"}, // told late
+			{Kind: reprise.EventBlocked, Connection: "publish"}, // late event
 			{Kind: reprise.EventConnected, Connection: "publish"},
 		}, map[string]float64{`connection_up{connection="publish"}`: 1, `connection_blocked{connection="publish"}`: 0, `reconnects_total{connection="publish"}`: 1}},
 	} {
@@ -197,8 +197,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Alerts ask how long ago the last success was: a worker that has just begun
-// has not been failing since 1970.
+// Alerts use the time since the last success. A worker that has just started must not appear to have failed since 1970.
 func TestLastSuccessBeginsWithConsuming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = `last_success_timestamp_seconds{queue="q"}`
@@ -269,7 +268,7 @@ func TestObservingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// life is what is told of a message that is done at its first attempt.
+// life returns the events of a message that succeeds at its first attempt.
 func life() []reprise.Event {
 	return []reprise.Event{
 		{Kind: reprise.EventStarted, Queue: "orders", MessageID: "id", Attempt: 1, Age: time.Second},
@@ -278,7 +277,7 @@ func life() []reprise.Event {
 	}
 }
 
-// BenchmarkMessage is what a message costs that is done at its first attempt.
+// BenchmarkMessage measures the cost of a message that succeeds at its first attempt.
 func BenchmarkMessage(b *testing.B) {
 	m := newMetrics(b, prommetrics.Config{})
 	events := life()
@@ -290,7 +289,7 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkMessageParallel is the same from all processors at once, all of one queue.
+// BenchmarkMessageParallel measures the same on all processors concurrently, with one queue.
 func BenchmarkMessageParallel(b *testing.B) {
 	m := newMetrics(b, prommetrics.Config{})
 	events := life()

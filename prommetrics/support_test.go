@@ -38,8 +38,7 @@ func gather(t testing.TB, c prometheus.Collector) []*dto.MetricFamily {
 	return families
 }
 
-// samples are all numbers that a collector shows, without the names' prefix; of a
-// histogram, how many and their sum.
+// samples returns all values of a collector, without the prefix of the names. A histogram has a count and a sum.
 func samples(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -74,7 +73,7 @@ func labelled(m *dto.Metric) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// moved are the samples that differ, with their later values.
+// moved returns the changed samples with their new values.
 func moved(before, after map[string]float64) map[string]float64 {
 	diff := map[string]float64{}
 	for name, value := range after {
@@ -85,7 +84,7 @@ func moved(before, after map[string]float64) map[string]float64 {
 	return diff
 }
 
-// names are the collector's metrics, each with its type and labels.
+// described returns the collector's metrics with their types and labels.
 func described(t testing.TB, c prometheus.Collector) map[string]metric {
 	t.Helper()
 	all := map[string]metric{}
@@ -105,7 +104,7 @@ func described(t testing.TB, c prometheus.Collector) map[string]metric {
 
 type metric struct {
 	kind   string
-	labels map[string][]string // and their values
+	labels map[string][]string // with their values
 }
 
 func (m metric) String() string {

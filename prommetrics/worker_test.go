@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// link is the way to a broker in memory, which can be cut.
+// link connects to a broker in memory, and can cut the connections.
 type link struct {
 	broker *broker.Broker
 	mu     sync.Mutex
@@ -52,13 +52,12 @@ func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, conn := range l.conns {
-		_ = conn.Close() // it may be closed already
+		_ = conn.Close() // may already be closed
 	}
 	l.conns = nil
 }
 
-// client returns one that is seen by m, and connects again a second after it
-// lost its connection.
+// client returns a client that m observes. It reconnects a second after it has lost its connection.
 func (l *link) client(t *testing.T, m *prommetrics.Metrics) *reprise.Client {
 	t.Helper()
 	client, err := reprise.Dial(t.Context(), "amqp://guest:guest@memory", &reprise.Config{
@@ -75,7 +74,7 @@ func (l *link) client(t *testing.T, m *prommetrics.Metrics) *reprise.Client {
 	return client
 }
 
-// expect compares some samples with what they should be when all is quiet.
+// expect compares samples with their expected values when no event is pending.
 func expect(t *testing.T, m *prommetrics.Metrics, want map[string]float64) {
 	t.Helper()
 	synctest.Wait()
@@ -91,7 +90,7 @@ func expect(t *testing.T, m *prommetrics.Metrics, want map[string]float64) {
 	}
 }
 
-// What a worker's life comes to in numbers.
+// The metrics of a worker from start to end.
 func TestWorkerIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const q = `{queue="orders"}`
@@ -193,7 +192,7 @@ func TestWorkerIsCounted(t *testing.T) {
 	})
 }
 
-// Two workers of one queue and one client are counted as two.
+// Two workers of one queue and one client count as two workers.
 func TestTwoWorkersOfOneQueueAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(t, prommetrics.Config{})

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Why a connection ended is said in words, and is still the client's error.
+// The error describes the end of a connection and wraps the client's error.
 func TestTheEndOfAConnectionIsDescribed(t *testing.T) {
 	for want, err := range map[string]*amqp.Error{
 		"the broker, or what is between, closed the connection without a word (EOF)":                                          {Code: 501, Reason: "EOF"},

@@ -15,8 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// These tests state what an implementation of this package has to do. They use its exported
-// API only.
+// These tests specify the requirements for an implementation of this package. They use only its exported API.
 
 // connect returns a connection to a new broker in memory.
 func connect(t *testing.T) (*amqpconn.Link, *amqpconn.Conn) {
@@ -79,7 +78,7 @@ func confirming(t *testing.T, conn *amqpconn.Conn) *amqpconn.Confirming {
 	return s
 }
 
-// results publishes messages to queues, and returns what became of them.
+// results publishes messages to queues and returns their results.
 func results(t *testing.T, s *amqpconn.Confirming, queues ...string) (errs []error) {
 	t.Helper()
 	var all []*amqpconn.Publication
@@ -124,7 +123,7 @@ func TestResultsOfPublications(t *testing.T) {
 	}
 }
 
-// The end of a channel is not an answer, and its reason is known.
+// The end of a channel does not count as an answer, and its reason is available.
 func TestPublicationsOnAChannelThatEnds(t *testing.T) {
 	_, conn := connect(t)
 	declare(t, conn, topology.Queue{Name: "q"})
@@ -161,7 +160,7 @@ func TestPublicationsOnAConnectionThatIsLost(t *testing.T) {
 	s.Flush()
 	conn.End(0)
 	<-p.Answered()
-	if err := s.Result(p); errors.Is(err, amqpconn.ErrNacked) { // it may be confirmed before
+	if err := s.Result(p); errors.Is(err, amqpconn.ErrNacked) { // it may have been confirmed earlier
 		t.Errorf("got %v", err)
 	}
 	next, err := link.Get(t.Context())
@@ -244,7 +243,7 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// A refusal closes the channel and nothing else.
+// A refusal closes only the channel.
 func TestRefusals(t *testing.T) {
 	_, conn := connect(t)
 	ch := open(t, conn)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// packets is a network connection that notes what is written at a time.
+// packets is a network connection that records each write.
 type packets struct {
 	net.Conn
 	written []string
@@ -58,8 +58,8 @@ func TestWhatIsHeldGoesTogetherAndInOrder(t *testing.T) {
 	}
 }
 
-// What was held is taken for written: where it cannot be, the connection has to end,
-// for everybody to learn that there will be no answer.
+// Held data counts as written. If the write fails, the connection must end, so that all callers learn that no answer
+// will arrive.
 func TestWhatIsHeldAndCannotBeWrittenEndsTheConnection(t *testing.T) {
 	p := packets{fails: true}
 	s := &socket{Conn: &p}
@@ -73,7 +73,7 @@ func TestWhatIsHeldAndCannotBeWrittenEndsTheConnection(t *testing.T) {
 	}
 }
 
-// A broker that reads slowly is none that does not read.
+// A broker that reads slowly does not count as stuck.
 func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -95,7 +95,7 @@ func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // nothing is written
+		time.Sleep(time.Minute) // without a write
 		if len(stuck) > 0 {
 			t.Errorf("stuck %d times, although the other side reads", len(stuck))
 		}

@@ -37,8 +37,7 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 	<-waiting
 }
 
-// The AMQP client drops a notification that is not taken within 5 s, however
-// long a logger takes.
+// The AMQP client drops a notification that is not received within 5 s. A slow logger must not cause this.
 func TestAStuckLoggerDoesNotKeepAConnectionBlocked(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
@@ -53,9 +52,9 @@ func TestAStuckLoggerDoesNotKeepAConnectionBlocked(t *testing.T) {
 	<-c.lost
 }
 
-// A connection that is blocked, unblocked and lost at once is told of in that order.
+// If a connection is blocked, unblocked and lost in quick succession, the events keep that order.
 func TestEventsOfAConnectionAreInOrder(t *testing.T) {
-	for range 100 { // select picks among ready channels at random
+	for range 100 { // select chooses a random ready channel
 		ctx, cancel := context.WithCancel(t.Context())
 		var seen []Change
 		cfg := LinkConfig{

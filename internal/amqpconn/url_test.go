@@ -13,8 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Each address of a list is what a URL of that host alone would say, to the AMQP
-// client and to us.
+// Each address of a list equals the result of a URL with only that host, for the AMQP client and for this package.
 func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -58,8 +57,8 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 	}
 }
 
-// A password that was not percent-encoded may be cut into any of the URL's parts.
-// None of them shows it, in an error or as a host.
+// A password without percent-encoding may be split over several parts of the URL. None of them appears in an error or
+// as a host.
 func TestNoPartOfAPasswordShows(t *testing.T) {
 	const secret = "sEcReT"
 	random := rand.New(rand.NewPCG(3, 4))
@@ -135,7 +134,7 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 		"amqp://h1?connection_timeout=-1":             "its connection_timeout is negative: it is in milliseconds",
 		"amqp://h1?auth_mechanism=kerberos":           "its auth_mechanism is none of plain, amqplain, external",
 
-		// Whatever the AMQP client would ignore.
+		// Parameters that the AMQP client would ignore.
 		"amqps://h1?cacert=/ca.pem":                  "it has an unknown parameter, perhaps for cacertfile; there are auth_mechanism, channel_max, ",
 		"amqps://h1?key=/k":                          "perhaps for keyfile;",
 		"amqps://h1?CACERTFILE=/ca.pem":              "perhaps for cacertfile;",
@@ -161,7 +160,7 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// The parameters that there are can be used, all at once.
+// All parameters work together.
 func TestParametersOfAURL(t *testing.T) {
 	all, err := ParseURL("amqps://h1,h2:5673/v?cacertfile=/ca&certfile=/c&keyfile=/k&verify=verify_peer&server_name_indication=name&" +
 		"auth_mechanism=plain&auth_mechanism=external&heartbeat=7&connection_timeout=5000&channel_max=9")
@@ -180,7 +179,7 @@ func TestParametersOfAURL(t *testing.T) {
 	}
 }
 
-// A fleet spreads over the nodes, and so do the clients of a node that is gone.
+// The clients spread over the nodes. The clients of a failed node spread over the other nodes.
 func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
 	all, err := ParseURL("amqp://h1,h2,h3")
 	if err != nil {
@@ -206,7 +205,7 @@ func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
 	}
 }
 
-// A hang-up in the handshake may be a refusal, or a broken network.
+// A closed connection in the handshake may be a refusal or a broken network.
 func TestARefusalThatIsInferredIsBelievedTheSecondTime(t *testing.T) {
 	inferred := &refusedError{&ConnectError{Reason: "inferred"}}
 	certain := &ConnectError{Reason: "certain"}
@@ -214,7 +213,7 @@ func TestARefusalThatIsInferredIsBelievedTheSecondTime(t *testing.T) {
 	for _, tc := range []struct {
 		hosts int
 		errs  []error
-		want  int // which of them is believed
+		want  int // number of the error that counts as a refusal
 	}{
 		{1, []error{certain}, 1},
 		{1, []error{inferred, inferred}, 2},

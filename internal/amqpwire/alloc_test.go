@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// allocated returns the bytes one call of f takes from the heap.
+// allocated returns the number of bytes that one call of f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -17,7 +17,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Lengths of 4 GiB with nothing behind them must cost no more than their error.
+// A length of 4 GiB without data must only cost its error.
 func TestLengthsAloneDoNotAllocate(t *testing.T) {
 	const limit = 64 << 10
 	const huge = "\xff\xff\xff\xff"

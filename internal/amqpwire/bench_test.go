@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// message is what a publisher sends for one small message.
+// message returns the frames of one small publication.
 func message(tb testing.TB, dst []byte, body []byte) []byte {
 	publish := BasicPublish{Exchange: "logs", RoutingKey: "eu.web.info"}
 	properties := Properties{

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// heapOf returns how many bytes the heap has grown by for each of n values.
+// heapOf returns the growth of the heap in bytes for each of n values.
 func heapOf[T any](n int, decode func() T) float64 {
 	all := make([]T, n)
 	var before, after runtime.MemStats
@@ -39,7 +39,7 @@ func checkFootprint(t rapid.TB, table Table) {
 	}
 	copies := max(20, min(5000, 1<<20/len(encoded)))
 	have, want := float64(decode().Footprint()), heapOf(copies, decode)
-	const noise = 16 // bytes a table that others allocate meanwhile
+	const noise = 16 // bytes per table that other goroutines allocate
 	if have > 2*want+noise || want > 2*have+noise {
 		t.Errorf("Footprint is %.0f bytes, the heap grows by %.0f for %d bytes on the wire: %.200v", have, want, len(encoded), table)
 	}

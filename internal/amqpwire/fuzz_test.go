@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every fuzzer asserts the same of what decodes: its encoding decodes to the
-// same and, being the package's own, is then encoded to the same bytes.
+// Every fuzzer checks that the encoding of a decoded value decodes to the same value, and then encodes to the same
+// bytes.
 
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{})
@@ -123,7 +123,7 @@ func FuzzParseTable(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Only the type L and the octets of a bool may come back otherwise.
+		// Only the type L and the octets of a bool may differ.
 		if len(wire) != len(b) {
 			t.Fatalf("\nread  %x\nwrote %x", b, wire)
 		}

@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// equal compares what was decoded. A nil and an empty table are the same on the
-// wire, and NaN is as good as NaN.
+// equal compares decoded values. A nil table equals an empty table, and NaN equals NaN.
 func equal(want, have any) bool { return equalValues(reflect.ValueOf(want), reflect.ValueOf(have)) }
 
 func equalValues(a, b reflect.Value) bool {
@@ -49,8 +48,7 @@ func mustEqual(t testing.TB, want, have any) {
 	}
 }
 
-// allIDs finds every generated method without a list that could be incomplete
-// in the same way.
+// allIDs tries all numbers below 256 to find the methods. A second list of methods could have the same gaps as the first.
 func allIDs() []MethodID {
 	var ids []MethodID
 	for class := range uint32(256) {
@@ -105,7 +103,7 @@ func genValueOf(depth int) *rapid.Generator[any] {
 	return rapid.OneOf(kinds...)
 }
 
-// fill sets every field of a struct. A string is short enough for any field.
+// fill sets every field of a struct. Its strings are short enough for any field.
 func fill(t *rapid.T, pointer any) {
 	v := reflect.ValueOf(pointer).Elem()
 	for i := range v.NumField() {

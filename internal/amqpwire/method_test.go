@@ -39,8 +39,7 @@ func TestMethodRoundTrip(t *testing.T) {
 	}
 }
 
-// A method that is parsed into twice, as one kept for reuse is, must not keep
-// anything of the first time.
+// Parse into a reused method must not keep values of the previous parse.
 func TestParseSetsEveryField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.SampledFrom(allIDs()).Draw(t, "id")
@@ -129,7 +128,7 @@ func TestUTF8(t *testing.T) {
 
 func TestReservedFieldsAcceptAnything(t *testing.T) {
 	var publish BasicPublish
-	// The ticket, and all the unused bits of the last octet.
+	// The ticket and all unused bits of the last octet may have any value.
 	if err := Parse([]byte("\xff\xff\x01x\x01k\xfd"), &publish); err != nil {
 		t.Error(err)
 	}

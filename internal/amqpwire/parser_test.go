@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A parser that has parsed anything else before parses the same.
+// Earlier calls of a parser do not affect its results.
 func TestParserParsesAnew(t *testing.T) {
 	var p Parser
 	for _, m := range []Method{

@@ -17,8 +17,8 @@ func genProperties(t *rapid.T) Properties {
 	return p
 }
 
-// keepFlagged clears the fields that are not in Flags, which Append ignores.
-// The fields follow Flags in the order of the bits.
+// keepFlagged clears the fields that are not in Flags, which Append ignores. The order of the fields after Flags is the
+// order of the bits.
 func keepFlagged(p Properties) Properties {
 	v := reflect.ValueOf(&p).Elem()
 	for i := 1; i < v.NumField(); i++ {
@@ -53,7 +53,7 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	})
 }
 
-// Of a list that was parsed for some of its properties only those are left, and it is as well formed as it was.
+// Parse of some properties returns only these properties, and validates the whole list.
 func TestSomeProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := genProperties(t)

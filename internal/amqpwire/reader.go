@@ -8,7 +8,7 @@ import (
 
 const (
 	// initialBuffer is small, so that an idle connection needs little memory, but large enough to read a burst of small
-	// frames at once.
+	// frames in one call.
 	initialBuffer = 8192
 	// maxEmptyReads is the maximum number of consecutive reads without bytes and without an error.
 	maxEmptyReads = 100

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The buffer for a large frame is given up when only small ones come after it.
+// The reader releases the buffer for a large frame after several small frames.
 func TestLargeFramesKeepNoBuffer(t *testing.T) {
 	const size = 100_000
 	stream := appendFrame(nil, FrameBody, 1, make([]byte, size))
@@ -44,7 +44,7 @@ func TestLargeFramesKeepNoBuffer(t *testing.T) {
 	}
 }
 
-// waits is a stream that comes in parts, and tells before each of them.
+// waits is a stream that arrives in parts, and calls a function before each part.
 type waits struct {
 	part   int
 	parts  [][]byte
@@ -113,7 +113,7 @@ func TestReadFrames(t *testing.T) {
 	}
 }
 
-// counter counts the bytes it hands out.
+// counter counts the bytes that it returns.
 type counter struct {
 	io.Reader
 	n int
@@ -148,7 +148,7 @@ func TestFrameMax(t *testing.T) {
 			t.Errorf("frame-max %d is %d, want %d", tc.set, r.frameMax, tc.max)
 		}
 	}
-	// The frame is not on the stream: its size alone must be the error.
+	// The stream does not contain the frame, so the size alone must cause the error.
 	header := []byte{3, 0, 7, 0, 0, 0x0f, 0xf8 + 1}
 	r := NewReader(bytes.NewReader(header), MinFrameMax)
 	for range 2 {
@@ -204,7 +204,7 @@ func TestFrameErrorText(t *testing.T) {
 	}
 }
 
-// scripted returns one of its reads per call.
+// scripted performs one of its reads per call.
 type scripted []func([]byte) (int, error)
 
 func (s *scripted) Read(b []byte) (int, error) {
@@ -221,7 +221,7 @@ func TestStreamErrors(t *testing.T) {
 		return func(dst []byte) (int, error) { return copy(dst, b), err }
 	}
 
-	// An expired deadline in the middle of a frame loses nothing of it.
+	// An expired deadline in the middle of a frame does not lose any part of the frame.
 	src := scripted{part(frame[:3], nil), part(frame[3:9], os.ErrDeadlineExceeded), part(frame[9:], nil), part(nil, nil)}
 	r := NewReader(&src, 0)
 	if _, err := r.ReadFrame(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -234,7 +234,7 @@ func TestStreamErrors(t *testing.T) {
 		t.Error(err)
 	}
 
-	// An error that comes with the last byte of a frame comes after the frame.
+	// An error that arrives with the last byte of a frame is returned after the frame.
 	src = scripted{part(frame, io.ErrClosedPipe), part(nil, io.EOF)}
 	r = NewReader(&src, 0)
 	if f, err := r.ReadFrame(); err != nil || string(f.Payload) != "hello" {

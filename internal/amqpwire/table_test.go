@@ -45,7 +45,7 @@ func TestTableKeepsOrderAndDuplicates(t *testing.T) {
 	mustEqual(t, want, have)
 }
 
-// What RabbitMQ reads and writes differently is so here too.
+// Tables follow RabbitMQ where it differs from the specification.
 func TestTableReadsAsRabbitMQ(t *testing.T) {
 	have, err := ParseTable([]byte("\x00\x00\x00\x0f" + "\x01aL\xff\xff\xff\xff\xff\xff\xff\xff" + "\x01bt\x02"))
 	if err != nil {
@@ -92,8 +92,7 @@ func TestParseTableErrors(t *testing.T) {
 	}
 }
 
-// nest returns the encoding of depth tables, or arrays in a table, one in the
-// other.
+// nest returns the encoding of depth nested tables, or of nested arrays in a table.
 func nest(depth int, kind byte) []byte {
 	var b []byte
 	for range depth - 1 {
@@ -142,7 +141,7 @@ func TestAppendOfACycleEnds(t *testing.T) {
 
 func TestTableEdits(t *testing.T) {
 	original := Table{{"a", int32(1)}, {"b", int32(2)}, {"a", int32(3)}}
-	// Room behind the length is where a careless append would write.
+	// The spare capacity makes an incorrect append visible.
 	table := append(make(Table, 0, 8), original...)
 
 	if v, ok := table.Get("a"); !ok || v != int32(1) {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// sample sets every field of a struct, so that every part of its encoding is
-// there to be cut.
+// sample sets every field of a struct, so that the test can truncate every part of the encoding.
 func sample(pointer any) {
 	v := reflect.ValueOf(pointer).Elem()
 	for _, field := range v.Fields() {
@@ -51,8 +50,8 @@ func sampleTable() Table {
 	}
 }
 
-// truncate gives decode every strict prefix of b, each in a slice of its own
-// size for the race detector and bounds checks to see.
+// truncate passes every strict prefix of b to decode. Each prefix is a slice of exact size, so that bounds checks and
+// the race detector find reads beyond it.
 func truncate(t *testing.T, b []byte, decode func([]byte) error) {
 	t.Helper()
 	if err := decode(b); err != nil {
@@ -109,7 +108,7 @@ func TestTruncatedTable(t *testing.T) {
 		_, err := ParseTable(b)
 		return err
 	})
-	// The same without the outer length, which alone gives every cut away.
+	// The same cuts with a correct outer length. Otherwise the outer length alone would reveal every cut.
 	for n := range len(b) - 4 {
 		cut := append([]byte{0, 0, byte(n >> 8), byte(n)}, b[4:4+n]...)
 		if table, err := ParseTable(cut); err == nil {

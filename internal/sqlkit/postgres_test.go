@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// A server gives up on a transaction by itself whose client is cut off: another could wait
-// for its locks until the network notices.
+// The server aborts the transaction of a client that is cut off. Otherwise other clients could wait for its locks until
+// the network reports the failure.
 func TestAServerGivesUpOnATransaction(t *testing.T) {
 	pool, err := sql.Open("pgx", pgtest.Server(t))
 	if err != nil {

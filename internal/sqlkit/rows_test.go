@@ -23,7 +23,7 @@ func TestTimesComeBack(t *testing.T) {
 	})
 }
 
-// A column replaces all that there was before: rows share their variables.
+// A column replaces the whole old value, because rows share their variables.
 func TestColumnsReplaceWhatWasThere(t *testing.T) {
 	values, text, at := map[string]int{"before": 1}, "before", time.Now()
 	for _, c := range []struct {

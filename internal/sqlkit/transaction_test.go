@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// mute is a database that does not answer to one statement.
+// mute is a database that does not answer one statement.
 type mute struct {
 	to     string
 	said   []string
@@ -45,8 +45,8 @@ func (c *muteConn) QueryContext(ctx context.Context, query string, _ []driver.Na
 	return nil, err
 }
 
-// A database that hangs holds up nobody for ever, and nobody gets a connection of which it
-// is not known what is open on it.
+// A database that does not respond cannot block a caller indefinitely, and a connection with an unknown state does not
+// return to the pool.
 func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 	wrong := errors.New("wrong")
 	for name, c := range map[string]struct {
@@ -86,7 +86,7 @@ func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// Whoever is cancelled while it is committed knows what became of it.
+// A caller whose context is canceled during the commit learns the result.
 func TestACancelledTransactionIsCommittedOrNot(t *testing.T) {
 	m := &mute{}
 	db := sql.OpenDB(m)
@@ -98,7 +98,7 @@ func TestACancelledTransactionIsCommittedOrNot(t *testing.T) {
 	}
 }
 
-// A database that does not answer is given up on, whatever it is asked.
+// A query of a database that does not respond fails in time, for every kind of statement.
 func TestADatabaseThatHangsIsGivenUpOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		mute  string

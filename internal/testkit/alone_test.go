@@ -17,7 +17,7 @@ func TestAloneWaitsForOthers(t *testing.T) {
 					if inside.Add(1) > 1 {
 						t.Error("not alone")
 					}
-					t.Cleanup(func() { inside.Add(-1) }) // runs before the lock is let go
+					t.Cleanup(func() { inside.Add(-1) }) // runs before the lock is released
 				})
 			}
 		})

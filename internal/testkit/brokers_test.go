@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Whatever broker there is, it is the one it says it is.
+// Each broker has the reported name and version.
 func TestEach(t *testing.T) {
 	Each(t, func(t *testing.T, b Target) {
 		conn, err := amqp.Dial(b.URL)
@@ -40,7 +40,7 @@ func TestBrokersAreThoseOfEach(t *testing.T) {
 
 func TestProxyInFrontOfABroker(t *testing.T) {
 	p := NewProxy(t, Embedded(t).URL)
-	lost := p.CutBeforeFrame(ToClient, 4) // after start, tune and open-ok: channel.open-ok
+	lost := p.CutBeforeFrame(ToClient, 4) // frame 4 is channel.open-ok, after start, tune and open-ok
 	conn, err := amqp.Dial(p.URL())
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 const protocolHeader = "AMQP\x00\x00\x09\x01"
 
-// frame is one with a payload of n bytes, all of them end octets so as to mislead.
+// frame returns a frame with a payload of n misleading end octets.
 func frame(kind byte, n int) string {
 	b := []byte{kind, 0, 1}
 	b = binary.BigEndian.AppendUint32(b, uint32(n))
@@ -18,7 +18,7 @@ func frame(kind byte, n int) string {
 	return string(b)
 }
 
-// However the bytes come in, the same boundaries are found.
+// The scanner finds the same boundaries for every split of the stream.
 func TestFrameScanner(t *testing.T) {
 	stream := protocolHeader + frame(1, 12) + frame(frameHeartbeat, 0) + frame(3, 0) + frame(1, 300)
 	wantBegins := []int{8, 8 + 20 + 8, 8 + 20 + 8 + 8}

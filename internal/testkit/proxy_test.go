@@ -23,7 +23,7 @@ func TestProxyPassesEverything(t *testing.T) {
 	s := newEcho(t)
 	p := NewProxy(t, s.url())
 	c := dial(t, p)
-	sent := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // more than any buffer on the way
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // larger than all buffers on the way
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		c.Write(sent)
@@ -54,7 +54,7 @@ func TestProxyCut(t *testing.T) {
 		read(t, c, "ping")
 	}
 	p.Cut()
-	a.Write([]byte("lost")) // may fail already
+	a.Write([]byte("lost")) // this write may already fail
 	for _, c := range []*net.TCPConn{a, b} {
 		if rest := readAll(t, c); rest != "" {
 			t.Errorf("the client read %q after the cut", rest)
@@ -72,8 +72,7 @@ func TestProxyCut(t *testing.T) {
 	}
 }
 
-// Not even a peer that doesn't read, so that the proxy is stuck in a write, keeps
-// a cut from happening.
+// A peer that does not read blocks the proxy in a write, but does not prevent a cut.
 func TestProxyCutWhileStuck(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,7 +115,7 @@ func TestProxyRefuseAndResume(t *testing.T) {
 
 	p.Refuse()
 	refused(t, p)
-	write(t, old, "b") // lives on
+	write(t, old, "b") // this connection still works
 	read(t, old, "b")
 
 	p.Resume()
@@ -147,11 +146,11 @@ func TestProxyWithoutTarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close() // and nobody is there
+	ln.Close() // no server listens on the port
 	refused(t, NewProxy(t, "tcp://"+ln.Addr().String()))
 }
 
-// refused tries to connect; the refusal may come before or after Dial returns.
+// refused tries to connect. The refusal may occur before or after Dial returns.
 func refused(t *testing.T, p *Proxy) {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Addr())
@@ -239,7 +238,7 @@ func TestProxyCutAtFrame(t *testing.T) {
 	}
 }
 
-// Counting begins where the cut is armed, and goes on over connections.
+// A count starts when the cut is armed, and continues over connections.
 func TestProxyCountsFromTheCallOn(t *testing.T) {
 	s := newEcho(t)
 	p := NewProxy(t, s.url())
@@ -251,7 +250,7 @@ func TestProxyCountsFromTheCallOn(t *testing.T) {
 	}
 
 	cut := p.CutAfterFrame(ToServer, 2)
-	other := p.CutBeforeFrame(ToServer, 3) // at the same place, but the third never comes
+	other := p.CutBeforeFrame(ToServer, 3) // armed at the same place, but the third frame never arrives
 	write(t, a, frame(1, 3))
 	read(t, a, frame(1, 3))
 	b := dial(t, p)
@@ -296,13 +295,13 @@ func TestProxyRefusesNoPlace(t *testing.T) {
 			t.Errorf("%s: failed with %q", name, got.fatal)
 		}
 	}
-	p.Cut() // of nothing
+	p.Cut() // without connections
 }
 
-// An echo server sends back what it gets, and keeps it.
+// An echo server returns and records the received data.
 type echo struct {
 	ln   net.Listener
-	done chan string // what a connection has got, when it has ended
+	done chan string // the received data of each ended connection
 }
 
 func newEcho(t *testing.T) *echo {
@@ -323,7 +322,7 @@ func newEcho(t *testing.T) *echo {
 				defer c.Close()
 				var got bytes.Buffer
 				io.Copy(c, io.TeeReader(c, &got))
-				io.Copy(&got, c) // it may not be able to send back any more
+				io.Copy(&got, c) // the write to the client may fail
 				s.done <- got.String()
 			})
 		}
@@ -337,7 +336,7 @@ func newEcho(t *testing.T) *echo {
 
 func (s *echo) url() string { return "tcp://" + s.ln.Addr().String() }
 
-// received is what n connections have got, all told.
+// received returns the data that n connections have received.
 func (s *echo) received(t *testing.T, n int) []string {
 	t.Helper()
 	var all []string
@@ -378,7 +377,7 @@ func read(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// readAll reads up to the end of the stream, and closes.
+// readAll reads until the end of the stream, and closes the connection.
 func readAll(t *testing.T, c *net.TCPConn) string {
 	t.Helper()
 	got, err := io.ReadAll(c)

@@ -129,8 +129,8 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 	}
 }
 
-// part closes both connections such that the peers receive all forwarded data. An immediate close is not sufficient: a
-// close with unread bytes resets the connection, and the peer may lose data that it has not read. Therefore part sends
+// part closes both connections such that the peers receive all forwarded data. An immediate close is not sufficient,
+// because a close with unread bytes resets the connection, and the peer may lose data that it has not read. Therefore part sends
 // the end of the stream to each peer, and discards further data until the peer closes or the timeout expires.
 func (c *proxyConn) part() {
 	const patience = 2 * time.Second

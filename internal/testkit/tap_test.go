@@ -15,8 +15,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// tapped runs a test with a tap in front of an embedded broker, in virtual time.
-// observer is a connection beside it.
+// tapped runs a test with a tap and an embedded broker, in virtual time. observer is a connection without the tap.
 func tapped(t *testing.T, test func(t *testing.T, p *Tap, observer *amqp.Channel)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +61,7 @@ func tapChannel(t *testing.T, conn *amqp.Connection) *amqp.Channel {
 	return ch
 }
 
-// put publishes with a confirm, and reports whether it came.
+// put publishes with a confirm, and reports whether the confirm arrived.
 func put(t *testing.T, ch *amqp.Channel, body string) bool {
 	t.Helper()
 	if err := ch.Confirm(false); err != nil {
@@ -72,7 +71,7 @@ func put(t *testing.T, ch *amqp.Channel, body string) bool {
 	return err == nil && confirm.Wait()
 }
 
-// ready is how many messages are in the queue.
+// ready returns the number of messages in the queue.
 func ready(t *testing.T, observer *amqp.Channel) int {
 	t.Helper()
 	synctest.Wait()
@@ -83,7 +82,7 @@ func ready(t *testing.T, observer *amqp.Channel) int {
 	return q.Messages
 }
 
-// What crosses when a message is published on line "one".
+// The frames of one publication on line "one".
 var published = []Crossing{
 	{"one", ToServer, "confirm.select"},
 	{"one", ToClient, "confirm.select-ok"},
@@ -98,7 +97,7 @@ func TestTapRecordsWhatCrosses(t *testing.T) {
 		conn := tapDial(t, p.Dial)
 		defer conn.Close()
 		ch := tapChannel(t, conn)
-		time.Sleep(time.Hour) // and heartbeats
+		time.Sleep(time.Hour) // heartbeats cross as well
 		p.Record()
 		if !put(t, ch, "a") {
 			t.Error("no confirm")
@@ -115,7 +114,7 @@ func TestTapRecordsWhatCrosses(t *testing.T) {
 	})
 }
 
-// Wherever the cut is, all before it has crossed and nothing else has.
+// At each place of a cut, exactly the earlier frames have crossed.
 func TestTapCutsWhereItIsTold(t *testing.T) {
 	for at, c := range published {
 		for _, unnoticed := range []bool{false, true} {
@@ -144,7 +143,7 @@ func TestTapCutsWhereItIsTold(t *testing.T) {
 					if n, want := ready(t, observer), max(0, at-4); n != want {
 						t.Errorf("%d messages arrived, want %d", n, want)
 					}
-					// Whoever sends something notices; who waits for an answer does not.
+					// A client notices the cut when it writes, but not while it waits for an answer.
 					if noticed := !unnoticed || c.Direction == ToServer; conn.IsClosed() != noticed {
 						t.Errorf("noticed: %v, want %v", conn.IsClosed(), noticed)
 					}
@@ -153,14 +152,14 @@ func TestTapCutsWhereItIsTold(t *testing.T) {
 					if !conn.IsClosed() || confirmed || !then {
 						t.Errorf("closed: %v, confirmed: %v, Then called: %v", conn.IsClosed(), confirmed, then)
 					}
-					tapDial(t, p.Dial).Close() // and all is as before
+					tapDial(t, p.Dial).Close() // connections work again
 				})
 			})
 		}
 	}
 }
 
-// The other line is held until Then has returned.
+// The tap holds the other line until Then returns.
 func TestTapCutsAnotherLine(t *testing.T) {
 	tapped(t, func(t *testing.T, p *Tap, observer *amqp.Channel) {
 		one, two := tapDial(t, p.Dial), tapDial(t, p.Dial)
@@ -189,7 +188,7 @@ func TestTapCutsAnotherLine(t *testing.T) {
 	})
 }
 
-// Frames wait for their turn, however early they come.
+// Early frames wait for their turn.
 func TestTapHoldsFramesBack(t *testing.T) {
 	tapped(t, func(t *testing.T, p *Tap, observer *amqp.Channel) {
 		one, two := tapDial(t, p.Dial), tapDial(t, p.Dial)
@@ -250,7 +249,7 @@ func TestTapIsNotQuietWithinAMessage(t *testing.T) {
 	})
 }
 
-// However deliveries are acknowledged, they are counted.
+// The tap counts all kinds of acknowledgements.
 func TestTapCountsAcks(t *testing.T) {
 	tapped(t, func(t *testing.T, p *Tap, observer *amqp.Channel) {
 		conn := tapDial(t, p.Dial)
@@ -288,8 +287,7 @@ func TestTapCountsAcks(t *testing.T) {
 	})
 }
 
-// Acknowledgements that have crossed are heeded, though the line is cut before
-// anything could answer them.
+// The server processes acknowledgements that have crossed, even if the line is cut before any answer.
 func TestTapIsCertainOfAcks(t *testing.T) {
 	const messages, rounds = 100, 5
 	ack := Crossing{"one", ToServer, "basic.ack"}
@@ -307,7 +305,7 @@ func TestTapIsCertainOfAcks(t *testing.T) {
 		}
 		defer observer.QueueDelete(queue, false, false, false)
 		for round := range rounds {
-			// One that was not heeded would come back before these.
+			// The broker would redeliver an unprocessed message before these messages.
 			for n := range messages {
 				if err := observer.Publish("", queue, false, false, amqp.Publishing{Body: fmt.Append(nil, round, n)}); err != nil {
 					t.Fatal(err)

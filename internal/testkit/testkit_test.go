@@ -31,7 +31,7 @@ func TestEventually(t *testing.T) {
 	tests := []struct {
 		name      string
 		condition func(t testing.TB, after time.Time)
-		want      string // of the failure; none if empty
+		want      string // expected in the failure; "" means no failure
 	}{
 		{"true at last", func(t testing.TB, after time.Time) {
 			Eventually(t, 10*time.Second, func() bool { return !time.Now().Before(after) })
@@ -87,10 +87,10 @@ func TestRabbitMQFromEnvironment(t *testing.T) {
 	}
 }
 
-// An ending is how a test ended before its time.
+// An ending is the reason for the early end of a test.
 type ending struct{ fatal, skip string }
 
-// outcome runs test and returns how it ended, which is not counted for t.
+// outcome runs test and returns its ending. The ending does not affect t.
 func outcome(t *testing.T, test func(t testing.TB)) ending {
 	t.Helper()
 	tb := &recorder{TB: t}
