@@ -72,7 +72,7 @@ func legible(s string, longest int) string {
 	return fmt.Sprintf("%s%x", hashed, sha256.Sum256([]byte(s)))
 }
 
-// without decides about a message without a key. An error parks the message.
+// without decides about a message without a key: an error parks it.
 func (k keys) without(log *slog.Logger, m *reprise.Message) error {
 	if k.keyless == ParkKeyless {
 		return reprise.Park(ErrNoKey)
