@@ -24,7 +24,7 @@ func (d *disk) Backup(dir string) error {
 	if err := d.db.Checkpoint(d.fs.PathJoin(dir, databaseDir), pebble.WithFlushedWAL()); err != nil {
 		return err
 	}
-	// known extents, so that sealInventory does not read the hard-linked files again
+	// With the known extents, sealInventory does not read the hard-linked files again.
 	if err := sealInventory(d.fs, d.fs.PathJoin(dir, databaseDir), d.fs.tracker.extents()); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func Copy(from, to string) error {
 	switch {
 	case err == nil:
 		defer lock.Close()
-	case errors.Is(err, syscall.EROFS): // read-only file system, which no other process can write to either
+	case errors.Is(err, syscall.EROFS): // no other process can have a directory on a read-only file system open
 	default:
 		return fmt.Errorf("%s: %w", from, inUse(err))
 	}

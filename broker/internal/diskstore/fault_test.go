@@ -208,7 +208,8 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
-// A lack of file descriptors does not make the store fail, because it is temporary and unrelated to the disk.
+// A lack of file descriptors delays a commit, but does not make the store fail, because it is temporary and unrelated to
+// the disk.
 func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exhausted atomic.Bool

@@ -42,7 +42,7 @@ func (b *busy) givenUp() bool {
 	}
 }
 
-// Shutdown waits for a slow disk. It waits for a disk that does not respond only until the context ends.
+// Shutdown waits for a slow disk. It waits for a disk that does not respond only until the context is canceled.
 func TestHurry(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *busy, end func()){
 		"there is time": func(t *testing.T, b *busy, _ func()) {

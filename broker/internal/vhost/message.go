@@ -14,7 +14,7 @@ import (
 
 const persistent = 2 // value of delivery-mode
 
-// The set of properties that the broker evaluates. It only checks the syntax of the other properties.
+// These are the properties that the broker evaluates. The broker only checks the syntax of the other properties.
 const heeded = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
 	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
 
