@@ -31,11 +31,10 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// maxErrorText is how much of what a handler says goes into the error that is
-// recorded on the message.
+// maxErrorText is the maximum size of the handler's output in the error that the worker records on the message.
 const maxErrorText = 4 << 10
 
-// logger returns the log of one attempt.
+// logger returns the logger of one attempt, with the attributes of the message.
 func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
 	if l == nil {
 		return slog.New(slog.DiscardHandler)
@@ -47,7 +46,7 @@ func logger(l *slog.Logger, m *reprise.Message) *slog.Logger {
 	return l.With("attempt", m.Attempt)
 }
 
-// clean makes bytes of unknown origin a text, without blanks around it.
+// clean returns b as valid text without surrounding space.
 func clean(b []byte) string { return strings.TrimSpace(valid(b)) }
 
 func valid(b []byte) string {

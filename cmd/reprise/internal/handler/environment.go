@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Limits of the environment. Linux takes 128 KiB for one variable and in most
-// installations 2 MiB for all, arguments included.
+// Limits of the environment. Linux permits 128 KiB for one variable and, in most installations, 2 MiB in total,
+// including the arguments.
 const (
 	maxVariable    = 64 << 10
 	maxEnvironment = 256 << 10
@@ -47,7 +47,7 @@ func (e *Exec) environment(m *reprise.Message, log *slog.Logger) []string {
 	return env
 }
 
-// variable is the name under which a program finds a field.
+// variable returns the name of the environment variable for a field.
 func variable(f field) string {
 	prefix := ours
 	if f.header {

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// told runs a program and returns the variables it finds about a message.
+// told runs a program and returns the variables that the program gets for a message.
 func told(t *testing.T, e ExecConfig, m *reprise.Message) map[string]string {
 	t.Helper()
 	e.Dir = t.TempDir()
@@ -62,7 +62,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What cannot be a variable is left out, named, and nothing else suffers.
+// Values that cannot be variables are omitted and named. The other variables do not change.
 func TestEnvironmentOmits(t *testing.T) {
 	var log syncBuffer
 	m := &reprise.Message{Queue: "q", Type: "a\x00b", Headers: map[string]any{
@@ -83,7 +83,7 @@ func TestEnvironmentOmits(t *testing.T) {
 	}
 }
 
-// No message is too big to run a program for.
+// A program starts regardless of the size of the message headers.
 func TestEnvironmentBounded(t *testing.T) {
 	m := &reprise.Message{Queue: "q", Headers: map[string]any{}}
 	for i := range 2000 {

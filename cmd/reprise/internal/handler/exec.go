@@ -17,51 +17,48 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Exit codes with a meaning of their own, from sysexits.h.
+// Exit codes with a defined outcome, from sysexits.h. Any other code except 0 means retry.
 const (
-	ExitDataErr  = 65 // the message is at fault: park
-	ExitTempFail = 75 // try again later; what any other code means, too
+	ExitDataErr  = 65 // invalid message: park
+	ExitTempFail = 75 // temporary failure: retry
 )
 
-// DefaultGrace is how long a program has to end after SIGTERM. It is less than
-// the 5 s a draining Worker waits for handlers whose context has ended, so that
-// programs are gone and the message is given back in order.
+// DefaultGrace is the default time between SIGTERM and SIGKILL. It is shorter than the 5 s for which a draining Worker
+// waits for handlers whose context is canceled. Therefore programs exit, and the worker requeues the message, in time.
 const DefaultGrace = 4 * time.Second
 
-// ExecConfig describes an Exec. The Command is required.
+// ExecConfig configures an Exec. Command is required.
 type ExecConfig struct {
 	Command []string // program and arguments; no shell is involved
-	Dir     string   // where it runs, and where a relative Command[0] is; default: here
+	Dir     string   // working directory, and base of a relative Command[0]; default: the current directory
 
-	// Env is added to the environment of this process, as NAME=value. Variables
-	// named REPRISE_… of this process are not passed on: they are its settings,
-	// some secret, and not of the message.
+	// Env has additional variables of the form NAME=value. The program also gets the environment of this process,
+	// except variables named REPRISE_…: those are settings of this process, some of them secret, and not properties of
+	// the message.
 	Env []string
 
-	// Timeout ends an attempt, which counts as failed. Default: none.
+	// Timeout limits the duration of an attempt. An attempt that exceeds it fails. Default: none.
 	Timeout time.Duration
 
-	// Grace is how long the program and its children have after SIGTERM before
-	// they get SIGKILL. Default 4 s.
+	// Grace is the time between SIGTERM and SIGKILL for the program and its children. Default: 4 s.
 	Grace time.Duration
 
-	// Logger gets what the program writes, line by line. Default: none.
+	// Logger logs the output of the program, line by line. Default: none.
 	Logger *slog.Logger
 
-	// Reaper kills programs that this process could not end. Default: none.
+	// Reaper kills the programs that are still running after this process. Default: none.
 	Reaper *Reaper
 }
 
-// Exec is a handler that runs a program for each message, see the package
-// comment.
+// Exec is a handler that runs a program for each message. The package comment describes the inputs and outcomes.
 //
-// The program gets a process group of its own, so that a Ctrl-C meant for this
-// process leaves it alone. When the context of an attempt ends, the group gets
-// SIGTERM, and after the Grace SIGKILL: children that do as their parent do not
-// survive it. What is left of the group after any other failure gets SIGKILL at once,
-// since the message is handled again. If the program still exits with 0, the message is done. Exit 65
-// after a timeout still parks it; in a drain the worker gives the message back
-// instead, as it does after any failure then.
+// The program runs in a separate process group, so that a Ctrl-C for this process does not interrupt it. When the
+// context of an attempt ends, Exec sends SIGTERM to the group, and after Grace SIGKILL. Therefore children that stay in
+// the group do not outlive the program. After any other failure, Exec immediately sends SIGKILL to the rest of the
+// group, because the message is retried.
+//
+// If the program exits with 0 after SIGTERM, the message is processed. Exit 65 after a timeout still parks the message.
+// During a drain, the worker requeues the message after any failure, including exit 65.
 type Exec struct {
 	cfg  ExecConfig
 	path string
@@ -71,8 +68,8 @@ type Exec struct {
 	killed  bool
 }
 
-// NewExec checks the configuration; a program that cannot be found is not an
-// error before it is needed, see [Exec.Check].
+// NewExec returns a handler for cfg, or an error if cfg is invalid. A missing program is not an error until it is
+// needed, see [Exec.Check].
 func NewExec(cfg ExecConfig) (*Exec, error) {
 	if len(cfg.Command) == 0 || cfg.Command[0] == "" {
 		return nil, errors.New("handler: ExecConfig.Command is empty: name a program")
@@ -83,7 +80,7 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	path := cfg.Command[0]
 	if strings.ContainsRune(path, filepath.Separator) && !filepath.IsAbs(path) {
-		// os/exec looks in Dir for this one, exec.LookPath does not.
+		// os/exec resolves this path relative to Dir, and exec.LookPath does not.
 		abs, err := filepath.Abs(filepath.Join(cfg.Dir, path))
 		if err != nil {
 			return nil, fmt.Errorf("handler: where is %s? %w", path, err)
@@ -93,7 +90,7 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 	return &Exec{cfg: cfg, path: path, running: map[*os.Process]struct{}{}}, nil
 }
 
-// Check reports whether the program and its directory can be found now.
+// Check returns an error if the program or its directory cannot be found now.
 func (e *Exec) Check() error {
 	if err := e.directory(); err != nil {
 		return err
@@ -116,8 +113,8 @@ func (e *Exec) directory() error {
 	return nil
 }
 
-// missing says in plain words why a program cannot be started. The system's
-// error does not tell a missing program from a missing directory.
+// missing returns an error that explains why the program cannot be started. The system error does not distinguish a
+// missing program from a missing directory.
 func (e *Exec) missing(err error) error {
 	if err == nil {
 		return nil
@@ -171,8 +168,8 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	err := cmd.Wait()
 	failed := cmd.ProcessState == nil || !cmd.ProcessState.Success()
 	if ctx.Err() != nil || failed {
-		// The program has ended, or had its time; children may not have. The next
-		// attempt must not run beside them.
+		// The program has ended or was killed, but its children may still run. The next attempt must not run beside
+		// them.
 		kill(cmd.Process)
 	}
 	e.forget(cmd.Process)
@@ -187,7 +184,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	return e.outcome(ctx, cmd.ProcessState, err, tail.String())
 }
 
-// outcome makes an exit the result of the attempt.
+// outcome converts the exit of the program to the result of the attempt.
 func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error, said string) error {
 	code := -1
 	if state != nil {
@@ -206,7 +203,7 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 	default:
 		text = fmt.Sprintf("%s: %v", name, waited)
 	}
-	// A list shows how an error begins; a traceback begins alike whatever was raised.
+	// Lists show the beginning of an error, and all tracebacks begin alike. Therefore the exception comes first.
 	if first := raised(said); first != "" {
 		text += ": " + first
 		said = "\n" + said
@@ -223,18 +220,17 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 
 // ExitError is the error of a program that did not exit with 0.
 type ExitError struct {
-	Code int // -1 where a signal ended it
+	Code int // -1 if a signal ended the program
 	text string
 }
 
-// Error says which program it was, how it ended, and the last that it wrote; of a
-// traceback of Python, first what was raised.
+// Error returns the program, its exit status and the end of its output. The exception of a Python traceback comes
+// first.
 func (e *ExitError) Error() string { return e.text }
 
-// Kill sends SIGKILL to all programs that run, and their children, and lets no
-// other start. It is for a process that ends at once and would leave them
-// behind. A killed program has not failed, since its message is delivered again:
-// Handle then returns when its context ends, and not before.
+// Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it in a process that
+// ends immediately and would leave its programs behind. A killed program does not count as failed, since the broker
+// redelivers the message. Therefore Handle returns only when its context ends.
 func (e *Exec) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -255,8 +251,8 @@ func (e *Exec) ends(ctx context.Context) bool {
 	return killed
 }
 
-// start starts a program so that Kill finds it. The system starts one at a time
-// anyway, the mutex costs nothing.
+// start starts a program and registers it for Kill. The mutex does not reduce throughput, because the system starts one
+// program at a time anyway.
 func (e *Exec) start(cmd *exec.Cmd) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -285,7 +281,7 @@ func (e *Exec) forget(p *os.Process) {
 
 var errKilled = errors.New("the process is ending")
 
-// timeoutError is the cause of a context whose attempt took too long.
+// timeoutError is the cause of the context of an attempt that exceeded its timeout.
 type timeoutError struct{ after time.Duration }
 
 func (e *timeoutError) Error() string { return fmt.Sprintf("timeout after %s", e.after) }

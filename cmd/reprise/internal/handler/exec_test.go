@@ -57,7 +57,7 @@ func TestExecOutcome(t *testing.T) {
 	}
 }
 
-// The body arrives byte by byte as it is.
+// The body arrives unchanged.
 func TestExecBody(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "cat > body"}, Dir: dir})
@@ -74,7 +74,7 @@ func TestExecBody(t *testing.T) {
 	}
 }
 
-// A program that leaves its input unread is not at fault, however much that is.
+// A program may ignore its input, regardless of the size.
 func TestExecIgnoresInput(t *testing.T) {
 	for _, script := range []string{"exit 0", "exec <&-; exit 0"} {
 		if err := shell(t, script).Handle(bounded(t), &reprise.Message{Body: make([]byte, 4<<20)}); err != nil {
@@ -83,7 +83,7 @@ func TestExecIgnoresInput(t *testing.T) {
 	}
 }
 
-// Of what a program says in the end, the last is kept.
+// The error contains the end of the program's output.
 func TestExecErrorTextBounded(t *testing.T) {
 	err := shell(t, `i=0; while [ $i -lt 2000 ]; do echo "line ä $i"; i=$((i+1)); done >&2; exit 1`).Handle(bounded(t), full())
 	if text := err.Error(); len(text) > maxErrorText+100 || !strings.HasSuffix(text, "line ä 1999") || !strings.HasPrefix(text, "sh: exit status 1: … ") {
@@ -91,8 +91,8 @@ func TestExecErrorTextBounded(t *testing.T) {
 	}
 }
 
-// What Python has raised stands below the way there: an error begins with it, also
-// where the beginning of a long traceback is lost.
+// Python writes the exception below the stack. The error begins with the exception, even if the beginning of a long
+// traceback is lost.
 func TestExecTraceback(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"job.py\", line 6, in <module>\n    work()\n    ~~~~^^\nValueError: no such picture\n"
 	for said, want := range map[string]string{
@@ -190,7 +190,7 @@ func TestNewExecRefuses(t *testing.T) {
 	}
 }
 
-// waitFor returns the content of a file once a program has written it.
+// waitFor waits until a program has written the file, and returns the content.
 func waitFor(t *testing.T, file string) string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
@@ -202,7 +202,7 @@ func waitFor(t *testing.T, file string) string {
 	return ""
 }
 
-// gone waits until a process has ended. An orphan that nobody reaps counts.
+// gone waits until a process has exited. An orphan that is not reaped counts as exited.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
@@ -220,7 +220,7 @@ func gone(t *testing.T, pid string) {
 	t.Errorf("process %s lives on", pid)
 }
 
-// The end of the context reaches the program and its children, first as a wish.
+// After cancellation, the program and its children get SIGTERM first.
 func TestExecContextEnd(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
@@ -241,7 +241,7 @@ func TestExecContextEnd(t *testing.T) {
 	gone(t, waitFor(t, filepath.Join(dir, "child")))
 }
 
-// Neither a program that does not listen survives, nor a child of it.
+// A program that ignores SIGTERM and its child are killed after the grace period.
 func TestExecKilledAfterGrace(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Grace: 50 * time.Millisecond, Command: []string{"sh", "-c", `
@@ -261,7 +261,7 @@ func TestExecKilledAfterGrace(t *testing.T) {
 	gone(t, child)
 }
 
-// A program that finishes its work after SIGTERM has finished its work.
+// The exit code of a program that finishes its work after SIGTERM counts.
 func TestExecFinishesAfterTerm(t *testing.T) {
 	for code, want := range map[string]string{"0": "ack", "65": "park", "1": "retry"} {
 		dir := t.TempDir()
@@ -293,8 +293,7 @@ func TestExecContextOverBefore(t *testing.T) {
 	}
 }
 
-// A program may leave a child behind that keeps the output open: the outcome is
-// its own.
+// A program may leave a child behind that keeps the output open. The exit of the program determines the outcome.
 func TestExecLeavesChild(t *testing.T) {
 	dir := t.TempDir()
 	var log syncBuffer
@@ -329,7 +328,7 @@ func TestExecKill(t *testing.T) {
 	go func() { result <- e.Handle(ctx, full()) }()
 	ended := errors.New("the worker gives its messages back")
 	cancel(ended)
-	for range 2 { // the program that was killed has not failed, nor has the one that was not started
+	for range 2 { // neither the killed program nor the program that was not started has failed
 		if err := <-result; !errors.Is(err, ended) {
 			t.Errorf("%v", err)
 		}

@@ -10,17 +10,17 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// field is one thing a handler is told about a message besides its body.
+// field is a property or header of a message that a handler receives.
 type field struct {
-	name   string // "Routing-Key", or a header's own name
+	name   string // "Routing-Key", or the name of a header
 	value  string
-	header bool // of the message's headers
+	header bool // whether the field is a header of the message
 }
 
-// maxLastError is how much of the last error is told.
+// maxLastError is the maximum size of the last error that a handler receives.
 const maxLastError = 1 << 10
 
-// fields returns what is known about m, what matters most first.
+// fields returns the properties and headers of m, the most important first.
 func fields(m *reprise.Message) []field {
 	var all []field
 	add := func(name, value string) {
@@ -69,7 +69,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// cut shortens s to at most n bytes, between two characters.
+// cut shortens s to at most n bytes, at a character boundary.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -80,13 +80,13 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
-// budget decides what is passed and what is left out.
+// budget decides which fields are passed and which are omitted.
 type budget struct {
-	one, all int // bytes of one value, and that remain for all
+	one, all int // maximum bytes of one value, and remaining bytes of all fields
 	omitted  []string
 }
 
-// take reports whether a name and its value still fit.
+// take reserves space for a name and its value. It reports whether they fit.
 func (b *budget) take(name, value string) bool {
 	size := len(name) + len(value)
 	if len(value) > b.one || size > b.all {
@@ -97,7 +97,7 @@ func (b *budget) take(name, value string) bool {
 	return true
 }
 
-// Bounds of the list of names left out, which a message chooses.
+// Limits of the list of omitted names, whose content the message determines.
 const (
 	maxOmitted     = 16
 	maxOmittedName = 64

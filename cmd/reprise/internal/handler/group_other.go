@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Without process groups only the program itself is ended, and not asked first.
+// Without process groups, only the program is killed, without an earlier SIGTERM.
 
 func ownGroup(*exec.Cmd) {}
 
@@ -16,7 +16,7 @@ func terminate(p *os.Process) error { return p.Kill() }
 
 func kill(p *os.Process) { _ = p.Kill() }
 
-// Reap does nothing here.
+// Reap does nothing on this system.
 func Reap(io.Reader) {}
 
 type reaperProcess struct{}
@@ -25,5 +25,5 @@ func (r *Reaper) start(cmd *exec.Cmd) error { return cmd.Start() }
 
 func (r *Reaper) forget(*os.Process) {}
 
-// Close does nothing here.
+// Close does nothing on this system.
 func (r *Reaper) Close() {}

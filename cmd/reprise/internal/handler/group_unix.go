@@ -12,7 +12,7 @@ import (
 // ownGroup starts a program as the leader of a new process group.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// terminate asks the whole group of p to end.
+// terminate sends SIGTERM to the process group of p.
 func terminate(p *os.Process) error {
 	err := syscall.Kill(-p.Pid, syscall.SIGTERM)
 	if errors.Is(err, syscall.ESRCH) {
@@ -21,6 +21,6 @@ func terminate(p *os.Process) error {
 	return err
 }
 
-// kill ends the whole group of p. While one process of the group lives, the
-// system gives its number to no other; when none does there is nothing to kill.
+// kill sends SIGKILL to the process group of p. The system does not reuse the number of the group while a process of
+// the group lives. Without such a process, there is nothing to kill.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

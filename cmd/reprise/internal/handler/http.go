@@ -16,52 +16,48 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// DefaultTimeout is how long an HTTP request may take.
+// DefaultTimeout is the default timeout of an HTTP request.
 const DefaultTimeout = 30 * time.Second
 
-// HTTPConfig describes an HTTP. The URL is required.
+// HTTPConfig configures an HTTP. URL is required.
 type HTTPConfig struct {
 	URL string
 
-	// Headers are sent with each message, and win over what the message says:
-	// a Content-Type here is the Content-Type of all messages.
+	// Headers are sent with each message and override the headers from the message: a Content-Type in Headers is the
+	// Content-Type of all messages.
 	Headers http.Header
 
-	// Timeout of a request, from dialling to the last byte of the answer.
-	// Default 30 s.
+	// Timeout limits a request from dialing to the last byte of the response. Default: 30 s.
 	Timeout time.Duration
 
-	// Connections is how many are kept open for the next messages: as many as
-	// there are handlers at once. Default 16.
+	// Connections is the number of idle connections that are kept open. Set it to the number of concurrent handlers.
+	// Default: 16.
 	Connections int
 
-	// Pause has the worker consume nothing until the time of a Retry-After: for a
-	// service that means itself by it, and not the message. Default: the message
-	// alone waits.
+	// Pause makes the worker pause consumption until the time of a Retry-After. Set it if a Retry-After of the service
+	// applies to the whole service and not to one message. Default: only the message is delayed.
 	Pause bool
 
-	// Secrets are texts that errors do not show, also where the service repeats them.
-	// Those of fewer than four bytes are shown. The password and the values of the
-	// parameters of the URL are secrets anyway.
+	// Secrets are strings that are hidden in errors, also if the service repeats them. Secrets of fewer than four bytes
+	// are not hidden. The password and the parameter values of the URL are always secrets.
 	Secrets []string
 
-	// Logger gets what could not be passed on. Default: none.
+	// Logger logs the values that could not be passed on. Default: none.
 	Logger *slog.Logger
 }
 
-// HTTP is a handler that posts each message to a URL, see the package comment.
+// HTTP is a handler that posts each message to a URL. The package comment describes the inputs and outcomes.
 //
-// A redirect is not followed: a POST would become a GET without a body, or a
-// message would go where the configuration does not say. The message is parked,
-// and the error names the place to configure instead.
+// HTTP does not follow redirects. A redirected POST could become a GET without a body, or send a message to an address
+// that is not configured. The message is parked, and the error contains the address to configure instead.
 type HTTP struct {
 	cfg    HTTPConfig
 	client *http.Client
-	shown  string // the URL as errors may show it
+	shown  string // URL without secrets, for errors
 	hide   *strings.Replacer
 }
 
-// NewHTTP checks the configuration.
+// NewHTTP returns a handler for cfg, or an error if cfg is invalid.
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -86,7 +82,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}, nil
 }
 
-// Close closes the connections that are kept for the next message.
+// Close closes the idle connections.
 func (h *HTTP) Close() { h.client.CloseIdleConnections() }
 
 // Handle implements [reprise.Handler].
@@ -104,7 +100,7 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 	}
 	defer resp.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText+1))
-	// A little more is read and dropped, so that the connection can be used again.
+	// Reading a little more of the body permits reuse of the connection.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	if err != nil {
 		said = append(said, " (the answer broke off)"...)
@@ -112,10 +108,10 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 	return h.outcome(resp, said)
 }
 
-// failed is the error of a request without an answer.
+// failed returns the error of a request that got no response.
 func (h *HTTP) failed(ctx context.Context, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // what it wraps around has the URL again, and not always without the password
+		err = wrapped.Err // the wrapper repeats the URL, sometimes with the password
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -126,8 +122,8 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("POST %s: %w", h.shown, err)
 }
 
-// outcome makes an answer the result of the attempt. The status alone counts:
-// an answer of 200 whose body breaks off is still a success.
+// outcome converts a response to the result of the attempt. Only the status counts: a 200 whose body is truncated is
+// still a success.
 func (h *HTTP) outcome(resp *http.Response, said []byte) error {
 	text := fmt.Sprintf("POST %s: %d %s", h.shown, resp.StatusCode, http.StatusText(resp.StatusCode))
 	text = strings.TrimSpace(text)
@@ -159,8 +155,7 @@ func (h *HTTP) outcome(resp *http.Response, said []byte) error {
 	return refused
 }
 
-// Retried reports whether an answer with this status, which is no success, brings
-// the message back.
+// Retried reports whether an unsuccessful response with this status causes a retry.
 func Retried(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -169,11 +164,11 @@ func Retried(status int) bool {
 	return status >= 500
 }
 
-// StatusError is the error of an answer that was no success.
+// StatusError is the error of an unsuccessful response.
 type StatusError struct {
 	Code int
 	text string
 }
 
-// Error says where it came from, and how the answer begins.
+// Error returns the URL, the status and the beginning of the response.
 func (e *StatusError) Error() string { return e.text }

@@ -81,8 +81,8 @@ func TestHTTPOutcome(t *testing.T) {
 	}
 }
 
-// A Retry-After of a service that is to be left alone pauses the worker; what has
-// none, or is hopeless, does not.
+// With Pause, a Retry-After of the service pauses the worker. Responses without a usable header, and statuses that park, do
+// not pause it.
 func TestHTTPPause(t *testing.T) {
 	for _, tt := range []struct {
 		status     int
@@ -136,8 +136,7 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// No name and no value of a message becomes anything but one header, and each
-// can be decoded again.
+// Each name and each value of a message becomes exactly one header, and can be decoded.
 func TestHTTPHeaderInjection(t *testing.T) {
 	var got http.Header
 	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
@@ -239,7 +238,7 @@ func TestHTTPNetworkErrors(t *testing.T) {
 		t.Errorf("broken off: %s: %v", kind(err), err)
 	}
 
-	// The status has arrived: it counts, whatever becomes of the rest.
+	// The status has arrived and determines the outcome, even if the body is incomplete.
 	for status, want := range map[int]string{200: "ack", 400: "park", 500: "retry"} {
 		half := service(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
@@ -254,11 +253,11 @@ func TestHTTPNetworkErrors(t *testing.T) {
 	}
 }
 
-// slow is a service that answers only when the client has gone.
+// slow is a service that responds only after the client has disconnected.
 func slow(t *testing.T, called chan<- struct{}) *HTTP {
 	t.Helper()
 	return service(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // the server notices a client that has gone only after its body
+		_, _ = io.Copy(io.Discard, r.Body) // the server detects a disconnected client only after it has read the body
 		called <- struct{}{}
 		<-r.Context().Done()
 	})
@@ -333,7 +332,7 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%q: got %v, %v; want %v", value, got, ok, want)
 		}
 	}
-	// Without a Date of the server, this machine's clock has to do.
+	// Without a Date header, the date is relative to the local clock.
 	h := http.Header{"Retry-After": {time.Now().Add(10 * time.Hour).UTC().Format(http.TimeFormat)}}
 	if got, ok := retryAfter(h); !ok || got < 9*time.Hour || got > 11*time.Hour {
 		t.Errorf("without a Date: %v, %v", got, ok)

@@ -9,8 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Limits of headers. Servers refuse more than 8 KiB in one line, some more than
-// 16 KiB in all.
+// Limits of headers. Servers reject lines of more than 8 KiB, and some servers reject more than 16 KiB in total.
 const (
 	maxHeader  = 4 << 10
 	maxHeaders = 12 << 10
@@ -40,7 +39,7 @@ func (h *HTTP) header(req *http.Request, m *reprise.Message) {
 	}
 }
 
-// headerName is the name under which a service finds a field.
+// headerName returns the name of the HTTP header for a field.
 func headerName(f field) string {
 	switch {
 	case f.header:
@@ -51,17 +50,17 @@ func headerName(f field) string {
 	return "Reprise-" + f.name
 }
 
-// headerValue makes any text one that fits into a line of a header.
+// headerValue encodes any text as the value of one header line.
 func headerValue(s string) string {
 	s = escape(s, func(c byte) bool { return ' ' <= c && c <= '~' && c != '%' })
-	// Blanks at the ends would be trimmed on the way.
+	// HTTP implementations trim leading and trailing spaces, so these are encoded.
 	trimmed := strings.TrimLeft(s, " ")
 	s = strings.Repeat("%20", len(s)-len(trimmed)) + trimmed
 	trimmed = strings.TrimRight(s, " ")
 	return trimmed + strings.Repeat("%20", len(s)-len(trimmed))
 }
 
-// escape percent-encodes the bytes that are not allowed.
+// escape percent-encodes all bytes that allowed does not accept.
 func escape(s string, allowed func(byte) bool) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// reaping is set for a process of these tests that is the process of a Reaper.
+// reaping is the environment variable that makes a test binary run as the process of a Reaper.
 const reaping = "HANDLER_TEST_REAPS"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// full is a message that has everything.
+// full returns a message with all properties.
 func full() *reprise.Message {
 	return &reprise.Message{
 		Body:            []byte("the body"),
@@ -52,7 +52,7 @@ func full() *reprise.Message {
 	}
 }
 
-// syncBuffer is a buffer for logs.
+// syncBuffer is a concurrency-safe buffer for logs.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -74,7 +74,7 @@ func textLog(w *syncBuffer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }
 
-// kind names the outcome that an error stands for.
+// kind returns the outcome of an error.
 func kind(err error) string {
 	if err == nil {
 		return "ack"
@@ -91,7 +91,7 @@ func kind(err error) string {
 	return "retry"
 }
 
-// bounded is a context that fails a test rather than to hang it.
+// bounded returns a context that fails a test that would otherwise hang.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

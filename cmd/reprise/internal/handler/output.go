@@ -8,19 +8,19 @@ import (
 	"unicode"
 )
 
-// maxLine is how much of a line of a program's output is logged.
+// maxLine is the maximum number of logged bytes of an output line.
 const maxLine = 4 << 10
 
-// lineLogger logs what is written to it, line by line. Memory is bounded by one
-// line, whatever a program writes.
+// lineLogger logs its input line by line. It buffers at most one line of maxLine bytes, regardless of the program's
+// output.
 type lineLogger struct {
 	log    *slog.Logger
 	stream string
 	line   []byte
-	cut    bool // the rest of this line is dropped
+	cut    bool // drop the rest of this line
 }
 
-// Write never fails: a program is not to be stopped by its log.
+// Write never fails, so that a problem of the log does not stop the program.
 func (l *lineLogger) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
@@ -37,8 +37,8 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush logs a line, also one that has no end, with its indentation: a traceback
-// is not to be read without.
+// flush logs the current line, even if the line is incomplete. It keeps the indentation, which makes a traceback
+// readable.
 func (l *lineLogger) flush() {
 	if text := strings.TrimRightFunc(valid(l.line), unicode.IsSpace); text != "" {
 		if l.cut {
@@ -49,7 +49,7 @@ func (l *lineLogger) flush() {
 	l.line, l.cut = l.line[:0], false
 }
 
-// tail keeps the last bytes written to it.
+// tail keeps the last bytes of its input.
 type tail struct {
 	last []byte
 	lost bool
@@ -67,7 +67,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns the text, beginning with a whole character.
+// String returns the text from the first complete character.
 func (t *tail) String() string {
 	b := t.last
 	for i := 0; t.lost && i < 3 && len(b) > 0 && b[0]&0xC0 == 0x80; i++ {
@@ -80,7 +80,7 @@ func (t *tail) String() string {
 	return text
 }
 
-// both is io.MultiWriter for writers that never fail.
+// both works like io.MultiWriter, for writers that never fail.
 type both struct{ a, b io.Writer }
 
 func (w both) Write(p []byte) (int, error) {

@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// killWithThread has the kernel kill a program when the thread ends that starts it.
+// killWithThread makes the kernel kill a program when the thread that started the program ends.
 func killWithThread(cmd *exec.Cmd) { cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL }

@@ -13,8 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// TestReaperIsReplacedWhenItIsKilled also shows that nothing ends a program while its
-// process lives.
+// TestReaperIsReplacedWhenItIsKilled also checks that programs survive while their process lives.
 func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 	var processes []*exec.Cmd
 	r := &Reaper{Command: func() *exec.Cmd {
@@ -31,7 +30,7 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 			return err == nil
 		}
 	}
-	// run runs a program that ends when the file go exists.
+	// run runs a program that ends when the file "go" exists.
 	run := func(name string) chan error {
 		e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "echo x >" + name + "; while [ ! -e go ]; do sleep 0.01; done"}, Dir: dir, Reaper: r})
 		done := make(chan error)
@@ -58,13 +57,13 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	third := run("third")
-	r.Close() // which is all that the process of a Reaper learns of a SIGKILL
+	r.Close() // the process of a Reaper observes a SIGKILL only as the end of its input
 	if err := <-third; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("after the end of the process, the program has %v", err)
 	}
 }
 
-// TestReaperThatCannotStart tells a missing Reaper from a missing program.
+// TestReaperThatCannotStart distinguishes a missing Reaper from a missing program.
 func TestReaperThatCannotStart(t *testing.T) {
 	r := &Reaper{Command: func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "gone")) }}
 	defer r.Close()

@@ -15,11 +15,10 @@ import (
 	"syscall"
 )
 
-// Reap is the process of a [Reaper]. It reads lines "+GROUP" and "-GROUP" until in
-// ends, which is the end of the other process, and then kills the process groups that
-// remain.
+// Reap runs in the process of a [Reaper]. It reads lines "+GROUP" and "-GROUP" until in ends, which means that the
+// other process has exited. Then it kills the remaining process groups.
 func Reap(in io.Reader) {
-	signal.Ignore() // a signal to all processes of a terminal or a service must not end this one first
+	signal.Ignore() // a signal to all processes of a terminal or service must not end this process first
 	groups := map[int]struct{}{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		group, err := strconv.Atoi(strings.TrimLeft(lines.Text(), "+-"))
@@ -47,7 +46,7 @@ func (p *reaperProcess) close() {
 	<-p.ended
 }
 
-// start starts a program that the Reaper kills if this process cannot.
+// start starts a program and registers it with the Reaper process.
 func (r *Reaper) start(cmd *exec.Cmd) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +64,7 @@ func (r *Reaper) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// forget is for a program that has ended.
+// forget unregisters a program after its exit.
 func (r *Reaper) forget(p *os.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,14 +72,14 @@ func (r *Reaper) forget(p *os.Process) {
 	r.tell('-', p)
 }
 
-// tell ignores errors: ensure starts another process if this one has ended.
+// tell ignores write errors, because ensure replaces an exited Reaper process.
 func (r *Reaper) tell(sign rune, p *os.Process) {
 	if r.process != nil {
 		_, _ = fmt.Fprintf(r.process.pipe, "%c%d\n", sign, p.Pid)
 	}
 }
 
-// ensure starts the process and the thread where there are none.
+// ensure starts the Reaper process and the thread if they are not running.
 func (r *Reaper) ensure() error {
 	if r.starts == nil {
 		r.starts, r.running = make(chan func()), map[*os.Process]struct{}{}
@@ -88,7 +87,7 @@ func (r *Reaper) ensure() error {
 	}
 	if r.process != nil {
 		select {
-		case <-r.process.ended: // somebody has killed it
+		case <-r.process.ended: // the process was killed
 			r.process.close()
 			r.process = nil
 		default:
@@ -102,7 +101,7 @@ func (r *Reaper) ensure() error {
 		err = cmd.Start()
 	}
 	if err != nil {
-		// Not wrapped: the caller takes what it finds in an error for what is wrong with its program.
+		// The error is not wrapped, because the caller attributes wrapped errors to the program.
 		return fmt.Errorf("cannot start the process that kills programs if this one is killed: %v", err)
 	}
 	r.process = &reaperProcess{pipe, make(chan struct{})}
@@ -116,8 +115,7 @@ func (r *Reaper) ensure() error {
 	return nil
 }
 
-// startOnThread runs functions on a thread that lives as long as this goroutine, see
-// killWithThread.
+// startOnThread runs functions on a thread that lives as long as this goroutine, see killWithThread.
 func startOnThread(starts <-chan func()) {
 	runtime.LockOSThread()
 	for start := range starts {
@@ -125,7 +123,7 @@ func startOnThread(starts <-chan func()) {
 	}
 }
 
-// Close ends the process, and kills the programs that are still running.
+// Close ends the Reaper process, which kills the programs that are still running.
 func (r *Reaper) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

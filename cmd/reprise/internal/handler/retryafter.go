@@ -8,14 +8,12 @@ import (
 	"time"
 )
 
-// maxRetryAfter bounds what a server may ask for. A longer time is more likely
-// a slip than a wish.
+// maxRetryAfter limits a Retry-After. A longer time is probably a mistake.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads the header of that name: seconds, or a date, which is
-// counted from the server's own Date where it has one, since the clocks may
-// differ. A time that has passed, zero and nonsense say nothing: then the
-// Policy decides, so that no server makes a message come back without a pause.
+// retryAfter parses the Retry-After header: seconds or a date. A date is relative to the Date header of the server, if
+// present, because the clocks may differ. It returns false for a past date, zero and malformed values. The Policy then
+// sets the delay, so that a server cannot cause retries without a delay.
 func retryAfter(h http.Header) (time.Duration, bool) {
 	s := strings.TrimSpace(h.Get("Retry-After"))
 	if s == "" {
@@ -23,7 +21,7 @@ func retryAfter(h http.Header) (time.Duration, bool) {
 	}
 	var d time.Duration
 	n, err := strconv.ParseUint(s, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) { // n is the largest number then
+	if err == nil || errors.Is(err, strconv.ErrRange) { // on ErrRange, n is the largest number
 		d = time.Duration(min(n, uint64(maxRetryAfter/time.Second))) * time.Second
 	} else {
 		at, err := http.ParseTime(s)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// hidden is what stands for a secret, as with [url.URL.Redacted].
+// hidden replaces a secret, as in [url.URL.Redacted].
 const hidden = "xxxxx"
 
-// leastSecret is the length from which on a secret is looked for in any text: what is
-// shorter would be found in every word.
+// leastSecret is the minimum length of a secret that is hidden in texts. A shorter secret would match parts of ordinary
+// words.
 const leastSecret = 4
 
-// shownURL is a URL without its password and the values of its parameters.
+// shownURL returns the URL without its password and the values of its parameters.
 func shownURL(u *url.URL) string {
 	shown := *u
 	var parameters []string
@@ -29,7 +29,7 @@ func shownURL(u *url.URL) string {
 	return shown.Redacted()
 }
 
-// hider hides secrets, and those of a URL, in a text.
+// hider returns a replacer that hides the secrets and the secrets of the URL in a text.
 func hider(secrets []string, u *url.URL) *strings.Replacer {
 	secrets = slices.Clone(secrets)
 	if password, ok := u.User.Password(); ok {
@@ -50,7 +50,7 @@ func hider(secrets []string, u *url.URL) *strings.Replacer {
 		all = append(all, s, url.PathEscape(s), url.QueryEscape(s))
 	}
 	all = slices.DeleteFunc(all, func(s string) bool { return len(s) < leastSecret })
-	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may be a part of another
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one secret may contain another
 	var pairs []string
 	for _, s := range all {
 		pairs = append(pairs, s, hidden)

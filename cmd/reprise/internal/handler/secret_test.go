@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestHTTPShowsNoSecret has services that repeat what they are sent.
+// TestHTTPShowsNoSecret uses services that repeat the request.
 func TestHTTPShowsNoSecret(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer http.HandlerFunc

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Text writes a header's value as handlers are told it.
+// Text formats the value of a header for handlers.
 func Text(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -37,8 +37,8 @@ func Text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// plain makes a value one that JSON can express: bytes that are text as text
-// and others in base64, numbers JSON does not know as text.
+// plain converts a value to a form that JSON can express. Bytes become text if they are valid text, and base64
+// otherwise. Numbers that JSON does not have become text.
 func plain(v any) any {
 	switch v := v.(type) {
 	case nil, bool, string, int8, int16, int32, int64, int, uint8, uint16, uint32:

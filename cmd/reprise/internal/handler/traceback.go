@@ -2,13 +2,13 @@ package handler
 
 import "strings"
 
-// maxRaised is how much of what was raised is said before all else.
+// maxRaised is the maximum size of a Python exception at the beginning of an error.
 const maxRaised = 256
 
-// raised is what Python has raised, if said are a program's last words: the line
-// below the last traceback, whose beginning may be lost.
+// raised returns the exception of the last Python traceback in said, the end of a program's output. The exception is
+// the line below the traceback, whose beginning may be missing.
 func raised(said string) string {
-	said = "\n  " + said // a syntax error begins with the file; clean has taken the blanks away
+	said = "\n  " + said // a syntax error begins with the file, whose indentation clean has removed
 	i := strings.LastIndex(said, "\n  File \"")
 	if i < 0 {
 		return ""
