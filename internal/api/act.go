@@ -10,23 +10,23 @@ type Acts struct {
 	Next string       `json:"next,omitempty"`
 }
 
-// Discard drops messages in state failed.
+// Discard removes messages in state failed from the list.
 type Discard struct {
 	Selection
 	Reason string `json:"reason"`
 }
 
-// Erase deletes contents of messages for good.
+// Erase permanently deletes the contents of messages.
 type Erase struct {
 	Selection
 	Reason string `json:"reason"`
 }
 
-// Done is what came of an act.
+// Done is the result of an act.
 type Done struct {
 	Messages int64 `json:"messages"`
-	DryRun   bool  `json:"dry_run,omitempty"` // it was not done
-	Left     int64 `json:"left,omitempty"`    // of Erase: selected messages whose replay runs, counted in a dry run
+	DryRun   bool  `json:"dry_run,omitempty"` // the act was not performed
+	Left     int64 `json:"left,omitempty"`    // of Erase: selected messages with a running replay, counted in a dry run
 }
 
 // Mute excludes a group from notifications.
@@ -39,7 +39,7 @@ type Cancel struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Me is who asks.
+// Me is the identity and role of the caller.
 type Me struct {
 	Actor string `json:"actor"`
 	Role  string `json:"role"`

@@ -3,9 +3,9 @@ package api
 // PurgeQueue removes messages from a queue of the broker.
 type PurgeQueue struct {
 	Queue  Text   `json:"queue"`
-	Limit  int    `json:"limit,omitempty"` // the most messages to remove: the oldest. Required, except in a dry run
+	Limit  int    `json:"limit,omitempty"` // maximum number of messages to remove, oldest first; required except in a dry run
 	Reason string `json:"reason,omitempty"`
-	Drop   bool   `json:"drop,omitempty"` // do not save them in the archive, as discarded
+	Drop   bool   `json:"drop,omitempty"` // do not save the messages in the archive as discarded
 }
 
 // Publish is a message to publish.
@@ -17,7 +17,7 @@ type Publish struct {
 	Properties Properties `json:"properties,omitzero"`
 }
 
-// Published is a message that the broker has confirmed.
+// Published identifies a message after its publisher confirm.
 type Published struct {
 	MessageID Text `json:"message_id"`
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// BulkEdit changes all messages of a replay in the same way, when they are sent.
+// BulkEdit changes all messages of a replay in the same way when the replay sends them.
 type BulkEdit struct {
 	Patch          json.RawMessage `json:"patch,omitempty"` // JSON Patch, RFC 6902
 	Replace        []Replacement   `json:"replace,omitempty"`
 	SetHeaders     Headers         `json:"set_headers,omitempty"`
 	RemoveHeaders  []Text          `json:"remove_headers,omitempty"`
-	SendUnchanged  bool            `json:"send_unchanged,omitempty"`  // send also messages that it does not change
-	SendImpossible bool            `json:"send_impossible,omitempty"` // send messages for which it is not possible as they are
+	SendUnchanged  bool            `json:"send_unchanged,omitempty"`  // also send messages that the edit does not change
+	SendImpossible bool            `json:"send_impossible,omitempty"` // send messages that the edit cannot change, without the edit
 }
 
-// Replacement is a text to replace in a body.
+// Replacement replaces a text in a body.
 type Replacement struct {
 	Old    string `json:"old"`
 	New    string `json:"new"`
-	Regexp bool   `json:"regexp,omitempty"` // old is a regular expression in the syntax of RE2; $1 in new is its first group
+	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression in RE2 syntax; $1 in New is its first group
 }
 
-// BulkEdit returns it as package failed has it; nil, if there is none.
+// BulkEdit converts e to the type of package failed. The result is nil if e is nil.
 func (e *BulkEdit) BulkEdit() *failed.BulkEdit {
 	if e == nil {
 		return nil
@@ -41,7 +41,7 @@ func (e *BulkEdit) BulkEdit() *failed.BulkEdit {
 	return edit
 }
 
-// BulkEditOf returns an edit as it is shown; nil, if there is none.
+// BulkEditOf converts an edit to its JSON form. The result is nil if e is nil.
 func BulkEditOf(e *failed.BulkEdit) *BulkEdit {
 	if e == nil {
 		return nil
@@ -56,30 +56,31 @@ func BulkEditOf(e *failed.BulkEdit) *BulkEdit {
 	return shown
 }
 
-// EditPreview is what a bulk edit would do.
+// EditPreview is the effect that a bulk edit would have.
 type EditPreview struct {
 	Changed    int64        `json:"changed"`
 	Unchanged  int64        `json:"unchanged"`
 	Impossible int64        `json:"impossible"`
-	Reasons    []EditReason `json:"reasons"` // why it is not possible; the most messages first
+	Reasons    []EditReason `json:"reasons"` // why the edit is impossible, most messages first
 	Samples    []EditSample `json:"samples"`
-	More       bool         `json:"more,omitempty"` // more messages are selected than were looked at
+	More       bool         `json:"more,omitempty"` // more messages are selected than the preview inspected
 }
 
-// EditReason is why an edit is not possible for some messages.
+// EditReason is a reason why an edit is impossible, with the number of messages.
 type EditReason struct {
 	Why      string `json:"why"`
 	Messages int64  `json:"messages"`
 }
 
-// EditSample is a message that an edit would change, with the difference, or would not, and why.
+// EditSample is a sample message: the difference that the edit would make, or the reason why it would not change the
+// message.
 type EditSample struct {
 	ID   int64  `json:"id"`
 	Diff *Diff  `json:"diff,omitempty"`
 	Why  string `json:"why,omitempty"`
 }
 
-// EditPreviewOf returns a preview as it is shown, without its samples.
+// EditPreviewOf converts a preview to its JSON form, without its samples.
 func EditPreviewOf(v failed.EditPreview) EditPreview {
 	shown := EditPreview{Changed: v.Changed, Unchanged: v.Unchanged, Impossible: v.Impossible, Reasons: []EditReason{}, Samples: []EditSample{}, More: v.More}
 	for _, r := range v.Reasons {

@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Client speaks to a console. Its methods are safe for concurrent use. An answer that
-// is not a success is an *[Error].
+// Client is a client of a console. Its methods are safe for concurrent use. They return an *[Error] for an unsuccessful
+// response.
 type Client struct {
 	base  *url.URL
 	token string
@@ -24,16 +24,15 @@ type Client struct {
 	http  *http.Client
 }
 
-// ClientConfig says where the console is. URL is required.
+// ClientConfig configures a Client. URL is required.
 type ClientConfig struct {
 	URL   string       // such as http://localhost:8085
-	Token string       // "": none is needed
-	Actor string       // who acts, where there are no tokens: cli:root@host
+	Token string       // "" if the console has no tokens
+	Actor string       // actor on a console without tokens: cli:root@host
 	HTTP  *http.Client // default http.DefaultClient
 }
 
-// NewClient returns a client, or an error that says what to write instead. It does not
-// connect.
+// NewClient returns a client for cfg. It does not connect. The error for an invalid configuration contains advice.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -43,10 +42,10 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil
 }
 
-// maxError bounds what is read of an answer that is an error.
+// maxError limits the size of an error response that the client reads.
 const maxError = 64 << 10
 
-// send sends a request and returns its successful answer, to be closed.
+// send sends a request and returns the successful response. The caller must close the body.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
 	u := c.base.JoinPath("/api/v1", path)
 	u.RawQuery = query.Encode()
@@ -80,14 +79,14 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	return nil, e
 }
 
-// call sends in as JSON, if it is not nil, and returns the answer.
+// call sends in as JSON, if it is not nil, and returns the decoded response.
 func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, in any) (T, error) {
 	var body io.Reader
 	kind := ""
 	if in != nil {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false) // a patch is sent as it is written
+		e.SetEscapeHTML(false) // a patch is sent unchanged
 		if err := e.Encode(in); err != nil {
 			return *new(T), err
 		}
@@ -107,17 +106,17 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 
 func decode[T any](r io.Reader) (v T, err error) {
 	d := json.NewDecoder(r)
-	d.UseNumber() // an act's details may have 64 bits
+	d.UseNumber() // details of an act may have 64-bit numbers
 	if err := d.Decode(&v); err != nil {
 		return v, fmt.Errorf("the console's answer cannot be read: %w", err)
 	}
 	return v, nil
 }
 
-// Page is a part of a list.
+// Page is a section of a list.
 type Page struct {
-	After string // Next of the page before; "" for the first one
-	Size  int    // at most so many; 0: the console's default
+	After string // Next of the previous page; "" for the first page
+	Size  int    // maximum number of items; 0: default of the console
 }
 
 func (p Page) in(v url.Values) url.Values {
@@ -130,7 +129,7 @@ func (p Page) in(v url.Values) url.Values {
 	return v
 }
 
-// at returns the path of the thing with this number.
+// at returns the path of the object with the ID.
 func at(kind string, id int64, rest ...string) string {
 	return strings.Join(append([]string{kind, strconv.FormatInt(id, 10)}, rest...), "/")
 }
@@ -142,7 +141,7 @@ func dry(isDryRun bool) url.Values {
 	return nil
 }
 
-// Me returns who the client is for the console.
+// Me returns the identity and role that the console assigns to the client.
 func (c *Client) Me(ctx context.Context) (Me, error) {
 	return get[Me](ctx, c, "me", nil)
 }
@@ -162,73 +161,72 @@ func (c *Client) Message(ctx context.Context, id int64) (Message, error) {
 	return get[Message](ctx, c, at("messages", id), nil)
 }
 
-// Revisions returns when a message was edited, and by whom.
+// Revisions returns the times and authors of the edits of a message.
 func (c *Client) Revisions(ctx context.Context, id int64) (Revisions, error) {
 	return get[Revisions](ctx, c, at("messages", id, "revisions"), nil)
 }
 
-// Revision returns what an edit made of a message.
+// Revision returns the content of a message after an edit.
 func (c *Client) Revision(ctx context.Context, id int64, number int) (Revision, error) {
 	return get[Revision](ctx, c, at("messages", id, "revisions", strconv.Itoa(number)), nil)
 }
 
-// Diff returns what edits have changed.
+// Diff returns the differences that the edits of a message have made.
 func (c *Client) Diff(ctx context.Context, id int64) (Diff, error) {
 	return get[Diff](ctx, c, at("messages", id, "diff"), nil)
 }
 
-// Edit changes what a replay sends of a message, and returns it as it is then.
+// Edit changes the content that a replay sends for a message. It returns the edited message.
 func (c *Client) Edit(ctx context.Context, id int64, e Edit) (Message, error) {
 	return call[Message](ctx, c, http.MethodPut, at("messages", id, "edit"), nil, e)
 }
 
-// EditAndReplay changes what a replay sends of a message and begins to replay it, or does
-// neither: if it is at another revision than the one that was seen.
+// EditAndReplay changes the content of a message and begins to replay the message, in one transaction. It does neither
+// if the message has a different revision than e.Revision.
 func (c *Client) EditAndReplay(ctx context.Context, id int64, e EditAndReplay) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, at("messages", id, "replay"), nil, e)
 }
 
-// Revert takes the edits of a message back, of which the latest was seen.
+// Revert removes the edits of a message. Seen is the latest revision that the caller has seen.
 func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }
 
-// Discard drops messages, or, in a dry run, counts them.
+// Discard removes messages from the list. A dry run only counts the messages.
 func (c *Client) Discard(ctx context.Context, d Discard, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "discard", dry(dryRun), d)
 }
 
-// Restore undoes Discard, or, in a dry run, counts the messages.
+// Restore undoes Discard. A dry run only counts the messages.
 func (c *Client) Restore(ctx context.Context, s Selection, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "restore", dry(dryRun), s)
 }
 
-// Purge removes, or, in a dry run, counts the messages that are older than the archive's
-// retention.
+// Purge removes the messages that are older than the archive's retention. A dry run only counts the messages.
 func (c *Client) Purge(ctx context.Context, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "purge", dry(dryRun), nil)
 }
 
-// Erase deletes the contents of messages for good, or, in a dry run, counts the messages.
+// Erase permanently deletes the contents of messages. A dry run only counts the messages.
 func (c *Client) Erase(ctx context.Context, e Erase, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "erase", dry(dryRun), e)
 }
 
-// PurgeQueue removes the oldest messages of a queue of the broker, some thousand at a time, or, in a dry run, counts those that are
-// ready.
+// PurgeQueue removes the oldest messages of a queue of the broker, some thousand at a time. A dry run only counts the
+// ready messages.
 func (c *Client) PurgeQueue(ctx context.Context, p PurgeQueue, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "queues/purge", dry(dryRun), p)
 }
 
-// Publish publishes a message, on record.
+// Publish publishes a message and records the act in the audit log.
 func (c *Client) Publish(ctx context.Context, p Publish) (Published, error) {
 	return call[Published](ctx, c, http.MethodPost, "publish", nil, p)
 }
 
 const jsonLines = "application/x-ndjson"
 
-// Export writes messages as JSON Lines, and returns how many bytes. What has been written
-// when it returns an error is not all.
+// Export writes messages as JSON Lines and returns the number of bytes. If it returns an error, the output is
+// incomplete.
 func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int64, error) {
 	answer, err := c.send(ctx, http.MethodGet, "messages/export", f.Values(), "", nil)
 	if err != nil {
@@ -242,7 +240,7 @@ func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int6
 	return n, nil
 }
 
-// Import archives what Export wrote, and returns how many messages were new.
+// Import archives messages from Export and returns the number of new messages.
 func (c *Client) Import(ctx context.Context, r io.Reader) (Done, error) {
 	answer, err := c.send(ctx, http.MethodPost, "messages/import", nil, jsonLines, r)
 	if err != nil {
@@ -262,17 +260,17 @@ func (c *Client) Group(ctx context.Context, id int64) (Group, error) {
 	return get[Group](ctx, c, at("groups", id), nil)
 }
 
-// Mute excludes a group from notifications, and returns it as it is then.
+// Mute excludes a group from notifications and returns the muted group.
 func (c *Client) Mute(ctx context.Context, id int64, m Mute) (Group, error) {
 	return call[Group](ctx, c, http.MethodPut, at("groups", id, "mute"), nil, m)
 }
 
-// Unmute ends Mute.
+// Unmute undoes Mute.
 func (c *Client) Unmute(ctx context.Context, id int64) (Group, error) {
 	return call[Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
 }
 
-// Queues returns what the archive has of each work queue.
+// Queues returns the archived messages of each work queue, as counts.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return get[Queues](ctx, c, "queues", nil)
 }
@@ -282,17 +280,17 @@ func (c *Client) Acts(ctx context.Context, p Page) (Acts, error) {
 	return get[Acts](ctx, c, "acts", p.in(url.Values{}))
 }
 
-// BeginReplay begins a replay, which goes on by itself.
+// BeginReplay begins a replay. The replay continues in the background.
 func (c *Client) BeginReplay(ctx context.Context, p Plan) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, "replays", nil, p)
 }
 
-// WouldReplay counts what BeginReplay would select, by where it would be sent.
+// WouldReplay counts the messages that BeginReplay would select, by destination.
 func (c *Client) WouldReplay(ctx context.Context, p Plan) (Preview, error) {
 	return call[Preview](ctx, c, http.MethodPost, "replays", dry(true), p)
 }
 
-// Replay returns how far a replay is.
+// Replay returns the progress of a replay.
 func (c *Client) Replay(ctx context.Context, id int64) (Replay, error) {
 	return get[Replay](ctx, c, at("replays", id), nil)
 }
@@ -302,16 +300,16 @@ func (c *Client) Replays(ctx context.Context, p Page) (Replays, error) {
 	return get[Replays](ctx, c, "replays", p.in(url.Values{}))
 }
 
-// Cancel ends a replay: what has not been sent is failed again.
+// Cancel ends a replay. Messages that were not sent return to state failed.
 func (c *Client) Cancel(ctx context.Context, id int64, reason string) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, at("replays", id, "cancel"), nil, Cancel{Reason: reason})
 }
 
-// Error is the body of every answer that is not a success.
+// Error is the body of an unsuccessful response.
 type Error struct {
 	Status int    `json:"-"`
 	Text   string `json:"error"`
-	Advice string `json:"advice"` // what to do about it
+	Advice string `json:"advice"` // recommended action
 }
 
 func (e *Error) Error() string { return e.Text + ": " + e.Advice }

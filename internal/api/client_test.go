@@ -25,12 +25,12 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// waker is a replayer that sends nothing.
+// waker is a replayer that does not send messages.
 type waker struct{}
 
 func (waker) Wake() {}
 
-// serve returns a client of a console with two failed messages, and its archive.
+// serve starts a console with two failed messages. It returns a client and the archive.
 func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "failed.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
@@ -213,7 +213,7 @@ func TestClientExportAndImport(t *testing.T) {
 	if err != nil || n != int64(lines.Len()) || strings.Count(lines.String(), "\n") != 1 {
 		t.Fatalf("%d bytes, %v: %s", n, err, &lines)
 	}
-	for _, want := range []int64{1, 0} { // another archive's message is new, once
+	for _, want := range []int64{1, 0} { // a message of another archive is new only once
 		if done, err := to.Import(t.Context(), strings.NewReader(lines.String())); err != nil || done.Messages != want {
 			t.Errorf("imported %+v, %v, want %d", done, err, want)
 		}
@@ -224,7 +224,7 @@ func TestClientExportAndImport(t *testing.T) {
 	}
 }
 
-// What is refused is told with what to do about it.
+// Errors contain advice.
 func TestClientErrors(t *testing.T) {
 	secret, hash := console.NewToken()
 	_, _, address := serve(t, console.Config{Tokens: []console.Token{{Name: "ann", Role: console.View, Hash: hash}}})
@@ -269,7 +269,7 @@ func checkError(t *testing.T, err error, status int, text string) {
 	}
 }
 
-// An export that breaks off is no whole one.
+// Export returns an error for a truncated response.
 func TestClientNoticesABrokenExport(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{}\n"))

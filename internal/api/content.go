@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// MaxText is how large a body may be for Content.Text to repeat it.
+// MaxText is the maximum size of a body that Content.Text repeats.
 const MaxText = 1 << 20
 
 // Content is a message's body, headers and properties.
@@ -21,7 +21,7 @@ type Content struct {
 	Properties Properties `json:"properties"`
 }
 
-// Properties are the properties of a message. What is not set is left out.
+// Properties are the properties of a message. Unset properties are omitted.
 type Properties struct {
 	ContentType     Text      `json:"content_type,omitempty"`
 	ContentEncoding Text      `json:"content_encoding,omitempty"`
@@ -38,7 +38,7 @@ type Properties struct {
 	RoutingKey      Text      `json:"routing_key,omitempty"` // as delivered
 }
 
-// ContentOf returns a content as it is shown.
+// ContentOf converts a content to its JSON form.
 func ContentOf(c failed.Content) Content {
 	p := c.Properties
 	shown := Content{
@@ -51,7 +51,7 @@ func ContentOf(c failed.Content) Content {
 		},
 	}
 	if shown.Body == nil {
-		shown.Body = []byte{} // "" and not null
+		shown.Body = []byte{} // encodes as "" instead of null
 	}
 	if len(c.Body) <= MaxText && IsText(c.Body) {
 		text := string(c.Body)
@@ -60,12 +60,12 @@ func ContentOf(c failed.Content) Content {
 	return shown
 }
 
-// Content returns what is to be archived.
+// Content converts c to the type of package failed.
 func (c Content) Content() failed.Content {
 	return failed.Content{Body: c.Body, Headers: topology.Table(c.Headers), Properties: c.Properties.Properties()}
 }
 
-// Properties returns them as package failed has them.
+// Properties converts p to the type of package failed.
 func (p Properties) Properties() failed.Properties {
 	return failed.Properties{
 		ContentType: string(p.ContentType), ContentEncoding: string(p.ContentEncoding), CorrelationID: string(p.CorrelationID),
@@ -75,8 +75,8 @@ func (p Properties) Properties() failed.Properties {
 	}
 }
 
-// IsText reports whether a body is text: UTF-8 without control characters but line
-// feeds, carriage returns and tabs.
+// IsText reports whether a body is text: valid UTF-8 without control characters except line feeds, carriage returns and
+// tabs.
 func IsText(body []byte) bool {
 	for len(body) > 0 {
 		r, n := utf8.DecodeRune(body)
@@ -88,27 +88,27 @@ func IsText(body []byte) bool {
 	return true
 }
 
-// Edit is what to change of a message. What is left out stays as it is.
+// Edit specifies changes to a message. Omitted fields do not change.
 type Edit struct {
-	Revision   *int        `json:"revision"`       // of the message that was seen: if it is another one now, nothing is changed
+	Revision   *int        `json:"revision"`       // revision that the caller has seen; a message with a different revision does not change
 	Body       *[]byte     `json:"body,omitempty"` // base64; or:
 	Text       *string     `json:"text,omitempty"`
-	Headers    *Headers    `json:"headers,omitempty"`    // all of them
-	Properties *Properties `json:"properties,omitempty"` // all of them
+	Headers    *Headers    `json:"headers,omitempty"`    // replace all headers
+	Properties *Properties `json:"properties,omitempty"` // replace all properties
 }
 
-// EditAndReplay edits a message and replays it, in one act.
+// EditAndReplay edits a message and replays it in one act.
 type EditAndReplay struct {
 	Edit
-	To *Target `json:"to,omitempty"` // none: the work queue that it failed in
+	To *Target `json:"to,omitempty"` // absent: the work queue in which the message failed
 }
 
-// RevisionSummary is a line of a list of edits.
+// RevisionSummary is an entry in a list of edits.
 type RevisionSummary struct {
-	Number int       `json:"number"` // from 1
+	Number int       `json:"number"` // starts at 1
 	Time   time.Time `json:"time"`
 	Actor  string    `json:"actor"`
-	Replay int64     `json:"replay,omitempty"` // whose bulk edit it is; 0: a person edited the message alone
+	Replay int64     `json:"replay,omitempty"` // replay with this bulk edit; 0: edit of the single message by a user
 }
 
 // Revisions are all edits of a message, oldest first.
@@ -116,26 +116,26 @@ type Revisions struct {
 	Revisions []RevisionSummary `json:"revisions"`
 }
 
-// Revision is an edit, and what it made of the message.
+// Revision is an edit and the resulting message.
 type Revision struct {
 	RevisionSummary
 	Content
-	Redacted bool `json:"redacted,omitempty"` // secrets are left out
+	Redacted bool `json:"redacted,omitempty"` // secrets are omitted
 }
 
-// RevisionSummaryOf returns a line of a list as it is shown.
+// RevisionSummaryOf converts an edit to an entry of a list.
 func RevisionSummaryOf(e failed.Revision) RevisionSummary {
 	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor), Replay: int64(e.Replay)}
 }
 
-// Diff is what edits have changed, as unified diffs; "" where nothing is.
+// Diff has the differences that edits made, as unified diffs. An empty string means no difference.
 type Diff struct {
 	Body       string `json:"body"`
 	Headers    string `json:"headers"`
 	Properties string `json:"properties"`
 }
 
-// Headers are a table with its exact types, in JSON as [tablejson.Encode] writes it.
+// Headers is a table that keeps its exact types. Its JSON form is the form of [tablejson.Encode].
 type Headers topology.Table
 
 // MarshalJSON implements [json.Marshaler].

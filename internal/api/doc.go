@@ -1,6 +1,5 @@
-// Package api is /api/v1 of package console in Go: its JSON types, and a client.
+// Package api implements /api/v1 of package console in Go: JSON types and a client.
 //
-// The types are those of package failed with names for JSON, and conversions both
-// ways. What AMQP has as bytes, and JSON has not, travels as [Text]; headers keep
-// their exact types, as [Headers].
+// The types correspond to the types of package failed, with JSON names and conversions in both directions. AMQP has
+// byte strings and JSON does not, so [Text] encodes them. [Headers] keep their exact types.
 package api

@@ -11,18 +11,18 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Group are the failures of one work queue that have the same fingerprint.
+// Group contains the failures of a work queue that have the same fingerprint.
 type Group struct {
 	ID      int64           `json:"id"`
 	Queue   Text            `json:"queue"`
-	Text    string          `json:"text"` // error with numbers, ids and addresses blanked, but for codes; "": none is known
+	Text    string          `json:"text"` // error whose numbers, IDs and addresses are blanked, except codes; "": unknown
 	Example string          `json:"example"`
 	Counts  failed.Counts   `json:"counts"`
 	First   time.Time       `json:"first"`
 	Last    time.Time       `json:"last"`
-	Hours   []failed.Bucket `json:"hours"`          // 24, from older to newer
-	Days    []failed.Bucket `json:"days"`           // 30
-	Muted   time.Time       `json:"muted,omitzero"` // until then no notification mentions it
+	Hours   []failed.Bucket `json:"hours"`          // 24 entries, oldest first
+	Days    []failed.Bucket `json:"days"`           // 30 entries, oldest first
+	Muted   time.Time       `json:"muted,omitzero"` // end of the mute: no notification mentions the group until then
 }
 
 // Groups are a page of a list.
@@ -31,7 +31,7 @@ type Groups struct {
 	Next   string  `json:"next,omitempty"`
 }
 
-// GroupOf returns a group as it is shown.
+// GroupOf converts a group to its JSON form.
 func GroupOf(g failed.Group) Group {
 	return Group{
 		ID: int64(g.ID), Queue: Text(g.Queue), Text: g.Text, Example: g.Example, Counts: g.Counts,
@@ -39,45 +39,45 @@ func GroupOf(g failed.Group) Group {
 	}
 }
 
-// Forever reports whether a group that is muted until a time is muted until somebody unmutes it.
+// Forever reports whether a group that is muted until the given time stays muted until it is unmuted.
 func Forever(muted time.Time) bool { return !muted.Before(failed.MutedForever) }
 
-// Queue is what the archive has of a work queue.
+// Queue summarizes the archived messages of a work queue.
 type Queue struct {
 	Queue  Text          `json:"queue"`
 	Counts failed.Counts `json:"counts"`
-	Purged int64         `json:"purged"`          // removed by retention
+	Purged int64         `json:"purged"`          // messages that the retention removed
 	Oldest time.Time     `json:"oldest,omitzero"` // last failure of the oldest message in state failed
 	Newest time.Time     `json:"newest,omitzero"`
 }
 
-// Queues are all work queues of which there ever was a message.
+// Queues are all work queues that ever had an archived message.
 type Queues struct {
 	Queues []Queue `json:"queues"`
 }
 
-// QueueOf returns a work queue as it is shown.
+// QueueOf converts a summary of a work queue to its JSON form.
 func QueueOf(q failed.QueueSummary) Queue {
 	return Queue{Queue: Text(q.Queue), Counts: q.Counts, Purged: q.Purged, Oldest: q.Oldest, Newest: q.Newest}
 }
 
-// GroupFilter selects the groups that meet all conditions that are set. Values and
-// ParseGroupFilter are its only form as parameters of an address.
+// GroupFilter selects the groups that meet all set conditions. Values and ParseGroupFilter convert it to and from URL
+// parameters.
 type GroupFilter struct {
 	Queue Text
-	State string // at least one message is in it; "": any
-	Text  string // a part of the group's text
-	Order string // "failed": the most messages in state failed first; "": the latest failure first
+	State string // state of at least one message; "": any
+	Text  string // substring of the group's text
+	Order string // "failed": most messages in state failed first; "": latest failure first
 }
 
-// byLast is the explicit form of the order "", and anyState that of the state "".
+// byLast is the explicit form of the order "", and anyState is the explicit form of the state "".
 const (
 	byLast   = "last"
 	byFailed = "failed"
 	anyState = "all"
 )
 
-// Filter returns it as package failed has it.
+// Filter converts f to the type of package failed.
 func (f GroupFilter) Filter() failed.GroupFilter {
 	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }
@@ -85,7 +85,7 @@ func (f GroupFilter) Filter() failed.GroupFilter {
 // GroupNames are the parameters of a GroupFilter.
 var GroupNames = []string{"queue", "state", "text", "order"}
 
-// Values returns the filter as parameters of an address.
+// Values returns the filter as URL parameters.
 func (f GroupFilter) Values() url.Values {
 	v := url.Values{"state": {cmp.Or(f.State, anyState)}, "order": {cmp.Or(f.Order, byLast)}}
 	params.Write(v, "queue", &f.Queue)
@@ -93,7 +93,7 @@ func (f GroupFilter) Values() url.Values {
 	return v
 }
 
-// ParseGroupFilter reads a filter as strictly as failed.ParseFilter does.
+// ParseGroupFilter parses a filter as strictly as failed.ParseFilter.
 func ParseGroupFilter(v url.Values) (f GroupFilter, err error) {
 	r := params.Reader{Values: v}
 	r.Read("queue", &f.Queue)

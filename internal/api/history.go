@@ -13,13 +13,13 @@ import (
 // HistoryNames are the parameters of a request for a History.
 var HistoryNames = []string{"queue", "range"}
 
-// History has the activity of queues over a range.
+// History has the activity of queues over a time range.
 type History struct {
 	Range  string         `json:"range"`
-	Step   Duration       `json:"step"` // of the intervals
+	Step   Duration       `json:"step"` // length of an interval
 	Now    time.Time      `json:"now"`
 	Queues []QueueHistory `json:"queues"`
-	Marks  []Mark         `json:"marks"` // the newest first
+	Marks  []Mark         `json:"marks"` // newest first
 }
 
 // QueueHistory is the history of a queue.
@@ -30,39 +30,39 @@ type QueueHistory struct {
 	Points []Interval `json:"points"`
 }
 
-// Activity is what happened in a time.
+// Activity counts the events of a period.
 type Activity struct {
 	Succeeded uint64  `json:"succeeded"` // messages
 	Failed    uint64  `json:"failed"`    // attempts
 	Retried   uint64  `json:"retried"`
 	Parked    uint64  `json:"parked"`
 	Arrived   uint64  `json:"arrived"`          // in the archive
-	Failures  uint64  `json:"failures"`         // the larger one of failed and arrived
-	P50       float64 `json:"p50_ms,omitempty"` // upper bounds of handling times in milliseconds; 0: nothing was handled
+	Failures  uint64  `json:"failures"`         // maximum of Failed and Arrived
+	P50       float64 `json:"p50_ms,omitempty"` // upper bounds of handling times in milliseconds; 0: no message was handled
 	P95       float64 `json:"p95_ms,omitempty"`
 	P99       float64 `json:"p99_ms,omitempty"`
 }
 
-// Interval is an interval.
+// Interval is the activity of one interval.
 type Interval struct {
 	Start    time.Time `json:"start"`
-	Recorded bool      `json:"recorded"` // if false, numbers are the even share of a longer time
+	Recorded bool      `json:"recorded"` // false: the numbers are the even share of a longer period
 	Activity
 }
 
-// Rise is a time in which failures are much more frequent than before.
+// Rise is a period with far more failures than the period before.
 type Rise struct {
 	Text     string    `json:"text"` // a sentence
 	Earliest time.Time `json:"earliest"`
 	Latest   time.Time `json:"latest"`
-	End      time.Time `json:"end,omitzero"` // absent if the rise lasts
+	End      time.Time `json:"end,omitzero"` // absent while the rise lasts
 	Calm     float64   `json:"calm_per_minute"`
 	Rate     float64   `json:"rate_per_minute"`
 	Peak     float64   `json:"peak_per_minute"`
-	Mark     int64     `json:"mark,omitempty"` // ID of the mark shortly before
+	Mark     int64     `json:"mark,omitempty"` // ID of the mark shortly before the rise
 }
 
-// Marks are the marks of all queues, the newest first.
+// Marks are the marks of all queues, newest first.
 type Marks struct {
 	Marks []Mark `json:"marks"`
 }
@@ -83,7 +83,7 @@ type NewMark struct {
 	Queue Text      `json:"queue,omitempty"` // empty: all
 }
 
-// HistoryOf returns the history of queues.
+// HistoryOf converts the history of queues to its JSON form.
 func HistoryOf(r history.Range, all []history.Series, marks []history.Mark, now time.Time) History {
 	h := History{Range: r.Name, Step: Duration(r.Step), Now: now, Queues: []QueueHistory{}, Marks: []Mark{}}
 	for _, m := range marks {
@@ -113,12 +113,12 @@ func activityOf(t history.Totals) Activity {
 	return a
 }
 
-// MarkOf returns a mark.
+// MarkOf converts a mark to its JSON form.
 func MarkOf(m history.Mark) Mark {
 	return Mark{ID: m.ID, Time: m.At, Text: m.Text, Queue: Text(m.Queue), By: string(m.By)}
 }
 
-// History returns the history of a queue, or of all if it is empty.
+// History returns the history of a queue, or of all queues if queue is empty.
 func (c *Client) History(ctx context.Context, queue, rangeName string) (History, error) {
 	query := url.Values{"range": {rangeName}}
 	if queue != "" {
@@ -131,7 +131,7 @@ func (c *Client) History(ctx context.Context, queue, rangeName string) (History,
 	return get[History](ctx, c, "history", query)
 }
 
-// Marks returns the marks.
+// Marks returns all marks.
 func (c *Client) Marks(ctx context.Context) (Marks, error) { return get[Marks](ctx, c, "marks", nil) }
 
 // AddMark adds a mark.
@@ -139,7 +139,7 @@ func (c *Client) AddMark(ctx context.Context, m NewMark) (Mark, error) {
 	return call[Mark](ctx, c, http.MethodPost, "marks", nil, m)
 }
 
-// RemoveMark removes a mark, and returns it.
+// RemoveMark removes a mark and returns it.
 func (c *Client) RemoveMark(ctx context.Context, id int64) (Mark, error) {
 	return call[Mark](ctx, c, http.MethodDelete, fmt.Sprint("marks/", id), nil, nil)
 }

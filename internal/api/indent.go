@@ -7,9 +7,8 @@ import (
 
 const indent = "  "
 
-// Indent returns JSON indented to be read; false if it is no JSON, or would be longer
-// than most bytes. It is measured before it is written: a few kilobytes that nest
-// deeply become gigabytes of spaces.
+// Indent returns indented JSON. It returns false if body is not valid JSON, or if the result would be longer than most
+// bytes. Indent computes the size first, because a few kilobytes of deeply nested JSON become gigabytes of spaces.
 func Indent(body []byte, most int) ([]byte, bool) {
 	if !indentsWithin(body, most) {
 		return nil, false
@@ -21,7 +20,7 @@ func Indent(body []byte, most int) ([]byte, bool) {
 	return b.Bytes(), true
 }
 
-// indentsWithin reports whether JSON is at most so long when it is indented.
+// indentsWithin reports whether the indented JSON has at most the given size.
 func indentsWithin(body []byte, most int) bool {
 	size, depth, quoted := len(body), 0, false
 	for i := 0; i < len(body) && size <= most; i++ {
@@ -35,7 +34,7 @@ func indentsWithin(body []byte, most int) bool {
 			depth++
 			size += len("\n") + depth*len(indent)
 		case c == '}' || c == ']':
-			depth = max(0, depth-1) // it is no JSON, which json.Indent will say
+			depth = max(0, depth-1) // invalid JSON; json.Indent reports the error
 			size += len("\n") + depth*len(indent)
 		case c == ',':
 			size += len("\n") + depth*len(indent)

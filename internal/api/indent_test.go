@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Whatever fits is what encoding/json makes of it, and whatever does not is refused.
+// Indent returns the result of encoding/json if it fits, and false otherwise.
 func TestIndent(t *testing.T) {
 	value := rapid.Custom(func(t *rapid.T) any { return drawJSON(t, 4) })
 	rapid.Check(t, func(t *rapid.T) {
@@ -29,7 +29,7 @@ func TestIndent(t *testing.T) {
 		switch {
 		case ok && (!bytes.Equal(got, want.Bytes()) || len(got) > most):
 			t.Fatalf("%s within %d bytes: %s", body, most, got)
-		case !ok && most >= 3*want.Len(): // an empty {} is measured as if there were a line in it
+		case !ok && most >= 3*want.Len(): // the estimate for an empty {} includes a line
 			t.Fatalf("%s is refused for %d bytes", body, most)
 		}
 	})
@@ -69,7 +69,7 @@ func TestIndentNoJSON(t *testing.T) {
 	}
 }
 
-// A message cannot make those who look at it run out of memory.
+// A message cannot exhaust the memory of the program that displays it.
 func TestIndentTakesNoMemoryForWhatDoesNotFit(t *testing.T) {
 	const depth = 9000
 	body := []byte(strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth))

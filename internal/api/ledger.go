@@ -8,21 +8,19 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Ledger says whether all messages that came in are somewhere: package ledger has the
-// equation, and what it can prove.
+// Ledger reports whether all incoming messages are accounted for. Package ledger documents the equation and its limits.
 type Ledger struct {
-	Kept     bool      `json:"kept"`     // there is one
-	Balanced bool      `json:"balanced"` // no account differs
-	Accounts []Account `json:"accounts"` // by name
+	Kept     bool      `json:"kept"`     // whether a ledger exists
+	Balanced bool      `json:"balanced"` // no account has a discrepancy
+	Accounts []Account `json:"accounts"` // sorted by name
 }
 
-// Account is a work queue with its wait queues and its failed queue. In
-// is the sum of all numbers from Done to Missing.
+// Account is a work queue with its wait queues and its failed queue. In is the sum of all numbers from Done to Missing.
 type Account struct {
 	Account     Text         `json:"account"`
 	State       string       `json:"state"` // opening, balanced, differs or unknown
 	Since       time.Time    `json:"since,omitzero"`
-	At          time.Time    `json:"at"` // of the last sample
+	At          time.Time    `json:"at"` // time of the last sample
 	In          int64        `json:"in"`
 	Done        int64        `json:"done"`
 	Ready       int64        `json:"ready"`
@@ -32,22 +30,22 @@ type Account struct {
 	Replayed    int64        `json:"replayed"`
 	Discarded   int64        `json:"discarded"`
 	Removed     int64        `json:"removed"`
-	Missing     int64        `json:"missing"` // negative: too many
-	Slack       int64        `json:"slack"`   // by how much Missing can be wrong
+	Missing     int64        `json:"missing"` // negative: too many messages
+	Slack       int64        `json:"slack"`   // maximum error of Missing
 	Differences []Difference `json:"differences"`
 	Note        Text         `json:"note,omitempty"`
 }
 
-// Difference is what came to be missing in a window.
+// Difference is the number of messages that became missing in a period.
 type Difference struct {
-	Messages int64     `json:"messages"`       // negative: too many
-	Since    time.Time `json:"since,omitzero"` // left out: older than all samples
+	Messages int64     `json:"messages"`       // negative: too many messages
+	Since    time.Time `json:"since,omitzero"` // absent: before the first sample
 	Until    time.Time `json:"until"`
-	Text     string    `json:"text"` // all of it in words
+	Text     string    `json:"text"` // description in words
 	Reasons  []Text    `json:"reasons"`
 }
 
-// LedgerOf returns a report as it is shown.
+// LedgerOf converts a report to its JSON form.
 func LedgerOf(r *ledger.Report) Ledger {
 	a := Ledger{Kept: true, Balanced: r.Balanced(), Accounts: make([]Account, len(r.Accounts))}
 	for i, l := range r.Accounts {
@@ -69,18 +67,18 @@ func LedgerOf(r *ledger.Report) Ledger {
 	return a
 }
 
-// Accept begins an account anew, whose differences have been looked into.
+// Accept resets an account after its discrepancies were investigated.
 type Accept struct {
 	Account Text   `json:"account"`
 	Reason  string `json:"reason"`
 }
 
-// Ledger returns what the ledger says.
+// Ledger returns the report of the ledger.
 func (c *Client) Ledger(ctx context.Context) (Ledger, error) {
 	return get[Ledger](ctx, c, "ledger", nil)
 }
 
-// Accept begins an account of the ledger anew, and returns what it says then.
+// Accept resets an account of the ledger and returns the new report.
 func (c *Client) Accept(ctx context.Context, a Accept) (Ledger, error) {
 	return call[Ledger](ctx, c, http.MethodPost, "ledger/accept", nil, a)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Summary is a line of a list of messages.
+// Summary is an entry in a list of messages.
 type Summary struct {
 	ID          int64     `json:"id"`
 	Group       int64     `json:"group"`
@@ -19,40 +19,40 @@ type Summary struct {
 	RoutingKey  Text      `json:"routing_key,omitempty"`
 	Attempts    int       `json:"attempts"`
 	Reason      string    `json:"reason,omitempty"`
-	Error       string    `json:"error"` // in a list cut at 1 KiB
+	Error       string    `json:"error"` // truncated to 1 KiB in a list
 	FirstFailed time.Time `json:"first_failed,omitzero"`
 	LastFailed  time.Time `json:"last_failed"`
 	IsEdited    bool      `json:"is_edited"`
 	ReplayedBy  int64     `json:"replayed_by,omitempty"`
-	Outcome     string    `json:"outcome,omitempty"`     // after replayed_by has sent it
+	Outcome     string    `json:"outcome,omitempty"`     // outcome after the replay replayed_by sent the message
 	WhyUnknown  string    `json:"why_unknown,omitempty"` // why the outcome is unknown
-	Back        int64     `json:"back,omitempty"`        // the replay that had sent it before it failed again
-	BackOf      int64     `json:"back_of,omitempty"`     // and what it was in it
+	Back        int64     `json:"back,omitempty"`        // replay that sent the message before it failed again
+	BackOf      int64     `json:"back_of,omitempty"`     // number of the message in that replay
 	Discarded   string    `json:"discarded,omitempty"`
-	Refused     string    `json:"refused,omitempty"` // why the latest replay could not send it
+	Refused     string    `json:"refused,omitempty"` // why the latest replay could not send the message
 	MessageID   Text      `json:"message_id,omitempty"`
-	Size        int       `json:"size"` // of the body as it arrived, in bytes
+	Size        int       `json:"size"` // size of the original body in bytes
 }
 
 // Messages are a page of a list.
 type Messages struct {
 	Messages []Summary `json:"messages"`
-	Next     string    `json:"next,omitempty"` // what to send as after for the next page; none: this is the last
+	Next     string    `json:"next,omitempty"` // value of after for the next page; absent on the last page
 }
 
-// Message is a message with all that is known of it.
+// Message is a message with all details.
 type Message struct {
 	Summary
 	Errors        []AttemptError `json:"errors"` // oldest first
 	ErrorsDropped int            `json:"errors_dropped,omitempty"`
 	Original      Content        `json:"original"`
 	Edited        *Content       `json:"edited,omitempty"`
-	Revision      int            `json:"revision"`           // the edit that Edited is; 0: as it failed
-	Redacted      bool           `json:"redacted,omitempty"` // secrets are left out
-	Erased        bool           `json:"erased,omitempty"`   // the content and the errors were deleted for good
+	Revision      int            `json:"revision"`           // number of the edit in Edited; 0: not edited
+	Redacted      bool           `json:"redacted,omitempty"` // secrets are omitted
+	Erased        bool           `json:"erased,omitempty"`   // the content and the errors were permanently deleted
 }
 
-// AttemptError is an attempt that failed.
+// AttemptError is a failed attempt.
 type AttemptError struct {
 	Attempt    int       `json:"attempt"`
 	Time       time.Time `json:"time,omitzero"`
@@ -61,7 +61,7 @@ type AttemptError struct {
 	DurationMS int64     `json:"duration_ms"`
 }
 
-// SummaryOf returns a line of a list as it is shown.
+// SummaryOf converts a summary to its JSON form.
 func SummaryOf(s failed.Summary) Summary {
 	return Summary{
 		ID: int64(s.ID), Group: int64(s.Group), State: string(s.State),
@@ -73,7 +73,7 @@ func SummaryOf(s failed.Summary) Summary {
 	}
 }
 
-// MessageOf returns a message as it is shown.
+// MessageOf converts a message to its JSON form.
 func MessageOf(m *failed.Message) Message {
 	shown := Message{
 		Summary: Summary{

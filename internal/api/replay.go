@@ -7,25 +7,25 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Plan says what to replay and how. Rate is per second; 0: no limit.
+// Plan specifies the messages of a replay and the replay's settings. Rate is in messages per second; 0: no limit.
 type Plan struct {
 	Selection
-	To         *Target   `json:"to,omitempty"`   // none: the work queue that each failed in
-	Edit       *BulkEdit `json:"edit,omitempty"` // none: they are sent as they are
+	To         *Target   `json:"to,omitempty"`   // absent: the work queue in which each message failed
+	Edit       *BulkEdit `json:"edit,omitempty"` // absent: messages are sent unchanged
 	Rate       float64   `json:"rate,omitempty"`
-	Ramp       bool      `json:"ramp,omitempty"`   // 1, 2, 5, 10 and so on per second, up to Rate
-	Canary     Duration  `json:"canary,omitempty"` // send one, and wait for its outcome, at most so long
+	Ramp       bool      `json:"ramp,omitempty"`   // increase the rate in steps up to Rate: 1, 2, 5, 10 and so on per second
+	Canary     Duration  `json:"canary,omitempty"` // send one message first and wait at most this long for its outcome
 	IgnoreSame bool      `json:"ignore_same,omitempty"`
 }
 
-// Target is where messages are sent. Exchange "" is the default exchange: it routes to
-// the queue named by RoutingKey.
+// Target is the destination of messages. Exchange "" is the default exchange, which routes to the queue with the name
+// RoutingKey.
 type Target struct {
 	Exchange   Text `json:"exchange"`
 	RoutingKey Text `json:"routing_key"`
 }
 
-// Plan returns it as package failed has it.
+// Plan converts p to the type of package failed.
 func (p Plan) Plan() failed.Plan {
 	plan := failed.Plan{
 		Filter: p.Selected(), Rate: p.Rate, Ramp: p.Ramp, Canary: time.Duration(p.Canary), IgnoreSame: p.IgnoreSame, Edit: p.Edit.BulkEdit(),
@@ -36,7 +36,7 @@ func (p Plan) Plan() failed.Plan {
 	return plan
 }
 
-// PlanOf returns a plan as it is shown.
+// PlanOf converts a plan to its JSON form.
 func PlanOf(p failed.Plan) Plan {
 	f := p.Filter
 	f.All, f.AtMost = false, 0
@@ -46,7 +46,7 @@ func PlanOf(p failed.Plan) Plan {
 	}
 }
 
-// TargetOf returns a target as it is shown; nil, if there is none.
+// TargetOf converts a target to its JSON form. The result is nil if t is nil.
 func TargetOf(t *failed.Target) *Target {
 	if t == nil {
 		return nil
@@ -54,29 +54,28 @@ func TargetOf(t *failed.Target) *Target {
 	return &Target{Text(t.Exchange), Text(t.RoutingKey)}
 }
 
-// Preview is what a replay would do.
+// Preview is the effect that a replay would have.
 type Preview struct {
 	Done
-	Destinations []Destination `json:"destinations"` // the most messages first
+	Destinations []Destination `json:"destinations"` // most messages first
 	Edit         *EditPreview  `json:"edit,omitempty"`
 }
 
-// Destination is where messages would be sent that were taken from a failed queue.
+// Destination is the destination of messages from one failed queue.
 type Destination struct {
 	Target
 	FailedQueue Text  `json:"failed_queue"`
 	Messages    int64 `json:"messages"`
-	Unknown     bool  `json:"unknown,omitempty"` // nobody knows in which queue they failed: they would stay
+	Unknown     bool  `json:"unknown,omitempty"` // the work queue is unknown, so the messages would not be sent
 
-	// Queue is the work queue that the target leads to. Keys: they are sent with more than one
-	// routing key, each with its own. Warning says what other programs see of a message that is
-	// sent by the name of its queue.
+	// Queue is the work queue that the target leads to. Keys means that the messages have several routing keys, and
+	// each message keeps its key. Warning describes the effect on other consumers if a message is sent by queue name.
 	Queue   Text   `json:"queue,omitempty"`
 	Keys    bool   `json:"keys,omitempty"`
 	Warning string `json:"warning,omitempty"`
 }
 
-// PreviewOf returns destinations as they are shown.
+// PreviewOf converts destinations to a preview.
 func PreviewOf(all []failed.Destination) Preview {
 	p := Preview{Done: Done{DryRun: true}, Destinations: make([]Destination, len(all))}
 	for i, d := range all {
@@ -89,7 +88,7 @@ func PreviewOf(all []failed.Destination) Preview {
 	return p
 }
 
-// Replay is a selection of messages on their way back.
+// Replay is a replay of selected messages.
 type Replay struct {
 	ID      int64     `json:"id"`
 	Plan    Plan      `json:"plan"`
@@ -98,17 +97,17 @@ type Replay struct {
 	Actor   string    `json:"actor"`
 	Begun   time.Time `json:"begun"`
 	Ended   time.Time `json:"ended,omitzero"`
-	Total   int64     `json:"total"` // messages selected
+	Total   int64     `json:"total"` // selected messages
 	Sent    int64     `json:"sent"`
-	Refused int64     `json:"refused"` // such as can never be sent
+	Refused int64     `json:"refused"` // messages that can never be sent
 
-	// Outcomes of those sent.
+	// Outcomes of the sent messages.
 	Back      int64 `json:"back"` // failed again
 	Succeeded int64 `json:"succeeded"`
-	Settled   int64 `json:"settled"` // no report, and their queues were found empty
+	Settled   int64 `json:"settled"` // no report, but the queues were found empty
 	Retrying  int64 `json:"retrying"`
 	Unknown   int64 `json:"unknown"`
-	Verifying bool  `json:"verifying"` // it is done, and not all outcomes are known
+	Verifying bool  `json:"verifying"` // the replay is done, but some outcomes are unknown
 }
 
 // Replays are a page of a list.
@@ -117,7 +116,7 @@ type Replays struct {
 	Next    string   `json:"next,omitempty"`
 }
 
-// ReplayOf returns a replay as it is shown.
+// ReplayOf converts a replay to its JSON form.
 func ReplayOf(r failed.Replay) Replay {
 	return Replay{
 		ID: int64(r.ID), Plan: PlanOf(r.Plan), State: string(r.State), Why: r.Why, Actor: string(r.Actor),
@@ -126,7 +125,7 @@ func ReplayOf(r failed.Replay) Replay {
 	}
 }
 
-// Duration is a time.Duration, in JSON as Go writes it: "1m30s".
+// Duration is a time.Duration. Its JSON form is the Go form: "1m30s".
 type Duration time.Duration
 
 // MarshalText implements [encoding.TextMarshaler].

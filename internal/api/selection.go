@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Text is a string that may be any bytes.
+// Text is a string of arbitrary bytes.
 type Text = params.Text
 
-// FilterNames are the parameters of a failed.Filter.
+// FilterNames are the parameter names of a failed.Filter.
 var FilterNames = filterNames()
 
 func filterNames() (names []string) {
@@ -29,17 +29,17 @@ func filterNames() (names []string) {
 type Selection struct {
 	Filter failed.Filter `json:"filter"`
 	All    bool          `json:"all,omitempty"`
-	AtMost int64         `json:"at_most,omitempty"` // of an act: refuse it if it selects more; 0: no bound
+	AtMost int64         `json:"at_most,omitempty"` // of an act: refuse the act if it selects more messages; 0: no limit
 }
 
-// Selected returns it as package failed has it.
+// Selected converts s to the type of package failed.
 func (s Selection) Selected() failed.Filter {
 	f := s.Filter
 	f.All, f.AtMost = s.All, s.AtMost
 	return f
 }
 
-// Validate reports an invalid selection, such as one of all messages that does not say so.
+// Validate returns an error for an invalid selection, such as a selection of all messages without All.
 func (s Selection) Validate() error {
 	if err := s.Filter.Validate(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s Selection) Validate() error {
 		return fmt.Errorf("at_most must not be negative: got %d", s.AtMost)
 	}
 	conditions := s.Filter
-	conditions.States = nil // an act is for messages in one state anyway
+	conditions.States = nil // an act applies only to messages in one state
 	switch {
 	case conditions.IsZero() && !s.All:
 		return errors.New("the filter selects all messages (set all to true if you mean all of them)")
@@ -58,10 +58,10 @@ func (s Selection) Validate() error {
 	return nil
 }
 
-// SelectionNames are the parameters of a Selection.
+// SelectionNames are the parameter names of a Selection.
 var SelectionNames = append(slices.Clone(FilterNames), "all", "at_most")
 
-// Values returns the selection as parameters of an address, or fields of a form.
+// Values returns the selection as URL parameters or form fields.
 func (s Selection) Values() url.Values {
 	v := s.Filter.Values()
 	params.Write(v, "all", &s.All)
@@ -69,7 +69,7 @@ func (s Selection) Values() url.Values {
 	return v
 }
 
-// ParseSelection reads a selection as strictly as failed.ParseFilter reads a filter.
+// ParseSelection parses a selection as strictly as failed.ParseFilter parses a filter.
 func ParseSelection(v url.Values, now time.Time) (Selection, error) {
 	f, err := failed.ParseFilter(v, now)
 	s := Selection{Filter: f}

@@ -24,7 +24,7 @@ func anyText(t *rapid.T) api.Text {
 	).Draw(t, "text"))
 }
 
-// Any bytes survive JSON, as a value and as a name.
+// JSON preserves arbitrary bytes, in values and in names.
 func TestTextIsLossless(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyText(t)

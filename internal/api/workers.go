@@ -13,7 +13,7 @@ import (
 // Workers are the workers of all processes.
 type Workers struct {
 	Workers []Worker `json:"workers"`
-	Problem string   `json:"problem,omitempty"` // why the list is not kept
+	Problem string   `json:"problem,omitempty"` // why the list is not available
 }
 
 // Worker is a worker.
@@ -40,13 +40,13 @@ type Worker struct {
 type Handling struct {
 	MessageID string   `json:"id,omitempty"`
 	Attempt   int      `json:"attempt"`
-	For       Duration `json:"for"` // when the worker was heard
+	For       Duration `json:"for"` // duration at the last status of the worker
 }
 
-// WorkerSilent is the state of a worker that is not heard of any more.
+// WorkerSilent is the state of a worker that no longer sends statuses.
 const WorkerSilent = "silent"
 
-// WorkersOf returns the workers of some queues, or of all if there are none.
+// WorkersOf returns the workers of the given queues, or of all queues if queues is empty.
 func WorkersOf(list []fleet.Worker, queues []string) Workers {
 	all := Workers{Workers: []Worker{}}
 	for _, w := range list {
@@ -73,7 +73,7 @@ func WorkersOf(list []fleet.Worker, queues []string) Workers {
 type Pause struct {
 	Queue  string   `json:"queue"`
 	Worker string   `json:"worker,omitempty"`
-	For    Duration `json:"for,omitempty"` // until it is resumed, if 0
+	For    Duration `json:"for,omitempty"` // 0: until it is resumed
 	Reason string   `json:"reason,omitempty"`
 }
 
@@ -83,7 +83,7 @@ type Resume struct {
 	Worker string `json:"worker,omitempty"`
 }
 
-// Workers returns the workers.
+// Workers returns all workers.
 func (c *Client) Workers(ctx context.Context) (Workers, error) {
 	return get[Workers](ctx, c, "workers", nil)
 }

@@ -168,8 +168,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	err := cmd.Wait()
 	failed := cmd.ProcessState == nil || !cmd.ProcessState.Success()
 	if ctx.Err() != nil || failed {
-		// The program has ended or was killed, but its children may still run. The next attempt must not run beside
-		// them.
+		// The program exited or was killed, but its children may still run. Kill them before the next attempt.
 		kill(cmd.Process)
 	}
 	e.forget(cmd.Process)

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Reaper kills the programs that this process leaves behind, for instance by SIGKILL. The
-// Reaper is a separate process, which starts with the first program. Command is required.
+// Reaper kills the programs that this process leaves behind, for instance after a SIGKILL. The Reaper is a separate
+// process, which starts with the first program. Command is required.
 //
 // On Unix, the Reaper kills the process group of each program. On Linux, the kernel also kills the program itself,
 // which covers a program that has only just started. A process that has left the group of its program survives. On
