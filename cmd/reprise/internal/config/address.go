@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// brokerURL reads the URL of a broker. Its text never appears in a message:
-// it holds a password, often from a variable.
+// brokerURL reads the URL of a broker. Errors never contain the URL, which holds a password, often from a variable.
 func (v value) brokerURL() (string, bool) {
 	s, _, ok := v.expanded("amqp://user:password@host:5672/")
 	if !ok {
@@ -24,8 +23,8 @@ func (v value) brokerURL() (string, bool) {
 	return s, true
 }
 
-// listenAddr reads where the embedded broker listens: on this machine only,
-// since its user is guest with the password everybody knows.
+// listenAddr reads the listening address of the embedded broker. It must be a loopback address, because the broker has
+// the user guest with the well-known default password.
 func (v value) listenAddr() (string, bool) {
 	host, port, ok := v.hostPort(DefaultListen)
 	addr := net.JoinHostPort(host, port)
@@ -36,8 +35,8 @@ func (v value) listenAddr() (string, bool) {
 	return addr, ok
 }
 
-// openAddr reads where something listens that may be for other machines, which the
-// address then has to say.
+// openAddr reads a listening address that may accept connections from other machines. The address must contain a host,
+// so that the choice is explicit.
 func openAddr(example string) reader[string] {
 	return func(v value) (string, bool) {
 		host, port, ok := v.hostPort(example)
@@ -48,7 +47,7 @@ func openAddr(example string) reader[string] {
 	}
 }
 
-// hostPort reads an address to listen on. Its host may be missing; its port is a number.
+// hostPort reads a listening address. The host may be missing. The port must be a number.
 func (v value) hostPort(example string) (host, port string, ok bool) {
 	s, ok := v.text(example)
 	if !ok {
@@ -64,13 +63,13 @@ func (v value) hostPort(example string) (host, port string, ok bool) {
 	return host, port, true
 }
 
-// isPort reports whether a text is the number of a port, 0 among them.
+// isPort reports whether s is a port number, including 0.
 func isPort(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 16)
 	return err == nil
 }
 
-// dataDir reads where the embedded broker keeps its data; "" for nowhere.
+// dataDir reads the data directory of the embedded broker. It returns "" for a broker in memory.
 func (v value) dataDir() (string, bool) {
 	switch s := v.plain(); {
 	case s == inMemory:
@@ -81,7 +80,7 @@ func (v value) dataDir() (string, bool) {
 	return path(DefaultData)(v)
 }
 
-// path reads a path, which is relative from where the configuration is.
+// path reads a path. A relative path starts from the directory of the configuration.
 func path(example string) reader[string] {
 	return func(v value) (string, bool) {
 		s, ok := v.text(example)
@@ -92,7 +91,7 @@ func path(example string) reader[string] {
 	}
 }
 
-// absolute takes a path that is relative from where the configuration is.
+// absolute resolves a relative path from the directory of the configuration.
 func (v value) absolute(path string) (string, bool) {
 	switch {
 	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
@@ -103,7 +102,7 @@ func (v value) absolute(path string) (string, bool) {
 	return filepath.Join(v.dir, path), true
 }
 
-// endpoint reads the URL of an HTTP service, and returns what is secret of it.
+// endpoint reads the URL of an HTTP service, and returns the secret parts of the URL.
 func (v value) endpoint() (address string, secrets []string, ok bool) {
 	s, values, ok := v.expanded("http://127.0.0.1:8080/path")
 	if !ok {
@@ -126,9 +125,8 @@ func (v value) endpoint() (address string, secrets []string, ok bool) {
 	return "", nil, v.fail("%s %s: write http://host:port/path", v.name, wrong)
 }
 
-// secretsOf are the values of variables in a URL that are not for all to see. Its host
-// is. Of a value with a host in it, the path is a secret; what else there may be, no
-// error shows anyway.
+// secretsOf returns the secret values of variables in a URL. The host of the URL is not secret. If a value contains the
+// host, the path in the value is a secret. Errors never show the other parts of such a value.
 func secretsOf(values []string, u *url.URL) []string {
 	var secrets []string
 	for _, value := range values {

@@ -7,35 +7,35 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Archive is where failed messages are kept.
+// Archive configures the message archive.
 type Archive struct {
-	failed.Config // Redact, Retention and Rules alone
+	failed.Config // only Redact, Retention and Rules
 
-	Store  string   // sqlite:PATH or the URL of a PostgreSQL
-	Queues []string // failed queues besides those of the workers
+	Store  string   // sqlite:PATH, or the URL of a PostgreSQL database
+	Queues []string // failed queues in addition to the queues of the workers
 
-	At Position // of the store, for what only a start can tell
+	At Position // position of the store, for errors at the start
 }
 
-// Console is where people work on what is in the archive.
+// Console configures the console of the archive.
 type Console struct {
 	Listen     string // host:port
-	Tokens     string // path of the file of those who may; "": everybody on this machine
+	Tokens     string // path of the token file; "": all local users have access
 	Management string // URL of the broker's management API; "": none
-	Secure     bool   // browsers come by HTTPS, through a proxy
-	Prefix     string // of the paths of its URLs; "": none
-	URL        string // where people reach it; "": where it listens
-	TraceURL   string // of a trace, with {trace_id}; "": there are no links
+	Secure     bool   // browsers connect over HTTPS through a proxy
+	Prefix     string // path prefix of its URLs; "": none
+	URL        string // external URL; "": the listening address
+	TraceURL   string // URL of a trace, with {trace_id}; "": no links
 
-	At Position // of the address, for what only a start can tell
+	At Position // position of the address, for errors at the start
 }
 
-// DefaultConsole is where a console listens.
+// DefaultConsole is the default listening address of a console.
 const DefaultConsole = "127.0.0.1:15600"
 
 const exampleArchive = storeSQLite + "reprise-failed.db"
 
-// desk reads the archive and its console.
+// desk reads the keys archive and console.
 func (f *fields) desk(c *Config, embedded bool) {
 	kept := read(f, "archive", &c.Archive, value.archive)
 	shown := f.with("console", func(x value) { c.Console = x.console(embedded) })
@@ -52,7 +52,7 @@ func (f *fields) desk(c *Config, embedded bool) {
 	}
 }
 
-// archive reads a store.
+// archive reads the configuration of the archive.
 func (v value) archive() (*Archive, bool) {
 	a := &Archive{}
 	v.short("archive", "store", exampleArchive, func(x value) {
@@ -76,7 +76,7 @@ func (v value) archive() (*Archive, bool) {
 	return a, true
 }
 
-// redact reads a secret part of messages.
+// redact reads a rule that identifies a secret part of messages.
 func (f *fields) redact(r *failed.Rule) {
 	header := read(f, "header", &r.Header, text("authorization"))
 	path := read(f, "path", &r.Path, text("card.number"))
@@ -88,7 +88,7 @@ func (f *fields) redact(r *failed.Rule) {
 	}
 }
 
-// retention reads for how long the messages of a work queue are kept.
+// retention reads the retention time of the messages of a work queue.
 func (f *fields) retention(r *failed.RetentionRule) {
 	if !read(f, "queue", &r.Queue, amqpName("payments", 0)) {
 		f.missing("a retention is of a work queue: write queue: NAME", "queue")
@@ -98,8 +98,8 @@ func (f *fields) retention(r *failed.RetentionRule) {
 	}
 }
 
-// console reads an address, or a mapping with one. The tokens, which are known later,
-// decide whether others may reach it.
+// console reads an address, or a mapping with an address. It does not check for access from other machines, because
+// that depends on the tokens, which are read later.
 func (v value) console(embedded bool) *Console {
 	c := &Console{Listen: DefaultConsole, At: v.at}
 	listen := func(x value) {

@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// backoff reads a schedule of delays, nil for the default one: see [Backoff].
+// backoff reads a schedule of delays. It returns nil for the default schedule, see [Backoff].
 func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 	switch v.kind() {
 	case "a text":
@@ -24,7 +24,7 @@ func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 	}
 	var b Backoff
 	if _, ok := f.find("factor"); ok {
-		b.Factor = 1 // if it cannot be read, one problem is enough
+		b.Factor = 1 // avoids a second problem if the factor is invalid
 	}
 	positive, any := duration(time.Nanosecond), duration(0)
 	read(f, "initial", &b.Initial, positive)

@@ -1,6 +1,5 @@
-// Package config reads the file of `reprise up`: which queues are consumed, by
-// what programs and services, and how often and when a failed message is tried
-// again.
+// Package config parses the file of `reprise up`. The file specifies the queues to consume, the programs and services
+// that handle the messages, and the number and delays of the retries.
 //
 //	broker: amqp://user:${PASSWORD}@rabbit:5672/   # left out: an embedded broker
 //	workers:
@@ -15,14 +14,13 @@
 //
 // # Mistakes
 //
-// A file is either understood completely or refused. What is wrong with it is
-// reported all at once, as [Problems]: each with line, column, the line itself
-// and what to write instead. Nothing is guessed: unknown keys, a number where a
-// text belongs, a duration without a unit are mistakes.
+// The package accepts only files without mistakes. It reports all mistakes of a file together, as [Problems]. Each
+// problem has a line, a column, the text of the line and a correction. The package does not guess: unknown keys, a
+// number in place of a text and a duration without a unit are mistakes.
 //
 // # YAML
 //
-// The language is YAML 1.2, minus what makes a small file surprising:
+// The language is YAML 1.2 without the features that make a small file surprising:
 //
 //	anchors and aliases   work: backoff: &slow {fixed: 5m} … backoff: *slow
 //	merge keys (<<)       refused: an alias for a whole value says the same
@@ -31,10 +29,9 @@
 //	several documents     refused
 //	an empty file         refused: there is nothing to do
 //
-// ${NAME} stands for an environment variable in the values that tend to hold
-// secrets or differ between machines: broker, the url and headers of http, the
-// env of exec, the URLs of stores and of the management API, the URLs and secrets of webhooks. $${ is a plain ${. A variable
-// that is not set is a mistake.
+// ${NAME} expands to an environment variable in values that usually hold secrets or differ between machines: broker,
+// the url and headers of http, the env of exec, the URLs of stores and of the management API, the URLs and secrets of
+// webhooks. $${ is a literal ${. An unset variable is a mistake.
 package config
 
 import (
@@ -50,70 +47,71 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// DefaultListen is where the embedded broker listens, and DefaultData where it keeps its data, from where the file is.
+// DefaultListen is the default listening address of the embedded broker. DefaultData is its default data directory,
+// relative to the directory of the file.
 const (
 	DefaultListen = "127.0.0.1:5672"
 	DefaultData   = "reprise-data"
 )
 
-// inMemory is the value of data that stands for no directory.
+// inMemory is the value of the key data for a broker without a data directory.
 const inMemory = "memory"
 
-// maxFile is the size past which a file cannot be what was meant.
+// maxFile is the maximum size of a file. A larger file is probably a mistake.
 const maxFile = 1 << 20
 
-// Config is a file that was understood.
+// Config is the content of a valid file.
 type Config struct {
-	Broker  string // URL; "" for an embedded broker
-	Listen  string // host:port of the embedded broker; "" with a Broker
-	Data    string // directory of the embedded broker; "" for one in memory, and with a Broker
-	Metrics string // host:port where metrics and health are served; "" for nowhere
+	Broker  string // URL; "": an embedded broker
+	Listen  string // host:port of the embedded broker; "" if Broker is set
+	Data    string // directory of the embedded broker; "" for a broker in memory, or if Broker is set
+	Metrics string // host:port of the metrics and health endpoint; "": none
 	Workers []Worker
 
 	Silent bool // workers do not announce themselves
 
 	Archive *Archive // nil: failed messages stay in their queues
-	Console *Console // nil: there is none
-	Notify  *Notify  // nil: nobody is told
+	Console *Console // nil: no console
+	Notify  *Notify  // nil: no notifications
 
 	name     string
 	excerpts excerpts
 }
 
-// Worker is one queue with its handler.
+// Worker configures the worker of one queue, with its handler.
 type Worker struct {
-	reprise.WorkerConfig // all but the Handler, and what comes of Duplicates
+	reprise.WorkerConfig // without the Handler and the middleware for Duplicates
 
-	// One of the two is set.
+	// Either HTTP or Exec is set.
 	HTTP *HTTP
 	Exec *Exec
 
-	Duplicates *Duplicates // nil: they are handled
+	Duplicates *Duplicates // nil: duplicates are processed
 }
 
-// HTTP is a handler that is called over HTTP.
+// HTTP configures a handler that sends messages to an HTTP service.
 type HTTP struct {
 	URL     string
-	Timeout time.Duration // 0 for the handler's default
+	Timeout time.Duration // 0: the default of the handler
 	Headers []Pair
-	Pause   bool // a Retry-After is for the whole queue
+	Pause   bool // a Retry-After applies to the whole queue
 
-	Secrets []string // values of variables, which nothing is to show
+	Secrets []string // values of variables that must not appear in output
 }
 
-// Exec is a handler that is a program.
+// Exec configures a handler that runs a program.
 type Exec struct {
 	Command []string
-	Dir     string        // the file's directory unless it says otherwise
-	Env     []Pair        // besides the environment of this process
-	Timeout time.Duration // 0 for none
-	At      Position      // of the command, for what only a start can tell
+	Dir     string        // default: the directory of the file
+	Env     []Pair        // in addition to the environment of this process
+	Timeout time.Duration // 0: none
+	At      Position      // position of the command, for errors at the start
 }
 
-// Pair is a name with its value, in the order of the file.
+// Pair is a name with a value. Pairs keep the order of the file.
 type Pair struct{ Name, Value string }
 
-// Load reads the file at path. A mistake in it is returned as *[Problems].
+// Load parses the file at path. If the file contains mistakes, it returns *[Problems].
 func Load(path string) (*Config, error) {
 	data, lookup, err := readFile(path)
 	if err != nil {
@@ -122,7 +120,7 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data, lookup)
 }
 
-// readFile returns the text of a file, and what gives environment variables.
+// readFile returns the content of a file, and a function that looks up environment variables.
 func readFile(path string) (data []byte, lookup func(string) (string, bool), err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -142,10 +140,10 @@ func readFile(path string) (data []byte, lookup func(string) (string, bool), err
 	return data, os.LookupEnv, nil
 }
 
-// Parse reads the text of a file. The name is for messages and tells which
-// directory relative paths start from; lookup gives environment variables.
+// Parse parses the content of a file. Relative paths start from the directory of name, which messages show, too. Parse
+// looks up environment variables with lookup.
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff")) // some editors begin a file so
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark of some editors
 	d := newDecoder(name, data, lookup)
 	c := d.file(data)
 	if len(d.problems) > 0 {
@@ -158,8 +156,7 @@ func newDecoder(name string, data []byte, lookup func(string) (string, bool)) *d
 	return &decoder{name: name, excerpts: excerpts{source: splitLines(data)}, lookup: lookup, dir: filepath.Dir(name)}
 }
 
-// file decodes the top of the file. What it returns is meaningless when there
-// are problems.
+// file decodes the top level of the file. Its result is invalid if there are problems.
 func (d *decoder) file(data []byte) *Config {
 	c := &Config{name: d.name}
 	root, ok := d.document(data)

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// environment is what the files of the tests may refer to.
+// environment looks up the variables of the test files.
 func environment(name string) (string, bool) {
 	v, ok := map[string]string{
 		"RABBITMQ_PASSWORD": "secret", "BILLING_TOKEN": "t0ken", "WEBHOOK_TOKEN": "T000", "WEBHOOK_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "EMPTY": "", "BAD_URL": "amqp://u:hush%@h/",
@@ -29,7 +29,7 @@ func environment(name string) (string, bool) {
 	return v, ok
 }
 
-// idle is a handler, which a worker's configuration needs to be complete.
+// idle is a handler that completes the configuration of a worker.
 var idle = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
 
 func mustParse(t *testing.T, text string) *Config {
@@ -43,11 +43,11 @@ func mustParse(t *testing.T, text string) *Config {
 
 var ignore = cmp.Options{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
 
-// noFuncs are for values with functions, which cannot be compared.
+// noFuncs ignores functions, which cannot be compared.
 var noFuncs = cmp.Options{
 	cmpopts.IgnoreFields(backoff.Jitter{}, "Rand"), cmpopts.IgnoreFields(backoff.Decorrelated{}, "Rand"),
 	cmpopts.IgnoreFields(reprise.Rule{}, "Match"), cmpopts.IgnoreFields(topology.GrowingTTL{}, "Rand"),
-	// Routes of presets may be types of their own.
+	// Routes of presets may have unexported types.
 	cmp.Exporter(func(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[preset.Staking]().PkgPath() }),
 	cmpopts.IgnoreFields(reprise.Debounce{}, "Key"), cmpopts.IgnoreFields(idempotent.Config{}, "Key"),
 	cmpopts.IgnoreFields(reprise.WorkerConfig{}, "Middleware", "Limiter", "Breaker"), // see TestLimits
@@ -242,8 +242,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// An alias stands for a whole value, wherever one is expected; a later anchor of
-// the same name replaces an earlier one.
+// An alias can replace any whole value. A later anchor of the same name replaces an earlier anchor.
 func TestAliases(t *testing.T) {
 	c := mustParse(t, `
 workers:
@@ -325,7 +324,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// Files of other editors.
+// The parser accepts the encodings of other editors.
 func TestEncodings(t *testing.T) {
 	for name, text := range map[string]string{
 		"CRLF":           "workers:\r\n  - queue: a\r\n    exec: [x]\r\n",

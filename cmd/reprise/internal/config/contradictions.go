@@ -4,13 +4,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// contradictions reports workers that want an exchange or a queue declared otherwise than a
-// worker before them. Workers of one file share them, those of one preset in particular, and
-// the broker would refuse the second declaration at the start.
+// contradictions reports workers that declare an exchange or a queue differently from an earlier worker. The workers of
+// a file share exchanges and queues, in particular workers of the same preset. Otherwise the broker would refuse the
+// second declaration at the start.
 func (d *decoder) contradictions(workers []located) {
 	type declared struct {
 		topology.Topology
-		line int // of the worker that it is for
+		line int // line of the worker
 	}
 	before := map[string]declared{}
 	for _, w := range workers {
@@ -26,7 +26,7 @@ func (d *decoder) contradictions(workers []located) {
 		}
 		t := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)
 		for _, x := range t.Exchanges {
-			x.Args = nil // RabbitMQ does not compare them, but for some that nothing here has
+			x.Args = nil // RabbitMQ compares only some arguments, which are not used here
 			check("exchange", x.Name, topology.Topology{Exchanges: []topology.Exchange{x}})
 		}
 		for _, q := range t.Queues {

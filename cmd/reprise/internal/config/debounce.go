@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// longestWindow is how long messages may wait for others like them: half of the time
-// after which a worker gives back what has not begun, as the library has it.
+// longestWindow returns the maximum debounce window: half of the time after which a worker requeues messages that are
+// not yet being handled. The library has the same limit.
 func longestWindow(consumerTimeout time.Duration) time.Duration {
 	if consumerTimeout < 0 {
 		return math.MaxInt64 / 2
@@ -20,7 +20,7 @@ func longestWindow(consumerTimeout time.Duration) time.Duration {
 	return cmp.Or(consumerTimeout, reprise.DefaultConsumerTimeout) / 5 * 4 / 2
 }
 
-// debounce reads a window.
+// debounce reads a debounce window and key.
 func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	d := &reprise.Debounce{Key: reprise.ContentKey}
 	v.short("debounce", "window", "10s", func(x value) {
@@ -35,9 +35,8 @@ func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	return d
 }
 
-// key reads what messages have in common: the body, the routing key, or a header.
-// A message whose part of that name is empty or absent has the key "", which stands
-// for none.
+// key reads the debounce key of messages: the body, the routing key, or a header. If that part of a message is empty or
+// absent, the key of the message is "", which means no key.
 //
 //	key: body
 //	key: {header: customer}
@@ -58,7 +57,7 @@ func (v value) key() (func(*reprise.Message) string, bool) {
 	return key, ok
 }
 
-// bodyKey is as short for a long body.
+// bodyKey returns a hash, so that the key of a long body is short.
 func bodyKey(m *reprise.Message) string {
 	if len(m.Body) == 0 {
 		return ""

@@ -11,23 +11,23 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// retryDelay is a refusal of backoff.
+// retryDelay returns a refusal of the key backoff.
 func retryDelay(example string) refusal {
 	return refusal{"backoff", "means nothing with this preset, where every retry waits retry_delay: write retry_delay: " + example + " beside preset:"}
 }
 
-// presetDesign is a design in package preset.
+// presetDesign is implemented by the designs in package preset.
 type presetDesign interface {
 	Strategy() topology.Strategy
 	Validate() error
 }
 
-// fixedDelay is a worker of a design whose retries all wait for the same time.
+// fixedDelay returns a worker of a design in which all retries have the same delay.
 func fixedDelay(queue string, p presetDesign, delay time.Duration) (reprise.WorkerConfig, error) {
 	return reprise.WorkerConfig{Queue: queue, Strategy: p.Strategy(), Policy: reprise.Policy{Backoff: backoff.Fixed(delay)}}, p.Validate()
 }
 
-// coverArt names the work queues by their routing keys.
+// coverArt identifies the work queues by their routing keys.
 var coverArt = design{
 	name:   "cover-art",
 	queues: []string{"index", "delete", "move"},
@@ -66,7 +66,7 @@ var staking = design{
 	refused: []refusal{retryDelay("5s")},
 }
 
-// workRetry names its queue without the prefix.
+// workRetry identifies its queue without the prefix.
 var workRetry = design{
 	name:   "work-retry",
 	queues: []string{preset.WorkRetryWorkQueue},
@@ -85,7 +85,7 @@ var workRetry = design{
 	refused: []refusal{retryDelay("5m")},
 }
 
-// cdnPurge leaves the name of the work queue to the file.
+// cdnPurge takes the name of the work queue from the file.
 var cdnPurge = design{
 	name:    "cdn-purge",
 	example: preset.CDNPurgeQueue,
@@ -128,15 +128,15 @@ var cdnPurge = design{
 	},
 }
 
-// maxFactor is an upper bound for factors that are no mistake.
+// maxFactor is the maximum factor. A larger factor is probably a mistake.
 const maxFactor = 100
 
-// growth reads how delays grow.
+// growth reads the growth of delays.
 func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "first", &p.First, value.wait)
 	read(f, "factor", &p.Factor, func(x value) (float64, bool) {
 		n, ok := number("a number")(x)
-		if ok && !(n >= 1 && n <= maxFactor) { // written so that NaN fails too
+		if ok && !(n >= 1 && n <= maxFactor) { // this form also rejects NaN
 			return 0, x.fail("%s is %v: write 1 for delays that stay the same, or more, up to %d", x.name, n, maxFactor)
 		}
 		return n, ok
@@ -151,12 +151,12 @@ func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "jitter", &p.Jitter, orNone(part, -1))
 }
 
-// part reads how much of a delay is random, as the design has it: negative for none.
+// part reads the random fraction of a delay. As in the design, a negative result means no randomness.
 func part(v value) (float64, bool) {
 	const wanted = "the part by which a delay is more or less, such as 0.1"
 	n, ok := number(wanted)(v)
 	switch {
-	case ok && !(n >= 0 && n < 1): // written so that NaN fails too
+	case ok && !(n >= 0 && n < 1): // this form also rejects NaN
 		return 0, v.fail("%s is %v: write %s%s", v.name, n, wanted, v.also)
 	case n == 0:
 		return -1, ok
@@ -164,7 +164,7 @@ func part(v value) (float64, bool) {
 	return n, ok
 }
 
-// distinct reports names that are given twice, in the words of the file.
+// distinct returns an error for duplicate names, in the terms of the file.
 func distinct(p preset.CDNPurge) error {
 	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
 	if p.WaitExchange == exchange {

@@ -10,17 +10,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// decoder collects what is wrong with one file while it is read.
+// decoder collects the problems of one file while it reads the file.
 type decoder struct {
 	name     string
 	excerpts excerpts
-	dir      string // relative paths start here
+	dir      string // start of relative paths
 	lookup   func(string) (string, bool)
 	aliases  map[*ast.AliasNode]ast.Node
 	problems []Problem
 }
 
-// failAt reports a mistake. It returns false, for readers.
+// failAt reports a problem. It always returns false, for readers.
 func (d *decoder) failAt(at Position, format string, args ...any) bool {
 	if at.Line < 1 {
 		at = Position{1, 1}
@@ -29,14 +29,14 @@ func (d *decoder) failAt(at Position, format string, args ...any) bool {
 	return false
 }
 
-// maxDepth is how deep lists and mappings may be nested: far more than a
-// configuration needs, and few enough for a parser that recurses.
+// maxDepth is the maximum nesting of lists and mappings. Configurations need far less, and the recursive parser can
+// handle it.
 const maxDepth = 200
 
-// theFile is what messages call the whole.
+// theFile is the name of the top level in messages.
 const theFile = "the file"
 
-// document parses the text and returns its only document.
+// document parses the content and returns its only document.
 func (d *decoder) document(data []byte) (value, bool) {
 	start := Position{1, 1}
 	if line, deep := tooDeep(d.excerpts.source); deep {
@@ -49,7 +49,7 @@ func (d *decoder) document(data []byte) (value, bool) {
 		return value{}, false
 	}
 	d.aliases = map[*ast.AliasNode]ast.Node{}
-	defer d.hide(file) // when it is known what aliases stand for
+	defer d.hide(file) // after the aliases are resolved
 	var docs []*ast.DocumentNode
 	for _, doc := range file.Docs {
 		if doc.Body == nil {
@@ -69,13 +69,13 @@ func (d *decoder) document(data []byte) (value, bool) {
 	}
 	ast.Walk(&anchors{decoder: d, named: map[string]ast.Node{}}, docs[0].Body)
 	if len(d.problems) > 0 {
-		return value{}, false // of aliases without an anchor: the rest would be misunderstood
+		return value{}, false // aliases without an anchor would cause misleading problems
 	}
 	return d.value(theFile, docs[0].Body), true
 }
 
-// parse is the parser, guarded: it is somebody else's, and the file may be
-// anything.
+// parse calls the parser and recovers from panics, because the parser is a third-party package and the input is
+// arbitrary.
 func parse(data []byte) (file *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -85,7 +85,7 @@ func parse(data []byte) (file *ast.File, err error) {
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 }
 
-// syntax reports that the text is no YAML.
+// syntax reports a YAML syntax error.
 func (d *decoder) syntax(err error) {
 	at, text := Position{1, 1}, err.Error()
 	var located interface {
@@ -104,8 +104,7 @@ func (d *decoder) syntax(err error) {
 	d.failAt(at, "this is not valid YAML: %s", text)
 }
 
-// anchors finds for each alias what it stands for: the last anchor of its name
-// before it.
+// anchors resolves each alias to the last preceding anchor with the same name.
 type anchors struct {
 	*decoder
 	named map[string]ast.Node
@@ -134,9 +133,8 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 	return a
 }
 
-// tooDeep tells where a text opens more brackets, or begins more nested lists
-// and mappings by indentation, than maxDepth. It need not be exact: quotes and
-// comments count too.
+// tooDeep returns the line at which the nesting of brackets, or of lists and mappings by indentation, exceeds maxDepth.
+// The result is approximate, because quotes and comments count, too.
 func tooDeep(lines []string) (line int, deep bool) {
 	depth := 0
 	for i, l := range lines {
@@ -159,13 +157,13 @@ func tooDeep(lines []string) (line int, deep bool) {
 	return 0, false
 }
 
-// position is where a node begins.
+// position returns the start of a node.
 func position(n ast.Node) Position {
 	var t *token.Token
 	switch n := n.(type) {
 	case nil:
 	case *ast.MappingNode:
-		// A block mapping's own token is the first colon.
+		// The token of a block mapping is the first colon.
 		t = n.Start
 		if !n.IsFlowStyle && len(n.Values) > 0 {
 			t = n.Values[0].Key.GetToken()

@@ -8,27 +8,26 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// Duplicates is where and for how long a worker remembers what is done, so that
-// it does it once.
+// Duplicates configures the storage of processed messages and its retention, for deduplication.
 type Duplicates struct {
-	idempotent.Config // all but the Logger
+	idempotent.Config // without the Logger
 
-	// One of the three is set.
+	// Exactly one of Memory, SQLite and Postgres is set.
 	Memory   bool
 	SQLite   string // path of the database
 	Postgres string // URL of the database
 
-	At Position // of the store, for what only a start can tell
+	At Position // position of the store, for errors at the start
 }
 
-// Forms of a store.
+// Formats of a store.
 const (
 	storeMemory   = "memory"
 	storeSQLite   = "sqlite:"
 	storePostgres = "postgres://user:password@host/database"
 )
 
-// duplicates reads a store.
+// duplicates reads the configuration of deduplication.
 func (v value) duplicates() (*Duplicates, bool) {
 	d := &Duplicates{}
 	v.short("duplicates", "store", "sqlite:duplicates.db", func(x value) {
@@ -51,9 +50,8 @@ func (v value) duplicates() (*Duplicates, bool) {
 	return d, true
 }
 
-// store reads sqlite:PATH, with the path from the root, or the URL of a PostgreSQL. There
-// may be other stores besides. The text of a URL never appears in a message: it holds a
-// password.
+// store reads sqlite:PATH or the URL of a PostgreSQL database, or one of others. It makes the path absolute. Errors
+// never contain the URL, which holds a password.
 func (v value) store(example string, others ...string) (string, bool) {
 	s, ok := v.text(example)
 	path, sqlite := strings.CutPrefix(s, storeSQLite)

@@ -12,14 +12,13 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// days is the one unit that Go's durations lack and delays need.
+// days matches days, the only unit that delays need and Go durations lack.
 var days = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)d`)
 
-// spelt are units written out, and what is meant.
+// spelt matches units that are written out, for a correction.
 var spelt = regexp.MustCompile(`^ *([0-9]+) *(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|milliseconds?|millis)$`)
 
-// ParseDuration reads a duration as Go writes it ("500ms", "1h30m"), which may
-// begin with days of 24 hours ("7d", "1d12h").
+// ParseDuration parses a Go duration ("500ms", "1h30m"), which may have a prefix of days of 24 hours ("7d", "1d12h").
 func ParseDuration(s string) (time.Duration, error) {
 	text, whole := s, time.Duration(0)
 	if m := days.FindStringSubmatch(text); m != nil {
@@ -49,7 +48,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return whole + d, nil
 }
 
-// timed reports whether a text is a time.
+// timed reports whether s is a duration.
 func timed(s string) bool {
 	_, err := ParseDuration(s)
 	return err == nil
@@ -62,8 +61,7 @@ func abbreviate(unit string) string {
 	return unit[:1]
 }
 
-// FormatDuration writes a duration as short as [ParseDuration] reads it: 1h30m,
-// 7d12h.
+// FormatDuration returns the shortest form that [ParseDuration] parses: 1h30m, 7d12h.
 func FormatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d < day {

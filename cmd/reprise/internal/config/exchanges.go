@@ -7,9 +7,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// exchanges are those the file declares.
+// exchanges are the exchanges that the file declares.
 type exchanges struct {
-	embedded bool // nothing exists on the broker but what the file declares
+	embedded bool // the broker has only the objects that the file declares
 	all      []exchange
 }
 
@@ -19,7 +19,7 @@ type exchange struct {
 	bound bool
 }
 
-// decode reads the mapping of names to kinds.
+// decode reads the mapping from names to types.
 func (e *exchanges) decode(v value) {
 	f, ok := v.fields("exchanges")
 	if !ok {
@@ -39,7 +39,7 @@ func (e *exchanges) decode(v value) {
 	}
 }
 
-// bind reads what feeds a queue: the bindings, and the exchanges they need.
+// bind reads the bindings of a queue, and the exchanges that the bindings need.
 func (e *exchanges) bind(v value, queue string) topology.Topology {
 	var t topology.Topology
 	t.Bindings, _ = list("a list: [{exchange: NAME, key: ROUTING-KEY}]", mapping("a binding", func(f *fields, b *topology.Binding) {
@@ -66,7 +66,7 @@ func (e *exchanges) kind(name string) string {
 	return ""
 }
 
-// use returns the declaration of an exchange, if the file has one.
+// use returns the declaration of an exchange, if the file has a declaration.
 func (e *exchanges) use(v value, name string) []topology.Exchange {
 	i := slices.IndexFunc(e.all, func(x exchange) bool { return x.Name == name })
 	switch {
@@ -88,7 +88,7 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 	return nil
 }
 
-// finish reports exchanges that lead nowhere.
+// finish reports exchanges without bindings.
 func (e *exchanges) finish() {
 	for _, x := range e.all {
 		if !x.bound {

@@ -11,7 +11,7 @@ var (
 	reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
 )
 
-// expanded reads a text with environment variables in it, and returns their values too.
+// expanded reads a text and expands environment variables. It also returns the values of the variables.
 func (v value) expanded(example string) (text string, values []string, ok bool) {
 	s, ok := v.text(example)
 	if !ok {
@@ -20,7 +20,7 @@ func (v value) expanded(example string) (text string, values []string, ok bool) 
 	return v.expand(s)
 }
 
-// expand replaces ${NAME} by environment variables, and returns their values too.
+// expand replaces ${NAME} with environment variables. It also returns the values of the variables.
 func (v value) expand(s string) (text string, values []string, ok bool) {
 	wrong := ""
 	text = reference.ReplaceAllStringFunc(s, func(ref string) string {

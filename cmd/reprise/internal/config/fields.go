@@ -7,14 +7,13 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// fields are the keys of a mapping. Reading them makes the schema: a key that nobody
-// has asked for by the time of finish is unknown.
+// fields are the keys of a mapping. The read keys are the schema: finish reports every other key as unknown.
 type fields struct {
 	value
-	owner   string // what a message calls the mapping: "a worker"
+	owner   string // name of the mapping in messages: "a worker"
 	pairs   []field
 	asked   []string
-	refused []string // they exist, but not here
+	refused []string // known keys that are not permitted here
 }
 
 type field struct {
@@ -59,8 +58,8 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	f.pairs = append(f.pairs, x)
 }
 
-// path is what messages call the value of a key: the keys of the file, of an item
-// of a list and of a preset's queue say enough by themselves.
+// path returns the name of a value in messages. Top-level keys, keys of a list item and keys of a preset's queue have
+// no prefix, because they are unambiguous.
 func (f *fields) path(key string) string {
 	key = shownKey(key)
 	if f.name == theFile || strings.HasSuffix(f.name, "]") || strings.HasPrefix(f.name, "queues.") {
@@ -77,7 +76,7 @@ func (f *fields) find(key string) (field, bool) {
 	return f.pairs[i], true
 }
 
-// get returns the value of a key, unless the key is refused.
+// get returns the value of a key. It returns false for a refused key.
 func (f *fields) get(key string) (field, bool) {
 	if slices.Contains(f.refused, key) {
 		return field{}, false
@@ -86,7 +85,7 @@ func (f *fields) get(key string) (field, bool) {
 	return f.find(key)
 }
 
-// with calls use with the value of a key, and reports whether the key is there.
+// with calls use with the value of a key, if the key is present. It reports whether the key is present.
 func (f *fields) with(key string, use func(value)) bool {
 	x, ok := f.get(key)
 	if ok {
@@ -95,8 +94,7 @@ func (f *fields) with(key string, use func(value)) bool {
 	return ok
 }
 
-// read sets into to the value of a key, unless the reader reports a problem. It reports
-// whether the key is there.
+// read sets into to the value of a key, unless the reader reports a problem. It reports whether the key is present.
 func read[T any](f *fields, key string, into *T, as reader[T]) bool {
 	return f.with(key, func(v value) {
 		if x, ok := as(v); ok {
@@ -105,7 +103,7 @@ func read[T any](f *fields, key string, into *T, as reader[T]) bool {
 	})
 }
 
-// failAtKey reports what is wrong with a key that is there. It returns false, for readers.
+// failAtKey reports a problem of a present key. It always returns false, for readers.
 func (f *fields) failAtKey(key, format string, args ...any) bool {
 	x, _ := f.find(key)
 	return f.failAt(x.keyAt, format, args...)
@@ -115,8 +113,8 @@ func (f *fields) knows(key string) bool {
 	return slices.Contains(f.asked, key) || slices.Contains(f.refused, key)
 }
 
-// missing reports that a key is needed, unless it is there misspelt: then finish
-// says what matters.
+// missing reports that a key is required. It reports nothing if a misspelled form is present, because finish reports
+// the misspelling.
 func (f *fields) missing(text string, keys ...string) {
 	for _, p := range f.pairs {
 		if _, ok := closest(p.key, keys); ok && !f.knows(p.key) {
@@ -126,7 +124,7 @@ func (f *fields) missing(text string, keys ...string) {
 	f.fail("%s", text)
 }
 
-// refuse reports keys that exist, but not here.
+// refuse reports known keys that are not permitted here.
 func (f *fields) refuse(reason string, keys ...string) {
 	for _, key := range keys {
 		if slices.Contains(f.refused, key) {
@@ -139,7 +137,7 @@ func (f *fields) refuse(reason string, keys ...string) {
 	}
 }
 
-// finish reports the keys nobody asked for.
+// finish reports the keys that were not read.
 func (f *fields) finish() {
 	for _, p := range f.pairs {
 		if f.knows(p.key) {
@@ -153,7 +151,7 @@ func (f *fields) finish() {
 	}
 }
 
-// mapping reads a mapping, and reports the keys that fill did not ask for.
+// mapping reads a mapping, and reports the keys that fill does not read.
 func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	return func(v value) (t T, ok bool) {
 		f, ok := v.fields(owner)
@@ -165,8 +163,8 @@ func mapping[T any](owner string, fill func(*fields, *T)) reader[T] {
 	}
 }
 
-// short calls use with a value, or with that of the key main in a mapping, which has settings
-// beside it.
+// short calls use with the value. If the value is a mapping, short calls use with the value of its key main, and
+// settings with the mapping.
 func (v value) short(owner, main, example string, use func(value), settings func(*fields)) {
 	if !v.isMapping() {
 		use(v)

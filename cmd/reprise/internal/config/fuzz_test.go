@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever the file: no panic, problems lie inside the file and say something,
-// and what is accepted the library accepts too.
+// For any file, Parse does not panic, each problem has a text and a position inside the file, and the library accepts
+// every accepted configuration.
 func FuzzParse(f *testing.F) {
 	example, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "reprise.example.yaml"))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// handler reads the one handler that w needs.
+// handler reads the handler of w. Exactly one is required.
 func (f *fields) handler(w *Worker) {
 	http, isHTTP := f.get("http")
 	exec, isExec := f.get("exec")
@@ -26,14 +26,14 @@ func (f *fields) handler(w *Worker) {
 	f.refuse("belongs to the handler: write http: {url: …, timeout: …}, or exec: {command: …, timeout: …}", "timeout")
 }
 
-// http reads a URL or a mapping with one.
+// http reads a URL, or a mapping with a URL.
 func (v value) http() *HTTP {
 	h := &HTTP{}
 	if k := v.kind(); k != "a text" && k != "a mapping" {
 		v.wrong("a URL or {url: …, timeout: …, headers: …, retry_after: …}")
 		return h
 	}
-	var secrets []string // of headers
+	var secrets []string // from headers
 	v.short("http", "url", "http://host:port/path", func(x value) { h.URL, h.Secrets, _ = x.endpoint() }, func(f *fields) {
 		read(f, "timeout", &h.Timeout, duration(time.Millisecond))
 		f.with("headers", func(x value) { h.Headers, secrets = x.headers() })
@@ -43,7 +43,7 @@ func (v value) http() *HTTP {
 	return h
 }
 
-// headers reads header fields of requests, and the values of variables in them.
+// headers reads HTTP request headers. It also returns the values of variables in the headers.
 func (v value) headers() (all []Pair, secrets []string) {
 	return v.pairs(func(p field, text string) bool {
 		switch {
@@ -70,7 +70,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// exec reads a command or a mapping with one.
+// exec reads a command, or a mapping with a command.
 func (v value) exec() *Exec {
 	e := &Exec{Dir: v.dir}
 	switch v.kind() {
@@ -111,7 +111,7 @@ func (v value) command(e *Exec) {
 	}
 }
 
-// environment reads variables for a program.
+// environment reads the environment variables of a program.
 func (v value) environment() []Pair {
 	all, _ := v.pairs(func(p field, text string) bool {
 		switch {
@@ -127,8 +127,8 @@ func (v value) environment() []Pair {
 	return all
 }
 
-// pairs reads a mapping of names that are free to choose to texts. It leaves out pairs
-// that check reports, and returns the values of variables too.
+// pairs reads a mapping from arbitrary names to texts. It omits the pairs for which check reports a problem. It also
+// returns the values of variables.
 func (v value) pairs(check func(p field, text string) bool) (all []Pair, variables []string) {
 	f, ok := v.fields(v.name)
 	if !ok {
@@ -147,7 +147,7 @@ func (v value) pairs(check func(p field, text string) bool) (all []Pair, variabl
 	return all, variables
 }
 
-// yamlList writes words as a YAML list.
+// yamlList formats words as a YAML list.
 func yamlList(words []string) string {
 	for i, w := range words {
 		w = strings.Trim(w, `"'`)

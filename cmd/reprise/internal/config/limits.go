@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/breaker"
 )
 
-// Bounds of numbers, beyond which they are a slip.
+// Maximum numbers. Larger numbers are probably mistakes.
 const (
 	maxBurst     = 1_000_000
 	maxFailures  = 1_000_000
@@ -20,10 +20,10 @@ const (
 	maxCrashes   = 1_000_000
 )
 
-// DefaultPause is the pause before an immediate run of a handler.
+// DefaultPause is the default pause before an immediate retry.
 const DefaultPause = 100 * time.Millisecond
 
-// limits reads what protects a handler, and the queue from it.
+// limits reads the settings that protect a handler, and the queue from its handler.
 func (f *fields) limits(w *Worker) {
 	f.with("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
 	read(f, "rate", &w.Limiter, value.rate)
@@ -34,7 +34,7 @@ func (f *fields) limits(w *Worker) {
 	f.with("debounce", func(x value) { w.Debounce = x.debounce(longestWindow(w.ConsumerTimeout)) })
 }
 
-// immediate reads the number of times that a handler runs again at once.
+// immediate reads the number of immediate retries.
 func (v value) immediate() reprise.Middleware {
 	n, pause := 0, DefaultPause
 	v.short("immediate", "times", "2", func(x value) { n, _ = integer(1, maxImmediate)(x) }, func(f *fields) {
@@ -43,7 +43,7 @@ func (v value) immediate() reprise.Middleware {
 	return reprise.Immediate(n, pause)
 }
 
-// rate reads the rate at which attempts may begin.
+// rate reads the maximum rate of attempts.
 func (v value) rate() (reprise.Limiter, bool) {
 	limit, burst := rate.Limit(0), 1
 	v.short("rate", "limit", "10/s", func(x value) { limit = x.perSecond() }, func(f *fields) {
@@ -52,7 +52,7 @@ func (v value) rate() (reprise.Limiter, bool) {
 	return rate.NewLimiter(limit, burst), true
 }
 
-// ParseRate reads a number in a time, such as 10/s, 0.5/s or 100/m, as a number per second.
+// ParseRate parses a rate such as 10/s, 0.5/s or 100/m, and returns the number per second.
 func ParseRate(s string) (float64, error) {
 	m := perTime.FindStringSubmatch(s)
 	if m == nil {
@@ -66,7 +66,7 @@ var perTime = regexp.MustCompile(`^([0-9]{1,9}(?:\.[0-9]{1,9})?) ?/ ?(s|m|h|d)$`
 
 var seconds = map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-// perSecond reads a number in a time: 10/s, 0.5/s, 100/m.
+// perSecond reads a rate such as 10/s, 0.5/s or 100/m.
 func (v value) perSecond() rate.Limit {
 	if v.kind() == "a number" {
 		v.fail("%s has no unit: write %s/s for so many a second, %s/m for so many a minute", v.name, v.written(), v.written())
@@ -86,7 +86,7 @@ func (v value) perSecond() rate.Limit {
 	return rate.Limit(n)
 }
 
-// breaker reads a circuit breaker; {} has the defaults.
+// breaker reads a circuit breaker. {} means the defaults.
 func (v value) breaker() (reprise.Breaker, bool) {
 	if !v.isMapping() {
 		return nil, v.wrong("{failures: 5, open_for: 30s, probes: 1}, or {} for just that")

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// worker parses a worker that has this besides a queue and a handler.
+// worker parses a worker with a queue, a handler and additional keys.
 func worker(t *testing.T, keys string) Worker {
 	t.Helper()
 	return mustParse(t, "workers: [{queue: a, exec: [x], "+keys+"}]").Workers[0]
@@ -27,7 +27,7 @@ func TestRoutes(t *testing.T) {
 	const minute = time.Minute
 	for text, want := range map[string]struct {
 		route   topology.Route
-		backoff backoff.Backoff // of the policy
+		backoff backoff.Backoff // backoff of the policy
 	}{
 		"buckets":                               {topology.Buckets{}, nil},
 		"{buckets: {}}":                         {topology.Buckets{}, nil},
@@ -52,7 +52,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What the file says a route does is what it does.
+// The documented delays of a route match its actual delays.
 func TestDelaysOfRoutesAreTheirOwn(t *testing.T) {
 	for _, text := range []string{"requeue", "{dead-letter: {delay: 5m}}", "{delayed-retry: {min: 20s, max: 1m}}"} {
 		w := worker(t, "route: "+text)
@@ -102,9 +102,9 @@ func TestBreaker(t *testing.T) {
 		}
 		down := errors.New("down")
 		attempt(down)
-		attempt(fmt.Errorf("wrapped: %w", reprise.Park(down))) // something answered
+		attempt(fmt.Errorf("wrapped: %w", reprise.Park(down))) // the destination responded
 		attempt(down)
-		attempt(reprise.RetryAfter(time.Second, fmt.Errorf("%w: elsewhere", idempotent.ErrBusy))) // says nothing
+		attempt(reprise.RetryAfter(time.Second, fmt.Errorf("%w: elsewhere", idempotent.ErrBusy))) // does not count for the breaker
 		if wait := attempt(down); wait != 0 {
 			t.Fatalf("open after one failure in a row, for %s", wait)
 		}

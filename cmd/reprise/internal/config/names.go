@@ -10,16 +10,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxName is the longest name AMQP can carry.
+// maxName is the maximum length of an AMQP name in bytes.
 const maxName = 255
 
-// reserved is what the names of the broker's own queues and exchanges begin with.
-// RabbitMQ lets nobody else declare such: https://www.rabbitmq.com/docs/queues#names
+// reserved is the prefix of the broker's internal queues and exchanges. RabbitMQ refuses declarations with this prefix:
+// https://www.rabbitmq.com/docs/queues#names
 const reserved = "amq."
 
-// amqpName reads the name of a queue or an exchange, leaving room for what is
-// appended to it. A number is not one: whether 010 means 8, 10 or "010" is
-// nothing to guess.
+// amqpName reads the name of a queue or an exchange. The name must leave space for a suffix of room bytes. A number is
+// not a name, because 010 could mean 8, 10 or "010".
 func amqpName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		switch v.node.(type) {
@@ -31,7 +30,7 @@ func amqpName(example string, room int) reader[string] {
 	}
 }
 
-// fits reports whether AMQP can carry a name.
+// fits reports whether a name fits into AMQP, with room bytes left.
 func (v value) fits(name string, room int) bool {
 	switch {
 	case len(name) > maxName-room:
@@ -42,7 +41,7 @@ func (v value) fits(name string, room int) bool {
 	return true
 }
 
-// ownName is amqpName for something that is declared.
+// ownName reads a name like amqpName, for an object that the worker declares.
 func ownName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		s, ok := amqpName(example, room)(v)
@@ -50,7 +49,7 @@ func ownName(example string, room int) reader[string] {
 	}
 }
 
-// own reports whether a name is none of the broker's own.
+// own reports whether a name does not have the reserved prefix.
 func (v value) own(name string) bool {
 	if strings.HasPrefix(name, reserved) {
 		return v.fail("%s begins with %s, as the broker's own names do, and no others can: write one of yours", quoted(name), reserved)
@@ -67,7 +66,7 @@ func (p field) namesQueue() bool {
 	return key.fits(p.key, len(topology.FailedQueue(""))) && key.own(p.key)
 }
 
-// routingKey reads a key, which may be empty.
+// routingKey reads a routing key, which may be empty.
 func (v value) routingKey() (string, bool) {
 	s, ok := v.word()
 	if ok && len(s) > maxName {
@@ -76,8 +75,7 @@ func (v value) routingKey() (string, bool) {
 	return s, ok
 }
 
-// arguments reads those of a queue, as the broker has them, but for some that are
-// set already.
+// arguments reads queue arguments in the form of the broker, except the arguments that are already set.
 func arguments(set ...string) reader[topology.Table] {
 	return func(v value) (topology.Table, bool) {
 		f, ok := v.fields(v.name)

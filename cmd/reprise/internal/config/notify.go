@@ -9,16 +9,16 @@ import (
 	"github.com/reprisemq/reprise/internal/notification"
 )
 
-// Notify is who is told by webhook what needs attention.
+// Notify configures the webhooks for notifications.
 type Notify struct {
 	Webhooks []notification.Webhook
-	Gather   time.Duration // 0: the default, as for the others
+	Gather   time.Duration // 0: the default, as for the other durations
 	Cooldown time.Duration
 	Growth   int
 }
 
-// LoadNotify reads the webhooks of a file that may have the other keys of a configuration, and the URL of the console in it, which
-// is "" if it has none. The other keys are not read.
+// LoadNotify reads the webhooks and the console URL from a file. The URL is "" if the file does not set it. LoadNotify ignores
+// the other keys of the configuration.
 func LoadNotify(path string) (n *Notify, console string, err error) {
 	data, lookup, err := readFile(path)
 	if err != nil {
@@ -48,7 +48,7 @@ func LoadNotify(path string) (n *Notify, console string, err error) {
 	return n, console, nil
 }
 
-// notify reads a list of webhooks, or a mapping with one.
+// notify reads a list of webhooks, or a mapping with such a list.
 func (v value) notify() (*Notify, bool) {
 	n := &Notify{}
 	v.short("notify", "webhooks", "[{url: https://example.com/reprise}]", func(x value) {
@@ -79,7 +79,7 @@ func (f *fields) webhook(w *notification.Webhook) {
 			return
 		}
 		if err := (&notification.Webhook{URL: "http://localhost", Format: w.Format, Secret: w.Secret}).Validate(); err != nil {
-			x.fail("%s: %v", x.name, err) // which does not have it
+			x.fail("%s: %v", x.name, err) // the error does not contain the URL
 		}
 	})
 	var kinds []choice[notification.Kind]
@@ -89,7 +89,7 @@ func (f *fields) webhook(w *notification.Webhook) {
 	read(f, "events", &w.Events, list("a list of events: [new-group, replay-stopped]", choose(kinds...)))
 }
 
-// httpURL reads a URL, which may hold a secret: no message has its text.
+// httpURL reads a URL that may contain a secret. Errors never contain the URL.
 func (v value) httpURL() (string, bool) {
 	s, _, ok := v.expanded("https://example.com/reprise")
 	if !ok {
@@ -101,7 +101,7 @@ func (v value) httpURL() (string, bool) {
 	return s, true
 }
 
-// consoleURL reads where people reach the console.
+// consoleURL reads the external URL of the console.
 func (v value) consoleURL() (string, bool) {
 	s, ok := v.text("https://ops.example.com/reprise")
 	if !ok {

@@ -43,7 +43,7 @@ func TestNotify(t *testing.T) {
 		if diff := cmp.Diff(want, c.Notify); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", text, diff)
 		}
-		// The same file, and one with the webhooks alone.
+		// Test the same file, and a file that contains only the webhooks.
 		for _, text := range []string{text + notifyRest, text + "\nconsole: {url: 'https://ops/reprise'}\n"} {
 			path := filepath.Join(t.TempDir(), "some.yaml")
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -94,7 +94,7 @@ func TestNotifyProblems(t *testing.T) {
 	}
 }
 
-// Webhooks are read from files with whatever keys a configuration has.
+// LoadNotify accepts files with all other keys of a configuration.
 func TestLoadNotifyOfTheExample(t *testing.T) {
 	for _, name := range []string{"WEBHOOK_TOKEN", "WEBHOOK_SECRET"} {
 		v, _ := environment(name)

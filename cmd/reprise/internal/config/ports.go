@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// ports are the addresses that a file listens on.
+// ports are the listening addresses of a file.
 type ports []listener
 
 type listener struct {
 	name string
 	addr netip.AddrPort
-	at   Position // zero: it is the default
+	at   Position // zero: the address is the default
 }
 
-// add adds an address; an invalid one, port 0 and a name other than localhost are left out.
+// add adds an address. It ignores invalid addresses, port 0 and host names other than localhost.
 func (p *ports) add(name, addr string, at Position) {
 	if port, local := strings.CutPrefix(addr, "localhost:"); local {
 		addr = "127.0.0.1:" + port
@@ -25,7 +25,7 @@ func (p *ports) add(name, addr string, at Position) {
 	}
 }
 
-// check reports addresses of which only the first could be listened on.
+// check reports addresses that conflict with an earlier address.
 func (p ports) check(d *decoder) {
 	for i, second := range p {
 		for _, first := range p[:i] {
@@ -37,7 +37,7 @@ func (p ports) check(d *decoder) {
 	}
 }
 
-// overlaps reports whether two programs cannot listen on both addresses.
+// overlaps reports whether two listeners conflict, because their addresses overlap.
 func (l listener) overlaps(other listener) bool {
 	a, b := l.addr.Addr(), other.addr.Addr()
 	if l.addr.Port() != other.addr.Port() {

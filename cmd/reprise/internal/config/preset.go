@@ -8,32 +8,29 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker item with the key preset stands for the work queues of a published
-// design:
+// A worker item with the key preset represents the work queues of a published design:
 //
 //	- preset: NAME
 //	  retry_delay: 5m              # settings of the design
 //	  queues:
-//	    QUEUE: {exec: [PROGRAM]}   # what other workers have, but for what the design decides
+//	    QUEUE: {exec: [PROGRAM]}   # keys of other workers, except those that the design sets
 
-// design is a preset as the file has it.
+// design is a preset in the form of the file.
 type design struct {
 	name string
 
-	// queues are the work queues, by what the file calls them. None: there is one,
-	// and its name is free to choose.
+	// queues are the names of the work queues in the file. If empty, the design has one queue with an arbitrary name.
 	queues []string
 
-	// example is a queue for messages, where there are none above.
+	// example is a queue name for messages if queues is empty.
 	example string
 
-	// settings reads the keys of the design itself. It returns the part of a worker that
-	// the design decides, for a queue by its name in the file; the error is about several
-	// keys together.
+	// settings reads the keys of the design. It returns a function that maps the name of a queue in the file to the
+	// part of the worker that the design determines. The error of the function is about several keys together.
 	settings func(*fields) workerOf
 
-	// refused are keys that mean nothing for its messages, in any place: each
-	// reason says what to write beside the preset instead.
+	// refused are the keys that have no effect with this design, at any level. Each reason contains the replacement at
+	// the level of the preset.
 	refused []refusal
 }
 
@@ -45,7 +42,7 @@ type refusal struct {
 
 var designs = []*design{&coverArt, &staking, &workRetry, &cdnPurge}
 
-// presets are their names.
+// presets returns the names of the presets.
 func presets() []string {
 	var names []string
 	for _, d := range designs {
@@ -54,7 +51,7 @@ func presets() []string {
 	return names
 }
 
-// preset reads a worker item that stands for the queues of a published design.
+// preset reads a worker item that represents the queues of a published design.
 func (f *fields) preset() []located {
 	name, _ := f.get("preset")
 	f.owner = "a preset"
@@ -62,7 +59,7 @@ func (f *fields) preset() []located {
 	i := slices.Index(presets(), found)
 	if i < 0 {
 		for _, p := range f.pairs {
-			f.asked = append(f.asked, p.key) // unknown of what?
+			f.asked = append(f.asked, p.key) // without a known preset, no key is unknown
 		}
 		return nil
 	}
@@ -90,16 +87,15 @@ func (f *fields) preset() []located {
 	return p.workers(queues.value)
 }
 
-// published is a design as an item of the file has it.
+// published is a design with the settings of an item in the file.
 type published struct {
 	*design
 	worker   workerOf
-	settings []string // the keys that were read
-	sound    bool     // nothing is wrong with them
+	settings []string // keys that were read
+	sound    bool     // the settings have no problems
 }
 
-// workers reads the handlers of the queues. Any may be missing: somebody else
-// consumes it.
+// workers reads the handlers of the queues. The file may omit queues that other programs consume.
 func (p *published) workers(v value) []located {
 	f, ok := v.fields("preset " + p.name + "'s queues")
 	if !ok {
@@ -117,7 +113,7 @@ func (p *published) workers(v value) []located {
 	return all
 }
 
-// known reports whether a key is a work queue of the design; so many were before it.
+// known reports whether a key is a work queue of the design. Before is the number of preceding work queues.
 func (p *published) known(x field, before int) bool {
 	switch {
 	case p.queues == nil && before > 0:
@@ -136,7 +132,7 @@ func (p *published) known(x field, before int) bool {
 	return x.failAt(x.keyAt, "preset %s has no work queue %s: %s", p.name, quoted(shownKey(x.key)), advice)
 }
 
-// work reads the worker of one of them.
+// work reads the worker of one queue.
 func (p *published) work(x field) located {
 	w := located{at: x.keyAt}
 	before := len(x.problems)
@@ -161,7 +157,7 @@ func (p *published) work(x field) located {
 	return w
 }
 
-// first is a queue to show in messages.
+// first returns a queue name for messages.
 func (d *design) first() string {
 	if d.queues != nil {
 		return d.queues[0]
@@ -169,8 +165,7 @@ func (d *design) first() string {
 	return d.example
 }
 
-// refuse reports keys that mean nothing with the design, beside the preset, in one
-// of its queues or in a rule.
+// refuse reports keys that have no effect with the design: in the preset, in one of its queues or in a rule.
 func (d *design) refuse(f *fields) {
 	for _, r := range d.refused {
 		f.refuse(r.reason, r.key)
@@ -178,7 +173,7 @@ func (d *design) refuse(f *fields) {
 	f.refuse("is set by the preset: remove it", "queue", "bind", "route")
 }
 
-// Readers of what queues and exchanges of a design are deployed as.
+// Readers of the types of queues and exchanges.
 var (
 	queueType    = oneOf("classic", "quorum")
 	exchangeKind = oneOf(topology.Direct, topology.Fanout, topology.Topic)

@@ -14,13 +14,13 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// presetOf parses an item with these settings and one queue.
+// presetOf parses a preset with settings and one queue.
 func presetOf(t *testing.T, name, settings, queue string) Worker {
 	t.Helper()
 	return mustParse(t, fmt.Sprintf("workers: [{preset: %s, %s queues: {%s: {exec: [x]}}}]", name, settings, queue)).Workers[0]
 }
 
-// With nothing but its name, a preset is the design as it was published.
+// A preset without settings is the published design.
 func TestPresetDefaults(t *testing.T) {
 	for name, want := range map[string]struct {
 		key, queue string
@@ -76,7 +76,7 @@ func TestPresetSettings(t *testing.T) {
 	}
 }
 
-// cutPreset splits "NAME: SETTINGS", and adds a queue that the preset has.
+// cutPreset splits "NAME: SETTINGS", and adds a queue of the preset.
 func cutPreset(text string) (name, settings, queue string) {
 	for _, d := range designs {
 		if rest, ok := strings.CutPrefix(text, d.name+": "); ok {
@@ -89,7 +89,7 @@ func cutPreset(text string) (name, settings, queue string) {
 	return text, "", ""
 }
 
-// Two workers of one design, each on queues of its own.
+// Two workers of one design use separate queues.
 func TestPresetTwice(t *testing.T) {
 	c := mustParse(t, `
 workers:
@@ -107,7 +107,7 @@ workers:
 	}
 }
 
-// The file accepts no longer a window than the library, and no shorter one.
+// The file has the same maximum window as the library.
 func TestLongestWindow(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Minute, 7*time.Minute + 1, 24 * time.Hour, -1} {
 		w := Worker{WorkerConfig: reprise.WorkerConfig{Queue: "q", ConsumerTimeout: timeout, Debounce: &reprise.Debounce{Window: longestWindow(timeout), Key: reprise.ContentKey}}}

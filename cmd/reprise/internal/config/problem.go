@@ -8,16 +8,16 @@ import (
 	"unicode"
 )
 
-// Position is a place in a file, counted from 1.
+// Position is a position in a file. Lines and columns start at 1.
 type Position struct{ Line, Column int }
 
 // Problem is one mistake in a file.
 type Problem struct {
 	Position
-	Text string // what is wrong, and what to write instead
+	Text string // the mistake and a correction
 }
 
-// Problems are all mistakes of a file, in its order.
+// Problems are all mistakes of a file, in the order of the file.
 type Problems struct {
 	Name string
 	List []Problem
@@ -25,7 +25,7 @@ type Problems struct {
 	excerpts excerpts
 }
 
-// Error shows each problem with the line it is on.
+// Error returns each problem with its line.
 func (p *Problems) Error() string {
 	var b strings.Builder
 	for i, x := range p.List {
@@ -56,11 +56,10 @@ func (p *Problems) write(b *strings.Builder, x Problem) {
 	}
 }
 
-// excerptWidth is how much of a long line is shown.
+// excerptWidth is the maximum length of an excerpt.
 const excerptWidth = 120
 
-// excerpt returns a line as it can be shown, with … for what is hidden of it, and
-// the blanks in front of column.
+// excerpt returns a line with … instead of its hidden parts, and the spaces that align a caret with column.
 func excerpt(line string, hidden []span, column int) (shown, blanks string) {
 	runes, at := mask([]rune(line), hidden, column-1)
 	if at > excerptWidth/2 && len(runes) > excerptWidth {
@@ -72,7 +71,7 @@ func excerpt(line string, hidden []span, column int) (shown, blanks string) {
 	pad := make([]rune, at)
 	for i, r := range runes {
 		if r != '\t' && !unicode.IsPrint(r) {
-			runes[i] = '·' // no control sequences on somebody's terminal
+			runes[i] = '·' // no control sequences on the terminal of the user
 		}
 		if i < at {
 			pad[i] = ' '
@@ -84,8 +83,8 @@ func excerpt(line string, hidden []span, column int) (shown, blanks string) {
 	return string(runes), string(pad)
 }
 
-// mask replaces each hidden part of a line by … and returns where the place at is
-// then. Blanks around what is hidden stay.
+// mask replaces each hidden part of a line with …. It returns the new index of the rune at index at. Spaces around a
+// hidden part stay.
 func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
 	secret := make([]bool, len(line))
 	for _, s := range hidden {
@@ -121,8 +120,8 @@ func mask(line []rune, hidden []span, at int) (masked []rune, place int) {
 	return masked, place
 }
 
-// sorted returns the problems found so far: each once, although an alias makes
-// one place be read several times.
+// sorted returns the problems found so far, without duplicates. An alias can cause a duplicate, because it makes the
+// decoder read a position several times.
 func (d *decoder) sorted() *Problems {
 	list := slices.Clone(d.problems)
 	slices.SortStableFunc(list, func(a, b Problem) int {
@@ -131,8 +130,7 @@ func (d *decoder) sorted() *Problems {
 	return &Problems{Name: d.name, List: slices.Compact(list), excerpts: d.excerpts}
 }
 
-// Refuse returns problems that only came to light after the file was read, nil
-// if there are none.
+// Refuse returns problems that were found after the file was parsed. It returns nil if problems is empty.
 func (c *Config) Refuse(problems ...Problem) error {
 	if len(problems) == 0 {
 		return nil

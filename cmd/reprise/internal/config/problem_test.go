@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is reported for testdata/problems beside the files")
 
-// TestProblems compares what is reported for each file with the text beside it.
+// TestProblems compares the problems of each file with the expected text.
 func TestProblems(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "problems", "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -50,7 +50,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Nesting beyond any configuration is refused before a parser recurses into it.
+// Excessive nesting is refused before a parser recurses into it.
 func TestDepth(t *testing.T) {
 	for name, text := range map[string]string{
 		"brackets":    strings.Repeat("[", 100_000),
@@ -70,7 +70,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// staircase is a mapping nested by indentation, n deep.
+// staircase returns a mapping with n levels of indentation.
 func staircase(n int) string {
 	var b strings.Builder
 	for i := range n {

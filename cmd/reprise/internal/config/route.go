@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// routeKind is a route by its name in the file.
+// routeKind describes a route with a name.
 type routeKind struct {
 	name     string
 	defaults topology.Route
-	example  string // of its settings; "" for none
+	example  string // example of its settings; "": no settings
 	settings func(*fields) topology.Route
 }
 
@@ -34,8 +34,7 @@ func routeNames() []string {
 	return names
 }
 
-// route reads how failed messages come back: the name of a route, or one with its
-// settings.
+// route reads the route of retries: the name of a route, or a name with settings.
 //
 //	route: levels
 //	route: {dead-letter: {delay: 5m}}
@@ -92,7 +91,7 @@ func (f *fields) deadLettering() topology.Route {
 	return r
 }
 
-// maxGrowth is the growth of buckets beyond which it is a slip.
+// maxGrowth is the maximum growth of buckets. A larger growth is probably a mistake.
 const maxGrowth = 10
 
 func (f *fields) buckets() topology.Route {
@@ -101,7 +100,7 @@ func (f *fields) buckets() topology.Route {
 	read(f, "growth", &r.Growth, func(x value) (float64, bool) {
 		n, ok := number("a number")(x)
 		switch {
-		case ok && !(n > 1): // written so that NaN fails too
+		case ok && !(n > 1): // this form also rejects NaN
 			return 0, x.fail("%s is %v: write more than 1, such as 1.25 for retries that are at most a quarter late", x.name, n)
 		case n > maxGrowth:
 			return 0, x.fail("%s is %v, retries would be so many times as late: write %d or less", x.name, n, maxGrowth)
@@ -132,7 +131,7 @@ func (f *fields) delayedRetry() topology.Route {
 	return r
 }
 
-// wait reads a time that a queue can be given.
+// wait reads a delay that RabbitMQ accepts for a queue.
 func (v value) wait() (time.Duration, bool) {
 	d, ok := duration(time.Millisecond)(v)
 	if ok && (d%time.Millisecond != 0 || d > topology.MaxDelay) {
@@ -141,8 +140,7 @@ func (v value) wait() (time.Duration, bool) {
 	return d, ok
 }
 
-// delays are those that a route has of its own, whatever the policy says; nil for
-// a route that waits as long as it is told.
+// delays returns the delays of a route that ignores the policy. It returns nil for a route that follows the policy.
 func delays(r topology.Route) backoff.Backoff {
 	switch r := r.(type) {
 	case topology.Requeuing:
@@ -155,7 +153,7 @@ func delays(r topology.Route) backoff.Backoff {
 	return nil
 }
 
-// unheard refuses what a route takes no notice of.
+// unheard refuses the keys that a route ignores.
 func (f *fields) unheard(r topology.Route) {
 	counts := func(name string) {
 		f.refuse(fmt.Sprintf("cannot be kept with route: %s, nothing tells when a message first failed: limit attempts", name), "give_up_after")

@@ -9,15 +9,14 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// rules reads what a worker does about some failures. Its handler decides how
-// they are told apart:
+// rules reads the policy for particular failures. The type of the handler determines the keys that distinguish
+// failures:
 //
 //	rules:
 //	  - {status: [503, 507], attempts: 50, backoff: {fixed: 10m}}   # http
 //	  - {exit: 70, park: true}                                      # exec
 //
-// What parks a message at once (exit 65, most of 4xx) is not for a rule to
-// change.
+// A rule cannot change failures that park a message immediately (exit 65, most of 4xx).
 func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 	rules, _ := list("a list of rules such as [{status: 503, attempts: 50}]", mapping("a rule", func(f *fields, r *reprise.Rule) {
 		switch {
@@ -27,7 +26,7 @@ func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 		case w.Exec != nil:
 			r.Match = f.exits()
 			f.refuse("is for services, and this worker has exec: write exit: 75", "status")
-		default: // the missing handler is a problem of its own
+		default: // the missing handler is reported separately
 			f.asked = append(f.asked, "status", "exit")
 		}
 		if read(f, "park", &r.Park, value.boolean); r.Park {
@@ -73,8 +72,8 @@ func (f *fields) exits() func(error) bool {
 	}
 }
 
-// codes reads the numbers that a rule is for: one, or a list of them. No rule is
-// asked about those for which useless gives a reason.
+// codes reads the codes of a rule: one number or a list. It refuses a code if useless returns a reason why the rule
+// would never apply to that code.
 func (f *fields) codes(key string, lowest, highest int, useless func(code int) string) (codes []int) {
 	one := func(v value) (int, bool) {
 		code, ok := integer(lowest, highest)(v)

@@ -11,11 +11,11 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// A rule is for the failures it names, as the handlers report them.
+// A rule applies to its failures, in the form that the handlers return.
 func TestRulesMatchWhatHandlersReturn(t *testing.T) {
 	status := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "1") // which the rule's number of attempts is for, too
+		w.Header().Set("Retry-After", "1") // the number of attempts in the rule applies to it, too
 		w.WriteHeader(status)
 	}))
 	defer s.Close()
@@ -49,8 +49,8 @@ workers:
 	}
 }
 
-// expect checks how many attempts there are of a message whose handler always
-// fails like this; 0: it is parked without asking.
+// expect checks the number of attempts for a message whose handler always fails in this way. 0 means that the message
+// is parked regardless of the policy.
 func expect(t *testing.T, p reprise.Policy, h reprise.Handler, code, want int) {
 	t.Helper()
 	err := h.Handle(t.Context(), &reprise.Message{})

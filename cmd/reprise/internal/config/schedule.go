@@ -9,30 +9,28 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// Backoff is a schedule of delays as people write it, in the file or as flags.
+// Backoff is a schedule of delays, as written in the file or in flags.
 //
 //	initial, factor, max   grows: 1s, 2s, 4s, … 1h
 //	initial, step, max     grows evenly: 10s, 20s, 30s, … 1h
 //	fixed                  always the same
 //	list                   one by one, then always the last
 //
-// Each may have a jitter. A schedule that grows has equal jitter unless it says
-// otherwise; delays written one by one are kept as they are. Without any key it is
-// the library's default.
+// Each schedule may have a jitter. The default is equal jitter for a growing schedule, and no jitter for fixed and
+// list. A Backoff without keys is the default of the library.
 type Backoff struct {
 	Initial, Step, Max, Fixed time.Duration
 	Factor                    float64
 	List                      []time.Duration
 	Jitter                    string
 
-	Keys []string // those that were written: "initial", "factor", …
+	Keys []string // keys that were written: "initial", "factor", …
 }
 
-// jitters are the words for a jitter.
+// jitters are the names of the jitters.
 var jitters = []string{"none", "equal", "full", "decorrelated"}
 
-// kinds are keys that make a schedule of some kind, and those of other kinds that
-// can therefore not be there.
+// kinds lists the keys that determine the kind of a schedule, with the conflicting keys of other kinds.
 var kinds = []struct {
 	key    string
 	others []string
@@ -42,12 +40,11 @@ var kinds = []struct {
 	{"step", []string{"factor"}},
 }
 
-// Misfit is a key whose value does not go with the others.
+// Misfit is a key whose value conflicts with other keys.
 type Misfit struct{ Key, Text string }
 
-// Schedule returns what was meant, nil for the default, or why that cannot be told. Texts call a key
-// what name makes of it. A time that is zero although it was written is taken for
-// a mistake that has been reported.
+// Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. Name converts a key
+// to its form in messages. Schedule ignores a key with a zero duration, because its reader has reported that mistake.
 func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misfit) {
 	var all []Misfit
 	misfit := func(key, format string, args ...any) {
@@ -92,7 +89,7 @@ func (b Backoff) contradictions(name func(key string) string, misfit func(key, f
 
 func (b Backoff) has(key string) bool { return slices.Contains(b.Keys, key) }
 
-// build makes the schedule, supposing that it makes sense.
+// build returns the schedule of a valid Backoff.
 func (b Backoff) build() backoff.Backoff {
 	var s backoff.Backoff
 	jitter := "equal"

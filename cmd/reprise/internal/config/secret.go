@@ -9,29 +9,27 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// excerpts are the lines of a file as they can be shown. Excerpts end up in logs,
-// and a file holds passwords, also malformed ones, of which nobody can tell where
-// they end: so whole values are hidden, by what they are for.
+// excerpts are the lines of a file without secrets. Logs contain excerpts, and a file contains passwords. The end
+// of a malformed password cannot be found, so excerpts hide whole values, depending on their keys.
 type excerpts struct {
 	source []string
 	hidden map[int][]span // by index of the line
-	known  bool           // hidden was filled: the file could be parsed
+	known  bool           // hidden is complete: the file could be parsed
 }
 
-// span is a part of a line, in runes from 0; an end of -1 is that of the line.
+// span is a part of a line, in rune indexes from 0. An end of -1 is the end of the line.
 type span struct{ begin, end int }
 
-// line returns what is hidden of a line, and false if the line cannot be shown
-// at all.
+// line returns the hidden spans of a line. It returns false if errors must not contain the line.
 func (e excerpts) line(i int) ([]span, bool) {
 	if e.known {
-		return append(slices.Clone(e.hidden[i]), urls(e.source[i])...), true // in comments
+		return append(slices.Clone(e.hidden[i]), urls(e.source[i])...), true // URLs in comments
 	}
 	return e.unparsed(i)
 }
 
-// urls are what may be passwords of URLs in a line: wherever one is not
-// percent-encoded as it should be, it may have any character in it.
+// urls returns the spans that may be passwords of URLs in a line. A password that is not correctly percent-encoded can
+// contain any character.
 func urls(line string) []span {
 	var all []span
 	if i := strings.Index(line, "://"); i >= 0 {
@@ -49,14 +47,13 @@ func runes(s string) int { return len([]rune(s)) }
 
 var (
 	passwordIs = regexp.MustCompile(`(?i)password=`)
-	// confidential is a word for something that is not shown.
+	// confidential matches names of secrets.
 	confidential = regexp.MustCompile(`(?i)passw|passphrase|secret|token|credential|authorization|api.?key|dsn`)
-	// holdsSecrets is a key whose value is hidden, or has such keys below it.
+	// holdsSecrets matches keys whose values are hidden, or contain such keys.
 	holdsSecrets = regexp.MustCompile(`(?i)\b(headers?|env|environment|broker|amqp|duplicates|archive|management|store|url|uri)["']?\s*(:|$)`)
 )
 
-// unparsed is line for a text without nodes: what is not known to be harmless is
-// not shown.
+// unparsed is like line, for a file that could not be parsed. It shows only lines that are known to be harmless.
 func (e excerpts) unparsed(i int) ([]span, bool) {
 	line := e.source[i]
 	spans := urls(line)
@@ -68,7 +65,7 @@ func (e excerpts) unparsed(i int) ([]span, bool) {
 	if holdsSecrets.MatchString(line) && len(spans) == 0 {
 		return nil, false
 	}
-	// Values may stand below their key, and texts go on for several lines.
+	// Values may follow on lines below their key, and a text may have several lines.
 	for depth := indent(line); i > 0 && depth > 0; {
 		i--
 		above := e.source[i]
@@ -85,14 +82,14 @@ func (e excerpts) unparsed(i int) ([]span, bool) {
 
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " \t-")) }
 
-// secretKeys are the keys whose values are hidden with all that is in them.
+// secretKeys are the keys whose values are hidden completely, including nested values.
 var secretKeys = []string{"broker", "store", "url", "management", "headers", "env", "secret"}
 
-// secretTexts are those whose value is, if it is not a mapping.
+// secretTexts are the keys whose values are hidden unless they are mappings.
 var secretTexts = []string{"http", "duplicates", "archive"}
 
-// among tells whether a key is one of words, or could be meant to be. A slip must
-// not show a password.
+// among reports whether a key is one of words, a synonym or a misspelling of one. A typing error must not reveal a
+// password.
 func among(key string, words []string) bool {
 	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
 	return slices.ContainsFunc(words, func(w string) bool {
@@ -100,12 +97,12 @@ func among(key string, words []string) bool {
 	})
 }
 
-// looksSecret is a text that is not shown wherever it stands.
+// looksSecret reports whether s is hidden regardless of its key.
 func looksSecret(s string) bool {
 	return strings.Contains(s, "://") && strings.Contains(s, "@") || passwordIs.MatchString(s)
 }
 
-// hide fills what is hidden.
+// hide computes the hidden spans of a parsed file.
 func (d *decoder) hide(file *ast.File) {
 	d.excerpts = excerpts{d.excerpts.source, map[int][]span{}, true}
 	h := hider{excerpts: d.excerpts, aliases: d.aliases, seen: map[ast.Node]bool{}}
@@ -114,7 +111,7 @@ func (d *decoder) hide(file *ast.File) {
 	}
 }
 
-// hider finds what is hidden of a node, or hides all of it.
+// hider hides the secret parts of a node, or the whole node.
 type hider struct {
 	excerpts
 	secret  bool
@@ -150,7 +147,7 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 		case !found: // a password may begin with *
 			h.conceal(n.Start, n.Start)
 			return h
-		case !h.seen[target]: // an alias may stand for itself
+		case !h.seen[target]: // an alias may refer to itself
 			h.seen[target] = true
 			ast.Walk(h, target)
 		}
@@ -167,8 +164,8 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 	return nil
 }
 
-// conceal hides all from one token up to what follows another. Where the parser is
-// wrong about places, it hides too much.
+// conceal hides the text from the first token to the token after last. If the positions of the parser are wrong, it
+// hides too much.
 func (h hider) conceal(first, last *token.Token) {
 	if first == nil || first.Position == nil || last == nil {
 		return
@@ -196,7 +193,7 @@ func (h hider) conceal(first, last *token.Token) {
 	}
 }
 
-// begins tells whether a token does begin where the parser says.
+// begins reports whether a token begins at the position from the parser.
 func (h hider) begins(line, column int, t *token.Token) bool {
 	if line < 0 || line >= len(h.source) {
 		return false
@@ -205,8 +202,8 @@ func (h hider) begins(line, column int, t *token.Token) bool {
 	return column >= 0 && column < len(r) && len(text) > 0 && r[column] == text[0]
 }
 
-// shownKey is a key as messages show it. Where a blank is forgotten, the value
-// becomes a part of it: "broker:amqp://…", "PASSWORD=…".
+// shownKey returns the form of a key for messages. A missing space makes the value a part of the key:
+// "broker:amqp://…", "PASSWORD=…".
 func shownKey(key string) string {
 	if i := strings.IndexAny(key, " :=@"); i >= 0 {
 		return key[:i] + "…"

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever is wrong with a file, the error does not show what is secret in it:
-// errors end up in logs.
+// The error for an invalid file never shows secrets, because logs contain errors.
 func TestSecrets(t *testing.T) {
 	const workers = "\nworkers:\n  - queue: a\n    exec: [x]\n"
 	handler := func(s string) string { return "workers:\n  - {queue: a, " + s + "}\n" }
@@ -92,7 +91,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// What is not secret is shown, and the caret stands below what is meant.
+// Errors show all other text, and the caret points to the mistake.
 func TestShownBesideSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"behind a secret": {

@@ -10,22 +10,21 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// value is a place in the file.
+// value is a node of the file.
 type value struct {
 	*decoder
-	name string // what a message calls it: "backoff.initial"
-	also string // what else a message offers: ", or none"
+	name string // name in messages: "backoff.initial"
+	also string // further option in messages: ", or none"
 	node ast.Node
 	at   Position
 }
 
-// A reader reads a value as a T. If the value is none, the reader reports that, with the
-// position of the value, and returns false: the rest of the file is read all the same.
-// Readers of lists, mappings and alternatives are made of readers. The keys that a mapping
-// is asked for are its schema, see fields.
+// A reader reads a value as a T. If the value is not a T, the reader reports a problem at the position of the value and
+// returns false. Reading then continues with the rest of the file. Readers of lists, mappings and alternatives consist
+// of other readers. The read keys of a mapping are its schema, see fields.
 type reader[T any] func(v value) (T, bool)
 
-// value follows anchors and aliases to what they stand for.
+// value returns the value of a node, after it has resolved anchors and aliases.
 func (d *decoder) value(name string, n ast.Node) value {
 	at := position(n)
 	n = resolved(n, d.aliases)
@@ -35,9 +34,9 @@ func (d *decoder) value(name string, n ast.Node) value {
 	return value{d, name, "", n, at}
 }
 
-// resolved is what anchors and aliases stand for.
+// resolved returns the target of anchors and aliases.
 func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
-	for range maxDepth { // an alias may stand for itself
+	for range maxDepth { // an alias may refer to itself
 		switch x := n.(type) {
 		case *ast.AnchorNode:
 			n = x.Value
@@ -50,10 +49,10 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 	return n
 }
 
-// fail reports a mistake in a value. It returns false, for readers.
+// fail reports a problem of a value. It always returns false, for readers.
 func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
-// kind is what a value is, in words for a message.
+// kind returns the kind of a value, in words for a message.
 func (v value) kind() string {
 	switch v.node.(type) {
 	case nil, *ast.NullNode:
@@ -76,10 +75,10 @@ func (v value) kind() string {
 
 func (v value) isMapping() bool { return v.kind() == "a mapping" }
 
-// written is a scalar as the file has it.
+// written returns a scalar in the form of the file.
 func (v value) written() string { return v.node.GetToken().Value }
 
-// wrong reports a value of another kind than wanted.
+// wrong reports a value of an unexpected kind. It always returns false.
 func (v value) wrong(wanted string) bool {
 	if k := v.kind(); k != "empty" {
 		return v.fail("%s is %s: write %s%s", v.name, k, wanted, v.also)
@@ -87,7 +86,7 @@ func (v value) wrong(wanted string) bool {
 	return v.fail("%s has no value: write %s%s, or remove the key", v.name, wanted, v.also)
 }
 
-// text reads a string that is not empty.
+// text reads a non-empty string.
 func (v value) text(example string) (string, bool) {
 	if v.kind() != "a text" {
 		return "", v.wrong("a text such as " + example)
@@ -103,7 +102,7 @@ func text(example string) reader[string] {
 	return func(v value) (string, bool) { return v.text(example) }
 }
 
-// plain is the string of a text, "" for other values.
+// plain returns the string of a text, or "" for other values.
 func (v value) plain() string {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
@@ -114,8 +113,7 @@ func (v value) plain() string {
 	return ""
 }
 
-// word reads any scalar as the text it was written as: in a command line and in
-// headers 5 is as good as "5".
+// word reads any scalar as text, in the form of the file. In command lines and headers, 5 is equivalent to "5".
 func (v value) word() (string, bool) {
 	switch n := v.node.(type) {
 	case *ast.StringNode:
@@ -142,7 +140,7 @@ func oneOf(words ...string) reader[string] {
 	}
 }
 
-// choice is a word with what it stands for.
+// choice is a word with its meaning.
 type choice[T any] struct {
 	word    string
 	meaning T
@@ -150,7 +148,7 @@ type choice[T any] struct {
 
 func is[T any](word string, meaning T) choice[T] { return choice[T]{word, meaning} }
 
-// choose reads one of a few words as what it stands for.
+// choose reads one of several words and returns its meaning.
 func choose[T any](choices ...choice[T]) reader[T] {
 	var words []string
 	for _, c := range choices {
@@ -163,7 +161,7 @@ func choose[T any](choices ...choice[T]) reader[T] {
 	}
 }
 
-// integer reads a whole number from lowest to highest.
+// integer reads an integer from lowest to highest.
 func integer[T int | int32](lowest, highest T) reader[T] {
 	return func(v value) (T, bool) {
 		n, ok := v.node.(*ast.IntegerNode)
@@ -181,7 +179,7 @@ func integer[T int | int32](lowest, highest T) reader[T] {
 	}
 }
 
-// whole returns a whole number, and whether 63 bits hold it.
+// whole returns an integer, and whether it fits into an int64.
 func whole(n *ast.IntegerNode) (int64, bool) {
 	switch i := n.Value.(type) {
 	case int64:
@@ -192,7 +190,7 @@ func whole(n *ast.IntegerNode) (int64, bool) {
 	return 0, false
 }
 
-// number reads a number that may have a fraction.
+// number reads a number, with or without a fraction.
 func number(wanted string) reader[float64] {
 	return func(v value) (float64, bool) {
 		switch n := v.node.(type) {
@@ -206,7 +204,7 @@ func number(wanted string) reader[float64] {
 	}
 }
 
-// duration reads a time of at least lowest.
+// duration reads a duration of at least lowest.
 func duration(lowest time.Duration) reader[time.Duration] {
 	return func(v value) (time.Duration, bool) {
 		switch v.node.(type) {
@@ -239,7 +237,7 @@ func (v value) boolean() (yes, ok bool) {
 	return n.Value, true
 }
 
-// items returns the values of a list that is not empty.
+// items returns the values of a non-empty list.
 func (v value) items(wanted string) []value {
 	n, ok := v.node.(*ast.SequenceNode)
 	if !ok {
@@ -260,7 +258,7 @@ func (v value) items(wanted string) []value {
 	return all
 }
 
-// list reads a list that is not empty.
+// list reads a non-empty list.
 func list[T any](wanted string, item reader[T]) reader[[]T] {
 	return func(v value) (all []T, ok bool) {
 		for _, x := range v.items(wanted) {
@@ -272,7 +270,7 @@ func list[T any](wanted string, item reader[T]) reader[[]T] {
 	}
 }
 
-// orNone reads a value, or the word none, which stands for another.
+// orNone reads a value, or the word none. For none it returns the value none.
 func orNone[T any](other reader[T], none T) reader[T] {
 	return func(v value) (T, bool) {
 		if v.plain() == "none" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// closest returns the word that key was probably meant to be.
+// closest returns the word that the user probably meant by key.
 func closest(key string, words []string) (string, bool) {
 	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
 	best, distance := "", 3
@@ -26,7 +26,7 @@ func closest(key string, words []string) (string, bool) {
 	return "", false
 }
 
-// synonyms are words that other tools use for the same thing.
+// synonyms are the terms of other tools.
 var synonyms = map[string][]string{
 	"url":         {"uri", "address", "endpoint"},
 	"attempts":    {"max_attempts", "retries", "max_retries", "tries"},
@@ -78,8 +78,7 @@ var synonyms = map[string][]string{
 	"store":    {"database", "db", "path", "url"},
 }
 
-// edits is the number of letters to insert, delete, replace or swap with their
-// neighbour between a and b.
+// edits returns the edit distance of a and b: the number of letters to insert, delete, replace or swap with a neighbor.
 func edits(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
@@ -108,10 +107,10 @@ func edits(a, b string) int {
 	return rows[len(s)][len(t)]
 }
 
-// these lists words: "a, b and c".
+// these formats a list: "a, b and c".
 func these(words []string) string { return enumerate(words, "and") }
 
-// oneOfThese lists words to choose from: "a, b or c".
+// oneOfThese formats a list of alternatives: "a, b or c".
 func oneOfThese(words []string) string { return enumerate(words, "or") }
 
 func enumerate(words []string, last string) string {
@@ -123,7 +122,7 @@ func enumerate(words []string, last string) string {
 	return strings.Join(words[:end], ", ") + " " + last + " " + words[end]
 }
 
-// quoted shows a word of the file, which may be anything.
+// quoted returns the quoted form of a word from the file, truncated to 40 characters. The word may contain any text.
 func quoted(s string) string {
 	if r := []rune(s); len(r) > 40 {
 		s = string(r[:40]) + "…"

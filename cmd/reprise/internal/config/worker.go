@@ -11,16 +11,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Bounds of numbers, beyond which they are a slip.
+// Maximum numbers. Larger numbers are probably mistakes.
 const (
 	MaxAttempts    = 1_000_000
 	maxConcurrency = 10_000
 	maxPrefetch    = math.MaxUint16
 )
 
-// workers reads the list of workers; a preset gives several.
+// workers reads the list of workers. A preset adds several workers.
 func (v value) workers(e *exchanges) []Worker {
-	queues := map[string]int{} // the line of each queue's worker
+	queues := map[string]int{} // queue → line of its worker
 	before := len(v.problems)
 	var found []located
 	for _, item := range v.items("at least one worker: - {queue: NAME, exec: [PROGRAM]}") {
@@ -54,13 +54,13 @@ func (v value) workers(e *exchanges) []Worker {
 	return all
 }
 
-// located is a worker with the place that names its queue.
+// located is a worker with the position of its queue name.
 type located struct {
 	Worker
 	at Position
 }
 
-// worker reads a worker with a queue of its own.
+// worker reads a worker with a single queue.
 func (f *fields) worker(e *exchanges) located {
 	w := located{at: f.at}
 	queue, named := f.get("queue")
@@ -86,15 +86,15 @@ func (f *fields) worker(e *exchanges) located {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}
 	if named && len(f.problems) == 0 {
-		if err := w.validate(); err != nil { // although this package did not refuse it
+		if err := w.validate(); err != nil { // problems that this package did not find
 			f.fail("%v", err)
 		}
 	}
 	return w
 }
 
-// policy reads how often and when a message comes back, and in which order it and its copy
-// are settled. What the way back takes no notice of is refused, here and in rules.
+// policy reads the number and delays of retries, and the order in which a message and its copy are settled. It refuses
+// the keys that the route ignores, also in rules.
 func (f *fields) policy(w *Worker, unheard func(*fields)) {
 	unheard(f)
 	read(f, "attempts", &w.Policy.MaxAttempts, integer(1, MaxAttempts))
@@ -104,7 +104,7 @@ func (f *fields) policy(w *Worker, unheard func(*fields)) {
 	read(f, "settle", &w.Order, choose(is("publish-then-ack", reprise.PublishThenAck), is("ack-then-publish", reprise.AckThenPublish)))
 }
 
-// pace reads how much a worker does at once, before whom, and how it stops.
+// pace reads the concurrency, the prefetch, the priority and the shutdown behavior of a worker.
 func (f *fields) pace(w *Worker) {
 	read(f, "concurrency", &w.Concurrency, integer(1, maxConcurrency))
 	read(f, "prefetch", &w.Prefetch, func(x value) (int, bool) {
@@ -118,9 +118,9 @@ func (f *fields) pace(w *Worker) {
 	read(f, "drain", &w.DrainTimeout, duration(time.Millisecond))
 }
 
-// validate is what the library says of a worker.
+// validate returns the error of the library for a worker.
 func (w Worker) validate() error {
 	c := w.WorkerConfig
-	c.Handler = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }) // it gets one later
+	c.Handler = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil }) // placeholder for the later handler
 	return c.Validate()
 }
