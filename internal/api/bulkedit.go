@@ -72,7 +72,7 @@ type EditReason struct {
 	Messages int64  `json:"messages"`
 }
 
-// EditSample is a sample message: the difference that the edit would make, or the reason why it would not change the
+// EditSample is a sample message, with the difference that the edit would make, or with the reason why it would not
 // message.
 type EditSample struct {
 	ID   int64  `json:"id"`

@@ -16,15 +16,15 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// actRow is a line of the audit log.
+// actRow is an entry of the audit log.
 type actRow struct {
 	failed.Act
-	Name    string // of what it was done to
-	Href    string // its page
+	Name    string // name of the object
+	Href    string // page of the object
 	Details []pair
 }
 
-// audit lists who did what.
+// audit lists the acts of all users.
 func (p *Pages) audit(c *web.Call) error {
 	acts, next, err := c.Archive.Acts(c.R.Context(), failed.Page{After: c.Params.Get("after")})
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Pages) audit(c *web.Call) error {
 	return render(c, http.StatusOK, "audit", page{Title: "Audit log", Nav: "audit"}, data)
 }
 
-// subjectHref is the page of what an act was done to.
+// subjectHref returns the page of the object of an act.
 func subjectHref(subject string) string {
 	kind, id, ok := strings.Cut(subject, "/")
 	if kind == "queue" || kind == "worker" {
@@ -55,7 +55,7 @@ func subjectHref(subject string) string {
 	return ""
 }
 
-// details are what an act says of itself, the short before the long.
+// details returns the details of an act, short details first.
 func details(d map[string]any) []pair {
 	var all []pair
 	for _, name := range slices.Sorted(maps.Keys(d)) {
@@ -66,14 +66,14 @@ func details(d map[string]any) []pair {
 	return all
 }
 
-// detail writes a value as JSON has it for people: without what is empty.
+// detail formats a value as JSON, without empty parts.
 func detail(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case string:
 		if d, err := time.ParseDuration(v); err == nil && strings.HasSuffix(v, "s") {
-			if d == 0 { // one that is not set
+			if d == 0 { // an unset value
 				return ""
 			}
 			return show.Exactly(d)

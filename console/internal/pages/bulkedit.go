@@ -13,11 +13,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// bulkEditNames are the fields of an edit in the form of a replay. The value of previewed is the digest of the edit that the page
-// has shown.
+// bulkEditNames are the fields of the edit in the form of a replay. The value of previewed is the digest of the edit
+// that the page has shown.
 var bulkEditNames = []string{"patch", "find", "with", "regexp", "set_name", "set_value", "remove", "send_unchanged", "send_impossible", "previewed"}
 
-// readBulkEdit reads the edit of the form; nil if there is none.
+// readBulkEdit reads the edit of the form. It returns nil if the form has no edit.
 func readBulkEdit(v url.Values) (*failed.BulkEdit, wrong) {
 	parts := []struct {
 		name string
@@ -76,7 +76,7 @@ func digestOf(e *failed.BulkEdit) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// editPreview is what an edit would do, on a page.
+// editPreview shows the effect of an edit on a page.
 type editPreview struct {
 	failed.EditPreview
 	Digest                        string
@@ -88,13 +88,13 @@ type editPreview struct {
 type editSample struct {
 	ID   failed.ID
 	Why  string
-	Diff *editor.EditDiff // nil: it does not change
+	Diff *editor.EditDiff // nil if the message does not change
 }
 
-// maxEditLooked is how many messages a page applies an edit to.
+// maxEditLooked is the maximum number of messages that a page previews.
 const maxEditLooked = 5000
 
-// showEditPreview shows the form of a replay with what its edit would do.
+// showEditPreview shows the form of a replay with a preview of its edit.
 func showEditPreview(c *web.Call, status int, s *selection, form url.Values, plan failed.Plan, problem string) error {
 	v, err := c.PreviewEdit(plan, maxEditLooked)
 	if err != nil {

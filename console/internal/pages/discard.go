@@ -19,23 +19,23 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxUndo is how many messages the address of a page can name, to undo what was done
-// to them. More can be restored from the list of what is discarded.
+// maxUndo is the maximum number of messages that the URL of a page lists for an undo. The list of discarded messages
+// restores larger numbers.
 const maxUndo = 200
 
-// selection is what an act is about to be done to.
+// selection describes the messages that an act applies to.
 type selection struct {
-	Filter failed.Filter // of messages in one state
+	Filter failed.Filter // selects messages in one state
 	Words  string
-	N      int64  // how many there are
-	Fields []pair // for the form that confirms it
+	N      int64  // number of messages
+	Fields []pair // fields of the confirmation form
 	Back   template.URL
 
-	path  string     // of Back
-	query url.Values // of Back
+	path  string     // path of Back
+	query url.Values // query of Back
 }
 
-// selected reads the selection of messages in one state from an address or a form.
+// selected reads the selection of messages in one state from a URL or a form.
 func selected(c *web.Call, v url.Values, state failed.State) (*selection, error) {
 	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
 	if err != nil {
@@ -59,7 +59,7 @@ func selected(c *web.Call, v url.Values, state failed.State) (*selection, error)
 	asked = api.Selection{Filter: f, All: f.All, AtMost: s.N}
 	s.Fields = pairs(asked.Values())
 	words := f
-	words.States = nil // it is that of the act
+	words.States = nil // the act determines the state
 	if f.Group != 0 {
 		g, err := c.Archive.Group(c.R.Context(), f.Group)
 		if err != nil {
@@ -74,7 +74,7 @@ func selected(c *web.Call, v url.Values, state failed.State) (*selection, error)
 	return s, nil
 }
 
-// back sets the page on which the messages were selected.
+// back sets the link to the page on which the user selected the messages.
 func (s *selection) back() {
 	f := s.Filter
 	f.AtMost = 0
@@ -91,10 +91,10 @@ func (s *selection) back() {
 	s.Back = web.Href(s.path, s.query)
 }
 
-// maxLooking bounds for how long a page counts the messages that are selected.
+// maxLooking limits the time in which a page counts the selected messages.
 const maxLooking = 5 * time.Second
 
-// countSelected counts the messages of an act exactly, unless that takes too long.
+// countSelected returns the exact number of selected messages, unless counting takes too long.
 func countSelected(c *web.Call, f failed.Filter, state failed.State) (int64, error) {
 	ctx, cancel := context.WithTimeout(c.R.Context(), maxLooking)
 	defer cancel()
@@ -108,8 +108,8 @@ func countSelected(c *web.Call, f failed.Filter, state failed.State) (int64, err
 	return n, err
 }
 
-// asked is the selection that a page is asked for with: by its address, or by a form,
-// since many messages that were picked from a list are more than an address can hold.
+// asked reads the selection of a page from its URL or from a form. The form is necessary because the IDs of many
+// selected messages exceed the length of a URL.
 func asked(c *web.Call, state failed.State) (*selection, error) {
 	if c.R.Method != http.MethodPost {
 		return selected(c, c.Params, state)
@@ -124,8 +124,8 @@ func asked(c *web.Call, state failed.State) (*selection, error) {
 	return selected(c, v, state)
 }
 
-// sent is the selection of a form that was sent, of messages in one state. Unless the
-// messages are named one by one, the form says how many it showed.
+// sent reads the selection of a submitted form, of messages in one state. Unless the form lists the messages by ID, it
+// contains the number that the page showed.
 func sent(c *web.Call, state failed.State) (*selection, url.Values, error) {
 	v, err := c.Form()
 	if err != nil {
@@ -141,8 +141,8 @@ func sent(c *web.Call, state failed.State) (*selection, url.Values, error) {
 	return s, v, nil
 }
 
-// grown says that an act was refused since it would be done to more messages than the form
-// showed, and brings the selection up to date. It returns "" for any other error.
+// grown handles an act that was refused because it would apply to more messages than the form showed. It returns a
+// message for the user and an updated selection. The message is "" for any other error.
 func grown(c *web.Call, s *selection, v url.Values, state failed.State, err error) (string, *selection, error) {
 	if !errors.Is(err, failed.ErrState) || s.Filter.AtMost == 0 {
 		return "", s, err
@@ -155,11 +155,11 @@ func grown(c *web.Call, s *selection, v url.Values, state failed.State, err erro
 		show.Plural(s.Filter.AtMost, "message"), show.Thousands(now.N)), now, nil
 }
 
-// actPage asks whether to discard, or to restore, what is selected, and does it.
+// actPage confirms and performs the discard or restore of selected messages.
 type actPage struct {
 	name, title string
-	did         string       // the parameter did of the page after it
-	state       failed.State // of the messages
+	did         string       // value of the parameter did on the next page
+	state       failed.State // state of the messages
 	hasReason   bool
 	act         func(c *web.Call, f failed.Filter, reason string) (int64, error)
 }
@@ -178,7 +178,7 @@ var restorePage = actPage{
 	},
 }
 
-// ask shows what is selected, with a form.
+// ask shows the selected messages with a form.
 func (a actPage) ask(c *web.Call) error {
 	s, err := asked(c, a.state)
 	if err != nil {
@@ -191,13 +191,13 @@ func (a actPage) show(c *web.Call, status int, s *selection, reason, problem str
 	data := struct {
 		*selection
 		Reason  string
-		Missing bool // it is the reason that is wrong
+		Missing bool // the reason is missing
 		Problem string
 	}{s, reason, reason == "", problem}
 	return render(c, status, a.name, page{Title: a.title, Nav: "messages"}, data)
 }
 
-// do takes the form.
+// do processes the submitted form.
 func (a actPage) do(c *web.Call) error {
 	s, v, err := sent(c, a.state)
 	if err != nil {
@@ -219,11 +219,11 @@ func (a actPage) do(c *web.Call) error {
 	q.Set("did", a.did)
 	q.Set("n", strconv.FormatInt(n, 10))
 	if a.state == failed.Discarded {
-		q.Del("state") // they are not where they were
+		q.Del("state") // the messages have left this state
 		return c.SeeOther(s.path, q)
 	}
-	// Undo is for the messages that this has discarded. If somebody else has discarded some of
-	// them first, nobody knows which.
+	// Offer an undo only for messages that this act discarded. If another act discarded some of them first, the number
+	// is lower, and it is unknown which ones are left.
 	if ids := len(s.Filter.IDs); ids <= maxUndo && int64(ids) == n {
 		for _, id := range s.Filter.IDs {
 			q.Add("undo", strconv.FormatInt(int64(id), 10))

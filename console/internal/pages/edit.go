@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// editForm shows a form with what a replay would send now.
+// editForm shows a form with the content that a replay would send now.
 func (p *Pages) editForm(c *web.Call, id failed.ID) error {
 	m, err := editable(c, id)
 	if err != nil {
@@ -25,18 +25,18 @@ func (p *Pages) editForm(c *web.Call, id failed.ID) error {
 	return showEdit(c, &edition{M: m, Base: m, Seen: m.Revision, Form: editor.NewEditForm(m)})
 }
 
-// edition is a message on its way through the form.
+// edition is a message and the state of its form.
 type edition struct {
-	M    *failed.Message // as it is now
-	Base *failed.Message // as the form was made of it
-	Seen int             // the revision that whoever edits has seen
+	M    *failed.Message // current message
+	Base *failed.Message // message on which the form is based
+	Seen int             // revision that the user has seen
 	Form *editor.EditFormView
 
 	Problem error
-	Theirs  *failed.Revision // what somebody else has made of it meanwhile, nil if nobody has
+	Theirs  *failed.Revision // concurrent edit by another user; nil: none
 }
 
-// edit takes the form: to show what is different, or to keep it, or to replay it too.
+// edit processes the form. It shows the differences, saves the edit, or saves and replays it.
 func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	e, v, err := readEdition(c, id)
 	if err != nil {
@@ -53,7 +53,7 @@ func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	}
 	to, err := keepEdit(c, do, e, content)
 	if errors.Is(err, failed.ErrState) {
-		// Somebody was quicker: if with an edit, the page shows both.
+		// Another act came first. If it was an edit, the page shows both edits.
 		if e, _, again := readEdition(c, id); again != nil || e.moved() {
 			return cmp.Or(again, showEdit(c, e))
 		}
@@ -64,8 +64,8 @@ func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	return c.SeeOther(to, url.Values{"did": {"edited"}})
 }
 
-// keep makes content what a replay sends, and begins one if that is to be done, too. It
-// returns where to go from there.
+// keepEdit saves content as the content that a replay sends, and begins the replay if do requests it. It returns the
+// next page.
 func keepEdit(c *web.Call, do string, e *edition, content failed.Content) (to string, err error) {
 	if do == "replay" {
 		r, err := c.EditAndReplay(e.M.ID, e.Seen, content, failed.Plan{})
@@ -77,7 +77,7 @@ func keepEdit(c *web.Call, do string, e *edition, content failed.Content) (to st
 	return messagePath(e.M.ID), c.Archive.Edit(c.R.Context(), e.M.ID, e.Seen, content, c.Who.Actor)
 }
 
-// edition is the message in the address, and the form as it was sent.
+// readEdition reads the message in the URL and the submitted form.
 func readEdition(c *web.Call, id failed.ID) (*edition, url.Values, error) {
 	m, err := editable(c, id)
 	if err != nil {
@@ -113,7 +113,7 @@ func revisionIn(v url.Values, name string) (int, error) {
 	return n, nil
 }
 
-// at is a message as it was at a revision, for who may see it.
+// atRevision returns a message at a revision. The caller must have permission to see it.
 func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, error) {
 	was := *m
 	was.Revision, was.Edited = revision, nil
@@ -133,7 +133,7 @@ func atRevision(c *web.Call, m *failed.Message, revision int) (*failed.Message, 
 
 func (e *edition) moved() bool { return e.Seen != e.M.Revision }
 
-// revert takes an edit back.
+// revert undoes an edit.
 func (p *Pages) revert(c *web.Call, id failed.ID) error {
 	v, err := c.Form()
 	if err != nil {
@@ -149,7 +149,7 @@ func (p *Pages) revert(c *web.Call, id failed.ID) error {
 	return c.SeeOther(messagePath(id), url.Values{"did": {"reverted"}})
 }
 
-// editable is the message in the address, if whoever asks can edit it.
+// editable returns the message in the URL, or an error if the user cannot edit it.
 func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
 	m, hidden, err := c.Message(id)
 	if err != nil {
@@ -172,17 +172,17 @@ var errHidden = &fault.Failure{
 	Advice: "ask somebody with the role admin to edit it; you can replay it as it is",
 }
 
-// showEdit shows the form, and what is different: from the original, or, where somebody else
-// has edited the message meanwhile, from what they have made of it.
+// showEdit shows the form and the differences from the original. If another user has edited the message in the
+// meantime, it shows the differences from that edit.
 func showEdit(c *web.Call, e *edition) error {
-	isLive := c.R.Header.Get("HX-Request") != "" // only what is different is looked at
+	isLive := c.R.Header.Get("HX-Request") != "" // only the differences are requested
 	data := struct {
 		*edition
 		Problem  string
-		Revision int // that has been seen once this is
+		Revision int // revision that the user has seen after this page
 		Diff     *editor.EditDiff
-		Broken   bool // it was JSON, and is not
-		Unsaved  bool // the form was sent, and not saved
+		Broken   bool // the original is valid JSON, and the edit is not
+		Unsaved  bool // the form was submitted and not saved
 	}{edition: e, Revision: e.M.Revision, Unsaved: c.R.Method == http.MethodPost}
 	status := http.StatusOK
 	content, err := e.Form.Content(e.Base)
@@ -205,12 +205,12 @@ func showEdit(c *web.Call, e *edition) error {
 		data.Broken = json.Valid(e.M.Content.Body) && !json.Valid(content.Body)
 	}
 	if isLive {
-		status = http.StatusOK // a problem is what was asked about
+		status = http.StatusOK // the user asked for a check, so a problem is a result
 	}
 	return render(c, status, "edit", page{Title: fmt.Sprintf("Edit message %d", e.M.ID), Nav: "groups"}, data)
 }
 
-// latest is the edit that a message is at; one without a number, if edits were taken back.
+// latest returns the latest edit of a message. The edit has no number if the edits were reverted.
 func latest(c *web.Call, m *failed.Message) (*failed.Revision, error) {
 	edits, err := c.Archive.Edits(c.R.Context(), m.ID)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // groupRow is a group in a list.
 type groupRow struct {
 	failed.Group
-	Name  string // one line
+	Name  string // single line
 	Spark show.ChartView
 }
 
@@ -29,7 +29,7 @@ func groupRows(groups []failed.Group) []groupRow {
 	return rows
 }
 
-// groupName is what a group is called: its error, with what differs blanked.
+// groupName returns the error of a group without its variable parts.
 func groupName(g failed.Group) string {
 	if name := show.FirstLine(g.Text); name != "" {
 		return name
@@ -53,13 +53,13 @@ func (p *Pages) groups(c *web.Call) error {
 		Form  url.Values
 		Wrong wrong
 
-		TopNames []string // of the fields
+		TopNames []string // names of the top fields
 		Groups   []groupRow
 		Queues   []failed.QueueSummary
 		Tabs     []tab
-		All      template.URL // those in any state
-		Next     template.URL // the next page, "" at the end
-		Sought   bool         // the list is a part of all there is
+		All      template.URL // groups in any state
+		Next     template.URL // next page; "" on the last page
+		Sought   bool         // a filter applies
 	}{Form: q, Queues: queues, TopNames: []string{"text", "queue", "order"}, All: web.Href("/groups", api.GroupFilter{}.Values())}
 	show := func(status int) error {
 		return render(c, status, "groups", page{Title: "Failed groups", Nav: "groups"}, data)
@@ -83,7 +83,7 @@ func (p *Pages) groups(c *web.Call) error {
 	return show(http.StatusOK)
 }
 
-// tab is a list narrowed to a state.
+// tab is a link to a list for one state.
 type tab struct {
 	Text    string
 	Href    template.URL
@@ -91,7 +91,7 @@ type tab struct {
 	Current bool
 }
 
-// stateTabs lead to the same list with messages of other states. "" is all of them.
+// stateTabs returns links to the same list for other states. "" means all states.
 func stateTabs(path string, q url.Values, current failed.State) []tab {
 	var tabs []tab
 	for _, s := range append(failed.States(), "") {
@@ -107,7 +107,7 @@ func stateTabs(path string, q url.Values, current failed.State) []tab {
 	return tabs
 }
 
-// nextPage is the address of the page that begins at a cursor.
+// nextPage returns the URL of the page that begins at a cursor.
 func nextPage(path string, q url.Values, next string) template.URL {
 	if next == "" {
 		return ""
@@ -159,13 +159,13 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 		Group           *failed.Group
 		Name            string
 		Muted, Forever  bool
-		Queue           template.URL // its groups
+		Queue           template.URL // groups of the queue
 		Hours, Days     show.ChartView
 		ByHours, ByDays template.URL
 		Span            string       // "hours" or "days"
 		Now             template.URL // this page
 		List            *messageList
-		Discard, Replay template.URL // all that is failed in the group
+		Discard, Replay template.URL // acts on all failed messages of the group
 	}{
 		Group: g, Name: groupName(*g), Muted: g.MutedAt(c.Clock()), Forever: api.Forever(g.Muted), Queue: web.HrefGroups(g.Queue), Hours: show.Hours(*g), Days: show.Days(*g), Span: span, Now: spanned(span),
 		ByHours: spanned("hours"), ByDays: spanned("days"), List: list,

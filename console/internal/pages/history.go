@@ -20,17 +20,17 @@ type historyRow struct {
 	Href       template.URL
 	Sum        history.Totals
 	P50, P95   string
-	Rise       string // the latest; "": none
+	Rise       string // latest rise; "": none
 	Bars       show.ChartView
-	Unrecorded bool // in all intervals
+	Unrecorded bool // true if no interval was recorded
 }
 
 // historyView is the page of one queue, or the list of queues.
 type historyView struct {
-	Known bool // a history is recorded
+	Known bool // whether a history is recorded
 	Queue string
 	Tabs  []tab
-	Here  template.URL // the page itself
+	Here  template.URL // URL of this page
 	Rows  []historyRow
 
 	Sum           history.Totals
@@ -38,8 +38,8 @@ type historyView struct {
 	Rises         []history.Rise
 	Gaps          []string
 	Charts        []show.HistoryChart
-	Points        []historyPoint // the newest first
-	Marks         []history.Mark // the newest first
+	Points        []historyPoint // newest first
+	Marks         []history.Mark // newest first
 }
 
 // historyPoint is an interval in the table.
@@ -49,7 +49,7 @@ type historyPoint struct {
 	P50, P95, P99 string
 }
 
-// history shows the histories of all queues, or that of one.
+// history shows the history of one queue or of all queues.
 func (p *Pages) history(c *web.Call) error {
 	var queue api.Text
 	if err := queue.UnmarshalText([]byte(c.Params.Get("queue"))); err != nil {
@@ -80,12 +80,12 @@ func (p *Pages) history(c *web.Call) error {
 
 var rangeNames = map[string]string{"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
 
-// historyHref is the address of the history of a queue, or of all.
+// historyHref returns the URL of the history of a queue, or of all queues if queue is "".
 func historyHref(queue string, r history.Range) template.URL {
 	q := url.Values{"range": {r.Name}}
 	if queue != "" {
 		text, err := api.Text(queue).MarshalText()
-		if err != nil { // any bytes can be written
+		if err != nil { // arbitrary bytes can be encoded
 			panic(err)
 		}
 		q.Set("queue", string(text))
@@ -93,10 +93,10 @@ func historyHref(queue string, r history.Range) template.URL {
 	return web.Href("/history", q)
 }
 
-// maxListedMarks bounds the marks on a page.
+// maxListedMarks is the maximum number of marks on a page.
 const maxListedMarks = 20
 
-// list shows a line for each queue. The queue with the most failures is the first.
+// list fills a row for each queue. The queue with the most failures comes first.
 func (v *historyView) list(all web.Histories) {
 	for _, s := range all.Queues {
 		sum := s.Sum()
@@ -136,7 +136,7 @@ func tookOf(t history.Totals, q float64) string {
 	return show.Took(t.Took.Quantile(q))
 }
 
-// one shows the history of one queue.
+// one fills the history of one queue.
 func (v *historyView) one(all web.Histories) {
 	s := all.Queues[0]
 	marks := s.Marks(all.Marks)
@@ -160,7 +160,7 @@ func (v *historyView) one(all web.Histories) {
 	v.Marks = marks[:min(len(marks), maxListedMarks)]
 }
 
-// addTrends adds the failures of the last 24 hours to rows. It reports whether it could. Without a history, the
+// addTrends adds the failures of the last 24 hours to rows. It reports whether a history exists. Without a history, the
 // overview has no trends.
 func addTrends(c *web.Call, rows []queueRow) bool {
 	if c.History == nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// ledger shows whether all messages that came in are somewhere.
+// ledger shows whether all incoming messages are accounted for.
 func (p *Pages) ledger(c *web.Call) error {
 	data := struct {
 		Kept    bool
 		Lines   []ledger.Line
-		At      time.Time // of the last sample
+		At      time.Time // time of the last sample
 		Differs int
 	}{Kept: c.Ledger != nil}
 	if c.Ledger != nil {
@@ -34,7 +34,7 @@ func (p *Pages) ledger(c *web.Call) error {
 	return render(c, http.StatusOK, "ledger", page{Title: "Ledger", Nav: "ledger"}, data)
 }
 
-// acceptLedger begins an account anew.
+// acceptLedger resets an account.
 func (p *Pages) acceptLedger(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// How often a page hears of what has changed, at the most, and that the console is
-// there, at the least.
+// livePause is the minimum time between two change events of a page. liveBeat is the maximum time without an event, so
+// that a page can detect a lost console.
 const (
 	livePause = time.Second
 	liveBeat  = 15 * time.Second
 )
 
-// live tells pages that something has changed: in the archive, or in the broker's
-// queues. It looks only while pages listen, and once for all of them.
+// live notifies pages of changes in the archive or in the broker's queues. It checks for changes only while pages
+// listen, once for all pages.
 type live struct {
 	archive *failed.Archive
 	broker  *figures.Broker
@@ -34,36 +34,35 @@ type live struct {
 	rates   replayRates
 }
 
-// stamps are numbers that are others once something has changed.
+// stamps are numbers that differ after a change.
 type stamps struct {
 	archive uint64
-	all     uint64 // the broker's figures, too, which are never still
+	all     uint64 // includes the broker's figures, which change continuously
 }
 
 func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates, f web.Fleet) *live {
 	return &live{archive: a, broker: b, done: d, fleet: f, stamp: figures.Remembered[stamps]{Age: livePause}}
 }
 
-// serve sends server-sent events: "changed", and "archive" where that is of use to lists
-// of what is in it, with nothing but a number, upon which pages ask for what they show. So a slow page gets one event and not a backlog, and
-// who may see what is decided where it always is.
-// https://html.spec.whatwg.org/multipage/server-sent-events.html
+// serve sends server-sent events: "changed", and "archive" if lists of the archive must be updated. An event contains
+// only a number, and pages then request their content. Therefore a slow page gets one event instead of a backlog, and
+// the usual access control applies to the content. https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (l *live) serve(c *web.Call) error {
 	ctx, out := c.R.Context(), http.NewResponseController(c.W)
-	// A server's time limits are for requests that end.
+	// The time limits of the server are for short requests.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	h := c.W.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would wait for more
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer the events
 
 	say := func(text string) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(2 * liveBeat)) // so that there is time left to end it in order
+		_ = out.SetWriteDeadline(time.Now().Add(2 * liveBeat)) // leaves time for a clean end of the response
 		_, err := io.WriteString(c.W, text)
 		return err == nil && out.Flush() == nil
 	}
-	last, _ := l.stamp.Get(ctx, l.look) // first, so that whoever has heard us misses nothing
+	last, _ := l.stamp.Get(ctx, l.look) // before the first event, so that a connected page misses no change
 	if !say("retry: 3000\n\n") {
 		return nil
 	}
@@ -89,7 +88,7 @@ func (l *live) serve(c *web.Call) error {
 		if text == "" {
 			continue
 		}
-		// The session may have ended meanwhile, and the token with it.
+		// The session may have expired in the meantime, and the token may have been revoked.
 		if who, err := c.Guard.Identify(c.W, c.R); err != nil || who.Role < access.View {
 			return nil
 		}
@@ -100,7 +99,7 @@ func (l *live) serve(c *web.Call) error {
 	}
 }
 
-// look sums up all that pages show of the moment.
+// look returns a hash of the current figures of all pages.
 func (l *live) look(ctx context.Context) (s stamps, err error) {
 	sum := fnv.New64a()
 	queues, err := l.archive.Queues(ctx)
@@ -122,7 +121,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 		fmt.Fprint(sum, r.ID, r.Sent, r.Back, r.Succeeded, r.Settled, r.Retrying, r.Unknown, r.Refused, r.State)
 	}
 	s.archive = sum.Sum64()
-	inBroker, _ := l.broker.Queues(ctx) // without them the archive's changes are told
+	inBroker, _ := l.broker.Queues(ctx) // on an error, changes of the archive still count
 	for _, name := range slices.Sorted(maps.Keys(inBroker)) {
 		q := inBroker[name]
 		fmt.Fprint(sum, name, q.Ready, q.Unacked, q.Consumers, int(q.In*10))

@@ -24,7 +24,7 @@ func showLogin(c *web.Call) error {
 	return loginPage(c, next, nil)
 }
 
-// login takes a form with the token and the page to go to.
+// login processes a form with the token and the next page.
 func login(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {
@@ -45,8 +45,8 @@ func logout(c *web.Call) error {
 	return c.SeeOther("/login", nil)
 }
 
-// LocalPath returns where to go after the login: a path of ours, and not what
-// somebody else made of the link to it.
+// LocalPath returns the page after the login. It accepts only paths of the console, because another site may have
+// created the link.
 func LocalPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") ||

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// message shows a message: what became of it, and all that is in it.
+// message shows the history and the content of a message.
 func (p *Pages) message(c *web.Call, id failed.ID) error {
 	m, hidden, err := c.Message(id)
 	if err != nil {
@@ -38,11 +38,11 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		M           *failed.Message
 		Journey     []step
 		Body        show.BodyView
-		Own, Theirs []show.HeaderRow // of the application, of Reprise and the broker
+		Own, Theirs []show.HeaderRow // headers of the application; headers of Reprise and the broker
 		Properties  []pair
 		Edit        *editor.EditDiff
-		Hidden      bool   // there are secrets in it
-		Trace       string // URL of its trace; "": none
+		Hidden      bool   // the message contains secrets
+		Trace       string // URL of the trace; "": none
 	}{M: m, Journey: journey(m, edits, replay), Hidden: hidden}
 	current := m.Current()
 	data.Body = show.ViewBody(current)
@@ -57,11 +57,11 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 	return render(c, http.StatusOK, "message", page{Title: title, Nav: "groups", Flash: readFlash(c)}, data)
 }
 
-// traceparent is the form of the header of W3C Trace Context: version, trace id, span id, flags.
-// Later versions may have more. https://www.w3.org/TR/trace-context/#traceparent-header
+// traceparent matches the header of W3C Trace Context: version, trace ID, span ID, flags. Later versions may have more
+// fields. https://www.w3.org/TR/trace-context/#traceparent-header
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-|$)`)
 
-// traceURL returns the URL of the trace that a message is a part of; "" if it has none.
+// traceURL returns the URL of the trace of a message, or "" if the message has no trace.
 func traceURL(form string, headers topology.Table) string {
 	text, _ := headers["traceparent"].(string)
 	ids := traceparent.FindStringSubmatch(text)
@@ -71,24 +71,24 @@ func traceURL(form string, headers topology.Table) string {
 	return strings.NewReplacer("{trace_id}", ids[1], "{span_id}", ids[2]).Replace(form)
 }
 
-// body is a message's body as it is, to be kept in a file: browsers do not show it.
+// body sends the original body of a message as a download, so that browsers do not display it.
 func (p *Pages) body(c *web.Call, id failed.ID) error {
 	return c.SendBody(id, ".bin")
 }
 
-// step is a point of a message's journey.
+// step is an event in the history of a message.
 type step struct {
-	Time    time.Time // zero: it is not known when
-	Mark    string    // its icon
+	Time    time.Time // zero: unknown
+	Mark    string    // name of the icon
 	Tone    string    // "bad", "good", "act" or ""
 	What    string
 	Details []string
-	Text    string // what was said: an error, a reason
-	Href    string // where to see more of it
+	Text    string // error or reason
+	Href    string // page with details
 	Linked  string
 }
 
-// journey tells what became of a message, from its beginning to now.
+// journey returns the history of a message from its publication to now.
 func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
@@ -113,7 +113,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 			s.What = fmt.Sprintf("Attempt %d failed", e.Attempt)
 		}
 		switch {
-		case e.Error == m.Error: // which has a place of its own
+		case e.Error == m.Error: // the page shows this error separately
 			s.Text = ""
 		case i > 0 && e.Error == m.Errors[i-1].Error:
 			s.Text, s.Details = "", append(s.Details, "same error")
@@ -166,7 +166,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 	return steps
 }
 
-// outcomeSteps are the ends of a journey, by the outcome of the replay.
+// outcomeSteps are the last steps of a journey, by the outcome of the replay.
 var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomePending:     {Mark: "dot", What: "No outcome yet"},
 	failed.OutcomeRetrying:    {Mark: "replaying", Tone: "act", What: "Retrying", Details: []string{"attempt failed"}},
@@ -176,7 +176,7 @@ var outcomeSteps = map[failed.Outcome]step{
 	failed.OutcomeUnknown:     {Mark: "dot", What: "Outcome unknown"},
 }
 
-// published says where a message was published to.
+// published returns the exchange and the routing key of a message.
 func published(m *failed.Message) []string {
 	exchange := "the default exchange"
 	if m.Exchange != "" {
@@ -188,10 +188,10 @@ func published(m *failed.Message) []string {
 	return []string{"to " + exchange, "key " + show.Visible(m.RoutingKey)}
 }
 
-// unbroken is a text whose words stay on one line.
+// unbroken returns s with non-breaking spaces.
 func unbroken(s string) string { return strings.ReplaceAll(s, " ", "\u00a0") }
 
-// runTime is how long an attempt ran.
+// runTime formats the duration of an attempt.
 func runTime(d time.Duration) string {
 	if d < time.Second {
 		return show.Short(d)
@@ -202,7 +202,7 @@ func runTime(d time.Duration) string {
 	return show.Exactly(d.Round(time.Second))
 }
 
-// properties are those that are set, in the order of AMQP.
+// properties returns the properties that are set, in the order of AMQP.
 func properties(p failed.Properties) []pair {
 	all := []pair{
 		{"Delivery exchange", p.Exchange},
@@ -230,7 +230,7 @@ func properties(p failed.Properties) []pair {
 	return all
 }
 
-// revision shows what an edit made of a message.
+// revision shows a message after an edit.
 func (p *Pages) revision(c *web.Call, id failed.ID) error {
 	number, err := pathInt(c, "number")
 	if err != nil {
@@ -249,7 +249,7 @@ func (p *Pages) revision(c *web.Call, id failed.ID) error {
 		R      *failed.Revision
 		Edit   editor.EditDiff
 		Body   show.BodyView
-		Hidden bool // there are secrets in it
+		Hidden bool // the message contains secrets
 	}{m, r, editor.Compare(m.Content, r.Content), show.ViewBody(r.Content), hidden}
 	title := fmt.Sprintf("Message %d, revision %d", m.ID, r.Number)
 	return render(c, http.StatusOK, "revision", page{Title: title, Nav: "groups"}, data)

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// messageList is a page of messages with what can be done to them.
+// messageList is a page of messages, with links to acts.
 type messageList struct {
 	Path     string
 	Filter   failed.Filter
@@ -26,14 +26,14 @@ type messageList struct {
 	Next     template.URL
 	State    failed.State
 
-	// The acts on all that is listed; "" if the list has no conditions or is empty.
+	// URLs of the acts on all listed messages; "" if the list has no conditions or is empty.
 	Discard, Replay, Restore template.URL
 
-	OneGroup bool   // the error is the same for all
-	None     string // what to say if there is none
+	OneGroup bool   // all messages have the same error
+	None     string // text for an empty list
 }
 
-// list looks up a page of messages.
+// listMessages returns a page of messages.
 func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*messageList, error) {
 	ctx := c.R.Context()
 	messages, next, err := c.Archive.List(ctx, f, failed.Page{After: c.Params.Get("after")})
@@ -68,7 +68,7 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 	return l, nil
 }
 
-// messages searches through all there is.
+// messages searches all messages.
 func (p *Pages) messages(c *web.Call) error {
 	q := web.Only(c.Params, api.FilterNames)
 	form, err := newSearchForm(c, q)
@@ -77,11 +77,11 @@ func (p *Pages) messages(c *web.Call) error {
 	}
 	data := struct {
 		*searchForm
-		List  *messageList // nil: the filter is wrong
+		List  *messageList // nil: the filter is invalid
 		Tabs  []tab
 		Words string
 
-		CSV, JSONLines template.URL // all that is listed, as a file; "" if the visitor may not have it
+		CSV, JSONLines template.URL // URLs of the listed messages as a file; "" if the user must not export
 	}{searchForm: form}
 	show := func(status int) error {
 		return render(c, status, "messages", page{Title: "Messages", Nav: "messages", Flash: readFlash(c)}, data)
@@ -104,7 +104,7 @@ func (p *Pages) messages(c *web.Call) error {
 	}
 	words := f
 	if len(words.States) == 1 {
-		words.States = nil // the tab says so
+		words.States = nil // the tab shows the state
 	}
 	data.Words = DescribeFilter(words)
 	if !data.Sought && data.List.State == failed.Failed {
@@ -113,14 +113,14 @@ func (p *Pages) messages(c *web.Call) error {
 	return show(http.StatusOK)
 }
 
-// exportHref is the address of the messages of a filter as a file.
+// exportHref returns the URL of a file with the messages of a filter.
 func exportHref(f failed.Filter, format string) template.URL {
 	q := f.Values()
 	q.Set("format", format)
 	return web.Href("/api/v1/messages/export", q)
 }
 
-// byID returns a handler for the thing whose number is in the path.
+// byID returns a handler for an object with the ID in the path.
 func byID[ID ~int64](f func(*web.Call, ID) error) func(*web.Call) error {
 	return func(c *web.Call) error {
 		id, err := pathInt(c, "id")
@@ -139,8 +139,8 @@ func pathInt(c *web.Call, name string) (int64, error) {
 	return n, nil
 }
 
-// flash says what the request before this one did. It is told by the address, so what
-// it says is made here, of numbers.
+// readFlash describes the result of the previous request. It builds the text from names and numbers in the URL, because
+// anyone can write a URL.
 func readFlash(c *web.Call) *flash {
 	q := c.Params
 	n, _ := strconv.ParseInt(q.Get("n"), 10, 64)
@@ -170,7 +170,7 @@ func readFlash(c *web.Call) *flash {
 
 func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }
 
-// pair is a field of a form that is hidden in another.
+// pair is a hidden field of a form.
 type pair struct{ Name, Value string }
 
 // pairs are the values of a form, sorted by name.
@@ -184,7 +184,7 @@ func pairs(v url.Values) []pair {
 	return all
 }
 
-// DescribeFilter returns what a filter selects, in words, and of a group also its name.
+// DescribeFilter describes the messages that a filter selects, with the name of the group.
 func DescribeFilter(f failed.Filter, groupName ...string) string {
 	words := show.Visible(f.String())
 	for _, name := range groupName {

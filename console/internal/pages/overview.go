@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// overview shows all work queues, what fails most, and what is on its way back.
+// overview shows all work queues, the most frequent failures, and the running replays.
 func (p *Pages) overview(c *web.Call) error {
 	ctx := c.R.Context()
 	s, err := p.system(c)
@@ -27,10 +27,10 @@ func (p *Pages) overview(c *web.Call) error {
 		Sums    overviewSums
 		Groups  []groupRow
 		Running []replayView
-		Live    bool   // there are figures
+		Live    bool   // whether figures are available
 		Past    bool   // rows have a trend
-		Breaker bool   // a worker has one
-		Problem string // why there are none, although there should be
+		Breaker bool   // a worker has a circuit breaker
+		Problem string // why expected figures are missing
 	}{Queues: s.rows(p.Workers), Groups: groupRows(groups), Live: s.problem == nil, Problem: s.noFigures()}
 	data.Past = addTrends(c, data.Queues)
 	for _, q := range data.Queues {
@@ -50,11 +50,11 @@ func (p *Pages) overview(c *web.Call) error {
 	return render(c, http.StatusOK, "overview", page{Title: "Overview", Nav: "overview"}, data)
 }
 
-// overviewSums are figures over all queues.
+// overviewSums are totals over all queues.
 type overviewSums struct {
 	Counts                failed.Counts
 	Depth, Retrying       int64
-	In, Done              float64 // per second; In of the queues that Done is known of
+	In, Done              float64 // per second; In counts only queues with a known Done
 	DoneKnown             bool
 	Workers               int
 	Stopped, BreakersOpen int

@@ -7,13 +7,13 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// rateWindow is the time over which the rate of a replay is measured.
+// rateWindow is the period over which the rate of a replay is measured.
 const rateWindow = 10 * time.Second
 
-// replayRates measures the rates of running replays, as often as a page looks at them.
+// replayRates measures the rates of running replays. Each look of a page adds a sample.
 type replayRates struct {
 	mu      sync.Mutex
-	samples map[failed.ReplayID][]rateSample // oldest first; the first is at most one older than rateWindow
+	samples map[failed.ReplayID][]rateSample // oldest first; at most one sample is older than rateWindow
 }
 
 type rateSample struct {
@@ -21,7 +21,7 @@ type rateSample struct {
 	sent int64
 }
 
-// observe notes the progress of all replays that run.
+// observe records the progress of the running replays.
 func (r *replayRates) observe(now time.Time, running []failed.Replay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,8 +39,8 @@ func (r *replayRates) observe(now time.Time, running []failed.Replay) {
 	}
 }
 
-// rate returns the current rate of a replay in messages per second; before it is measured, the average
-// since the replay began.
+// rate returns the current rate of a replay in messages per second. Before there is a measurement, it returns the
+// average since the start of the replay.
 func (r *replayRates) rate(now time.Time, replay *failed.Replay) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

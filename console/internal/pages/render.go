@@ -22,11 +22,11 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// pageSets are the results of templates, by the prefix.
+// pageSets caches the results of templates, by prefix.
 var pageSets sync.Map
 
-// templates returns the pages by name: each file's own blocks in the frame that all share. The prefix precedes the
-// addresses in them. Most commands show no page, so they do not parse any.
+// templates returns the pages by name: the blocks of each file in the common frame. The URLs in the pages begin with
+// the prefix. The pages are parsed on first use, because most commands do not show pages.
 func templates(prefix string) map[string]*template.Template {
 	if set, ok := pageSets.Load(prefix); ok {
 		return set.(map[string]*template.Template)
@@ -49,14 +49,14 @@ func templates(prefix string) map[string]*template.Template {
 	return set.(map[string]*template.Template)
 }
 
-// page is what each page's frame needs, and in Data what the page itself does.
+// page has the data of the frame, and in Data the data of the page.
 type page struct {
 	Title string
-	Nav   string // the entry of the menu that it belongs to
-	Flash *flash // what was just done
+	Nav   string // menu entry of the page
+	Flash *flash // result of the previous request
 	Data  any
 
-	// Filled by render.
+	// Set by render.
 	Now        time.Time
 	Who        failed.Actor
 	Role       access.Role
@@ -64,18 +64,18 @@ type page struct {
 	CanOperate bool
 	IsAdmin    bool
 	Waiting    int64 // messages in state failed
-	Running    int   // replays
+	Running    int   // number of running replays
 }
 
-// flash is a word about what was just done, and how to undo it.
+// flash describes the result of the previous request and offers an undo.
 type flash struct {
 	Text   string
-	Undo   []failed.ID  // to restore
-	Link   template.URL // where to see more
-	Linked string       // its text
+	Undo   []failed.ID  // messages to restore
+	Link   template.URL // page with details
+	Linked string       // label of Link
 }
 
-// render writes a page, or returns an error and has written nothing.
+// render writes a page. If it returns an error, it has not written anything.
 func render(c *web.Call, status int, name string, p page, data any) error {
 	p.Data = data
 	p.Now = c.Clock()
@@ -91,11 +91,11 @@ func render(c *web.Call, status int, name string, p page, data any) error {
 	}
 	c.W.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.W.WriteHeader(status)
-	_, _ = b.WriteTo(c.W) // to nobody, if it fails: they have gone
+	_, _ = b.WriteTo(c.W) // an error means that the client has disconnected
 	return nil
 }
 
-// frame fills what the menu says. A page is shown without it rather than not at all.
+// fillFrame fills the figures of the menu. If the archive fails, the page does not show them.
 func fillFrame(c *web.Call, p *page) {
 	queues, err := c.Archive.Queues(c.R.Context())
 	if err != nil {
@@ -109,7 +109,7 @@ func fillFrame(c *web.Call, p *page) {
 	}
 }
 
-// functions are what templates can call.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"num":      func(n any) string { return show.Thousands(integer(n)) },
 	"rate":     show.PerSecond,
@@ -153,8 +153,7 @@ func more(t failed.Total) string {
 	return ""
 }
 
-// when is a time as it is told: how long ago, with the exact one in a title. What it
-// is made of cannot contain markup.
+// when formats a time as its age, with the exact time in a tooltip. The values cannot contain markup.
 func when(now, t time.Time) template.HTML {
 	if t.IsZero() {
 		return `<span class="soft">unknown</span>`
@@ -163,7 +162,7 @@ func when(now, t time.Time) template.HTML {
 		t.UTC().Format(time.RFC3339), show.Exact(t), show.Ago(now, t)))
 }
 
-// nameParts is a name that can break after its dots and dashes, and not in the middle of a word.
+// nameParts formats a name so that lines break only after dots, dashes and other separators.
 func nameParts(name string) template.HTML {
 	var b strings.Builder
 	b.WriteString(`<span class="name-parts">`)
@@ -175,10 +174,10 @@ func nameParts(name string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// nameBreak matches a part of a name with the separators behind it.
+// nameBreak matches a part of a name and the separators after it.
 var nameBreak = regexp.MustCompile(`(?s)[^._:/-]*[._:/-]+|.+$`)
 
-// percent is the part of a whole, of 100.
+// percent returns part as a percentage of whole.
 func percent(part, whole int64) int64 {
 	if whole == 0 {
 		return 100
@@ -186,7 +185,7 @@ func percent(part, whole int64) int64 {
 	return part * 100 / whole
 }
 
-// dict makes a map of names and values, for templates that take several.
+// dict returns a map of names and values, for templates with several arguments.
 func dict(pairs ...any) map[string]any {
 	m := make(map[string]any, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -195,7 +194,7 @@ func dict(pairs ...any) map[string]any {
 	return m
 }
 
-// capital is s with a capital letter.
+// capital returns s with an initial capital letter.
 func capital(s string) string {
 	r, size := utf8.DecodeRuneInString(s)
 	if size == 0 || r == utf8.RuneError {
@@ -204,7 +203,7 @@ func capital(s string) string {
 	return string(unicode.ToUpper(r)) + s[size:]
 }
 
-// sentence is an error's text as one: with a capital letter and a full stop.
+// sentence formats an error as a sentence, with a capital letter and a period.
 func sentence(s string) string {
 	if s = capital(s); s == "" {
 		return ""

@@ -19,18 +19,18 @@ import (
 // replayView is a replay on a page.
 type replayView struct {
 	*failed.Replay
-	Words   string // what it replays
-	How     string // how fast, where to
+	Words   string // description of the messages
+	How     string // description of the rate and the destination
 	Percent int64
-	Rate    float64 // messages per second: now, or of all that it took
-	Left    string  // how long it will take, if that can be said
+	Rate    float64 // messages per second: the current rate, or the average after the end
+	Left    string  // remaining time; "" if unknown
 	Running bool
 	Took    string
 
 	Outcomes []outcomeView
 }
 
-// outcomeView is how many of the messages that a replay has sent have an outcome, and where they are.
+// outcomeView is the number of sent messages with an outcome, with a link to the messages.
 type outcomeView struct {
 	Name string
 	Help string
@@ -60,15 +60,15 @@ func outcomesOf(r *failed.Replay) (all []outcomeView) {
 	return all
 }
 
-// canaryView says what the canary of a replay did that the replay has stopped.
+// canaryView describes the canary that stopped a replay.
 type canaryView struct {
 	Message failed.ID
 	What    string
-	Error   string // "": none is known
+	Error   string // "": unknown
 }
 
-// canaryThatStopped returns what a page says of the canary that has stopped a replay, nil if it was not
-// the canary. The Replayer says in Replay.Why what the canary did, with its error after a colon.
+// canaryThatStopped returns the canary that stopped a replay, or nil if the replay stopped for another reason.
+// Replay.Why contains the result of the canary, and the error after a colon.
 func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
 	if r.State != failed.ReplayStopped || r.Plan.Canary == 0 || r.Sent != 1 {
 		return nil, nil
@@ -92,7 +92,7 @@ func canaryThatStopped(c *web.Call, r *failed.Replay) (*canaryView, error) {
 
 func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	words := r.Plan.Filter
-	words.States = nil // it can only have been failed
+	words.States = nil // a replay selects only failed messages
 	v := replayView{
 		Replay: &r, Words: DescribeFilter(words), How: describePlan(r.Plan),
 		Percent: percent(r.Sent, r.Total), Running: r.State == failed.ReplayRunning,
@@ -114,7 +114,7 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	return v
 }
 
-// describePlan says in words how a replay goes about it.
+// describePlan describes the settings of a replay.
 func describePlan(p failed.Plan) string {
 	to := "to the original queue"
 	if p.To != nil {
@@ -141,7 +141,7 @@ func describePlan(p failed.Plan) string {
 	return strings.Join(parts, "; ")
 }
 
-// replays lists them.
+// replays lists the replays.
 func (p *Pages) replays(c *web.Call) error {
 	replays, next, err := c.Archive.Replays(c.R.Context(), failed.Page{After: c.Params.Get("after")})
 	if err != nil {
@@ -157,7 +157,7 @@ func (p *Pages) replays(c *web.Call) error {
 	return render(c, http.StatusOK, "replays", page{Title: "Replays", Nav: "replays"}, data)
 }
 
-// replay shows one, what it could not send, and what failed again.
+// replay shows a replay, the messages that it could not send, and the messages that failed again.
 func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	ctx := c.R.Context()
 	r, err := c.Archive.Replay(ctx, id)
@@ -171,10 +171,10 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	data := struct {
 		R        replayView
 		Refused  []failed.Summary
-		Waiting  failed.Total // of all that it could not send, not sent since either
+		Waiting  failed.Total // messages that the replay could not send and that were not sent later
 		Returned []failed.Summary
-		Carried  bool        // there is a replayer to carry it out
-		Canary   *canaryView // that has stopped it; nil: it did not
+		Carried  bool        // a replayer is available
+		Canary   *canaryView // canary that stopped the replay; nil: none
 
 		AllRefused, Again, AllReturned template.URL
 	}{R: p.viewReplay(*r, c.Clock()), Returned: returned, Carried: c.Replayer != nil}
@@ -197,7 +197,7 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 	return render(c, http.StatusOK, "replay", page{Title: fmt.Sprintf("Replay %d", r.ID), Nav: "replays", Flash: readFlash(c)}, data)
 }
 
-// replayForm asks how to replay what is selected.
+// replayForm shows a form with the settings of a replay.
 func (p *Pages) replayForm(c *web.Call) error {
 	s, err := asked(c, failed.Failed)
 	if err != nil {
@@ -210,12 +210,12 @@ func (p *Pages) replayForm(c *web.Call) error {
 	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form})
 }
 
-// replayForm is the form of a replay as it was sent, and what to say of it.
+// replayForm is the submitted form of a replay, with its problems.
 type replayForm struct {
 	Form    url.Values
 	Problem string
 	Wrong   wrong
-	Edit    *editPreview // nil: there is no edit, or it is wrong
+	Edit    *editPreview // nil if the form has no valid edit
 }
 
 func showReplayForm(c *web.Call, status int, s *selection, form replayForm) error {
@@ -234,7 +234,7 @@ func showReplayForm(c *web.Call, status int, s *selection, form replayForm) erro
 	return render(c, status, "replay_new", page{Title: "Replay", Nav: "replays"}, data)
 }
 
-// beginReplay begins one, by the form or, from a message's page, without any.
+// beginReplay begins a replay from the form, or from a message's page, which has no form.
 func (p *Pages) beginReplay(c *web.Call) error {
 	s, v, err := sent(c, failed.Failed)
 	if err != nil {
@@ -269,7 +269,7 @@ func (p *Pages) beginReplay(c *web.Call) error {
 	return c.SeeOther(fmt.Sprintf("/replays/%d", r.ID), nil)
 }
 
-// formParser reads fields of a form, and keeps the first thing that is wrong.
+// formParser reads fields of a form, and keeps the first error.
 type formParser struct {
 	v   url.Values
 	err error
@@ -294,7 +294,7 @@ func (p *formParser) decimal(name string) float64 {
 	return n
 }
 
-// readPlan reads how to replay.
+// readPlan reads the settings of a replay.
 func readPlan(v url.Values) (failed.Plan, error) {
 	p := formParser{v: v}
 	plan := failed.Plan{
@@ -321,7 +321,7 @@ func readPlan(v url.Values) (failed.Plan, error) {
 	return plan, p.err
 }
 
-// cancelReplay ends one: what was not sent waits again.
+// cancelReplay ends a replay. Messages that were not sent are failed again.
 func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 	err := c.Archive.EndReplay(c.R.Context(), id, failed.ReplayCancelled, "by "+string(c.Who.Actor), c.Who.Actor)
 	if err != nil {
@@ -330,16 +330,16 @@ func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 	return c.SeeOther(fmt.Sprintf("/replays/%d", id), nil)
 }
 
-// whereabouts are where messages go that each go back to where they failed.
+// whereabouts are the destinations of messages that return to their work queues.
 type whereabouts struct {
-	All     []failed.Destination // the most messages first, as many as a page has room for
-	More    int                  // destinations that are left out
+	All     []failed.Destination // most messages first, up to maxDestinations
+	More    int                  // number of omitted destinations
 	Warned  bool                 // some of All have a Warning
-	Unknown int64                // messages that stay, since nobody knows where they failed
-	Looked  int64                // messages that these are of, if not of all
+	Unknown int64                // messages that cannot be sent, because their work queue is unknown
+	Looked  int64                // number of inspected messages; 0: all
 }
 
-// maxDestinations is how many a page shows.
+// maxDestinations is the maximum number of destinations on a page.
 const maxDestinations = 20
 
 func findWhereabouts(c *web.Call, f failed.Filter) (*whereabouts, error) {

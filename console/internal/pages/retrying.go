@@ -22,7 +22,7 @@ var (
 	waitingActNames  = append([]string{"do", "all", "at_most"}, api.WaitingNames...)
 )
 
-// waitingVerbs are the acts on waiting messages, as labels, and in the past tense.
+// waitingVerbs are the labels and the past tenses of the acts on waiting messages.
 var waitingVerbs = map[failed.WaitingDo][2]string{
 	failed.RetryNow: {"Retry now", "retried"}, failed.Postpone: {"Postpone", "postponed"}, failed.ParkNow: {"Park", "parked"},
 }
@@ -46,8 +46,8 @@ func linksOf(f api.WaitingFilter) waitingLinks {
 type waitingGroupRow struct {
 	api.WaitingGroup
 	Name       string
-	Href       template.URL // the list narrowed to it
-	FailedHref template.URL // the group of the failed list; "": none
+	Href       template.URL // the list of the group's messages
+	FailedHref template.URL // the group of failed messages; "": none
 	waitingLinks
 }
 
@@ -69,7 +69,7 @@ type waitingOption struct {
 	Selected    bool
 }
 
-// selectOf returns a field with values and their texts, and with the value of the address.
+// selectOf returns a field with pairs of values and labels. The URL determines the selected value.
 func selectOf(q url.Values, name, label string, options ...string) waitingSelect {
 	s := waitingSelect{Name: name, Label: label}
 	found := false
@@ -163,7 +163,7 @@ func (p *Pages) retrying(c *web.Call) error {
 	return render(c, http.StatusOK, "retrying", page1, data)
 }
 
-// waitingFlash describes the act that led to the page.
+// waitingFlash describes the result of the act that led to the page.
 func waitingFlash(v url.Values) (text string, left bool) {
 	verb, ok := waitingVerbs[failed.WaitingDo(v.Get("act"))]
 	if !ok {
@@ -183,7 +183,7 @@ func waitingFlash(v url.Values) (text string, left bool) {
 	return text, n("left")+n("unsure") > 0
 }
 
-// waitingForm asks before an act on waiting messages.
+// waitingForm is the confirmation form of an act on waiting messages.
 type waitingForm struct {
 	Do             failed.WaitingDo
 	Verb           string
@@ -191,7 +191,7 @@ type waitingForm struct {
 	N              int64
 	Fields         []pair
 	Delay, Reason  string
-	Problem, Where string // what is wrong, and with which field
+	Problem, Where string // problem, and name of the invalid field
 	Back           template.URL
 }
 
@@ -208,7 +208,7 @@ func showWaitingForm(c *web.Call, status int, form *waitingForm) error {
 	return render(c, status, "retrying_act", page{Title: form.Verb, Nav: "retrying"}, form)
 }
 
-// waitingFormOf reads the selection of an act, and counts it.
+// waitingFormOf reads the selection of an act and counts the messages.
 func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, failed.WaitingAct, error) {
 	do := failed.WaitingDo(v.Get("do"))
 	verb, ok := waitingVerbs[do]
@@ -274,7 +274,7 @@ func waitingWords(f api.WaitingFilter) string {
 	return "Messages that wait: " + strings.Join(words, ", ") + "."
 }
 
-// actOnWaiting takes the form.
+// actOnWaiting processes the submitted form.
 func (p *Pages) actOnWaiting(c *web.Call) error {
 	v, err := c.Form()
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package pages has the handlers, templates and assets of the web pages. A handler looks up
-// what the page shows and renders templates/NAME.html within templates/_frame.html. It may
-// import everything of the console but package jsonapi.
+// Package pages implements the web pages: handlers, templates and assets. A handler loads the data of the page and
+// renders templates/NAME.html within templates/_frame.html. The package may import all packages of the console except
+// jsonapi.
 //
-// A new column of the lists of messages is a th and a td in the block "messages" of
-// templates/_parts.html; its value is a field or method of failed.Summary. (The JSON API has it
-// as a field of api.Summary and in openapi.json.) A new condition of the search is in
-// failed.FilterParams: the form and the addresses follow.
+// To add a column to the lists of messages, add a th and a td to the block "messages" of templates/_parts.html. The
+// value is a field or method of failed.Summary. (In the JSON API, it is a field of api.Summary and in openapi.json.) To
+// add a condition to the search, extend failed.FilterParams. The form and the URLs include it automatically.
 package pages
 
 import (
@@ -22,17 +21,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Pages are the handlers of the pages, and the values they share.
+// Pages are the handlers of the pages, with their shared values.
 type Pages struct {
-	Topology []topology.Topology // drawn beside what the broker has
-	TraceURL string              // with {trace_id}; "": there are no traces
+	Topology []topology.Topology // drawn in addition to the objects on the broker
+	TraceURL string              // contains {trace_id}; "": no traces
 	Workers  []flow.Worker
 	Broker   *figures.Broker
 	Done     *figures.DoneRates
 	Live     *live
 }
 
-// The parameters and fields of pages, beside those of filters.
+// Names of parameters and form fields, except filters.
 var (
 	afterName  = []string{"after"}
 	pickedName = []string{"id"}
@@ -89,10 +88,10 @@ func noPage(*web.Call) error {
 	return &fault.Failure{Status: http.StatusNotFound, Text: "page not found", Advice: "start at the overview, or search the messages"}
 }
 
-// FailPage shows an error on a page.
+// FailPage renders an error as a page.
 func FailPage(c *web.Call, f *fault.Failure) {
 	if c.R.Header.Get("HX-Request") != "" {
-		// A part of a page that cannot be had stays as it is.
+		// On an error, htmx keeps the current content of a part of a page.
 		http.Error(c.W, f.Text+"\n"+f.Advice, f.Status)
 		return
 	}
@@ -102,8 +101,8 @@ func FailPage(c *web.Call, f *fault.Failure) {
 	}{sentence(f.Text), sentence(f.Advice), f.Status == http.StatusUnauthorized})
 }
 
-// loginPage asks for a token; next is where to go then, problem what was wrong the
-// last time, or nil.
+// loginPage renders the login form. Next is the page after the login. Problem is the failure of the previous attempt,
+// or nil.
 func loginPage(c *web.Call, next string, problem *fault.Failure) error {
 	status := http.StatusOK
 	data := struct{ Next, Problem, Advice string }{Next: next}

@@ -12,15 +12,15 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// searchForm is the form of the list of messages, as it was sent.
+// searchForm is the search form of the list of messages, with its current values.
 type searchForm struct {
 	Form   url.Values
 	Queues []failed.QueueSummary
 	Fields []searchField
-	Rest   []pair // the conditions that the form has no field for
-	Since  string // a time that is none of the form's
-	Sought bool   // the list is a part of the messages in the state
-	More   bool   // a condition of Fields or Rest is set
+	Rest   []pair // conditions without a field in the form
+	Since  string // time that is not an option of the form
+	Sought bool   // a filter applies besides the state
+	More   bool   // Fields or Rest contain a condition
 	Wrong  wrong
 }
 
@@ -28,11 +28,10 @@ type searchForm struct {
 type searchField struct {
 	Name, Label, Placeholder, Value string
 	IsNumber                        bool
-	Options                         []string // of a select; nil: it is a text
+	Options                         []string // options of a select; nil: text field
 }
 
-// searchTexts are the labels and placeholders of search fields. A condition without a label
-// has its help text.
+// searchTexts are the labels and placeholders of search fields. The label of any other condition is its help text.
 var searchTexts = map[string][2]string{
 	"group":        {"Group"},
 	"error":        {"Error text"},
@@ -46,10 +45,10 @@ var searchTexts = map[string][2]string{
 	"outcome":      {"Outcome"},
 }
 
-// sinces are the times of the form.
+// sinces are the time options of the form.
 var sinces = []string{"1h", "24h", "7d", "30d"}
 
-// newSearchForm returns the form for the parameters of an address.
+// newSearchForm returns the form for the parameters of a URL.
 func newSearchForm(c *web.Call, q url.Values) (*searchForm, error) {
 	queues, err := c.Archive.Queues(c.R.Context())
 	if err != nil {
@@ -69,8 +68,8 @@ func newSearchForm(c *web.Call, q url.Values) (*searchForm, error) {
 	return s, nil
 }
 
-// searchFields returns a field for each condition that people can type and that is not in
-// the first row of the form, and the values in q that no field has.
+// searchFields returns the fields for conditions that a user can type, except the fields in the first row of the form.
+// It also returns the values in q that have no field.
 func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 	rest = url.Values{}
 	for _, p := range failed.FilterParams() {
@@ -78,11 +77,11 @@ func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 		switch p.Name {
 		case "queue", "since", "text":
 			continue
-		case "state", "id": // chosen on a page
+		case "state", "id": // selected on a page
 			rest[p.Name] = values
 			continue
 		}
-		if p.Value == "" { // a flag
+		if p.Value == "" { // boolean condition
 			rest[p.Name] = values
 			continue
 		}
@@ -109,7 +108,7 @@ func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 // TopNames are the names of the fields above “More filters”.
 func (s *searchForm) TopNames() []string { return []string{"text", "queue", "since"} }
 
-// names are those of the fields that the form shows.
+// names returns the names of the visible fields.
 func (s *searchForm) names() []string {
 	names := s.TopNames()
 	for _, f := range s.Fields {
@@ -118,11 +117,11 @@ func (s *searchForm) names() []string {
 	return names
 }
 
-// wrong is what is wrong with a field of a form; without a name, with none that is shown.
+// wrong is a problem with a field of a form. If Name is "", no visible field has the problem.
 type wrong struct{ Name, Text string }
 
-// wrongIn returns what is wrong with a filter, and the status of the page that shows it; false if the error has
-// another cause. Shown are the fields that the form shows.
+// wrongIn returns the problem with a filter, and the status of the page that shows it. It returns false if the error
+// has another cause. Shown are the names of the visible fields.
 func wrongIn(err error, shown ...string) (w wrong, status int, ok bool) {
 	if err == nil {
 		return w, 0, false
@@ -138,7 +137,7 @@ func wrongIn(err error, shown ...string) (w wrong, status int, ok bool) {
 	return w, f.Status, true
 }
 
-// stateOf returns the state that the address of a list is for; "" is any.
+// stateOf returns the state in the URL of a list. "" means any state.
 func stateOf(q url.Values) failed.State {
 	switch state := q.Get("state"); state {
 	case "":
@@ -150,7 +149,7 @@ func stateOf(q url.Values) failed.State {
 	}
 }
 
-// Invalid returns the attributes of the field with this name.
+// Invalid returns the HTML attributes of the field with this name.
 func (w wrong) Invalid(name string) template.HTMLAttr {
 	if w.Text == "" || w.Name != name {
 		return ""

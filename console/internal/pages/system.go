@@ -19,17 +19,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// system is what is known of queues at the moment: from the archive, from the broker,
-// and from this program.
+// system is the current state of the queues, from the archive, the broker and this program.
 type system struct {
 	graph    *graph.Graph
 	figures  map[string]figures.QueueFigures
 	archived map[string]failed.QueueSummary
 	done     []ledger.Rate
-	problem  error // of the management API; figures.ErrNoFigures if there is none
+	problem  error // error of the management API; figures.ErrNoFigures if none is configured
 }
 
-// system asks all of them. Only the archive must answer.
+// system reads the current state. Only errors of the archive are fatal.
 func (p *Pages) system(c *web.Call) (*system, error) {
 	ctx := c.R.Context()
 	summaries, err := c.Archive.Queues(ctx)
@@ -55,7 +54,7 @@ func (p *Pages) system(c *web.Call) (*system, error) {
 	return s, nil
 }
 
-// noFigures says why there are no figures of the broker, although there should be.
+// noFigures returns the reason why expected figures of the broker are missing.
 func (s *system) noFigures() string {
 	if s.problem == nil || errors.Is(s.problem, figures.ErrNoFigures) {
 		return ""
@@ -63,8 +62,8 @@ func (s *system) noFigures() string {
 	return sentence(s.problem.Error())
 }
 
-// everything is the topology that was configured and the one that there is. What is
-// there as a matter of fact counts where they differ.
+// everything merges the configured topology with the topology on the broker. If they differ, the broker takes
+// precedence.
 func (p *Pages) everything(ctx context.Context, configured []topology.Topology) topology.Topology {
 	found, _ := p.Broker.Topology(ctx)
 	known := map[string]bool{}
@@ -85,25 +84,25 @@ func (p *Pages) everything(ctx context.Context, configured []topology.Topology) 
 // queueRow is a work queue on the overview.
 type queueRow struct {
 	Name      string
-	Known     bool // by the broker
+	Known     bool // whether the broker has the queue
 	Live      figures.QueueFigures
 	Depth     int64
 	Done      float64 // per second
 	DoneKnown bool
-	Retrying  int64 // in its wait queues
-	Parked    int64 // in its failed queue, not in the archive yet
+	Retrying  int64 // messages in its wait queues
+	Parked    int64 // messages in its failed queue, not yet in the archive
 	Archived  failed.QueueSummary
-	Workers   int    // consumers, as the broker says; else workers of this program
+	Workers   int    // consumers according to the broker, or workers of this program
 	Stopped   string // why a worker of this program does not consume
-	Here      bool   // it has a worker in this program
+	Here      bool   // whether this program has a worker of the queue
 	Breaker   string
 	HasOldest bool
-	Trend     show.ChartView // failures of 24 hours
+	Trend     show.ChartView // failures of the last 24 hours
 	PastHref  template.URL
 }
 
-// rows are the work queues: those that the archive has messages of, that have a
-// worker here, and those of the broker that are neither wait nor failed queues.
+// rows returns the work queues: queues with archived messages, queues with a worker in this program, and queues of the
+// broker that are neither wait queues nor failed queues.
 func (s *system) rows(workers []flow.Worker) []queueRow {
 	byName := map[string]*queueRow{}
 	row := func(name string) *queueRow {
@@ -153,8 +152,7 @@ func (s *system) rows(workers []flow.Worker) []queueRow {
 	return rows
 }
 
-// reach counts what is in the queues of a kind that the work queue sends its failures
-// to, be it through exchanges.
+// reach counts the messages in queues of a kind that receive failures of the work queue, directly or through exchanges.
 func (s *system) reach(from string, kind graph.Kind) (total int64) {
 	beyond := s.graph.Beyond(from)
 	for _, n := range s.graph.Nodes {

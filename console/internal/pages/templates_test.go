@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// An address in a template begins with the prefix of the console. A query that a template writes
-// around a value is escaped as one parameter, so a filter in it is lost: Go code writes queries.
+// A URL in a template begins with the prefix of the console. If a template writes a query around a value, html/template
+// escapes the value as one parameter, which breaks a filter. Therefore Go code builds the queries.
 func TestTemplateAddresses(t *testing.T) {
 	attribute := regexp.MustCompile(`(?:href|src|action|formaction|hx-[a-z]+)="([^"]*(?:\{\{[^}]*\}\}[^"]*)*)"`)
 	prefixed := regexp.MustCompile(`^(hx-(swap|sync|target|select|select-oob|trigger)|[a-z-]+="(\{\{prefix\}\}|#))`)

@@ -10,18 +10,18 @@ import (
 	"github.com/reprisemq/reprise/internal/graph"
 )
 
-// maxDrawn is how many exchanges and queues a drawing may have: with more it is none.
+// maxDrawn is the maximum number of exchanges and queues in a drawing. A larger topology is not drawn.
 const maxDrawn = 300
 
-// topology draws what there is, with what is in it at the moment.
+// topology draws the exchanges and queues with their current depths.
 func (p *Pages) topology(c *web.Call) error {
 	s, err := p.system(c)
 	if err != nil {
 		return err
 	}
 	data := struct {
-		Trees   []*flow.Step  // the drawing
-		Queues  []topologyRow // the same in words
+		Trees   []*flow.Step  // drawing
+		Queues  []topologyRow // description in words
 		TooMany bool
 		Live    bool
 		Problem string
@@ -37,11 +37,11 @@ func (p *Pages) topology(c *web.Call) error {
 	return render(c, http.StatusOK, "topology", page{Title: "Topology", Nav: "topology"}, data)
 }
 
-// topologyRow is a queue in words.
+// topologyRow describes a queue in words.
 type topologyRow struct {
 	graph.Node
-	From, To []string // where its messages come from and go to
-	Archived bool     // the archive has some of it
+	From, To []string // sources and destinations of its messages
+	Archived bool     // the archive has messages of the queue
 	Queue    string
 }
 

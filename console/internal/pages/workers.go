@@ -21,7 +21,7 @@ var (
 // queueWorkers are the workers of a queue on a page.
 type queueWorkers struct {
 	Name    string
-	Pause   *topology.Pause // of the queue; nil: there is none
+	Pause   *topology.Pause // pause of the queue; nil: none
 	Workers []workerRow
 
 	PauseHref, ResumeHref template.URL
@@ -30,19 +30,19 @@ type queueWorkers struct {
 // workerRow is a worker on a page.
 type workerRow struct {
 	api.Worker
-	Note     string // why it is not consuming
-	Paused   bool   // this worker alone, by an operator
+	Note     string // why it does not consume
+	Paused   bool   // an operator paused only this worker
 	Messages []messageRow
-	More     int // messages that it handles, and are not in Messages
+	More     int // number of messages in progress that Messages omits
 
 	PauseHref, ResumeHref template.URL
 }
 
-// messageRow is a message that is being handled.
+// messageRow is a message that a worker is handling.
 type messageRow struct {
 	ID      string
 	Attempt int
-	For     string // when the worker was heard
+	For     string // duration at the last status of the worker
 }
 
 // workers lists the workers of all processes, by queue.
@@ -52,7 +52,7 @@ func (p *Pages) workers(c *web.Call) error {
 		Queues  []*queueWorkers
 		Workers int
 		Problem string
-		Known   bool // somebody listens
+		Known   bool // a listener for statuses exists
 	}{Workers: len(all.Workers), Problem: sentence(all.Problem), Known: c.Fleet != nil}
 	for _, w := range all.Workers {
 		var q *queueWorkers
@@ -68,7 +68,7 @@ func (p *Pages) workers(c *web.Call) error {
 	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers"}, data)
 }
 
-// lasting writes how long a message has been handled.
+// lasting formats the time since the start of an attempt.
 func lasting(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
@@ -100,14 +100,14 @@ func (q *queueWorkers) add(w api.Worker) {
 	q.Workers = append(q.Workers, row)
 }
 
-// workerForm asks before workers are paused or resumed.
+// workerForm confirms a pause or resumption of workers.
 type workerForm struct {
 	Queue, Worker string
 	Resume        bool
-	Workers       int // of the queue
+	Workers       int // number of workers of the queue
 }
 
-// askWorkers returns a handler for the page that asks.
+// askWorkers returns a handler that shows the confirmation form.
 func askWorkers(resume bool) func(*web.Call) error {
 	return func(c *web.Call) error {
 		form := workerForm{Queue: c.Params.Get("queue"), Worker: c.Params.Get("worker"), Resume: resume}
