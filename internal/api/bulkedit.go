@@ -73,7 +73,7 @@ type EditReason struct {
 }
 
 // EditSample is a sample message, with the difference that the edit would make, or with the reason why it would not
-// message.
+// change the message.
 type EditSample struct {
 	ID   int64  `json:"id"`
 	Diff *Diff  `json:"diff,omitempty"`

@@ -27,7 +27,7 @@ type Summary struct {
 	Outcome     string    `json:"outcome,omitempty"`     // outcome after the replay replayed_by sent the message
 	WhyUnknown  string    `json:"why_unknown,omitempty"` // why the outcome is unknown
 	Back        int64     `json:"back,omitempty"`        // replay that sent the message before it failed again
-	BackOf      int64     `json:"back_of,omitempty"`     // number of the message in that replay
+	BackOf      int64     `json:"back_of,omitempty"`     // ID of the message in that replay
 	Discarded   string    `json:"discarded,omitempty"`
 	Refused     string    `json:"refused,omitempty"` // why the latest replay could not send the message
 	MessageID   Text      `json:"message_id,omitempty"`

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Text is a string of arbitrary bytes.
+// Text represents a string of arbitrary bytes.
 type Text = params.Text
 
 // FilterNames are the parameter names of a failed.Filter.

@@ -20,9 +20,9 @@ type Archive struct {
 // Console configures the console of the archive.
 type Console struct {
 	Listen     string // host:port
-	Tokens     string // path of the token file; "": all local users have access
+	Tokens     string // path of the token file; "": all local users
 	Management string // URL of the broker's management API; "": none
-	Secure     bool   // browsers connect over HTTPS through a proxy
+	Secure     bool   // HTTPS through a proxy
 	Prefix     string // path prefix of its URLs; "": none
 	URL        string // external URL; "": the listening address
 	TraceURL   string // URL of a trace, with {trace_id}; "": no links

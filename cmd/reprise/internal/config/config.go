@@ -15,8 +15,8 @@
 // # Mistakes
 //
 // The package accepts only files without mistakes. It reports all mistakes of a file together, as [Problems]. Each
-// problem has a line, a column, the text of the line and a correction. The package does not guess: unknown keys, a
-// number in place of a text and a duration without a unit are mistakes.
+// problem has a line, a column, an excerpt of the line and a correction. The package does not guess: unknown keys, a
+// number instead of a string and a duration without a unit are mistakes.
 //
 // # YAML
 //
