@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// roughly is a time in its largest unit, rounded down: 45s, 12m, 5h, 3d.
+// roughly formats a duration in its largest unit, rounded down: 45s, 12m, 5h, 3d.
 func roughly(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -23,7 +23,7 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%dy", d/(365*day))
 }
 
-// ago is a time as people say it; a zero one is "-".
+// ago formats the time since t in words. The result for a zero time is "-".
 func ago(t, now time.Time) string {
 	switch d := now.Sub(t); {
 	case t.IsZero():

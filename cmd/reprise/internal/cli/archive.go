@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// defaultArchive is where failed messages are kept if nothing is said.
+// defaultArchive is the default database of the message archive.
 const defaultArchive = "sqlite:reprise-failed.db"
 
 // archiveDB is the database of an archive.
@@ -20,8 +20,7 @@ type archiveDB struct {
 	dialect failed.Dialect
 }
 
-// openArchiveDB returns the database that sqlite:PATH or postgres://… names. It
-// connects to nothing.
+// openArchiveDB returns the database for sqlite:PATH or postgres://…. It does not connect.
 func openArchiveDB(place string) (*archiveDB, error) {
 	path, sqlite := strings.CutPrefix(place, "sqlite:")
 	switch {
@@ -37,8 +36,7 @@ func openArchiveDB(place string) (*archiveDB, error) {
 	return &archiveDB{db, failed.PostgreSQL}, err
 }
 
-// open returns the archive. It waits for a database that cannot be reached, until
-// ctx ends.
+// open returns the archive. It waits for an unreachable database until ctx is canceled.
 func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logger) (*failed.Archive, error) {
 	cfg.Dialect, cfg.Logger = x.dialect, log
 	x.private()
@@ -50,10 +48,10 @@ func (x *archiveDB) open(ctx context.Context, cfg failed.Config, log *slog.Logge
 	return archive, err
 }
 
-// purging is how often what is older than the retention is removed.
+// purging is the interval at which messages older than the retention are removed.
 const purging = time.Hour
 
-// purge removes it until ctx ends.
+// purge removes messages older than the retention until ctx is canceled.
 func purge(ctx context.Context, a *failed.Archive, log *slog.Logger) {
 	for {
 		if _, err := a.Purge(ctx, "policy:retention"); err != nil && ctx.Err() == nil {

@@ -59,7 +59,7 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// verdict is nil if all is balanced.
+// verdict returns nil if all accounts are balanced.
 func verdict(a api.Ledger) error {
 	states := map[string]int{}
 	for _, l := range a.Accounts {
@@ -78,10 +78,10 @@ func verdict(a api.Ledger) error {
 	return nil
 }
 
-// sampled is the time of a sample.
+// sampled formats the time of a sample.
 func sampled(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// auditText is a table, and what there is to say of its lines.
+// auditText returns a table of the accounts, and details of its lines.
 func auditText(a api.Ledger, width int) string {
 	var b strings.Builder
 	table := newTable(column{name: "ACCOUNT", least: 12}, column{name: "STATE"}, column{name: "AGE"}, column{name: "IN", right: true}, column{name: "DONE", right: true},
@@ -103,7 +103,7 @@ func auditText(a api.Ledger, width int) string {
 		table.add(append(cells, missing)...)
 	}
 	if len(a.Accounts) > 0 {
-		_ = table.write(&b, width) // a Builder takes everything
+		_ = table.write(&b, width) // writes to a Builder do not fail
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	var newest time.Time

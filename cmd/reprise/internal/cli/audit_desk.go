@@ -13,14 +13,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The broker in this process says how it is now, and not how it was: there is less to
-// wait for.
+// The broker in this process reports current figures without a delay, so shorter intervals are sufficient.
 const (
 	auditHere  = 3 * time.Second
 	reportHere = time.Second
 )
 
-// observe returns an observer that also keeps a book of the workers, for the ledger.
+// observe returns an observer that also records the workers' activity for the ledger.
 func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 	if d == nil {
 		return next
@@ -47,7 +46,7 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 	})
 }
 
-// openLedger returns the ledger, nil if there are no figures to be had.
+// openLedger returns the ledger, or nil if there is no management API.
 func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if d.console.Management == nil {
 		return nil, nil
@@ -67,7 +66,7 @@ func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
 	return l, err
 }
 
-// audit takes samples until ctx ends.
+// audit takes samples until ctx is canceled.
 func (d *desk) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
 	m := d.console.Management
 	from := ledger.Sources{Archive: a, Broker: &ledger.Management{URL: m.URL, User: m.User, Password: m.Password, VHost: m.VHost, Client: m.Client}}
@@ -81,7 +80,7 @@ func (d *desk) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
 	})
 }
 
-// account makes accounts of failed queues, if it is not known what workers there are.
+// account creates accounts for failed queues whose workers are unknown.
 func (d *desk) account(failedQueues []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +91,7 @@ func (d *desk) account(failedQueues []string) {
 	}
 }
 
-// accountsOf are those of workers, joined where they share queues.
+// accountsOf returns the accounts of workers. Workers that share queues have one account.
 func accountsOf(workers []graph.Worker) []ledger.Account {
 	var accounts []ledger.Account
 	for _, w := range workers {

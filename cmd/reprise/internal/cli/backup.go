@@ -46,7 +46,7 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	return err
 }
 
-// unanswered says why nobody answers for a data directory that is in use.
+// unanswered explains why no broker responds for a data directory that is in use.
 func (c *backupCmd) unanswered() error {
 	if path, possible := controlPath(absolute(c.Data)); !possible {
 		return fmt.Errorf("%s is in use, and its broker cannot be asked for a backup, since the path of its socket is too long "+
@@ -56,7 +56,7 @@ func (c *backupCmd) unanswered() error {
 		"that it has no control socket: it has to write the backup itself (Broker.Backup), or to end first", c.Data)
 }
 
-// within reports whether a path leads into a directory, by whatever name.
+// within reports whether a path is inside a directory, also through links.
 func within(path, dir string) bool {
 	outer, err := os.Stat(dir)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // passwordVariable holds the password of the broker's user.
 const passwordVariable = "REPRISE_BROKER_PASSWORD"
 
-// The user RabbitMQ has by default. It gets in from this machine only.
+// guest is RabbitMQ's default user. It can connect only from this machine.
 const guest = "guest"
 
 type brokerCmd struct {
@@ -62,18 +62,18 @@ Examples:
 `
 }
 
-// Help is that of the command without a word behind it.
+// Help returns the help of the parent command.
 func (runCmd) Help() string { return brokerCmd{}.Help() }
 
-// What limits must be at least to be of use: a message is as large as that, and a
-// connection may publish one while it reads another one.
+// Minimum values of the memory limits. A message can be as large as minMemory, and a connection may publish one message
+// while it reads the next.
 const (
-	minMemory           = 16 << 20 // the default of broker.Config.MaxMessageSize
+	minMemory           = 16 << 20 // default of broker.Config.MaxMessageSize
 	minConnectionMemory = 2 * minMemory
 	minTopologyMemory   = 1 << 20
 )
 
-// checkLimits reports limits with which the broker would not work.
+// checkLimits reports limits that are too low for the broker to work.
 func (c *runCmd) checkLimits() error {
 	for _, limit := range []struct {
 		flag       string
@@ -95,7 +95,7 @@ func (c *runCmd) checkLimits() error {
 	return nil
 }
 
-// Run runs a broker until a signal comes.
+// Run runs a broker until a signal arrives.
 func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	calmCollector()
 	if err := c.checkLimits(); err != nil {
@@ -127,7 +127,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	if err != nil {
 		return err
 	}
-	var served chan error // nil: it does not listen
+	var served chan error // nil if the broker does not listen
 	defer func() {
 		if err = errors.Join(err, shutdown(b, served, stop)); err == nil {
 			log.Info("stopped")
@@ -174,14 +174,14 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	}
 }
 
-// private closes a listener that others can reach while everybody knows a password.
+// private closes a listener that other machines can reach while the broker has the default login.
 func (c *runCmd) private(b *broker.Broker, flag string, l net.Listener) error {
 	if !b.DefaultLogin() || loopback(l.Addr()) {
 		return nil
 	}
 	_ = l.Close()
 	if c.User != "" && c.User != guest {
-		data, _ := c.dataDir() // where else would guest come from
+		data, _ := c.dataDir() // the default login comes from the data directory
 		return usagef("%s is reachable from other machines, and user guest in %s has the default password, which everybody knows: "+
 			"delete that user with the management API, or listen on 127.0.0.1", flag, data)
 	}
@@ -189,7 +189,7 @@ func (c *runCmd) private(b *broker.Broker, flag string, l net.Listener) error {
 		"add --user NAME and --password-file FILE, or listen on 127.0.0.1", flag)
 }
 
-// dataDir is where the data is; empty: nowhere.
+// dataDir returns the data directory; "": none.
 func (c *runCmd) dataDir() (string, error) {
 	switch {
 	case c.Data == nil:
@@ -202,7 +202,7 @@ func (c *runCmd) dataDir() (string, error) {
 	return *c.Data, nil
 }
 
-// credentials are who may connect; nobody in particular if nobody was named.
+// credentials returns the configured user and password, or empty strings if none are configured.
 func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	password, given := streams.Lookup(passwordVariable)
 	if c.PasswordFile != "" {
@@ -224,7 +224,7 @@ func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	return "", "", nil
 }
 
-// network is that of an address: who writes 0.0.0.0 does not mean IPv6 as well.
+// network returns the network of an address. For 0.0.0.0, it is IPv4 without IPv6.
 func network(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
@@ -233,7 +233,7 @@ func network(addr string) string {
 	return "tcp"
 }
 
-// listen opens an address.
+// listen listens on an address.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen(network(addr), addr)
 	if err == nil {
@@ -270,17 +270,17 @@ func brokerURL(scheme string, a net.Addr, user, password string) string {
 	return u.String()
 }
 
-// shutdownTimeout is how long clients have to say good-bye.
+// shutdownTimeout is the time that clients have to close their connections.
 const shutdownTimeout = 5 * time.Second
 
-// shutdown ends a broker; a second signal cuts its connections.
+// shutdown stops a broker gracefully. A second signal closes the connections immediately.
 func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
 	hurry, cancel := until(stop.again)
 	defer cancel()
 	ctx, cancel := context.WithTimeout(hurry, shutdownTimeout)
 	defer cancel()
 	err := b.Shutdown(ctx)
-	if ctx.Err() != nil { // clients that did not answer were cut off, which is no failure of ours
+	if ctx.Err() != nil { // closing the connections of unresponsive clients is not a failure
 		err = without(err, ctx.Err())
 	}
 	if served == nil {
@@ -292,7 +292,7 @@ func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
 	return err
 }
 
-// without takes an error out of those that were joined with it.
+// without removes an error from a joined error.
 func without(joined, err error) error {
 	several, ok := joined.(interface{ Unwrap() []error })
 	if !ok {

@@ -56,7 +56,7 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 	return err
 }
 
-// listQueues prints how many messages each queue has, and reports whether these are all.
+// listQueues prints the depth of each queue, and reports whether the list is complete.
 func listQueues(w io.Writer, found disk.Checked) (complete bool) {
 	complete = true
 	for _, q := range found.Queues {

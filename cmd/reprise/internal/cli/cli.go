@@ -1,13 +1,10 @@
-// Package cli is the program reprise: its commands, what they print, and their
-// exit codes.
+// Package cli implements the commands of the program reprise, their output and their exit codes.
 //
-// Each command is a struct in a file of its own. Its fields are the flags, its
-// Run method does the work with what the process gives it (an [IO]), so that
-// nothing in here touches os.Stdout or calls os.Exit.
+// Each command is a struct in a separate file. Its fields are the flags. Its Run method uses the streams and variables
+// of an [IO], so that the package neither accesses os.Stdout nor calls os.Exit.
 //
-// What a command produces goes to stdout: addresses, message ids, the version.
-// What it says about itself, logs and errors, goes to stderr. docs/cli.md is
-// the specification for users.
+// Results go to stdout: addresses, message IDs, the version. Logs and errors go to stderr. docs/cli.md is the
+// specification for users.
 package cli
 
 import (
@@ -28,17 +25,17 @@ import (
 // Exit codes of all commands.
 const (
 	ExitOK     = 0
-	ExitFailed = 1 // tried and failed: no broker, no route, handlers cut off
-	ExitUsage  = 2 // not tried: flags or configuration are wrong
-	ExitEnded  = 3 // begun, and ended before all of it was done: a replay that stopped, a redrive that was interrupted
+	ExitFailed = 1 // attempted and failed: no broker, no route, interrupted handlers
+	ExitUsage  = 2 // not attempted: invalid flags or configuration
+	ExitEnded  = 3 // started but not completed: a stopped replay, an interrupted redrive
 )
 
-// IO is what a command has of its process.
+// IO provides the streams and variables of a process.
 type IO struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	Lookup func(string) (string, bool) // environment variables
+	Lookup func(string) (string, bool) // looks up environment variables
 }
 
 // Process returns the IO of this process.
@@ -46,7 +43,7 @@ func Process() IO {
 	return IO{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Lookup: os.LookupEnv}
 }
 
-// result prints what a command has done: as JSON, or a text for people.
+// result prints the result of a command, as JSON or as text.
 func (s IO) result(asJSON bool, value any, text string) error {
 	if asJSON {
 		return json.NewEncoder(s.Stdout).Encode(value)
@@ -55,7 +52,7 @@ func (s IO) result(asJSON bool, value any, text string) error {
 	return err
 }
 
-// commands are all there are, in the order of the help.
+// commands are all commands, in the order of the help.
 type commands struct {
 	Purge      purgeCmd      `cmd:"" help:"Remove messages from a queue, on record."`
 	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
@@ -89,15 +86,14 @@ const description = `Messages that fail come back later, never get lost and neve
 
 Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all was done.`
 
-// Main runs the command that args name and returns the exit code of the
-// process. SIGINT and SIGTERM end it in order, and so does SIGHUP unless the command
-// runs until it is told to end.
+// Main runs the command in args and returns the exit code of the process. SIGINT and SIGTERM stop the command
+// gracefully. SIGHUP does so, too, except for commands that run until they are stopped.
 func Main(args []string, streams IO) int {
-	if len(args) == 1 && args[0] == reapCommand { // not for people, and as small a process as possible
+	if len(args) == 1 && args[0] == reapCommand { // internal command; runs before the parser to keep the process small
 		handler.Reap(streams.Stdin)
 		return ExitOK
 	}
-	ended := -1 // set when the help has been printed
+	ended := -1 // set after the help was printed
 	var root commands
 	parser, err := kong.New(&root, append(numbers,
 		kong.Name("reprise"),
@@ -110,7 +106,7 @@ func Main(args []string, streams IO) int {
 		kong.BindTo(context.Background(), (*context.Context)(nil)),
 	)...)
 	if err != nil {
-		return report(streams, err) // the structs above contradict themselves
+		return report(streams, err) // the structs above are inconsistent
 	}
 	parser.Model.HelpFlag.Help = "Show this help."
 	if len(args) == 0 {
@@ -129,19 +125,19 @@ func Main(args []string, streams IO) int {
 	return report(streams, command.Run(streams, stop))
 }
 
-// usageError is an error of whoever typed the command.
+// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// stoppedError says that work has ended before all of it was done, in order.
+// stoppedError means that the work ended gracefully before it was complete.
 type stoppedError struct{ error }
 
 func (e stoppedError) Unwrap() error { return e.error }
 
-// missing returns the argument without which a command was given.
+// missing returns the required argument that a command lacks.
 func missing(command *kong.Context, err error) *kong.Positional {
 	if command == nil || command.Selected() == nil {
 		return nil
@@ -154,7 +150,7 @@ func missing(command *kong.Context, err error) *kong.Positional {
 	return nil
 }
 
-// subcommands are those of the command that was chosen.
+// subcommands returns the subcommands of the selected command.
 func subcommands(command *kong.Context) []string {
 	var names []string
 	if node := command.Selected(); node != nil {
@@ -167,7 +163,7 @@ func subcommands(command *kong.Context) []string {
 	return names
 }
 
-// hint adds where to look to an error of the command line.
+// hint adds a reference to the help to a command line error.
 func hint(command *kong.Context, err error) error {
 	where := "reprise --help"
 	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
@@ -176,7 +172,7 @@ func hint(command *kong.Context, err error) error {
 	if command != nil && command.Selected() != nil {
 		where = command.Selected().FullPath() + " --help"
 	}
-	if strings.Contains(err.Error(), `but got "EOL"`) { // a flag at the end
+	if strings.Contains(err.Error(), `but got "EOL"`) { // a flag without a value at the end
 		flag, _, _ := strings.Cut(err.Error(), ":")
 		err = fmt.Errorf("%s takes a value", flag)
 	}
@@ -189,13 +185,13 @@ func hint(command *kong.Context, err error) error {
 	return fmt.Errorf("%w (see %s)", err, where)
 }
 
-// report prints an error and returns the exit code it stands for.
+// report prints an error and returns its exit code.
 func report(streams IO, err error) int {
 	if err == nil {
 		return ExitOK
 	}
 	if problems, ok := errors.AsType[*config.Problems](err); ok {
-		// Each begins with its place, as compilers have it.
+		// Each problem begins with its position, as in the output of compilers.
 		fmt.Fprintln(streams.Stderr, problems)
 		return ExitUsage
 	}
@@ -209,8 +205,7 @@ func report(streams IO, err error) int {
 	return ExitFailed
 }
 
-// textOf is an error without the names with which packages begin their own: one is the
-// program's, too, and the others say nothing to its users.
+// textOf formats an error without the package prefixes "reprise" and "failed", which do not help users.
 func textOf(err error) string {
 	text := err.Error()
 	for _, name := range []string{"reprise", "failed"} {

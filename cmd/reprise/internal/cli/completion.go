@@ -25,14 +25,13 @@ the file beside it, for all that come:
 `
 }
 
-// Run prints the script.
+// Run prints the completion script.
 func (c *completionCmd) Run(streams IO) error {
 	_, err := io.WriteString(streams.Stdout, completionScripts[c.Shell])
 	return err
 }
 
-// completionScripts ask the program itself, by completeCmd: it knows its flags
-// better than a script that was made once.
+// completionScripts call completeCmd, so that completions always match the flags of the installed program.
 var completionScripts = map[string]string{
 	"bash": `_reprise() {
 	local line value kind= cur words
@@ -95,8 +94,8 @@ complete -c reprise -f -a '(__reprise_complete)'
 `,
 }
 
-// completeCmd is for the scripts: what could stand in place of the last word, one
-// in a line, with a tab and what it means. Instead of files it says ":files".
+// completeCmd serves the completion scripts. It prints the candidates for the last word, one per line, each with a tab
+// and a description. It prints ":files" if files are candidates.
 type completeCmd struct {
 	Words []string `arg:"" optional:""`
 }
@@ -114,7 +113,7 @@ func (c *completeCmd) Run(streams IO, command *kong.Context) error {
 	return nil
 }
 
-// candidate is something that a word could be; its value may stand for files.
+// candidate is a possible value of a word. The value may represent files.
 type candidate struct{ value, help string }
 
 var (
@@ -122,11 +121,11 @@ var (
 	dirs  = candidate{value: ":dirs"}
 )
 
-// candidates are what could stand in place of the last of some words.
+// candidates returns the candidates for the last word.
 func candidates(node *kong.Node, words []string) []candidate {
 	flags := node.Flags
 	last := words[len(words)-1]
-	var pending *kong.Flag // whose value comes next
+	var pending *kong.Flag // flag that takes the next word as its value
 	arguments, literal := 0, false
 	for _, word := range words[:len(words)-1] {
 		child := childOf(node, word)
@@ -143,7 +142,7 @@ func candidates(node *kong.Node, words []string) []candidate {
 			}
 		case child != nil && arguments == 0:
 			node, flags = child, append(flags[:len(flags):len(flags)], child.Flags...)
-			if child.DefaultCmd != nil { // it takes what that one takes
+			if child.DefaultCmd != nil { // the command accepts the arguments of its default command
 				flags = append(flags, child.DefaultCmd.Flags...)
 			}
 		default:
@@ -186,7 +185,7 @@ func childOf(node *kong.Node, name string) *kong.Node {
 	return nil
 }
 
-// flagOf finds the flag of a word such as --listen, --listen=x or -c.
+// flagOf returns the flag of a word such as --listen, --listen=x or -c.
 func flagOf(flags []*kong.Flag, word string) *kong.Flag {
 	word, _, _ = strings.Cut(word, "=")
 	for _, f := range flags {
@@ -207,8 +206,8 @@ func matchingFlags(flags []*kong.Flag, prefix string) []candidate {
 	return found
 }
 
-// valuesOf are the values of a flag or an argument that begin with a text: those that
-// it has at any time, and those that there are at present.
+// valuesOf returns the values of a flag or an argument that have the prefix begun. It includes the fixed values and the
+// values that are currently present.
 func valuesOf(v *kong.Value, before, begun string, present []candidate) []candidate {
 	var found []candidate
 	for _, word := range v.EnumSlice() {
@@ -234,8 +233,8 @@ func valuesOf(v *kong.Value, before, begun string, present []candidate) []candid
 	return found
 }
 
-// queuesOf returns the queues of the configuration that words name, if the value is that
-// of --queue beside --config.
+// queuesOf returns the queues of the configuration file, if v is the value of a flag --queue of a command with
+// --config.
 func queuesOf(v *kong.Value, flags []*kong.Flag, words []string) (found []candidate) {
 	if v.Name != "queue" || flagOf(flags, "--config") == nil {
 		return nil
@@ -253,7 +252,7 @@ func queuesOf(v *kong.Value, flags []*kong.Flag, words []string) (found []candid
 	}
 	cfg, err := config.Load(path)
 	if err != nil {
-		return nil // a shell shows no errors
+		return nil // shells do not show errors
 	}
 	for _, w := range cfg.Workers {
 		found = append(found, candidate{value: w.Queue})

@@ -10,14 +10,14 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// interactive reports whether somebody is there to be asked.
+// interactive reports whether the command can ask the user.
 func (s IO) interactive() bool { return terminal.Is(s.Stdin) && terminal.Is(s.Stderr) }
 
-// confirm asks a question; anything but y and yes is no.
+// confirm asks a question. Only y and yes mean yes.
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 	fmt.Fprintf(streams.Stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
-	go func() { // which cannot be interrupted; it ends with the process
+	go func() { // the read cannot be interrupted; it ends with the process
 		line, _ := bufio.NewReader(streams.Stdin).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// defaultConsole is where a console listens, and where reprise failed looks for it.
+// defaultConsole is the default address of a console, also for reprise failed.
 const defaultConsole = "127.0.0.1:15600"
 
 type consoleCmd struct {
@@ -56,10 +56,10 @@ Examples:
 `
 }
 
-// Help is that of the command without a word behind it.
+// Help returns the help of the parent command.
 func (consoleRunCmd) Help() string { return consoleCmd{}.Help() }
 
-// Run runs the console until a signal comes.
+// Run runs the console until a signal arrives.
 func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	log := c.logger(streams.Stderr)
 	cfg, url, err := c.config()
@@ -96,7 +96,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 			return client, err
 		})
 		if client != nil {
-			hangUp(client, closeTimeout) // what was taken is in the archive, or goes back
+			hangUp(client, closeTimeout) // archived messages are safe, and the broker redelivers the others
 		}
 		ended <- unlessStopped(stop, err)
 	}()
@@ -108,7 +108,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	}
 }
 
-// config reads the flags.
+// config returns the configuration for the flags.
 func (c *consoleRunCmd) config() (deskConfig, string, error) {
 	url := cmp.Or(c.URL, defaultURL)
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(url)); ok {
@@ -161,7 +161,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 	return cfg, url, nil
 }
 
-// consoleManagement is the management API of a URL in which the user stands.
+// consoleManagement returns the management API at a URL that contains the user.
 func consoleManagement(flag, rawURL, vhost string) (*console.Management, error) {
 	u, err := managementURL(flag, rawURL)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// controlFile is the socket in a data directory at which the broker that runs on it can be spoken to, by whoever may read
-// the data anyway. It speaks HTTP:
+// controlFile is the control socket of a broker in its data directory. All users who may read the data can use the
+// socket. It serves HTTP:
 //
 //	POST /backup {"to": "/absolute/path"}
 const controlFile = "control.sock"
@@ -27,25 +27,26 @@ type backupRequest struct {
 	To string `json:"to"`
 }
 
-// controlPath is where the socket of a data directory is, and whether the system has sockets with so long a path.
+// controlPath returns the path of the socket in a data directory, and whether the system permits a socket path of that
+// length.
 func controlPath(dir string) (path string, possible bool) {
-	const longest = len(syscall.RawSockaddrUnix{}.Path) - 1 // a zero comes behind it
+	const longest = len(syscall.RawSockaddrUnix{}.Path) - 1 // a terminating zero follows
 	path = filepath.Join(dir, controlFile)
 	return path, len(path) <= longest
 }
 
-// backuper is a [broker.Broker].
+// backuper is implemented by [broker.Broker].
 type backuper interface {
 	Backup(ctx context.Context, dir string) error
 }
 
-// serveControl serves the socket until the function it returns is called. A broker runs as well without one.
+// serveControl serves the socket until stop is called. The broker also works without the socket.
 func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logger) (stop func()) {
 	path, possible := controlPath(dir)
 	err := errors.New("its path is too long for a socket: choose a directory with a shorter one")
 	var l net.Listener
 	if possible {
-		_ = os.Remove(path) // of a process that died: no other has the directory now
+		_ = os.Remove(path) // left by a crashed process, because no other process can own the directory now
 		if l, err = net.Listen("unix", path); err == nil {
 			err = os.Chmod(path, 0o600)
 		}
@@ -75,10 +76,10 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(l) // until Close; it removes the socket
+		_ = server.Serve(l) // runs until Close, which removes the socket
 	}()
 	return func() {
-		// A backup that is being written is finished first, unless whoever ends the broker is in a hurry.
+		// Finish a running backup first, unless a second signal forces the stop.
 		ctx, cancel := until(again)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
@@ -88,10 +89,10 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 	}
 }
 
-// errNobody says that no broker answers at a socket.
+// errNobody means that no broker responds on a socket.
 var errNobody = errors.New("no broker answers")
 
-// askBackup has the broker that runs on a data directory write a backup.
+// askBackup makes the broker of a data directory write a backup.
 func askBackup(ctx context.Context, dir, to string) error {
 	body, err := json.Marshal(backupRequest{absolute(to)})
 	if err != nil {

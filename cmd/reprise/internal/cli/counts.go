@@ -9,12 +9,12 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// managementURL reads the URL of a management API, in which the user stands.
+// managementURL parses the URL of a management API, which contains the user.
 func managementURL(flag, raw string) (*url.URL, error) {
 	const example = "http://user:password@host:15672"
 	u, err := url.Parse(raw)
 	switch {
-	case err != nil: // which may quote a password
+	case err != nil: // the error may contain a password
 		return nil, usagef("%s is no URL: write %s, with special characters of the password percent-encoded", flag, example)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return nil, usagef("%s: write %s", flag, example)
@@ -25,8 +25,8 @@ func managementURL(flag, raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// virtualHost returns the virtual host of a broker's URL. By the URI specification
-// "amqp://host/" names the virtual host "", but people who write it mean "/".
+// virtualHost returns the virtual host of a broker URL. In the URI specification, "amqp://host/" means the virtual host
+// "", but users expect "/".
 func virtualHost(rawURL string) string {
 	if u, err := url.Parse(rawURL); err == nil && len(u.Path) > 1 {
 		return strings.TrimPrefix(u.Path, "/")
@@ -34,8 +34,7 @@ func virtualHost(rawURL string) string {
 	return "/"
 }
 
-// queueCounts asks a management API how many messages are in the queues of a
-// virtual host.
+// queueCounts returns the depths of the queues in a virtual host, from a management API.
 func queueCounts(ctx context.Context, rawURL, vhost string) (map[string]graph.Count, error) {
 	m, err := consoleManagement("--management", rawURL, vhost)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/broker/disk"
 )
 
-// startBroker is [broker.New]. That a data directory can be none is the mistake of whoever named it.
+// startBroker calls [broker.New]. It returns a usage error if the data directory is not a directory.
 func startBroker(config broker.Config) (*broker.Broker, error) {
 	b, err := broker.New(config)
 	if errors.Is(err, syscall.ENOTDIR) {
@@ -27,13 +27,13 @@ func dataDir(dir string) broker.Store {
 	return disk.Dir(dir)
 }
 
-// tellData logs where the data is, and what was found there.
+// tellData logs the data directory and its content.
 func tellData(b *broker.Broker, dir string, log *slog.Logger) {
 	queues, messages := contents(b)
 	log.Info("data directory", "path", absolute(dir), "queues", queues, "messages", messages)
 }
 
-// contents are what a broker has.
+// contents returns the numbers of queues and messages of a broker.
 func contents(b *broker.Broker) (queues, messages int) {
 	for _, q := range b.Queues() {
 		queues++
@@ -42,7 +42,7 @@ func contents(b *broker.Broker) (queues, messages int) {
 	return queues, messages
 }
 
-// absolute is a path that means the same to other processes.
+// absolute returns an absolute path, which is valid for other processes.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

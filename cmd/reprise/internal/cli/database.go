@@ -16,19 +16,19 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
-	"modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // registers the driver "sqlite"
 
 	"github.com/reprisemq/reprise/failed"
 )
 
-// database is a file of SQLite or a database of PostgreSQL.
+// database is a SQLite file or a PostgreSQL database.
 type database struct {
 	*sql.DB
 	postgres bool
 	name     string // without a password
 }
 
-// maxConnections bounds the connections to a database: a statement takes a moment.
+// maxConnections limits the connections to a database. It is sufficient because statements are short.
 const maxConnections = 16
 
 func openSQLite(path string) (*database, error) {
@@ -51,7 +51,7 @@ func openSQLite(path string) (*database, error) {
 func openPostgres(rawURL string) (*database, error) {
 	c, err := pgx.ParseConfig(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of the database makes no sense: %w", err) // pgx shows no password
+		return nil, fmt.Errorf("the URL of the database makes no sense: %w", err) // pgx does not show the password
 	}
 	db := stdlib.OpenDB(*c)
 	db.SetMaxOpenConns(maxConnections)
@@ -60,10 +60,10 @@ func openPostgres(rawURL string) (*database, error) {
 	return &database{db, true, fmt.Sprintf("postgres://%s:%d/%s", c.Host, c.Port, c.Database)}, nil
 }
 
-// private makes the file of a new database one that nobody else on the machine reads,
-// since messages, and their ids, may hold secrets. SQLite gives the files beside
-// it the same permissions. If it cannot be made, SQLite says why. A file that is there is
-// not opened: closing it would drop the locks of all connections of this process.
+// private creates the file of a new database with permissions for the current user only, because messages and their IDs
+// may contain secrets. SQLite uses the same permissions for its additional files. If the creation fails, SQLite reports
+// the reason later. private does not open an existing file, because closing it would release the locks of all
+// connections of this process.
 func (x *database) private() {
 	if x.postgres {
 		return
@@ -73,8 +73,7 @@ func (x *database) private() {
 	}
 }
 
-// await opens something in the database. It waits for a database that cannot be reached
-// until ctx ends.
+// await calls open until it succeeds. It waits for an unreachable database until ctx is canceled.
 func (x *database) await(ctx context.Context, log *slog.Logger, what string, open func() error) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		err := open()
@@ -95,9 +94,8 @@ func (x *database) await(ctx context.Context, log *slog.Logger, what string, ope
 	}
 }
 
-// unreachable reports whether a PostgreSQL has not said anything yet, or that it is
-// not ready, or whether a file is locked. What else it says will not change by itself.
-// https://www.postgresql.org/docs/current/errcodes-appendix.html
+// unreachable reports whether a PostgreSQL server does not respond or is not ready, or whether a SQLite file is locked.
+// Other errors are permanent. https://www.postgresql.org/docs/current/errcodes-appendix.html
 func unreachable(err error) bool {
 	if said, ok := errors.AsType[*sqlite.Error](err); ok {
 		return said.Code()&0xff == 5 // SQLITE_BUSY

@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// progressDeadlines lets requests take as long as they make progress: each read and each
-// write has a timeout of its own, instead of the timeouts of serveWeb. It is for long
-// requests, such as an export, and for streams of events.
+// progressDeadlines permits requests of any duration while they make progress. Each read and each write has a separate
+// timeout, which replaces the timeouts of serveWeb. It is for long requests, such as an export, and for event streams.
 func progressDeadlines(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
-		_ = c.SetWriteDeadline(time.Now().Add(progressTimeout)) // it fails where there are no deadlines
+		_ = c.SetWriteDeadline(time.Now().Add(progressTimeout)) // fails if the connection does not support deadlines
 		r.Body = &progressBody{ReadCloser: r.Body, c: c, began: time.Now()}
 		h.ServeHTTP(&progressWriter{w, c}, r)
 	})
 }
 
-// progressTimeout bounds a pause, and minRate is the least number of bytes per second of a
-// request after that: a client cannot hold a connection for days by single bytes.
+// progressTimeout is the maximum pause. After that time, minRate is the minimum number of bytes per second of a
+// request, so that a client cannot hold a connection for days with single bytes.
 const (
 	progressTimeout = time.Minute
 	minRate         = 1 << 10
@@ -36,7 +35,7 @@ func (w *progressWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap supports [http.ResponseController].
 func (w *progressWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 type progressBody struct {

@@ -25,7 +25,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// desk is where people work on failed messages:
+// desk archives, shows and replays failed messages:
 //
 //	failed queues ─► ingest ─► archive ◄─► console ◄─► browsers, reprise failed
 //	work queues ◄── replayer ◄────┘
@@ -35,31 +35,31 @@ type desk struct {
 	db  *archiveDB
 	web *webServer
 
-	here string // URL of the console on this machine
+	here string // local URL of the console
 
 	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
 	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
 	fleet    lateFleet
 	waiting  lateRescheduler
 
-	embedded bool                  // the broker is in this process
-	book     func(context.Context) // writes what workers do, for the ledger; nil: there are none
+	embedded bool                  // whether the broker is in this process
+	book     func(context.Context) // records the activity of workers for the ledger; nil: no workers
 
 	client  atomic.Pointer[reprise.Client]              // nil: not connected yet
 	keeping atomic.Pointer[failed.Archive]              // nil: not open yet
-	ended   atomic.Pointer[error]                       // why nothing is archived any more
-	counted atomic.Pointer[func(context.Context) error] // how the ledger is; nil: there is none, or not yet
+	ended   atomic.Pointer[error]                       // why archiving has stopped
+	counted atomic.Pointer[func(context.Context) error] // health of the ledger; nil: none, or not open yet
 
-	audited  atomic.Pointer[ledger.Ledger]         // nil: there is none, or not yet
-	notifier atomic.Pointer[notification.Notifier] // nil: there is none, or not yet
+	audited  atomic.Pointer[ledger.Ledger]         // nil: none, or not open yet
+	notifier atomic.Pointer[notification.Notifier] // nil: none, or not open yet
 	notified func(result string)                   // counts attempts to send notifications
 
 	mu            sync.Mutex
-	foundAccounts []ledger.Account // of failed queues that were found
+	foundAccounts []ledger.Account // accounts of discovered failed queues
 	ingests       []*failed.Ingest
 }
 
-// parts are the databases, for whoever asks how the process is.
+// parts returns the databases for health checks.
 func (d *desk) parts() []dependency {
 	if d == nil {
 		return nil
@@ -70,7 +70,7 @@ func (d *desk) parts() []dependency {
 	}
 }
 
-// errNotOpen is the state of a store that is still being opened, because the broker cannot be reached for example.
+// errNotOpen is the state of a store that is not open yet, for example because the broker is unreachable.
 var errNotOpen = errors.New("not open yet: the log has the reason")
 
 func (d *desk) archiveHealthy(ctx context.Context) error {
@@ -101,27 +101,27 @@ func (d *desk) ledgerHealthy(ctx context.Context) error {
 	return nil
 }
 
-// kept notes how to ask the ledger how it is.
+// kept sets the health check of the ledger.
 func (d *desk) kept(healthy func(context.Context) error) { d.counted.Store(&healthy) }
 
-// deskConfig says what there is.
+// deskConfig configures a desk.
 type deskConfig struct {
 	archive  string        // sqlite:PATH or postgres://…
-	settings failed.Config // without a Dialect and a Logger
+	settings failed.Config // without Dialect and Logger
 	queues   queueSource
 	origin   func(*reprise.Message) string
-	accounts []ledger.Account // of workers; nil: of the failed queues that there are
-	marks    []topology.Marks // of workers, whose headers a replay leaves out
-	workers  []config.Worker  // that replays go back to
+	accounts []ledger.Account // accounts of workers; nil: accounts of the discovered failed queues
+	marks    []topology.Marks // marks of workers; a replay omits these headers
+	workers  []config.Worker  // destinations of replays
 
-	listen  string // of the console; "": there is none, and nothing is replayed
-	flag    string // what an error calls that: --listen
+	listen  string // address of the console; "": no console and no replays
+	flag    string // name of the address in errors: --listen
 	console console.Config
-	url     string         // where people reach the console; "": where it listens
-	notify  *config.Notify // nil: nobody is told
+	url     string         // external URL of the console; "": listen
+	notify  *config.Notify // nil: no notifications
 }
 
-// newDesk opens the database, which is not connected to yet.
+// newDesk returns a desk. It does not connect to the database.
 func newDesk(cfg deskConfig, log *slog.Logger) (*desk, error) {
 	db, err := openArchiveDB(cfg.archive)
 	if err != nil {
@@ -130,11 +130,10 @@ func newDesk(cfg deskConfig, log *slog.Logger) (*desk, error) {
 	return &desk{deskConfig: cfg, log: log, db: db, web: &webServer{}}, nil
 }
 
-// check reports what keeps a desk from working, as far as that is known before anything is
-// connected to or listened on.
+// check returns configuration errors that are detectable before the desk connects or listens.
 func (c deskConfig) check() error {
 	settings := c.settings
-	settings.Dialect = failed.SQLite // either is fine
+	settings.Dialect = failed.SQLite // any dialect is valid here
 	errs := []error{settings.Validate()}
 	if len(c.queues.named) > 0 {
 		errs = append(errs, failed.IngestConfig{Queues: c.queues.named}.Validate())
@@ -142,7 +141,7 @@ func (c deskConfig) check() error {
 	errs = append(errs, failed.ReplayerConfig{Marks: c.marks}.Validate())
 	if c.listen != "" {
 		shown := c.console
-		shown.Archive = &failed.Archive{} // it is opened later
+		shown.Archive = &failed.Archive{} // opened later
 		errs = append(errs, shown.Validate(), c.checkURL())
 		if a, err := net.ResolveTCPAddr(network(c.listen), c.listen); err == nil {
 			errs = append(errs, c.admit(a))
@@ -151,7 +150,7 @@ func (c deskConfig) check() error {
 	return errors.Join(errs...)
 }
 
-// admit reports an address at which anybody could do anything.
+// admit returns an error if a console without tokens is reachable from other machines.
 func (c deskConfig) admit(a net.Addr) error {
 	if len(c.console.Tokens) > 0 || loopback(a) {
 		return nil
@@ -160,8 +159,8 @@ func (c deskConfig) admit(a net.Addr) error {
 		"let people in by tokens (`reprise console token` makes them), or listen on 127.0.0.1", c.flag, c.listen)
 }
 
-// serve begins to listen for the console, if there is one. Until the archive is open
-// it says so to whoever asks.
+// serve starts to listen for the console, if one is configured. Until the archive is open, requests get an error with
+// the reason.
 func (d *desk) serve() error {
 	if d.listen == "" {
 		return nil
@@ -170,7 +169,7 @@ func (d *desk) serve() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.flag, err)
 	}
-	if err := d.admit(l.Addr()); err != nil { // the name of a host can mean another address by now
+	if err := d.admit(l.Addr()); err != nil { // the name of the host may have a different address now
 		_ = l.Close()
 		return err
 	}
@@ -190,7 +189,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.ServeHTTP(w, r)
 }
 
-// unopened answers as long as the archive is not open.
+// unopened responds to requests until the archive is open.
 func (d *desk) unopened(w http.ResponseWriter, r *http.Request) {
 	const text, advice = "the archive is being opened, or cannot be reached", "what it waits for is in the console's log; try again"
 	w.Header().Set("Retry-After", "2")
@@ -200,18 +199,18 @@ func (d *desk) unopened(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(api.Error{Text: text, Advice: advice}) // to nobody, if it fails
+	_ = json.NewEncoder(w).Encode(api.Error{Text: text, Advice: advice}) // the client may have disconnected
 }
 
-// Wake implements [console.Replayer]. A replay that is begun before there is a
-// connection is found when there is.
+// Wake implements [console.Replayer]. Before the connection, it does nothing, because the replayer finds new replays at
+// its start.
 func (d *desk) Wake() {
 	if r := d.replayer.Load(); r != nil {
 		r.Wake()
 	}
 }
 
-// run works until ctx ends, or something cannot go on.
+// run runs the desk until ctx is canceled or a part fails.
 func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.Client, error)) error {
 	defer d.startNotifier(ctx)()
 	archive, err := d.db.open(ctx, d.settings, d.log)
@@ -271,7 +270,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	list.Observe(past.Observe)
 	d.fleet.list.Store(list)
 	start("workers", func(ctx context.Context) error {
-		if err := list.Run(ctx); err != nil { // the console shows it
+		if err := list.Run(ctx); err != nil { // the console shows the error
 			d.log.Info("workers are not listed", "error", err)
 		}
 		return nil
@@ -302,7 +301,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	return parts.Wait()
 }
 
-// ingest empties queues into the archive until ctx ends.
+// ingest moves messages from queues into the archive until ctx is canceled.
 func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client, queues []string) error {
 	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: queues, Origin: d.origin, Logger: d.log})
 	if err != nil {
@@ -315,8 +314,8 @@ func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client,
 	return in.Run(ctx)
 }
 
-// close ends the console and closes the database.
+// close stops the console and closes the database.
 func (d *desk) close() {
 	d.web.stop()
-	_ = d.db.Close() // what is archived is in it
+	_ = d.db.Close() // all changes are committed
 }

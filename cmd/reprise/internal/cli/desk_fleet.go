@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// lateFleet is the list of workers of a console that may not be connected yet. It implements console.Fleet.
+// lateFleet is the list of workers for a console that may not be connected yet. It implements console.Fleet.
 type lateFleet struct{ list atomic.Pointer[fleet.List] }
 
 var errNotConnected = errors.New("this console is not connected to the broker yet: what it waits for is in the log")

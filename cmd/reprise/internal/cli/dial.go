@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// dial connects to a broker. A URL that makes no sense is a usageError. The
-// others come from the library, which shows no passwords.
+// dial connects to a broker. An invalid URL is a usageError. Other errors come from the library, which hides passwords.
 func dial(ctx context.Context, rawURL string, cfg *reprise.Config) (*reprise.Client, error) {
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(rawURL)); ok {
 		return nil, usagef("%s", bad.Reason)
@@ -17,8 +16,7 @@ func dial(ctx context.Context, rawURL string, cfg *reprise.Config) (*reprise.Cli
 	return reprise.Dial(ctx, rawURL, cfg)
 }
 
-// hangUp closes a client that is of use no more. Connections that do not close in time go
-// with the process.
+// hangUp closes a client. The exit of the process closes connections that exceed the timeout.
 func hangUp(c *reprise.Client, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

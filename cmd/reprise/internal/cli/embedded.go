@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// embeddedBroker is the broker of a configuration that names none.
+// embeddedBroker is the broker of a configuration without a broker URL.
 type embeddedBroker struct {
 	*broker.Broker
 	url         string
 	inMemory    bool
-	served      chan error // nil: it does not listen
+	served      chan error // nil if the broker does not listen
 	stopControl func()
 }
 
@@ -23,7 +23,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	calmCollector()
 	b, err := startBroker(broker.Config{
 		Logger: slog.New(quietBroker{Handler: log.Handler()}), Store: dataDir(cfg.Data),
-		// Whatever became of the users in the data: its workers and those who publish come as this one.
+		// The workers and local publishers use this user, regardless of the users in the data directory.
 		TemporaryUsers: map[string]string{guest: guest},
 	})
 	if err != nil {
@@ -49,7 +49,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	return e, nil
 }
 
-// end shuts the broker down and says what is lost with it.
+// end shuts the broker down and logs the messages that are lost.
 func (e *embeddedBroker) end(stop *signals, log *slog.Logger) error {
 	e.stopControl()
 	for _, q := range e.Queues() {

@@ -51,16 +51,16 @@ Exit codes: 0 done, 1 failed, 2 wrong flags, 3 a replay that stopped or was canc
 `
 }
 
-// serverFlags say which console is asked, and by whom.
+// serverFlags specify the console and the identity of the user.
 type serverFlags struct {
 	Server    string `env:"REPRISE_SERVER" type:"address" placeholder:"URL" help:"The console. Default http://${console}."`
 	TokenFile string `name:"token-file" placeholder:"FILE" help:"File with a token in its first line; else REPRISE_TOKEN. Default: none."`
 }
 
-// tokenVariable holds the token by which a console lets somebody in.
+// tokenVariable is the environment variable with the token for a console.
 const tokenVariable = "REPRISE_TOKEN"
 
-// client returns a client of the console, which it does not ask yet.
+// client returns a client of the console. It does not connect.
 func (f serverFlags) client(streams IO) (*api.Client, error) {
 	token, _ := streams.Lookup(tokenVariable)
 	if f.TokenFile != "" {
@@ -79,7 +79,7 @@ func (f serverFlags) client(streams IO) (*api.Client, error) {
 	return client, nil
 }
 
-// ask runs a conversation with the console, and explains its error.
+// ask calls run with a client, and adds advice to its error.
 func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
 	client, err := f.client(streams)
 	if err != nil {
@@ -88,14 +88,14 @@ func (f serverFlags) ask(streams IO, run func(*api.Client) error) error {
 	return f.explained(run(client))
 }
 
-// firstLine returns the first line of a file, which holds a secret.
+// firstLine returns the first line of a file with a secret.
 func firstLine(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSuffix(line, "\r"), err
 }
 
-// actor is who acts, for the audit log of a console without tokens.
+// actor returns the current user, for the audit log of a console without tokens.
 func actor() string {
 	name, host := "somebody", "somewhere"
 	if u, err := user.Current(); err == nil {
@@ -107,7 +107,7 @@ func actor() string {
 	return "cli:" + name + "@" + host
 }
 
-// explained says what an error of the client means to whoever typed the command.
+// explained adds advice for the user to an error of the client.
 func (f serverFlags) explained(err error) error {
 	server := cmp.Or(f.Server, "http://"+defaultConsole)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {

@@ -23,7 +23,7 @@ type bulkEditFlags struct {
 	SendImpossible bool     `name:"send-impossible" help:"Send the messages for which the edit is not possible as they are."`
 }
 
-// edit returns the edit; nil if there is none.
+// edit returns the edit, or nil if no flag specifies an edit.
 func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 	if !f.edits() {
 		switch {
@@ -68,7 +68,7 @@ func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 	return e, nil
 }
 
-// edits reports whether there is an edit.
+// edits reports whether flags specify an edit.
 func (f *bulkEditFlags) edits() bool {
 	return f.Patch != nil || len(f.Replace)+len(f.SetHeader)+len(f.RemoveHeader) > 0
 }
@@ -80,7 +80,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// editPreviewText says what an edit would do, with samples.
+// editPreviewText describes the effect of an edit, with samples.
 func editPreviewText(v *api.EditPreview, e *api.BulkEdit) string {
 	if v == nil {
 		return ""

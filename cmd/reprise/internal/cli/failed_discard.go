@@ -64,7 +64,7 @@ Examples:
 `
 }
 
-// Run brings messages back.
+// Run restores messages.
 func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 	s, err := c.some(c.All)
 	if err != nil {
@@ -88,8 +88,7 @@ func tell(streams IO, done api.Done, err error, asJSON bool, what string, named 
 	return cmp.Or(err, leftAlone(named, done.Messages))
 }
 
-// leftAlone is an error if some of the messages that were named by their numbers are
-// not among those for which something was done.
+// leftAlone returns an error if the act did not apply to all messages that were selected by ID.
 func leftAlone(named int, done int64) error {
 	switch rest := named - int(done); {
 	case named == 1 && rest == 1:

@@ -96,7 +96,7 @@ func (c *failedEditCmd) edit(ctx context.Context, streams IO, client *api.Client
 		diff = "nothing was changed\n"
 	}
 	if after.Body == nil {
-		after.Body = []byte{} // and not: as it was
+		after.Body = []byte{} // an empty body; nil would mean unchanged
 	}
 	e := api.Edit{Revision: &m.Revision, Body: &after.Body, Headers: &after.Headers, Properties: &after.Properties}
 	switch {
@@ -111,7 +111,7 @@ func (c *failedEditCmd) edit(ctx context.Context, streams IO, client *api.Client
 	return streams.result(c.JSON, m, diff)
 }
 
-// replay keeps an edit and sends the message.
+// replay saves an edit and replays the message.
 func (c *failedEditCmd) replay(ctx context.Context, streams IO, client *api.Client, e api.EditAndReplay, diff string) error {
 	r, err := client.EditAndReplay(ctx, c.ID, e)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *failedEditCmd) replay(ctx context.Context, streams IO, client *api.Clie
 	return c.follow(ctx, streams, client, r, 0, c.JSON, 1)
 }
 
-// edited is the content as flags, or somebody at an editor, have it.
+// edited returns the content after the changes from flags or from the editor.
 func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, before api.Content, set map[string]any) (api.Content, error) {
 	after := before
 	after.Headers = api.Headers(maps.Clone(topology.Table(before.Headers)))
@@ -159,8 +159,8 @@ func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, b
 	return after, nil
 }
 
-// byEditor lets somebody edit a file. What cannot be read goes back to the editor's
-// file, which is kept and named: nothing they wrote is lost.
+// byEditor opens an editor. If the result is invalid, byEditor keeps the temporary file and reports its name, so that
+// the user does not lose any text.
 func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary, before api.Content) (api.Content, error) {
 	command, found := streams.Lookup("VISUAL")
 	if !found || command == "" {
@@ -195,15 +195,15 @@ func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary,
 	if err != nil {
 		return before, fmt.Errorf("%w (what was written is in %s)", err, f.Name())
 	}
-	_ = os.Remove(f.Name()) // what it says is known
+	_ = os.Remove(f.Name()) // the content was read
 	return after, nil
 }
 
-// editDiff is what an edit changes, for people.
+// editDiff describes the changes of an edit.
 func editDiff(before, after api.Content) string {
 	was, is := editText(before), editText(after)
 	if a, b := withLineBreak(was), withLineBreak(is); a != b {
-		was, is = a, b // that a line break is missing at the end is told where it is all there is to tell
+		was, is = a, b // show a missing final line break only if it is the only difference
 	}
 	diff := strings.TrimPrefix(udiff.Unified("before", "after", was, is), "--- before\n+++ after\n")
 	if a, b := before.Properties.ContentType, after.Properties.ContentType; a != b {

@@ -14,10 +14,10 @@ import (
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
-// bodyMark is the line between headers and body.
+// bodyMark separates headers and body.
 const bodyMark = "-------- body below this line --------"
 
-// editFile is a message as an editor shows it.
+// editFile formats a message for an editor.
 func editFile(m api.Summary, c api.Content) string {
 	text := fmt.Sprintf(`# Message %d, failed in %s: %s
 #
@@ -26,12 +26,12 @@ func editFile(m api.Summary, c api.Content) string {
 `, m.ID, terminal.OneLine(string(m.Queue)), terminal.Cut(terminal.OneLine(m.Error), 200))
 	text += editText(c)
 	if !strings.HasSuffix(text, "\n") {
-		text += "\n" // editors add one; readEdit takes it away
+		text += "\n" // editors add a line break; readEdit removes it
 	}
 	return text
 }
 
-// editText are headers and body.
+// editText formats headers and body.
 func editText(c api.Content) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
@@ -44,7 +44,7 @@ func editText(c api.Content) string {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
-// headerLine is a header as a line.
+// headerLine formats a header as a line.
 func headerLine(name string, value any) string {
 	if !plainName.MatchString(name) {
 		name = strconv.Quote(name)
@@ -62,7 +62,7 @@ func headerLine(name string, value any) string {
 	return name + " := " + text
 }
 
-// readEdit reads what editFile wrote and somebody has changed.
+// readEdit parses a file that editFile created and the user changed.
 func readEdit(text string, before api.Content) (api.Content, error) {
 	after := before
 	head, body, found := strings.Cut(text, bodyMark+"\n")
@@ -101,7 +101,7 @@ func readEdit(text string, before api.Content) (api.Content, error) {
 
 var headerForm = regexp.MustCompile(`^\s*("(?:[^"\\]|\\.)*"|[^\s":=]+)\s*(:=|:)\s?(.*)$`)
 
-// readHeader reads a line of headerLine.
+// readHeader parses a line in the format of headerLine.
 func readHeader(line string) (string, any, error) {
 	m := headerForm.FindStringSubmatch(line)
 	if m == nil {

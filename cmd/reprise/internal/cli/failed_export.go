@@ -47,7 +47,7 @@ func (c *failedExportCmd) export(ctx context.Context, streams IO, client *api.Cl
 	}
 	out, toFile := streams.Stdout, c.Output != "" && c.Output != "-"
 	if toFile {
-		file, err := os.OpenFile(c.Output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // messages may hold secrets
+		file, err := os.OpenFile(c.Output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // messages may contain secrets
 		if errors.Is(err, os.ErrExist) {
 			return usagef("-o %s: there is such a file: remove it, or write another name", c.Output)
 		}
@@ -108,7 +108,7 @@ func (c *failedImportCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// lineCounter counts the lines that are written.
+// lineCounter counts the written lines.
 type lineCounter struct {
 	w        io.Writer
 	bar      *progress
@@ -123,7 +123,7 @@ func (c *lineCounter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// byteCounter counts the bytes that are read.
+// byteCounter counts the read bytes.
 type byteCounter struct {
 	r        io.Reader
 	bar      *progress

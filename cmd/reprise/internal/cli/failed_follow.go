@@ -11,9 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow waits for the end of a replay, and prints its result. picked is how many messages
-// were selected by number.
-// If verify is not 0, it waits so long for the outcomes.
+// follow waits for the end of a replay and prints the result. picked is the number of messages that were selected by
+// ID. If verify is not 0, follow waits at most that long for the outcomes.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {
@@ -41,10 +40,10 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	return stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
 }
 
-// polling is how often it is asked how far a replay is.
+// polling is the interval between requests for the progress of a replay.
 const polling = 300 * time.Millisecond
 
-// wait shows how far a replay is until it has ended. The end of ctx cancels it.
+// wait shows the progress of a replay until the end of the replay. If ctx is canceled, it cancels the replay.
 func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r api.Replay) (api.Replay, error) {
 	bar := newProgress(streams, "sending")
 	defer bar.end()
@@ -67,7 +66,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 			continue
 		}
 		if err != nil {
-			if wrong++; wrong < patientPolls { // a console that is started again goes on with it
+			if wrong++; wrong < patientPolls { // a restarted console continues the replay
 				continue
 			}
 			return r, fmt.Errorf("replay %d goes on as soon as the console does: %w", r.ID, f.explained(err))
@@ -77,13 +76,12 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 	return r, nil
 }
 
-// isSent reports whether a replay has sent all that can be sent.
+// isSent reports whether a replay has sent all sendable messages.
 func isSent(r api.Replay) bool { return r.State == "done" }
 
 func unended(r api.Replay) bool { return r.State == "running" || r.State == "cancelling" }
 
-// cancelReplay cancels a replay, and waits a little until it is known what has become of
-// the messages that are on their way.
+// cancelReplay cancels a replay, and waits briefly for the outcome of the messages in flight.
 func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
 	r, err := client.Cancel(ctx, id, reason)
 	for until := time.Now().Add(cancelPatience); err == nil && unended(r) && time.Now().Before(until); {
@@ -99,13 +97,13 @@ func cancelReplay(ctx context.Context, client *api.Client, id int64, reason stri
 	return r, err
 }
 
-// cancelPatience is longer than it takes unless the broker does not answer.
+// cancelPatience is sufficient unless the broker does not respond.
 const cancelPatience = 5 * time.Second
 
-// patientPolls is how often in a row a console may not answer.
+// patientPolls is the maximum number of consecutive failed requests to the console.
 const patientPolls = 20
 
-// unsent says what became of messages that were not sent.
+// unsent describes the messages that were not sent.
 func unsent(r api.Replay) string {
 	if r.Sent == r.Total {
 		return ""
@@ -113,7 +111,7 @@ func unsent(r api.Replay) string {
 	return fmt.Sprintf(": %s failed as before, without having been sent", terminal.Plural(int(r.Total-r.Sent), "message"))
 }
 
-// replayState is the state of a replay for people.
+// replayState describes the state of a replay.
 func replayState(r api.Replay) string {
 	if r.Verifying {
 		return r.State + ", verifying"
@@ -121,7 +119,7 @@ func replayState(r api.Replay) string {
 	return r.State
 }
 
-// replayText says what became of a replay.
+// replayText describes the result of a replay.
 func replayText(r api.Replay) string {
 	parts := []string{fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, replayState(r), r.Sent, terminal.Plural(int(r.Total), "message"))}
 	if r.Refused > 0 {

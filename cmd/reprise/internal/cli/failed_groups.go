@@ -73,7 +73,7 @@ func (c *failedGroupsCmd) Run(ctx context.Context, streams IO) error {
 
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// trend draws numbers as so many bars; one without any is a point.
+// trend draws at most width bars. An empty bucket is a dot.
 func trend(buckets []failed.Bucket, width int) string {
 	if len(buckets) == 0 {
 		return ""

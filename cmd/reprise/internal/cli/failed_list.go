@@ -7,8 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// listing prints a list that the console has in pages: as a table for people, or one
-// object in a line.
+// listing prints a paged list of the console: as a table, or as one JSON object per line.
 type listing[T any] struct {
 	limit int // 0: no limit
 	fetch func(api.Page) (items []T, next string, err error)
@@ -18,12 +17,12 @@ type listing[T any] struct {
 
 	table *textTable
 	cells func(T) []string
-	drop  func(i int, c column) bool // columns without room
-	none  string                     // the text about an empty list
-	more  bool                       // mention items beyond the limit
+	drop  func(i int, c column) bool // omits columns to save space
+	none  string                     // text for an empty list
+	more  bool                       // mention items that exceed the limit
 }
 
-// pageSize is the largest page.
+// pageSize is the maximum size of a page.
 const pageSize = 500
 
 func (l listing[T]) print(streams IO) error {

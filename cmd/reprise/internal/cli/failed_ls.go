@@ -91,5 +91,5 @@ func (c *failedLsCmd) line(m api.Summary, now time.Time) []string {
 	return append(cells, text)
 }
 
-// refusals reports whether it is asked for what could not be sent, and so for why.
+// refusals reports whether the list selects messages that could not be sent. The list then shows the reasons.
 func (c *failedLsCmd) refusals() bool { return c.Refused || c.RefusedBy != nil }

@@ -89,11 +89,11 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", terminal.Plural(int(done.Messages), "message"), c.target())); !ok {
 			return err
 		}
-		plan.AtMost = done.Messages // what has been answered is for so many
+		plan.AtMost = done.Messages // the answer applies only to the counted messages
 	}
 	r, err := client.BeginReplay(ctx, plan)
 	if said, ok := errors.AsType[*api.Error](err); ok && said.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
-		return tell(streams, api.Done{}, nil, c.JSON, "sent", 0) // as with all that is done to none
+		return tell(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other acts on no messages
 	}
 	switch {
 	case err != nil:
@@ -106,7 +106,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	return c.follow(ctx, streams, client, r, c.Verify, c.JSON, len(c.IDs))
 }
 
-// preview prints what would be sent where.
+// preview prints the messages that would be sent, by destination.
 func (c *failedReplayCmd) preview(streams IO, p api.Preview, edit *api.BulkEdit) error {
 	if c.JSON {
 		return cmp.Or(streams.result(true, p, ""), leftAlone(len(c.IDs), p.Messages))
@@ -120,8 +120,8 @@ func (c *failedReplayCmd) preview(streams IO, p api.Preview, edit *api.BulkEdit)
 	return err
 }
 
-// destinationsText says how many messages go back where. With --to they all go to
-// one place, which is said already.
+// destinationsText describes the number of messages by destination. It is "" with --to, because the output already
+// contains the single destination.
 func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
 	var b strings.Builder
 	for _, d := range all {
@@ -166,12 +166,12 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 }
 
 func (c *failedReplayCmd) target() string {
-	to, _ := parseTarget(c.To) // it has been read before
+	to, _ := parseTarget(c.To) // validated earlier
 	return targetText(to)
 }
 
-// asks reports whether somebody is there to be asked, and ought to be: they do not
-// know yet how many messages they have chosen.
+// asks reports whether the command requires confirmation. This is the case if the user is present and does not know the
+// number of selected messages yet.
 func (c *failedReplayCmd) asks(streams IO) bool {
 	return !c.Yes && (len(c.IDs) == 0 || c.edits()) && streams.interactive()
 }

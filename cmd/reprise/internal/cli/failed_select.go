@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// selection are the flags that choose messages. What is given must hold all at once.
+// selection are the flags that select messages. A message must match all given flags.
 type selection struct {
 	IDs         []int64  `arg:"" optional:"" name:"id" help:"These messages alone."`
 	Queue       *string  `placeholder:"NAME" help:"That failed in this work queue."`
@@ -31,9 +31,9 @@ type selection struct {
 	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"With this outcome of --sent-by: pending, retrying, succeeded, failed again or unknown."`
 }
 
-// filter is the selection as the console knows it. A condition that is given is never left
-// out: an empty or zero value, such as that of an unset variable in a script, is an error.
-// The state is that of all messages, or "all".
+// filter converts the selection for the console. An empty or zero value of a given flag is an error, for example the
+// value of an unset variable in a script, because omitting the condition would select more messages. state is the state
+// of the messages, or "all".
 func (s *selection) filter(state string) (failed.Filter, error) {
 	f := failed.Filter{Since: s.Since.time(), Until: s.Until.time(), Refused: s.Refused}
 	if state != "all" {
@@ -48,7 +48,7 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 	if err != nil {
 		return f, err
 	}
-	if f.Outcome == "failed-again" { // needs no quotes in a shell
+	if f.Outcome == "failed-again" { // does not need quotes in a shell
 		f.Outcome = failed.OutcomeFailedAgain
 	}
 	for _, id := range s.IDs {
@@ -76,7 +76,7 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 	return f, nil
 }
 
-// given sets a condition to the value of its flag, if the flag is given.
+// given sets a condition to the value of its flag, if the flag is given. An empty or zero value is an error.
 func given[T string | int | int64, C ~string | ~int | ~int64](name string, value *T, condition *C) error {
 	var zero T
 	switch {
@@ -96,8 +96,7 @@ func quoteEmpty(v any) any {
 	return v
 }
 
-// some is the selection of an act, which must not be for all messages by an
-// oversight: that wants to be said with --all.
+// some returns the selection of an act. A selection of all messages requires --all, to prevent mistakes.
 func (s *selection) some(all bool) (api.Selection, error) {
 	f, err := s.filter("all")
 	switch {
@@ -111,7 +110,7 @@ func (s *selection) some(all bool) (api.Selection, error) {
 	return api.Selection{Filter: f, All: all}, nil
 }
 
-// moment is a time on a command line: a date, or how long ago it was.
+// moment is a time on the command line: a date, or a duration before now.
 type moment time.Time
 
 func (m moment) time() time.Time { return time.Time(m) }

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// messageText is a message for people; its content is the edited one or the original.
+// messageText formats a message. content is the edited or the original content.
 func messageText(m api.Message, content api.Content, now time.Time, width int) string {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -81,7 +81,7 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	return b.String()
 }
 
-// outcomeText is the outcome of a message, and why it is unknown.
+// outcomeText describes the outcome of a message, and why it is unknown.
 func outcomeText(outcome, whyUnknown string) string {
 	if whyUnknown == "" {
 		return outcome
@@ -109,7 +109,7 @@ func attemptsText(m api.Message, width int) string {
 	}
 	var b strings.Builder
 	b.WriteString("\n")
-	_ = t.write(&b, width) // a Builder takes everything
+	_ = t.write(&b, width) // writes to a Builder do not fail
 	return b.String()
 }
 
@@ -141,8 +141,8 @@ func propertiesText(p api.Properties) string {
 	return "\nproperties\n" + b.String()
 }
 
-// headersText are the headers, those that attempts have left only counted: what they
-// say stands above.
+// headersText formats the headers. It only counts the headers that attempts added, because the text above contains
+// their information.
 func headersText(headers topology.Table, width int) string {
 	var b strings.Builder
 	left := 0
@@ -166,7 +166,7 @@ func headersText(headers topology.Table, width int) string {
 	return "\nheaders\n" + b.String()
 }
 
-// headerText is a header's value; arrays and tables are JSON.
+// headerText formats the value of a header. Arrays and tables are JSON.
 func headerText(value any) string {
 	if text, ok := value.(string); ok {
 		return text
@@ -186,20 +186,19 @@ func valueJSON(value any) (string, error) {
 	return strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), err
 }
 
-// bookkeeping reports whether a header was left by attempts: it is not what anybody
-// published, and not sent by a replay.
+// bookkeeping reports whether an attempt, a replay or the broker added a header. A replay does not send such headers.
 func bookkeeping(name string) bool {
 	return (topology.Trail{}).Owns(name) || name == topology.HeaderReplay || amqpvalue.IsBrokerHeader(name)
 }
 
-// How much of a body is shown.
+// Maximum size of a displayed body.
 const (
 	shownLines  = 100
 	shownBinary = 256
-	maxPretty   = 64 << 20 // more is shown as it is
+	maxPretty   = 64 << 20 // larger bodies are not formatted
 )
 
-// bodyText is a body for people: JSON indented, other text as it is, all else in hex.
+// bodyText formats a body: indented JSON, other text unchanged, binary data in hex.
 func bodyText(body []byte) string {
 	if len(body) == 0 {
 		return ""
@@ -226,7 +225,7 @@ func bodyText(body []byte) string {
 	return indented(strings.Join(lines, "\n")) + more
 }
 
-// harmless takes out of a line what a terminal would obey.
+// harmless removes the control characters of terminals from a line.
 func harmless(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -243,7 +242,7 @@ func indented(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimSuffix(s, "\n"), "\n", "\n  ") + "\n"
 }
 
-// wrapped breaks a text into lines that stand at an indent.
+// wrapped breaks a text into indented lines.
 func wrapped(s string, width, indent int) string {
 	s = terminal.OneLine(s)
 	if width <= indent+20 {

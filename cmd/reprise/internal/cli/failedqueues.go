@@ -14,25 +14,24 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// queueSource tells which failed queues there are.
+// queueSource returns the failed queues.
 type queueSource struct {
 	named []string
 
-	// management is asked for all that end with .failed, again and again; "": no.
+	// management is the URL of the management API that is polled for queues with the suffix .failed; "": none.
 	management, vhost string
 }
 
-// finding is how often it is asked.
+// finding is the polling interval.
 const finding = 5 * time.Second
 
-// each calls found with the queues that are named, and with those that are found as
-// they appear, until ctx ends.
+// each calls found with the named queues, and with other queues when they appear, until ctx is canceled.
 func (q queueSource) each(ctx context.Context, log *slog.Logger, found func([]string)) error {
 	known := slices.Clone(q.named)
 	if len(known) > 0 {
 		found(slices.Clone(known))
 	}
-	wrong := "" // what was wrong last, which is logged once
+	wrong := "" // last error, to log each error once
 	for q.management != "" {
 		counts, err := queueCounts(ctx, q.management, q.vhost)
 		if err != nil && ctx.Err() == nil && err.Error() != wrong {
@@ -63,7 +62,7 @@ func (q queueSource) each(ctx context.Context, log *slog.Logger, found func([]st
 	return nil
 }
 
-// failedQueuesOf are the failed queues of workers, in their order, each once.
+// failedQueuesOf returns the failed queues of workers, in order and without duplicates.
 func failedQueuesOf(workers []graph.Worker) []string {
 	var queues []string
 	for _, n := range graph.New(workers).Nodes {
@@ -74,18 +73,18 @@ func failedQueuesOf(workers []graph.Worker) []string {
 	return queues
 }
 
-// originOf names the work queue of a message in a failed queue of workers: the only one
-// that parks there. Of several, it is the one that stands on the message, or gets
-// messages with its key where none does. What stands there and is none of them is
-// not believed: then nobody knows it, which the name of the failed queue says.
+// originOf returns a function that returns the work queue of a message in a failed queue: the only queue that parks
+// there. Among several such queues, it is the queue in the header of the message. Without the header, it is the queue
+// that gets messages with the routing key. If the header contains another queue, the function does not trust the
+// header. The origin is then unknown, which the name of the failed queue represents.
 func originOf(workers []config.Worker) func(*reprise.Message) string {
 	type origin struct {
 		queue string
 		keys  []string
 	}
-	parks := map[string][]origin{} // by failed queue
+	parks := map[string][]origin{} // by name of the failed queue
 	for _, w := range workers {
-		o := origin{queue: w.Queue, keys: []string{w.Queue}} // by name
+		o := origin{queue: w.Queue, keys: []string{w.Queue}} // published directly to the queue
 		declares := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)
 		for _, b := range declares.Bindings {
 			if b.Queue == w.Queue {
@@ -114,8 +113,8 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 	}
 }
 
-// guessed names the work queue of a message that workers of published designs have
-// parked without a word about it: for whoever has no configuration that names them.
+// guessed returns a function that returns the work queue of a message that a worker of a published design has parked
+// without such a header. It is for programs without a configuration of those queues.
 func guessed() func(*reprise.Message) string {
 	known := originOf(guessedWorkers())
 	return func(m *reprise.Message) string {
@@ -126,7 +125,7 @@ func guessed() func(*reprise.Message) string {
 	}
 }
 
-// guessedWorkers are those of published designs whose names are like no other.
+// guessedWorkers returns the workers of published designs with distinctive names.
 func guessedWorkers() []config.Worker {
 	var workers []config.Worker
 	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {
@@ -135,7 +134,7 @@ func guessedWorkers() []config.Worker {
 	return workers
 }
 
-// marksOf are what the attempts of workers write on messages.
+// marksOf returns the headers that the attempts of workers set.
 func marksOf(workers []config.Worker) []topology.Marks {
 	var marks []topology.Marks
 	for _, w := range workers {

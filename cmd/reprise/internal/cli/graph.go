@@ -63,7 +63,7 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	return err
 }
 
-// drawn are workers as a graph has them.
+// drawn converts workers to the workers of a graph.
 func drawn(workers []config.Worker) (all []graph.Worker) {
 	for _, w := range workers {
 		all = append(all, graph.Of(w.WorkerConfig))

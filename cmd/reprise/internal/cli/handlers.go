@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// handlers are those of a configuration, in its order.
+// handlers are the handlers of a configuration, in the same order.
 type handlers struct {
 	of    []reprise.Handler
 	execs []*handler.Exec
@@ -20,8 +20,7 @@ type handlers struct {
 	reaper *handler.Reaper
 }
 
-// newHandlers makes them and reports all programs that cannot be found: better
-// now than with the first message.
+// newHandlers creates the handlers. It reports missing programs at the start instead of with the first message.
 func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Problem, error) {
 	hs := &handlers{reaper: &handler.Reaper{Command: reap}}
 	var missing []config.Problem
@@ -48,10 +47,10 @@ func newHandlers(cfg *config.Config, log *slog.Logger) (*handlers, []config.Prob
 	return hs, missing, nil
 }
 
-// reapCommand is the command that Main runs for a reaper.
+// reapCommand is the command that Main runs as the process of a [handler.Reaper].
 const reapCommand = "__reap"
 
-// reap is a process of this program that runs it.
+// reap returns a process of this program that runs reapCommand.
 func reap() *exec.Cmd {
 	path, err := os.Executable()
 	return &exec.Cmd{Path: path, Err: err, Args: []string{"reprise", reapCommand}}
@@ -73,7 +72,7 @@ func newHTTP(w config.Worker, log *slog.Logger) (*handler.HTTP, error) {
 	return handler.NewHTTP(c)
 }
 
-// kill ends all programs that run.
+// kill kills all running programs.
 func (hs *handlers) kill() {
 	for _, h := range hs.execs {
 		h.Kill()

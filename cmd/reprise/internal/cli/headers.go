@@ -9,8 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// parseHeaders reads headers as the command line has them: name=text, and
-// name:=JSON for values that are not text.
+// parseHeaders parses headers of the command line: name=text, or name:=JSON for other types.
 func parseHeaders(args []string) (map[string]any, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -52,7 +51,7 @@ func parseJSON(s string) (any, error) {
 	return amqp(v)
 }
 
-// amqp makes JSON what a header can hold: whole numbers are 64 bits wide.
+// amqp converts a JSON value to a header value. Integers have 64 bits.
 func amqp(v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:

@@ -20,21 +20,21 @@ import (
 	"github.com/reprisemq/reprise/prommetrics"
 )
 
-// health is what a process of workers tells about itself, over HTTP:
+// health serves metrics and health checks of a worker process over HTTP:
 //
 //	/metrics          of its workers and its client, and of the process
 //	/metrics/broker   of the broker in it, if there is one; …/per-object: of each queue
-//	/healthz          200: it runs
-//	/readyz           200: it is connected, all workers consume, or pause on purpose, and
-//	                  its databases can be used: "ok", then what an operator has paused; 503: what is wrong, one thing in a line
+//	/healthz          200: the process runs
+//	/readyz           200: it is connected, all workers consume, or pause on purpose, and its databases are available: "ok",
+//	                  then the workers that an operator has paused; 503: the problems, one per line
 type health struct {
 	metrics *prommetrics.Metrics
-	ending  <-chan struct{} // closed when it drains
+	ending  <-chan struct{} // closed at the start of the drain
 	stores  []dependency
 	check   singleflight.Group
 
 	mu      sync.Mutex
-	broker  http.Handler // metrics of the broker in this process; nil: there is none, or not yet
+	broker  http.Handler // metrics of the broker in this process; nil: none, or not started yet
 	client  *reprise.Client
 	workers []namedWorker
 }
@@ -43,12 +43,13 @@ type health struct {
 type namedWorker struct {
 	*reprise.Worker
 	queue   string
-	breaker func() string // its state; nil: it has none
+	breaker func() string // returns the state of its circuit breaker; nil: none
 	config  reprise.WorkerConfig
 	cut     *cutOff
 }
 
-// serveHealth serves health and metrics at an address, or nowhere if it is "", and watches databases, until stop is called.
+// serveHealth serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only
+// monitors.
 func serveHealth(ending <-chan struct{}, addr string, log *slog.Logger, stores ...dependency) (h *health, web *webServer, stop func(), err error) {
 	metrics, err := prommetrics.New(prommetrics.Config{})
 	if err != nil {
@@ -102,14 +103,14 @@ func (h *health) handler() (http.Handler, error) {
 	return mux, nil
 }
 
-// hasBroker says that there is a broker in this process.
+// hasBroker sets the metrics of the broker in this process.
 func (h *health) hasBroker(metrics http.Handler) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.broker = metrics
 }
 
-// works says that the process is connected and runs workers.
+// works sets the client and the workers after the process has connected.
 func (h *health) works(c *reprise.Client, workers []namedWorker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,11 +128,11 @@ func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
 	metrics.ServeHTTP(w, r)
 }
 
-// checkTimeout bounds a check: a prober waits a few seconds at most.
+// checkTimeout limits a check, because probes usually have a timeout of a few seconds.
 const checkTimeout = 3 * time.Second
 
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
-	// A check opens channels, and anyone may ask at any rate: one check runs at a time.
+	// A check opens channels, and clients may send requests at any rate. Therefore one check runs at a time.
 	running := h.check.DoChan("", func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 		defer cancel()
@@ -155,7 +156,8 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// paused lists the workers that an operator has paused. The process is ready all the same: another one would pause, too.
+// paused lists the workers that an operator has paused. They do not affect readiness, because another process would
+// pause them, too.
 func (h *health) paused() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +170,7 @@ func (h *health) paused() string {
 	return b.String()
 }
 
-// wrong lists what keeps the process from its work.
+// wrong lists the problems that prevent the process from working.
 func (h *health) wrong(ctx context.Context) []string {
 	h.mu.Lock()
 	client, workers := h.client, h.workers

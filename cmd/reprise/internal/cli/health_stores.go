@@ -11,15 +11,15 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// dependency is a database that the process needs.
+// dependency is a database that the process requires.
 type dependency struct {
 	kind    string // archive, ledger or duplicates
-	name    string // the database, without a password
+	name    string // name of the database, without a password
 	healthy func(context.Context) error
-	report  func(error) // is told when the database becomes unavailable; nil: nobody is
+	report  func(error) // called when the database becomes unavailable; may be nil
 }
 
-// ask asks all databases at once how they are. ctx needs a deadline.
+// ask checks all databases concurrently. ctx must have a deadline.
 func (h *health) ask(ctx context.Context) []error {
 	errs := make([]error, len(h.stores))
 	var asking sync.WaitGroup
@@ -30,7 +30,7 @@ func (h *health) ask(ctx context.Context) []error {
 	return errs
 }
 
-// unusable lists the databases that cannot be used, and why.
+// unusable lists the unavailable databases with the reasons.
 func (h *health) unusable(ctx context.Context) (wrong []string) {
 	for i, err := range h.ask(ctx) {
 		if err != nil {
@@ -40,7 +40,7 @@ func (h *health) unusable(ctx context.Context) (wrong []string) {
 	return wrong
 }
 
-// wrongWithStore returns the text of an error without the prefix that names the store.
+// wrongWithStore formats an error without the prefix that names the store.
 func wrongWithStore(err error) string {
 	text := oneLine(textOf(err))
 	for _, said := range []string{"failed: ", "asking the archive: ", "ledger: ", "idempotent: "} {
@@ -49,11 +49,11 @@ func wrongWithStore(err error) string {
 	return text
 }
 
-// watching is how often the databases are asked for the log and the metrics.
+// watching is the interval of the checks for the log and the metrics.
 const watching = 2 * time.Second
 
-// watch asks the databases until the returned function is called. It logs when a database
-// becomes unavailable and when it is available again, and sets the metric.
+// watch checks the databases until the returned function is called. It logs when a database becomes unavailable or
+// available again, and sets the metric.
 func (h *health) watch(log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -76,7 +76,7 @@ func (h *health) watch(log *slog.Logger) (stop func()) {
 	}
 }
 
-// storeState is the state of a database, as the log has it.
+// storeState is the state of a database in the log.
 type storeState int
 
 const (

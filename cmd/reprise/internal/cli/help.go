@@ -7,8 +7,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// printHelp prints the help of a command with its examples as they are written:
-// kong would run their lines together.
+// printHelp prints the help of a command. It keeps the line breaks of examples, which kong would remove.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	width := min(widthOr80(IO{Stdout: ctx.Stdout, Lookup: os.LookupEnv}), 100)
 	options.WrapUpperBound = width
@@ -22,7 +21,7 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	}
 	detail, flags := node.Detail, node.Flags
 	node.Detail = ""
-	if node.DefaultCmd != nil { // it takes what that one takes
+	if node.DefaultCmd != nil { // the command accepts the flags of its default command
 		node.Flags = append(flags[:len(flags):len(flags)], node.DefaultCmd.Flags...)
 	}
 	err := kong.DefaultHelpPrinter(options, ctx)
@@ -33,7 +32,7 @@ func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
-// filled breaks the paragraphs of a text anew. Lines that are indented stand as they are.
+// filled wraps the paragraphs of a text. It does not change indented lines.
 func filled(text string, width int) string {
 	var lines, paragraph []string
 	end := func() {

@@ -48,7 +48,7 @@ func (c *historyCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// historyText is a line for each queue, and the newest rise of each.
+// historyText formats a line for each queue, with the newest rise of the queue.
 func historyText(h api.History, width int) string {
 	if len(h.Queues) == 0 {
 		return "no history (it is recorded while a console runs)\n"
@@ -64,14 +64,14 @@ func historyText(h api.History, width int) string {
 		}
 	}
 	var b strings.Builder
-	_ = table.write(&b, width) // a Builder takes everything
+	_ = table.write(&b, width) // writes to a Builder do not fail
 	for _, n := range notes {
 		b.WriteString(n + "\n")
 	}
 	return b.String()
 }
 
-// queueHistoryText is the history of one queue: bars, a table, and sentences.
+// queueHistoryText formats the history of one queue: bars, a table and sentences.
 func queueHistoryText(h api.History, width int) string {
 	q := h.Queues[0]
 	var b strings.Builder
@@ -126,7 +126,7 @@ func failures(p api.Interval) uint64  { return p.Failures }
 
 func count(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// tookText writes milliseconds.
+// tookText formats milliseconds.
 func tookText(ms float64) string {
 	switch {
 	case ms == 0:
@@ -141,7 +141,8 @@ func tookText(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(time.Minute).String()
 }
 
-// spark draws a number of each interval as a bar, with at most that many bars. An unrecorded interval is a dot.
+// spark draws a number of each interval as a bar, with at most the given number of bars. An unrecorded interval is a
+// dot.
 func spark(points []api.Interval, of func(api.Interval) uint64, most int) string {
 	var sums []uint64
 	var recorded []bool

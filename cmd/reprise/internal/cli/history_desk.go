@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// openHistory returns the history of the work queues, which is in the database of the archive.
+// openHistory returns the history of the work queues from the database of the archive.
 func (d *desk) openHistory(ctx context.Context) (*history.History, error) {
 	var h *history.History
 	err := d.db.await(ctx, d.log, "history", func() (err error) {
@@ -18,7 +18,8 @@ func (d *desk) openHistory(ctx context.Context) (*history.History, error) {
 	return h, err
 }
 
-// record records the history until ctx ends. Other processes with the same archive can do so, too.
+// record records the history until ctx is canceled. Other processes with the same archive can record it at the same
+// time.
 func record(ctx context.Context, h *history.History, archive *failed.Archive, client *reprise.Client) {
 	h.Run(ctx, history.Sources{Archive: archive, Listening: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, history.Every/2)

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// pipeListener accepts connections from this process alone, without a port.
+// pipeListener accepts connections only from this process, without a port.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -19,7 +19,7 @@ func newPipeListener() *pipeListener {
 	return &pipeListener{conns: make(chan net.Conn), done: done, close: sync.OnceFunc(func() { close(done) })}
 }
 
-// client returns a client for the server of this listener, whatever the host of a URL is.
+// client returns a client for the server of this listener. The client ignores the host of the URL.
 func (l *pipeListener) client() *http.Client {
 	return &http.Client{Timeout: webReadTimeout + webWriteTimeout, Transport: &http.Transport{DialContext: l.dial}}
 }

@@ -15,17 +15,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxLeftQueues is the number of queues that leftBehind names.
+// maxLeftQueues is the maximum number of queues in the result of leftBehind.
 const maxLeftQueues = 20
 
-// leftQueue is a queue of the embedded broker that is not empty.
+// leftQueue is a non-empty queue of the embedded broker.
 type leftQueue struct {
 	name     string
 	messages int
 }
 
-// leftBehind says which messages the embedded broker of a configuration has kept, if
-// the configuration names another broker now; "" means none.
+// leftBehind describes the messages in the data directory of the embedded broker, if the configuration now has another
+// broker. It returns "" if there are no messages.
 func leftBehind(file string, cfg *config.Config) string {
 	if cfg.Broker == "" {
 		return ""

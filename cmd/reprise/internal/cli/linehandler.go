@@ -12,11 +12,11 @@ import (
 	"unicode"
 )
 
-// lineHandler writes a log for people, one event in one line:
+// lineHandler writes a log for terminals, one event per line:
 //
 //	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 //
-// The time is local and has no date: a program that collects logs reads JSON.
+// The time is local and has no date. Programs that collect logs use JSON.
 type lineHandler struct {
 	slog.Handler // writes the attributes to out.attrs
 	out          *lineWriter
@@ -33,7 +33,7 @@ func newLineHandler(w io.Writer, level slog.Leveler) slog.Handler {
 	return lineHandler{slog.NewTextHandler(&out.attrs, &slog.HandlerOptions{Level: level, ReplaceAttr: lineAttr}), out}
 }
 
-// lineAttr removes what Handle writes itself, and shortens times.
+// lineAttr removes the attributes that Handle writes, and shortens times.
 func lineAttr(groups []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case len(groups) == 0 && (a.Key == slog.LevelKey || a.Key == slog.MessageKey):
@@ -76,7 +76,7 @@ func (h lineHandler) WithGroup(name string) slog.Handler {
 	return lineHandler{h.Handler.WithGroup(name), h.out}
 }
 
-// oneLine prevents foreign text, such as the output of a program, from controlling the
+// oneLine replaces control characters, so that untrusted text, such as the output of a program, cannot control the
 // terminal.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {

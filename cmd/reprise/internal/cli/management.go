@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// serveManagement serves the management API beside a broker, if it is to be there.
+// serveManagement serves the management API of the broker, if it is configured.
 func (c *runCmd) serveManagement(b *broker.Broker, secure *tls.Config, log *slog.Logger) (*webServer, error) {
 	if c.Management == "" {
 		return &webServer{}, nil

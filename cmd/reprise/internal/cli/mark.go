@@ -39,7 +39,7 @@ type markAddCmd struct {
 	serverFlags
 }
 
-// Help shows examples below the flags.
+// Help returns the help of the parent command.
 func (markAddCmd) Help() string { return markCmd{}.Help() }
 
 // Run adds a mark.
@@ -89,7 +89,7 @@ func marksText(marks []api.Mark, width int) string {
 		table.add(strconv.FormatInt(m.ID, 10), sampled(m.Time), queue, m.By, m.Text)
 	}
 	var b strings.Builder
-	_ = table.write(&b, width) // a Builder takes everything
+	_ = table.write(&b, width) // writes to a Builder do not fail
 	return b.String()
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/notification"
 )
 
-// checkURL reports a URL of the console that does not lead to it.
+// checkURL returns an error if the path of the console's URL differs from the prefix.
 func (c deskConfig) checkURL() error {
 	prefix := strings.TrimSuffix(c.console.Prefix, "/")
 	if u, err := url.Parse(c.url); c.url != "" && (err != nil || strings.TrimSuffix(u.Path, "/") != prefix) {
@@ -23,7 +23,7 @@ func (c deskConfig) checkURL() error {
 	return nil
 }
 
-// startNotifier sends notifications until the function that it returns is called.
+// startNotifier sends notifications until stop is called.
 func (d *desk) startNotifier(ctx context.Context) (stop func()) {
 	if d.notify == nil {
 		return func() {}
@@ -46,7 +46,7 @@ func (d *desk) startNotifier(ctx context.Context) (stop func()) {
 	}
 }
 
-// read returns what notifications are about.
+// read returns the current state for notifications.
 func (d *desk) read(ctx context.Context) (*notification.Reading, error) {
 	archive := d.keeping.Load()
 	if archive == nil {
@@ -55,7 +55,7 @@ func (d *desk) read(ctx context.Context) (*notification.Reading, error) {
 	return notification.Read(ctx, archive, d.audited.Load())
 }
 
-// report notifies of what no reading shows.
+// report notifies of an event that a reading does not contain.
 func (d *desk) report(kind notification.Kind, subject, title, detail string) {
 	if n := d.notifier.Load(); n != nil {
 		n.Report(kind, subject, title, detail)
@@ -69,7 +69,7 @@ func (d *desk) reportStore(kind string) func(error) {
 	}
 }
 
-// notifyOf returns an observer that also notifies of what workers do.
+// notifyOf returns an observer that also notifies of events of workers.
 func (d *desk) notifyOf(next reprise.Observer) reprise.Observer {
 	if d == nil || d.notify == nil {
 		return next

@@ -13,9 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// numbers are how flags are read that are numbers and times: as in the file of
-// reprise up, and with errors in words. Flags with type:"address" name a broker, a
-// server or a store.
+// numbers are the parsers of flags with numbers and durations. They accept the same forms as the file of reprise up.
+// Flags with type:"address" contain the address of a broker, a server or a store.
 var numbers = []kong.Option{
 	kong.KindMapper(reflect.Int, flag(whole)),
 	kong.KindMapper(reflect.Int64, flag(whole)),
@@ -26,7 +25,7 @@ var numbers = []kong.Option{
 	kong.NamedMapper("address", flag(address)),
 }
 
-// flag makes a mapper of a function that reads what stands behind a flag.
+// flag returns a mapper that parses the value of a flag with read.
 func flag(read func(text string, target reflect.Value) error) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token, err := ctx.Scan.PopValue("number")
@@ -71,7 +70,7 @@ func timespan(text string, target reflect.Value) error {
 	return err
 }
 
-// atLeast returns the time of a flag, or 0 if the flag is missing. A shorter time than least is an error.
+// atLeast returns the duration of a flag, or 0 if the flag is missing. A duration shorter than least is an error.
 func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
@@ -82,9 +81,8 @@ func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration,
 	return *d, nil
 }
 
-// address rejects an empty address: a shell makes one of a command that failed, or of a
-// variable that is not set, and the default would then be another broker than the caller
-// means.
+// address rejects an empty address. A shell passes an empty address for a failed command or an unset variable. The
+// default could then be a different broker than the user intends.
 func address(text string, target reflect.Value) error {
 	if text == "" {
 		return errors.New("the address must not be empty (leave the flag out for the default)")

@@ -10,21 +10,20 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// progress is a bar on a terminal that shows how far some work is. Where stderr is
-// no terminal it shows nothing: the result is printed at the end, as ever.
+// progress shows a progress bar on a terminal. If stderr is not a terminal, it shows nothing.
 //
 //	sending  [###########.............]  46%  4612 of 10000  120/s, 45s left
 type progress struct {
-	w     io.Writer // nil: nowhere
+	w     io.Writer // nil: no output
 	what  string
 	width int
 	began time.Time
 	shown time.Time
-	first int64 // done when it was first told
+	first int64 // value of done in the first call of show
 	drawn bool
 }
 
-// newProgress shows it on the stderr of a command.
+// newProgress returns a progress bar on the stderr of a command.
 func newProgress(streams IO, what string) *progress {
 	p := &progress{what: what, began: time.Now(), first: -1}
 	if terminal.Is(streams.Stderr) {
@@ -33,10 +32,10 @@ func newProgress(streams IO, what string) *progress {
 	return p
 }
 
-// redrawn is how often a bar is drawn at most.
+// redrawn is the minimum time between two updates of the bar.
 const redrawn = 100 * time.Millisecond
 
-// show draws how much is done of how much; a total of 0 is not known.
+// show draws the bar. A total of 0 means unknown.
 func (p *progress) show(done, total int64) {
 	if p.first < 0 {
 		p.first = done
@@ -49,7 +48,7 @@ func (p *progress) show(done, total int64) {
 	fmt.Fprint(p.w, "\r"+p.line(done, total, now.Sub(p.began))+"\x1b[K")
 }
 
-// line is the bar as a text that fits the terminal.
+// line returns the bar, truncated to the width of the terminal.
 func (p *progress) line(done, total int64, elapsed time.Duration) string {
 	if total <= 0 {
 		return terminal.Cut(fmt.Sprintf("%s  %d", p.what, done), p.width-1)
@@ -67,14 +66,14 @@ func (p *progress) line(done, total int64, elapsed time.Duration) string {
 	return p.what + "  [" + strings.Repeat("#", full) + strings.Repeat(".", bar-full) + "]" + text
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
 
-// tellable is a number with two digits or more.
+// tellable formats a number with at least two digits.
 func tellable(f float64) string {
 	if f < 10 {
 		return fmt.Sprintf("%.1f", f)

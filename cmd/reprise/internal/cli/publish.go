@@ -51,7 +51,7 @@ Examples:
 `
 }
 
-// Run publishes.
+// Run publishes the messages.
 func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	m, err := c.message()
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	defer hangUp(client, time.Second) // everything is confirmed
+	defer hangUp(client, time.Second) // all messages are confirmed
 	if c.Declare {
 		if err := client.Declare(connecting, topology.Buckets{}.Topology(c.To)); err != nil {
 			return err
@@ -78,12 +78,12 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	return c.publish(ctx, client.Publish, m, streams)
 }
 
-// patience is the context of one step, for which there is the whole timeout.
+// patience limits the context of one step. Each step has the full timeout.
 func (c *publishCmd) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
 }
 
-// publish publishes as many messages as are asked for, and prints their ids.
+// publish publishes the requested number of messages and prints their IDs.
 func (c *publishCmd) publish(ctx context.Context, publish func(context.Context, *reprise.Message) error, m *reprise.Message, streams IO) error {
 	for n := range c.Count {
 		one := *m
@@ -106,7 +106,7 @@ func (c *publishCmd) publish(ctx context.Context, publish func(context.Context, 
 	return nil
 }
 
-// message is all but the body.
+// message returns the message without its body.
 func (c *publishCmd) message() (*reprise.Message, error) {
 	m := &reprise.Message{
 		RoutingKey:    c.Key,
@@ -121,7 +121,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 	case c.To != "" && (c.Exchange != nil || c.Key != ""):
 		return nil, usagef("--to names a queue, --exchange and --key a route: give one of the two")
 	case c.To != "":
-		m.RoutingKey = c.To // what the default exchange routes by
+		m.RoutingKey = c.To // the default exchange routes by queue name
 	case c.Exchange != nil:
 		m.Exchange = *c.Exchange
 	default:
@@ -152,7 +152,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 	return m, err
 }
 
-// body reads the body from where the flags say.
+// body reads the body from the source in the flags.
 func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 	switch {
 	case c.Body != nil && c.File != "":
@@ -174,7 +174,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 		err  error
 	}
 	read := make(chan input, 1)
-	go func() { // which cannot be interrupted; it ends with the process
+	go func() { // the read cannot be interrupted; it ends with the process
 		b, err := io.ReadAll(streams.Stdin)
 		read <- input{b, err}
 	}()
@@ -189,7 +189,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 	}
 }
 
-// explain says what a failure means for the message.
+// explain adds the effect of a failure on the message to the error.
 func (c *publishCmd) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {

@@ -76,7 +76,7 @@ func (c *purgeCmd) purge(ctx context.Context, streams IO, client *api.Client) er
 		if done.Messages += some.Messages; err != nil {
 			return fmt.Errorf("%w; %s removed before", err, terminal.Plural(int(done.Messages), "message"))
 		}
-		if some.Messages == 0 { // others have taken them
+		if some.Messages == 0 { // other consumers have taken the messages
 			break
 		}
 	}

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// quietBroker is the log of a broker that runs beside the workers of its own
-// process. What it says of their connections the workers say themselves, and
-// better; of others, mistakes are news and their coming and going is not. What
-// is no news is logged at level debug.
+// quietBroker filters the log of a broker that runs in the same process as its workers. The workers log events of their
+// connections in more detail. For connections from other processes, only errors are important. All other events have
+// level debug.
 type quietBroker struct {
 	slog.Handler
-	inside bool // the peer is this process
+	inside bool // the peer is in this process
 }
 
 // Enabled implements [slog.Handler].
@@ -54,7 +53,7 @@ func (q quietBroker) WithGroup(name string) slog.Handler {
 	return q
 }
 
-// isInside tells the connections that come without a socket.
+// isInside reports whether an attribute identifies a connection without a socket.
 func isInside(a slog.Attr) bool {
 	return a.Key == "peer" && strings.HasPrefix(a.Value.String(), "memory:")
 }

@@ -58,19 +58,19 @@ believed, 2 wrong flags, 3 Ctrl-C, another consumer took some, or a question tha
 `
 }
 
-// redriveResult is what --json prints.
+// redriveResult is the output of --json.
 type redriveResult struct {
 	From   string          `json:"from"`
 	To     string          `json:"to,omitempty"`
 	Found  int             `json:"found"`
 	Sent   int             `json:"sent"`
 	DryRun bool            `json:"dry_run,omitempty"`
-	Looked int             `json:"looked,omitempty"` // how many of them were looked at before
-	Queues []redriveTarget `json:"queues,omitempty"` // and where these go, if they were
+	Looked int             `json:"looked,omitempty"` // number of messages that were inspected before
+	Queues []redriveTarget `json:"queues,omitempty"` // destinations of the inspected messages
 	Error  string          `json:"error,omitempty"`
 }
 
-// Run sends the messages.
+// Run redrives the messages.
 func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case c.From == "":
@@ -107,7 +107,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	defer hangUp(client, time.Second) // everything is confirmed
+	defer hangUp(client, time.Second) // all messages are confirmed
 
 	result := redriveResult{From: c.From, To: c.To, DryRun: c.DryRun}
 	if c.looks(to) {
@@ -130,15 +130,14 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	return c.report(ctx, streams, result, to, err)
 }
 
-// connect returns a client, or an error after the time that was given.
+// connect returns a client, or an error after the timeout.
 func (c *redriveCmd) connect(ctx context.Context, url string, streams IO) (*reprise.Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
 	defer cancel()
 	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
 }
 
-// configuredBroker returns the URL of the broker that `reprise up` works with, "" if
-// the file does not say it.
+// configuredBroker returns the URL of the broker of `reprise up`, or "" if the file does not specify it.
 func configuredBroker(cfg *config.Config) string {
 	if cfg.Broker != "" {
 		return cfg.Broker
@@ -150,7 +149,7 @@ func configuredBroker(cfg *config.Config) string {
 	return brokerURL("amqp", a, guest, guest)
 }
 
-// routing is what is known of the way back to the queues of workers.
+// routing returns the known routes to the work queues.
 func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routing, error) {
 	if c.Management == "" {
 		return routingOf(workers, nil), nil
@@ -159,12 +158,12 @@ func (c *redriveCmd) routing(workers []config.Worker, url string) (failed.Routin
 	return routingOf(workers, m), err
 }
 
-// logger says what is waited for, also an hour later.
+// logger logs that the command waits for the broker, and repeats the message at an interval.
 func (*redriveCmd) logger(streams IO) *slog.Logger {
 	return newWaiting(streams.Stderr, "waiting for the broker: %s", 30*time.Second)
 }
 
-// report prints what was done, also of what ended early.
+// report prints the result, also of an incomplete redrive.
 func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
 		return fmt.Errorf("there is no queue %q", c.From)

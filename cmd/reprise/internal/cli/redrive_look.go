@@ -11,16 +11,16 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// redriveTarget is where messages of a failed queue go.
+// redriveTarget is the destination of messages in a failed queue.
 type redriveTarget struct {
 	Queue      string `json:"queue,omitempty"`
-	Exchange   string `json:"exchange,omitempty"`    // "": by the name of the queue
-	RoutingKey string `json:"routing_key,omitempty"` // beside an exchange, unless there is more than one
-	Keys       bool   `json:"keys,omitempty"`        // each has its own routing key
+	Exchange   string `json:"exchange,omitempty"`    // "": published by the name of the queue
+	RoutingKey string `json:"routing_key,omitempty"` // with an exchange, unless the messages have several keys
+	Keys       bool   `json:"keys,omitempty"`        // each message has a separate routing key
 	Messages   int64  `json:"messages"`
-	Claimed    bool   `json:"claimed,omitempty"` // a header alone says so
-	Unknown    bool   `json:"unknown,omitempty"` // nothing says where: they cannot be sent
-	Warning    string `json:"warning,omitempty"` // what other programs see
+	Claimed    bool   `json:"claimed,omitempty"` // only a header specifies the queue
+	Unknown    bool   `json:"unknown,omitempty"` // the destination is unknown, so the messages cannot be sent
+	Warning    string `json:"warning,omitempty"` // effect on other programs
 }
 
 func redriveTargets(destinations []failed.Destination) []redriveTarget {
@@ -35,7 +35,7 @@ func redriveTargets(destinations []failed.Destination) []redriveTarget {
 	return all
 }
 
-// targetsText says how many messages go where, each in a line of its own.
+// targetsText describes the number of messages by destination, one per line.
 func targetsText(all []redriveTarget, looked, found int) string {
 	var b strings.Builder
 	for _, t := range all {
@@ -61,7 +61,7 @@ func (t redriveTarget) way() string {
 	return wayText(t.Queue, t.Exchange, t.RoutingKey, t.Keys)
 }
 
-// queues says where messages go that each go back to where they failed.
+// queues describes the destinations of messages that return to their work queues.
 func (r redriveResult) queues(to *failed.Target) string {
 	if to != nil {
 		return ""
@@ -69,12 +69,11 @@ func (r redriveResult) queues(to *failed.Target) string {
 	return targetsText(r.Queues, r.Looked, r.Found)
 }
 
-// looks reports whether it is looked first what goes where.
+// looks reports whether the command inspects the destinations first.
 func (c *redriveCmd) looks(to *failed.Target) bool { return c.DryRun || to == nil && !c.Yes }
 
-// believe shows what goes where, and returns which headers are to be believed: those that
-// somebody has seen and says yes to. What was not looked at, or came later, ends the
-// redrive. It reports whether it has shown anything.
+// believe shows the destinations. It returns a function that reports whether a claimed queue is trusted, because the user
+// has seen and confirmed it. Any other claimed queue ends the redrive. believe also reports whether it has shown anything.
 func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (believe func(string) bool, shown bool, err error) {
 	if r.Found == 0 {
 		return nil, false, nil

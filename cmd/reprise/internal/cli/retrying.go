@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 failed, 2 wrong flags, 3 some were left as they were.
 `
 }
 
-// waitingSelection are the flags that choose waiting messages. What is given must hold all at once.
+// waitingSelection are the flags that select waiting messages. A message must match all given flags.
 type waitingSelection struct {
 	IDs     []int64 `arg:"" optional:"" name:"id" help:"These messages alone."`
 	Queue   *string `placeholder:"NAME" help:"Of this work queue."`
@@ -49,7 +49,7 @@ type waitingSelection struct {
 	Before  string  `placeholder:"TIME" help:"Due within this time, such as 10m."`
 }
 
-// filter returns the selection as the console knows it.
+// filter converts the selection for the console.
 func (s *waitingSelection) filter() (f api.WaitingFilter, err error) {
 	var queue, text string
 	err = cmp.Or(given("queue", s.Queue, &queue), given("group", s.Group, &f.Group), given("error", s.Error, &text), given("attempt", s.Attempt, &f.Attempt))
@@ -147,7 +147,7 @@ func (c *waitingGroupsCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// waitingText is a table, and what there is to say of it.
+// waitingText formats the waiting messages as a table, with notes.
 func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	var b strings.Builder
 	table := newTable(column{name: "GROUP"}, column{name: "QUEUE", least: 12}, column{name: "WAITING", right: true}, column{name: "DUE", right: true},
@@ -159,7 +159,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	if len(s.Groups) == 0 {
 		b.WriteString("no messages wait for a retry\n")
 	} else {
-		_ = table.write(&b, width) // a Builder takes everything
+		_ = table.write(&b, width) // writes to a Builder do not fail
 	}
 	if s.Missing > 0 {
 		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)
@@ -173,7 +173,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 	return b.String()
 }
 
-// waitingAct are the flags of all acts.
+// waitingAct are the common flags of all acts.
 type waitingAct struct {
 	waitingSelection
 	All    bool   `help:"All messages that wait."`
@@ -241,7 +241,8 @@ func (c *waitingParkCmd) Run(ctx context.Context, streams IO) error {
 	return c.act(ctx, streams, failed.ParkNow, 0, "parked")
 }
 
-// act counts the messages, asks on a terminal, and acts on no more than it has counted.
+// act counts the messages and asks for confirmation on a terminal. It does not act on more messages than it has
+// counted.
 func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, delay time.Duration, did string) error {
 	f, err := c.filter()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// routingOf is what is known of the way of messages back to the queues of workers.
+// routingOf returns the known routes to the queues of workers.
 func routingOf(workers []config.Worker, m *console.Management) failed.Routing {
 	var r failed.Routing
 	for _, w := range workers {
@@ -26,7 +26,7 @@ func routingOf(workers []config.Worker, m *console.Management) failed.Routing {
 	return r
 }
 
-// wayText names a queue, and the way that messages take to it if that is not its name.
+// wayText describes a queue, and the route to it unless the route is the name of the queue.
 func wayText(queue, exchange, key string, keys bool) string {
 	switch {
 	case exchange == "":
@@ -37,7 +37,7 @@ func wayText(queue, exchange, key string, keys bool) string {
 	return fmt.Sprintf("%s by exchange %s with key %q", terminal.OneLine(queue), terminal.OneLine(exchange), key)
 }
 
-// warningText is a line about the messages of the line before.
+// warningText formats a warning about the messages of the previous line.
 func warningText(warning string) string {
 	if warning == "" {
 		return ""
@@ -45,11 +45,11 @@ func warningText(warning string) string {
 	return "\n    warning: " + terminal.OneLine(warning)
 }
 
-// warningLogger prints what a redrive warns of, and hands all else on.
+// warningLogger prints the warnings of a redrive and passes on all other records.
 type warningLogger struct {
 	slog.Handler
 	w     io.Writer
-	shown *bool // what is sent by name has been shown before
+	shown *bool // the user has seen the destinations
 }
 
 // Handle implements [slog.Handler].

@@ -51,7 +51,7 @@ Examples:
 `
 }
 
-// date is a moment on a command line.
+// date is a time on the command line.
 type date time.Time
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -75,7 +75,7 @@ func (c *scheduleCmd) Run(streams IO, command *kong.Context) error {
 	return streams.result(c.Format == "json", p, scheduleText(s, p, time.Time(c.Start)))
 }
 
-// subject is the policy to show.
+// subject returns the policy to show.
 func (c *scheduleCmd) subject(flags []*kong.Flag) (subject, error) {
 	policy, given, err := c.policy(flags)
 	if c.Config == "" {
@@ -98,7 +98,7 @@ func (c *scheduleCmd) subject(flags []*kong.Flag) (subject, error) {
 	return c.subjectOfWorker(w)
 }
 
-// policy returns the policy of the flags, and those of its flags that were given.
+// policy returns the policy of the flags, and the names of the given flags.
 func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []string, err error) {
 	schedule := []string{"initial", "factor", "step", "max", "fixed", "list", "jitter"}
 	times := map[string]time.Duration{"initial": c.Initial, "step": c.Step, "max": c.Max, "fixed": c.Fixed, "give-up-after": c.GiveUpAfter}
@@ -140,7 +140,7 @@ func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []stri
 	return p, given, nil
 }
 
-// worker returns the worker that --queue names, or the only one.
+// worker returns the worker of --queue, or the only worker.
 func (c *scheduleCmd) worker(cfg *config.Config) (config.Worker, error) {
 	workers, err := workersOf(cfg.Workers, c.Queue, c.Config)
 	if err != nil {
@@ -173,8 +173,7 @@ func queuesOfWorkers(workers []config.Worker) string {
 	return strings.Join(queues, ", ")
 }
 
-// subjectOfWorker is a worker of a file, as it is for messages that fail in the
-// way that flags say.
+// subjectOfWorker returns the policy of a worker for messages that fail in the way that the flags specify.
 func (c *scheduleCmd) subjectOfWorker(w config.Worker) (subject, error) {
 	key, code, other, failure := "exit", c.Exit, c.Status, error(&handler.ExitError{Code: c.Exit})
 	if w.HTTP != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// subject is a policy, as the messages of a worker meet it.
+// subject is the effective policy for messages of a worker.
 type subject struct {
-	queue  string         // of a worker; "" for flags
-	when   string         // how its messages fail; "" for any way
-	policy reprise.Policy // its rules applied, with defaults
+	queue  string         // queue of the worker; "" for flags
+	when   string         // type of failure; "": any
+	policy reprise.Policy // policy after its rules, with defaults
 	delay  func(attempt int) window
-	about  string // the delays, in words
-	hint   string // what else could be shown
+	about  string // description of the delays
+	hint   string // suggestion for further options
 }
 
-// subjectOf returns the subject of a worker. Some strategies overrule the policy.
+// subjectOf returns the subject of a worker. Some strategies override the policy.
 func subjectOf(w reprise.WorkerConfig) subject {
 	s := subject{queue: w.Queue, policy: w.Policy.WithDefaults()}
 	strategy := w.Strategy.WithDefaults()
@@ -50,12 +50,12 @@ func subjectOf(w reprise.WorkerConfig) subject {
 	return s
 }
 
-// policyDelays are the delays of a policy, as the route applies them.
+// policyDelays returns the delays of a policy after the route has adjusted them.
 func policyDelays(route topology.Route, policy backoff.Backoff, fresh topology.Delivery) func(attempt int) window {
 	return func(attempt int) window {
 		d := fresh
 		d.Redelivered = attempt > 1
-		d.Headers = topology.Table{"x-delivery-count": int64(attempt - 1)} // of requeued messages
+		d.Headers = topology.Table{"x-delivery-count": int64(attempt - 1)} // set on requeued messages
 		wait := func(delay time.Duration) time.Duration {
 			hop, err := route.Wait(d, delay)
 			if err != nil {
@@ -68,8 +68,8 @@ func policyDelays(route topology.Route, policy backoff.Backoff, fresh topology.D
 	}
 }
 
-// growingDelays are the delays of a route that computes each delay from the one before.
-// It follows two messages: one with the shortest random delays, one with the longest.
+// growingDelays returns the delays of a route that computes each delay from the previous delay. It simulates two
+// messages: one with the shortest and one with the longest random delays.
 func growingDelays(r topology.GrowingTTL, fresh topology.Delivery, attempts int) func(attempt int) window {
 	follow := func(random float64) []time.Duration {
 		r, d := r, fresh
@@ -78,7 +78,7 @@ func growingDelays(r topology.GrowingTTL, fresh topology.Delivery, attempts int)
 		for i := range delays {
 			hop, err := r.Wait(d, 0)
 			if err != nil {
-				break // it is parked
+				break // the message is parked
 			}
 			delays[i] = hop.Delay
 			d.Headers = topology.Table{"x-death": []any{topology.Table{
@@ -94,7 +94,7 @@ func growingDelays(r topology.GrowingTTL, fresh topology.Delivery, attempts int)
 	return func(attempt int) window { return window{low[attempt-1], high[attempt-1]} }
 }
 
-// aboutDelays describes the delays: those of the policy, unless the route has its own.
+// aboutDelays describes the delays of the policy, or of a route that ignores the policy.
 func aboutDelays(r topology.Route, policy backoff.Backoff) string {
 	switch r := r.(type) {
 	case topology.GrowingTTL:
@@ -119,9 +119,8 @@ func aboutDelays(r topology.Route, policy backoff.Backoff) string {
 	return fmt.Sprint(policy)
 }
 
-// plan is when the attempts of a message run that always fails, and when it is parked.
-// Times are durations since the first attempt; attempts take no time. The JSON form is
-// the output of --format json.
+// plan contains the times of the attempts of a message that always fails, and the time at which it is parked. Times are
+// durations since the first attempt. Attempts take no time. The JSON form is the output of --format json.
 type plan struct {
 	Queue       string    `json:"queue,omitempty"`
 	When        string    `json:"when,omitempty"`
@@ -130,7 +129,7 @@ type plan struct {
 	GiveUpAfter float64   `json:"give_up_after,omitempty"` // seconds
 	Attempts    []planned `json:"attempts"`
 	Parked      struct {
-		Attempts struct { // after which
+		Attempts struct { // range of the last attempt
 			Min int `json:"min"`
 			Max int `json:"max"`
 		} `json:"attempts"`
@@ -139,16 +138,16 @@ type plan struct {
 	} `json:"parked"`
 }
 
-// planned is an attempt.
+// planned is an attempt in a plan.
 type planned struct {
 	Attempt int    `json:"attempt"`
-	Perhaps bool   `json:"perhaps,omitempty"` // the message may have been parked before
-	After   window `json:"after"`             // the delay before it
+	Perhaps bool   `json:"perhaps,omitempty"` // the message may already be parked
+	After   window `json:"after"`             // delay before the attempt
 	At      window `json:"at"`
 	Dates   *dates `json:"dates,omitempty"`
 }
 
-// window is the range of a time that depends on jitter.
+// window is the range of a duration that depends on jitter.
 type window struct{ low, high time.Duration }
 
 type dates struct {
@@ -156,7 +155,7 @@ type dates struct {
 	Max time.Time `json:"max"`
 }
 
-// MarshalJSON implements json.Marshaler, in seconds.
+// MarshalJSON implements json.Marshaler. The unit is seconds.
 func (w window) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Min float64 `json:"min"`
@@ -164,14 +163,14 @@ func (w window) MarshalJSON() ([]byte, error) {
 	}{w.low.Seconds(), w.high.Seconds()})
 }
 
-// plus adds without overflow.
+// plus returns the sum of two windows, without overflow.
 func (w window) plus(o window) window {
 	return window{w.low + min(o.low, math.MaxInt64-w.low), w.high + min(o.high, math.MaxInt64-w.high)}
 }
 
-// newPlan follows a message. With jitter, some messages may be parked when others are
-// tried again: an attempt is planned if one message gets to it, and the others widen the
-// window in which messages are parked.
+// newPlan simulates a message. With jitter, some messages may be parked while other messages are retried. The plan
+// contains an attempt if at least one message gets it. Messages that are parked earlier widen the window of the
+// parking.
 func newPlan(s subject) plan {
 	p := plan{Queue: s.queue, When: s.when, Backoff: s.about, MaxAttempts: s.policy.MaxAttempts, GiveUpAfter: s.policy.GiveUpAfter.Seconds()}
 	limit := cmp.Or(s.policy.GiveUpAfter, math.MaxInt64)
@@ -187,7 +186,7 @@ func newPlan(s subject) plan {
 		}
 		wait := s.delay(row.Attempt)
 		next := row.At.plus(wait)
-		if next.high > limit { // the longest delay is too long for some messages
+		if next.high > limit { // the longest delay exceeds the limit of some messages
 			p.park(row.Attempt, window{max(row.At.low, limit-wait.high), shown.At.high})
 		}
 		if next.low > limit {
@@ -197,7 +196,7 @@ func newPlan(s subject) plan {
 	}
 }
 
-// park notes that a message may be parked after an attempt.
+// park records that a message may be parked after an attempt.
 func (p *plan) park(attempt int, at window) {
 	if p.Parked.Attempts.Min == 0 {
 		p.Parked.Attempts.Min, p.Parked.At = attempt, at
@@ -206,7 +205,7 @@ func (p *plan) park(attempt int, at window) {
 	p.Parked.At = window{min(p.Parked.At.low, at.low), max(p.Parked.At.high, at.high)}
 }
 
-// date adds dates, unless start is zero.
+// date sets the dates, unless start is zero.
 func (p *plan) date(start time.Time) {
 	if start.IsZero() {
 		return
@@ -218,7 +217,7 @@ func (p *plan) date(start time.Time) {
 	p.Parked.Dates = of(p.Parked.At)
 }
 
-// truncated reports whether a delay has the length of the longest one that is possible.
+// truncated reports whether a delay has the maximum length.
 func (p plan) truncated() bool {
 	return slices.ContainsFunc(p.Attempts, func(a planned) bool { return a.After.high == topology.MaxDelay })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// scheduleText is a plan for people.
+// scheduleText formats a plan.
 func scheduleText(s subject, p plan, start time.Time) string {
 	var out strings.Builder
 	if s.queue != "" {
@@ -41,8 +41,8 @@ func scheduleText(s subject, p plan, start time.Time) string {
 	return out.String()
 }
 
-// scheduleTable has a row for each attempt, and one for the end. Of many attempts, it has
-// the first and the last ones.
+// scheduleTable has a row for each attempt and a row for the parking. If there are many attempts, it contains only the
+// first and last attempts.
 func scheduleTable(p plan, start time.Time) string {
 	when, title := window.String, "at, from the first attempt"
 	if !start.IsZero() {
@@ -83,7 +83,7 @@ func scheduleTable(p plan, start time.Time) string {
 		made = fmt.Sprintf("%d – %s", p.Parked.Attempts.Min, made)
 	}
 	row("parked ", made, when(p.Parked.At))
-	_ = tw.Flush() // to memory
+	_ = tw.Flush() // writes to memory do not fail
 	lines := strings.Split(out.String(), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(line, " ")
@@ -95,7 +95,7 @@ func scheduleTable(p plan, start time.Time) string {
 	return text
 }
 
-// String returns the window as a person reads it: "1s – 2s".
+// String returns the window in the form "1s – 2s".
 func (w window) String() string { return w.text(rough) }
 
 func (w window) text(one func(time.Duration) string) string {
@@ -106,7 +106,7 @@ func (w window) text(one func(time.Duration) string) string {
 	return low + " – " + high
 }
 
-// rough formats a duration with the digits that matter.
+// rough formats a duration with its significant digits.
 func rough(d time.Duration) string {
 	if d == math.MaxInt64 {
 		return "centuries"

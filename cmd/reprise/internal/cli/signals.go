@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// signals are the wishes of whoever runs the program: the first SIGINT, SIGTERM or
-// SIGHUP ends ctx, a later one closes again.
+// signals handles the signals of the process. The first SIGINT, SIGTERM or SIGHUP cancels ctx. A later signal closes
+// again.
 type signals struct {
 	ctx   context.Context
 	again <-chan struct{}
@@ -20,42 +20,41 @@ type signals struct {
 	stop   context.CancelFunc
 	ch     chan os.Signal
 	wg     sync.WaitGroup
-	server atomic.Pointer[slog.Logger] // of a command that SIGHUP does not end
+	server atomic.Pointer[slog.Logger] // log of a command that ignores SIGHUP
 }
 
-// echo is how long signals are one and the same. A Ctrl-C comes twice if whatever has
-// started this program (timeout, npm, another supervisor) passes on what the terminal
-// has sent to all.
+// echo is the time in which further signals count as the same signal. A Ctrl-C arrives twice if a parent process
+// (timeout, npm, a supervisor) forwards the signal that the terminal has already sent to the whole process group.
 const echo = 250 * time.Millisecond
 
 func notify(parent context.Context) *signals {
 	s := heed(parent, make(chan os.Signal, 2))
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
 		signal.Notify(s.ch, syscall.SIGHUP)
 	}
 	return s
 }
 
-// serve is for a command that runs until it is told to end. The end of its terminal
-// does not end the command, and neither does the end of the program that reads its log.
+// serve is for a command that runs until it is stopped. The command survives the end of its terminal, and the end of
+// the program that reads its log.
 func (s *signals) serve(log *slog.Logger) {
 	s.server.Store(log)
-	// SIGPIPE is caught, not ignored: the programs that the command runs would inherit that.
+	// SIGPIPE is caught and not ignored, because child processes would inherit the ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 }
 
-// isHangup reports whether a signal is a SIGHUP that ends nothing.
+// isHangup reports whether a signal is a SIGHUP that the command ignores.
 func (s *signals) isHangup(got os.Signal) bool {
 	log := s.server.Load()
 	if got != syscall.SIGHUP || log == nil {
 		return false
 	}
-	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // a log that is stuck must not keep Ctrl-C from being heard
+	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // asynchronous, because a blocked log must not delay a Ctrl-C
 	return true
 }
 
-// heed is notify with signals that come from ch.
+// heed is notify for signals from ch.
 func heed(parent context.Context, ch chan os.Signal) *signals {
 	ctx, cancel := context.WithCancel(parent)
 	again := make(chan struct{})
@@ -77,7 +76,7 @@ func heed(parent context.Context, ch chan os.Signal) *signals {
 	return s
 }
 
-// release gives the signals back to the system.
+// release restores the default handling of the signals.
 func (s *signals) release() {
 	signal.Stop(s.ch)
 	close(s.ch)
@@ -85,7 +84,7 @@ func (s *signals) release() {
 	s.stop()
 }
 
-// until returns a context that ends when a channel is closed.
+// until returns a context that is canceled when a channel is closed.
 func until(closed <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {

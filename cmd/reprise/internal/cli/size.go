@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// size is a number of bytes on a command line: 500000000, 256MiB, 2GiB.
+// size is a number of bytes on the command line: 500000000, 256MiB, 2GiB.
 type size int64
 
-// units are the endings that a size may have.
+// units are the permitted suffixes of a size.
 var units = []struct {
 	name  string
 	bytes int64
@@ -33,7 +33,7 @@ func (s *size) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no size: write 256MiB, 2GiB or a number of bytes", text)
 }
 
-// String writes the size as it would be given.
+// String returns the size in the form of the command line.
 func (s size) String() string {
 	for _, u := range slices.Backward(units[:len(units)-1]) {
 		if int64(s)%u.bytes == 0 {

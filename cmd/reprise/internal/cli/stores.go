@@ -12,21 +12,20 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// stores are where the workers of a configuration remember what is done.
+// stores are the deduplication stores of the workers of a configuration.
 type stores struct {
-	of  []idempotent.Store // of each worker; nil: none
+	of  []idempotent.Store // store of each worker; nil: none
 	all []*sqlStore
 }
 
-// sqlStore is a store in a database. Workers that name the same one share it.
+// sqlStore is a store in a database. Workers with the same database share the store.
 type sqlStore struct {
 	*idempotent.SQL
 	db    *database
 	place string // path or URL
 }
 
-// newStores makes them and reports those that cannot be used. It connects to
-// nothing.
+// newStores creates the stores and reports invalid stores. It does not connect.
 func newStores(cfg *config.Config) (*stores, []config.Problem) {
 	s := &stores{}
 	var wrong []config.Problem
@@ -40,7 +39,7 @@ func newStores(cfg *config.Config) (*stores, []config.Problem) {
 	return s, wrong
 }
 
-// store returns what a worker asks for.
+// store returns the store of a worker.
 func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 	if d == nil {
 		return nil, nil
@@ -60,7 +59,7 @@ func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 		return nil, err
 	}
 	if dialect == idempotent.SQLite {
-		db.SetMaxOpenConns(1) // there is one writer at a time; others wait here
+		db.SetMaxOpenConns(1) // SQLite has a single writer, so other writers wait here
 	}
 	store, err := idempotent.NewSQL(db.DB, idempotent.SQLConfig{Dialect: dialect})
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *stores) store(d *config.Duplicates) (idempotent.Store, error) {
 	return x, nil
 }
 
-// prepare makes the tables. It waits for a database that cannot be reached until ctx ends.
+// prepare creates the tables. It waits for an unreachable database until ctx is canceled.
 func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	for _, x := range s.all {
 		x.db.private()
@@ -86,7 +85,7 @@ func (s *stores) prepare(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// parts are the databases, for whoever asks how the process is.
+// parts returns the databases for health checks.
 func (s *stores) parts() (all []dependency) {
 	for _, x := range s.all {
 		all = append(all, dependency{kind: "duplicates", name: x.db.name, healthy: x.Healthy})
@@ -97,16 +96,15 @@ func (s *stores) parts() (all []dependency) {
 // close closes the databases.
 func (s *stores) close() {
 	for _, x := range s.all {
-		_ = x.db.Close() // what is done is in it
+		_ = x.db.Close() // all changes are committed
 	}
 }
 
-// storePause is how long a worker leaves its store alone that could not be asked.
+// storePause is the time for which a worker pauses after its store was unavailable.
 const storePause = 5 * time.Second
 
-// protect returns the configuration of the i-th worker, which handles a message once
-// if it is to. While the store cannot be asked, nothing can be handled: messages
-// wait in their queue, and those that were on their way are not parked for it.
+// protect returns the configuration of the i-th worker, with deduplication if it is configured. While the store is
+// unavailable, the worker does not process messages. They wait in their queue, and messages in flight are not parked.
 func (s *stores) protect(i int, w config.Worker, log *slog.Logger) (reprise.WorkerConfig, error) {
 	cfg := w.WorkerConfig
 	if s.of[i] == nil {
@@ -119,7 +117,7 @@ func (s *stores) protect(i int, w config.Worker, log *slog.Logger) (reprise.Work
 		return cfg, err
 	}
 	cfg.Middleware = append([]reprise.Middleware{pauseWithoutStore, once}, cfg.Middleware...)
-	// First, or a rule of the file for any error would park them.
+	// This rule comes first, because a rule of the file for all errors would park the messages.
 	cfg.Policy.Rules = append([]reprise.Rule{{
 		Match:       func(err error) bool { return noStore(err) || errors.Is(err, idempotent.ErrBusy) },
 		MaxAttempts: config.MaxAttempts,

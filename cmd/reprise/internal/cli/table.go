@@ -13,14 +13,14 @@ import (
 // column describes a column of a table.
 type column struct {
 	name  string
-	right bool // numbers, aligned to the right
-	least int  // width to which it may be truncated; 0: it is never
-	ends  bool // truncated in the middle
-	spare bool // left out if all cells are 0 and a line would not fit
+	right bool // number, aligned to the right
+	least int  // minimum width when truncated; 0: never truncated
+	ends  bool // truncate in the middle
+	spare bool // omit if all cells are 0 and a line does not fit
 }
 
-// textTable is text in columns, for people. A table that is wider than the terminal is
-// truncated in its widest columns; if that is not enough, spare columns are left out.
+// textTable formats text in columns. If a table is wider than the terminal, the widest columns are truncated. If that
+// is not sufficient, spare columns are omitted.
 type textTable struct {
 	columns []column
 	rows    [][]string
@@ -28,8 +28,7 @@ type textTable struct {
 
 func newTable(columns ...column) *textTable { return &textTable{columns: columns} }
 
-// add adds a line. The text may come from anyone: control characters and line breaks
-// become blanks.
+// add adds a line. It replaces control characters and line breaks with spaces, because the text may be untrusted.
 func (t *textTable) add(cells ...string) {
 	row := make([]string, len(t.columns))
 	for i := range row {
@@ -38,7 +37,7 @@ func (t *textTable) add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// without returns the table without some columns.
+// without returns the table without the columns for which drop returns true.
 func (t *textTable) without(drop func(i int, c column) bool) *textTable {
 	kept := &textTable{rows: make([][]string, len(t.rows))}
 	for i, c := range t.columns {
@@ -53,7 +52,7 @@ func (t *textTable) without(drop func(i int, c column) bool) *textTable {
 	return kept
 }
 
-// write writes the table with lines of at most width; 0 is no limit.
+// write writes the table with lines of at most width. 0 means no limit.
 func (t *textTable) write(w io.Writer, width int) error {
 	widths, fits := t.widths(width)
 	if !fits {
@@ -90,8 +89,7 @@ func (t *textTable) write(w io.Writer, width int) error {
 
 const columnGap = "  "
 
-// widths returns the widths of the columns, truncated to make lines fit, and whether
-// they fit.
+// widths returns the widths of the columns after truncation, and whether the lines fit.
 func (t *textTable) widths(width int) (widths []int, fits bool) {
 	widths = make([]int, len(t.columns))
 	sum := len(columnGap) * (len(widths) - 1)
@@ -117,8 +115,8 @@ func (t *textTable) widths(width int) (widths []int, fits bool) {
 	return widths, true
 }
 
-// tableWidth is how wide a line for people may be: as the terminal is, or as COLUMNS
-// says where there is none; 0 is without a limit.
+// tableWidth returns the maximum width of a line: the width of the terminal, or COLUMNS without a terminal. 0 means no
+// limit.
 func tableWidth(streams IO) int {
 	if width := terminal.Width(streams.Stdout); width > 0 {
 		return max(width, 40)
@@ -131,7 +129,7 @@ func tableWidth(streams IO) int {
 	return 0
 }
 
-// widthOr80 is tableWidth with a limit in any case.
+// widthOr80 returns tableWidth, or 80 if tableWidth has no limit.
 func widthOr80(streams IO) int {
 	if width := tableWidth(streams); width > 0 {
 		return width
@@ -139,8 +137,7 @@ func widthOr80(streams IO) int {
 	return 80
 }
 
-// cutMiddle shortens a text to a width in its middle: an error begins with what was
-// done, and ends with why it could not be.
+// cutMiddle shortens a text in the middle, because an error begins with the action and ends with the cause.
 func cutMiddle(s string, width int) string {
 	if terminal.TextWidth(s) <= width {
 		return s

@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// parseTarget reads the value of --to: a queue, or EXCHANGE/KEY. A queue with a
-// slash in its name is /QUEUE, that is the key of the default exchange.
+// parseTarget parses the value of --to: a queue, or EXCHANGE/KEY. The form /QUEUE, with the default exchange, permits a
+// queue name with a slash.
 func parseTarget(to string) (*failed.Target, error) {
 	exchange, key, found := strings.Cut(to, "/")
 	switch {
@@ -21,7 +21,7 @@ func parseTarget(to string) (*failed.Target, error) {
 	return &failed.Target{Exchange: exchange, RoutingKey: key}, nil
 }
 
-// targetText names a target; none is where each message failed.
+// targetText describes a target. nil means the work queue of each message.
 func targetText(t *failed.Target) string {
 	switch {
 	case t == nil:

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tlsFlags make listeners speak TLS. Their names are those of RabbitMQ's ssl_options.
+// tlsFlags enable TLS for listeners. They have the names of RabbitMQ's ssl_options.
 type tlsFlags struct {
 	Certfile         string `placeholder:"FILE" help:"Certificate in PEM, with the chain behind it: --listen and --management speak TLS only."`
 	Keyfile          string `placeholder:"FILE" help:"Private key of --certfile in PEM."`
@@ -48,7 +48,7 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// overTLS returns a listener that speaks TLS, if there is a configuration for it.
+// overTLS returns a TLS listener, or l if config is nil.
 func overTLS(l net.Listener, config *tls.Config) net.Listener {
 	if config == nil {
 		return l

@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/console"
 )
 
-// readTokens reads who may use a console from a file with lines such as
+// readTokens reads the users of a console from a file with lines such as
 //
 //	anna operate sha256:…
 //
-// Empty lines and what follows a # at the beginning of one say nothing. The file has
-// hashes only: `reprise console token` prints a token once, and it is written down nowhere.
+// Empty lines and lines that begin with # are ignored. The file contains only hashes. `reprise console token` prints a
+// token once and does not save it.
 func readTokens(path string) ([]console.Token, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -65,7 +65,7 @@ Examples:
 `
 }
 
-// Run makes a token.
+// Run creates a token.
 func (c *tokenCmd) Run(streams IO) error {
 	token, hash := console.NewToken()
 	t := console.Token{Name: c.Name, Hash: hash}
@@ -85,7 +85,7 @@ func (c *tokenCmd) Run(streams IO) error {
 	return err
 }
 
-// add writes the line at the end of the file.
+// add appends the line to the file.
 func (c *tokenCmd) add(line string) error {
 	if there, err := readTokens(c.Tokens); err == nil {
 		for _, t := range there {
@@ -105,7 +105,7 @@ func (c *tokenCmd) add(line string) error {
 	if err != nil {
 		return err
 	}
-	if err = f.Chmod(0o600); err == nil { // it may have been made by an editor
+	if err = f.Chmod(0o600); err == nil { // an editor may have created the file
 		_, err = f.WriteString(line)
 	}
 	if closing := f.Close(); err == nil {

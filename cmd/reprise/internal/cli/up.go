@@ -42,7 +42,7 @@ Example of a file; docs/reprise.example.yaml has every key:
 `
 }
 
-// Run runs the workers until a signal comes.
+// Run runs the workers until a signal arrives.
 func (c *upCmd) Run(streams IO, stop *signals) error {
 	cfg, err := config.Load(c.Config)
 	if err != nil {
@@ -77,23 +77,22 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	case err := <-ended:
 		return err
 	case <-stop.again:
-		// Whatever is not settled is delivered again. Programs would live on as
-		// orphans; everything else ends with this process.
+		// The broker redelivers unsettled messages. Programs would survive as orphans, and everything else ends with
+		// this process.
 		parts.handlers.kill()
 		return errors.New("ended at once; what was running is delivered again")
 	}
 }
 
-// parts are what the workers of a configuration need besides it.
+// parts are the other parts of the process, which the workers need.
 type parts struct {
 	handlers *handlers
 	stores   *stores
-	desk     *desk // nil: there is no archive
+	desk     *desk // nil: no archive
 	workers  []reprise.WorkerConfig
 }
 
-// newParts makes them, without a connection to anything, and reports those that
-// cannot be used.
+// newParts creates the parts and reports invalid ones. It does not connect.
 func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 	handlers, missing, err := newHandlers(cfg, log)
 	if err != nil {
@@ -129,7 +128,7 @@ func (p *parts) close() {
 	}
 }
 
-// run connects to the broker, or starts one, and runs the workers on it.
+// run connects to a broker or starts one, and runs the workers.
 func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
 	health, web, unserve, err := serveHealth(stop.ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.desk.parts()...)...)
 	if err != nil {
@@ -172,10 +171,10 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	}
 	var group reprise.Group
 	group.Add(parts.desk.beside(client, workers))
-	group.Add(consuming...) // they stop before the desk: what they park last is archived too
+	group.Add(consuming...) // the workers stop before the desk, which archives the messages that they park last
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		select {
-		case err := <-web.failed: // nobody's message has to wait for that
+		case err := <-web.failed: // a failure of the web server does not stop the workers
 			log.Error("metrics and health are not served any more", "error", err)
 			<-ctx.Done()
 		case <-ctx.Done():
@@ -188,7 +187,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	return group.Run(stop.ctx)
 }
 
-// unlessStopped is an error, unless it is that of a Ctrl-C before anything was begun.
+// unlessStopped returns nil after a Ctrl-C before the start, and otherwise err.
 func unlessStopped(stop *signals, err error) error {
 	if stop.ctx.Err() != nil {
 		return nil
@@ -196,7 +195,7 @@ func unlessStopped(stop *signals, err error) error {
 	return err
 }
 
-// run runs a worker until ctx ends. It ends the drain itself, in its own time.
+// run runs a worker until ctx is canceled. The worker limits the time of its drain.
 func (w namedWorker) run(ctx context.Context) error {
 	err := cmp.Or(w.Run(ctx), w.cut.error())
 	if err != nil {
@@ -205,8 +204,8 @@ func (w namedWorker) run(ctx context.Context) error {
 	return nil
 }
 
-// cutOff counts the handlers of a worker that the end of a drain has ended. Run returns
-// nil after such a drain, since the messages were given back.
+// cutOff counts the handlers that were canceled at the end of a drain. Run returns nil after such a drain, because the
+// messages were requeued.
 type cutOff struct{ handlers atomic.Int64 }
 
 func (c *cutOff) middleware(next reprise.Handler) reprise.Handler {
@@ -226,11 +225,10 @@ func (c *cutOff) error() error {
 	return nil
 }
 
-// closeTimeout is how long the client has to close its connections.
+// closeTimeout limits the time in which the client closes its connections.
 const closeTimeout = 5 * time.Second
 
-// connect returns a client of the configured broker or of an embedded one, and
-// how to end both.
+// connect returns a client of the configured broker or of an embedded broker, and a function that closes both.
 func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
 	options.Observer = desk.notifyOf(desk.observe(health.metrics, cfg.Broker == ""))

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// configuredDesk is the archive and the console of a configuration, nil if it has
-// none, and what cannot be used of them.
+// configuredDesk returns the archive and the console of a configuration, or nil if the configuration has no archive. It
+// also returns the problems of the settings.
 func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Problem) {
 	if cfg.Archive == nil {
 		return nil, nil
@@ -62,7 +62,7 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 	return made, wrong
 }
 
-// unique is a list with each of its texts once.
+// unique returns a list without duplicates.
 func unique(all []string) []string {
 	var once []string
 	seen := map[string]bool{}
@@ -75,7 +75,7 @@ func unique(all []string) []string {
 	return once
 }
 
-// topologies are what workers declare, for a graph.
+// topologies returns the topologies of workers for a graph.
 func topologies(workers []graph.Worker) []topology.Topology {
 	var all []topology.Topology
 	for _, w := range workers {
@@ -86,8 +86,8 @@ func topologies(workers []graph.Worker) []topology.Topology {
 	return all
 }
 
-// beside returns what runs the desk beside workers. If it cannot go on, the workers do:
-// failed messages stay in their queues.
+// beside returns a runner for the desk. If the desk fails, the workers continue. Failed messages then stay in their
+// queues.
 func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Runner {
 	if d == nil {
 		return reprise.RunnerFunc(func(context.Context) error { return nil })
@@ -98,7 +98,7 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 	return reprise.RunnerFunc(func(ctx context.Context) error {
 		var book sync.WaitGroup
 		defer book.Wait()
-		d.db.private() // before the book opens it
+		d.db.private() // before the ledger opens it
 		if d.book != nil {
 			book.Go(func() { d.book(ctx) })
 		}
@@ -112,8 +112,7 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 	})
 }
 
-// figures serves the management API of the broker to this process alone: the console
-// speaks to any broker so.
+// figures serves the management API of the broker only to this process. The console uses the same API for all brokers.
 func (d *desk) figures(b *embeddedBroker) *webServer {
 	if d == nil || d.listen == "" {
 		return &webServer{}

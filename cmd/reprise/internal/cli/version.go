@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// version is set when a release is built:
+// version is set in the build of a release:
 //
 //	go build -ldflags "-X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version=v1.2.3"
 var version string
@@ -19,7 +19,7 @@ func (versionCmd) Run(streams IO) error {
 	return err
 }
 
-// programVersion is the release, else what the Go toolchain knows of the build.
+// programVersion returns the release, or the version from the Go build information.
 func programVersion() string {
 	if version != "" {
 		return version

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// webServer serves HTTP beside what a command does. The zero value serves nothing.
+// webServer serves HTTP in the background of a command. The zero value does nothing.
 type webServer struct {
 	server *http.Server
-	failed chan error // nil: it cannot fail
+	failed chan error // nil if the server cannot fail
 	done   chan struct{}
 }
 
-// How long whoever asks may take to ask, and to take the answer. Nobody holds a
-// connection for longer by being slow.
+// Maximum times to read a request and to write a response, so that slow clients cannot hold connections.
 const (
 	webReadTimeout  = 10 * time.Second
 	webWriteTimeout = 30 * time.Second
@@ -26,7 +25,7 @@ const (
 	webMaxHeader    = 16 << 10
 )
 
-// serveWeb serves a handler until stop. What it is for begins the text of an error.
+// serveWeb serves a handler until stop is called. what is the prefix of its errors.
 func serveWeb(what string, l net.Listener, h http.Handler, log *slog.Logger) *webServer {
 	s := &webServer{
 		server: &http.Server{
@@ -49,7 +48,7 @@ func serveWeb(what string, l net.Listener, h http.Handler, log *slog.Logger) *we
 	return s
 }
 
-// stop ends the server; requests have a moment to be answered.
+// stop stops the server. Running requests have a short time to finish.
 func (s *webServer) stop() {
 	if s.server == nil {
 		return
@@ -62,7 +61,7 @@ func (s *webServer) stop() {
 	<-s.done
 }
 
-// webURL is where a server on this address is, for this machine.
+// webURL returns the local URL of a server with this address.
 func webURL(a net.Addr) string { return "http://" + webHost(a) }
 
 func webHost(a net.Addr) string {

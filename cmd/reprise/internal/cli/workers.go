@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// brokerFlags say where the broker is whose workers are meant.
+// brokerFlags specify the broker of the workers.
 type brokerFlags struct {
 	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
 	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
@@ -24,7 +24,7 @@ type brokerFlags struct {
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
-// with calls f with a client and a list that is kept meanwhile.
+// with calls f with a client and a list of workers that is updated in the background.
 func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(context.Context, *reprise.Client, *fleet.List) error) error {
 	if b.Timeout <= 0 || b.Wait <= 0 {
 		return usagef("--timeout and --wait: give times above zero")
@@ -51,7 +51,7 @@ func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(c
 	return cmp.Or(<-ended, err)
 }
 
-// until waits for a condition for as long as workers have time to answer.
+// until waits for a condition, at most for the response time of workers.
 func (b brokerFlags) until(ctx context.Context, done func() bool) error {
 	deadline := time.NewTimer(b.Wait)
 	defer deadline.Stop()
@@ -67,10 +67,10 @@ func (b brokerFlags) until(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// others is how long other workers may take to answer when one has.
+// others returns the time for further responses after the first response.
 func (b brokerFlags) others() time.Duration { return min(b.Wait/4, 500*time.Millisecond) }
 
-// answer waits for the answers of workers.
+// answer waits for the responses of workers.
 func (b brokerFlags) answer(ctx context.Context) error {
 	return b.until(ctx, func() bool { return false })
 }
@@ -106,7 +106,7 @@ func (c *workersCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// workersText is a table, what there is to say of its lines, and the messages.
+// workersText formats the workers as a table, with notes and with the messages.
 func workersText(all api.Workers, messages bool, now time.Time, width int) string {
 	if len(all.Workers) == 0 {
 		return "no workers (a Go program announces its workers with Config.Announce)\n"
@@ -142,7 +142,7 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 			notes = append(notes, "worker "+w.ID+": "+terminal.OneLine(w.Trouble))
 		}
 	}
-	_ = table.write(&b, width) // a Builder takes everything
+	_ = table.write(&b, width) // writes to a Builder do not fail
 	for _, note := range unique(notes) {
 		b.WriteString(note + "\n")
 	}
@@ -175,7 +175,7 @@ Examples:
 `
 }
 
-// Run pauses.
+// Run pauses the workers.
 func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
 	lasts, err := atLeast(time.Second, "--for", c.For)
 	if err != nil {
@@ -217,7 +217,7 @@ Examples:
 `
 }
 
-// Run resumes.
+// Run resumes the workers.
 func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 	return c.with(ctx, "reprise resume", streams, func(ctx context.Context, client *reprise.Client, list *fleet.List) error {
 		id, err := c.worker(ctx, list, c.Queue, c.Worker)
@@ -240,7 +240,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// unheard explains that there is no worker.
+// unheard explains that no worker is running.
 func unheard(err error) error {
 	if errors.Is(err, reprise.ErrUnroutable) {
 		return errors.New("no worker listens")
@@ -248,7 +248,7 @@ func unheard(err error) error {
 	return err
 }
 
-// worker returns the id of a worker by its first characters; "" if it is not asked for.
+// worker returns the ID of the worker with the prefix, or "" if prefix is "".
 func (b brokerFlags) worker(ctx context.Context, list *fleet.List, queue, prefix string) (id string, err error) {
 	if prefix == "" {
 		return "", nil
@@ -283,11 +283,11 @@ type paused struct {
 	Queue   string `json:"queue"`
 	Worker  string `json:"worker,omitempty"`
 	State   string `json:"state"`
-	Workers int    `json:"workers"` // that answered
-	Follow  int    `json:"follow"`  // that are in the state
+	Workers int    `json:"workers"` // number of workers that responded
+	Follow  int    `json:"follow"`  // number of workers in the state
 }
 
-// report waits until the workers of a queue, or one of them, are in a state, and prints how many are.
+// report waits until the workers of a queue, or a single worker, are in a state, and prints their number.
 func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, queue, id, state string) error {
 	result := paused{Queue: queue, Worker: id, State: state}
 	begun := time.Now()
