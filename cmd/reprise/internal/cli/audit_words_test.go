@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// That messages moved while they were counted is said so that nobody takes it for a
-// loss; of one that is exact, nothing is.
+// The text mentions that messages moved during the count, so that users do not interpret the difference as a loss. An
+// exact difference needs no such text.
 func TestAuditWords(t *testing.T) {
 	for slack, want := range map[int64]string{
 		0: "",

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// slowBackup is a broker whose backup lasts until it is closed.
+// slowBackup is a broker with a backup that runs until end is closed.
 type slowBackup struct {
 	began, end chan struct{}
 }
@@ -24,7 +24,7 @@ func (s *slowBackup) Backup(context.Context, string) error {
 	return nil
 }
 
-// A backup is finished before the broker ends, or given up when the second signal comes.
+// A stopping broker finishes a running backup. A second signal aborts the backup.
 func TestStopDuringABackup(t *testing.T) {
 	for _, inAHurry := range []bool{false, true} {
 		dir, b, again := t.TempDir(), &slowBackup{make(chan struct{}), make(chan struct{})}, make(chan struct{})

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What is long may take long, but nobody holds a connection by a body that comes drop by drop.
+// Long requests succeed, but a client cannot hold a connection with a body that arrives byte by byte.
 func TestProgressDeadlines(t *testing.T) {
 	for name, test := range map[string]struct {
 		part  int // bytes

@@ -23,7 +23,7 @@ func buckets(numbers ...int64) []failed.Bucket {
 	return all
 }
 
-// headerValue is a value of any type that AMQP knows.
+// headerValue draws a value of any AMQP type.
 func headerValue() *rapid.Generator[any] {
 	flat := rapid.OneOf(
 		rapid.Map(rapid.String(), func(s string) any { return s }),
@@ -43,14 +43,14 @@ func headerValue() *rapid.Generator[any] {
 	)
 }
 
-// What an editor leaves as it is stays as it is: each byte and each type.
+// If the editor changes nothing, all bytes and types of the message stay the same.
 func TestEditRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := api.Content{
 			Headers: api.Headers(rapid.MapOfN(rapid.String(), headerValue(), 0, 6).Draw(t, "headers")),
 			Body:    []byte(rapid.String().Draw(t, "body")),
 		}
-		c.Headers["x-reprise-attempts"] = int32(3) // kept, although it is not shown
+		c.Headers["x-reprise-attempts"] = int32(3) // kept, although the editor does not show it
 		text := editFile(api.Summary{ID: 1, Queue: "orders", Error: rapid.String().Draw(t, "error")}, c)
 		got, err := readEdit(text, c)
 		if err != nil {

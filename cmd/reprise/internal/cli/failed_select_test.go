@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The conditions of the command line are those of the archive and its API, in the same words.
+// The conditions on the command line have the same names as the conditions of the archive and its API.
 func TestSelectionHasTheConditionsOfAFilter(t *testing.T) {
 	parser, err := kong.New(&selection{})
 	if err != nil {
@@ -23,7 +23,7 @@ func TestSelectionHasTheConditionsOfAFilter(t *testing.T) {
 		f := flags[p.Flag]
 		delete(flags, p.Flag)
 		switch {
-		case p.Flag == "" || p.Name == "state": // arguments; --state of each command has a default of its own
+		case p.Flag == "" || p.Name == "state": // arguments; each command has a separate default of --state
 		case f == nil:
 			t.Errorf("there is no --%s", p.Flag)
 		case f.Help != p.Help || f.PlaceHolder != p.Value || f.IsBool() != (p.Value == "") || f.IsCumulative() != p.Repeated:

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The cover art indexer parks without a header that says where: its routing key does.
+// The cover art indexer parks messages without a header for the work queue. The routing key identifies the work queue.
 func TestPublishedDesignsAreKnownByTheirKeys(t *testing.T) {
 	of := guessed()
 	for key, want := range map[string]string{
@@ -25,8 +25,8 @@ func TestPublishedDesignsAreKnownByTheirKeys(t *testing.T) {
 	}
 }
 
-// The configuration knows which work queues a failed queue belongs to: what a publisher
-// has written does not count where there is one, and chooses among several, no others.
+// The configuration determines the work queues of a failed queue. A header from a publisher only chooses among several
+// such queues. It cannot choose another queue.
 func TestAForgedOriginIsNotBelieved(t *testing.T) {
 	work := func(queue string, strategy topology.Strategy) config.Worker {
 		return config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: strategy}}

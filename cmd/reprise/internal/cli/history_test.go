@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// An outage is a shape, and unrecorded time is not zero.
+// The chart shows the course of an outage, and distinguishes unrecorded intervals from zero.
 func TestHistoryText(t *testing.T) {
 	start := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
 	q := api.QueueHistory{Queue: "orders", Rises: []api.Rise{{Text: "Failures rose\x1b."}}}

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// The console of `reprise up` asks the broker in the same process, and no port is opened for that.
+// The console of `reprise up` queries the broker in the same process without a port.
 func TestFiguresOfTheBrokerInTheProcess(t *testing.T) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {

@@ -78,7 +78,7 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	return c.publish(ctx, client.Publish, m, streams)
 }
 
-// patience limits the context of one step. Each step has the full timeout.
+// The context limits one step, and each step has the full timeout.
 func (c *publishCmd) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
 }

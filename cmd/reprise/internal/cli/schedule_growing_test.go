@@ -13,8 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Whatever chance does, a message whose delays follow from one another waits as
-// long as is shown.
+// For any random delays, a message whose delays depend on the previous delays waits within the displayed range.
 func TestGrowingDelaysHoldEveryMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

@@ -14,10 +14,10 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// policies draws what `reprise schedule` may be asked to show.
+// policies draws valid policies for `reprise schedule`.
 func policies() *rapid.Generator[reprise.Policy] {
 	span := rapid.Map(rapid.OneOf(rapid.Int64Range(0, int64(time.Minute)), rapid.Int64Range(0, int64(100*time.Hour))),
-		func(n int64) time.Duration { return time.Duration(n).Truncate(time.Millisecond) }) // or wait queues round it
+		func(n int64) time.Duration { return time.Duration(n).Truncate(time.Millisecond) }) // wait queues round delays to milliseconds
 	return rapid.Custom(func(t *rapid.T) reprise.Policy {
 		var b backoff.Backoff
 		switch initial := span.Draw(t, "initial"); rapid.IntRange(0, 3).Draw(t, "kind") {
@@ -43,7 +43,7 @@ func planOf(p reprise.Policy) plan {
 	return newPlan(s)
 }
 
-// Whatever the jitter, a worker does what the plan says.
+// For any jitter, a worker follows the plan.
 func TestPlanHoldsEveryMessage(t *testing.T) {
 	failure := errors.New("always")
 	rapid.Check(t, func(t *rapid.T) {

@@ -15,14 +15,13 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// TestScriptPostgres runs scripts as TestScript does, each with a schema of its own in a
-// PostgreSQL: $POSTGRES is its URL, through a proxy, and $SCHEMA its name. Besides the
-// commands there, scripts have
+// TestScriptPostgres runs scripts like TestScript. Each script has a separate PostgreSQL schema: $POSTGRES is the URL,
+// through a proxy, and $SCHEMA is the name of the schema. The scripts have these additional commands:
 //
-//	hold             the database answers nothing more
-//	stop             connections are closed, and no new ones made
-//	resume           all is as it was
-//	sql STATEMENT    run a statement in the schema, not through the proxy
+//	hold             the database does not respond any more
+//	stop             close connections, and refuse new ones
+//	resume           undo hold and stop
+//	sql STATEMENT    run a statement in the schema, without the proxy
 func TestScriptPostgres(t *testing.T) {
 	files, err := filepath.Glob("testdata/postgres/*.txtar")
 	if err != nil || len(files) == 0 {

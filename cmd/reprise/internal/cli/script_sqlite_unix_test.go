@@ -11,9 +11,9 @@ import (
 
 func init() { programs["sqlite-close"] = sqliteClose }
 
-// sqliteClose does what SQLite before 3.51 does when the last connection to the file of
-// its argument closes: it deletes the write-ahead log. A connection is the last one if no
-// other process has a lock on SQLite's shared range.
+// sqliteClose simulates the close of the last connection to a file in SQLite before 3.51, which deletes the write-ahead
+// log. The file is the argument. A connection is the last connection if no other process has a lock on SQLite's shared
+// range.
 func sqliteClose() {
 	path := os.Args[1]
 	f, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -26,33 +26,31 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if signal.Ignored(syscall.SIGHUP) { // under nohup; programs inherit that, but no handler
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; child processes inherit an ignored signal, but no handler
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	testscript.Main(testkit.Waiting{M: m}, programs)
 }
 
-// programs are what scripts can run as processes of their own.
+// programs are the programs that scripts can run as separate processes.
 var programs = map[string]func(){
 	"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
 }
 
-// TestScript runs the commands as their users do. Besides the commands of
-// testscript, scripts have
+// TestScript runs the commands in the way of users. In addition to the commands of testscript, scripts have
 //
 //	exits CODE PROGRAM ARGUMENT...   run a program that ends with this exit code
-//	await FILE REGEXP                wait until a file has this text
+//	await FILE REGEXP                wait until a file contains this text
 //	url FILE                         set REPRISE_URL to the first URL of a broker in a file
-//	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; it fails when the status does
-//	answers FILE PATH REGEXP         wait until that path answers with this text, whatever the status
+//	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; fails if the status is an error
+//	answers FILE PATH REGEXP         wait until that path returns this text, with any status
 //	console FILE                     set REPRISE_SERVER to the first http URL in a file
-//	until REGEXP PROGRAM ARGUMENT... run a program again and again until its stdout has this text
-//	sqlite-close FILE                on Unix: close a database as a program with an older SQLite does
+//	until REGEXP PROGRAM ARGUMENT... run a program repeatedly until its stdout contains this text
+//	sqlite-close FILE                on Unix: close a database in the way of a program with an older SQLite
 //
-//	received REGEXP                  wait until a body with this text was sent to $HOOKS/hush, which no other path of $HOOKS accepts
+//	received REGEXP                  wait for a body with this text at $HOOKS/hush, the only path of $HOOKS that accepts one
 //
-// and $SERVICE, the URL of a service that refuses each message once, with a
-// Retry-After where the path begins with /later.
+// and $SERVICE, the URL of a service that refuses each message once, with a Retry-After if the path begins with /later.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -65,7 +63,7 @@ func TestScript(t *testing.T) {
 			e.Defer(hooks.Close)
 			e.Setenv("HOOKS", hooks.URL)
 			e.Values[requestsKey{}] = received
-			e.Setenv("GORACE", "atexit_sleep_ms=0") // or each command lasts a second more
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each command takes one second longer
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -100,7 +98,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// patience is how long a script waits before it is taken to hang.
+// A script that exceeds this duration counts as hanging.
 const patience = 2 * time.Minute
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
@@ -175,7 +173,7 @@ func consoleOf(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("REPRISE_SERVER", regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])))
 }
 
-// requests keeps the bodies of requests.
+// requests records the bodies of requests.
 type requests struct {
 	mu     sync.Mutex
 	bodies []string
@@ -227,7 +225,7 @@ func runUntil(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%q never printed %q: %v\n%s%s", args[1:], args[0], err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 }
 
-// refuseOnce answers the first attempt of each message with 503.
+// refuseOnce responds to the first attempt of each message with 503.
 func refuseOnce() http.HandlerFunc {
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -246,7 +244,7 @@ func refuseOnce() http.HandlerFunc {
 	}
 }
 
-// The documentation has all commands and exit codes.
+// The documentation contains all commands and exit codes.
 func TestDocumentation(t *testing.T) {
 	doc, err := os.ReadFile("../../../../docs/cli.md")
 	if err != nil {

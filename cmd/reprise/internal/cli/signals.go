@@ -30,7 +30,7 @@ const echo = 250 * time.Millisecond
 func notify(parent context.Context) *signals {
 	s := heed(parent, make(chan os.Signal, 2))
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		signal.Notify(s.ch, syscall.SIGHUP)
 	}
 	return s
@@ -50,11 +50,11 @@ func (s *signals) isHangup(got os.Signal) bool {
 	if got != syscall.SIGHUP || log == nil {
 		return false
 	}
-	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // asynchronous, because a blocked log must not delay a Ctrl-C
+	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // a log that is stuck must not keep Ctrl-C from being heard
 	return true
 }
 
-// heed is notify for signals from ch.
+// It handles the signals from ch.
 func heed(parent context.Context, ch chan os.Signal) *signals {
 	ctx, cancel := context.WithCancel(parent)
 	again := make(chan struct{})

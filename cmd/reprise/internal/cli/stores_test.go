@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// answer is a store that always says the same.
+// answer is a store that always returns the same result.
 type answer struct {
 	idempotent.Store
 	claim idempotent.Claim
@@ -27,9 +27,8 @@ func (a answer) Claim(context.Context, string, string, time.Duration) (idempoten
 }
 func (a answer) Release(context.Context, string, string) error { return a.err }
 
-// A worker whose store cannot be asked handles nothing and pauses, and no message is
-// parked for it, however few attempts it has; nor is one that another run is at
-// work on.
+// If the store is unavailable, a worker pauses and does not handle messages. It does not park a message, however few
+// attempts the message has. It does not park a message that another run is handling, either.
 func TestWorkersWaitForTheirStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		store answer
@@ -73,7 +72,7 @@ func TestWorkersWaitForTheirStore(t *testing.T) {
 
 var errCrooked = errors.New("crooked")
 
-// What a database has said does not change by itself, unless it is only coming up.
+// Errors from a database are permanent, except while the database starts.
 func TestUnreachable(t *testing.T) {
 	said := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for code, want := range map[string]bool{"57P03": true, "53300": true, "28P01": false, "3D000": false, "42501": false} {

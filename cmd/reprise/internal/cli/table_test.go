@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// Whatever is in its cells, a table has a line for each row, obeyed by no terminal, and
-// no wider than the terminal is where its columns can shrink so far.
+// With any cells, a table has one line per row and contains no terminal control sequences. Its width does not exceed
+// the terminal if its columns can shrink enough.
 func TestTextTableFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := newTable(column{name: "ID", right: true}, column{name: "QUEUE", least: 12}, column{name: "ERROR", least: 20, ends: true})
@@ -55,7 +55,7 @@ func TestTextTable(t *testing.T) {
 	}
 }
 
-// Errors of a service begin alike, with its URL: what tells them apart is their end.
+// Errors of a service have the same beginning with the URL, and only their ends differ.
 func TestTextTableKeepsBothEnds(t *testing.T) {
 	table := newTable(column{name: "N"}, column{name: "ERROR", least: 10, ends: true})
 	table.add("1", "POST http://shop/orders: 503 Service Unavailable: shard 3 is down")

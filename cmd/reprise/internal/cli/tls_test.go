@@ -27,7 +27,7 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
-// authority issues certificates into files.
+// authority writes certificates to files.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -78,7 +78,7 @@ func (a *authority) issue(name string) (*x509.Certificate, *ecdsa.PrivateKey) {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name+".pem") }
 
-// client is the configuration of a client with a certificate; empty: without one.
+// client returns the configuration of a client with a certificate. An empty name means no certificate.
 func (a *authority) client(name string) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool()}
@@ -91,7 +91,7 @@ func (a *authority) client(name string) *tls.Config {
 	return c
 }
 
-// secureBroker runs the command, and returns the URLs of the broker and of its management API.
+// secureBroker runs the command and returns the URLs of the broker and its management API.
 func (a *authority) secureBroker(args ...string) (url, api string) {
 	a.t.Helper()
 	args = append([]string{
@@ -125,7 +125,7 @@ func (a *authority) secureBroker(args ...string) (url, api string) {
 	return strings.TrimSpace(url), api
 }
 
-// With a certificate the broker and its management API speak TLS and nothing else. Clients may log in with a certificate.
+// With a certificate, the broker and its management API accept only TLS. Clients may log in with a certificate.
 func TestBrokerOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("server")

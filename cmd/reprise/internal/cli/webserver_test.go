@@ -31,7 +31,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error { close(p); return nil }
 func (pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// Nobody holds a connection of the web server for long by being slow.
+// A slow client cannot hold a connection of the web server for long.
 func TestSlowRequests(t *testing.T) {
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -42,8 +42,8 @@ func TestSlowRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.Handler
 		request string
-		reads   bool          // the client takes the answer
-		want    time.Duration // until the connection is closed
+		reads   bool          // the client reads the response
+		want    time.Duration // time until the connection is closed
 	}{
 		"its header does not end":             {long, "GET / HTTP/1.1\r\n", false, webReadTimeout},
 		"its body does not end":               {long, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", true, webReadTimeout},
@@ -78,7 +78,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// closing tells when a connection is closed.
+// closing signals the close of a connection.
 type closing struct {
 	net.Conn
 	once sync.Once
@@ -90,7 +90,7 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// Requests at the same time share a check of the broker and the databases.
+// Concurrent requests share a check of the broker and the databases.
 func TestChecksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var checks atomic.Int32
@@ -124,7 +124,7 @@ func TestChecksAreShared(t *testing.T) {
 	})
 }
 
-// What the HTTP server has to say is in the log, in the form of the log.
+// The log contains the errors of the HTTP server, in its format.
 func TestTheWebServerLogs(t *testing.T) {
 	var logged bytes.Buffer
 	l := newPipeListener()
