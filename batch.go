@@ -12,22 +12,19 @@ import (
 	"github.com/reprisemq/reprise/internal/publish"
 )
 
-// PublishBatch publishes messages as Publish does, many at a time on the way: the
-// next one is sent without waiting for the last one's answer. It returns when all
-// are answered, with nil if every one is stored, else with a *BatchError that says
-// which are not, and why. A message that fails does not stop the others.
+// PublishBatch publishes messages as Publish does, but sends each message without waiting for the confirm of the previous
+// message. It returns when the result of each message is known. It returns nil if the broker has stored all of them, and
+// otherwise a *BatchError that lists the failed messages and their errors. A failed message does not stop the others.
 //
-// They are sent in the order of the slice. (After an error in the middle, the
-// queue has what follows nevertheless.) Those to a queue that does not confirm (see
-// Publish) are sent in that order after all others, and hold up none of these. A message
-// that needs a channel of its own (see Publish) is waited for; after a third of the
-// ConfirmTimeout, or 10 s, the messages that follow may overtake it.
+// The messages are sent in the order of the slice. After an error in the middle, the queue nevertheless receives the
+// following messages. Messages to a queue that does not confirm (see Publish) are sent after all others, in their order,
+// and do not delay the others. If a message needs a separate channel (see Publish), the following messages wait for it.
+// After a third of the ConfirmTimeout, or 10 s, the following messages may overtake it.
 //
-// The ConfirmTimeout is for progress: when not one message can be sent for so
-// long, the rest is not sent, of all or of those to such a queue; what is unanswered so long after the last one
-// was sent is ErrUnconfirmed. When ctx ends, the rest is not sent, and the error
-// of each message tells whether it was. The messages must not be changed during
-// the call: see Publish.
+// The ConfirmTimeout limits the time without progress. If no message can be sent for this time, PublishBatch does not send
+// the rest. The same applies separately to the messages for a queue that does not confirm. A message without a confirm for
+// this time after the last send fails with ErrUnconfirmed. If ctx ends, PublishBatch does not send the rest, and the error
+// of each message reports whether it was sent. The caller must not change the messages during the call: see Publish.
 func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	pubs, errs := c.sendAll(ctx, messages)
 	expired := make(chan time.Time)
@@ -48,8 +45,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	return nil
 }
 
-// sendAll hands over one message after the other, until none can be sent. Those
-// without an error may have an answer.
+// sendAll sends one message after the other, until sending fails. Messages without an error may get a confirm.
 func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publish.Message, errs []error) {
 	pubs, errs = make([]*publish.Message, len(messages)), make([]error, len(messages))
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
@@ -93,8 +89,7 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 	return pubs, errs
 }
 
-// sendLate hands over the messages for one late destination, until one cannot be sent; none
-// if there is an error from the beginning.
+// sendLate sends the messages for one late destination, until sending fails. If end is not nil, it sends none of them.
 func (c *Client) sendLate(ctx context.Context, those []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
@@ -109,18 +104,18 @@ func (c *Client) sendLate(ctx context.Context, those []int, end error, pubs []*p
 	}
 }
 
-// BatchError says which messages of a batch were not published. errors.Is and
-// errors.As look into all of them.
+// BatchError lists the messages of a batch that were not published. errors.Is and errors.As examine the errors of all of
+// them.
 type BatchError struct {
-	Messages int             // how many there were in all
+	Messages int             // number of messages in the batch
 	Failed   []*MessageError // in the order of the batch, at least one
 }
 
 // MessageError is the error of one message of a batch.
 type MessageError struct {
-	Index     int    // in the batch, from 0
+	Index     int    // index in the batch, from 0
 	MessageID string // "" if the message was nil
-	Err       error  // what Publish would have returned
+	Err       error  // the error that Publish would have returned
 }
 
 func newMessageError(index int, m *Message, err error) *MessageError {

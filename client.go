@@ -10,50 +10,46 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Client holds the connections to one broker: one for publishing, one for
-// consuming, so that a broker which throttles publishers does not keep
-// consumers from acknowledging. Both reconnect for ever. All methods are safe
-// for concurrent use.
+// Client manages two connections to one broker, one for publishing and one for consuming. If the broker throttles
+// publishers, consumers can therefore still acknowledge. Both connections reconnect indefinitely. A Client is safe for
+// concurrent use.
 type Client struct {
 	cfg        Config
 	publishing *amqpconn.Link
 	consuming  *amqpconn.Link
-	messages   *publish.Publisher // of Publish
-	copies     *publish.Publisher // of workers: messages of users must not disturb them
-	declared   *declarer          // what copies need, on the publishing connection
+	messages   *publish.Publisher // for messages of Publish
+	copies     *publish.Publisher // for copies of workers, isolated from the messages of users
+	declared   *declarer          // declares the queues of copies, over the publishing connection
 	scheduled  *scheduler
 	reports    *reports
-	agent      *announce.Agent // nil: workers are not announced
-	workers    atomic.Int64    // that were made
+	agent      *announce.Agent // nil if workers are not announced
+	workers    atomic.Int64    // number of workers created so far
 
 	stop  context.CancelFunc
-	tasks amqpconn.Tasks // every goroutine
+	tasks amqpconn.Tasks // all goroutines of the client
 }
 
-// Dial connects to the broker at url and returns when both connections stand. A
-// nil config means the defaults.
+// Dial connects to the broker at url and returns when both connections are open. A nil config selects the defaults.
 //
 //	amqp://user:password@host:5672/vhost                    port 5672 and vhost / may be left out
 //	amqps://user:password@host/vhost?cacertfile=/etc/ca.pem TLS: see Config.TLS
 //	amqp://user:password@host1,host2:5673,[::1]/vhost       the nodes of a cluster
 //
-// Special characters of user, password and virtual host are percent-encoded.
-// The parameters are RabbitMQ's: heartbeat (in seconds), connection_timeout (in
-// milliseconds, of a whole attempt: default 30 s, with several hosts 10 s),
-// channel_max, auth_mechanism; with amqps also cacertfile, certfile and keyfile,
-// server_name_indication, and verify, which can only be verify_peer. Any other is an
-// error. https://www.rabbitmq.com/docs/uri-query-parameters
+// Percent-encode special characters in the user, the password and the virtual host. Dial accepts these parameters of
+// RabbitMQ: heartbeat (in seconds), connection_timeout (in milliseconds, for a whole attempt; default 30 s, with several
+// hosts 10 s), channel_max and auth_mechanism. With amqps it also accepts cacertfile, certfile, keyfile,
+// server_name_indication, and verify with the value verify_peer. Any other parameter is an error.
+// https://www.rabbitmq.com/docs/uri-query-parameters
 //
-// Of several hosts each attempt to connect takes the next one, in an order that
-// is random for each Client, so that a fleet spreads over the nodes. The delays of
-// Config.Reconnect come, and grow, when all were tried.
+// With several hosts, each attempt to connect uses the next host. The order is random for each Client, so that a fleet of
+// programs spreads over the nodes. The client waits for the growing delays of Config.Reconnect after it has tried all
+// hosts.
 //
-// A URL that cannot be understood is returned at once, as a *ConnectError; so is
-// a refused user, a missing virtual host or a certificate that is not trusted, as
-// soon as no other host lets us in either. (A host that cannot be reached does not
-// count: users and virtual hosts are the cluster's.) A broker that cannot be
-// reached is tried until ctx ends. ctx does not end the Client: Close does. Once
-// connected, a Client that is refused goes on trying, for ever.
+// Dial returns a *ConnectError immediately if the URL is invalid. It also returns a *ConnectError if a host refuses the
+// user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection.
+// Unreachable hosts do not count, because users and virtual hosts belong to the cluster. If no host is reachable, Dial
+// retries until ctx ends. The end of ctx does not close the Client: call Close. After the first connection, a Client
+// retries indefinitely, even if the broker refuses it.
 func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -97,38 +93,36 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 			Link: c.publishing, Tasks: &c.tasks, Reconnect: c.cfg.Reconnect, Log: c.cfg.Logger,
 		})
 	}
-	_ = c.tasks.Go(func() { c.publishing.Run(running, publishing) }) // the client is not closed yet
+	_ = c.tasks.Go(func() { c.publishing.Run(running, publishing) }) // cannot fail, because the client is not closed yet
 	_ = c.tasks.Go(func() { c.consuming.Run(running, consuming) })
 	return c, nil
 }
 
-// Declare makes sure that everything in t exists, and returns a *DeclareError
-// that explains what the broker refused. It waits for a connection until ctx
-// ends, and then for the broker up to the ConfirmTimeout; ErrDisconnected if that
-// gave no answer, or the connection was lost meanwhile. Declaring again is harmless.
+// Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses an
+// object. It waits for a connection until ctx ends, and then at most the ConfirmTimeout for the broker. It returns
+// ErrDisconnected if the broker does not answer in this time, or if the connection is lost. You can declare the same
+// topology repeatedly.
 //
-// A publisher that may start before the worker declares what the worker does: the Topology
-// of its Strategy's Route, and WorkerConfig.Topology. With the default Strategy that is
+// If a publisher may start before the worker, it declares the objects of the worker: the Topology of the Route of its
+// Strategy, and WorkerConfig.Topology. With the default Strategy, the declaration is
 //
 //	client.Declare(ctx, topology.Buckets{}.Topology("orders"))
 func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 	return c.declare(ctx, c.consuming, t)
 }
 
-// Close closes both connections and returns when every goroutine of the client
-// has ended, or ctx has. Shut the workers down first: whatever they have not
-// settled is delivered again. Closing again waits for the same end.
+// Close closes both connections and returns when all goroutines of the client have ended, or when ctx ends. Shut down the
+// workers first, because the broker redelivers messages that they have not settled. A further call waits for the same end.
 func (c *Client) Close(ctx context.Context) error { return c.tasks.Close(ctx, c.stop) }
 
-// CheckURL reports what is wrong with the URL of a broker, as Dial does, without
-// connecting. No part of the URL is in the error, since it could be part of a
-// password.
+// CheckURL returns the error that Dial would return for an invalid URL, without connecting. The error does not contain any
+// part of the URL, because that could be part of a password.
 func CheckURL(url string) error {
 	_, err := amqpconn.ParseURL(url)
 	return err
 }
 
-// linkConfig configures the link for one purpose, "publish" or "consume".
+// linkConfig configures the connection for a purpose, "publish" or "consume".
 func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
 	link := amqpconn.LinkConfig{
 		Name: c.Name + " " + purpose, Logger: c.Logger, Dial: c.Dial, TLS: c.TLS,

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// Defaults of Config.
+// Default values of the fields of Config.
 const (
 	DefaultHeartbeat      = amqpconn.DefaultHeartbeat
 	DefaultConfirmTimeout = 30 * time.Second
@@ -23,80 +23,72 @@ const (
 	DefaultReconnectMax     = 30 * time.Second
 )
 
-// maxConfigName leaves room in the 255 bytes of a consumer tag.
+// maxConfigName leaves room in a consumer tag, which has at most 255 bytes.
 const maxConfigName = 200
 
-// minReconnect is what the delays of Config.Reconnect have to reach.
+// minReconnect is the minimum that the later delays of Config.Reconnect must reach.
 const minReconnect = time.Millisecond
 
-// Config adjusts a Client. The zero value, and a nil *Config, mean the
-// defaults. What is set here wins over a parameter of the URL.
+// Config configures a Client. The zero value and a nil *Config select the defaults. A field takes precedence over the
+// corresponding parameter of the URL.
 type Config struct {
-	// Logger receives the events listed in the package comment. Default: none.
+	// Logger receives the events listed in docs/observability.md. Default: none.
 	Logger *slog.Logger
 
-	// Observer is told what happens, for metrics: see package prommetrics.
+	// Observer receives the events of the client and its workers, for example for metrics: see package prommetrics.
 	// Default: none.
 	Observer Observer
 
-	// BeforePublish is called with each message of Publish, PublishBatch, PublishAt and
-	// PublishIn before it is encoded. It may change the message, to add headers such as a
-	// trace context, or refuse it: its error is returned, matches ErrInvalidMessage, and stops
-	// no other message of a batch. Copies of a worker do not pass it. It must be safe for
-	// concurrent use. Default: none.
+	// BeforePublish is called before Publish, PublishBatch, PublishAt or PublishIn encodes a message. It may change the
+	// message, for example to add headers such as a trace context. It may also refuse the message with an error. The
+	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a batch
+	// are not affected. The copies of a worker do not pass through BeforePublish. It must be safe for concurrent use.
+	// Default: none.
 	BeforePublish func(ctx context.Context, m *Message) error
 
-	// Dial opens the network connection to an address of the URL (addr is
-	// host:port). Where the URL says amqps, TLS is put on top of that: Dial does not
-	// do it. It should heed ctx, which ends with the time that an attempt may take:
-	// see Dial, the function. Default: net.Dialer. Tests put an in-memory broker
-	// here.
+	// Dial opens the network connection to an address of the URL (addr is host:port). If the scheme of the URL is amqps,
+	// the client adds TLS to this connection, so Dial must not do so. Dial should respect ctx, which ends with the
+	// connection timeout: see the function Dial. Default: net.Dialer. Tests set it to connect to an in-memory broker.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// TLS is used in place of the URL's own parameters for TLS. The URL has to say
-	// amqps: beside amqp it is an error. Where it has no ServerName, the certificate has to be for the host
-	// that the URL names: of several, each for its own. To log in with a client
-	// certificate, put it here and auth_mechanism=external into the URL. Default:
-	// the system's certificate authorities, or what the parameters of the URL name.
+	// TLS replaces the TLS parameters of the URL. It is an error if the scheme of the URL is not amqps. Without a
+	// ServerName, the certificate must be valid for the host in the URL, and with several hosts each certificate for the
+	// respective host. To log in with a client certificate, set the certificate here and auth_mechanism=external in the
+	// URL. Default: the parameters of the URL, or the certificate authorities of the system.
 	TLS *tls.Config
 
-	// Heartbeat is the interval at which a dead connection is noticed; a
-	// connection is given up after at most twice as long. At least 1 s. Default:
-	// what the URL's parameter heartbeat says, or 10 s.
+	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection after at
+	// most twice this time. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout is how long a published message, a declaration, or a worker that
-	// begins to consume may stay without an answer from the broker. Time without a connection counts, and so
-	// does time during which the broker has blocked publishers (out of memory or
-	// disk). A worker's copy that was sent may stay longer: it is logged as late,
-	// and not sent again. A worker without an answer tries again, over another
-	// connection if the broker does not even open a channel; it waits for twice the
-	// Heartbeat at least. Default 30 s.
+	// ConfirmTimeout limits the time that the broker may take to answer a published message, a declaration, or a worker
+	// that starts to consume. It includes the time without a connection and the time during which the broker blocks
+	// publishers (memory or disk alarm). It does not apply to the copy of a worker after it was sent. In this case the
+	// worker logs that the confirm is late, and does not send the copy again. A worker without an answer tries again, and
+	// uses another connection if the broker does not even open a channel. It waits at least twice the Heartbeat. Default:
+	// 30 s.
 	ConfirmTimeout time.Duration
 
-	// Name is shown in the broker's list of connections, followed by
-	// " publish" or " consume", and begins the tags of consumers. At most 200
-	// bytes. Default "reprise".
+	// Name is the name in the broker's list of connections, followed by " publish" or " consume", and the prefix of
+	// consumer tags. At most 200 bytes. Default: "reprise".
 	Name string
 
-	// Announce makes the workers of this client visible to operators, who can pause them: with
-	// package fleet, the console, `reprise workers` and `reprise pause`. The client declares the
-	// exchanges topology.WorkersExchange, topology.ControlExchange and topology.RetriesExchange, and beside each work queue
-	// a queue that keeps its pause: topology.PauseQueue. Retries of a second or more are reported. What the broker's user may not declare
-	// is left out, and logged once. A worker with AsDelivered is not announced. Default false: a
-	// library should not declare on a shared broker what nobody has asked for.
+	// Announce makes the workers of this client visible to operators, who can pause them with package fleet, the console,
+	// `reprise workers` and `reprise pause`. Workers also report retries with a delay of a second or more. The client
+	// declares the exchanges topology.WorkersExchange, topology.ControlExchange and topology.RetriesExchange, and for each
+	// work queue a queue that stores its pause: topology.PauseQueue. If the user of the broker may not declare an object,
+	// the client omits the object and logs this once. A worker with AsDelivered is not announced. Default: false, because a
+	// library should not declare unrequested objects on a shared broker.
 	Announce bool
 
-	// Version is the version of the program, for operators: see Announce. Default: what the Go
-	// toolchain has recorded of the main module.
+	// Version is the version of the program, as displayed to operators: see Announce. Default: the version of the main
+	// module that the Go toolchain recorded.
 	Version string
 
-	// Reconnect is the delay between attempts to connect, where the URL has
-	// several hosts between rounds of attempts, and between attempts to consume
-	// or to publish a copy again after an error. It begins anew when a connection
-	// has lasted for 30 s. The first delays may be 0, later ones must reach 1 ms.
-	// Default: exponential from 100 ms, doubling, up to 30 s,
-	// the second half of each delay random.
+	// Reconnect is the delay between attempts to connect, or between rounds of attempts if the URL has several hosts. It is
+	// also the delay after an error before a worker consumes again or publishes a copy again. The delays start again from
+	// the first after a connection has lasted 30 s. The first delays may be 0, later delays must reach 1 ms. Default:
+	// exponential from 100 ms, doubling up to 30 s, with the second half of each delay random.
 	Reconnect backoff.Backoff
 }
 
@@ -126,7 +118,7 @@ func (c *Config) withDefaults() Config {
 	return d
 }
 
-// Validate reports settings that cannot work and what to write instead.
+// Validate reports invalid settings and suggests valid values.
 func (c *Config) Validate() error {
 	if c == nil {
 		return nil
@@ -145,7 +137,7 @@ func (c *Config) Validate() error {
 	case err != nil:
 		errs = append(errs, err)
 	case c.Reconnect != nil:
-		const later = 1000 // the first delays may be 0, to try once at once
+		const later = 1000 // the first delays may be 0, for immediate attempts
 		if _, longest := backoff.Range(c.Reconnect, later); longest < minReconnect {
 			errs = append(errs, fmt.Errorf("reprise: Config.Reconnect: its delays stay at %s, which would keep this process and the broker busy: "+
 				"have them reach at least %s, such as backoff.Fixed(time.Second), or leave it nil for the default", longest, minReconnect))

@@ -14,23 +14,22 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers that Reprise writes on copies, only if they are needed. A handler sees the
-// values in their proper places.
+// Headers that Reprise writes on copies, only if they are needed. A handler gets the values in the corresponding fields of
+// Message.
 const (
-	// HeaderCC has the value of the header CC. If a copy had that header, the broker
-	// would route the copy to those keys too.
+	// HeaderCC has the value of the header CC. If a copy had the header CC, the broker would also route the copy to those
+	// keys.
 	HeaderCC = "x-reprise-cc"
 
-	// HeaderUserID has the property user-id if it is not the user of the worker's
-	// connection. The broker refuses such a copy.
+	// HeaderUserID has the property user-id if it is not the user of the worker's connection. The broker refuses a message
+	// with the user-id of another user.
 	HeaderUserID = "x-reprise-user-id"
 
-	// HeaderExpiration has the text of the property expiration. A copy with that
-	// property would expire while it waits, or in the failed queue.
+	// HeaderExpiration has the value of the property expiration. A copy with that property would expire while it waits for
+	// a retry, or in the failed queue.
 	HeaderExpiration = "x-reprise-expiration"
 
-	// HeaderCrashes is the number of deliveries of a parked message that were never
-	// settled (int64).
+	// HeaderCrashes is the number of deliveries of a parked message that were never settled (int64).
 	HeaderCrashes = "x-reprise-crashes"
 )
 
@@ -39,7 +38,7 @@ const (
 	headerBCC = "BCC"
 )
 
-// isOwnHeader reports whether Reprise writes a header whatever the marks.
+// isOwnHeader reports whether Reprise writes a header, independently of the marks.
 func isOwnHeader(header string) bool {
 	switch header {
 	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, topology.HeaderReplay, topology.HeaderOutcome:
@@ -48,11 +47,11 @@ func isOwnHeader(header string) bool {
 	return strings.HasPrefix(header, topology.HeaderLevel)
 }
 
-// middlewareHeaders are headers of Reprise that middleware writes with Annotate: HeaderBusy
-// of package idempotent, and HeaderPrevious of package oteltrace.
+// middlewareHeaders are the Reprise headers that middleware writes with Annotate: HeaderBusy of package idempotent, and
+// HeaderPrevious of package oteltrace.
 var middlewareHeaders = map[string]bool{"x-reprise-busy": true, "x-reprise-previous-traceparent": true}
 
-// isReserved reports whether a handler may not write a header.
+// isReserved reports whether a handler must not write a header.
 func isReserved(header string) bool {
 	if middlewareHeaders[header] {
 		return false
@@ -60,8 +59,8 @@ func isReserved(header string) bool {
 	return strings.HasPrefix(header, "x-reprise-") || amqpvalue.IsBrokerHeader(header) || header == headerCC || header == headerBCC
 }
 
-// message returns the message that the handler gets. It shares no memory with the
-// delivery: a handler that changes its message must not change the copy that is retried.
+// message returns the message for the handler. It does not share memory with the delivery, so a handler that changes the
+// message does not change the copy that is retried.
 func (w *Worker) message(d *delivery) Message {
 	if w.cfg.AsDelivered {
 		return messageOf(&d.Delivery.Delivery, w.cfg.Queue, amqpconn.CloneTable(d.Headers))
@@ -82,7 +81,7 @@ func (w *Worker) message(d *delivery) Message {
 	return m
 }
 
-// messageOf returns the message as the broker has it, except for its headers.
+// messageOf returns the message of a delivery with the given headers, and without the state of earlier attempts.
 func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Message {
 	return Message{
 		Body:            bytes.Clone(d.Body),
@@ -106,7 +105,7 @@ func messageOf(d *amqpconn.Delivery, queue string, headers map[string]any) Messa
 	}
 }
 
-// visibleHeaders returns the message's own headers, as first published.
+// visibleHeaders returns the headers of the message as first published.
 func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 	out := make(map[string]any, len(d.Headers))
 	for k, v := range d.Headers {
@@ -120,7 +119,7 @@ func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 	return out
 }
 
-// isCopied reports whether a delivery that fails is retried as a copy of it.
+// isCopied reports whether a retry of a delivery publishes a copy.
 func (w *Worker) isCopied(d *delivery) bool {
 	var hop topology.Hop
 	err := guard.Call("strategy", func() (err error) {
@@ -130,7 +129,7 @@ func (w *Worker) isCopied(d *delivery) bool {
 	return err == nil && hop.Way == topology.Copy
 }
 
-// copyID returns the message id of the copies of a delivery that has none.
+// copyID returns the message ID of the copies of a delivery without a message ID.
 func copyID(d *delivery) string {
 	if d.copyID == "" {
 		d.copyID = rand.Text()
@@ -138,14 +137,14 @@ func copyID(d *delivery) string {
 	return d.copyID
 }
 
-// replacement is what takes a failed delivery's place.
+// replacement describes the hop that replaces a failed delivery.
 type replacement struct {
 	hop     topology.Hop
-	msg     amqpconn.Message // if hop.Way is Copy
+	msg     amqpconn.Message // set if hop.Way is Copy
 	failure topology.Failure
 
 	parked   bool
-	unmarked bool // it is parked as it came: the last resort
+	unmarked bool // parked unchanged, as the last resort
 }
 
 func (w *Worker) newReplacement(d *delivery, r *result) *replacement {
@@ -174,8 +173,8 @@ func (c *replacement) messageID(d *delivery) string {
 // mark is a method of topology.Marks that writes on a copy.
 type mark func(headers topology.Table, f topology.Failure) topology.Table
 
-// fill makes the copy for c's hop, with a handler's notes if they can be sent. It leaves
-// room in the header frame for what brokers add.
+// fill creates the copy for the hop of c, with the handler's annotations if they can be sent. It leaves reserve bytes in
+// the header frame for headers that brokers add.
 func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark, reserve int) error {
 	headers := c.carry(d, w.client.publishing.User())
 	delete(headers, HeaderCrashes)
@@ -209,7 +208,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 	return err
 }
 
-// write writes the headers of a copy, and the marks on them.
+// write adds the marks and the headers of the hop to the headers, and encodes them into the copy.
 func (c *replacement) write(headers topology.Table, m mark) (err error) {
 	headers = m(headers, c.failure)
 	if size := headers.WireSize(); size > c.failure.Room {
@@ -223,8 +222,8 @@ func (c *replacement) write(headers topology.Table, m mark) (err error) {
 	return err
 }
 
-// carry puts a delivery into the copy. It returns the headers that survive, with the rest
-// in headers of their own; the marks are still to be written on them.
+// carry moves the properties of a delivery into the copy. It returns the headers of the copy without marks. Reprise headers
+// store the properties that a copy must not have.
 func (c *replacement) carry(d *delivery, user string) topology.Table {
 	headers := make(topology.Table, len(d.At.Headers))
 	for k, v := range d.At.Headers {
@@ -233,7 +232,7 @@ func (c *replacement) carry(d *delivery, user string) topology.Table {
 		}
 	}
 	stash := func(name string, value any) {
-		if _, stashed := headers[name]; !stashed { // what is stashed is older, and so the original
+		if _, stashed := headers[name]; !stashed { // a stashed value is older, so it is the original value
 			headers[name] = value
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message is handled and retried with few allocations: 3 and 21 with Go 1.26. They are what the
-// library takes itself, without the AMQP client and goroutines; bench/README.md has the whole.
+// Handling and retrying a message require few allocations: 3 and 21 with Go 1.26. These are the allocations of the library,
+// without the AMQP client and goroutines. bench/README.md has the total.
 func TestAllocationsOfAMessage(t *testing.T) {
 	w := &Worker{cfg: WorkerConfig{Queue: "orders", Strategy: topology.Strategy{}.WithDefaults()}}
 	in := amqpconn.Delivery{

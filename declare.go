@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// declare makes sure that everything in t exists, over a channel of its own:
-// the broker answers a refusal by closing the channel.
+// declare makes sure that all objects in t exist. It uses a separate channel, because the broker closes the channel when it
+// refuses a request.
 func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topology) error {
 	if err := checkTopology(t); err != nil {
 		return err
@@ -39,12 +39,12 @@ func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topol
 	return err
 }
 
-// checkTopology reports what no broker accepts, and arguments that cannot be sent.
+// checkTopology reports objects that no broker accepts, and arguments that AMQP cannot encode.
 func checkTopology(t topology.Topology) error {
 	return errors.Join(t.Validate(), amqpconn.CheckTopology(t))
 }
 
-// declaration is one run through a topology.
+// declaration declares one topology.
 type declaration struct {
 	conn *amqpconn.Conn
 	ch   *amqpconn.Channel // nil until needed, and after the broker closed it
@@ -69,7 +69,8 @@ func (d *declaration) all(ctx context.Context, t topology.Topology) error {
 	return nil
 }
 
-// try runs a request on an open channel. The broker answers a refusal by closing it.
+// try sends a request on an open channel. If the broker refuses the request and closes the channel, the next request opens
+// a new one.
 func (d *declaration) try(ctx context.Context, request func(ch *amqpconn.Channel) error) (err error) {
 	if d.ch == nil {
 		if d.ch, err = d.conn.OpenWritable(ctx); err != nil {
@@ -95,7 +96,7 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	}
 	err := declare(false)
 	if refusedWith(err, amqpconn.PreconditionFailed) {
-		return declare(true) // another program has declared it in between, in another way
+		return declare(true) // another program has declared the queue in between, with other arguments
 	}
 	return err
 }
@@ -107,13 +108,13 @@ func refusedWith(err error, code int) bool {
 
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for (?:queue|exchange) .* in vhost .*: received (.*) but current is (.*)`)
 
-// explainDeclare says what to do about a refusal.
+// explainDeclare adds advice to a refusal.
 func explainDeclare(kind, name string, err error) error {
 	refusal, ok := errors.AsType[*amqpconn.Refusal](err)
 	switch {
 	case errors.Is(err, ErrInvalidMessage), errors.Is(err, amqpconn.ErrChannelMax):
 		return fmt.Errorf("reprise: cannot declare %s %q: %w", kind, name, err)
-	case !ok || refusal.Code == amqpconn.ConnectionForced, stumbled(refusal): // the broker itself has said nothing about it
+	case !ok || refusal.Code == amqpconn.ConnectionForced, stumbled(refusal): // the broker has not refused the object itself
 		return fmt.Errorf("%w: cannot declare %s %q: %w", ErrDisconnected, kind, name, err)
 	}
 	advice := "the broker refuses it"
@@ -136,24 +137,24 @@ func explainDeclare(kind, name string, err error) error {
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
 }
 
-// stumbled tells a broker that failed at a request, as RabbitMQ does when its nodes
-// are slow to agree on a quorum queue (541, and the connection is closed), from one
-// that does not allow it: it says 541 also of what its operator has forbidden
-// (deprecated_features.permit.* = false), naming the deprecated feature.
+// stumbled reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the code 541
+// in both cases. It sends 541 and closes the connection if its nodes take too long to agree on a quorum queue. It also
+// sends 541 if the operator has disabled a deprecated feature (deprecated_features.permit.* = false), and then names the
+// deprecated feature.
 func stumbled(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
 }
 
-// declarer declares what a copy's next hop needs: on first use, once per
-// connection, and again after forget.
+// declarer declares the objects that the next hop of a copy needs: on first use, once per connection, and again after
+// forget.
 type declarer struct {
 	client *Client
-	turn   chan struct{} // semaphore of one: the holder may declare
+	turn   chan struct{} // semaphore with one slot; its holder declares
 	done   onConnection[hopKey]
 }
 
-// hopKey says what is declared together. The routing key is left out where
-// there is an exchange: messages bring any number of keys.
+// hopKey identifies objects that are declared together. It omits the routing key if there is an exchange, because messages
+// can have any number of keys.
 type hopKey struct{ exchange, queue string }
 
 func keyOf(hop topology.Hop) hopKey {
@@ -179,7 +180,7 @@ func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
 		return context.Cause(ctx)
 	}
 	if d.isDone(ctx, key) {
-		return nil // by whoever had the turn before
+		return nil // by the previous holder of the semaphore
 	}
 	conn, err := d.client.publishing.Get(ctx)
 	if err != nil {
@@ -197,13 +198,13 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 	return err == nil && d.done.knows(conn.Generation(), key)
 }
 
-// forget has the hop declared again before it is next used.
+// forget makes the next use of the hop declare it again.
 func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
 
-// mostKnown bounds how many names are remembered of a connection. Beyond it all are forgotten.
+// mostKnown limits the number of names that are remembered for a connection. Above this limit, all names are forgotten.
 const mostKnown = 10_000
 
-// onConnection is what is known as long as one generation of a connection lasts.
+// onConnection is a set of keys that is valid for one generation of a connection.
 type onConnection[K comparable] struct {
 	mu   sync.Mutex
 	gen  uint64
@@ -217,9 +218,8 @@ func (o *onConnection[K]) knows(gen uint64, key K) bool {
 	return seen && gen == o.gen
 }
 
-// note takes in a key, and forgets all those of older generations, and all others where
-// there are mostKnown: a program may schedule messages to any number of queues, and what
-// was forgotten is only asked again.
+// note adds a key. It removes the keys of older generations. It also removes all other keys if there are mostKnown, because
+// a program may schedule messages to any number of queues. A removed key only costs another request.
 func (o *onConnection[K]) note(gen uint64, key K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Routing keys are the messages' own: there is no end of them.
+// Messages contain arbitrary routing keys, so the number of keys is unlimited.
 func TestWhatIsDeclaredIsRememberedByExchange(t *testing.T) {
 	for _, tc := range []struct {
 		a, b topology.Hop

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// All addresses are tried before there is a delay, and the delays grow by the round.
+// The client tries all addresses before the first delay. The delays grow with each round.
 func TestAddressesAreTriedInRounds(t *testing.T) {
 	for _, hosts := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {

@@ -1,17 +1,16 @@
-// Package reprise processes messages from RabbitMQ. A message that fails is retried
-// later, is never lost, does not block others, and is parked in a failed queue when its
-// retries are exhausted.
+// Package reprise processes messages from RabbitMQ. A message that fails is retried later, is never lost, does not block
+// others, and is parked in a failed queue when its retries are exhausted.
 //
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@localhost", nil)
 //	…
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue: "orders",
 //		Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
-//			return charge(ctx, m.Body) // nil: done. An error: retried later.
+//			return charge(ctx, m.Body) // nil: acknowledged. An error: retried later.
 //		}),
 //	})
 //	…
-//	err = worker.Run(ctx) // until ctx is cancelled
+//	err = worker.Run(ctx) // until ctx is canceled
 //
 //	publish ─► work queue ─► handler ─► nil ───────────────► ack
 //	                ▲            ├────► error, retries left ─► copy to a wait queue, confirmed ─► ack the original
@@ -19,19 +18,18 @@
 //	                └────────────┼────────────────────────────────┘  (back to this queue only)
 //	                             └────► error, none left / Park ─► copy to the failed queue, confirmed ─► ack the original
 //
-// By default it promises:
+// By default the package guarantees:
 //
-//   - no message is lost: a copy is published and confirmed before the original is acknowledged
-//   - a duplicate has the same message id as the original
-//   - an acknowledgement never reaches a message that it was not meant for
-//   - a retry returns to the queue that failed and to no other
+//   - no message is lost, because a copy is published and confirmed before the original is acknowledged
+//   - a duplicate has the same message ID as the original
+//   - an acknowledgement never reaches a different message
+//   - a retry returns only to the queue that failed
 //   - a message keeps its body, its properties and its headers
 //
-// Other ways to settle a failed message have other risks: WorkerConfig.Order and the
-// routes of package topology. All promises are in
-// https://github.com/reprisemq/reprise/blob/main/docs/guarantees.md, and the events that
-// a Config's Logger receives in docs/observability.md.
+// Other ways to settle a failed message have other risks: see WorkerConfig.Order and the routes of package topology.
+// https://github.com/reprisemq/reprise/blob/main/docs/guarantees.md lists all guarantees. docs/observability.md lists the
+// events that the Logger of a Config receives.
 //
-// The package imports the standard library, amqp091-go (through internal/amqpconn), and
-// the packages topology and backoff. It has no other dependencies.
+// The package imports the standard library, amqp091-go (through internal/amqpconn), and the packages topology and backoff.
+// It has no other dependencies.
 package reprise

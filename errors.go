@@ -12,66 +12,64 @@ import (
 
 // Errors of publishing and of clients. Test for them with errors.Is.
 var (
-	// ErrNacked: the broker refused the message, in most cases because a queue
-	// is full (x-overflow reject-publish). Some queues may have taken it.
+	// ErrNacked is returned if the broker refused the message, usually because a queue is full (x-overflow reject-publish).
+	// Other queues may have stored it.
 	ErrNacked = amqpconn.ErrNacked
 
-	// ErrUnroutable: no queue, or no exchange, of that name: see UnroutableError.
+	// ErrUnroutable is returned if the queue or the exchange does not exist, or no queue matches the routing key: see
+	// UnroutableError.
 	ErrUnroutable = publish.ErrUnroutable
 
-	// ErrUnconfirmed: the message was sent, and the broker's answer did not
-	// come. It may have arrived or not; publishing it again (with the same
-	// MessageID) may duplicate it.
+	// ErrUnconfirmed is returned if the message was sent but the broker did not confirm it. The broker may have stored it.
+	// Publishing it again (with the same MessageID) may create a duplicate.
 	ErrUnconfirmed = publish.ErrUnconfirmed
 
-	// ErrBlocked: the broker takes no messages at present: see BlockedError.
+	// ErrBlocked is returned if the broker does not accept messages at present: see BlockedError.
 	ErrBlocked = amqpconn.ErrBlocked
 
-	// ErrStalled: the message was not sent, since what was published before, to the
-	// same exchange with the same routing key or altogether, is not confirmed.
+	// ErrStalled is returned if the message was not sent, because earlier messages are not confirmed. These are messages to
+	// the same exchange with the same routing key, or all messages.
 	ErrStalled = publish.ErrStalled
 
-	// ErrDisconnected: there is no connection to the broker, or no answer comes
-	// over it. The Client goes on trying to connect.
+	// ErrDisconnected is returned if there is no connection to the broker, or the broker does not answer. The Client keeps
+	// trying to connect.
 	ErrDisconnected = amqpconn.ErrDisconnected
 
-	// ErrClosed: the Client or Worker was closed.
+	// ErrClosed is returned after the Client or Worker was closed.
 	ErrClosed = amqpconn.ErrClosed
 
-	// ErrDrainTimeout: handlers were still running when a Worker gave up
-	// waiting for them. Their messages are delivered again.
+	// ErrDrainTimeout is returned if handlers were still running when a Worker stopped waiting for them. The broker
+	// redelivers their messages.
 	ErrDrainTimeout = consume.ErrDrainTimeout
 
-	// ErrInvalidMessage: the message cannot be encoded. Nothing was sent.
+	// ErrInvalidMessage is returned if the message cannot be encoded, or is otherwise invalid. It was not sent.
 	ErrInvalidMessage = amqpconn.ErrInvalidMessage
 )
 
-// UnroutableError reports that the broker could not route a message to any queue.
-// Nothing was stored. A worker declares its queue when it starts: a publisher that may
-// start before it calls Client.Declare first, see there. It matches ErrUnroutable. Its
-// fields are
+// UnroutableError reports that the broker could not route a message to any queue. The message was not stored. A worker
+// declares its queue when it starts. A publisher that may start earlier calls Client.Declare first. An UnroutableError
+// matches ErrUnroutable. Its fields are
 //
 //	Exchange, RoutingKey string
-//	Code                 int    // AMQP reply code: 312 no route, 404 no such exchange or queue
-//	Text                 string // the broker's words
+//	Code                 int    // AMQP reply code: 312 no route, 404 exchange or queue not found
+//	Text                 string // reply text of the broker
 type UnroutableError = publish.UnroutableError
 
-// RefusedError reports that the broker does not accept a message, whatever becomes of the
-// queues: the user may not write to the exchange, the UserID is another's, the
-// exchange is internal. Nothing was stored. Publishing it again fails again, until
-// somebody has changed something. Its fields are
+// RefusedError reports that the broker refuses a message independently of the queues. Examples are a user without write
+// permission for the exchange, a UserID that is the name of another user, and an internal exchange. The message was not
+// stored. A further attempt fails in the same way until the cause is fixed. Its fields are
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 403 access refused, 406 precondition failed
-//	Text                 string // the broker's words
+//	Text                 string // reply text of the broker
 type RefusedError = publish.RefusedError
 
-// QueueError says that the broker refused to tell about a queue: there is none of that
-// name, or this user or connection may not use it.
+// QueueError reports that the broker refused a request about a queue, because the queue does not exist, or because this
+// user or connection may not use it.
 type QueueError struct {
 	Queue string
-	Code  int    // AMQP reply code: 404 there is none, 403 access refused, 405 it is another connection's alone
-	Text  string // the broker's words
+	Code  int    // AMQP reply code: 404 not found, 403 access refused, 405 exclusive to another connection
+	Text  string // reply string of the broker
 }
 
 func (e *QueueError) Error() string {
@@ -81,41 +79,38 @@ func (e *QueueError) Error() string {
 	return fmt.Sprintf("reprise: the broker tells nothing about queue %q (%d %s)", e.Queue, e.Code, e.Text)
 }
 
-// TooLargeError reports that a message's body is larger than the broker takes: 16 MiB by
-// default with RabbitMQ 4, 128 MiB before (max_message_size). Nothing was stored.
-// Anything that large belongs in a file store, with a reference to it in the message. Its
-// fields are
+// TooLargeError reports that the body of a message exceeds the limit of the broker (max_message_size): by default 16 MiB
+// with RabbitMQ 4, and 128 MiB before. The message was not stored. Save such large data in a file store, and publish a
+// reference to the file. Its fields are
 //
-//	Size  int // of the body, in bytes
-//	Limit int // the broker's
+//	Size  int // size of the body in bytes
+//	Limit int // limit of the broker in bytes
 //
 // https://www.rabbitmq.com/docs/configure#config-items
 type TooLargeError = publish.TooLargeError
 
-// BlockedError reports that the broker does not take messages for the time being: it is
-// short of memory or disk, and has said so (connection.blocked). Consuming is not
-// affected. It matches ErrBlocked. Its field is
+// BlockedError reports that the broker temporarily does not accept messages, because of a memory or disk alarm
+// (connection.blocked). Consumers are not affected. A BlockedError matches ErrBlocked. Its field is
 //
-//	Reason string // the broker's words, such as "low on memory"; "" if it has not said why
+//	Reason string // text of the broker, such as "low on memory"; "" if it is unknown
 //
 // https://www.rabbitmq.com/docs/connection-blocked
 type BlockedError = amqpconn.BlockedError
 
-// ConnectError reports that the broker answered but does not let this client in, that
-// TLS fails, or that the URL cannot be understood. Trying again does not help.
-// It never has the password in it. Its fields are
+// ConnectError reports that the broker refuses this client, that TLS fails, or that the URL is invalid. A further attempt
+// fails in the same way. The error never contains the password. Its fields are
 //
-//	Addr   string // host:port, "" when the URL did not say
-//	Reason string // what is wrong, and what to look at
-//	Err    error  // the broker's or the parser's own error, if any
+//	Addr   string // host:port, "" if it is unknown
+//	Reason string // the problem, and advice
+//	Err    error  // the error of the broker or the parser, if any
 type ConnectError = amqpconn.ConnectError
 
-// DeclareError says that the broker refused to declare something.
+// DeclareError reports that the broker refused to declare an object.
 type DeclareError struct {
-	Kind   string // "queue", "exchange", "binding", or "topology" for all of it
-	Name   string // "" for all of it
-	Advice string // what differs, and what to do
-	Err    error  // the broker's own error
+	Kind   string // "queue", "exchange", "binding", or "topology" for the whole topology
+	Name   string // "" for the whole topology
+	Advice string // the difference, and advice
+	Err    error  // the error of the broker
 }
 
 func (e *DeclareError) Error() string {
@@ -127,11 +122,11 @@ func (e *DeclareError) Error() string {
 
 func (e *DeclareError) Unwrap() error { return e.Err }
 
-// PausedError is the reason for a pause that an operator has ordered: the Err of EventPaused, and the result of
-// Worker.Paused. Its fields are those of topology.Pause.
+// PausedError reports a pause that an operator has requested. It is the Err of EventPaused and the result of Worker.Paused.
+// Its fields are the fields of topology.Pause.
 type PausedError struct{ topology.Pause }
 
 func (e *PausedError) Error() string { return "reprise: " + e.String() }
 
-// errPaused is the reason for a pause without one.
+// errPaused replaces a missing reason of a pause.
 var errPaused = errors.New("reprise: paused")

@@ -14,8 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect returns a client of a broker in this process, which has a queue. (The
-// other examples of this file use it.)
+// connect returns a client of a broker in this process, which has a queue. (The other examples of this file use it.)
 func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -31,8 +30,8 @@ func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *repris
 	return b, client
 }
 
-// Each kind of failure has an error of its own. Only ErrUnconfirmed and ErrNacked
-// leave open whether the message is stored.
+// Each kind of failure has a distinct error. Only after ErrUnconfirmed and ErrNacked is it unknown whether the message is
+// stored.
 func ExampleClient_Publish() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})
@@ -58,7 +57,7 @@ func ExampleClient_Publish() {
 	// nobody would get it: odrers
 }
 
-// What failed can be published again: here, after a place was made for it.
+// A program can publish failed messages again. This example first creates the missing queue.
 func ExampleClient_PublishBatch() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})
@@ -91,7 +90,7 @@ func ExampleClient_PublishBatch() {
 	// again: <nil>
 }
 
-// Every message that this program publishes names its tenant.
+// BeforePublish adds the tenant to all messages of this program.
 func ExampleConfig_beforePublish() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{})
@@ -128,7 +127,7 @@ func ExampleConfig_beforePublish() {
 	// <nil>
 }
 
-// A reminder for tomorrow waits in the broker, as durable as any message.
+// A reminder for tomorrow waits in the broker, and is as durable as any message.
 func ExampleClient_PublishIn() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "reminders"})
@@ -147,8 +146,7 @@ func ExampleClient_PublishIn() {
 	// it waits in reminders.level.17
 }
 
-// A client of a cluster tries one node after the other. This one finds the only
-// one that is up.
+// A client of a cluster tries one node after the other. This client finds the only node that runs.
 func ExampleDial() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{Users: map[string]string{"shop": "s3cret"}})
@@ -179,7 +177,7 @@ func ExampleDial() {
 	// <nil>
 }
 
-// A readiness probe: no requests for a program that could not publish.
+// A readiness probe stops requests to a program that cannot publish.
 func ExampleClient_Healthy() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})
@@ -205,8 +203,7 @@ func ExampleClient_Healthy() {
 	// 503
 }
 
-// The URL of a configuration can be checked before anything connects. What is said
-// of it never shows a password.
+// A program can validate the configured URL before it connects. The error never contains a password.
 func ExampleCheckURL() {
 	for _, url := range []string{
 		"amqps://shop:s3cret@rabbit1,rabbit2:5673/shop?heartbeat=5",

@@ -10,8 +10,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// Ten minutes between attempts, and no attempt that begins more than an hour
-// after the first failure.
+// A policy with ten minutes between attempts. The last attempt starts at most an hour after the first failure.
 func ExamplePolicy() {
 	policy := reprise.Policy{
 		MaxAttempts: 20,
@@ -35,14 +34,14 @@ func ExamplePolicy() {
 	// parked: a retry in 25m would begin 1h15m after the first failure, the limit is 1h
 }
 
-// Errors that deserve other numbers than the rest.
+// Rules override the policy for certain errors.
 func ExampleRule() {
 	errNoCard := errors.New("the customer has no card")
 	policy := reprise.Policy{
 		Backoff: backoff.Exponential{Initial: time.Second},
 		Rules: []reprise.Rule{
-			{Match: reprise.Is(errNoCard), Park: true},                                                 // no retry helps
-			{Match: reprise.As[*net.OpError](), MaxAttempts: 100, Backoff: backoff.Fixed(time.Minute)}, // an outage passes
+			{Match: reprise.Is(errNoCard), Park: true},                                                 // a retry cannot succeed
+			{Match: reprise.As[*net.OpError](), MaxAttempts: 100, Backoff: backoff.Fixed(time.Minute)}, // an outage is temporary
 		},
 	}
 	for _, err := range []error{
@@ -59,8 +58,7 @@ func ExampleRule() {
 	// order 18: dial: connection refused: retry true, delay 1m0s, ""
 }
 
-// A policy answers without a broker, so it can be tested by itself. What a
-// handler asks for counts here, too.
+// A policy decides without a broker, so it can be tested separately. The outcomes of a handler, such as Park, also apply.
 func ExamplePolicy_Decide() {
 	policy := reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Minute)}
 	busy := errors.New("507 queue is full")

@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A handler that fails twice before it succeeds, on a broker inside this
-// process.
+// A handler fails twice before it succeeds, on a broker inside this process.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -31,8 +30,7 @@ func Example() {
 	}
 	defer client.Close(ctx)
 
-	// The worker would declare the queue too, but the first message is to be
-	// published before it runs.
+	// The worker would also declare the queue, but the program publishes the first message before the worker runs.
 	if err := client.Declare(ctx, topology.Buckets{}.Topology("orders")); err != nil {
 		fmt.Println(err)
 		return

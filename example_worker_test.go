@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// run publishes the bodies to the queue of a worker that runs on a broker in this
-// process, until until is closed. (The other examples of this file use it.)
+// run publishes the bodies to the queue of a worker that runs on a broker in this process, until the channel until is
+// closed. (The other examples of this file use it.)
 func run(cfg reprise.WorkerConfig, until <-chan struct{}, bodies ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -54,7 +54,7 @@ func run(cfg reprise.WorkerConfig, until <-chan struct{}, bodies ...string) {
 	running.Wait()
 }
 
-// A handler that is given what the body says. What does not decode is parked.
+// The handler gets the decoded body. If the body cannot be decoded, the message is parked.
 func ExampleJSON() {
 	type order struct {
 		ID    int
@@ -72,7 +72,7 @@ func ExampleJSON() {
 	// Output: order 17: 1250 cents
 }
 
-// What the error of a handler decides.
+// The error of a handler determines the next step.
 func ExampleHandler() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
@@ -82,12 +82,12 @@ func ExampleHandler() {
 			fmt.Println("attempt", m.Attempt)
 			switch m.Attempt {
 			case 1:
-				return errors.New("the till is busy") // again after the policy's delay
+				return errors.New("the till is busy") // retried after the delay of the policy
 			case 2:
-				return reprise.RetryAfter(20*time.Millisecond, errors.New("the till says when")) // after that
+				return reprise.RetryAfter(20*time.Millisecond, errors.New("the till says when")) // retried after 20 ms
 			}
 			defer close(done)
-			return reprise.Park(errors.New("no such article")) // to orders.failed, for a person to see
+			return reprise.Park(errors.New("no such article")) // moved to orders.failed, where an operator examines it
 		}),
 	}, done, "order 1")
 	// Output:
@@ -96,7 +96,7 @@ func ExampleHandler() {
 	// attempt 3
 }
 
-// Middleware is a function around a handler.
+// Middleware is a function that wraps a handler.
 func ExampleMiddleware() {
 	timed := func(next reprise.Handler) reprise.Handler {
 		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
@@ -121,8 +121,8 @@ func ExampleMiddleware() {
 	// id-1, attempt 1: <nil>
 }
 
-// Two more tries in the process, a tenth of a second apart, before the message
-// goes to a wait queue: for errors that are over in a moment.
+// The worker repeats a failed run twice, a tenth of a second apart, before the message moves to a wait queue. Use this for
+// errors of short duration.
 func ExampleImmediate() {
 	done := make(chan struct{})
 	runs := 0
@@ -141,7 +141,7 @@ func ExampleImmediate() {
 	// Output: run 3 of attempt 1
 }
 
-// How far an attempt has come, for the next one to go on from there.
+// An annotation records the progress of an attempt, so that the next attempt continues from there.
 func ExampleAnnotate() {
 	parts := []string{"reserve", "charge", "ship"}
 	done := make(chan struct{})
@@ -166,7 +166,7 @@ func ExampleAnnotate() {
 	// ship
 }
 
-// A downstream that asks to be left alone: nothing is consumed meanwhile.
+// A downstream service must not receive calls for some time, so the worker does not consume during this time.
 func ExamplePauseFor() {
 	done := make(chan struct{})
 	var paused time.Time
@@ -187,8 +187,7 @@ func ExamplePauseFor() {
 	// Output: left alone for 50 ms: true
 }
 
-// One of many equal messages within ten seconds is handled; here, within a
-// twentieth of one.
+// The worker handles one of several equal messages within ten seconds, and in this example within a twentieth of a second.
 func ExampleDebounce() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
@@ -203,7 +202,7 @@ func ExampleDebounce() {
 	// Output: release 17, the newest is id-3
 }
 
-// pace is a Limiter that lets one attempt begin at each tick.
+// pace is a Limiter that lets one attempt start at each tick.
 type pace struct{ ticks <-chan time.Time }
 
 func (p pace) Wait(ctx context.Context) error {
@@ -215,8 +214,8 @@ func (p pace) Wait(ctx context.Context) error {
 	}
 }
 
-// A Limiter of your own. The *rate.Limiter of golang.org/x/time/rate is one, too:
-// rate.NewLimiter(100, 10) allows 100 attempts per second and bursts of 10.
+// A user-defined Limiter. The *rate.Limiter of golang.org/x/time/rate also implements Limiter: rate.NewLimiter(100, 10)
+// allows 100 attempts per second and bursts of 10.
 func ExampleLimiter() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
@@ -233,7 +232,7 @@ func ExampleLimiter() {
 	// Output: charged order 1
 }
 
-// Acknowledge first: a crash can lose the message, and does not duplicate it.
+// With AckThenPublish, a crash can lose the message, but cannot duplicate it.
 func ExampleOrder() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
@@ -252,8 +251,8 @@ func ExampleOrder() {
 	// Output: sent at attempt 2
 }
 
-// The broker itself puts a failed message back: RabbitMQ dead-letters it to a
-// queue where it waits, and from there to the work queue again.
+// The broker itself delays a failed message. RabbitMQ dead-letters it to a wait queue, and from there to the work queue
+// again.
 func ExampleWorkerConfig_deadLettering() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{
@@ -271,7 +270,7 @@ func ExampleWorkerConfig_deadLettering() {
 	// Output: attempt 3
 }
 
-// An Observer sees what becomes of each message.
+// An Observer receives the events of each message.
 func ExampleObserver() {
 	done := make(chan struct{})
 	var once sync.Once

@@ -8,48 +8,44 @@ import (
 	"time"
 )
 
-// Runner is a part of a program: a Worker, a failed.Ingest, a failed.Replayer, another
-// Group. Run returns when ctx has ended and everything is cleaned up, or with an
-// error that ends the program. A Runner may have a method
+// Runner is a part of a program: a Worker, a failed.Ingest, a failed.Replayer, or another Group. Run returns after ctx is
+// canceled and the part is cleaned up. It returns an error if the program must end. A Runner may have a method
 //
 //	Shutdown(ctx context.Context) error
 //
-// which makes Run return, and waits for that until ctx ends. It is called in place of
-// ending the context of Run, as for a Worker.
+// that makes Run return, and waits for this until ctx ends. A Group calls Shutdown instead of canceling the context of Run,
+// as for a Worker.
 type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// RunnerFunc makes a function a Runner.
+// RunnerFunc is a function that implements Runner.
 type RunnerFunc func(ctx context.Context) error
 
 // Run calls f.
 func (f RunnerFunc) Run(ctx context.Context) error { return f(ctx) }
 
-// DefaultGroupTimeout is the default of Group.Timeout. It is longer than the
-// DefaultDrainTimeout of a Worker.
+// DefaultGroupTimeout is the default of Group.Timeout. It is longer than the DefaultDrainTimeout of a Worker.
 const DefaultGroupTimeout = 45 * time.Second
 
-// Group runs the parts of a program and stops them in order. The zero value is an empty
-// Group.
+// Group runs the parts of a program and stops them in order. The zero value is an empty Group.
 //
-// Add what others need first: workers, then an ingest and a replayer, then servers. The
-// Group stops them in the opposite order, so that no request comes when its workers have
-// stopped. Close the Client after Run.
+// Add the parts that others need first: workers, then an ingest and a replayer, then servers. The Group stops them in the
+// opposite order, so that a server does not accept requests after its workers have stopped. Close the Client after Run.
 type Group struct {
-	// Timeout bounds how long the members have to stop, all together. Then the context
-	// of their Run ends. Default: DefaultGroupTimeout.
+	// Timeout limits the time in which all members together must stop. After the Timeout, the contexts of their Run methods
+	// are canceled. Default: DefaultGroupTimeout.
 	Timeout time.Duration
 
 	stages [][]Runner
 }
 
-// Add adds members that stop at the same time, and before all that were added earlier. It
-// must not be called after Run.
+// Add adds members that stop at the same time, and before all members that were added earlier. It must not be called after
+// Run.
 func (g *Group) Add(members ...Runner) { g.stages = append(g.stages, members) }
 
-// Run runs all members until ctx ends, or one of them returns an error. Then it stops
-// them. It returns when all have ended, with their errors.
+// Run runs all members until ctx ends or a member returns an error. Then it stops the members. After all have ended, it
+// returns their errors.
 func (g *Group) Run(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -70,7 +66,7 @@ func (g *Group) Run(ctx context.Context) error {
 	}()
 	select {
 	case <-running.Done():
-	case <-done: // by themselves
+	case <-done: // all members have ended without being stopped
 	}
 
 	timeout := g.Timeout
@@ -93,13 +89,13 @@ func (g *Group) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// member is a Runner that runs.
+// member is a Runner with the state of its Run call.
 type member struct {
 	Runner
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // valid once ended is closed
+	err    error // valid after ended is closed
 }
 
 func (m *member) run(fail context.CancelCauseFunc) {
@@ -107,25 +103,25 @@ func (m *member) run(fail context.CancelCauseFunc) {
 	defer m.cancel()
 	err := m.Run(m.ctx)
 	if m.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // it was told to
+		err = nil // the expected result of a cancellation
 	}
 	if m.err = err; err != nil {
 		fail(err)
 	}
 }
 
-// stop returns when the member has ended. When ctx ends, so does the context of its Run.
+// stop stops the member and waits for its end. When ctx ends, it cancels the context of Run.
 func (m *member) stop(ctx context.Context) {
 	defer context.AfterFunc(ctx, m.cancel)()
 	if s, ok := m.Runner.(interface{ Shutdown(context.Context) error }); ok {
-		_ = s.Shutdown(ctx) // Run returns its own error
+		_ = s.Shutdown(ctx) // Run returns the error
 	} else {
 		m.cancel()
 	}
 	<-m.ended
 }
 
-// Server returns a Runner for an *http.Server, such as one that serves a console.
+// Server returns a Runner for an *http.Server, for example a server for the console.
 func Server(s interface {
 	ListenAndServe() error
 	Shutdown(ctx context.Context) error

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// journal notes what happens to the members of a Group.
+// journal records the events of the members of a Group.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -24,7 +24,7 @@ func (j *journal) note(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-// draining is a Runner as a Worker is: Shutdown has it drain, which takes a while.
+// draining is a Runner like a Worker: Shutdown makes it drain, which takes some time.
 type draining struct {
 	*journal
 	name  string
@@ -97,7 +97,7 @@ func TestGroupEndsWithAnError(t *testing.T) {
 		broken := errors.New("broken")
 		var g Group
 		g.Add(newDraining(j, "worker", time.Second))
-		g.Add(RunnerFunc(func(context.Context) error { return nil })) // ends nothing
+		g.Add(RunnerFunc(func(context.Context) error { return nil })) // a nil error does not stop the group
 		g.Add(RunnerFunc(func(context.Context) error {
 			time.Sleep(time.Second)
 			return broken

@@ -14,39 +14,39 @@ import (
 	"github.com/reprisemq/reprise/internal/retry"
 )
 
-// Handler does the work a message asks for.
+// Handler processes messages.
 //
-// What Handle returns decides what becomes of the message:
+// The result of Handle decides about the message:
 //
-//	nil                  done: acknowledged
-//	RetryAfter(d, err)   comes back after d
-//	PauseFor(d, err)     comes back after d, and until then the worker consumes nothing
-//	Park(err)            parked now
-//	other errors         comes back after the Policy's delay
-//	panic, Goexit        as other errors
+//	nil                  acknowledged
+//	RetryAfter(d, err)   retried after d
+//	PauseFor(d, err)     retried after d, and the worker does not consume for d
+//	Park(err)            parked immediately
+//	other errors         retried after the delay of the Policy
+//	panic, Goexit        same as other errors
 //
-// and when no attempt is left, it is parked instead of coming back.
+// If no attempt is left, the message is parked instead of retried.
 //
-// ctx ends when a shutdown has waited long enough (DrainTimeout, or the end of the
-// context given to Shutdown); an attempt that then fails
-// does not count. It goes on when the connection is lost: the message is delivered
-// again, but work that was begun is better done than left half done. It carries the
-// values of the context given to Run. Handle is
-// called from Concurrency goroutines at once. A message may be delivered more
-// than once even if its handler succeeded (the connection may be lost before
-// the broker hears of it): MessageID tells duplicates.
+// ctx ends when a shutdown has waited long enough (DrainTimeout, or the cancellation of the context that was passed to
+// Shutdown). An attempt that fails after that does not count. A lost connection does not cancel ctx: the broker redelivers
+// the message, but finishing the work is better than leaving it incomplete. ctx has the values of the context that was
+// passed to Run.
+//
+// The worker calls Handle from up to Concurrency goroutines at the same time. The broker may deliver a message again even
+// if its handler succeeded, because the connection may fail before the acknowledgement arrives. Use MessageID to detect
+// duplicates.
 type Handler interface {
 	Handle(ctx context.Context, m *Message) error
 }
 
-// HandlerFunc makes a function a Handler.
+// HandlerFunc is a function that implements Handler.
 type HandlerFunc func(ctx context.Context, m *Message) error
 
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ctx, m) }
 
-// Middleware wraps a Handler in another one, which may look at the message
-// before, at the error after, or not call the Handler at all.
+// Middleware wraps a Handler in another Handler. The wrapper may examine the message before and the error after the call,
+// or not call the Handler at all.
 //
 //	func logged(next reprise.Handler) reprise.Handler {
 //		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
@@ -56,19 +56,17 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 //		})
 //	}
 //
-// It must pass outcomes on: an error it wraps with %w keeps its meaning.
+// It must return the error of the Handler, or wrap it with %w. A wrapped error keeps its meaning.
 //
-// The order of those that care, from the outermost, which is the first of
-// WorkerConfig.Middleware:
+// Use this order, if it matters. The first is the outermost, and the first of WorkerConfig.Middleware:
 //
-//	oteltrace.Middleware   its span covers all that follows
-//	idempotent.Middleware  a duplicate costs nothing of what follows, and no timeout cuts off its store
-//	Immediate              a run that is repeated repeats what follows
-//	Timeout                bounds each run; before Immediate, it would bound all of them together
+//	oteltrace.Middleware   its span includes all of the following
+//	idempotent.Middleware  a duplicate skips all of the following, and no timeout interrupts access to the store
+//	Immediate              each further run repeats the following
+//	Timeout                limits each run; if it is before Immediate, it limits all runs together
 type Middleware func(Handler) Handler
 
-// Chain returns h inside of all middleware, of which the first is the
-// outermost: it sees the message first, and the error last.
+// Chain wraps h in all middleware. The first middleware is the outermost. It gets the message first and the error last.
 func Chain(h Handler, middleware ...Middleware) Handler {
 	for _, m := range slices.Backward(middleware) {
 		h = m(h)
@@ -76,16 +74,15 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 	return h
 }
 
-// ErrAttemptTimeout is the error of an attempt that Timeout has cut short.
+// ErrAttemptTimeout is the error of an attempt that failed after its Timeout.
 var ErrAttemptTimeout = errors.New("reprise: the attempt took too long")
 
-// Timeout ends the context of an attempt after d. A handler that then returns an
-// error has failed with ErrAttemptTimeout, which wraps what it returned, and
-// an outcome in that (RetryAfter, Park) still counts. One that returns nil has
-// succeeded. Nothing ends a handler that does not look at its context: the
-// attempt lasts until it returns.
+// Timeout cancels the context of an attempt after d. If the handler then returns an error, the attempt fails with
+// ErrAttemptTimeout, which wraps the error of the handler. An outcome in that error (RetryAfter, Park) remains valid. If
+// the handler returns nil, the attempt has succeeded. Timeout does not terminate a handler that ignores its context: the
+// attempt lasts until the handler returns.
 //
-// A d of 0 or less means no timeout.
+// If d is 0 or negative, there is no timeout.
 func Timeout(d time.Duration) Middleware {
 	return func(next Handler) Handler {
 		if d <= 0 {
@@ -103,14 +100,13 @@ func Timeout(d time.Duration) Middleware {
 	}
 }
 
-// Immediate runs a handler that failed again at once, up to n more times, with a
-// pause before each: for errors that are over in a moment, and not worth a trip
-// through a wait queue. All these runs are one attempt; the error of the last one
-// is recorded. RetryAfter, PauseFor and Park are outcomes and not tried again, nor
-// is anything when the context has ended. A panic is not caught here.
+// Immediate runs a failed handler again, up to n more times, and pauses before each run. Use it for errors of short
+// duration that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the
+// last run. Immediate does not repeat a run that returns RetryAfter, PauseFor or Park, or a run after the cancellation of
+// the context. It does not recover panics.
 //
-// The message keeps its slot meanwhile, so keep n and pause small: others wait.
-// Each run is given a Message of its own.
+// The message occupies its slot of the Concurrency during the pauses, and other messages wait. Therefore n and pause should
+// be small. Each run gets a separate copy of the Message.
 func Immediate(n int, pause time.Duration) Middleware {
 	return func(next Handler) Handler {
 		if n <= 0 {
@@ -133,8 +129,7 @@ func Immediate(n int, pause time.Duration) Middleware {
 	}
 }
 
-// clone returns a message that shares nothing with m which a handler is likely
-// to write to: nested tables are shared.
+// clone returns a copy of m that shares no memory that a handler is likely to change. Nested tables are shared.
 func (m *Message) clone() *Message {
 	c := *m
 	c.Body = bytes.Clone(m.Body)
@@ -143,17 +138,15 @@ func (m *Message) clone() *Message {
 	return &c
 }
 
-// JSON makes a Handler of a function that takes the body decoded from JSON into
-// a new T, as json.Unmarshal does it. A body that cannot be decoded is parked at
-// once, since no retry will change it. The content type is not looked at: many
-// publishers set none.
+// JSON returns a Handler that decodes the body with json.Unmarshal into a new T and passes it to f. It ignores the content
+// type, because many publishers do not set it. If the body cannot be decoded, the message is parked immediately, because a
+// retry cannot succeed.
 //
-// If T or *T has a method Validate() error, it is called on what was decoded, and
-// a message that it finds fault with is parked as well. So is null, unless T is a
-// map, a slice or an interface.
+// If T or *T has a method Validate() error, JSON calls it on the decoded value, and parks the message if it returns an
+// error. JSON also parks a message with the body null, unless T is a map, a slice or an interface.
 func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 	if f == nil {
-		return HandlerFunc(nil) // which no worker takes
+		return HandlerFunc(nil) // NewWorker refuses a nil HandlerFunc
 	}
 	return HandlerFunc(func(ctx context.Context, m *Message) error {
 		var v T
@@ -170,7 +163,7 @@ func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 	})
 }
 
-// nullable reports whether null is a value of T rather than the lack of one.
+// nullable reports whether null is a valid value of T.
 func nullable[T any]() bool {
 	switch reflect.TypeFor[T]().Kind() {
 	case reflect.Map, reflect.Slice, reflect.Interface:
@@ -179,7 +172,7 @@ func nullable[T any]() bool {
 	return false
 }
 
-// validate asks what was decoded, be its method one of T or of *T.
+// validate calls the method Validate of T or *T, if there is one.
 func validate[T any](v *T) error {
 	type validator interface{ Validate() error }
 	for _, x := range []any{v, *v} {

@@ -9,19 +9,18 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// Healthy returns nil if both connections stand, the broker has not blocked
-// publishing, and it answers on both connections before ctx ends: give ctx a
-// deadline of a few seconds. Otherwise it returns
+// Healthy returns nil if both connections are open, the broker has not blocked publishing, and it answers on both
+// connections before ctx ends. Set a deadline of a few seconds for ctx. Otherwise it returns
 //
-//	ErrDisconnected  with the reason: the last error of connecting, or no answer
+//	ErrDisconnected  with the reason: the last connection error, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
-//	ErrStalled       a queue does not confirm, and nothing else was confirmed since
+//	ErrStalled       a queue does not confirm, and no other message was confirmed since
 //	ErrClosed        the Client was closed
-//	the cause of ctx's cancellation: nobody waits for the answer any more
+//	the cause of the cancellation, if ctx was canceled
 //
-// It suits a readiness probe: a program that cannot reach its broker, or may not
-// publish, should get no requests. It does not suit a liveness probe: restarting
-// the program does not bring back the broker, and the Client reconnects by itself.
+// Use it for a readiness probe, because a program that cannot reach its broker, or cannot publish, should not receive
+// requests. Do not use it for a liveness probe, because a restart of the program does not restore the broker, and the
+// Client reconnects automatically.
 func (c *Client) Healthy(ctx context.Context) error {
 	publishing, err := c.publishing.Current()
 	if err != nil {
@@ -49,7 +48,7 @@ func (c *Client) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// ping makes the broker answer.
+// ping sends a request on a connection and waits for the answer.
 func (c *Client) ping(ctx context.Context, conn *amqpconn.Conn) error {
 	err := conn.Ping(ctx)
 	switch _, closed := c.consuming.Current(); {
@@ -57,7 +56,7 @@ func (c *Client) ping(ctx context.Context, conn *amqpconn.Conn) error {
 		return nil
 	case errors.Is(err, ErrClosed), errors.Is(closed, ErrClosed):
 		return ErrClosed
-	case errors.Is(ctx.Err(), context.Canceled): // which says nothing about the broker, as a deadline does
+	case errors.Is(ctx.Err(), context.Canceled): // a cancellation, unlike a deadline, does not indicate a problem of the broker
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.Addr(), err)

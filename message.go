@@ -9,85 +9,74 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Message is a message to publish, or one that a Handler is given.
+// Message is a message to publish, or a message that a Handler receives.
 //
-// A handler sees it as it was first published, also on a retry: origin,
-// properties and headers are restored from what its copies carry. Reprise's own
-// headers and RabbitMQ's dead-letter history (x-death and its kin) are left
-// out.
+// A handler gets the original message, also on a retry. The worker restores the origin, the properties and the headers from
+// its copy. It omits the headers of Reprise and the dead-letter history of RabbitMQ (x-death and related headers).
 type Message struct {
 	Body []byte
 
-	// Exchange and RoutingKey are where the message is, or was first,
-	// published. Exchange "" is the default exchange: it routes to the queue
-	// named by RoutingKey. A handler may be shown what a publisher made up: after
-	// a retry they come from headers, which any publisher can write. Do not
-	// grant rights by them.
+	// Exchange and RoutingKey are the destination of the message, and for a handler the original destination. Exchange ""
+	// is the default exchange, which routes to the queue with the name RoutingKey. Do not use them for authorization: after
+	// a retry the values come from headers, which any publisher can write.
 	Exchange   string
 	RoutingKey string
 
-	// Headers hold any value AMQP can carry: see topology.Table, whose exact
-	// types they keep. Publish also takes map[string]any for nested tables, and
-	// int, which travels as 64 bits. The header CC names further routing keys;
-	// a retry shows it, but is not routed by it.
+	// Headers may contain any value that AMQP supports, and preserve the exact types: see topology.Table. Publish also
+	// accepts map[string]any for nested tables, and int, which is sent as 64 bits. The header CC lists further routing
+	// keys. On a retry, the handler gets the header CC, but the broker does not route the message by it.
 	Headers map[string]any
 
 	ContentType     string
 	ContentEncoding string
 	CorrelationID   string
 	ReplyTo         string
-	MessageID       string // unique per message; Publish fills it where empty, and see MessageIDAssigned
+	MessageID       string // unique for each message; Publish sets an empty MessageID; see also MessageIDAssigned
 	Type            string
 	AppID           string
 	Priority        uint8
 
-	// Timestamp is when the message was made, in whole seconds. If it is zero, Publish
-	// sends the current time, and PublishAt the time at which the message arrives, so that
-	// a worker knows how long the message has waited (package prommetrics).
+	// Timestamp is the time at which the message was created, in whole seconds. If it is zero, Publish sends the current
+	// time, and PublishAt sends the time at which the message arrives. Package prommetrics uses it to measure the waiting
+	// time of messages.
 	Timestamp time.Time
 
-	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero.
-	// It is for programs that pass messages on unchanged. A worker does not measure the age
-	// of such a message. Default: false. It is never set on delivery.
+	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that forward
+	// messages unchanged. A worker does not measure the age of such a message. Default: false. It is never set on delivery.
 	NoTimestamp bool
 
-	// UserID, as a property, was checked by the broker to be the publishing
-	// user. On a retry it may come from a header instead, and any publisher can
-	// write headers: do not grant rights by it.
+	// UserID is the name of the publishing user. The broker checks the property user-id. On a retry the value may come from
+	// a header instead, which any publisher can write. Do not use it for authorization.
 	UserID string
 
-	// Expiration is how long the message may wait in a queue; 0 means for ever,
-	// and ten years (of 365 days) are the most.
-	// Whole milliseconds, rounded up. It holds until the first attempt: waiting
-	// for a retry and being parked do not count. A message that expires in the
-	// work queue is moved by the broker where that queue dead-letters to: with
-	// the default strategy to {queue}.failed, where it has no recorded errors.
+	// Expiration is the maximum time that the message may wait in a queue, rounded up to whole milliseconds. 0 means no
+	// limit. Maximum: ten years (of 365 days). It applies until the first attempt. The time before a retry or in the failed
+	// queue does not count. If a message expires in the work queue, the broker dead-letters it. With the default strategy,
+	// the message moves to {queue}.failed, without recorded errors.
 	Expiration time.Duration
 
-	// Queue is the work queue. It and all that follows is set on delivery, and
-	// ignored by Publish.
+	// Queue is the work queue. The worker sets this and all following fields on delivery. Publish ignores them.
 	Queue         string
 	Attempt       int            // number of this attempt, from 1
-	Errors        []AttemptError // of the attempts before, oldest first; the middle may be missing
-	ErrorsDropped int            // how many are missing after the first of Errors
-	FirstFailed   time.Time      // when the first attempt failed; zero if none did, or it is not known
-	Redelivered   bool           // the broker delivered it before and was given no answer, or got it back
+	Errors        []AttemptError // earlier attempts, oldest first; some in the middle may be missing.
+	ErrorsDropped int            // number of errors that are missing after the first of Errors
+	FirstFailed   time.Time      // time of the first failed attempt; zero if no attempt has failed, or if the time is unknown
+	Redelivered   bool           // the broker delivered the message before, and it was requeued or not settled
 
-	// MessageIDAssigned reports that the message came without an id, and that the
-	// worker has made MessageID. The copies of this delivery carry it, so that every
-	// attempt after this one has it. But if this attempt is cut short, by a crash or a
-	// lost connection, the message comes again without an id and is given another one:
-	// nothing tells it from an equal message. A message that is retried without a copy
-	// (topology.Requeuing, topology.DeadLettering, topology.DelayedRetry) is given none.
+	// MessageIDAssigned reports that the message arrived without an ID, and that the worker has generated MessageID. The
+	// copies of this delivery carry the ID, so all later attempts have it. If a crash or a lost connection interrupts this
+	// attempt, the broker redelivers the message without an ID, and the worker generates another ID. You cannot distinguish
+	// such a message from an equal message. A message that is retried without a copy (topology.Requeuing,
+	// topology.DeadLettering, topology.DelayedRetry) does not get an ID.
 	MessageIDAssigned bool
 }
 
-// AttemptError is an earlier attempt that failed.
+// AttemptError describes an earlier attempt that failed.
 type AttemptError = topology.AttemptError
 
-// encode returns the message as it is published, or ErrInvalidMessage.
+// encode returns the message for publishing, or ErrInvalidMessage.
 func (m *Message) encode() (amqpconn.Message, error) {
-	headers := maps.Clone(m.Headers) // it may be written after Publish has returned
+	headers := maps.Clone(m.Headers) // the caller may change it after Publish has returned
 	if err := amqpconn.EncodeInPlace(headers); err != nil {
 		return amqpconn.Message{}, err
 	}

@@ -7,22 +7,21 @@ import (
 	"github.com/reprisemq/reprise/internal/guard"
 )
 
-// Observer is told what clients and workers do: for metrics, or for a test.
+// Observer receives the events of clients and workers, for metrics or for tests.
 //
-// Observe is called from the goroutines that do the work, many at a time. It
-// must return at once and must not call back into the Client or Worker.
-// Package prommetrics, beside this one, is a ready-made one.
+// The client and its workers call Observe concurrently, from the goroutines that process messages. Observe must return
+// immediately and must not call the Client or Worker. The separate package prommetrics contains an Observer for Prometheus.
 type Observer interface {
 	Observe(e Event)
 }
 
-// ObserverFunc makes a function an Observer.
+// ObserverFunc is a function that implements Observer.
 type ObserverFunc func(e Event)
 
 // Observe calls f.
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
-// guarded is an Observer whose panics are logged.
+// guarded wraps an Observer and logs its panics.
 type guarded struct {
 	observer Observer
 	log      *slog.Logger
@@ -38,39 +37,38 @@ func (g guarded) Observe(e Event) {
 	}
 }
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind int
 
-// Kinds of events, and the fields of Event that have a meaning besides Kind.
-// Those of a worker have Queue and Worker, those of a message also MessageID and Attempt.
+// Kinds of events, with the fields of Event that are set besides Kind. Events of a worker also set Queue and Worker. Events
+// of a message also set MessageID and Attempt.
 const (
-	// Of a message. What is started is handled, and then either done, retried,
-	// parked or given back; or it is lost with its connection (EventDropped) and
-	// delivered again.
-	EventStarted     EventKind = iota + 1 // an attempt begins; Age
+	// Events of a message. A message that was started is handled, and then it is processed, retried, parked or requeued. If
+	// the connection fails, the message is not settled (EventDropped), and the broker delivers it again.
+	EventStarted     EventKind = iota + 1 // an attempt starts; Age
 	EventHandled                          // the handler has returned; Err, Took
 	EventDone                             // acknowledged
-	EventRetried                          // it comes back; Err, Delay
-	EventParked                           // it is in the failed queue; Err
-	EventGivenBack                        // back in its queue, the attempt not counted
-	EventDropped                          // not settled, its connection is gone; Err. It is delivered again
-	EventLost                             // acknowledged, or perhaps, and its copy not published; Err. With AckThenPublish only
-	EventDebounced                        // acknowledged with another one like it, not handled
-	EventCopyFailed                       // the copy of a failed message was not taken, and is tried again; Err, Delay
-	EventTimeoutNear                      // held for so long that the broker loses patience soon; Took. See WorkerConfig.ConsumerTimeout
-	EventUnreported                       // the archive that replayed it was not told its outcome; Err. See topology.OutcomeRequest
+	EventRetried                          // the message will be retried; Err, Delay
+	EventParked                           // the message is in the failed queue; Err
+	EventGivenBack                        // requeued; the attempt does not count.
+	EventDropped                          // not settled, because the connection failed; the broker redelivers the message; Err.
+	EventLost                             // acknowledged, or possibly acknowledged, but the copy was not published; only with AckThenPublish; Err.
+	EventDebounced                        // acknowledged together with an equal message, and not handled
+	EventCopyFailed                       // the broker did not confirm the copy of a failed message, and the worker publishes it again; Err, Delay.
+	EventTimeoutNear                      // unacked for most of the acknowledgement timeout; Took. See WorkerConfig.ConsumerTimeout
+	EventUnreported                       // the worker could not report the outcome to the archive that replayed the message; Err. See topology.OutcomeRequest
 
-	// Of a worker.
-	EventConsuming   // it has a consumer
-	EventInterrupted // it has none, and tries again; Err, Delay. With ErrClosed: it has ended
-	EventPaused      // it consumes nothing on purpose; Err is why (nil where that is not known), Delay how long
-	EventResumed     // it consumes again
+	// Events of a worker.
+	EventConsuming   // the worker has a consumer
+	EventInterrupted // the worker has no consumer and tries again; Err, Delay. ErrClosed means that it has stopped
+	EventPaused      // the worker does not consume, on purpose; Err is the reason (nil if unknown), Delay the duration
+	EventResumed     // the worker consumes again
 
-	// Of a client.
-	EventPublished    // by Publish and its kin; Err, Took
+	// Events of a client.
+	EventPublished    // by Publish and related methods; Err, Took
 	EventConnected    // Connection
 	EventDisconnected // Connection, Err
-	EventBlocked      // Connection; Err: the broker takes nothing for now
+	EventBlocked      // the broker does not accept messages at present; Connection, Err
 	EventUnblocked    // Connection
 )
 
@@ -83,7 +81,7 @@ var eventNames = [...]string{
 	EventBlocked: "blocked", EventUnblocked: "unblocked",
 }
 
-// String returns a word for the kind, such as "given back".
+// String returns the name of the kind, for example "parked".
 func (k EventKind) String() string {
 	if k > 0 && int(k) < len(eventNames) {
 		return eventNames[k]
@@ -91,23 +89,23 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is something that happened. Which fields are set depends on its Kind.
+// Event is the description of an event. The Kind determines which fields are set.
 type Event struct {
 	Kind       EventKind
 	Queue      string        // the work queue
-	Worker     int           // which of the Client's workers, from 1: several may have one queue
+	Worker     int           // number among the workers of the Client, from 1; several may have the same queue.
 	Connection string        // "publish" or "consume"
-	MessageID  string        // "" where the message has none
-	Message    *Message      // the message as the handler was given it, from EventHandled on; nil if no handler was called. It must not be changed
+	MessageID  string        // "" if the message has no ID
+	Message    *Message      // message that the handler received, from EventHandled on; nil if no handler was called. Do not change it
 	Attempt    int           // from 1
-	Age        time.Duration // since the message's Timestamp; 0 where it has none
-	Took       time.Duration // how long the handler ran, or the broker took to confirm, or the message is held
-	Delay      time.Duration // until the message comes back, or it is tried again
+	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp
+	Took       time.Duration // duration of the handler, of the publisher confirm, or since the delivery
+	Delay      time.Duration // time until the retry, or until the next attempt to publish or consume
 
-	// AsDelivered reports that the worker moves or keeps messages (WorkerConfig.AsDelivered),
-	// such as that of failed.Ingest. Its Queue need not be a work queue, and EventDone means
-	// that a message was taken out of the Queue, not that its work is done.
+	// AsDelivered reports that the worker moves or stores messages (WorkerConfig.AsDelivered), such as the worker of
+	// failed.Ingest. The Queue of such a worker may be any queue, and EventDone means that a message was removed from the
+	// Queue, not that it was processed.
 	AsDelivered bool
 
-	Err error // what went wrong; nil: nothing
+	Err error // cause of a failure; nil without a failure
 }

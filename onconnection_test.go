@@ -2,7 +2,7 @@ package reprise
 
 import "testing"
 
-// With a connection everything goes that was known on it, so that it is not kept for ever.
+// The keys of a connection are removed with the connection, so that memory does not grow indefinitely.
 func TestWhatIsKnownLastsAsLongAsItsConnection(t *testing.T) {
 	var o onConnection[string]
 	o.note(1, "a")
@@ -12,13 +12,13 @@ func TestWhatIsKnownLastsAsLongAsItsConnection(t *testing.T) {
 		t.Errorf("on the first connection: %v", o.seen)
 	}
 	o.note(2, "c")
-	o.note(1, "d") // by someone who has not heard yet
+	o.note(1, "d") // from a goroutine that still uses the old connection
 	if !o.knows(2, "c") || o.knows(2, "a") || o.knows(2, "d") || o.knows(1, "d") || len(o.seen) != 1 {
 		t.Errorf("on the second connection: %v", o.seen)
 	}
 }
 
-// A connection may last for months, and there be a new name for each message.
+// A connection may last for months, with a new name for each message.
 func TestWhatIsKnownIsBounded(t *testing.T) {
 	var o onConnection[int]
 	for i := range 3 * mostKnown {

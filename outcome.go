@@ -16,44 +16,38 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// RetryAfter returns an error that makes a handler's message come back after d,
-// whatever its Policy's Backoff says: for a downstream that names the time
-// itself. It counts as an attempt, and when no attempt is left the message is
-// parked. A negative d counts as 0. The default strategy's wait queues hold a
-// message for at most topology.MaxDelay (49 days): after a longer d the message
-// comes back then, and the handler can ask again. Routes with a delay of their
-// own (topology.WaitQueue, GrowingTTL, Requeuing, DelayedRetry, DeadLettering) keep to that.
+// RetryAfter returns an error that makes the worker retry the message after d, independently of the Backoff of its Policy.
+// Use it if a downstream service specifies the delay. The attempt counts. If no attempt is left, the message is parked. A
+// negative d counts as 0. The wait queues of the default strategy delay a message for at most topology.MaxDelay (49 days).
+// If d is longer, the message is retried after MaxDelay, and the handler can return RetryAfter again. Routes with a fixed
+// delay (topology.WaitQueue, GrowingTTL, Requeuing, DelayedRetry, DeadLettering) ignore d.
 //
-// The result wraps err, which may be nil, and works from inside any chain of
-// wrapped errors. Where several are wrapped in one another, the outermost counts.
+// The result wraps err, which may be nil. It is also effective inside a chain of wrapped errors. If a chain has several
+// outcomes, the outermost applies.
 func RetryAfter(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Err: err}
 }
 
-// PauseFor is RetryAfter for a downstream that wants to be left alone altogether: the
-// worker also consumes nothing for d. Handlers that are running go on; messages that
-// were not begun go back to the queue. Other workers, in this process or elsewhere,
-// are not told.
+// PauseFor returns an error like RetryAfter, and also makes the worker stop consuming for d. Use it if a downstream service
+// must not receive any calls. Running handlers continue. The worker requeues messages that it has not started. Other
+// workers, in this process or elsewhere, are not affected.
 func PauseFor(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Pause: true, Err: err}
 }
 
-// Park returns an error that parks a handler's message now, without further
-// attempts: for a message that no retry will make succeed. It wraps err, which
-// may be nil.
+// Park returns an error that makes the worker park the message immediately, without further attempts. Use it for a message
+// for which a retry cannot succeed. It wraps err, which may be nil.
 func Park(err error) error { return &ParkError{Err: err} }
 
-// Annotate returns err with headers that are written on the copy of the message, be it
-// retried or parked, in place of those of the same name: how far an attempt has come,
-// for the next one to go on from there, or whatever a person should see. The outcome
-// is err's; a nil err stays nil, since there is no copy.
+// Annotate returns err with headers for the copy of the message, for a retry or in the failed queue. A header replaces an
+// existing header of the same name. Use it to record the progress for the next attempt, or information for the operator.
+// The outcome is the outcome of err. If err is nil, Annotate returns nil, because there is no copy.
 //
-// Values are those of Message.Headers. Names that belong to Reprise
-// (x-reprise-…; not those of its middleware), to the strategy or to RabbitMQ are left out, and so are all of
-// them where one cannot be encoded or they do not fit into the header frame: the
-// error recorded with the attempt then says so. Where several are wrapped in one
-// another, the outermost wins. A route that publishes no copy
-// (topology.Requeuing, DelayedRetry, DeadLettering) cannot carry them.
+// Values have the same types as in Message.Headers. The worker omits names that belong to Reprise (x-reprise-…, except for
+// the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be encoded, or the headers do not fit
+// into the header frame, it omits all of them and adds a note to the recorded error of the attempt. If several calls of
+// Annotate set the same header, the outermost applies. Routes without a copy (topology.Requeuing, DelayedRetry,
+// DeadLettering) ignore the headers.
 func Annotate(err error, headers map[string]any) error {
 	if err == nil || len(headers) == 0 {
 		return err
@@ -61,14 +55,14 @@ func Annotate(err error, headers map[string]any) error {
 	return &AnnotatedError{Err: err, Headers: headers}
 }
 
-// RetryAfterError is the outcome made by RetryAfter and PauseFor.
+// RetryAfterError is the outcome that RetryAfter and PauseFor return.
 type RetryAfterError struct {
 	Delay time.Duration
-	Pause bool // the worker consumes nothing meanwhile
+	Pause bool // the worker does not consume during the Delay
 	Err   error
 }
 
-// Error returns the text of the wrapped error.
+// Error returns the string of the wrapped error, or the Delay if Err is nil.
 func (e *RetryAfterError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("retry after %s", e.Delay)
@@ -78,23 +72,23 @@ func (e *RetryAfterError) Error() string {
 
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
-// AnnotatedError is the error made by Annotate.
+// AnnotatedError is the error that Annotate returns.
 type AnnotatedError struct {
 	Err     error // not nil
 	Headers map[string]any
 }
 
-// Error returns the text of the wrapped error.
+// Error returns the string of the wrapped error.
 func (e *AnnotatedError) Error() string { return e.Err.Error() }
 
 func (e *AnnotatedError) Unwrap() error { return e.Err }
 
-// ParkError is the outcome made by Park.
+// ParkError is the outcome that Park returns.
 type ParkError struct {
 	Err error
 }
 
-// Error returns the text of the wrapped error.
+// Error returns the string of the wrapped error, or a default string if Err is nil.
 func (e *ParkError) Error() string {
 	if e.Err == nil {
 		return "parked by the handler"
@@ -104,45 +98,43 @@ func (e *ParkError) Error() string {
 
 func (e *ParkError) Unwrap() error { return e.Err }
 
-// PanicError is the error of an attempt whose handler panicked. It is treated
-// as any other error: the message is retried.
+// PanicError is the error of an attempt whose handler panicked. The worker treats it like any other error and retries the
+// message.
 type PanicError struct {
-	Value any    // what the handler panicked with
-	Stack []byte // of the goroutine, as debug.Stack formats it
+	Value any    // value of the panic
+	Stack []byte // stack of the goroutine, in the format of debug.Stack
 }
 
-// Error returns the value, and the stack from where it panicked: both are recorded
-// on the message. What is logged has the value and the place, and not the stack.
+// Error returns the value, and the stack from the origin of the panic. The worker records both on the message. The log
+// contains the value and the location, but not the stack.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s%v\n\n%s", panicPrefix, e.Value, e.origin())
 }
 
 const panicPrefix = "panic: "
 
-// origin is the stack without what stands above the panic: how it was recovered,
-// which is the same for all of them.
+// origin returns the stack without the frames above the panic. These frames belong to the recovery and are always the same.
 func (e *PanicError) origin() []byte {
 	_, below, found := bytes.Cut(e.Stack, []byte("\npanic("))
 	if !found {
 		return e.Stack
 	}
-	_, below, _ = bytes.Cut(below, []byte("\n\t")) // its arguments
-	_, below, _ = bytes.Cut(below, []byte("\n"))   // its file
+	_, below, _ = bytes.Cut(below, []byte("\n\t")) // arguments of panic
+	_, below, _ = bytes.Cut(below, []byte("\n"))   // file of panic
 	return below
 }
 
-// Unwrap returns the value if it is an error, so that a handler may panic with
-// an outcome.
+// Unwrap returns the value if it is an error, so that a handler may panic with an outcome.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// ErrHandlerExited is the error of an attempt whose handler left through
-// runtime.Goexit (which testing.T.FailNow calls) and so returned nothing.
+// ErrHandlerExited is the error of an attempt whose handler did not return, because it called runtime.Goexit (for example
+// through testing.T.FailNow).
 var ErrHandlerExited = errors.New("reprise: the handler ended its goroutine without returning (runtime.Goexit)")
 
-// outcome is what becomes of a delivery after an attempt.
+// outcome is the result of an attempt for its delivery.
 type outcome int
 
 const (
@@ -152,20 +144,19 @@ const (
 	hopeless                 // park
 )
 
-// verdict is what a handler's error says.
+// verdict is the meaning of a handler's error.
 type verdict struct {
 	outcome outcome
-	delay   time.Duration // later: what the handler asked for
-	pause   time.Duration // how long to consume nothing
+	delay   time.Duration // for later: the delay that the handler requested
+	pause   time.Duration // duration of the pause of the worker
 }
 
-// classify reads the verdict off a handler's error.
+// classify returns the verdict for a handler's error.
 func classify(err error) verdict {
 	if err == nil {
 		return verdict{outcome: succeeded}
 	}
-	// Walked by hand, since the outermost outcome of the chain counts, of
-	// whichever type.
+	// errors.As would return the outermost outcome of one type. The outermost outcome of any type counts.
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch x := e.(type) {
 		case *RetryAfterError:
@@ -183,9 +174,8 @@ func classify(err error) verdict {
 	return verdict{outcome: failed}
 }
 
-// classifyJoined looks through errors that are equals: one that says Park
-// speaks for all, since no retry helps it; else the longest delay, and the longest
-// pause.
+// classifyJoined combines the verdicts of joined errors. Park takes precedence, because a retry cannot succeed. Otherwise
+// the longest delay and the longest pause apply.
 func classifyJoined(errs []error) verdict {
 	all := verdict{outcome: failed}
 	for _, err := range errs {
@@ -201,7 +191,7 @@ func classifyJoined(errs []error) verdict {
 	return all
 }
 
-// annotations collects what Annotate put on err, the outermost winning.
+// annotations returns the headers that Annotate added to err. For equal names, the outermost applies.
 func annotations(err error) topology.Table {
 	var all topology.Table
 	add := func(headers map[string]any) {
@@ -228,21 +218,21 @@ func annotations(err error) topology.Table {
 	return all
 }
 
-// logged is an error's text as it is logged: of a panic, what it was and where, in one
-// line. The stack is many, and is on the message for whoever looks into it.
+// logged returns the string of an error for the log. For a panic, it is one line with the value and the location. The stack
+// has many lines and is recorded on the message.
 func logged(text string) string {
 	what, rest, found := strings.Cut(text, "\n\n")
 	if !found || !strings.HasPrefix(text, panicPrefix) {
 		return text
 	}
-	stack, more, _ := strings.Cut(rest, "\n\n") // what was found out after it
+	stack, more, _ := strings.Cut(rest, "\n\n") // notes that the worker added to the error
 	lines := strings.Split(stack, "\n")
 	for i := 0; i+1 < len(lines); i += 2 {
 		place, isFrame := strings.CutPrefix(lines[i+1], "\t")
 		if !isFrame {
 			break
 		}
-		if strings.HasPrefix(lines[i], "runtime.") { // what a nil pointer goes through
+		if strings.HasPrefix(lines[i], "runtime.") { // frames of the runtime, for example for a nil pointer
 			continue
 		}
 		place, _, _ = strings.Cut(place, " +0x")
@@ -255,12 +245,12 @@ func logged(text string) string {
 	return text
 }
 
-// reportTimeout is how long a worker waits for the confirm of a report. Then it settles the message without the report: an unknown
-// outcome is better than a message that is handled twice.
+// reportTimeout is the maximum time that a worker waits for the confirm of a report. Then it settles the message without
+// the report, because an unknown outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report reports the result of an attempt for each message of a burst. ctx is the context of handlers: it ends before the worker
-// closes the session, so that the delivery can still be settled.
+// report sends the result of an attempt for each message of a burst. ctx is the context of handlers. It ends before the
+// worker closes the session, so that the delivery can still be settled.
 func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
 	if len(d.Burst) > 0 {
 		var burst sync.WaitGroup
@@ -272,7 +262,7 @@ func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
 	w.reportOne(ctx, &d.Delivery, result, text)
 }
 
-// reportOne publishes the result to the queue that a replayed message names, and waits for the confirm.
+// reportOne publishes the result to the queue in the outcome request of a replayed message, and waits for the confirm.
 func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, text string) {
 	request, asked := topology.ReadOutcomeRequest(d.At.Headers)
 	if !asked || w.cfg.AsDelivered || !request.Asks(w.cfg.Queue, d.MessageID) {
@@ -293,7 +283,7 @@ func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, tex
 	w.observe(Event{Kind: EventUnreported, MessageID: d.MessageID, Attempt: d.Attempt, Err: err})
 }
 
-// publishReport returns nil when the broker has the report. It does not wait where no confirm is expected.
+// publishReport returns nil after the broker has confirmed the report. It does not wait if no confirm is expected.
 func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcome) error {
 	if ctx.Err() != nil {
 		return publish.NotSent(ctx)
@@ -314,25 +304,26 @@ func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcom
 }
 
 const (
-	// reportPause is how long a client sends no reports to a queue that did not confirm a report. Until the reportTimeout, each
-	// such report keeps a place of the prefetch.
+	// reportPause is the time in which a client does not send reports to a queue that did not confirm a report. A report
+	// without a confirm delays the settlement of its message by up to the reportTimeout, and so occupies a place of the
+	// prefetch.
 	reportPause = time.Minute
 
-	// maxReportPauses bounds the queues that are remembered. Their names come with messages.
+	// maxReportPauses limits the number of remembered queues, because their names come from messages.
 	maxReportPauses = 100
 )
 
 var errReportsPaused = fmt.Errorf("reprise: not sent: the queue did not confirm a report within %s, and gets none for %s", reportTimeout, reportPause)
 
-// reports are those of a client.
+// reports remembers the queues that did not confirm a report.
 type reports struct {
 	mu     sync.Mutex
-	paused *bounded.Map[string, time.Time] // by queue: until when
+	paused *bounded.Map[string, time.Time] // end of the pause, by queue
 }
 
 func newReports() *reports { return &reports{paused: bounded.New[string, time.Time](maxReportPauses)} }
 
-// admit reports whether a report may be sent to a queue. After a pause, the first report tries the queue alone.
+// admit reports whether a report may be sent to a queue. After a pause, it admits only one report, which tests the queue.
 func (r *reports) admit(to string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -347,7 +338,7 @@ func (r *reports) admit(to string) bool {
 	return true
 }
 
-// note notes the result of a report that was sent.
+// note records the result of a report that was sent.
 func (r *reports) note(to string, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,7 +349,7 @@ func (r *reports) note(to string, unconfirmed bool) {
 	}
 }
 
-// publishOwn publishes a message of this package. It returns nil when the broker has it.
+// publishOwn publishes a message of this package. It returns nil after the broker has confirmed the message.
 func (c *Client) publishOwn(ctx context.Context, exchange, key string, msg *amqpconn.Message) error {
 	conn, err := c.publishing.Get(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ func panicked(handle func()) (err error) {
 	return nil
 }
 
-// A panic is one line in the log, with the place; the stack is on the message.
+// The log contains a panic in one line, with the location. The message contains the stack.
 func TestLoggedPanic(t *testing.T) {
 	var none *struct{ field int }
 	for want, handle := range map[string]func(){

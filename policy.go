@@ -12,13 +12,12 @@ import (
 	"github.com/reprisemq/reprise/internal/brief"
 )
 
-// DefaultMaxAttempts is the default of Policy.MaxAttempts. With the default
-// Backoff, the last attempt starts 24 to 26 hours after the first.
+// DefaultMaxAttempts is the default of Policy.MaxAttempts. With the default Backoff, the last attempt starts 24 to 26 hours
+// after the first.
 const DefaultMaxAttempts = 19
 
-// defaultBackoff retries for a day with few different delays, so that a work
-// queue needs few wait queues. Each delay with its jitter fits into one bucket of
-// topology.Buckets, which makes seven wait queues in all.
+// defaultBackoff retries for a day with few different delays, so that a work queue needs few wait queues. Each delay with
+// its jitter fits into one bucket of topology.Buckets, which results in seven wait queues.
 var defaultBackoff = backoff.Jitter{
 	Backoff: backoff.List{
 		3 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
@@ -26,39 +25,33 @@ var defaultBackoff = backoff.Jitter{
 	Spread: 0.05,
 }
 
-// Policy decides how often a message is tried, for how long, and how long it
-// waits in between. The zero value is the default policy, which retries a message
-// for about 24 hours before it is parked. `reprise schedule` shows when the
-// attempts of a policy run.
+// Policy decides the number of attempts, their total duration and the delays between them. The zero value is the default
+// policy, which retries a message for about 24 hours before it is parked. `reprise schedule` prints the times of the
+// attempts of a policy.
 //
-// Marks that count the remaining retries themselves (topology.CountDown) take
-// the place of MaxAttempts, and routes that know one delay only
-// (topology.WaitQueue) that of Backoff.
+// Marks that count the remaining retries (topology.CountDown) replace MaxAttempts. Routes with a single delay
+// (topology.WaitQueue) replace Backoff.
 type Policy struct {
-	// MaxAttempts is how many times the handler runs before the message is
-	// parked, the first time included: 1 means no retry. Default 19.
+	// MaxAttempts is the maximum number of attempts, including the first, before the message is parked. 1 means no retry.
+	// Default: 19.
 	MaxAttempts int
 
-	// GiveUpAfter bounds the time from the first failure to the beginning of the
-	// last attempt. A retry that would begin later is not made, and the message
-	// is parked at once. The delay of RetryAfter obeys it, too. What a wait queue
-	// adds to a delay is not counted. NewWorker refuses it with marks that do not
-	// record the first failure (topology.CountDown and Deliveries). Default: no
-	// limit.
+	// GiveUpAfter limits the time from the first failure to the start of the last attempt. If a retry would start later,
+	// the message is parked immediately. The limit also applies to the delay of RetryAfter. It does not include the
+	// additional time in a wait queue. NewWorker refuses GiveUpAfter with marks that do not record the first failure
+	// (topology.CountDown and Deliveries). Default: no limit.
 	GiveUpAfter time.Duration
 
-	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min,
-	// 10 min, 30 min, 1 h, then always 2 h, each shortened at random by up to 5 %.
-	// With topology.Buckets, these delays take seven wait queues per work queue.
+	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min, 10 min, 30 min, 1 h, then always 2 h, each
+	// randomly reduced by up to 5 %. With topology.Buckets, these delays require seven wait queues per work queue.
 	Backoff backoff.Backoff
 
-	// Rules are for errors that deserve other numbers. The first that matches
-	// the error of an attempt holds for what follows that attempt.
+	// Rules override fields for certain errors. After an attempt, the first Rule that matches its error applies. Default:
+	// none.
 	Rules []Rule
 }
 
-// WithDefaults returns p with MaxAttempts and Backoff replaced by their defaults
-// where they are zero.
+// WithDefaults returns p with the defaults of MaxAttempts and Backoff, if they are zero.
 func (p Policy) WithDefaults() Policy {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, DefaultMaxAttempts)
 	if p.Backoff == nil {
@@ -67,8 +60,7 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// atMost returns the policy of a message that brings a number of attempts of its
-// own. Rules can still allow less.
+// atMost returns the policy for a message that specifies a number of attempts. Rules can still reduce it.
 func (p Policy) atMost(attempts int) Policy {
 	p.MaxAttempts = max(1, attempts)
 	p.Rules = slices.Clone(p.Rules)
@@ -78,7 +70,7 @@ func (p Policy) atMost(attempts int) Policy {
 	return p
 }
 
-// most is how many attempts there can be, whatever the errors.
+// most returns the highest number of attempts that the policy permits for any error.
 func (p Policy) most() int {
 	n := p.WithDefaults().MaxAttempts
 	for _, r := range p.Rules {
@@ -87,12 +79,12 @@ func (p Policy) most() int {
 	return n
 }
 
-// limitsTime reports whether there is a time limit, for any error.
+// limitsTime reports whether the policy or a rule has a time limit.
 func (p Policy) limitsTime() bool {
 	return p.GiveUpAfter > 0 || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.GiveUpAfter > 0 })
 }
 
-// Validate reports numbers that make no policy and what to write instead.
+// Validate reports invalid fields and suggests valid values.
 func (p Policy) Validate() error {
 	errs := []error{
 		validateLimits("Policy", p.MaxAttempts, p.GiveUpAfter, fmt.Sprintf("1 for no retry, more for retries, or 0 for the default of %d", DefaultMaxAttempts), "no limit"),
@@ -115,29 +107,27 @@ func validateLimits(owner string, attempts int, giveUpAfter time.Duration, inste
 	return errors.Join(errs...)
 }
 
-// Decision is what becomes of a message after a failed attempt.
+// Decision is the result of a Policy after a failed attempt.
 type Decision struct {
-	Retry  bool          // it comes back; else it is parked
-	Delay  time.Duration // when it comes back, from now; never negative
-	Pause  time.Duration // with Retry: how long the worker consumes nothing, see PauseFor
-	Reason string        // why it is parked, such as "10 attempts made"
+	Retry  bool          // the message is retried; otherwise parked
+	Delay  time.Duration // time until the retry; never negative
+	Pause  time.Duration // duration of the worker's pause if Retry is set, see PauseFor
+	Reason string        // reason for parking, such as "10 attempts made"
 }
 
-// Decide says what becomes of a message after an attempt that failed with err.
-// The attempt is counted from 1, and since is how long ago the first of them
-// failed: 0 where this is the first. A smaller attempt counts as 1, a negative since
-// as 0.
+// Decide returns the decision for a message after an attempt that failed with err. The number of the attempt starts at 1.
+// since is the time since the first failed attempt, or 0 if this is the first. A lower attempt counts as 1, a negative
+// since as 0.
 //
-// It is what a worker asks, so RetryAfter, PauseFor and Park in err mean what
-// they mean there; a nil err is no failure, and the Decision is zero. Nothing is
-// remembered, and nothing changed: the answer depends on the arguments alone,
-// and on what a Backoff with jitter draws. A Match that panics panics here.
+// Workers call Decide, so RetryAfter, PauseFor and Park in err have their usual effect. If err is nil, the Decision is
+// zero. Decide has no state or side effects. Its result depends only on the arguments and on the random numbers of a
+// Backoff with jitter. It does not recover a panic of Match.
 func (p Policy) Decide(err error, attempt int, since time.Duration) Decision {
 	return p.decide(classify(err), err, attempt, since, func(d time.Duration) time.Duration { return d })
 }
 
-// decide is Decide for an error that was classified before. Of the delay that is
-// wanted, wait says how long a message will in fact wait.
+// decide implements Decide for an error that was already classified. wait returns the actual delay of a message for a
+// requested delay.
 func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, wait func(time.Duration) time.Duration) Decision {
 	switch v.outcome {
 	case succeeded:
@@ -176,7 +166,7 @@ func attemptsMade(made, limit int) string {
 
 func tooLate(delay, since, limit time.Duration) string {
 	begin := delay + min(since, math.MaxInt64-delay)
-	// Rounded up, so that it never looks like less than the limit.
+	// rounded up, so that the result never appears to be below the limit
 	if rest := begin % time.Millisecond; begin > time.Second && rest > 0 && begin < math.MaxInt64-time.Second {
 		begin += time.Millisecond - rest
 	}
@@ -189,29 +179,26 @@ func tooLate(delay, since, limit time.Duration) string {
 	return fmt.Sprintf("a retry in %s would begin %s after the first failure, the limit is %s", brief.Duration(delay), brief.Duration(begin), brief.Duration(limit))
 }
 
-// Rule says what a Policy does about some errors. A field left zero is the
-// Policy's.
+// Rule overrides the fields of a Policy for certain errors. A zero field has the value of the Policy.
 //
-// A Rule judges the attempt that just failed, by its error; the attempts before
-// count, whatever they failed with. It does not overrule the handler: Park parks,
-// and RetryAfter names the delay, though not how often and for how long.
+// A Rule applies after an attempt that failed with a matching error. All earlier attempts count, independently of their
+// errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. But the limits of
+// the Rule apply to RetryAfter.
 type Rule struct {
-	// Match reports whether the Rule is for an error, which is never nil: Is and
-	// As make such functions. It is called from many goroutines at once.
-	// Required.
+	// Match reports whether the Rule applies to an error, which is never nil. Is and As return such functions. Match must
+	// be safe for concurrent use. Required.
 	Match func(error) bool
 
-	// Park parks the message at once, without further attempts. The other fields are 0.
+	// Park parks the message immediately, without further attempts. The other fields must be 0. Default: false.
 	Park bool
 
-	MaxAttempts int             // as the Policy's
-	GiveUpAfter time.Duration   // as the Policy's
-	Backoff     backoff.Backoff // as the Policy's
+	MaxAttempts int             // overrides Policy.MaxAttempts
+	GiveUpAfter time.Duration   // overrides Policy.GiveUpAfter
+	Backoff     backoff.Backoff // overrides Policy.Backoff
 }
 
-// Is returns a Match for errors that are target, or wrap it: errors.Is. For a nil
-// target it returns nil, which Policy.Validate refuses: the error of a failed attempt
-// is never nil.
+// Is returns a Match for errors that are or wrap target, as errors.Is does. If target is nil, it returns nil, which
+// Policy.Validate refuses, because the error of a failed attempt is never nil.
 func Is(target error) func(error) bool {
 	if target == nil {
 		return nil
@@ -219,8 +206,8 @@ func Is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// As returns a Match for errors of type E, or that wrap one: errors.As. The type
-// is the one that was returned, often a pointer: As[*net.OpError]().
+// As returns a Match for errors that have or wrap an error of type E, as errors.As does. E is the exact type of the
+// returned errors, often a pointer: As[*net.OpError]().
 func As[E error]() func(error) bool {
 	return func(err error) bool {
 		_, ok := errors.AsType[E](err)
@@ -244,7 +231,7 @@ func (r Rule) validate(name string) error {
 		validateLimits(name, r.MaxAttempts, r.GiveUpAfter, "1 to park at once, more for retries, or 0 for the Policy's", "the Policy's"), bad)
 }
 
-// apply returns p as it is for an error, in brackets the Rule that made it so, and
+// apply returns p with the overrides for an error. It also returns the matching Rule in parentheses, for reasons, and
 // whether that Rule parks the message.
 func (p Policy) apply(err error) (_ Policy, rule string, park bool) {
 	for i, r := range p.Rules {

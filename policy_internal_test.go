@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A message that brings a number of retries is tried that often, and no more:
-// programs that are there already rely on it. A rule can make it less.
+// The number of retries in a message is the exact number of attempts, because existing programs depend on it. A rule can
+// reduce the number.
 func TestTheMessagesOwnNumberCounts(t *testing.T) {
 	gone := errors.New("gone")
 	for seed := range uint64(500) {

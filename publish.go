@@ -12,52 +12,47 @@ import (
 	"github.com/reprisemq/reprise/internal/publish"
 )
 
-// Publish publishes m and returns when the broker has taken responsibility for
-// it: persistent, routed to at least one queue, confirmed. An empty m.MessageID
-// is set to a random one first, so that publishing the same m again after an
-// error makes a recognisable duplicate. If m.Timestamp is zero, the message is sent with
-// the current time, unless m.NoTimestamp is set; m keeps its zero.
+// Publish publishes m as a persistent message. It returns after the broker has routed the message to at least one queue and
+// confirmed it. If m.MessageID is empty, Publish first sets it to a random ID. If you publish the same m again after an
+// error, a consumer can therefore recognize the duplicate. If m.Timestamp is zero, Publish sends the current time and does
+// not change m, unless m.NoTimestamp is set.
 //
-// Nil means that the message is stored. Two errors leave it open:
+// A nil error means that the broker has stored the message. After two errors, the broker may have stored it:
 //
-//	ErrUnconfirmed     it was sent, and there was no answer: the connection was lost,
-//	                   the ConfirmTimeout passed, ctx ended
-//	ErrNacked          a queue has refused it (it is full); others may have taken it
+//	ErrUnconfirmed     it was sent, but not confirmed: the connection was lost,
+//	                   the ConfirmTimeout passed, or ctx ended
+//	ErrNacked          a queue has refused it (because it is full); others may have stored it
 //
-// With all others it is not stored:
+// After all other errors, the broker has not stored it:
 //
-//	ErrUnroutable      *UnroutableError: no queue, or no exchange, of that name
-//	*RefusedError      the user may not publish that, or not there
-//	*TooLargeError     larger than the broker takes
+//	ErrUnroutable      *UnroutableError: no queue matches, or the exchange does not exist
+//	*RefusedError      the user may not publish this message, or not to this exchange
+//	*TooLargeError     the body exceeds the limit of the broker
 //	ErrInvalidMessage  it cannot be encoded, or its ReplyTo is amq.rabbitmq.reply-to
-//	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, the broker
-//	                   having stopped reading, by a memory or disk alarm
-//	ErrStalled         not sent within the ConfirmTimeout, since messages before it
+//	ErrBlocked         *BlockedError: not sent within the ConfirmTimeout, because the broker
+//	                   has stopped reading, after a memory or disk alarm
+//	ErrStalled         not sent within the ConfirmTimeout, because earlier messages
 //	                   are not confirmed
-//	ErrDisconnected    not sent within the ConfirmTimeout, for lack of a connection
+//	ErrDisconnected    not sent within the ConfirmTimeout, because there is no connection
 //	ErrClosed          the Client was closed
-//	the cause of ctx's end, when nothing was sent
+//	the cause of ctx's cancellation, if ctx ended before the message was sent
 //
-// While the connection is down or blocked Publish waits, up to the
-// ConfirmTimeout.
+// If the connection is lost or blocked, Publish waits for at most the ConfirmTimeout.
 //
-// A queue that does not confirm, such as a quorum queue without a majority, does not
-// hold up what is published elsewhere: when there is no answer for a third of the
-// ConfirmTimeout, or 10 s, messages to that exchange with that routing key take another
-// channel, few at a time, until they are confirmed again. (They may be stored before
-// messages that were sent earlier.) If more than 64 such destinations do not confirm at
-// once, they share channels and wait for each other. There are at most 128 such channels,
-// or half of the connection's channel_max if that is less; if none is left, publishing waits
-// (ErrStalled) until a message is confirmed.
+// A queue that does not confirm, such as a quorum queue without a majority, does not block messages to other destinations.
+// If a message is not confirmed within a third of the ConfirmTimeout, or 10 s, later messages to the same exchange with the
+// same routing key use another channel. They use it, with few messages at a time, until the broker confirms them again. The
+// broker may store them before messages that were sent earlier. If more than 64 such destinations do not confirm at the
+// same time, they share channels and wait for each other. There are at most 128 such channels, or half of the connection's
+// channel_max if that is less. If none is available, publishing waits (ErrStalled) until a message is confirmed.
 //
-// The first message to an exchange, with a UserID or of a size goes over a channel of its own
-// until the broker has answered, since the broker closes the channel of a message that it
-// refuses. After a refusal, the same applies to what was in flight on that channel. Messages
-// that other goroutines send later may be stored before it.
+// Publish uses a separate channel for the first message to an exchange, with a UserID or of a size, until the broker has
+// answered. The reason is that the broker closes the channel of a message that it refuses. After a refusal, the same
+// applies to the messages that were in flight on that channel. The broker may store messages that other goroutines send
+// later before such a message.
 //
-// m belongs to the call until it returns: Publish writes its MessageID, so not even
-// another Publish of the same m may run meanwhile. After ErrUnconfirmed its
-// Body must not be changed at all, since it may still be on its way.
+// The caller must not use m until Publish returns. Publish sets the MessageID, so concurrent calls with the same m are not
+// allowed. After ErrUnconfirmed, the caller must never change the Body, because the client may still be sending it.
 func (c *Client) Publish(ctx context.Context, m *Message) error {
 	if err := c.before(ctx, m); err != nil {
 		c.published(m, nil, err)
@@ -66,7 +61,7 @@ func (c *Client) Publish(ctx context.Context, m *Message) error {
 	return c.publishNow(ctx, m)
 }
 
-// publishNow is Publish without Config.BeforePublish.
+// publishNow publishes without calling Config.BeforePublish.
 func (c *Client) publishNow(ctx context.Context, m *Message) error {
 	pub, err := c.publish(ctx, m, amqpconn.RoomForDeaths, nil)
 	c.published(m, pub, err)
@@ -85,8 +80,8 @@ func (c *Client) before(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// publish is Publish that does not tell the observer, with room in the header frame for what
-// brokers add. w is nil if m is to arrive at once.
+// publish publishes without calling the observer. It leaves reserve bytes in the header frame for headers that brokers add.
+// w is nil if m is not delayed.
 func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) (*publish.Message, error) {
 	timer := c.messages.Timer()
 	defer c.messages.Release(timer)
@@ -103,11 +98,11 @@ func (c *Client) publish(ctx context.Context, m *Message, reserve int, w *wait) 
 	return pub, c.messages.Await(ctx, pub, timer.C, nil)
 }
 
-// directReplyTo stands for the replies that a channel consumes. The broker closes any other
-// channel on which it is published.
+// directReplyTo is the address of the replies that a channel consumes. If another channel publishes a message with this
+// ReplyTo, the broker closes that channel.
 const directReplyTo = "amq.rabbitmq.reply-to"
 
-// prepare encodes m. It waits for a connection, whose frames m must fit.
+// prepare encodes m. It waits for a connection, because the message must fit into the frames of the connection.
 func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <-chan time.Time) (*publish.Message, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
@@ -151,7 +146,7 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 	return pub, nil
 }
 
-// published tells the observer, if there is one. pub is nil if m never came as far.
+// published calls the observer, if there is one. pub is nil if m failed before it was encoded.
 func (c *Client) published(m *Message, pub *publish.Message, err error) {
 	if c.cfg.Observer == nil || m == nil {
 		return

@@ -16,10 +16,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Depth returns how many messages are ready in a queue: those that were delivered to a
-// consumer and are not settled do not count. It returns a *QueueError if there is no
-// such queue, or if this user or connection may not use it. It waits for a connection,
-// and asks again if that is lost, until ctx ends.
+// Depth returns the number of ready messages in a queue. It does not include messages that are delivered and not yet
+// settled. It returns a *QueueError if the queue does not exist, or if this user or connection may not use it. It waits for
+// a connection, and repeats the request after a lost connection, until ctx ends.
 // https://www.rabbitmq.com/amqp-0-9-1-reference#queue.declare-ok.message-count
 func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 	for failures := 1; ; failures++ {
@@ -45,7 +44,7 @@ func (c *Client) depth(ctx context.Context, queue string) (n int, err error) {
 	return n, aboutQueue(queue, err)
 }
 
-// aboutQueue returns a *QueueError where the broker refused a request about a queue.
+// aboutQueue converts a refusal by the broker to a *QueueError, and returns other errors unchanged.
 func aboutQueue(queue string, err error) error {
 	if refusal, ok := amqpconn.RefusedChannel(err); ok {
 		return &QueueError{Queue: queue, Code: refusal.Code, Text: refusal.Text}
@@ -53,22 +52,18 @@ func aboutQueue(queue string, err error) error {
 	return err
 }
 
-// MaxPeeks is how often a message may have been given back to its queue for Peek to look at
-// it once more.
+// MaxPeeks is the maximum number of times that a message may have been requeued before Peek looks at it again.
 const MaxPeeks = 5
 
-// Peek shows look the first n messages of a queue, in their order, one at a time, as
-// WorkerConfig.AsDelivered does, and gives them back together. A queue that has fewer ends
-// it early, and so does a message that was given back MaxPeeks times. It returns a
-// *QueueError as Depth does.
+// Peek calls look with each of the first n messages of a queue, one at a time and in the order of the queue, as with
+// WorkerConfig.AsDelivered. Then it requeues all of them together. Peek stops early at the end of the queue, and at a
+// message that was requeued MaxPeeks times. It returns a *QueueError for the same reasons as Depth.
 //
-// Looking is not free. Until it returns nobody else gets these messages. They are
-// redelivered after it, and before RabbitMQ 4.3 each look counts towards the
-// x-delivery-limit of a quorum queue, beyond which a message is dead-lettered or dropped:
-// that is 20 unless it is set, so that MaxPeeks leaves room, but for a limit below it.
-// A quorum queue keeps apart what was given back: of that, a look at a part
-// changes the order. RabbitMQ 3.10 puts it at the tail of one that has no limit.
-// https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
+// RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
+// drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue stores
+// requeued messages separately, so looking at only some of them changes the order. RabbitMQ 3.10 requeues to the tail of a
+// quorum queue without a limit. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -80,7 +75,7 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Messa
 	}
 	last, err := peek(ctx, ch, queue, n, look)
 	if last > 0 {
-		_ = ch.Nack(last, true, true) // or it is given back as the channel closes
+		_ = ch.Nack(last, true, true) // after an error, closing the channel requeues the messages
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), consume.LastGrace)
 	defer cancel()
@@ -88,7 +83,7 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Messa
 	return aboutQueue(queue, err)
 }
 
-// peek returns the tag of the last message that it has got.
+// peek returns the tag of the last message that it received.
 func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
 	for range n {
 		d, found, err := ch.Get(ctx, queue)
@@ -105,37 +100,40 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 	return last, nil
 }
 
-// Verdict is what becomes of a message that was picked: see Client.Sift.
+// Verdict is the decision about a picked message: see Client.Sift.
 type Verdict int
 
 const (
-	GiveBack    Verdict = iota // it keeps its place in the queue
-	Acknowledge                // it is gone
-	DeadLetter                 // the broker dead-letters it, as if it had expired: basic.nack without requeue
+	GiveBack    Verdict = iota // the message keeps its place in the queue
+	Acknowledge                // the message is removed
+	DeadLetter                 // the broker dead-letters the message as if it had expired (basic.nack without requeue)
 )
 
 const (
-	// siftIdle is how long Sift waits for a message that the broker has counted.
+	// siftIdle is the maximum time that Sift waits for a message that the broker has counted.
 	siftIdle = 2 * time.Second
 
-	// siftAtOnce is how many settlements Sift sends at a time: RabbitMQ's channel holds back and forgets those beyond 32 that a quorum
-	// queue has not taken. siftPause is the time that it gives the queue to take them.
+	// siftAtOnce is the number of settlements that Sift sends at a time. If a quorum queue has not processed 32
+	// settlements, RabbitMQ's channel delays further ones and may lose them. siftPause is the time for the queue to process
+	// them.
 	siftAtOnce = 24
 	siftPause  = 20 * time.Millisecond
 )
 
-// Sift looks for messages in a queue that has no other consumer, such as a wait queue. It takes up to n of the messages that are ready
-// out of the queue, in their order, shows each to pick as WorkerConfig.AsDelivered does, and stops early if pick reports the last.
-// Then it calls settle with those that pick has picked, carries out its verdicts, one for each message, and gives all others back.
-// It returns how many messages it has looked at, and whether there are more.
+// Sift examines messages in a queue that has no other consumer, such as a wait queue. It takes up to n ready messages out
+// of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It stops early if pick reports
+// the last message. Then it calls settle with the picked messages, applies the returned verdicts, one for each message, and
+// requeues all other messages. It returns the number of examined messages, and whether the queue has more.
 //
-// All that it looks at is unacknowledged until it returns: nobody else gets these messages, and they do not expire. What is due
-// meanwhile is dead-lettered when it is given back, and the others are where they were. A look does not count as a failed delivery on
-// RabbitMQ 4.3 and later; before, it does, in quorum queues. If the process or the connection ends in between, each message stays as if
-// given back, and that always counts as a failed delivery in quorum queues.
+// The examined messages are unacknowledged until Sift returns. Until then no consumer receives them, and they do not
+// expire. Afterwards, the broker dead-letters requeued messages that have become due, and returns the others to their
+// places. On RabbitMQ 4.3 and later, an examination does not count as a failed delivery. Before 4.3 it does, in quorum
+// queues. If the process or the connection ends before Sift returns, the broker requeues all messages, which always counts
+// as a failed delivery in quorum queues.
 //
-// An error after settle was called means that it is not known which of the verdicts were carried out. Without an error, they were sent
-// to the queue; a quorum queue that has no majority at that moment may still give back messages. It returns a *QueueError as Depth does.
+// An error after the call of settle means that an unknown part of the verdicts was applied. Without an error, the verdicts
+// were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift returns a
+// *QueueError for the same reasons as Depth.
 func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (looked int, more bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -156,18 +154,18 @@ func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Mes
 	return s.looked, s.more, aboutQueue(queue, err)
 }
 
-// sieve is a Sift.
+// sieve is the state of a Sift call.
 type sieve struct {
 	ch      *amqpconn.Channel
 	queue   string
-	counted bool // giving back by nack counts, or changes the order
+	counted bool // a nack with requeue counts as a delivery, or changes the order
 	looked  int
 	more    bool
 	picked  []*Message
-	tags    []uint64 // of picked
+	tags    []uint64 // delivery tags of picked
 }
 
-// look consumes until it has seen enough, and cancels the consumer.
+// look consumes until it has examined enough messages, and then cancels the consumer.
 func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, last bool)) error {
 	depth, err := s.ch.Depth(ctx, s.queue)
 	if err != nil || depth == 0 || n <= 0 {
@@ -197,7 +195,7 @@ func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, la
 			s.more = s.more || last && s.looked < depth
 			idle.Reset(siftIdle)
 		case <-idle.C:
-			last = true // the others are due, or somebody else has them
+			last = true // the other messages have become due, or another consumer receives them
 		case <-s.ch.Context().Done():
 			return context.Cause(s.ch.Context())
 		case <-ctx.Done():
@@ -207,7 +205,7 @@ func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, la
 	return s.ch.Cancel(ctx, tag)
 }
 
-// settle carries out verdicts, and gives the others back.
+// settle applies the verdicts, and requeues the other messages.
 func (s *sieve) settle(ctx context.Context, verdicts []Verdict) error {
 	sent := 0
 	for i, tag := range s.tags[:min(len(s.tags), len(verdicts))] {
@@ -237,7 +235,7 @@ func (s *sieve) settle(ctx context.Context, verdicts []Verdict) error {
 	return s.ch.Sync(ctx)
 }
 
-// QueuePause returns the pause of a work queue, and false if it is not paused. See Control.
+// QueuePause returns the pause of a work queue, and whether the queue is paused. See Control.
 func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause, paused bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -247,17 +245,17 @@ func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause
 	return p, paused, aboutQueue(topology.PauseQueuePrefix+queue, err)
 }
 
-// askTimeout is how long the statuses wait that come while workers are asked for them.
+// askTimeout limits the time of the command that requests statuses. Statuses that arrive during the command wait.
 const askTimeout = 5 * time.Second
 
-// WatchWorkers calls each, one at a time, with the statuses that announced workers of all processes send, until ctx ends. It asks
-// them for one when it begins to listen, also after a lost connection. It returns the cause of the end of ctx, ErrClosed, or a
-// *DeclareError if the broker refuses it. Package fleet keeps a list.
+// WatchWorkers calls each with the statuses of announced workers in all processes, one at a time, until ctx ends. It
+// requests the statuses when it starts to listen, and again after a lost connection. It returns the cause of the end of
+// ctx, ErrClosed, or a *DeclareError if the broker refuses access. Package fleet maintains a list of the workers.
 func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStatus)) error {
 	ask := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // else the statuses come within an interval
+		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // after an error, the statuses arrive within an interval
 	}
 	err := announce.Watch(ctx, c.consuming, c.cfg.Reconnect, ask, each)
 	if _, refused := amqpconn.RefusedChannel(err); refused {
@@ -268,13 +266,13 @@ func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStat
 
 // Control sends a command to announced workers in all processes: see Config.Announce.
 //
-// The pause of a queue (Command.Worker is empty) is kept by the broker. It lasts until Pause.Until or DoResume, also while no
-// worker and no operator runs, and holds for workers that start later. Control returns when the broker has it. Workers follow
-// at once, or if they miss the command, within topology.StatusInterval. A paused worker finishes what it handles, and gives
-// back what it has not begun.
+// The broker stores the pause of a queue (with an empty Command.Worker). The pause lasts until Pause.Until or DoResume,
+// even if no worker and no operator is running, and also applies to workers that start later. Control returns after the
+// broker has stored the pause. Workers pause immediately. A worker that misses the command pauses within
+// topology.StatusInterval. A paused worker finishes the messages that it handles, and requeues the others.
 //
-// The pause of a worker ends with the worker. Control returns an *UnroutableError if no client listens. A client that listens
-// and has no such worker is no error: the status of the worker tells whether it has paused.
+// The pause of a worker ends with the worker. Control returns an *UnroutableError if no client listens. It does not return
+// an error if no listening client has the worker. The status of the worker reports whether it has paused.
 func (c *Client) Control(ctx context.Context, command topology.Command) error {
 	if command.Do != topology.DoReport && command.Queue == "" {
 		return errors.New("reprise: Control: Command.Queue is empty: name the queue")
@@ -301,7 +299,7 @@ func (c *Client) Control(ctx context.Context, command topology.Command) error {
 		return err
 	}
 	if err = c.sendCommand(ctx, command); ofQueue {
-		return nil // workers look at the queue anyway
+		return nil // workers regularly check the pause of the queue anyway
 	}
 	return err
 }

@@ -16,33 +16,31 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// PublishAt publishes m for a time to come: it reaches its exchange, or queue, at
-// t, as if it had been published just then, with its routing key, its properties
-// and its headers. Until then it waits in durable queues of the broker's, and
-// survives restarts of the broker and of this program; it cannot be cancelled. It
-// is never early, and late by less than a second, and by some milliseconds for
-// each of the up to 29 queues on its way. Where publishing has to wait, that counts
-// as waiting: it is late only if it was due before it could be sent.
+// PublishAt publishes m so that it reaches its exchange or queue at t, with its routing key, its properties and its
+// headers, as if it had been published at that time. Until then it waits in durable queues of the broker, and survives
+// restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a second,
+// plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, this time is part of the
+// delay. The message is then late only if it becomes due before it is sent.
 //
-// The first message of a target declares up to 29 queues for it: 13 for an hour, 23
-// for 30 days (see topology.Levels for why it cannot be fewer).
+// The first message to a target declares up to 29 queues for the target: 13 for an hour, 23 for 30 days. topology.Levels
+// explains the number.
 //
-// A time in the past means at once; the farthest is topology.MaxSchedule, 8.5
-// years. The clock is this machine's: with one that is wrong, the delay is.
+// If t is in the past, the message is published immediately. The maximum is topology.MaxSchedule, 8.5 years. PublishAt uses
+// the clock of this machine, so a wrong clock results in a wrong delay.
 //
-// Nil means that the message is stored. The errors are those of Publish, and
-// *DeclareError if the queues it is to wait in, which are declared on first use
-// (see topology.Levels), are refused. The exchange, or the queue, has to exist:
-// *UnroutableError, if it does not do so now. Where it is gone when the message is
-// due, the message stays in its queue until there is one again.
+// A nil error means that the broker has stored the message. PublishAt returns the errors of Publish. It returns a
+// *DeclareError if the broker refuses a queue for the delay. These queues are declared on first use (see topology.Levels).
+// It returns an *UnroutableError if the exchange or queue does not exist at the time of the call. If the target is missing
+// when the message becomes due, the message stays in its queue until the target exists again.
 //
-// An m.Expiration is ErrInvalidMessage: it would end the wait. So is a header CC
-// or BCC on the way to a queue, since nothing follows them from there. Headers in
-// which RabbitMQ accounts for earlier deliveries and deaths (x-death and its kin)
-// are not sent: it would take them for its own. When m arrives it has an x-death with
-// the queues that it has waited in, which a worker does not take for attempts; other
-// programs must not either. For those publish to an exchange, since a message that is
-// scheduled to a queue has the queue's name as its routing key.
+// PublishAt returns ErrInvalidMessage if m.Expiration is set, because it would end the delay. It also returns
+// ErrInvalidMessage if m has the header CC or BCC and is for a queue, because these headers have no effect there. PublishAt
+// removes the headers in which RabbitMQ counts earlier deliveries and dead-letterings (x-death and related headers),
+// because RabbitMQ would treat them as valid.
+//
+// When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and other
+// programs must not do so either. For such programs, publish to an exchange, because a message that is scheduled to a queue
+// has the name of the queue as its routing key.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	err := c.before(ctx, m)
 	var fresh *Message
@@ -58,20 +56,20 @@ func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	}
 	pub, err := c.publishAt(ctx, t, fresh)
 	if e, ok := errors.AsType[*UnroutableError](err); ok && e.Exchange != m.Exchange {
-		pub, err = c.publishAt(ctx, t, fresh) // somebody has deleted what was declared
+		pub, err = c.publishAt(ctx, t, fresh) // another program has deleted the declared queues
 	}
 	c.published(m, pub, err)
 	return err
 }
 
-// PublishIn is PublishAt for the time that is d from now.
+// PublishIn calls PublishAt with the time d from now.
 func (c *Client) PublishIn(ctx context.Context, d time.Duration, m *Message) error {
 	return c.PublishAt(ctx, time.Now().Add(d), m)
 }
 
-// schedulable returns m as it may wait, and reports what cannot. RabbitMQ before
-// 4.0 drops a message whose x-death says that it was in the same queue before, as
-// one that goes in circles; and the levels of an earlier wait would lead it astray.
+// schedulable returns a copy of m for the delay, or an error if m cannot be delayed. The copy does not have the headers of
+// earlier waits. RabbitMQ before 4.0 treats a message as a cycle, and drops it, if its x-death contains the queue. Headers
+// of earlier levels would route the message to a wrong queue.
 func schedulable(m *Message) (*Message, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
@@ -92,11 +90,11 @@ func schedulable(m *Message) (*Message, error) {
 	maps.DeleteFunc(fresh.Headers, func(name string, _ any) bool {
 		return amqpvalue.IsBrokerHeader(name) || strings.HasPrefix(name, topology.HeaderLevel)
 	})
-	_, err := fresh.encode() // before anything is declared for it
+	_, err := fresh.encode() // before anything is declared for the message
 	return &fresh, err
 }
 
-// publishAt does so once.
+// publishAt makes one attempt of PublishAt.
 func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publish.Message, error) {
 	hop, err := c.scheduled.prepare(ctx, t, m)
 	if err != nil {
@@ -105,7 +103,7 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	onTheWay := *m
 	onTheWay.Exchange, onTheWay.RoutingKey = hop.Exchange, hop.RoutingKey
 	if onTheWay.Timestamp.IsZero() && !m.NoTimestamp {
-		onTheWay.Timestamp = t // as if it had been published just then
+		onTheWay.Timestamp = t // as if it had been published at that time
 	}
 	onTheWay.Headers = maps.Clone(m.Headers)
 	if onTheWay.Headers == nil {
@@ -113,7 +111,7 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	}
 	maps.Copy(onTheWay.Headers, hop.Headers)
 	now := &wait{exchange: m.Exchange, key: m.RoutingKey, until: t, hop: hop}
-	most := len(hop.Headers) + 1 // stations; a shorter wait may have more than a longer one
+	most := len(hop.Headers) + 1 // number of queues on the way; a shorter delay may need more than a longer one
 	pub, err := c.publish(ctx, &onTheWay, amqpconn.RoomForStations(most), now)
 	if _, ok := errors.AsType[*UnroutableError](err); ok {
 		c.scheduled.forget(m, hop, now.hop)
@@ -121,22 +119,22 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	return pub, err
 }
 
-// wait is the way of a message that is to arrive later.
+// wait describes the rest of a delayed publication.
 type wait struct {
-	exchange, key string // where to
+	exchange, key string // the target
 	until         time.Time
-	hop           topology.Hop // as of the last time that somebody looked at the clock
+	hop           topology.Hop // for the remaining delay when it was last computed
 }
 
-// shorten routes a message that is about to be written for what is left of its wait. The
-// queues that it needs now are among those that were declared.
+// shorten updates the route of a message that is about to be sent for the remaining delay. The queues of the new route are
+// a subset of the declared queues.
 func (w *wait) shorten(pub *publish.Message) {
 	left := time.Until(w.until)
 	if w.hop.Delay == 0 || left > w.hop.Delay-time.Second {
 		return
 	}
 	hop, err := topology.Levels{}.Schedule(w.exchange, w.key, left)
-	if err != nil { // not where more than that was possible
+	if err != nil { // cannot fail, because a longer delay was valid
 		return
 	}
 	for name := range w.hop.Headers {
@@ -146,14 +144,14 @@ func (w *wait) shorten(pub *publish.Message) {
 	pub.Exchange, pub.RoutingKey, w.hop = hop.Exchange, hop.RoutingKey, hop
 }
 
-// scheduler sees to the queues that messages wait in, on the publishing connection.
+// scheduler declares the queues for delays over the publishing connection.
 type scheduler struct {
 	client   *Client
-	declared *declarer // other than that of copies, which do not wait for it
+	declared *declarer // separate from the declarer of copies, so that copies do not wait for it
 	known    onConnection[target]
 }
 
-// target is where messages are to arrive: an exchange, or a queue.
+// target is the destination of delayed messages: an exchange, or a queue.
 type target struct{ exchange, queue string }
 
 func targetOf(m *Message) target {
@@ -167,8 +165,8 @@ func newScheduler(c *Client) *scheduler {
 	return &scheduler{client: c, declared: newDeclarer(c)}
 }
 
-// prepare declares what m needs to arrive at t, and returns where to publish it. As
-// Publish does it waits while there is no connection.
+// prepare declares the queues that m needs to arrive at t, and returns the first hop. It waits for a connection, as Publish
+// does.
 func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topology.Hop, error) {
 	hop, err := topology.Levels{}.Schedule(m.Exchange, m.RoutingKey, time.Until(t))
 	if err != nil {
@@ -190,13 +188,13 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 		case !passes(err):
 			return topology.Hop{}, err
 		}
-		// The connection is lost, or is about to be.
+		// The connection is lost, or will be lost soon.
 		_ = retry.Sleep(within, s.client.cfg.Reconnect.Delay(try))
 	}
 }
 
-// passes reports whether an error of declaring is that of a connection, which is
-// replaced, and not an answer.
+// passes reports whether an error of a request is temporary, because it results from a lost connection and is not an answer
+// of the broker.
 func passes(err error) bool {
 	_, missing := errors.AsType[*UnroutableError](err)
 	_, refused := errors.AsType[*RefusedError](err)
@@ -205,8 +203,7 @@ func passes(err error) bool {
 	return !missing && !refused && !undeclared && !untold && !errors.Is(err, ErrClosed) && !errors.Is(err, amqpconn.ErrChannelMax)
 }
 
-// check makes sure, once per connection, that a target exists. A message that waits
-// for one that never will would be found after years.
+// check verifies, once per connection, that a target exists. Otherwise an invalid target could remain unnoticed for years.
 func (s *scheduler) check(ctx context.Context, to target) error {
 	conn, err := s.client.publishing.Get(ctx)
 	if err != nil {
@@ -235,7 +232,7 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 	return nil
 }
 
-// forget has everything looked at, and declared, again.
+// forget makes the next message check the target and declare the queues again.
 func (s *scheduler) forget(m *Message, hops ...topology.Hop) {
 	for _, hop := range hops {
 		s.declared.forget(hop)

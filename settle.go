@@ -18,26 +18,25 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// This file is a delivery's way through the worker, from top to bottom:
+// This file contains the processing of a delivery by the worker, from top to bottom:
 //
 //	handle ─► settle ─┬─► acknowledge
 //	                  ├─► give back
 //	                  └─► replace ─┬─► reject: the broker moves it
 //	                               └─► publish a copy, and ack
 
-// delivery is a message as the worker got it. It is one allocation with the message that
-// the handler gets.
+// delivery is a message that the worker received. It shares one allocation with the message for the handler.
 type delivery struct {
 	consume.Delivery
 	message Message
-	handled bool   // the handler got the message
-	copyID  string // message id of its copies
+	handled bool   // the handler received the message
+	copyID  string // message ID of its copies
 }
 
-// owned returns the delivery that New has returned.
+// owned returns the delivery that New allocated.
 func owned(d *consume.Delivery) *delivery { return d.Owned.(*delivery) }
 
-// given returns the message as the handler was given it, or nil.
+// given returns the message that the handler received, or nil.
 func (d *delivery) given() *Message {
 	if !d.handled {
 		return nil
@@ -49,14 +48,14 @@ func (d *delivery) given() *Message {
 type result struct {
 	verdict
 	err     error
-	text    string // recorded with the attempt
-	reason  string // why it is to be parked, if the policy was not asked
+	text    string // error string that is recorded with the attempt
+	reason  string // reason for parking, if the policy was not called
 	headers topology.Table
 	took    time.Duration
 }
 
-// handle runs the handler and settles the delivery by its result. It occupies its slot
-// only while the handler runs: copies await their confirms beside it.
+// handle calls the handler and settles the delivery by its result. The delivery occupies its slot only while the handler
+// runs. Copies wait for their confirms without a slot.
 func (w *Worker) handle(ctx context.Context, d *delivery) {
 	if r, refused := w.refuse(d); refused {
 		d.End(ErrNotAttempted, 0, nil)
@@ -66,8 +65,8 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 	began := time.Now()
 	d.Begin(began)
 	w.observe(Event{Kind: EventStarted, MessageID: d.MessageID, Attempt: d.Attempt, Age: age(d, began)})
-	err := ErrHandlerExited // stands when the handler leaves through runtime.Goexit
-	// Deferred, because after Goexit nothing else would run.
+	err := ErrHandlerExited // remains set if the handler calls runtime.Goexit
+	// Deferred, because Goexit runs only deferred functions.
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
@@ -92,7 +91,7 @@ func age(d *delivery, now time.Time) time.Duration {
 	return max(0, now.Sub(d.Timestamp))
 }
 
-// refuse returns the result of a delivery that the handler must not see.
+// refuse returns the result of a delivery that the handler must not receive.
 func (w *Worker) refuse(d *delivery) (r result, refused bool) {
 	switch {
 	case d.Err != nil:
@@ -109,14 +108,14 @@ func (w *Worker) refuse(d *delivery) (r result, refused bool) {
 	return r, true
 }
 
-// spent reports whether a message that is delivered once more has no attempt left: where
-// the broker counts them, one that ended the process counts as well.
+// spent reports whether a redelivered message has no attempt left. If the broker counts the attempts, an attempt that ended
+// the process counts, too.
 func spent(d *delivery, p Policy) bool {
 	return d.Redelivered && d.History.RetriesLeft == topology.Undecided && d.History.Attempts >= p.most()
 }
 
-// classified reads the result off a handler's error. The methods of an error are the
-// user's code, which panics on a typed nil.
+// classified returns the result for a handler's error. The methods of the error are user code, which may panic on a typed
+// nil.
 func classified(err error) (r result) {
 	r.err = err
 	bad := guard.Call("error of the handler", func() error {
@@ -132,19 +131,19 @@ func classified(err error) (r result) {
 	return r
 }
 
-// settle acknowledges a delivery, gives it back, or has a copy or the broker take its
-// place. If that fails the original stays unacknowledged.
+// settle acknowledges a delivery, requeues it, or replaces it by a copy or through the broker. If this fails, the original
+// stays unacknowledged.
 func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	switch {
 	case r.outcome == succeeded:
 		w.report(ctx, d, topology.OutcomeSucceeded, "") // before the ack, so that a crash repeats the report
 		w.acknowledge(d)
-	case ctx.Err() != nil: // the end of the drain is no verdict on the message
+	case ctx.Err() != nil: // a failure after the end of the drain is not the fault of the message
 		w.log.Info("given back", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
 		d.GiveBack()
 		w.settled(d, Event{Kind: EventGivenBack, Err: r.err})
 	default:
-		failed := r // which escapes, unlike r
+		failed := r // a separate variable, because it escapes to the heap and r does not
 		if c := w.replacement(d, &failed); c != nil {
 			if !c.parked {
 				w.report(ctx, d, topology.OutcomeRetrying, c.failure.Error) // before the report of the next attempt
@@ -154,7 +153,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	}
 }
 
-// acknowledge acknowledges a delivery, and tells Acked if that is known.
+// acknowledge acknowledges a delivery, and calls WorkerConfig.Acked with the result.
 func (w *Worker) acknowledge(d *delivery) {
 	d.AckBurst()
 	var err error
@@ -173,8 +172,7 @@ func (w *Worker) acknowledge(d *delivery) {
 	w.settled(d, Event{Kind: EventDone})
 }
 
-// replacement decides what takes a failed delivery's place, or returns nil if that is
-// not possible.
+// replacement returns the replacement of a failed delivery, or nil if even parking is impossible.
 func (w *Worker) replacement(d *delivery, r *result) *replacement {
 	c := w.newReplacement(d, r)
 	if d.Err == nil {
@@ -182,13 +180,13 @@ func (w *Worker) replacement(d *delivery, r *result) *replacement {
 		if err == nil {
 			return c
 		}
-		// A message whose own headers fill the frame, or a strategy that failed.
+		// The headers of the message fill the frame, or the strategy has failed.
 		w.log.Error("cannot be settled", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
 		c = w.newReplacement(d, r)
 		c.failure.Error += "\n\nparked, because it cannot be settled: " + err.Error()
 	}
-	// Unacknowledged, it would take a place of the prefetch for as long as the session
-	// lives, until nothing else is delivered.
+	// If the message stayed unacknowledged, it would occupy a place of the prefetch until the end of the session. Enough
+	// such messages would stop all deliveries.
 	if err := w.parkUnmarked(d, c); err != nil {
 		w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
 		w.settled(d, Event{Kind: EventDropped, Err: err})
@@ -197,8 +195,7 @@ func (w *Worker) replacement(d *delivery, r *result) *replacement {
 	return c
 }
 
-// choose fills in another attempt, if one is allowed and possible, or a copy that is
-// parked.
+// choose sets c to a retry if one is permitted and possible, and otherwise to a copy for the failed queue.
 func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 	var noWay error
 	decision := w.decide(d, r, func(delay time.Duration) time.Duration {
@@ -223,8 +220,8 @@ func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 	return w.fill(d, c, r.headers, w.cfg.Strategy.Marks.Park, amqpconn.RoomForDelivery)
 }
 
-// decide asks the policy. If the message itself says how many retries it has left, that is
-// the policy's number of attempts.
+// decide calls the policy. If the message specifies the number of remaining retries, this number replaces the MaxAttempts
+// of the policy.
 func (w *Worker) decide(d *delivery, r *result, wait func(time.Duration) time.Duration) Decision {
 	p := w.cfg.Policy
 	if left := d.History.RetriesLeft; left != topology.Undecided {
@@ -237,20 +234,20 @@ func (w *Worker) decide(d *delivery, r *result, wait func(time.Duration) time.Du
 	return p.decide(r.verdict, r.err, d.Attempt, since, wait)
 }
 
-// parkUnmarked makes c a copy that is parked with nothing written on it: the last resort.
+// parkUnmarked sets c to a copy for the failed queue without marks, as the last resort.
 func (w *Worker) parkUnmarked(d *delivery, c *replacement) error {
 	c.parked, c.unmarked = true, true
 	return guard.Call("strategy", func() error {
 		c.hop = w.cfg.Strategy.Route.Failed(d.At)
 		asItCame := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
-		return w.fill(d, c, nil, asItCame, 0) // it came in one frame, so it fits into one
+		return w.fill(d, c, nil, asItCame, 0) // the message arrived in one frame, so it fits into one
 	})
 }
 
-// replace settles a failed delivery: it publishes the copy and acknowledges the original,
-// in the Order that is wanted, or leaves it to the broker.
+// replace settles a failed delivery. It publishes the copy and acknowledges the original, in the configured Order, or
+// rejects the delivery.
 func (w *Worker) replace(d *delivery, c *replacement) Event {
-	var gone *Event // the copy could not take its place
+	var gone *Event // event of a failed replacement
 	switch {
 	case c.hop.Way == topology.Requeue:
 		gone = reject(d, ack.Requeue)
@@ -264,7 +261,7 @@ func (w *Worker) replace(d *delivery, c *replacement) Event {
 	if gone != nil {
 		return *gone
 	}
-	d.AckBurst() // the message that stands for them is safe
+	d.AckBurst() // the message that represents the burst is safe
 	f := &c.failure
 	if c.parked {
 		w.log.Error("parked", "message_id", c.messageID(d), "attempt", f.Attempt, "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "reason", f.Reason, "error", logged(f.Error))
@@ -279,7 +276,7 @@ func (w *Worker) replace(d *delivery, c *replacement) Event {
 	return Event{Kind: EventRetried, Delay: c.hop.Delay, Err: errText(f.Error)}
 }
 
-// reject leaves the delivery to the broker.
+// reject makes the broker requeue or dead-letter the delivery.
 func reject(d *delivery, how ack.Verb) *Event {
 	if err := d.Settle(how); err != nil {
 		return &Event{Kind: EventDropped, Err: err}
@@ -287,13 +284,12 @@ func reject(d *delivery, how ack.Verb) *Event {
 	return nil
 }
 
-// publishThenAck publishes the copy, and acknowledges the original once the broker has
-// it. It tries while the delivery's own session lives, since only that can acknowledge;
-// when the session is gone, the broker delivers the original again. It gives the original
-// back before the acknowledgement timeout.
+// publishThenAck publishes the copy, and acknowledges the original after the confirm. It tries only during the session of
+// the delivery, because only that session can acknowledge the original. After the end of the session, the broker redelivers
+// the original. publishThenAck requeues the original before the acknowledgement timeout.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	ctx := d.InTime()
-	if least := w.client.cfg.ConfirmTimeout; d.Left() < least { // the handler has taken long
+	if least := w.client.cfg.ConfirmTimeout; d.Left() < least { // the handler has used most of the time
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(d.Context(), least, consume.ErrOverdue)
 		defer cancel()
@@ -312,17 +308,16 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	return &Event{Kind: EventGivenBack, Err: err}
 }
 
-// ackThenPublish acknowledges the original, and publishes the copy once the broker is
-// known to have forgotten it. From then on the message is in this process only: until the
-// worker gives up, it tries on any connection, as long as it is known that the broker has
-// not got the copy.
+// ackThenPublish acknowledges the original, and publishes the copy after the broker has processed the ack. From then on
+// only this process has the message. Until the drain times out, the worker tries on any connection, unless the broker may
+// already have the copy.
 func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	if d.Context().Err() != nil {
 		w.about(d, c).Warn("copy dropped", "error", consume.ErrLost, "reason", context.Cause(d.Context()))
 		return &Event{Kind: EventDropped, Err: consume.ErrLost}
 	}
 	if err := d.AckNow(); err != nil {
-		// If the broker has not got the ack, there would be two of it.
+		// If the broker did not receive the ack, publishing the copy would create a duplicate.
 		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has acknowledged it")
 		return &Event{Kind: EventLost, Err: err}
 	}
@@ -337,9 +332,8 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	return nil
 }
 
-// publishCopy publishes a copy until the broker has it, or ctx ends; once only if it may
-// not be published again when the broker may have it. A copy that cannot be sent becomes
-// one that is parked as it came.
+// publishCopy publishes a copy until the broker confirms it, or ctx ends. If once is set, it does not publish a copy again
+// that the broker may have. If the copy cannot be sent, it parks the message unchanged.
 func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, once bool) error {
 	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	for {
@@ -372,7 +366,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, o
 	}
 }
 
-// publishCopy returns nil when the broker has the copy.
+// publishCopy returns nil after the broker has confirmed the copy.
 func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) error {
 	if err := c.declared.ensure(ctx, r.hop); err != nil {
 		return err
@@ -387,12 +381,12 @@ func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) e
 	return c.copies.Publish(ctx, publish.NewMessage(r.hop.Exchange, r.hop.RoutingKey, &r.msg), late)
 }
 
-// about returns the logger for what happens to a copy.
+// about returns the logger for the events of a copy.
 func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
 	return w.log.With("message_id", c.messageID(d), "attempt", c.failure.Attempt)
 }
 
-// settled tells the observer the end of a delivery and of its burst.
+// settled reports the end of a delivery and of its burst to the observer.
 func (w *Worker) settled(d *delivery, e Event) {
 	e.MessageID, e.Message, e.Attempt = d.MessageID, d.given(), d.Attempt
 	w.observe(e)
@@ -400,13 +394,13 @@ func (w *Worker) settled(d *delivery, e Event) {
 		e = Event{Kind: EventDebounced}
 	}
 	for _, b := range d.Burst {
-		e.MessageID, e.Message, e.Attempt = b.MessageID, nil, b.Attempt // no handler got it
+		e.MessageID, e.Message, e.Attempt = b.MessageID, nil, b.Attempt // no handler received it
 		w.observe(e)
 	}
-	d.Body = nil // a handler that keeps its message keeps d as well
+	d.Body = nil // frees the body, because a handler that retains its message also retains d
 }
 
-// errText is an error that no handler returned.
+// errText is an error that does not come from a handler.
 type errText string
 
 func (e errText) Error() string { return string(e) }

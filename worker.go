@@ -16,31 +16,29 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ErrNotConsuming says that a Worker has no consumer: it is trying to get one, or Run
-// was not called yet. The text says which.
+// ErrNotConsuming is returned if a Worker has no consumer, because it is trying to get one, or because Run was not called
+// yet. The error string contains the reason.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
-// Worker consumes one queue, runs its handler for each message, and settles the
-// message by what the handler returned: see the package comment. Its methods are safe
-// for concurrent use.
+// Worker consumes a queue, calls its handler with each message, and settles the message by the result of the handler: see
+// the package comment. A Worker is safe for concurrent use.
 type Worker struct {
 	client   *Client
-	cfg      WorkerConfig // with defaults
-	number   int          // among its Client's
+	cfg      WorkerConfig // includes the defaults
+	number   int          // number among the workers of the Client, from 1
 	log      *slog.Logger
-	host     string  // recorded with errors
-	handler  Handler // in its middleware
+	host     string  // host name, recorded with errors
+	handler  Handler // wrapped in its middleware
 	consumer *consume.Consumer
 	life     lifecycle
-	member   *announce.Member // nil: it is not announced, or Run was not called
+	member   *announce.Member // nil if the worker is not announced, or Run was not called
 
 	mu     sync.Mutex
-	status error // why it does not consume; nil if it does, or pauses
-	pause  error // why it pauses; nil: it does not
+	status error // reason why the worker does not consume; nil if it does, or pauses
+	pause  error // reason of a pause; nil if the worker does not pause
 }
 
-// NewWorker checks cfg and returns a worker for Run to start. It does not talk
-// to the broker.
+// NewWorker validates cfg and returns a Worker. It does not send requests to the broker. Call Run to start the worker.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if c == nil {
 		return nil, errors.New("reprise: NewWorker: client must not be nil (Dial returns one)")
@@ -51,7 +49,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	cfg = cfg.withDefaults()
 	host, err := os.Hostname()
 	if err != nil {
-		host = "" // it is for information only
+		host = "" // the host name is for information only
 	}
 	w := &Worker{
 		client: c,
@@ -76,7 +74,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	return w, nil
 }
 
-// consumption is the part of the configuration that is about consuming.
+// consumption returns the part of the configuration that concerns consumption.
 func (w *Worker) consumption() consume.Config {
 	cfg := w.cfg
 	c := consume.Config{
@@ -92,19 +90,17 @@ func (w *Worker) consumption() consume.Config {
 	return c
 }
 
-// Run declares what the worker needs and consumes, over any number of
-// reconnects, until ctx is cancelled or Shutdown is called. Then it drains:
+// Run declares the topology of the worker and consumes, across any number of reconnects, until ctx is canceled or Shutdown
+// is called. Then it drains:
 //
-//   - it stops consuming, and gives back what was not started, untouched;
-//   - running handlers may finish, for up to DrainTimeout, or until the context
-//     given to Shutdown ends;
-//   - then their context ends, and they have 5 s more. What fails now is given
-//     back without counting as an attempt.
+//   - The worker stops consuming, and requeues messages that it has not started.
+//   - Running handlers may finish, for at most DrainTimeout, or until the context that was passed to Shutdown ends.
+//   - Then the context of the handlers is canceled, and they have another 5 s. A message whose handler fails now is
+//     requeued, and the attempt does not count.
 //
-// Run returns nil after a drain, ErrDrainTimeout if handlers were still running
-// at the end of it (their messages are delivered again), a *DeclareError if the
-// topology contradicts what exists, ErrClosed if the client was closed. It can
-// be called once.
+// Run returns nil after a complete drain. It returns ErrDrainTimeout if handlers were still running at the end of the
+// drain; the broker redelivers their messages. It returns a *DeclareError if the topology conflicts with existing objects,
+// and ErrClosed if the client was closed. A further call returns an error.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, end, err := w.life.start(ctx)
 	if err != nil || end == nil {
@@ -120,13 +116,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.consumer.Run(ctx, w.life.force)
 }
 
-// Shutdown makes Run drain and return, and waits for it until ctx ends. As with
-// http.Server, that is how long handlers may take: when ctx ends before they have
-// finished, and before the DrainTimeout is over, their context ends as it would after
-// the DrainTimeout. Shutdown returns the cause of ctx then, and Run within the next
-// seconds, when they have ended. A ctx that does not end leaves it at the DrainTimeout;
-// one that has ended lets nothing finish. Shutdown may be called any number of times,
-// also before Run, which then does nothing.
+// Shutdown makes Run drain and return, and waits for it until ctx ends. As with http.Server, ctx limits the time for
+// running handlers. If ctx ends before the handlers have finished, and before the DrainTimeout, their context is canceled
+// as after the DrainTimeout. Shutdown then returns the cause of ctx's cancellation, and Run returns within the next
+// seconds, after the handlers have returned. If ctx does not end, only the DrainTimeout applies. If ctx is already
+// canceled, the context of the handlers is canceled immediately. Shutdown may be called any number of times. After a
+// Shutdown before Run, Run does nothing and returns nil.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.life.stop() {
 		w.interrupt(ErrClosed)
@@ -134,13 +129,12 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	return w.life.join(ctx)
 }
 
-// Healthy returns nil if the worker consumes, or pauses on purpose, and its
-// Client is healthy; else what is wrong: ErrNotConsuming with the reason,
-// ErrClosed when it has ended, or what Client.Healthy returns. ctx bounds the
-// question to the broker.
+// Healthy returns nil if the worker consumes, or pauses on purpose, and its Client is healthy. Otherwise it returns
+// ErrNotConsuming with the reason, ErrClosed after the worker has stopped, or the error of Client.Healthy. ctx limits the
+// time of the request to the broker.
 //
-// It suits a readiness probe. As a liveness probe it would restart the process
-// for a broker that is down, which does not help: the worker reconnects.
+// Use it for a readiness probe. Do not use it for a liveness probe: while the broker is down, it would restart the process,
+// although the worker reconnects automatically.
 func (w *Worker) Healthy(ctx context.Context) error {
 	if err := w.Consuming(); err != nil {
 		return err
@@ -148,17 +142,17 @@ func (w *Worker) Healthy(ctx context.Context) error {
 	return w.client.Healthy(ctx)
 }
 
-// Consuming is Healthy without a broker round trip: nil if the worker consumes,
-// or pauses on purpose; ErrNotConsuming with the reason; ErrClosed when it has
-// ended. For a program with many workers and one Client.
+// Consuming reports the same as Healthy, without a request to the broker. It returns nil if the worker consumes, or pauses
+// on purpose, ErrNotConsuming with the reason, or ErrClosed after the worker has stopped. Use it in a program with many
+// workers and one Client.
 func (w *Worker) Consuming() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// Paused returns why the worker pauses, and nil if it does not. A *PausedError means that an
-// operator has paused it. A worker that pauses is healthy: Consuming returns nil.
+// Paused returns the reason of a pause, or nil if the worker does not pause. A *PausedError means that an operator has
+// paused it. A paused worker is healthy: Consuming returns nil.
 func (w *Worker) Paused() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +165,7 @@ func (w *Worker) interrupt(err error) {
 	w.status, w.pause = err, nil
 }
 
-// announced returns what operators may know of the worker.
+// announced returns the data of the worker for operators, and the function with which they pause it.
 func (w *Worker) announced() announce.Worker {
 	return announce.Worker{
 		Queue: w.cfg.Queue, Concurrency: w.cfg.Concurrency,
@@ -192,21 +186,21 @@ func (w *Worker) announced() announce.Worker {
 	}
 }
 
-// announceRetry tells operators that a message waits.
+// announceRetry reports a waiting message to operators.
 func (w *Worker) announceRetry(d *delivery, c *replacement) {
 	if c.hop.Delay < topology.MinReportedRetry {
 		return
 	}
 	f := &c.failure
 	x := topology.Retry{MessageID: c.messageID(d), Attempt: f.Attempt, Failed: f.Time, Due: time.Now().Add(c.hop.Delay), Error: f.Error}
-	_ = guard.Call("strategy", func() error { // else the queue is not known
+	_ = guard.Call("strategy", func() error { // after an error, the wait queue is unknown
 		x.Wait = w.cfg.Strategy.WaitingIn(d.At, c.hop)
 		return nil
 	})
 	w.member.Retrying(x)
 }
 
-// tally counts an event for operators.
+// tally counts an event for the status of the worker.
 func (w *Worker) tally(e *Event) {
 	switch m := w.member; e.Kind {
 	case EventHandled:
@@ -223,7 +217,7 @@ func (w *Worker) tally(e *Event) {
 	}
 }
 
-// observe tells the observer, if there is one.
+// observe calls the observer, if there is one.
 func (w *Worker) observe(e Event) {
 	if w.member != nil {
 		w.tally(&e)
@@ -234,13 +228,13 @@ func (w *Worker) observe(e Event) {
 	}
 }
 
-// owner is a Worker as its Consumer sees it.
+// owner implements the callbacks of the Consumer for a Worker.
 type owner Worker
 
 func (o *owner) Declare(ctx context.Context) (permanent bool, err error) {
 	err = o.client.declare(ctx, o.client.consuming, o.cfg.topology())
 	if err == nil && o.member != nil {
-		if conn, err := o.client.consuming.Get(ctx); err == nil { // else there is nothing to consume on
+		if conn, err := o.client.consuming.Get(ctx); err == nil { // on an error, the consumer cannot consume either
 			o.client.agent.Check(ctx, conn, o.member)
 		}
 	}
@@ -291,7 +285,7 @@ func (o *owner) Paused(d time.Duration, reason error) {
 	w := (*Worker)(o)
 	w.observe(Event{Kind: EventPaused, Delay: d, Err: reason})
 	w.mu.Lock()
-	w.status, w.pause = nil, cmp.Or(reason, errPaused) // on purpose, also where it was interrupted before
+	w.status, w.pause = nil, cmp.Or(reason, errPaused) // a pause is intended, and also replaces an earlier interruption
 	w.mu.Unlock()
 	if w.member != nil {
 		_, byOperator := errors.AsType[*PausedError](reason)
@@ -314,23 +308,23 @@ func (o *owner) TimeoutNear(d *consume.Delivery, held time.Duration) {
 	w.observe(Event{Kind: EventTimeoutNear, MessageID: d.MessageID, Attempt: d.Attempt, Took: held})
 }
 
-// lifecycle is that of a task that runs once and is stopped from another goroutine.
+// lifecycle manages a task that runs once and is stopped from another goroutine.
 type lifecycle struct {
 	mu      sync.Mutex
 	started bool
-	stopped bool                    // before it was started
-	cancel  context.CancelCauseFunc // of its context
-	force   chan struct{}           // closed when nobody waits for its end any more
+	stopped bool                    // stopped before the start
+	cancel  context.CancelCauseFunc // cancels the context of the task
+	force   chan struct{}           // closed when a caller of join stops waiting
 	forced  bool
-	joined  chan struct{} // closed when it has ended
+	joined  chan struct{} // closed when the task ends
 }
 
 func newLifecycle() lifecycle {
 	return lifecycle{force: make(chan struct{}), joined: make(chan struct{})}
 }
 
-// start returns the context of the task, and the function that it calls at its end: nil
-// if it was stopped before it has started.
+// start returns the context of the task, and the function that the task calls at its end. The function is nil if the task
+// was stopped before the start.
 func (l *lifecycle) start(ctx context.Context) (context.Context, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,8 +339,7 @@ func (l *lifecycle) start(ctx context.Context) (context.Context, func(), error) 
 	return ctx, func() { l.cancel(nil); close(l.joined) }, nil
 }
 
-// stop ends the context of the task. It reports whether that had not started, and never
-// will.
+// stop cancels the context of the task. It reports whether the task was not started, so that it never starts.
 func (l *lifecycle) stop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -361,7 +354,7 @@ func (l *lifecycle) stop() bool {
 	return true
 }
 
-// join waits for the end of the task. If ctx ends first it closes force.
+// join waits for the end of the task. If ctx ends first, it closes force and returns the cause.
 func (l *lifecycle) join(ctx context.Context) error {
 	select {
 	case <-l.joined:

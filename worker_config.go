@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Defaults of WorkerConfig.
+// Default values of the fields of WorkerConfig.
 const (
 	DefaultConcurrency  = 1
 	DefaultDrainTimeout = 30 * time.Second
@@ -23,122 +23,111 @@ const (
 	DefaultConsumerTimeout = 30 * time.Minute
 )
 
-// WorkerConfig describes a Worker. Queue and Handler are required.
+// WorkerConfig configures a Worker. Queue and Handler are required.
 type WorkerConfig struct {
-	// Queue is the name of the work queue. Required. It must not be a stream, which
-	// AMQP does not tell from a queue: nothing ever leaves one, so that each retry
-	// would be one message more, and an acknowledged one would be there as before.
+	// Queue is the name of the work queue. Required. It must not be a stream, which AMQP does not distinguish from a queue.
+	// A stream keeps acknowledged messages, and each retry would add another message.
 	Queue string
 
-	// Handler does the work. Required.
+	// Handler processes the messages. Required.
 	Handler Handler
 
-	// Policy says how often, for how long and after which delays a failed message is
-	// tried again. Default: 19 attempts over about 24 hours, see Policy.
+	// Policy decides the number of attempts, their total duration and the delays between them. Default: 19 attempts over
+	// about 24 hours, see Policy.
 	Policy Policy
 
-	// Middleware is put around Handler, the first one outermost. Where their order
-	// matters is said of type Middleware.
+	// Middleware wraps the Handler. The first is the outermost. The type Middleware documents the recommended order.
+	// Default: none.
 	Middleware []Middleware
 
-	// AsDelivered shows the handler each message as the broker has it: with the
-	// exchange and the routing key of this delivery, and with all headers, those of
-	// Reprise and of the broker (x-death and its kin) among them, and those that keep
-	// what a copy must not carry in its proper place. Attempt is 1, and Errors is
-	// empty. It does not change how failed messages are settled. It is for programs
-	// that move or keep messages: such a worker does not report the outcomes of
-	// replayed messages. Default false: each message as it was first published.
+	// AsDelivered makes the handler receive each message as the broker delivers it: with the exchange and the routing key
+	// of this delivery, and with all headers. These include the headers of Reprise and of the broker (x-death and related
+	// headers), and the headers that store the properties that a copy must not have. Attempt is 1, and Errors is empty. The
+	// settlement of failed messages does not change. Use it for programs that move or store messages. Such a worker does
+	// not report the outcomes of replayed messages. Default: false; the handler receives the message as first published.
 	AsDelivered bool
 
-	// Acked is called once for each message whose handler returned nil. A nil error
-	// means that the broker is known to have the acknowledgement: it will not deliver
-	// the message again, even if the connection ends. An error means that the
-	// connection is gone and this is not known: the message may be delivered again. m
-	// is the message that the outermost Middleware was given, or the handler where
-	// there is no middleware. It is for programs that have to tell a message that is
-	// delivered again from another one that is equal to it. AMQP has no answer to an
-	// ack, so the worker makes a request after it, one for all acks that are sent
-	// together. On RabbitMQ's quorum queues that is certain for at most 32 acks at a time:
-	// Prefetch and Concurrency are at most 32 with Acked. See docs/guarantees.md. Acked is called from many goroutines at once, and a drain
-	// waits for it. Default: none.
+	// Acked is called once for each message whose handler returned nil. A nil error means that the broker has certainly
+	// received the acknowledgement, so it does not redeliver the message, even if the connection fails. A non-nil error
+	// means that the connection failed and this is uncertain, so the broker may redeliver the message. m is the message
+	// that the outermost Middleware received, or the handler if there is no middleware. Use Acked in programs that must
+	// distinguish a redelivered message from another equal message.
+	//
+	// AMQP does not confirm acks, so the worker sends a request after an ack. All acks that are sent together share one
+	// request. On RabbitMQ's quorum queues this is reliable for at most 32 acks at a time, so Prefetch and Concurrency must
+	// be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for it.
+	// Default: none.
 	Acked func(m *Message, err error)
 
-	// Strategy is how failed messages come back. Default: any delay through
-	// the queue's own wait queues, {Queue}.wait.…, parked in {Queue}.failed, see
-	// package topology.
+	// Strategy determines how failed messages are delayed, marked and parked. Default: any delay, through the wait queues
+	// {Queue}.wait.… of the queue, and the failed queue {Queue}.failed. See package topology.
 	Strategy topology.Strategy
 
-	// Order says which comes first where a copy takes a failed message's place:
-	// publishing the copy, or acknowledging the original. Default PublishThenAck,
-	// which never loses.
+	// Order determines whether the worker publishes the copy of a failed message or acknowledges the original first.
+	// Default: PublishThenAck, which never loses a message.
 	Order Order
 
-	// Topology is declared together with what the Strategy needs, and before
-	// consuming: typically the exchange and bindings that feed the queue. A
-	// Queue or an Exchange declared here, however it is, replaces the Strategy's
-	// own declaration of it, be it the work queue, {Queue}.failed, a wait
-	// queue, or an exchange of a preset. That it keeps messages is then up to you.
+	// Topology is declared before the worker consumes, together with the topology of the Strategy. It usually contains the
+	// exchange and the bindings of the queue. If it contains a Queue or an Exchange of the Strategy, it replaces the
+	// declaration of the Strategy. This applies to the work queue, {Queue}.failed, a wait queue, or an exchange of a
+	// preset. You must then ensure that the object does not lose messages. Default: empty.
 	Topology topology.Topology
 
-	// Concurrency is how many handlers run at once. Default 1: messages are
-	// handled in the order of the queue, as long as none fails.
+	// Concurrency is the maximum number of handlers that run at the same time. Default: 1, so that messages are handled in
+	// the order of the queue, as long as no message fails.
 	Concurrency int
 
-	// Prefetch is how many unsettled messages the broker lets this worker have,
-	// including those whose retry copy awaits its confirm. A message that is handled alone (see CrashLimit)
-	// comes on top, if its copy is not confirmed within a twentieth of ConsumerTimeout: then the worker
-	// fetches others again. At least Concurrency, at most 65535. Default 4×Concurrency, but at least 16; with
-	// Debounce at least 256. With AckThenPublish or Acked it is at most 32.
+	// Prefetch is the maximum number of unsettled messages of this worker. It includes messages whose retry copies wait for
+	// their confirms. The worker may hold one more message: if the copy of a message that is handled alone (see CrashLimit)
+	// is not confirmed within a twentieth of ConsumerTimeout, the worker fetches other messages again. Minimum:
+	// Concurrency. Maximum: 65535, or 32 with AckThenPublish or Acked. Default: 4×Concurrency, but at least 16, or 256 with
+	// Debounce, and at most the maximum.
 	Prefetch int
 
-	// Priority is that of this worker among the consumers of the queue: those with a
-	// higher one are given messages first, and the others when these have as many as
-	// their prefetch allows. It may be negative. Default 0: none is sent, which is
-	// that of all other consumers. It must be 0 on a queue with x-single-active-consumer:
-	// if an active consumer of a quorum queue ends with unsettled messages while one of a
-	// higher priority waits, RabbitMQ 4.3 keeps it, activates it when the other one ends,
-	// and delivers nothing from then on. Validate refuses that for a queue that Topology
-	// declares; AMQP does not tell the arguments of a queue that exists.
+	// Priority is the priority of this worker among the consumers of the queue. The broker delivers messages to the
+	// consumers with the highest priority first, and to the others when these have reached their prefetch. It may be
+	// negative. Default: 0, which the worker does not send and which equals the priority of all other consumers.
+	//
+	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If an active consumer of
+	// a quorum queue ends with unsettled messages while a consumer of a higher priority waits, RabbitMQ keeps the ended
+	// consumer. When the other consumer ends, RabbitMQ activates the ended consumer, and delivers no messages from then on.
+	// Validate refuses this combination for a queue in Topology. AMQP does not report the arguments of an existing queue.
 	// https://www.rabbitmq.com/docs/consumer-priority
 	Priority int32
 
-	// Limiter bounds how often an attempt begins. Default: no limit.
+	// Limiter limits the rate of attempts. Default: no limit.
 	Limiter Limiter
 
-	// Breaker stops the worker from consuming while what the handler calls is
-	// down. Default: none.
+	// Breaker stops the worker from consuming while a service that the handler calls is down. Default: none.
 	Breaker Breaker
 
-	// Debounce handles one of many equal messages that arrive in a burst.
-	// Default: each message is handled.
+	// Debounce makes the worker handle only one of several equal messages that arrive in a burst. Default: nil, so that the
+	// worker handles each message.
 	Debounce *Debounce
 
-	// CrashLimit is how many times a message may be delivered without ever being
-	// settled, its worker's process or connection having ended each time, before
-	// it is parked unseen. From the second time on it is handled alone, so
-	// that it takes no others along. Default 5 on quorum queues of RabbitMQ
-	// 4.3 and later; on those before, which also count what is merely given
-	// back, the broker's own limit on the queue (20). Negative: no limit.
+	// CrashLimit is the maximum number of deliveries of a message that end without settlement, because the process or the
+	// connection of the worker ends each time. Then the worker parks the message without calling the handler. From the
+	// second delivery on, the worker handles the message alone, so that a crash does not affect other messages. A negative
+	// value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later. Earlier versions also count requeues, so
+	// there the default is the delivery limit of the queue in the broker (20).
 	//
-	// A classic queue does not count deliveries, and neither does the embedded broker
-	// those that its own process ended with: CrashLimit has no effect there.
+	// CrashLimit has no effect on classic queues, which do not count deliveries. The embedded broker does not count
+	// deliveries that ended with its own process.
 	CrashLimit int
 
-	// ConsumerTimeout is the broker's consumer_timeout, after which it closes the
-	// channel of a consumer that has not settled a message. The worker warns when a
-	// handler has had a message for four fifths of it (EventTimeoutNear), and gives messages back that
-	// have waited so long to begin, or whose copy could not be published in that time. At least 1 min. Default 30 min, which is
-	// RabbitMQ's. Negative: the broker has none.
-	// https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
+	// ConsumerTimeout is the acknowledgement timeout of the broker (consumer_timeout), after which it closes the channel of
+	// a consumer that has not settled a message. The worker reports EventTimeoutNear if a handler has had a message for
+	// four fifths of this time. After the same time, it requeues messages that it has not started, or whose copy it could
+	// not publish. Minimum: 1 min. A negative value means that the broker has no such timeout. Default: 30 min, the default
+	// of RabbitMQ. https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 	ConsumerTimeout time.Duration
 
-	// DrainTimeout is how long a shutdown waits for running handlers before it
-	// ends their context, at most: the end of the context given to Shutdown ends it
-	// sooner. Default 30 s.
+	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If the
+	// context that was passed to Shutdown ends, they are canceled earlier. Default: 30 s.
 	DrainTimeout time.Duration
 }
 
-// certain reports whether acknowledgements have to be known to be taken.
+// certain reports whether the worker must know that the broker has received an ack.
 func (c WorkerConfig) certain() bool { return c.Acked != nil || c.Order == AckThenPublish }
 
 func (c WorkerConfig) maxPrefetch() int {
@@ -170,7 +159,7 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	return c
 }
 
-// Validate reports what is missing or contradictory and what to write instead.
+// Validate reports missing and contradictory fields, and suggests valid values.
 func (c WorkerConfig) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) {
@@ -216,7 +205,7 @@ func (c WorkerConfig) Validate() error {
 		fault("CrashLimit must be 0 with Requeuing.Classic: got %d (a classic queue does not count deliveries)", c.CrashLimit)
 	}
 	errs = append(errs, c.Policy.Validate())
-	// Each asks for what the one before it has found to be sound.
+	// Each check requires that the previous check has succeeded.
 	switch err := c.Strategy.Validate(); {
 	case err != nil:
 		errs = append(errs, err, c.Topology.Validate())
@@ -235,18 +224,18 @@ func (c WorkerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// singleActive reports whether a queue is the work queue, and has a single active consumer.
+// singleActive reports whether q is the work queue and has a single active consumer.
 func (c *WorkerConfig) singleActive(q topology.Queue) bool {
 	return q.Name == c.Queue && q.Args["x-single-active-consumer"] == true
 }
 
-// topology is everything that must exist before the queue is consumed.
+// topology returns all objects that must exist before the worker consumes the queue.
 func (c WorkerConfig) topology() topology.Topology {
 	return c.Topology.Merge(c.own(c.Strategy.WithDefaults().Route.Topology(c.Queue)))
 }
 
-// own returns what a Strategy wants declared, with the user's own declarations
-// of the same queues and exchanges in place of its.
+// own returns the topology of a Strategy, with the user's declarations instead of its declarations of the same queues and
+// exchanges.
 func (c *WorkerConfig) own(t topology.Topology) topology.Topology {
 	if len(c.Topology.Queues)+len(c.Topology.Exchanges) == 0 {
 		return t
@@ -266,86 +255,74 @@ func (c *WorkerConfig) own(t topology.Topology) topology.Topology {
 	return t
 }
 
-// Order says what comes first where a copy takes a failed message's place: publishing
-// the copy, or acknowledging the original.
+// Order determines whether the worker publishes the copy of a failed message or acknowledges the original first.
 type Order int
 
 const (
-	// PublishThenAck publishes the copy, waits until the broker has it, and then
-	// acknowledges the original. A crash in between leaves both: it can
-	// duplicate, and cannot lose. The default.
+	// PublishThenAck publishes the copy, waits for the confirm, and then acknowledges the original. A crash in between
+	// leaves both messages. This can duplicate a message, but cannot lose it. The default.
 	PublishThenAck Order = iota
 
-	// AckThenPublish acknowledges the original, waits until the broker has done so,
-	// and then publishes the copy, once: where the confirm is lost, it is not
-	// published again. A crash in between leaves neither: it can lose, and cannot
-	// duplicate. It is for messages that are worth less than the harm a second one
-	// does. It costs a round trip more. Prefetch and Concurrency are at most 32: see
-	// docs/guarantees.md.
+	// AckThenPublish acknowledges the original, waits until the broker has processed the ack, and then publishes the copy
+	// once. It does not republish a copy whose confirm is lost. A crash in between leaves neither message. This can lose a
+	// message, but cannot duplicate it. Use it if a duplicate causes more damage than a lost message. It requires an
+	// additional round trip. Prefetch and Concurrency must be at most 32: see docs/guarantees.md.
 	AckThenPublish
 )
 
-// Limiter bounds how often a worker begins an attempt: Wait returns when the
-// next one may. The rate.Limiter of golang.org/x/time/rate is one, and can be
-// shared by several workers. It must be safe for concurrent use, and Wait must end
-// when ctx does. An error other than the context's is taken for a limit that cannot
-// be kept, and pauses the worker for a second.
+// Limiter limits the rate at which a worker starts attempts. Wait returns when the next attempt may start. The rate.Limiter
+// of golang.org/x/time/rate implements Limiter. Several workers may share a Limiter. It must be safe for concurrent use,
+// and Wait must return when ctx ends. Any other error than the error of the context means that the limit cannot be
+// respected, and pauses the worker for a second.
 //
-// While it waits, so do the messages that were fetched, at most Prefetch of them,
-// and go back to their queue before ConsumerTimeout is over. Before RabbitMQ 4.3 that
-// costs a message one of the deliveries it is allowed: for a limit so slow, set a
-// Prefetch that is handled in that time.
+// While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
+// ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With such a slow
+// limit, set a Prefetch that the worker can handle within the ConsumerTimeout.
 type Limiter interface {
 	Wait(ctx context.Context) error
 }
 
-// Breaker keeps a worker from consuming while what its handler calls is down, so
-// that messages do not use up their attempts for nothing. Package breaker has
-// one. It must be safe for concurrent use, and may be shared by workers that
-// depend on the same thing. Its methods must return at once: consuming waits for them.
+// Breaker stops a worker from consuming while a service that its handler calls is down, so that messages do not exhaust
+// their attempts needlessly. Package breaker implements it. It must be safe for concurrent use. Workers that depend on the
+// same service may share a Breaker. Its methods must return immediately, because they block consumption.
 type Breaker interface {
-	// Allow is asked before each attempt. With wait above 0, the worker stops
-	// consuming for that long. Otherwise the attempt begins, and record is called once
-	// with what the handler returned, which may be an ErrNotAttempted, or with that
-	// itself.
+	// Allow is called before each attempt. If wait is above 0, the worker stops consuming for that time. Otherwise the
+	// attempt starts. Then the worker calls record once, with the error of the handler, which may wrap ErrNotAttempted, or
+	// with ErrNotAttempted itself.
 	Allow() (record func(error), wait time.Duration)
 
-	// Probing reports whether it is trying if things are better: one attempt
-	// at a time then. What else was fetched stays in the queue.
+	// Probing reports whether the breaker is half-open. Then the worker runs one attempt at a time, as a probe. Other
+	// fetched messages wait.
 	Probing() bool
 }
 
-// ErrNotAttempted is what a Breaker's record is given for an attempt that was
-// allowed and then says nothing about the downstream: it was cut short by the
-// end of the worker, or never begun. Middleware that did not call the handler for a
-// reason of its own says so by an error that wraps it, as idempotent.ErrBusy does.
+// ErrNotAttempted is passed to the record function of a Breaker if an attempt was allowed, but does not indicate the state
+// of the downstream service. The attempt was interrupted by the shutdown of the worker, or never started. Middleware that
+// does not call the handler, for a reason unrelated to the service, returns an error that wraps ErrNotAttempted, for
+// example idempotent.ErrBusy.
 var ErrNotAttempted = consume.ErrNotAttempted
 
-// Debounce handles one of many equal messages that arrive in a burst: the first
-// waits for Window; whatever equals it and arrives meanwhile joins it; then the
-// newest of them is handled, and what is said about it settles all. None is
-// acknowledged before that: when the newest is retried or parked, it stands for
-// the others, and when the worker ends or its connection is lost, all are
-// delivered again.
+// Debounce makes the worker handle one of several equal messages that arrive in a burst. The first message waits for the
+// Window, together with equal messages that arrive during the Window. Then the worker handles the newest of them, and its
+// outcome settles all. The worker does not acknowledge any of them before. If the newest message is retried or parked, the
+// worker acknowledges the others. If the worker ends or its connection is lost, the broker redelivers all of them.
 //
 //	arrive    a   a  b a                        a
 //	handle             └── Window ──► a  b      └── Window ──► a
 //
-// What waits is unsettled: it counts towards Prefetch, which bounds how large a
-// burst can be seen as one. Only what reaches the same worker is compared.
+// Waiting messages are unsettled and count towards Prefetch, which therefore limits the size of a burst. Only messages of
+// the same worker are compared.
 type Debounce struct {
-	// Window is how long the first of a burst waits for others. Required.
+	// Window is the time that the first message of a burst waits for others. Required.
 	Window time.Duration
 
-	// Key tells what is equal: of messages with the same key only one is handled.
-	// ContentKey will do where messages that say the same ask for the same thing. A
-	// message with the key "" is handled without waiting. It must return at once:
-	// consuming waits for it. Required.
+	// Key returns equal strings for equal messages. ContentKey is suitable if messages with the same content request the
+	// same action. A message with the key "" is handled without waiting. Key must return immediately, because it blocks
+	// consumption. Required.
 	Key func(*Message) string
 }
 
-// validate reports a Window that is none, or in which the broker loses patience, and
-// a Key that is missing.
+// validate reports an invalid Window, for example more than half of the acknowledgement timeout, and a missing Key.
 func (d Debounce) validate(patience time.Duration) error {
 	if d.Key == nil {
 		return errors.New("reprise: Debounce.Key is nil: say what makes messages equal, such as reprise.ContentKey, to which message ids are nothing")
@@ -356,16 +333,14 @@ func (d Debounce) validate(patience time.Duration) error {
 	return nil
 }
 
-// ContentKey is a Debounce.Key: messages are equal if they have the same body, Type,
-// CorrelationID and ReplyTo, and were published to the same exchange with the same
-// routing key. MessageID, Timestamp and headers are not looked at, since they differ
-// each time an event is published (headers because of tracing). So it suits messages
-// that say that something has changed, and not those that each ask for something to be
-// done, such as a payment.
+// ContentKey is a Debounce.Key. Messages are equal if they have the same body, Type, CorrelationID and ReplyTo, and were
+// published to the same exchange with the same routing key. It ignores MessageID, Timestamp and headers, because they
+// differ each time an event is published (headers because of tracing). Use it for messages that report a change. Do not use
+// it for messages that each request an action, such as a payment.
 func ContentKey(m *Message) string {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(m.Exchange), []byte(m.RoutingKey), []byte(m.Type), []byte(m.CorrelationID), []byte(m.ReplyTo), m.Body} {
-		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash does not fail
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // a hash does not return errors
 		_, _ = h.Write(part)
 	}
 	return string(h.Sum(nil))
