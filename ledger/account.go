@@ -12,23 +12,22 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Account is what is balanced: a work queue, and where its messages go and come back
-// from. Work queues that share a wait queue or a failed queue are one account; see
-// Join. Work is required.
+// Account is the unit of the reconciliation: a work queue, its wait queues and its failed queue. Work queues that share a
+// wait queue or a failed queue form one account; see Join. Work is required.
 type Account struct {
-	Work []string // work queues, one as a rule
+	Work []string // work queues, usually one
 
-	// Wait are wait queues besides those that topology.Buckets makes for the work queues, and
-	// NAME.aside, which preset.CDNPurge has beside its wait queue NAME.
-	// Those of topology.Levels are named QUEUE.level.*, if workers use that Route: without it,
-	// what is in them was scheduled by PublishAt, and came in there.
+	// Wait contains additional wait queues. The account automatically includes the wait queues of topology.Buckets for the
+	// work queues, and the queue NAME.aside, which preset.CDNPurge declares for its wait queue NAME. If workers use the
+	// Route topology.Levels, add QUEUE.level.*. Otherwise the ledger assumes that the messages in these queues were
+	// scheduled by PublishAt, and counts them as published there. Default: none.
 	Wait []string
 
-	// Failed are the failed queues. Default: QUEUE.failed of each work queue.
+	// Failed contains the failed queues. Default: QUEUE.failed for each work queue.
 	Failed []string
 }
 
-// Name is how the account is called: the names of its work queues.
+// Name returns the names of the work queues, separated by commas.
 func (a Account) Name() string { return strings.Join(a.Work, ", ") }
 
 func (a Account) withDefaults() Account {
@@ -40,7 +39,7 @@ func (a Account) withDefaults() Account {
 	return a
 }
 
-// Validate reports what is missing or contradictory, and what to write instead.
+// Validate reports missing and contradictory fields, and suggests valid values.
 func (a Account) Validate() error {
 	if len(a.Work) == 0 {
 		return errors.New("ledger: Account.Work is empty: name the work queue, such as orders")
@@ -60,8 +59,8 @@ func (a Account) Validate() error {
 	return nil
 }
 
-// Join makes one account of those that share a wait queue or a failed queue: to which
-// of them a message there belongs cannot be told from outside.
+// Join merges accounts that share a work queue, a wait queue or a failed queue, because the broker does not report to which
+// of them a message in the shared queue belongs.
 func Join(accounts []Account) []Account {
 	var joined []Account
 	for _, a := range accounts {
@@ -90,18 +89,18 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// place is where in an account a queue is.
+// place is the role of a queue in an account.
 type place int
 
 const (
 	nowhere place = iota
 	work
 	wait
-	levels // the way of what was scheduled to the work queue
+	levels // queues for messages that are scheduled to the work queue
 	parked
 )
 
-// place returns where in the account a queue is.
+// place returns the role of a queue in the account.
 func (a Account) place(queue string) place {
 	switch {
 	case slices.Contains(a.Work, queue):

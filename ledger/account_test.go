@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Queues whose names only look alike are nobody else's.
+// Queues with similar names do not belong to the account.
 func TestPlaces(t *testing.T) {
 	a := Account{Work: []string{"orders", "mails"}, Wait: []string{"retry", "mails.level.*"}}.withDefaults()
 	for queue, want := range map[string]place{

@@ -16,7 +16,7 @@ import (
 
 var errNotNow = errors.New("not now")
 
-// obey does what the body says.
+// obey is a handler that follows the instruction in the body.
 func obey(_ context.Context, m *reprise.Message) error {
 	switch {
 	case strings.HasPrefix(string(m.Body), "twice") && m.Attempt < 2:
@@ -29,7 +29,7 @@ func obey(_ context.Context, m *reprise.Message) error {
 	return nil
 }
 
-// wants compares the numbers of an account that is balanced.
+// wants compares the numbers of a balanced account.
 func wants(t *testing.T, got, want ledger.Line) {
 	t.Helper()
 	want.Name, want.State, want.Since, want.At = "orders", ledger.Balanced, got.Since, got.At
@@ -38,7 +38,7 @@ func wants(t *testing.T, got, want ledger.Line) {
 	}
 }
 
-// Wherever its messages are, an account is balanced to the message.
+// An account is exactly balanced, independently of the places of its messages.
 func TestBalanced(t *testing.T) {
 	t.Run("done, retried, waiting, failed", func(t *testing.T) {
 		runHouse(t, func(t *testing.T, h *house) {
@@ -131,7 +131,7 @@ func TestBalanced(t *testing.T) {
 			if _, err := h.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2}}, IgnoreSame: true}, "tester"); err != nil {
 				t.Fatal(err)
 			}
-			// It came in a second time, and failed again.
+			// The message was published a second time, and failed again.
 			wants(t, h.line(t), ledger.Line{In: 4, Failed: 2, Discarded: 1, Replayed: 1})
 		})
 	})

@@ -17,24 +17,24 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Book counts what workers of this process do with messages, and writes it down for a
-// Ledger: it is the Observer of their Client. All methods are safe for concurrent use.
+// Book counts the events of the workers in this process, and writes the counts to the database for a Ledger. Set it as the
+// Observer of their Client. A Book is safe for concurrent use.
 type Book struct {
 	store
 	cfg BookConfig
-	id  string // of the process
+	id  string // random ID of the process
 
 	mu     sync.Mutex
 	counts map[string]entry
 
-	made    atomic.Bool // the tables, at least once
+	made    atomic.Bool // the tables were created at least once
 	writing sync.Mutex
-	ready   bool             // there are tables
-	stored  map[string]entry // what rows of id have
-	base    map[string]entry // what rows of an earlier id have
+	ready   bool             // the tables exist
+	stored  map[string]entry // counts that the database contains, in rows of id or its predecessor
+	base    map[string]entry // counts that are in rows before the current row of id
 }
 
-// entry are the counts of a queue.
+// entry contains the counts of a queue.
 type entry struct{ Done, Debounced, Retried, Parked, Dropped, Lost, Refused int64 }
 
 func (e entry) minus(x entry) entry {
@@ -43,8 +43,7 @@ func (e entry) minus(x entry) entry {
 
 func (e entry) plus(x entry) entry { return e.minus(entry{}.minus(x)) }
 
-// NewBook returns a Book that writes to db, which stays the caller's to close, when Run
-// runs. It does not talk to the database yet.
+// NewBook returns a Book that writes to db while Run is running. It does not access the database. The caller must close db.
 func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -59,11 +58,11 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 	}, nil
 }
 
-// ErrNotOpen is returned by Book.Healthy until Run has made the tables.
+// ErrNotOpen is returned by Book.Healthy until Run or Write has created the tables.
 var ErrNotOpen = errors.New("ledger: not open yet: the log has the reason")
 
-// Healthy returns nil if the tables can be read, ErrNotOpen before there are any, and else the reason: a
-// failed.ErrUnavailable if the database is the cause. ctx should have a deadline.
+// Healthy returns nil if it can read the tables, and ErrNotOpen until the Book has created them. Other errors contain the
+// reason. The error is a failed.ErrUnavailable if the database caused it. ctx should have a deadline.
 func (b *Book) Healthy(ctx context.Context) error {
 	if !b.made.Load() {
 		return ErrNotOpen
@@ -81,9 +80,9 @@ func thisProcess() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// effects are what events add to the counts of their queue.
+// effects are the increments of the counts for each kind of event.
 var effects = map[reprise.EventKind]entry{
-	reprise.EventConsuming:  {}, // the worker is there, and has done nothing yet
+	reprise.EventConsuming:  {}, // creates an entry for the queue
 	reprise.EventDone:       {Done: 1},
 	reprise.EventDebounced:  {Debounced: 1},
 	reprise.EventRetried:    {Retried: 1},
@@ -104,9 +103,9 @@ func (b *Book) Observe(e reprise.Event) {
 	b.counts[e.Queue] = b.counts[e.Queue].plus(n)
 }
 
-// Run writes what is counted, every BookConfig.Every, until ctx ends. Then it writes
-// once more, and that it has ended: end it when the workers have. What cannot be written is
-// tried again; Run returns an error if the last could not, or the tables cannot be made.
+// Run writes the counts every BookConfig.Every, until ctx ends. Then it writes the counts and the end of the process. End
+// ctx after the workers have stopped. Run retries failed writes, and logs them. It returns an error if the last write
+// fails, or if the tables cannot be created by then.
 func (b *Book) Run(ctx context.Context) error {
 	ticker := time.NewTicker(b.cfg.Every)
 	defer ticker.Stop()
@@ -128,10 +127,10 @@ func (b *Book) Run(ctx context.Context) error {
 	}
 }
 
-// Write writes what is counted now, for whoever does not want to wait for Run to do so.
+// Write writes the current counts immediately, without waiting for Run.
 func (b *Book) Write(ctx context.Context) error { return b.write(ctx, false) }
 
-// write brings the rows of this process up to date.
+// write updates the rows of this process.
 func (b *Book) write(ctx context.Context, ended bool) error {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -147,7 +146,7 @@ func (b *Book) write(ctx context.Context, ended bool) error {
 	b.mu.Unlock()
 	for _, queue := range slices.Sorted(maps.Keys(counts)) {
 		if err := b.writeOne(ctx, queue, counts[queue], ended); err != nil {
-			b.ready = false // the tables may be gone
+			b.ready = false // the tables may have been deleted
 			return err
 		}
 	}
@@ -166,7 +165,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 			b.stored[queue] = n
 			return nil
 		}
-		// It was away for so long that it was taken for dead, and its counts for final.
+		// The process was silent for so long that its row was added to the past, which made its counts final.
 		b.base[queue] = b.stored[queue]
 	}
 	_, err := b.db.Write(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -186,7 +185,7 @@ func flag(b bool) int {
 	return 0
 }
 
-// page is what a process has written of a queue.
+// page is the row of a process and a queue.
 type page struct {
 	process, queue, name string
 	entry
@@ -195,8 +194,7 @@ type page struct {
 	ended bool
 }
 
-// died reports whether a process has not written for long, and has not said that it
-// ends.
+// died reports whether a process has stopped writing for a long time without recording its end.
 func (p *page) died(now time.Time) bool { return !p.ended && now.Sub(p.seen) > 4*p.every+time.Second }
 
 func (s *store) pages(ctx context.Context) (all []page, err error) {
@@ -213,16 +211,16 @@ func (s *store) pages(ctx context.Context) (all []page, err error) {
 	return all, nil
 }
 
-// past is the process of pages that are closed.
+// past is the process ID of the rows that contain the sums of old processes.
 const past = "past"
 
-// For how long the pages of a process are kept by themselves that has ended, or died.
+// Minimum ages of the rows of ended and dead processes before they are added to the past.
 const (
 	endedAge = 24 * time.Hour
 	diedAge  = 7 * 24 * time.Hour
 )
 
-// fold adds pages of processes that are long gone to one for each queue.
+// fold adds the rows of old processes to one row for each queue.
 func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 	for _, p := range pages {
 		age := now.Sub(p.seen)
@@ -238,7 +236,7 @@ func (s *store) fold(ctx context.Context, pages []page, now time.Time) error {
 
 func (s *store) foldOne(ctx context.Context, p page, now time.Time) error {
 	return s.db.Transaction(ctx, s.dialect.Writing(), func(tx *sqlkit.Tx) error {
-		// Whoever deletes the page adds it.
+		// Several ledgers may do this concurrently. Only the ledger that deletes the page adds it.
 		n, err := tx.Exec(`DELETE FROM {book} WHERE process = $1 AND queue = $2 AND seen = $3`, p.process, []byte(p.queue), sqlkit.Millis(p.seen))
 		if err != nil || n == 0 {
 			return err

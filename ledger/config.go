@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Defaults of Config and BookConfig.
+// Default values of the fields of Config and BookConfig.
 const (
 	DefaultPrefix = "reprise_ledger_"
 	DefaultEvery  = 15 * time.Second
@@ -19,32 +19,30 @@ const (
 	DefaultKeep   = 10_000
 )
 
-// Config adjusts a Ledger. Dialect is required.
+// Config configures a Ledger. Dialect is required.
 type Config struct {
-	// Dialect is what the database speaks.
+	// Dialect is the SQL dialect of the database. Required.
 	Dialect failed.Dialect
 
-	// Prefix is what the names of tables begin with: at most 40 small letters, digits and
-	// underscores. Books and Ledgers of the same workers have the same. Default
-	// "reprise_ledger_".
+	// Prefix is the prefix of the table names: at most 40 lower-case letters, digits and underscores, starting with a
+	// letter or an underscore. Books and Ledgers of the same workers must use the same Prefix. Default: "reprise_ledger_".
 	Prefix string
 
-	// Every is how often a sample is taken. It must be longer than the figures of the
-	// broker are old and the reports of workers apart: RabbitMQ with default settings
-	// needs 15 s, one with a longer collect_statistics_interval twice that and 5 s. Default 15 s.
+	// Every is the interval between samples. It must be longer than the age of the broker's figures and the interval of the
+	// workers' reports. RabbitMQ with default settings requires 15 s. RabbitMQ with a longer collect_statistics_interval
+	// requires twice that interval plus 5 s. Default: 15 s.
 	Every time.Duration
 
-	// Keep is how many samples of an account are kept. One that is found again as it
-	// was takes no place. A difference older than those has no beginning any more.
-	// Default 10000, which is at least 41 hours.
+	// Keep is the number of samples that the ledger stores for each account. A sample without a change does not count. The
+	// start of a discrepancy that is older than all stored samples is unknown. Minimum: 100. Default: 10000, which is at
+	// least 41 hours.
 	Keep int
 
-	// Clock tells the time. Default time.Now.
+	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives "messages are missing" and "more messages than came in" with
-	// account, messages, since, until (Error), "account is balanced again" with account
-	// (Info), and "cannot be audited" with error (Warn). Default: none.
+	// Logger receives "messages are missing" and "more messages than came in" with account, messages, since, until (Error),
+	// "account is balanced again" with account (Info), and "cannot be audited" with error (Warn). Default: none.
 	Logger *slog.Logger
 }
 
@@ -59,7 +57,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is missing or cannot work and what to write instead.
+// Validate reports missing and invalid fields, and suggests valid values.
 func (c Config) Validate() error {
 	errs := []error{validateStore(c.Dialect, c.Prefix)}
 	if c.Every < 0 {
@@ -71,21 +69,21 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// BookConfig adjusts a Book. Dialect is required.
+// BookConfig configures a Book. Dialect is required.
 type BookConfig struct {
-	// Dialect is what the database speaks.
+	// Dialect is the SQL dialect of the database. Required.
 	Dialect failed.Dialect
 
-	// Prefix is as in Config.
+	// Prefix is the prefix of the table names, as in Config.
 	Prefix string
 
-	// Process is what a report calls this process. Default: host and process id.
+	// Process is the name of this process in reports. Default: host name and process ID.
 	Process string
 
-	// Every is how often what was counted is written. Default 5 s.
+	// Every is the interval at which the counts are written. Default: 5 s.
 	Every time.Duration
 
-	// Clock tells the time. Default time.Now.
+	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
 	// Logger receives "ledger is not written" with error and next_try (Warn). Default: none.
@@ -103,7 +101,7 @@ func (c BookConfig) withDefaults() BookConfig {
 	return c
 }
 
-// Validate reports what is missing or cannot work and what to write instead.
+// Validate reports missing and invalid fields, and suggests valid values.
 func (c BookConfig) Validate() error {
 	errs := []error{validateStore(c.Dialect, c.Prefix)}
 	if c.Every < 0 {

@@ -1,27 +1,26 @@
-// Package ledger proves that no message was lost, or says of which queue and when.
+// Package ledger proves that no message was lost, or reports the queue and the time of a loss.
 //
-// Two sides keep count, and neither knows of the other: the broker knows what was published to a
-// work queue and how many messages its queues have; workers know what they have done. The archive
-// knows the failed messages. A Ledger compares them:
+// Two sides count independently. The broker counts the messages that were published to a work queue, and the messages in
+// its queues. The workers count the messages that they have processed. The archive counts the failed messages. A Ledger
+// compares the counts:
 //
 //	broker ── management API ──┐
 //	                           ├─► Ledger.Take, every 15 s ─► samples ─► Ledger.Report
 //	archive ── Queues ─────────┤
 //	workers ── Book (Observer) ┘
 //
-// For each Account, which is a work queue with its wait queues and its failed queue, from the
-// moment at which it was opened:
+// An Account is a work queue with its wait queues and its failed queue. From the time at which the account was opened, this
+// equation applies:
 //
 //	  was there + published
 //	= done + ready + unacked + waiting + failed + replayed + discarded + removed
 //
-// The remainder is a Difference: messages are missing, or there are more than came in. It has a
-// window, from the last sample that shows that it was not there to the first that shows it, and
-// Reasons. Figures are of different moments, so each sample has a slack: a difference counts as
-// far as it is more than the slack.
+// A deviation is a Difference: messages are missing, or there are more messages than were published. A Difference has
+// Reasons and a window, from the last sample without the discrepancy to the first sample with it. The figures of a sample
+// are from different times, so each sample has a slack, and only the part of a deviation that exceeds the slack counts.
 //
-// The ledger counts and does not compare contents. docs/ledger.md specifies each term, when a
-// difference counts, what the ledger finds and what it cannot prove.
+// The ledger counts messages and does not compare contents. docs/ledger.md specifies each term, the conditions for a
+// discrepancy, the losses that the ledger detects and the limits of the proof.
 //
 // The package imports the worker library, package failed, internal/sqlkit and internal/mgmtapi.
 package ledger

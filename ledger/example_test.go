@@ -13,9 +13,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// A ledger notices that two messages have come in and are nowhere. The broker is one
-// that says what the example wants; in production it is a *ledger.Management, the
-// samples are taken by Ledger.Run, and the book is written by Book.Run.
+// A ledger detects that two published messages are missing. This example uses a simulated broker. In production, the broker
+// is a *ledger.Management, Ledger.Run takes the samples, and Book.Run writes the book.
 func ExampleLedger() {
 	dir, _ := os.MkdirTemp("", "ledger")
 	defer os.RemoveAll(dir)
@@ -52,7 +51,7 @@ func ExampleLedger() {
 	book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	pass()
 
-	// Ten come in. Seven are done, one is in the queue.
+	// Ten messages are published. Seven are done, one is in the queue.
 	broker["orders"] = ledger.Figures{Published: 10, Taken: 7, Messages: 1}
 	for range 7 {
 		book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
@@ -77,7 +76,7 @@ func ExampleLedger() {
 	// nobody acknowledged them: purged, expired, or dropped by the broker
 }
 
-// Work queues of a design in which they share a wait queue are one account.
+// In some designs, work queues share a wait queue. They form one account.
 func ExampleJoin() {
 	shared := []string{"cover-art-archive.retry"}
 	parked := []string{"cover-art-archive.failed"}

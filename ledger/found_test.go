@@ -11,12 +11,11 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Whatever goes wrong is found, with its queue, its number, its time, and what else is
-// known of it.
+// The ledger detects each failure, with its queue, its number of messages, its window and its possible causes.
 func TestFound(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		before []string // bodies published while all is well
+		before []string // bodies that are published before the failure
 		wrong  func(t *testing.T, h *house)
 		want   int64
 		reason string
@@ -24,7 +23,7 @@ func TestFound(t *testing.T) {
 		{
 			name: "taken by a foreign consumer", want: 1, reason: "1 message was acknowledged in the work queue by somebody",
 			wrong: func(t *testing.T, h *house) {
-				h.publish(t, "a", "b") // nobody works
+				h.publish(t, "a", "b") // the queue has no worker
 				if _, found, err := h.channel(t).Get("orders", true); err != nil || !found {
 					t.Fatal("nothing to take", err)
 				}
@@ -107,7 +106,7 @@ func TestFound(t *testing.T) {
 			name: "lost by AckThenPublish", want: 1, reason: "workers lost 1",
 			wrong: func(t *testing.T, h *house) {
 				w := h.orders(t, obey, func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish; c.DrainTimeout = time.Second })
-				fault := h.LoseConfirms(1) // it is not known whether the copy is there; it is deleted, to be sure
+				fault := h.LoseConfirms(1) // it is unknown whether the broker has the copy; the test deletes the copy
 				h.publish(t, "late")
 				for _, q := range h.Queues() {
 					if strings.HasPrefix(q.Name, "orders.wait.") {
@@ -127,9 +126,9 @@ func TestFound(t *testing.T) {
 				db := openFile(t, h.file)
 				client := h.Client(t, &reprise.Config{Observer: h.book(t, db, "worker 2")})
 				w := h.WorkWith(t, client, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(obey)})
-				time.Sleep(7 * time.Second) // it has reported that it is there
+				time.Sleep(7 * time.Second) // the process has written its first report
 				h.publish(t, "a", "b")
-				db.Close() // from now on it cannot say anything
+				db.Close() // from now on the process cannot write reports
 				w.Stop()
 			},
 		},
@@ -168,8 +167,7 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// A message that is nowhere for a while is no difference any more when it is there
-// again.
+// A temporary loss is no longer a discrepancy after the message was found again.
 func TestDifferenceThatGoesAway(t *testing.T) {
 	runHouse(t, func(t *testing.T, h *house) {
 		w := h.orders(t, obey)
@@ -180,7 +178,7 @@ func TestDifferenceThatGoesAway(t *testing.T) {
 		if l := h.line(t); l.State != ledger.Differs || l.Missing != 1 {
 			t.Fatalf("purged: %+v", l)
 		}
-		// An imported message is one more than came in, which makes up for it.
+		// An imported message is one message more than was published, which compensates for the loss.
 		if _, err := h.archive.Add(t.Context(), []failed.Message{{Queue: "orders", FailedQueue: "orders.failed"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +188,7 @@ func TestDifferenceThatGoesAway(t *testing.T) {
 	})
 }
 
-// Two differences are two, each with its window.
+// Two losses are two discrepancies, each with its window.
 func TestTwoDifferences(t *testing.T) {
 	runHouse(t, func(t *testing.T, h *house) {
 		w := h.orders(t, obey)
@@ -220,7 +218,7 @@ func TestTwoDifferences(t *testing.T) {
 	})
 }
 
-// What nobody counts is not known, and no difference.
+// Without a book, the state is Unknown, and there is no discrepancy.
 func TestUnknown(t *testing.T) {
 	runHouse(t, func(t *testing.T, h *house) {
 		w := h.WorkWith(t, h.Client(t, nil), reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(obey)})

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// A ledger in a file that was deleted says so, rather than that all is balanced.
+// A ledger whose file was deleted reports an error. It does not report that all accounts are balanced.
 func TestALedgerThatIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
@@ -39,8 +39,7 @@ func TestALedgerThatIsGone(t *testing.T) {
 	}
 }
 
-// A book whose file was moved away makes no other one in its place: its log would stay beside the file
-// that is put back.
+// A book whose file was moved away does not create another file, because a new log would remain next to the restored file.
 func TestABookMakesNoOtherFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
@@ -52,11 +51,11 @@ func TestABookMakesNoOtherFile(t *testing.T) {
 	if err := book.Write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.SetMaxIdleConns(0) // as after errors: each statement opens a connection, and with it a file that is not there
+	db.SetMaxIdleConns(0) // as after errors, because each statement opens a connection, which fails without the file
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // after an error it looks for its tables
+	for range 2 { // after an error, the book checks its tables
 		if err := book.Write(t.Context()); err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
 			t.Errorf("written: %v", err)
 		}

@@ -20,18 +20,18 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// house is all that a ledger is about, in virtual time: a broker, a worker's book, an
-// archive, and the ledger, which takes a sample each 15 s.
+// house is the environment of a ledger in virtual time: a broker, a worker's book, an archive, and the ledger, with a
+// sample every 15 s.
 type house struct {
 	*reprisetest.Broker
 	file    string
 	db      *sql.DB
 	archive *failed.Archive
 	ledger  *ledger.Ledger
-	client  *reprise.Client // of the workers, with a book
+	client  *reprise.Client // client of the workers, with a book
 }
 
-// runHouse runs a test in a house with one account, orders.
+// runHouse runs a test in a house with the account orders.
 func runHouse(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -105,7 +105,7 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// orders works on the queue with a handler.
+// orders runs a worker of the queue with a handler.
 func (h *house) orders(t *testing.T, f reprise.HandlerFunc, options ...func(*reprise.WorkerConfig)) *reprisetest.Worker {
 	t.Helper()
 	cfg := reprise.WorkerConfig{Queue: "orders", Handler: f, Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)}}
@@ -122,7 +122,7 @@ func (h *house) publish(t *testing.T, bodies ...string) {
 	}
 }
 
-// line waits until samples show what there is now, and returns the account of orders.
+// line waits until the samples show the current state, and returns the account orders.
 func (h *house) line(t *testing.T) ledger.Line {
 	t.Helper()
 	time.Sleep(time.Minute)
@@ -139,7 +139,7 @@ func (h *house) line(t *testing.T) ledger.Line {
 	return ledger.Line{}
 }
 
-// channel is one of a foreign program.
+// channel returns a channel of another program.
 func (h *house) channel(t *testing.T) *amqp.Channel {
 	t.Helper()
 	c, err := amqp.DialConfig(h.URL(), amqp.Config{Heartbeat: time.Hour, Dial: func(network, addr string) (net.Conn, error) {

@@ -2,29 +2,29 @@ package ledger
 
 import "time"
 
-// sample is what was found, and how long it was found again without a change.
+// sample contains the figures of an account, and the time in which they did not change.
 type sample struct {
 	at, until time.Time
-	times     int // that it was found
+	times     int // number of consecutive samples with these figures
 	terms
 }
 
-// still reports whether nothing moved when it was taken. A broker's figures are of
-// different moments, so a message on its way can be in two of them or in none. A sample
-// that was found unchanged three times is exact. Twice is not enough: a loss and two figures
-// of different age can look the same once more.
+// still reports whether the account had no activity at the time of the sample. The figures of a broker are from different
+// times, so two of them may contain a message in flight, or none. Figures that are unchanged in three samples are exact.
+// Two are not enough, because a loss can look like two figures of different age once more.
 func (x *sample) still() bool { return x.times >= 3 }
 
-// oldest is how old the figures of a broker can be: RabbitMQ's management plugin renews them every 5 s, one after the other.
+// oldest is the maximum age of the broker's figures. RabbitMQ's management plugin updates them every 5 s, one after the
+// other.
 const oldest = 10 * time.Second
 
-// empty reports whether all queues of the account were certainly empty when it was taken.
+// empty reports whether all queues of the account were certainly empty at the time of the sample.
 func (x *sample) empty() bool {
 	return x.still() && x.terms[ready]+x.terms[unacked]+x.terms[waiting]+x.terms[inParking] == 0
 }
 
-// slack is by how much the difference of a sample can be wrong; false: that is not
-// known, since it is the last one, and something has just moved.
+// slack returns the maximum error of a sample's discrepancy. It returns false if the error is unknown, because the sample
+// is the last one and the figures have just changed.
 func slack(samples []sample, i int) (int64, bool) {
 	if samples[i].still() {
 		return 0, true
@@ -36,20 +36,20 @@ func slack(samples []sample, i int) (int64, bool) {
 	return motion(before, &samples[i].terms, &samples[i+1].terms), true
 }
 
-// opening is where an account begins.
+// opening contains the figures at the start of an account.
 type opening struct {
 	terms
 	slack int64
 }
 
-// step is a change of the difference that is more than slack.
+// step is a change of the discrepancy that exceeds the slack.
 type step struct {
-	before int   // the last sample that shows that it was not there; -1: none does
-	after  int   // the first that shows that it was
-	n      int64 // messages that are missing; negative: too many
+	before int   // index of the last sample that shows that the messages were not missing; -1: none
+	after  int   // index of the first sample that shows the change
+	n      int64 // number of missing messages; negative: too many
 }
 
-// steps returns how the difference came to be what it is.
+// steps returns the changes that add up to the present discrepancy.
 func steps(from opening, samples []sample) []step {
 	var found []step
 	level := int64(0)
@@ -70,12 +70,12 @@ func steps(from opening, samples []sample) []step {
 		}
 		level += n
 		if level == 0 {
-			found = nil // all of them have been found again
+			found = nil // all messages have been found again
 			continue
 		}
 		next := step{before: lastWithout(from, samples[:i], level), after: i, n: n}
 		for len(found) > 0 {
-			// What is seen more and more clearly is one difference, and so is what comes and goes.
+			// Merge changes of one discrepancy: a growing deviation, and a deviation that was reduced again.
 			last := found[len(found)-1]
 			if last.after <= next.before && (last.n > 0) == (next.n > 0) {
 				break
@@ -93,7 +93,7 @@ func steps(from opening, samples []sample) []step {
 	return found
 }
 
-// lastWithout is the last sample that cannot have had a difference; -1: none.
+// lastWithout returns the index of the last sample that cannot have the discrepancy; -1: none.
 func lastWithout(from opening, samples []sample, level int64) int {
 	for i := len(samples) - 1; i >= 0; i-- {
 		if s, known := slack(samples, i); known && abs(samples[i].missing(&from.terms)-level) > s+from.slack {

@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// system is what a broker and workers do, moment by moment.
+// system simulates a broker and workers, one step at a time.
 type system struct {
-	history []terms // by moment
+	history []terms // terms after each step
 	now     terms
 }
 
-// move does something that is possible, or nothing.
+// move makes a random possible change, or none.
 func (s *system) move(what int) {
 	t := &s.now
 	from := func(x term) bool {
@@ -78,7 +78,7 @@ func (s *system) rest(moments int) {
 
 const everyMoments = 10
 
-// figures are the terms that are read at one moment.
+// figures are the terms that are read at the same time.
 var figures = [][]term{{published}, {ready, unacked}, {waiting}, {elsewhere}, {inParking}, {failing}, {done}, {retried}, {gaveUp}}
 
 // elsewhere is a second wait queue.
@@ -86,8 +86,8 @@ const elsewhere = refused
 
 func moment(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// samples are taken every ten moments; each term is as old as nine of them at most. What
-// is in the work queue is one figure, ready or not, and so is what the archive has.
+// samples takes a sample every ten steps. Each term is at most nine steps old. The ready and unacked messages of the work
+// queue are one figure, and the counts of the archive are also one figure.
 func (s *system) samples(t *rapid.T) (all []sample) {
 	age := rapid.OneOf(rapid.IntRange(0, everyMoments-1), rapid.SampledFrom([]int{0, everyMoments - 1}))
 	for at := everyMoments; at < len(s.history); at += everyMoments {
@@ -110,8 +110,8 @@ func (s *system) samples(t *rapid.T) (all []sample) {
 	return all
 }
 
-// Figures of different moments are no difference, however busy a queue is; and what is
-// lost is found once the queue is still, to the message and within its window.
+// Figures of different times do not cause a discrepancy, even in a busy queue. A loss is found exactly, and within its
+// window, after the queue has no activity.
 func TestSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &system{}
@@ -154,10 +154,10 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A queue that is never still: what is lost, all at once or one by one, is found when it
-// is more than what comes in and is done between two samples.
+// In a queue with permanent activity, a loss of any speed is found when it exceeds the number of messages that are
+// published and done between two samples.
 func TestStepsOfABusyQueue(t *testing.T) {
-	const each = 10 // come in, and are done, between two samples
+	const each = 10 // published and done between two samples
 	for name, losses := range map[string][]int64{
 		"at once":    {0, 0, 0, 2*each + 1, 0, 0, 0, 0},
 		"one by one": slices.Repeat([]int64{1}, 2*each+5),
@@ -177,7 +177,7 @@ func TestStepsOfABusyQueue(t *testing.T) {
 	}
 }
 
-// What is still on its way when the last sample is taken says nothing yet.
+// Messages in flight at the last sample are not a discrepancy.
 func TestLastSampleThatMoves(t *testing.T) {
 	still := sample{at: moment(0), until: moment(20), times: 3}
 	torn := sample{at: moment(30), until: moment(40), times: 2, terms: terms{published: 1}}
@@ -190,26 +190,24 @@ func TestLastSampleThatMoves(t *testing.T) {
 	}
 }
 
-// A message that is all that moves counts once for each place that it was seen to move
-// through, however often it was tried.
+// A single moving message counts once for each place in which a move was visible, independently of its number of attempts.
 func TestSlackOfOneMessage(t *testing.T) {
 	before := terms{published: 5, done: 5}
 	at, after := before, before
 	at[published], at[retried], at[waiting] = 6, 1, 1
 	after[published], after[retried], after[gaveUp], after[failing] = 6, 2, 1, 1
-	const places = 4 // it came in, waited, was parked, and was archived
+	const places = 4 // it was published, waited, was parked, and was archived
 	if n := motion(&before, &at, &after); n != places {
 		t.Errorf("motion %d, want %d", n, places)
 	}
 }
 
-// An account that was opened while messages moved becomes exact when nothing moves, and keeps
-// what it has counted meanwhile.
+// An account that was opened during activity becomes exact when the activity ends, and retains its counts.
 func TestAnInexactOpeningKeepsItsCounts(t *testing.T) {
 	moving := func(n int, in, out int64) sample {
 		return sample{at: moment(n), until: moment(n), times: 1, terms: terms{published: in, done: out}}
 	}
-	samples := []sample{moving(0, 0, 0), moving(1, 10, 7), moving(2, 20, 19)} // the second: 3 are on their way
+	samples := []sample{moving(0, 0, 0), moving(1, 10, 7), moving(2, 20, 19)} // the second sample: 3 messages are in flight
 	var a account
 	if !a.open(samples) || a.slack == 0 || a.opened != moment(1) {
 		t.Fatalf("opened at %s with a slack of %d", a.opened, a.slack)

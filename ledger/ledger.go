@@ -11,30 +11,29 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Ledger holds what the broker, the workers and the archive say against each other.
-// All methods are safe for concurrent use; one Ledger at a time should Take samples of an
-// account.
+// Ledger compares the figures of the broker, the workers and the archive. A Ledger is safe for concurrent use. Only one
+// Ledger at a time should Take samples of an account.
 type Ledger struct {
 	store
 	cfg     Config
-	turn    chan struct{}   // taken by whoever changes accounts
-	verdict map[string]bool // accounts that were found to differ, for the log
+	turn    chan struct{}   // semaphore that permits changes of accounts
+	verdict map[string]bool // whether an account had a discrepancy in the last report, for the log
 }
 
-// Archive is what a Ledger asks a *failed.Archive.
+// Archive is the part of *failed.Archive that a Ledger uses.
 type Archive interface {
 	Queues(ctx context.Context) ([]failed.QueueSummary, error)
 	SettleOutcomes(ctx context.Context, queues []string, at time.Time) error
 }
 
-// Sources are where samples come from. Broker is required.
+// Sources contains the sources of the samples. Broker is required.
 type Sources struct {
 	Broker  Broker
-	Archive Archive // nil: there is none, and what fails stays in its failed queue
+	Archive Archive // nil if there is no archive, so that failed messages stay in the failed queue
 }
 
-// Open returns the ledger in db, which stays the caller's to close. It creates the
-// tables where there are none, and refuses those of a newer version.
+// Open returns the ledger in db. It creates missing tables, and refuses the tables of a newer version. The caller must
+// close db.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -50,11 +49,11 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 	return l, nil
 }
 
-// Config returns the configuration, with its defaults.
+// Config returns the configuration, including the defaults.
 func (l *Ledger) Config() Config { return l.cfg }
 
-// Run takes samples until ctx ends, of the accounts that there are at the time. A
-// sample that cannot be taken is left out. It can be called once.
+// Run takes samples of the current accounts every Config.Every, until ctx ends. It logs discrepancies and errors, and omits
+// a sample after an error. It must be called only once.
 func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Account) {
 	ticker := time.NewTicker(l.cfg.Every)
 	defer ticker.Stop()
@@ -79,7 +78,7 @@ func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Accoun
 	}
 }
 
-// tell logs what has changed.
+// tell logs changes of the state of accounts.
 func (l *Ledger) tell(ctx context.Context) error {
 	report, err := l.Report(ctx)
 	if err != nil {
@@ -105,8 +104,8 @@ func (l *Ledger) tell(ctx context.Context) error {
 	return nil
 }
 
-// Accept begins an account anew: what was missing until now is looked into and
-// accepted, by somebody and for a reason, which reports show from then on.
+// Accept restarts an account, after an operator has examined and accepted the present discrepancy. Reports show the
+// operator and the reason from then on. It returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
 func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
 	if reason == "" {
 		return errors.New("ledger: Accept needs a reason: write what the difference was")

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// live is a broker with a management API, and how often that has something new.
+// live is a broker with a management API, with the interval of its updates.
 type live struct {
 	url   string
 	api   *ledger.Management
@@ -31,7 +31,7 @@ func eachLive(t *testing.T, test func(t *testing.T, b live)) {
 	for _, b := range testkit.RabbitMQs() {
 		t.Run(b.Name, func(t *testing.T) {
 			b.Require(t)
-			t.Parallel() // it waits for figures most of the time
+			t.Parallel() // the test mostly waits for figures
 			test(t, live{b.URL, management(t, b.ManagementURL(t)), 6 * time.Second})
 		})
 	}
@@ -41,8 +41,8 @@ func management(t *testing.T, address string) *ledger.Management {
 	return &ledger.Management{URL: address, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)}
 }
 
-// The equation rests on what brokers count: what clients publish to a queue, and not
-// what comes back to it by dead-lettering, or is given back.
+// The equation depends on the counts of brokers. They must include the messages that clients publish to a queue, and
+// exclude dead-lettered and requeued messages.
 func TestWhatBrokersCount(t *testing.T) {
 	ways := map[string]topology.Strategy{
 		"copy":        {Route: topology.Buckets{Base: 10 * time.Millisecond}},
@@ -138,7 +138,7 @@ func dialLive(t *testing.T, address string, book *ledger.Book) *reprise.Client {
 	return c
 }
 
-// work runs a worker, and returns how to stop it.
+// work runs a worker, and returns a function that stops it.
 func work(t *testing.T, c *reprise.Client, cfg reprise.WorkerConfig) (stop func()) {
 	t.Helper()
 	w, err := reprise.NewWorker(c, cfg)

@@ -11,29 +11,27 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// Figures is what a broker says of a queue. Published and Taken are counted from some
-// moment on, and from another one when the broker has restarted.
+// Figures contains the figures of a broker for a queue. Published and Taken start at an arbitrary time, and start again
+// after a restart of the broker.
 type Figures struct {
-	Published int64 // by clients, straight or through exchanges
-	Taken     int64 // acknowledged, or delivered without a wish for that
-	Messages  int64 // all that are in it
-	Unacked   int64 // of those, with a consumer
+	Published int64 // published by clients, directly or through exchanges
+	Taken     int64 // acknowledged, or delivered without acknowledgement
+	Messages  int64 // all messages in the queue, including Unacked
+	Unacked   int64 // messages that are delivered and not yet acknowledged
 }
 
-// Broker tells what is in its queues. It leaves out a queue of which it does not know
-// that.
+// Broker returns the figures of all queues, by name. It omits a queue without known figures.
 type Broker interface {
 	Queues(ctx context.Context) (map[string]Figures, error)
 }
 
-// Management is a Broker by its management HTTP API: RabbitMQ's, or that of the
-// embedded broker.
+// Management is a Broker that uses the management HTTP API of RabbitMQ or of the embedded broker.
 type Management struct {
-	URL      string // such as http://localhost:15672
+	URL      string // for example http://localhost:15672
 	User     string
 	Password string
 	VHost    string       // default "/"
-	Client   *http.Client // default: one with a timeout of 15 s
+	Client   *http.Client // default: a client with a timeout of 15 s
 }
 
 // Queues implements [Broker].
@@ -49,7 +47,7 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 	}
 	var answer []struct {
 		Name     string `json:"name"`
-		Messages *int64 `json:"messages"` // null for some seconds after a queue was declared
+		Messages *int64 `json:"messages"` // null for some seconds after the declaration of a queue
 		Unacked  int64  `json:"messages_unacknowledged"`
 		Stats    struct {
 			Published    int64 `json:"publish"`

@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Rate is how fast the workers of an account have got work done lately.
+// Rate is the present throughput of the workers of an account.
 type Rate struct {
-	Work []string // the work queues of the account
+	Work []string // work queues of the account
 	Done float64  // messages per second whose handler returned nil
 }
 
-// Rates returns the rates of the accounts for which they are known: whose workers keep a Book,
-// and of which there are recent samples. They are averages over the last two intervals of
-// samples, Config.Every. Messages that were retried, parked or debounced are not in them, unlike
-// in the broker's rate of acknowledgements: a message is debounced whatever the outcome of its burst.
+// Rates returns the rates of the accounts whose workers have a Book, and that have recent samples. A rate is the average
+// over twice Config.Every. It does not include messages that were retried, parked or debounced, although the broker's rate
+// of acknowledgements includes them. A message is debounced independently of the outcome of its burst.
 func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 	known, err := l.accounts(ctx)
 	if err != nil {
@@ -46,14 +45,14 @@ func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 	return rates, nil
 }
 
-// doneRate returns the average rate over a window that ends with the last sample, or over the
-// time for which there are samples; false if that is no time.
+// doneRate returns the average rate over a window that ends with the last sample, or over the time span of the samples if
+// that is shorter. It returns false if the time span is 0.
 func doneRate(samples []sample, window time.Duration) (float64, bool) {
 	last := samples[len(samples)-1]
 	start := last.until.Add(-window)
 	base, at := samples[0], samples[0].at
 	for _, s := range samples {
-		if !s.at.After(start) { // it was so from s.at to s.until
+		if !s.at.After(start) { // the figures were valid from s.at to s.until
 			base, at = s, s.until
 			if at.After(start) {
 				at = start

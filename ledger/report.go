@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// State is what can be said of an account.
+// State is the state of an account.
 type State string
 
-// The states.
+// States of an account.
 const (
 	Opening  State = "opening"  // there are too few samples
-	Balanced State = "balanced" // to the message, if Line.Slack is 0
+	Balanced State = "balanced" // exactly, if Line.Slack is 0
 	Differs  State = "differs"
-	Unknown  State = "unknown" // no worker of it keeps a Book, or there were no figures for long
+	Unknown  State = "unknown" // no worker of the account has a Book, or there are no recent figures
 )
 
-// Report is what can be said of all accounts.
+// Report contains the state of all accounts.
 type Report struct {
 	At       time.Time
-	Accounts []Line // by name
+	Accounts []Line // sorted by name
 }
 
-// Balanced reports whether there is no difference in any account. One of which nothing
-// can be said is none.
+// Balanced reports whether no account has a discrepancy. An account in the state Unknown or Opening does not count as a
+// discrepancy.
 func (r *Report) Balanced() bool {
 	return !slices.ContainsFunc(r.Accounts, func(l Line) bool { return l.State == Differs })
 }
 
-// Line is an account. In is Done + Ready + Unacked + Waiting + Failed + Replayed +
-// Discarded + Removed + Missing, of the last sample.
+// Line is the state of an account at the last sample. In equals Done + Ready + Unacked + Waiting + Failed + Replayed +
+// Discarded + Removed + Missing.
 type Line struct {
 	Name  string
 	State State
-	Since time.Time // when it was opened
-	At    time.Time // of the last sample
+	Since time.Time // time at which the account was opened
+	At    time.Time // time of the last sample
 
-	In        int64 // was there, and came in since
+	In        int64 // initial messages, and messages published since
 	Done      int64
 	Ready     int64
 	Unacked   int64
@@ -49,19 +49,19 @@ type Line struct {
 	Removed   int64
 	Missing   int64 // negative: too many
 
-	Slack       int64        // by how much Missing can be wrong: messages moved while they were counted
-	Differences []Difference // in the order of time; none, unless State is Differs
-	Note        string       // of Accept, or why the State is Unknown
+	Slack       int64        // maximum error of Missing, because messages moved during the sample
+	Differences []Difference // in chronological order; only if State is Differs
+	Note        string       // the reason passed to Accept, or the reason of the State Unknown
 }
 
-// Difference is what came to be missing, or too many, in a window.
+// Difference describes a discrepancy: messages that are missing, or too many, since a window of time.
 type Difference struct {
-	Messages     int64     // missing; negative: too many
-	Since, Until time.Time // the window. Since is zero if it is older than all samples
-	Reasons      []string  // what else is known of it; may be none
+	Messages     int64     // number of missing messages; negative: too many
+	Since, Until time.Time // the window; Since is zero if the start is older than all samples
+	Reasons      []string  // possible causes; may be empty
 }
 
-// String says it in words.
+// String returns the number of messages and the window.
 func (d Difference) String() string {
 	what, window := "missing", "until "+clock(d.Until)
 	n := d.Messages
@@ -80,7 +80,7 @@ func (d Difference) String() string {
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// Report says what the samples show. It asks neither the broker nor the workers.
+// Report evaluates the stored samples. It does not send requests to the broker or the workers.
 func (l *Ledger) Report(ctx context.Context) (*Report, error) {
 	r := &Report{At: l.cfg.Clock().Truncate(time.Millisecond)}
 	known, err := l.accounts(ctx)
@@ -114,7 +114,7 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	if a.opened.IsZero() {
 		return line
 	}
-	// The last sample of which it is known what it is worth.
+	// Use the last sample whose slack is known.
 	slackness := int64(0)
 	for i := len(samples) - 1; i >= 0; i-- {
 		if s, known := slack(samples, i); known {
@@ -140,7 +140,7 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	return line
 }
 
-// fill fills in the numbers.
+// fill sets the numbers.
 func (l *Line) fill(from, to *terms) {
 	l.In = from.stock() - from[replayed] - from[removed] + to.came() - from.came()
 	l.Done = to.ended() - from.ended()
@@ -148,14 +148,14 @@ func (l *Line) fill(from, to *terms) {
 	l.Failed = to[inParking] + to[failing] + to[replaying]
 	l.Discarded = to[discarded]
 	l.Replayed, l.Removed = to[replayed]-from[replayed], to[removed]-from[removed]
-	if l.Replayed < 0 { // what was replayed before was removed
+	if l.Replayed < 0 { // an earlier replayed message was removed
 		l.Removed += l.Replayed
 		l.Replayed = 0
 	}
 	l.Missing = to.missing(from)
 }
 
-// explain says what is known of a difference.
+// explain returns the Difference for a step, with its possible causes.
 func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pages []page) Difference {
 	d := Difference{Messages: s.n, Until: samples[s.after].at}
 	before := a.opening.terms
@@ -189,9 +189,9 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 			say("%s ended without a last report: what it did after %s is not counted", p.name, clock(p.seen))
 		}
 	}
-	// What the broker has seen acknowledged, and the workers and the archive have not.
+	// Compare the acknowledgements of the broker with the settlements that the workers and the archive report.
 	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
-	others := grown(taken) - settled // less than 0: workers reject rather than acknowledge
+	others := grown(taken) - settled // negative if workers reject instead of acknowledge
 	if n := others; n > 0 {
 		say("%s acknowledged in the work queue by somebody whose acknowledgements are not reported", deliveries(n))
 	}

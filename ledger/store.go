@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// tables are written for both dialects. Names of queues are bytes; times are
-// milliseconds since 1970; terms are JSON lists, so that new ones need no new column.
+// tables are compatible with both dialects. Queue names are bytes. Times are milliseconds since 1970. Terms are JSON lists,
+// so that a new term does not require a new column.
 var tables = sqlkit.Tables{Version: 1, Lock: "7365417203", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {account} (
 		name     BYTES PRIMARY KEY,
@@ -44,7 +44,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417203", Statements: []string{
 	)`,
 }}
 
-// store is the tables.
+// store reads and writes the tables.
 type store struct {
 	db      *sqlkit.DB
 	dialect sqlkit.Dialect
@@ -54,8 +54,8 @@ func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
 	return store{sqlkit.New(db, d, prefix), d}
 }
 
-// Healthy returns nil if the tables can be read, or else why not: a failed.ErrUnavailable,
-// unless it is something else that is wrong. ctx should have a deadline.
+// Healthy returns nil if it can read the tables, and otherwise the reason. The error is a failed.ErrUnavailable if the
+// database caused it. ctx should have a deadline.
 func (s *store) Healthy(ctx context.Context) error {
 	var version string
 	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {
@@ -64,12 +64,12 @@ func (s *store) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// samples returns those of an account since a time, the oldest first.
+// samples returns the samples of an account since a time, oldest first.
 func (s *store) samples(ctx context.Context, account string, since time.Time) ([]sample, error) {
 	return samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 AND at >= $2 ORDER BY at`, []byte(account), sqlkit.Millis(since)))
 }
 
-// last returns the n newest of an account, the oldest of them first.
+// last returns the n newest samples of an account, oldest first.
 func (s *store) last(ctx context.Context, account string, n int) ([]sample, error) {
 	all, err := samplesOf(s.db.Rows(ctx, `SELECT at, until, times, terms FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT $2`, []byte(account), n))
 	slices.Reverse(all)
@@ -87,7 +87,7 @@ func samplesOf(rows sqlkit.Rows) (all []sample, err error) {
 	return all, nil
 }
 
-// add keeps a sample: as a longer one, if nothing has changed.
+// add saves a sample. If the terms have not changed, it extends the last sample.
 func (s *store) add(ctx context.Context, account string, last *sample, x sample) error {
 	if last != nil && last.terms == x.terms {
 		_, err := s.db.Write(ctx, `UPDATE {sample} SET until = $3, times = times + 1 WHERE account = $1 AND at = $2`, []byte(account), sqlkit.Millis(last.at), sqlkit.Millis(x.at))
@@ -98,18 +98,18 @@ func (s *store) add(ctx context.Context, account string, last *sample, x sample)
 	return err
 }
 
-// prune removes all samples of an account but the newest.
+// prune removes all samples of an account except for the newest.
 func (s *store) prune(ctx context.Context, account string, keep int) error {
 	_, err := s.db.Write(ctx, `DELETE FROM {sample} WHERE account = $1 AND at <
 		(SELECT at FROM {sample} WHERE account = $1 ORDER BY at DESC LIMIT 1 OFFSET $2)`, []byte(account), keep-1)
 	return err
 }
 
-// account is what is known of one besides its samples.
+// account is a row of the table of accounts.
 type account struct {
 	name   string
 	work   []string
-	raw    map[string][2]int64 // by queue, in base64: published and taken, as the broker counts
+	raw    map[string][2]int64 // by queue name in base64: last values of Figures.Published and Figures.Taken
 	opened time.Time
 	opening
 	note string
@@ -133,7 +133,7 @@ func (s *store) accounts(ctx context.Context) (all []account, err error) {
 	return all, nil
 }
 
-// put writes what a sample changes.
+// put saves the fields that change with each sample.
 func (s *store) put(ctx context.Context, a *account) error {
 	queues := make([][]byte, len(a.work))
 	for i, q := range a.work {
@@ -145,14 +145,14 @@ func (s *store) put(ctx context.Context, a *account) error {
 	return err
 }
 
-// begin writes where an account begins.
+// begin saves the opening of an account.
 func (s *store) begin(ctx context.Context, a *account) error {
 	_, err := s.db.Write(ctx, `UPDATE {account} SET opened = $2, opening = $3, slack = $4, note = $5 WHERE name = $1`,
 		[]byte(a.name), sqlkit.Millis(a.opened), written(a.terms), a.slack, []byte(a.note))
 	return err
 }
 
-// written is JSON of what can always be written as that.
+// written returns the JSON of a value that can always be encoded.
 func written(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

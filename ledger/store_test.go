@@ -24,8 +24,8 @@ type database struct {
 	dialect failed.Dialect
 }
 
-// eachDatabase runs test once for each kind of database. The subtest of PostgreSQL
-// is skipped if there is none; `make test` sees to it that there is.
+// eachDatabase runs test once for each kind of database. It skips the subtest of PostgreSQL without a database; `make test`
+// provides one.
 func eachDatabase(t *testing.T, test func(t *testing.T, db database)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, openPostgres(t)) })
@@ -46,8 +46,7 @@ func openPostgres(t *testing.T) database {
 	return database{db, failed.PostgreSQL}
 }
 
-// desk is a ledger whose broker says what it is told to, at times that pass as they are
-// told to.
+// desk is a ledger with a simulated broker and a simulated clock.
 type desk struct {
 	*ledger.Ledger
 	db      database
@@ -79,7 +78,7 @@ func newDesk(t *testing.T, db database) *desk {
 
 func (d *desk) clock() time.Time { return d.now }
 
-// pass takes samples for a while.
+// pass takes samples for some time.
 func (d *desk) pass(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -102,7 +101,7 @@ func (d *desk) line(t *testing.T) ledger.Line {
 	return report.Accounts[0]
 }
 
-// process is a book that is written when the test says so.
+// process is a book that the test writes explicitly.
 func (d *desk) process(t *testing.T, name string) (write func(done int), end func()) {
 	t.Helper()
 	b, err := ledger.NewBook(d.db.DB, ledger.BookConfig{Dialect: d.db.dialect, Process: name, Every: time.Hour, Clock: d.clock})
@@ -129,8 +128,7 @@ func (d *desk) process(t *testing.T, name string) (write func(done int), end fun
 	}
 }
 
-// What processes of the past have done still counts when their pages are closed, and
-// once only if one of them comes back.
+// The counts of old processes remain valid after their pages were closed, and count only once if such a process continues.
 func TestProcessesOfThePast(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		d := newDesk(t, db)
@@ -172,8 +170,8 @@ func (d *desk) pages(t *testing.T) (n int) {
 	return n
 }
 
-// A broker that restarts counts anew. What came in meanwhile is a difference with that
-// reason, and what came in before and after is not.
+// A restarted broker resets its counters. Messages that were published during the restart are a discrepancy with that
+// reason. Messages that were published before or after it are not.
 func TestBrokerLosesCount(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		d := newDesk(t, db)
@@ -187,7 +185,7 @@ func TestBrokerLosesCount(t *testing.T) {
 		if l := d.line(t); l.State != ledger.Balanced || l.In != 2 || l.Done != 2 {
 			t.Errorf("counted anew: %+v", l)
 		}
-		d.broker[d.queue] = ledger.Figures{Published: 0, Messages: 3} // and one came in before
+		d.broker[d.queue] = ledger.Figures{Published: 0, Messages: 3} // another message was published before
 		report(0)
 		d.pass(t, 4)
 		l := d.line(t)
@@ -197,7 +195,7 @@ func TestBrokerLosesCount(t *testing.T) {
 	})
 }
 
-// Samples are bounded; what they have shown is not forgotten.
+// The number of samples is limited. Their discrepancies remain known.
 func TestSamplesAreBounded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		d := newDesk(t, db)
@@ -206,7 +204,7 @@ func TestSamplesAreBounded(t *testing.T) {
 		report(0)
 		d.pass(t, 4)
 		opened := d.line(t).Since
-		d.broker[d.queue] = ledger.Figures{Published: 1} // gone at once
+		d.broker[d.queue] = ledger.Figures{Published: 1} // lost immediately
 		d.pass(t, 4)
 		for n := range int64(150) {
 			d.broker[d.queue] = ledger.Figures{Published: n + 2, Messages: n + 1}
@@ -228,7 +226,7 @@ func TestSamplesAreBounded(t *testing.T) {
 	})
 }
 
-// Processes that begin at the same time make the tables together.
+// Processes that start at the same time create the tables together.
 func TestOpenTogether(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		var wg sync.WaitGroup
@@ -250,7 +248,7 @@ func TestOpenTogether(t *testing.T) {
 	})
 }
 
-// Without figures there is no sample, and what was known gets old.
+// Without figures there is no sample, and the state becomes outdated.
 func TestBrokerAway(t *testing.T) {
 	d := newDesk(t, openSQLite(t))
 	d.broker[d.queue] = ledger.Figures{}
@@ -267,7 +265,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// Whoever opens a ledger in SQLite waits for whoever writes, and does not give up.
+// A ledger that opens an SQLite database waits for a concurrent writer.
 func TestOpenWhileAnotherWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	writer := openFile(t, path)
@@ -311,7 +309,7 @@ func TestOpenWhileAnotherWrites(t *testing.T) {
 	for i := range 16 {
 		db := openFile(t, path)
 		opens.Go(func() {
-			cfg := ledger.Config{Dialect: failed.SQLite, Prefix: string(rune('a' + i/4))} // four make the same tables
+			cfg := ledger.Config{Dialect: failed.SQLite, Prefix: string(rune('a' + i/4))} // four processes create the same tables
 			if _, err := ledger.Open(t.Context(), db, cfg); err != nil {
 				t.Error(err)
 			}
@@ -322,7 +320,7 @@ func TestOpenWhileAnotherWrites(t *testing.T) {
 	writes.Wait()
 }
 
-// A book that has not begun to run says so: its tables are not missing yet.
+// A book that does not run yet returns ErrNotOpen, not an error about missing tables.
 func TestBookBeforeItRuns(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book, err := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect})

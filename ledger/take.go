@@ -11,8 +11,9 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Take takes a sample of each account. One of which the broker or the archive says
-// nothing gets none.
+// Take takes a sample of each account. It returns an error without samples if the broker or the archive does not answer. It
+// omits an account that was sampled less than half of Config.Every ago, and a new account whose work queues have no figures
+// yet.
 func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
 	if from.Broker == nil {
 		return errors.New("ledger: Sources.Broker is missing: use a *Management")
@@ -61,7 +62,7 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 	return nil
 }
 
-// take adds a sample of one account, and opens it if that is possible now.
+// take adds a sample of an account, and opens the account if possible.
 func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time, figures map[string]Figures, archive Archive, archived []failed.QueueSummary, pages []page) error {
 	before, err := l.last(ctx, r.name, 3)
 	if err != nil {
@@ -71,12 +72,12 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	if len(before) > 0 {
 		last = &before[len(before)-1]
 		if now.Sub(last.until) < l.cfg.Every/2 {
-			return nil // somebody else, or this process before it restarted, has just taken one
+			return nil // another process, or this process before a restart, has just taken a sample
 		}
 	}
 	for _, q := range a.Work {
 		if _, found := figures[q]; !found && last == nil {
-			return nil // it is not there yet
+			return nil // the queue does not exist yet
 		}
 	}
 	x := sample{at: now, until: now}
@@ -97,7 +98,7 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	if err != nil {
 		return err
 	}
-	// All that was sent before is in the figures, since another publish would have changed them.
+	// The figures include all earlier messages, because another publish would have changed them.
 	if now := after[len(after)-1]; archive != nil && now.empty() {
 		if err := archive.SettleOutcomes(ctx, a.Work, now.until.Add(-oldest)); err != nil {
 			return err
@@ -111,7 +112,7 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	return l.prune(ctx, r.name, l.cfg.Keep)
 }
 
-// begun waits for its turn.
+// begun acquires the semaphore for changes of accounts.
 func (l *Ledger) begun(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -123,8 +124,8 @@ func (l *Ledger) begun(ctx context.Context) error {
 
 func (l *Ledger) ended() { <-l.turn }
 
-// counted is what a sample has of the one before: what the broker counts, which it
-// may begin to count anew.
+// counted returns the accumulated counts of the previous sample. The ledger accumulates them, because the broker may reset
+// its counters.
 func counted(before terms) (t terms) {
 	for _, i := range []term{published, taken, outParking, resets} {
 		t[i] = before[i]
@@ -132,7 +133,7 @@ func counted(before terms) (t terms) {
 	return t
 }
 
-// broker adds what the broker says.
+// broker adds the figures of the broker.
 func (x *sample) broker(a Account, r *account, figures map[string]Figures) {
 	raw := map[string][2]int64{}
 	anew := false
@@ -201,13 +202,13 @@ func (x *sample) workers(a Account, pages []page) {
 	}
 }
 
-// open opens an account with its newest samples: where nothing moves, if it ever does,
-// since then what was there is known to the message. An account that was opened while
-// something moved becomes exact with the first such sample. What it has counted stays.
+// open opens the account with one of its newest samples, preferably without activity, because the figures are exact then.
+// An account that was opened during activity becomes exact with the first sample without activity. Its counts do not
+// change.
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)
-		if !known || i == 0 && s > 0 { // of the first, what moved before it may be out of sight
+		if !known || i == 0 && s > 0 { // the first sample does not show the activity before it
 			continue
 		}
 		if r.opened.IsZero() {

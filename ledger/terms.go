@@ -1,65 +1,62 @@
 package ledger
 
-// term is a number that a sample has of an account. New ones go to the end, since
-// samples are stored as lists.
+// term is the index of a number in a sample. Add new terms at the end, because samples are stored as lists.
 type term int
 
 const (
-	// By the broker.
-	published  term = iota // to the work queue and its levels, in all
-	taken                  // acknowledged by whoever consumes from the work queue, in all
+	// Figures of the broker.
+	published  term = iota // published to the work queue and its levels, accumulated.
+	taken                  // acknowledged by consumers of the work queue, accumulated.
 	ready                  // in the work queue
-	unacked                // in the work queue, with a consumer
+	unacked                // in the work queue, delivered to a consumer
 	waiting                // in wait queues and levels
 	inParking              // in failed queues
-	outParking             // acknowledged by whoever consumes from failed queues, in all
-	resets                 // how often the broker began to count anew
+	outParking             // acknowledged by consumers of failed queues, accumulated
+	resets                 // number of times that the broker reset its counters
 
-	// By the archive.
+	// Figures of the archive.
 	failing
 	replaying
 	replayed
 	discarded
 	removed
 
-	// By workers, in all.
+	// Accumulated figures of the workers.
 	done
 	debounced
 	retried
 	gaveUp // parked
 	dropped
 	lost
-	refused // copies that were not confirmed, and published again
+	refused // copies that were not confirmed and were republished
 
 	termCount
 )
 
-// Terms are all of them.
+// terms contains the values of all terms.
 type terms [termCount]int64
 
-// came is what has come in from outside.
+// came returns the number of published messages.
 func (t *terms) came() int64 { return t[published] }
 
-// stock is what has come in and is somewhere, or left by way of the archive.
+// stock returns the number of published messages that are in a queue or in the archive, or have left through the archive.
 func (t *terms) stock() int64 {
 	return t[ready] + t[unacked] + t[waiting] + t[inParking] + t[failing] + t[replaying] + t[replayed] + t[discarded] + t[removed]
 }
 
-// ended is what workers are done with.
+// ended returns the number of messages that the workers have processed.
 func (t *terms) ended() int64 { return t[done] + t[debounced] }
 
-// missing is the difference that the equation has, of an account opened with other
-// terms.
+// missing returns the deviation of the equation for an account with the given opening.
 func (t *terms) missing(opening *terms) int64 {
 	return t.came() - opening.came() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion is by how much the difference of a sample can be wrong, since places were
-// not looked at in the same moment: in each, what moved there since the sample before,
-// or until the next one, whichever is more. A message that left one place before it was
-// looked at, and came to the other after, is in none; it is in both if it was the other
-// way round. What is in a place may stay the same while some come and as many go:
-// what workers have put there says how many.
+// motion returns the maximum error of the deviation in a sample, because its places were not read at the same time. For
+// each place, it takes the larger change since the previous sample or until the next sample, and returns the sum. A message
+// that leaves one place before the reading, and enters another place after its reading, is in neither. In the opposite case
+// it is in both. The number in a place may stay constant while as many messages enter as leave. The counts of the workers
+// then show the number of moved messages.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
 	for _, place := range places {
@@ -73,15 +70,15 @@ func motion(before, at, after *terms) int64 {
 	return n
 }
 
-// places are where messages are seen, each with the counts that say how many move there.
+// places are the places of messages, with the counts that show the number of moved messages.
 var places = [][][]term{
 	{{published}},
 	{{done}},
 	{{debounced}},
-	{{ready, unacked}}, // of one moment
+	{{ready, unacked}}, // read at the same time
 	{{waiting}, {retried}},
 	{{inParking}, {gaveUp}},
-	{{failing, replaying, replayed, discarded, removed}}, // the same
+	{{failing, replaying, replayed, discarded, removed}}, // read at the same time
 	{{resets}},
 }
 
