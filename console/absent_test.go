@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// A console without a management API, or with one that is down, has no figures and no
-// other trouble.
+// A console without a management API, or with an unreachable one, does not show figures, and otherwise works.
 func TestBrokerAbsent(t *testing.T) {
 	if _, err := figures.NewBroker(mgmtapi.API{}, "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
 		t.Error(err)

@@ -2,40 +2,38 @@ package console
 
 import "github.com/reprisemq/reprise/console/internal/access"
 
-// Role specifies the permissions of a token. Each role includes those before it. As text
-// it is view, operate or admin.
+// Role specifies the permissions of a token. Each role includes the permissions of the lower roles. Its text form is view,
+// operate or admin.
 type Role = access.Role
 
-// The roles.
+// Roles in ascending order.
 const (
 	Nobody  = access.Nobody  // not logged in
-	View    = access.View    // read everything but secrets
+	View    = access.View    // read everything except for secrets
 	Operate = access.Operate // replay, edit, discard, and undo
 	Admin   = access.Admin   // see secrets, import, purge
 )
 
-// Token lets somebody in.
+// Token grants access to a user or a program.
 type Token struct {
-	// Name is who has it, as the audit log says: letters, digits and . _ - @, at most
-	// 64 of them.
+	// Name is the name of the owner in the audit log: 1 to 64 letters, digits and the characters . _ - @.
 	Name string
 
-	// Role is what they may do: View, Operate or Admin.
+	// Role is the role of the owner: View, Operate or Admin.
 	Role Role
 
-	// Hash is what HashToken made of the token, which itself is kept nowhere.
+	// Hash is the result of HashToken. The console does not store the token.
 	Hash string
 }
 
-// NewToken returns a token of 256 random bits, to be given to who is to have it, and
-// its hash for Token.Hash.
+// NewToken returns a token of 256 random bits for its owner, and the hash for Token.Hash.
 func NewToken() (token, hash string) { return access.NewToken() }
 
-// HashToken returns the hash of a token. The hash is fast and has no salt. That is safe
-// for the tokens of NewToken, and not for a password: whoever has its hash can guess it.
+// HashToken returns the hash of a token. The hash is fast and has no salt. This is safe for the tokens of NewToken, but not
+// for a password, because anyone who has its hash can guess it.
 func HashToken(token string) string { return access.HashToken(token) }
 
-// accessTokens returns the configured tokens as package access takes them.
+// accessTokens converts the configured tokens to the type of package access.
 func accessTokens(tokens []Token) []access.Token {
 	all := make([]access.Token, len(tokens))
 	for i, t := range tokens {

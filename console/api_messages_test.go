@@ -37,7 +37,7 @@ func TestListByFilter(t *testing.T) {
 		"state=failed&state=discarded":       {2, 1, 3},
 		"state=replayed":                     {},
 		"since=2026-03-01T12:00:00Z":         {2, 1},
-		"until=2026-03-01T13:00:00%2B01":     nil, // no time
+		"until=2026-03-01T13:00:00%2B01":     nil, // not a time
 		"until=2026-03-01T12:00:00Z":         {3},
 		"text=mailbox":                       {2},
 		"error=such+mail":                    {2},
@@ -93,7 +93,7 @@ func TestListByPage(t *testing.T) {
 	}
 }
 
-// Bad input says what to write instead, and changes nothing.
+// The answer to invalid input suggests valid input. The request has no effect.
 func TestBadRequests(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
@@ -335,7 +335,7 @@ func TestExportAndImport(t *testing.T) {
 	refused(t, ask(t, into, "POST", "/api/v1/messages/import", "{\n", header("Content-Type", "application/x-ndjson")), http.StatusBadRequest, "line 1")
 }
 
-// breaking is an answer whose reader goes away after the first bytes.
+// breaking is a response writer whose client disconnects after the first bytes.
 type breaking struct {
 	*httptest.ResponseRecorder
 	leave context.CancelFunc
@@ -346,7 +346,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return b.ResponseRecorder.Write(p)
 }
 
-// What has begun and cannot be ended is broken off: it must not look whole.
+// If a started answer cannot be completed, the console aborts the connection, so that the answer does not look complete.
 func TestExportBreaksOff(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	for range 500 {
@@ -411,8 +411,8 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// To edit a message and to replay it is one act, of what was seen: if somebody was quicker,
-// neither is done.
+// Editing and replaying a message is one atomic action on the displayed revision. If another user was faster, neither
+// happens.
 func TestEditAndReplay(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
@@ -469,8 +469,7 @@ func TestGroupsAndQueues(t *testing.T) {
 	}
 }
 
-// Each operation of the description has been seen to succeed, and to answer as
-// described.
+// Each operation of the description has succeeded at least once, with an answer that matches the description.
 func TestAllOperations(t *testing.T) {
 	a := newArchive(t, failed.Config{Retention: 1 << 62})
 	add(t, a, nil)

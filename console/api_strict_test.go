@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// twoFailed returns a console with two messages in state failed, and a function that checks
-// that no act has changed them.
+// twoFailed returns a console with two messages in state failed, and a function that checks that no action has changed
+// them.
 func twoFailed(t *testing.T) (*Console, func()) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
@@ -29,8 +29,8 @@ func twoFailed(t *testing.T) (*Console, func()) {
 	}
 }
 
-// A text of blanks is in almost every error: an act on it is an act on all messages that
-// nobody asked for.
+// Almost every error contains a blank, so an action with a blank as search string would unintentionally apply to all
+// messages.
 func TestFilterOfBlanks(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, name := range []string{"error", "text"} {
@@ -46,7 +46,7 @@ func TestFilterOfBlanks(t *testing.T) {
 		for _, path := range []string{"/api/v1/messages?", "/api/v1/messages/count?", "/api/v1/messages/export?"} {
 			refused(t, ask(t, c, "GET", path+name+"=+", nil), http.StatusBadRequest, name+" must not be blank")
 		}
-		// A page begins its sentence with a capital.
+		// Sentences on a page start with a capital letter.
 		for _, path := range []string{"/messages?", "/discard?", "/restore?", "/replays/new?"} {
 			w := ask(t, c, "GET", path+name+"=+", nil)
 			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), name[1:]+" must not be blank") {
@@ -58,15 +58,15 @@ func TestFilterOfBlanks(t *testing.T) {
 			t.Errorf("a form with the %s of blanks: %d %.200s", name, status, page)
 		}
 	}
-	// A field of the search form that is left empty sets no condition.
+	// An empty field of the search form does not set a condition.
 	if w := ask(t, c, "GET", "/messages?error=&text=&state=failed", nil); w.Code != http.StatusOK {
 		t.Errorf("the search form without conditions: %d %s", w.Code, w.Body)
 	}
 	unchanged()
 }
 
-// A queue or a header may consist of blanks: it is compared as a whole, and so it selects
-// only the messages that have it.
+// A queue or a header value may consist of blanks. It is compared as a whole, and selects only messages with exactly this
+// value.
 func TestQueueAndHeaderOfBlanks(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, filter := range []string{`{"queue":" "}`, `{"headers":{"tenant":" "}}`, `{"headers":{" ":" "}}`} {
@@ -78,8 +78,7 @@ func TestQueueAndHeaderOfBlanks(t *testing.T) {
 	unchanged()
 }
 
-// A body in which a name is repeated, or is written in another case, means one thing to its
-// writer and another to its reader.
+// A body that repeats a name, or that has a name in another case, is ambiguous.
 func TestBodyWithAmbiguousNames(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, tc := range []struct{ method, path, body, want string }{
@@ -109,7 +108,7 @@ func TestBodyWithAmbiguousNames(t *testing.T) {
 		}
 	}
 	unchanged()
-	// The names of headers are of any case, and an array may repeat an object.
+	// Header names may have any case, and an array may contain equal objects.
 	edit := `{"revision":0,"headers":{"a":"x","A":"y","filter":[{"int32":1},{"int32":1}]}}`
 	if m := get[api.Message](t, ask(t, c, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 1 {
 		t.Errorf("the edit is revision %d, want 1", m.Revision)

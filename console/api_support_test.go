@@ -23,10 +23,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// noon is when the tests' messages failed.
+// noon is the time at which the messages of the tests failed.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newArchive returns an empty archive of the test's own.
+// newArchive returns a new, empty archive.
 func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "failed.db")
@@ -43,7 +43,7 @@ func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 	return a
 }
 
-// add archives a message that failed in the queue orders; change makes it another one.
+// add archives a message that failed in the queue orders. The function change modifies the message.
 func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.ID {
 	t.Helper()
 	m := failed.Message{
@@ -69,7 +69,7 @@ func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.I
 	return ids[0]
 }
 
-// waker is a Replayer that only counts.
+// waker is a Replayer that only counts calls.
 type waker struct{ woken atomic.Int32 }
 
 func (w *waker) Wake() { w.woken.Add(1) }
@@ -89,7 +89,7 @@ func newConsole(t testing.TB, cfg Config) *Console {
 	return c
 }
 
-// tokens are one of each role, and the secrets of them.
+// tokens returns a token for each role, and their secrets.
 func tokens() (list []Token, secrets map[Role]string) {
 	secrets = map[Role]string{}
 	for _, r := range []Role{View, Operate, Admin} {
@@ -100,7 +100,7 @@ func tokens() (list []Token, secrets map[Role]string) {
 	return list, secrets
 }
 
-// ask asks as a program on this machine does. What change does to the request comes last.
+// ask sends a request like a program on this machine. The functions change modify the request last.
 func ask(t testing.TB, h http.Handler, method, path string, body any, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	var content []byte
@@ -155,8 +155,7 @@ func get[T any](t testing.TB, w *httptest.ResponseRecorder) (v T) {
 	return v
 }
 
-// refused checks that a request was refused with a status and, in the error or the
-// advice, a text.
+// refused checks that a request was refused with a status, and with a string in the error or the advice.
 func refused(t testing.TB, w *httptest.ResponseRecorder, status int, text string) {
 	t.Helper()
 	if err := checkRefused(w, status, text); err != nil {

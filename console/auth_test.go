@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// clock is one that a test sets.
+// clock is a settable clock.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -78,7 +78,7 @@ func with(cookie *http.Cookie) func(*http.Request) {
 	return func(r *http.Request) { r.AddCookie(cookie) }
 }
 
-// A new login ends the session it was made in, so that none is left behind.
+// A new login ends the previous session of the browser.
 func TestLoginEndsTheSessionBefore(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list})
@@ -109,7 +109,7 @@ func TestCookieIsSecureOverTLS(t *testing.T) {
 	}
 }
 
-// The link to the login page says where to go then; it cannot lead to another site.
+// The link to the login page contains the next page, which cannot be on another site.
 func TestLoginLeadsNowhereElse(t *testing.T) {
 	for next, want := range map[string]string{
 		"":                         "/",
@@ -146,8 +146,8 @@ func TestNotLoggedIn(t *testing.T) {
 	}
 }
 
-// Who guesses waits, twice as long each time. A token that somebody made up can be
-// guessed, so that it cannot be tried in the meantime even if it is right.
+// After each wrong token, an address waits twice as long. A token that was not made by NewToken can be guessed, so the
+// address must wait even if such a token is right.
 func TestWrongTokensAreSlowedDown(t *testing.T) {
 	list, secrets := tokens()
 	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
@@ -188,13 +188,12 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
 		t.Errorf("a right token: %d", w.Code)
 	}
-	// The right tokens of others who come from there earn a guesser nothing.
+	// The right tokens of other visitors from this address do not shorten the waiting time.
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusTooManyRequests, "try again in 60 s")
 }
 
-// What looks like a token of NewToken and is none is slowed down as any other guess,
-// and fills no log.
+// Wrong tokens in the form of NewToken are slowed down like other wrong tokens, and do not fill the log.
 func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
 	list, _ := tokens()
 	now := &clock{noon}
@@ -218,7 +217,7 @@ func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
 	refused(t, try(), http.StatusTooManyRequests, "try again in 2 s")
 }
 
-// Without tokens the audit log has who it was by their own account.
+// Without tokens, the audit log contains the name that the client specifies.
 func TestClaimedActor(t *testing.T) {
 	c := newConsole(t, Config{})
 	for claimed, want := range map[string]string{
@@ -279,8 +278,7 @@ func TestRoleText(t *testing.T) {
 	}
 }
 
-// Nobody becomes an administrator because a program changes what it configured a running
-// console with.
+// Changes to the configuration of a running console do not grant a user the role of an administrator.
 func TestARunningConsoleIsNotChanged(t *testing.T) {
 	for f := range reflect.TypeFor[Console]().Fields() {
 		if f.IsExported() {

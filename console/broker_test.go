@@ -27,7 +27,7 @@ func newBroker(t *testing.T) func() *reprise.Client {
 	return func() *reprise.Client { return c }
 }
 
-// What is published is confirmed and recorded; what no queue gets is an error.
+// A published message is confirmed and recorded. An unroutable message is an error.
 func TestPublish(t *testing.T) {
 	list, secrets := tokens()
 	broker := newBroker(t)

@@ -22,93 +22,86 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Config adjusts a Console. Archive is required.
+// Config configures a Console. Archive is required.
 type Config struct {
-	// Archive has the messages. It stays the caller's.
+	// Archive contains the failed messages. The console does not close it. Required.
 	Archive *failed.Archive
 
-	// Replayer sends replays. Default: none, and replays cannot be begun here.
+	// Replayer sends replays. Default: none, so users cannot start replays.
 	Replayer Replayer
 
-	// Routing is the ReplayerConfig.Routing of the Replayer: pages and API show where it would
-	// send messages. Default: nothing is known.
+	// Routing is the ReplayerConfig.Routing of the Replayer. Pages and API use it to show the destinations of messages.
+	// Default: none; the destinations are unknown.
 	Routing failed.Routing
 
-	// Management is where the broker's live figures come from. Default: nowhere, and
-	// pages show what the archive knows.
+	// Management is the source of the broker's live figures. Default: none; pages show only the data of the archive.
 	Management *Management
 
-	// Ledger says whether messages were lost. Default: none is kept.
+	// Ledger detects lost messages. Default: none; no reconciliation is shown.
 	Ledger *ledger.Ledger
 
-	// Fleet lists the workers of all processes, and pauses them. Default: none are listed.
+	// Fleet lists the workers of all processes, and pauses them. Default: none; no such workers are listed.
 	Fleet Fleet
 
-	// Rescheduler acts on messages that wait for a retry. Default: none, and they are listed.
+	// Rescheduler acts on messages that wait for a retry. Default: none; the messages are only listed.
 	Rescheduler Rescheduler
 
-	// History is what queues did, and when. Default: none is recorded.
+	// History contains the recorded activity of queues. Default: none; no history is shown.
 	History *history.History
 
-	// Topology is what is drawn as a graph, beside what Management knows.
+	// Topology is drawn as a graph, together with the topology from Management. Default: empty.
 	Topology []topology.Topology
 
-	// Workers are those of this program, shown with their states. Default: none.
+	// Workers are the workers of this program, shown with their states. Default: none.
 	Workers []Worker
 
-	// Tokens let people and programs in. Default: none, and only this machine gets
-	// in, as an administrator.
+	// Tokens grant access to users and programs. Default: none, so only this machine has access, as an administrator.
 	Tokens []Token
 
-	// Secure says that browsers come by HTTPS although this program does not speak
-	// it, but a proxy before it: the session's cookie then never travels without.
-	// Default: as each request came.
+	// Secure reports that browsers use HTTPS through a proxy, although this program uses HTTP. Browsers then never send the
+	// session cookie without HTTPS. Default: false; the cookie requires HTTPS if the login used it.
 	Secure bool
 
-	// Prefix is the path prefix below which a proxy publishes the console, such as /reprise. The
-	// proxy keeps the prefix: all paths of the console, those of the API included, begin with
-	// it. Letters, digits and - . _ ~ are allowed between slashes. Default: none.
+	// Prefix is the path prefix under which a proxy publishes the console, such as /reprise. The proxy must not remove the
+	// prefix, because all paths of the console, including the API, start with it. Letters, digits and the characters - . _
+	// ~ are allowed between slashes. Default: none.
 	Prefix string
 
-	// TraceURL is the URL of a trace in another system, such as https://traces.example.com/trace/{trace_id}. The
-	// page of a message that has the header traceparent of W3C Trace Context links to it, with the
-	// ids of the header in place of {trace_id} and {span_id}. Default: no links.
+	// TraceURL is the URL of a trace in another system, such as https://traces.example.com/trace/{trace_id}. The page of a
+	// message with the header traceparent of W3C Trace Context links to it. The IDs in the header replace {trace_id}, which
+	// is required, and {span_id}. Default: no links.
 	TraceURL string
 
-	// Broker returns the client with which messages are published and queues are purged, and nil while there is no connection.
-	// Default: neither is possible.
+	// Broker returns the client that publishes messages and purges queues, or nil while there is no connection. Default:
+	// none; both actions are unavailable.
 	Broker func() *reprise.Client
 
-	// Clock tells the time. Default time.Now.
+	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives logins refused (Warn), logins (Info), and what went wrong on our
-	// side (Error). Default: none.
+	// Logger receives refused logins (Warn), logins (Info), and internal errors (Error). Default: none.
 	Logger *slog.Logger
 }
 
-// Replayer sends the replays that were begun in the archive. *failed.Replayer is
-// one.
+// Replayer sends the replays that were started in the archive. *failed.Replayer implements it.
 type Replayer interface {
-	// Wake makes it look for a replay that was begun just now, rather than in a
-	// moment. It does not wait.
+	// Wake makes the Replayer look for new replays immediately instead of after its interval. It does not block.
 	Wake()
 }
 
-// Fleet lists workers, and sends commands to them. *fleet.List is one.
+// Fleet lists workers and sends commands to them. *fleet.List implements it.
 type Fleet = web.Fleet
 
-// Rescheduler acts on messages that wait for a retry. *failed.Rescheduler is one.
+// Rescheduler acts on messages that wait for a retry. *failed.Rescheduler implements it.
 type Rescheduler = web.Rescheduler
 
-// Management is the management HTTP API of a broker: RabbitMQ's, or the embedded
-// broker's.
+// Management accesses the management HTTP API of RabbitMQ or of the embedded broker.
 type Management struct {
-	URL      string // such as http://localhost:15672
+	URL      string // for example http://localhost:15672
 	User     string
 	Password string
 	VHost    string       // default "/"
-	Client   *http.Client // default: one with a timeout
+	Client   *http.Client // default: a client with a timeout
 }
 
 func (m Management) api() mgmtapi.API {
@@ -120,23 +113,22 @@ func (m Management) Bindings(ctx context.Context) (topology.Topology, error) {
 	return m.api().Topology(ctx, cmp.Or(m.VHost, "/"))
 }
 
-// Worker is a worker of this program, as the console shows it.
+// Worker describes a worker of this program for the console.
 type Worker struct {
 	Queue   string        // the work queue
-	State   func() error  // nil if it consumes, else why not: reprise.Worker.Consuming
-	Breaker func() string // state of its breaker, in a word; nil: it has none
+	State   func() error  // returns nil if the worker consumes, and otherwise the reason: reprise.Worker.Consuming
+	Breaker func() string // state of the circuit breaker in one word; nil without a breaker
 
-	// Config is what it was made with: the drawing of the topology then says how often
-	// its messages are retried and how long they wait, as reprise topology graph does.
-	// Default: not known, and the drawing says what is to be seen of the queues.
+	// Config is the configuration of the worker. With it, the graph of the topology shows the number of attempts and the
+	// delays between them, as `reprise topology graph` does. Default: nil; the graph shows only the data of the queues.
 	Config *reprise.WorkerConfig
 }
 
-// prefixForm is the form of Config.Prefix. Its characters need no escape in addresses, and are no
-// wildcards in patterns of routes. A segment begins with a letter or a digit, so that it is not . or ..
+// prefixForm is the form of Config.Prefix. Its characters do not require escaping in URLs, and are not wildcards in
+// patterns of routes. A segment starts with a letter or a digit, so that it cannot be . or ..
 var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
 
-// Validate reports settings that cannot work and what to write instead.
+// Validate reports invalid settings and suggests valid values.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Archive == nil {

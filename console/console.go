@@ -12,14 +12,14 @@ import (
 	"github.com/reprisemq/reprise/console/internal/web"
 )
 
-// Console is an [http.Handler]. It starts no goroutine and needs no shutdown. Its
-// configuration does not change.
+// Console is an [http.Handler]. It does not start goroutines and does not require a shutdown. Its configuration does not
+// change. A Console is safe for concurrent use.
 type Console struct {
-	cfg    Config // with defaults
+	cfg    Config // includes the defaults
 	server *web.Server
 }
 
-// New returns a console, or the error of Config.Validate.
+// New returns a Console, or the error of Config.Validate.
 func New(cfg Config) (*Console, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// What workers retry and park is acknowledged, too, and is not done.
+// Messages that workers retry and park are acknowledged, but not done.
 func TestOverviewCountsSuccessesAsDone(t *testing.T) {
 	management := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/api/queues") {

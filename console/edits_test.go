@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Of two who edit one message, the second is shown what the first has made of it beside what
-// is in their own form, and nothing is lost or replayed before they have said so.
+// If two users edit a message, the second user gets the changes of the first user next to their own form. The console does
+// not overwrite or replay anything before the second user confirms.
 func TestTwoEditOneMessage(t *testing.T) {
 	replayer := &waker{}
 	c := newConsole(t, Config{Replayer: replayer})

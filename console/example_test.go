@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A console over an archive. Served on a loopback address it needs no more; a program
-// asks it as a browser does.
+// A console over an archive. Served on a loopback address, it does not require further configuration. The program sends a
+// request like a browser.
 func ExampleNew() {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -21,7 +21,7 @@ func ExampleNew() {
 		return
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	db.SetMaxOpenConns(1) // each connection would have a separate in-memory database
 	archive, err := failed.Open(context.Background(), db, failed.Config{Dialect: failed.SQLite})
 	if err != nil {
 		fmt.Println(err)
@@ -41,7 +41,7 @@ func ExampleNew() {
 	// Output: {"actor":"local","role":"admin"}
 }
 
-// A token is given to who is to have it; its hash goes into the configuration.
+// The owner gets the token, and the configuration contains its hash.
 func ExampleToken() {
 	token, hash := console.NewToken()
 	ann := console.Token{Name: "ann", Role: console.Operate, Hash: hash}

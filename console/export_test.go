@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The CSV of a search has a row for each of its messages, and no cell in which a spreadsheet finds a formula, whatever
-// its separator is.
+// The CSV of a search has a row for each message. A spreadsheet does not interpret any cell as a formula, with any
+// separator.
 func TestExportCSV(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}}})
 	texts := []string{
@@ -66,7 +66,7 @@ func TestExportCSV(t *testing.T) {
 	}
 }
 
-// A message that has a trace is linked to it.
+// A message with a trace has a link to the trace.
 func TestTraceLink(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for header, want := range map[string]string{

@@ -16,12 +16,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Every condition passes through an address unchanged: hrefMessages writes it, and pages and
-// the JSON API read the same from it.
+// Each condition passes unchanged through a URL: hrefMessages writes it, and pages and the JSON API read it.
 func TestAddressesKeepTheFilter(t *testing.T) {
 	for name, f := range filters() {
 		if name == "All" || name == "AtMost" {
-			continue // not of a list
+			continue // not a parameter of a list
 		}
 		for _, path := range []string{"/messages", "/api/v1/messages"} {
 			c := newConsole(t, Config{})
@@ -45,7 +44,7 @@ func TestAddressesKeepTheFilter(t *testing.T) {
 	}
 }
 
-// A search that is sent once more has all conditions of the search before it.
+// The search form retains all conditions of the previous search.
 func TestSearchFormKeepsConditions(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)
@@ -55,7 +54,7 @@ func TestSearchFormKeepsConditions(t *testing.T) {
 	}
 	for name, f := range filters() {
 		if name == "All" || name == "AtMost" {
-			continue // no conditions
+			continue // not conditions
 		}
 		w := ask(t, c, "GET", string(web.HrefMessages("/messages", f)), nil)
 		form, _, _ := strings.Cut(w.Body.String(), "</form>")
@@ -88,8 +87,8 @@ func TestSearchForms(t *testing.T) {
 	}
 }
 
-// The links of a list keep its filter: those to the other states and to the next page, those of acts and exports, and the way back
-// from an act.
+// All links of a list retain its filter: to other states, to the next page, to actions and exports, and back from an
+// action.
 func TestLinksKeepTheFilter(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}})
 	for range 60 {
@@ -147,8 +146,7 @@ func TestLinksKeepTheFilter(t *testing.T) {
 	}
 }
 
-// The page for a filter that is wrong has the form as it was typed, and says beside the field what is
-// wrong with it.
+// The page for an invalid filter contains the form with the input, and the error next to the field.
 func TestWrongFilters(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// newPast returns the history of the last 50 minutes until noon: a queue orders with an outage from 11:40, a mark two minutes before, a
-// gap from 11:20 to 11:25, and a queue mails that never fails.
+// newPast returns the history of the last 50 minutes until noon. The queue orders has an outage from 11:40, a mark two
+// minutes before the outage, and a gap from 11:20 to 11:25. The queue mails never fails.
 func newPast(t testing.TB) *history.History {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "history.db")+"?_pragma=synchronous(OFF)")
@@ -153,7 +153,7 @@ func TestHistoryPage(t *testing.T) {
 	}
 }
 
-// The overview has a trend of each queue that it lists.
+// The overview has a trend for each listed queue.
 func TestTrendsOnTheOverview(t *testing.T) {
 	a := newArchive(t, failed.Config{Clock: atNoon})
 	add(t, a, nil)

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// hostileTexts are what somebody who can publish a message can make others look at.
+// hostileTexts are strings that an attacker who can publish messages can display to other users.
 var hostileTexts = []string{
 	`<script>alert(1)</script>`,
 	`"><img src=x onerror=alert(1)>`,
@@ -32,10 +32,10 @@ var hostileTexts = []string{
 	"${jndi:ldap://x}", "'; DROP TABLE messages; --", `" OR 1=1`, "{{.}}", "%s%n",
 }
 
-// sameBytes compares bodies at once: one by one, a large one takes seconds.
+// sameBytes compares bodies as a whole, because comparing a large body byte by byte takes seconds.
 var sameBytes = cmp.Comparer(bytes.Equal)
 
-// deep is a table that nests as deep as an archive takes it.
+// deep is a table with the maximum nesting depth of an archive.
 func deep() topology.Table {
 	t := topology.Table{"end": "x"}
 	for range 98 {
@@ -44,8 +44,7 @@ func deep() topology.Table {
 	return t
 }
 
-// What a message contains comes out as it went in, as data, and an answer is always JSON
-// in UTF-8.
+// The contents of a message are returned unchanged, as data, and an answer is always JSON in UTF-8.
 func TestHostileMessages(t *testing.T) {
 	const large = 2 * web.SmallBody
 	if room := web.EditBody - base64.StdEncoding.EncodedLen(16<<20); room < 1<<20 { // RabbitMQ's max_message_size
@@ -104,8 +103,8 @@ func TestHostileMessages(t *testing.T) {
 				t.Errorf("a body can be looked at: %v", h)
 			}
 
-			// Sent back as it is shown, it is what it was: that is no edit. With one header
-			// more it is one, and all else is what it was.
+			// An edit without changes does not create a revision. An edit with an additional header does, and does not
+			// change anything else.
 			edit := api.Edit{Revision: new(0), Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
 			if m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 0 {
 				t.Errorf("it is at revision %d", m.Revision)
@@ -144,7 +143,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// Whatever is asked for, the answer is a list or says what is wrong with the question.
+// The answer to any query is a list, or reports the error in the query.
 func TestHostileQuestions(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
@@ -170,7 +169,7 @@ func TestHostileQuestions(t *testing.T) {
 	}
 }
 
-// An error tells of what was asked as text within JSON, and never sets a header by it.
+// An error contains the input only as a string in JSON, and never in a header.
 func TestErrorsAreData(t *testing.T) {
 	d := newConsole(t, Config{})
 	for _, text := range hostileTexts {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// books is a ledger with the account orders, of which a test says what its broker has.
+// books is a ledger with the account orders and a simulated broker.
 type books struct {
 	*ledger.Ledger
 	book   *ledger.Book
@@ -26,7 +26,7 @@ type books struct {
 
 func (b *books) Queues(context.Context) (map[string]ledger.Figures, error) { return b.queues, nil }
 
-// newBooks returns a ledger that is balanced.
+// newBooks returns a balanced ledger.
 func newBooks(t testing.TB) *books {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "ledger.db")+"?_pragma=synchronous(OFF)")
@@ -58,7 +58,7 @@ func (b *books) pass() {
 	b.sample(4)
 }
 
-// sample takes so many samples, one each 15 s.
+// sample takes n samples, one every 15 s.
 func (b *books) sample(n int) {
 	b.t.Helper()
 	for range n {

@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/access"
 )
 
-// A page that listens hears of a message that arrives, also when the server gives
-// requests little time.
+// A listening page receives an event when a message arrives, even if the server has short request timeouts.
 func TestLive(t *testing.T) {
 	c := newConsole(t, Config{})
 	s := httptest.NewUnstartedServer(c)
@@ -48,7 +47,7 @@ func TestLive(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Who has logged out hears nothing more.
+// After a logout, a page does not receive events.
 func TestLiveEndsWithTheSession(t *testing.T) {
 	list, _ := tokens()
 	c := newConsole(t, Config{Tokens: list})

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// reachable returns whether a request reaches the handler of a route: the routes of a
+// reachable returns a function that reports whether a request reaches the handler of a route. It uses the routes of a
 // console, with handlers that do nothing else.
 type reachable struct {
 	*Console
@@ -34,12 +34,12 @@ func newReachable(t *testing.T, cfg Config) *reachable {
 	return m
 }
 
-// try reports whether the request gets to where it is meant for, and its status.
+// try reports whether the request reaches its handler, and returns the status.
 func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)) (bool, *httptest.ResponseRecorder) {
 	t.Helper()
 	method := r.Method
 	if method == "" {
-		method = http.MethodPost // any will do
+		method = http.MethodPost // any method
 	}
 	path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1", "{file}", "x").Replace(r.Path)
 	if path == "/api/" || path == "/" && r.Method == "" {
@@ -55,7 +55,7 @@ func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)
 
 func isUnsafe(r web.Route) bool { return r.Method != "GET" }
 
-// Each route, each role, and each way to ask: those get in who may, and nobody else.
+// For each route, each role and each method of authentication, only permitted requests reach the handler.
 func TestPermissions(t *testing.T) {
 	list, secrets := tokens()
 	m := newReachable(t, Config{Tokens: list})
@@ -64,7 +64,7 @@ func TestPermissions(t *testing.T) {
 		sessions[role] = m.server.Guard.Sessions.Begin(access.Token(list[i]))
 	}
 	peers := 0
-	stranger := func(r *http.Request) { // of an address that was never wrong
+	stranger := func(r *http.Request) { // from an address without wrong tokens
 		peers++
 		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", peers%250)
 		if peers%250 == 0 {
@@ -114,8 +114,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// Without tokens this machine gets in, and nobody else, nor a page of another site that
-// has its own name lead here.
+// Without tokens, only this machine has access. Pages of other sites whose host name resolves to this machine do not.
 func TestPermissionsWithoutTokens(t *testing.T) {
 	m := newReachable(t, Config{})
 	for _, r := range m.routes {
@@ -161,7 +160,7 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 	}
 }
 
-// What the table must say, whatever else is in it.
+// Required entries of the table.
 func TestRolesOfRoutes(t *testing.T) {
 	public := map[string]bool{"GET /login": true, "POST /login": true, "POST /logout": true, "GET /assets/{file}": true}
 	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true, "POST /api/v1/erase": true, "POST /api/v1/queues/purge": true}
@@ -181,7 +180,7 @@ func TestRolesOfRoutes(t *testing.T) {
 	}
 }
 
-// Every answer has the headers that keep pages in their place, errors as well.
+// Every answer has the security headers for pages, including errors.
 func TestSecurityHeaders(t *testing.T) {
 	c := newConsole(t, Config{})
 	for what, w := range map[string]*httptest.ResponseRecorder{

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The page of a group mutes it, for a time or until it is unmuted.
+// The page of a group mutes the group, for a period or until it is unmuted.
 func TestMuteOnPage(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)

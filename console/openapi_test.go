@@ -19,13 +19,12 @@ import (
 	"github.com/reprisemq/reprise/console/internal/jsonapi"
 )
 
-// described is a console whose answers are held against its description, and so are
-// bodies of requests that succeed.
+// described is a console that checks its answers, and the bodies of successful requests, against its description.
 type described struct {
 	testing.TB
 	*Console
 	doc  object
-	mux  *http.ServeMux  // knows the pattern of a request, and no more
+	mux  *http.ServeMux  // only determines the pattern of a request
 	seen map[string]bool // operations that have succeeded
 }
 
@@ -40,7 +39,7 @@ func loadDescription(t testing.TB) object {
 	return doc
 }
 
-// operations yields the description's, by method and path.
+// operations yields the operations of the description, by method and path.
 func operations(doc object) map[string]object {
 	all := map[string]object{}
 	for path, item := range doc["paths"].(object) {
@@ -104,7 +103,7 @@ func (d *described) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// checkBody holds a body against what is described for its type.
+// checkBody checks a body against the description of its type.
 func (d *described) checkBody(of object, kind string, body []byte) error {
 	media, ok := of["content"].(object)[kind].(object)
 	if !ok {
@@ -139,14 +138,14 @@ func (d *described) resolve(v any) object {
 	return d.resolve(at)
 }
 
-// keywords are those of schemas that check knows; default, example and description say
-// nothing about a value.
+// keywords are the schema keywords that check supports. The keywords default, example and description do not restrict a
+// value.
 var keywords = []string{
 	"$ref", "additionalProperties", "default", "description", "enum", "format", "items",
 	"maximum", "minimum", "properties", "required", "type",
 }
 
-// check holds a value against a schema.
+// check validates a value against a schema.
 func (d *described) check(at string, s, v any) error {
 	schema := d.resolve(s)
 	for k := range schema {
@@ -254,7 +253,7 @@ func checkNumber(at string, schema object, n json.Number) error {
 	return nil
 }
 
-// The description has the routes that there are, with their roles, and no others.
+// The description contains exactly the existing routes, with their roles.
 func TestDescriptionHasAllRoutes(t *testing.T) {
 	described := operations(loadDescription(t))
 	for _, r := range jsonapi.Routes() {
@@ -278,7 +277,7 @@ func TestDescriptionHasAllRoutes(t *testing.T) {
 	}
 }
 
-// The parameters of the description are those that are understood.
+// The description contains exactly the supported parameters.
 func TestDescriptionHasAllParameters(t *testing.T) {
 	d := describe(t, newConsole(t, Config{}))
 	for name, op := range operations(d.doc) {

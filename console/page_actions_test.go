@@ -37,7 +37,7 @@ func moved(before, after map[failed.ID]failed.State) []failed.ID {
 	return ids
 }
 
-// linkTo returns the address of the only link or form of a page that leads to a path.
+// linkTo returns the URL of the only link or form of a page that leads to a path.
 func linkTo(t *testing.T, body, path string) string {
 	t.Helper()
 	found := regexp.MustCompile(`href="(`+regexp.QuoteMeta(path)+`\?[^"]*)"`).FindAllStringSubmatch(body, -1)
@@ -102,15 +102,15 @@ func TestActionsApplyToTheFilterOfThePage(t *testing.T) {
 	}
 }
 
-// Nothing but a valid selection reaches an act: what is unknown, malformed, for all messages
-// without saying so, or for none is refused, and changes nothing.
+// An action accepts only a valid selection. It refuses an unknown or malformed selection, an empty selection, and a
+// selection of all messages without an explicit statement, and has no effect.
 func TestPagesRefuseDamagedSelections(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
 	before := states(t, a)
 	for query, want := range map[string]int{
-		"":                              400, // all, without saying so
+		"":                              400, // all messages, without an explicit statement
 		"state=failed":                  400,
 		"group%3d2%26state%3dfailed=":   400, // the escaped query
 		"group%3d2%26state%3dfailed":    400,
@@ -214,7 +214,7 @@ func TestPagesRefuseUnknownParameters(t *testing.T) {
 	}
 }
 
-// An act is for no more messages than the page that confirms it has shown.
+// An action applies to at most the number of messages on the page that confirmed it.
 func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
@@ -238,13 +238,13 @@ func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
 		if got := moved(before, states(t, a)); got != nil {
 			t.Errorf("%s changed %v", act.path, got)
 		}
-		// The page that refuses shows the new number, and can be confirmed.
+		// The page of the refusal shows the new number, and can be confirmed.
 		again := fieldsOf(body)
 		if act.path == "/discard" {
 			again.Set("reason", "tested")
 		}
 		if act.path == "/replays" {
-			continue // they are needed
+			continue // required
 		}
 		if status, _, body := post(t, c, act.path, again); status != http.StatusSeeOther {
 			t.Errorf("%s again: %d %s", act.path, status, body)
@@ -255,7 +255,7 @@ func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
 	}
 }
 
-// What is discarded from a list is shown with the filter of the list.
+// The page of messages that were discarded from a list shows the filter of the list.
 func TestDiscardedOfTheSameFilter(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
@@ -276,7 +276,7 @@ func TestDiscardedOfTheSameFilter(t *testing.T) {
 	}
 }
 
-// Undo restores what was discarded on the page, and nothing that somebody else has discarded.
+// Undo restores the messages that were discarded on the page, and no messages that another user has discarded.
 func TestUndoIsForWhatWasDiscarded(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// threeOrders archives three messages: an edit of the amount to 5 changes the first alone.
+// threeOrders archives three messages. An edit of the amount to 5 changes only the first.
 func threeOrders(t *testing.T, a *failed.Archive) {
 	t.Helper()
 	for _, body := range []string{`{"amount":9,"to":"<b>"}`, `{"amount":5}`, `text`} {
@@ -26,7 +26,7 @@ func text(body string) string {
 	return html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(body, " ")), " "))
 }
 
-// No replay begins with an edit that the page has not shown.
+// No replay starts with an edit that the page has not shown.
 func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}})
 	threeOrders(t, c.cfg.Archive)
@@ -67,7 +67,7 @@ func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	// More have failed since: nothing begins either, and the page shows what it would do now.
+	// More messages have failed since then. No replay starts, and the page shows its present effect.
 	add(t, c.cfg.Archive, func(m *failed.Message) { m.Body = []byte(`{"amount":1}`) })
 	form.Set("previewed", previewed)
 	status, _, body = post(t, c, "/replays", form)
@@ -87,7 +87,7 @@ func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 	}
 }
 
-// What is wrong with an edit is said beside its field, and what was typed is kept.
+// The page shows an error of an edit next to its field, and retains the input.
 func TestTheReplayFormSaysWhatIsWrongWithAnEdit(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}})
 	threeOrders(t, c.cfg.Archive)
@@ -116,7 +116,7 @@ func TestTheReplayFormSaysWhatIsWrongWithAnEdit(t *testing.T) {
 	}
 }
 
-// An operator who may not see a secret can neither copy it by an edit nor learn of it from a preview.
+// An operator who may not see a secret can neither copy it with an edit nor read it in a preview.
 func TestABulkEditOfAnOperatorSparesSecrets(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{

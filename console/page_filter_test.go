@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// filters are filters with one condition each, by the name of the field.
+// filters returns filters with one condition each, by the name of the field.
 func filters() map[string]failed.Filter {
 	return map[string]failed.Filter{
 		"All": {All: true}, "Queue": {Queue: "orders & more"}, "States": {States: []failed.State{failed.Replayed}}, "Group": {Group: 1},
@@ -19,7 +19,7 @@ func filters() map[string]failed.Filter {
 	}
 }
 
-// A person who confirms an act reads every condition of its filter.
+// A user who confirms an action can read every condition of its filter.
 func TestWordsHaveEveryCondition(t *testing.T) {
 	all := filters()
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[failed.Filter]()) {

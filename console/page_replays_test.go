@@ -13,8 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Before a replay begins, its page says what would go where, and what nobody knows the place
-// of.
+// Before a replay starts, its page shows the destinations of the messages, and the messages without a known destination.
 func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}})
 	for _, queue := range []string{"refunds", "refunds", "orders"} {
@@ -30,8 +29,8 @@ func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 	}
 }
 
-// The page names the exchange and key that messages would be sent by, and warns of those that
-// other programs would see otherwise than they were published.
+// The page shows the exchange and the routing key of each message, and warns of messages that other programs would receive
+// differently from the original publication.
 func TestTheReplayFormSaysWhichWay(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}, Routing: failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
 		return topology.Topology{
@@ -62,8 +61,8 @@ func TestTheReplayFormSaysWhichWay(t *testing.T) {
 	}
 }
 
-// A replay's page lists what it could not send itself, with the reason that it had, and
-// offers to send that again: no more of it than waits.
+// The page of a replay lists the messages that it could not send, with the reasons in this replay, and offers to send them
+// again, if they are still failed.
 func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}})
 	a := c.cfg.Archive
@@ -104,14 +103,13 @@ func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 	if form := ask(t, c, "GET", "/replays/new?refused_by=1", nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
 		t.Errorf("the form is %s", form)
 	}
-	begin(failed.Filter{IDs: []failed.ID{two}}) // nothing of it waits any more
+	begin(failed.Filter{IDs: []failed.ID{two}}) // none of the refused messages is still failed
 	if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); strings.Contains(page, "/replays/new") {
 		t.Errorf("it offers to send nothing: %s", page)
 	}
 }
 
-// What a replay could not send is told, with the reason, on the message's page and on the
-// replay's.
+// The pages of the message and of the replay show a message that could not be sent, and the reason.
 func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
 	c := newConsole(t, Config{Replayer: &waker{}})
 	id := add(t, c.cfg.Archive, nil)
@@ -132,7 +130,7 @@ func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
 	}
 }
 
-// The page of a replay that its canary has stopped says so with the error, and leads to the message.
+// The page of a replay that its canary has stopped shows the error, and links to the message.
 func TestReplayStoppedByCanary(t *testing.T) {
 	for why, want := range map[string]string{
 		"the canary failed again: no such <customer>":          "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// submitForm sends a form as a browser does.
+// submitForm sends a form like a browser.
 func submitForm(v url.Values) (any, func(*http.Request)) {
 	return v.Encode(), func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -31,7 +31,7 @@ func post(t *testing.T, c *Console, path string, v url.Values, change ...func(*h
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// What messages contain is text on every page, and none has a script or a style in it.
+// Every page shows the contents of messages as plain text, and contains no inline script or style.
 func TestPagesShowMarkupAsText(t *testing.T) {
 	for _, text := range hostileTexts {
 		a := newArchive(t, failed.Config{})
@@ -74,7 +74,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 	}
 }
 
-// Who may only look sees nothing that they cannot use.
+// A user with the role View does not get unusable controls.
 func TestPagesByRole(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list, Replayer: &waker{}})
@@ -91,8 +91,7 @@ func TestPagesByRole(t *testing.T) {
 	}
 }
 
-// Secrets are shown to administrators; others neither see them, nor overwrite them with
-// what they see.
+// Administrators see secrets. Other users neither see secrets, nor overwrite them with the displayed replacement.
 func TestPagesHideSecrets(t *testing.T) {
 	list, secrets := tokens()
 	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}, {Path: "card.number"}}})
@@ -124,7 +123,7 @@ func TestPagesHideSecrets(t *testing.T) {
 	}
 }
 
-// What each edit changed is a click away from what became of the message.
+// The history of a message links to the changes of each edit.
 func TestPageRevision(t *testing.T) {
 	c := newConsole(t, Config{})
 	id := add(t, c.cfg.Archive, nil)
@@ -195,7 +194,7 @@ func TestPageBeginReplay(t *testing.T) {
 	if body := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(body, "cancelled") {
 		t.Error("the page does not say that it was cancelled")
 	}
-	// From a message's page, without options: carefully.
+	// From the page of a message, without options, the replay is careful.
 	if status, _, _ = post(t, c, "/replays", url.Values{"id": {"2"}}); status != http.StatusSeeOther {
 		t.Errorf("status %d", status)
 	}
@@ -211,7 +210,7 @@ func TestPageBeginReplay(t *testing.T) {
 	}
 }
 
-// Assets are asked for again each time, and sent once.
+// Browsers revalidate assets each time, and receive them once.
 func TestAssets(t *testing.T) {
 	c := newConsole(t, Config{})
 	for name, kind := range map[string]string{

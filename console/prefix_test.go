@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A console with a prefix answers below it, and all addresses that it names are below it.
+// A console with a prefix answers below the prefix, and all its URLs are below the prefix.
 func TestPrefix(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list, Prefix: "/ops/reprise/", Replayer: &waker{}})
@@ -68,5 +68,5 @@ func TestPrefixForm(t *testing.T) {
 	}
 }
 
-// addresses matches the attributes of a page that are addresses.
+// addresses matches the attributes of a page that contain URLs.
 var addresses = regexp.MustCompile(`\b(?:href|src|action|formaction|hx-get|hx-post)="([^"]*)"`)

@@ -14,7 +14,7 @@ import (
 
 var secretRules = []failed.Rule{{Header: "X-Token"}, {Path: "card.number"}}
 
-// Whoever may not see secrets sees none, by whatever way they ask.
+// A user who may not see secrets cannot get them in any way.
 func TestSecretsAreHidden(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: secretRules})
 	id := add(t, a, nil)
@@ -67,7 +67,7 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 }
 
-// Whoever does not see a secret can edit what is around it, and changes nothing of it.
+// A user who may not see a secret can edit the rest of the message, and does not change the secret.
 func TestSecretsSurviveEdits(t *testing.T) {
 	nested := topology.Table{"x-token": "inner", "n": int32(1)}
 	before := topology.Table{"tenant": "acme", "x-token": "hunter2", "nested": nested}
@@ -130,8 +130,7 @@ func TestSecretsSurviveEdits(t *testing.T) {
 	}
 }
 
-// A body that is hidden because it cannot be read stays hidden, whatever somebody says
-// that it is.
+// A body that is hidden because it cannot be parsed remains hidden, even if a user specifies a content type.
 func TestSecretsSurviveAnotherType(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: secretRules})
 	id := add(t, a, func(m *failed.Message) { m.Body = []byte("\x1f\x8bhunter2") })

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// rescheduled notes acts.
+// rescheduled records actions.
 type rescheduled struct {
 	acts []failed.WaitingAct
 	res  failed.WaitingResult
@@ -27,7 +27,7 @@ func (r *rescheduled) Act(_ context.Context, act failed.WaitingAct, _ failed.Act
 	return r.res, r.err
 }
 
-// waits has n messages of a queue wait, as a worker reports them.
+// waits makes n messages of a queue wait, as a worker reports them.
 func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 	t.Helper()
 	now := a.Config().Clock()
@@ -93,7 +93,7 @@ func TestWaitingInTheAPI(t *testing.T) {
 	if len(r.acts) != 1 {
 		t.Errorf("%+v", r.acts)
 	}
-	// What was done before an error is told.
+	// The answer reports the actions before an error.
 	r.err = errors.New("failed: the connection is lost")
 	done = get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`))
 	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "ended early") {

@@ -16,11 +16,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// crew is a Fleet that obeys.
+// crew is a Fleet that follows all commands.
 type crew struct {
 	workers  []fleet.Worker
 	commands []topology.Command
-	err      error // of the list, and of commands
+	err      error // error of the list, and of commands
 }
 
 func (c *crew) Workers() []fleet.Worker { return c.workers }
@@ -101,7 +101,7 @@ func TestWorkersInTheAPI(t *testing.T) {
 	}
 }
 
-// What the broker refuses is told, and not in the audit log.
+// A refusal by the broker is reported, and is not in the audit log.
 func TestAPauseThatTheBrokerRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		err    error
