@@ -119,7 +119,7 @@ func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 	return out
 }
 
-// isCopied reports whether a retry of a delivery publishes a copy.
+// isCopied reports whether a delivery that fails is retried as a copy of it.
 func (w *Worker) isCopied(d *delivery) bool {
 	var hop topology.Hop
 	err := guard.Call("strategy", func() (err error) {
@@ -129,7 +129,7 @@ func (w *Worker) isCopied(d *delivery) bool {
 	return err == nil && hop.Way == topology.Copy
 }
 
-// copyID returns the message ID of the copies of a delivery without a message ID.
+// copyID returns the message id of the copies of a delivery that has none.
 func copyID(d *delivery) string {
 	if d.copyID == "" {
 		d.copyID = rand.Text()

@@ -46,10 +46,10 @@ import (
 // same time, they share channels and wait for each other. There are at most 128 such channels, or half of the connection's
 // channel_max if that is less. If none is available, publishing waits (ErrStalled) until a message is confirmed.
 //
-// Publish uses a separate channel for the first message to an exchange, with a UserID or of a size, until the broker has
-// answered. The reason is that the broker closes the channel of a message that it refuses. After a refusal, the same
-// applies to the messages that were in flight on that channel. The broker may store messages that other goroutines send
-// later before such a message.
+// Publish uses a separate channel for a message until the broker has answered, if the message is the first to its exchange,
+// the first with its UserID, or larger than 64 KiB and all earlier messages. The reason is that the broker closes the
+// channel of a message that it refuses. After a refusal, the same applies to the messages that were in flight on that
+// channel. The broker may store messages that other goroutines send later before such a message.
 //
 // The caller must not use m until Publish returns. Publish sets the MessageID, so concurrent calls with the same m are not
 // allowed. After ErrUnconfirmed, the caller must never change the Body, because the client may still be sending it.
