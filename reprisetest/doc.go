@@ -5,9 +5,9 @@
 //		reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 //			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: charge})
 //			b.Publish(t, &reprise.Message{RoutingKey: "orders", Body: order})
-//			b.Drain(t) // until nothing is left to do
-//			w.Attempts().Delays() // how long each retry waited
-//			b.Parked(t, "orders") // the messages that were given up, with the errors
+//			b.Drain(t) // until no message is in flight
+//			w.Attempts().Delays() // the delay of each retry
+//			b.Parked(t, "orders") // the parked messages, with their errors
 //		})
 //	}
 //

@@ -13,8 +13,8 @@ import (
 //
 // Package topology finds the keys that lead back from the bindings of an Infrastructure: bindings of
 // direct, fanout and topic exchanges, bindings between exchanges, and alternate exchanges. For a topic
-// exchange, a binding pattern also serves as a key: for example, a message that was published by queue
-// name gets the key order.*.
+// exchange, the pattern of a binding also serves as a key. For example, if the queue is bound with
+// order.*, the copy of a message that was published by queue name gets the key order.*.
 //
 // Headers exchanges and the exchanges of plugins do not route by the key alone. For them, a message
 // keeps its key, and returns only if it was first published through that exchange.

@@ -89,9 +89,9 @@ func rejections(d Delivery) (n int) {
 }
 
 // rejectable returns an error if the worker must not reject the message because a publisher wrote its
-// x-death header. RabbitMQ before 4.0 trusts this header. From a count of -1000, it continues to count
-// upwards forever. If the count is a string, the queue process terminates at each rejection of the
-// message and delivers no other message. If the header contains a dead-lettering by d.Queue other than
+// x-death header. RabbitMQ before 4.0 trusts this header. It continues to count from a forged count of
+// -1000, forever. If the count is a string, the queue process terminates at each rejection of the
+// message and does not deliver other messages. If the header contains a dead-lettering by d.Queue other than
 // a rejection, the way back may count as a cycle, and RabbitMQ drops the message
 // (https://www.rabbitmq.com/docs/dlx#routing).
 func rejectable(d Delivery) error {

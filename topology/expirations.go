@@ -29,8 +29,8 @@ const (
 //
 // Expirations therefore includes the attempts of other programs, even if these do not count attempts.
 // A message that has waited for First had one attempt; with Factor 3, a message that has waited three
-// times as long had two. Expirations removes jitter by rounding, if the jitter is less than the square
-// root of Factor. If Factor is 1, an expiration only proves that there was an attempt.
+// times as long had two. Rounding removes jitter that changes an expiration by a factor of less than
+// the square root of Factor. If Factor is 1, an expiration only proves that there was an attempt.
 //
 // Workers also write a Trail and, in HeaderWaits, the expiration of their copy. From then on, the
 // count of attempts is exact, and Expirations derives only the later attempts of other programs from

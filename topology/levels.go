@@ -30,7 +30,8 @@ const HeaderLevel = "x-reprise-level-"
 //	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
 //	                4 s                      2 s         (not queue 1)                    1 s
 //
-// Each level has a headers exchange, which routes the message by one header into the queue or past it.
+// Each level above 0 has a headers exchange, which routes the message by one header into the queue or
+// past it.
 // The routing key therefore does not change, and the broker routes the message to the target like a
 // new message. (Bits in the routing key would need fewer exchanges, but would replace the routing
 // key.)

@@ -37,7 +37,7 @@ const StakingRetryDelay = 5 * time.Second
 // has one such group for each kind of event:
 //
 //	"" ─► {queue} ─► handler ─► failed ─────► "" ─► {queue}_delay ─ the copy expires ─► "" ─► {queue}
-//	         │                     └─ spent ─► "" ─► {queue}_failed
+//	         │                     └─ retries exhausted ─► "" ─► {queue}_failed
 //	         └ rejected ─► common_dlx ─ {queue}_routing_key ─► {queue}_delay
 //
 // All messages are published by queue name through the default exchange. The header
@@ -62,7 +62,7 @@ const StakingRetryDelay = 5 * time.Second
 //
 //	rabbitmqctl set_policy --apply-to quorum_queues staking '_queue$' '{"delivery-limit": -1}'
 //
-// If it has happened, move the first message out of the wait queue. The other messages then expire:
+// If a message blocks the wait queue, move the first message out of it. The other messages then expire:
 //
 //	reprise redrive --from {queue}_delay --to {queue}_failed --limit 1
 //
