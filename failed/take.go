@@ -53,7 +53,8 @@ func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
 	return delivered{Message: out, Redelivered: m.Redelivered}
 }
 
-// historyOf reads the marks of all presets. The headers of the presets do not overlap.
+// historyOf reads the marks of a Trail, a CountDown and a CountUp. A message can have marks of several of them, because
+// their headers differ.
 func historyOf(headers topology.Table) topology.History {
 	d := topology.Delivery{Headers: headers}
 	h := topology.Trail{}.Read(d)
