@@ -32,5 +32,6 @@
 // default key is the message id within the work queue (Config.Key, Scope, Keyless).
 //
 // docs/duplicates.md specifies all cases, the cost of a busy key and of a failing store, and how to choose the
-// retention. The package imports the worker library and internal/sqlkit. The program provides the database driver.
+// retention. The package imports the worker library, internal/amqpvalue and internal/sqlkit. The program provides the
+// database driver.
 package idempotent

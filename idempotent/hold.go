@@ -82,8 +82,8 @@ func (h *hold) extend(ctx context.Context) (Claim, error) {
 // firstPause is the delay before the second call of Complete. Each further delay is twice as long.
 const firstPause = 50 * time.Millisecond
 
-// complete marks the key as done. The effect has happened, so complete retries until the lease ends, or for the time
-// patience after ctx is canceled. The message is acknowledged even if complete fails.
+// complete marks the key as done. The effect has happened, so complete retries until the lease ends, or until
+// patience has passed after ctx is canceled. The message is acknowledged even if complete fails.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	insisting, stop := h.insist(ctx)
 	defer stop()
@@ -113,8 +113,8 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	}
 }
 
-// insist returns a context that is canceled at the end of the lease, but not before the time patience has passed. If
-// ctx is canceled, the context is canceled after the time patience.
+// insist returns a context that is canceled at the end of the lease, or after patience if that is later. If ctx is
+// canceled, the returned context is canceled after patience at the latest.
 func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func()) {
 	end := time.Now().Add(patience)
 	if h.until.After(end) {

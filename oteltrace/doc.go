@@ -27,5 +27,5 @@
 // Observer of its Config. A failed attempt has the status Error, with the error text, and error.type. The package does
 // not record exception events. docs/observability.md has more.
 //
-// The package imports package reprise and the OpenTelemetry API.
+// The package imports the packages reprise, backoff and internal/published, and the OpenTelemetry API.
 package oteltrace

@@ -14,5 +14,5 @@
 // value 0 from its first event on. The series of the client exist from the start. Therefore a rate includes the first
 // increase.
 //
-// The package imports package reprise and the Prometheus client.
+// The package imports the packages reprise and internal/published, and the Prometheus client.
 package prommetrics

@@ -26,5 +26,5 @@
 // Another client would only change the inside of this package. The tests in conformance_test.go use only the exported
 // API. They specify the requirements for an implementation.
 //
-// The package imports the packages topology, backoff and internal/retry.
+// The package imports the packages topology, backoff, internal/amqpvalue and internal/retry.
 package amqpconn

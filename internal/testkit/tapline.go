@@ -106,9 +106,9 @@ func settle(tags []uint64, tag uint64, multiple bool) (left []uint64, settled in
 	return left, settled
 }
 
-// certain returns when the server has processed all frames of the line. An acknowledgement has no answer, so a server
-// may process or ignore one just before the end. Therefore certain sends a request with an answer. Any later frame from
-// the server also counts as the answer.
+// certain returns when the server has processed all frames of the line. If the last frame is an ack, certain sends a
+// request with an answer and waits, because an ack has no answer, and a server may ignore an ack just before the end.
+// Any later frame from the server counts as the answer.
 func (l *tapLine) certain() {
 	l.tap.mu.Lock()
 	last := l.last
