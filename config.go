@@ -65,8 +65,8 @@ type Config struct {
 	// that starts to consume. It includes the time without a connection and the time during which the broker blocks
 	// publishers (memory or disk alarm). It does not apply to the copy of a worker after it was sent. In this case the
 	// worker logs that the confirm is late, and does not send the copy again. A worker without an answer tries again, and
-	// uses another connection if the broker does not even open a channel. It waits at least twice the Heartbeat. Default:
-	// 30 s.
+	// uses another connection if the broker does not even open a channel. Such a worker waits at least twice the Heartbeat.
+	// Default: 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name is the name in the broker's list of connections, followed by " publish" or " consume", and the prefix of

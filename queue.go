@@ -113,9 +113,9 @@ const (
 	// siftIdle is the maximum time that Sift waits for a message that the broker has counted.
 	siftIdle = 2 * time.Second
 
-	// siftAtOnce is the number of settlements that Sift sends at a time. If a quorum queue has not processed 32
-	// settlements, RabbitMQ's channel delays further ones and may lose them. siftPause is the time for the queue to process
-	// them.
+	// siftAtOnce is the number of settlements that Sift sends at a time. While a quorum queue has 32 unprocessed
+	// settlements, RabbitMQ's channel holds back further ones and loses them. siftPause is the time for the queue to
+	// process them.
 	siftAtOnce = 24
 	siftPause  = 20 * time.Millisecond
 )

@@ -17,7 +17,7 @@ import (
 )
 
 // PublishAt publishes m so that it reaches its exchange or queue at t, with its routing key, its properties and its
-// headers, as if it had been published at that time. Until then it waits in durable queues of the broker, and survives
+// headers, as if it had been published at that time. Until then m waits in durable queues of the broker, and survives
 // restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a second,
 // plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, this time is part of the
 // delay. The message is then late only if it becomes due before it is sent.

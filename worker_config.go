@@ -291,8 +291,8 @@ type Breaker interface {
 	// with ErrNotAttempted itself.
 	Allow() (record func(error), wait time.Duration)
 
-	// Probing reports whether the breaker is half-open. Then the worker runs one attempt at a time, as a probe. Other
-	// fetched messages wait.
+	// Probing reports whether the breaker is half-open. The worker then runs one attempt at a time, as a probe. The other
+	// messages stay in the queue.
 	Probing() bool
 }
 
