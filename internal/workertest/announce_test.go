@@ -20,7 +20,7 @@ import (
 
 func announced(c *reprise.Config) { c.Announce, c.Version = true, "v1.2.3" }
 
-// watching runs a list until the test ends, or until stop.
+// watching runs a list until the test ends or stop is called.
 func watching(t *testing.T, c client) (list *fleet.List, stop func()) {
 	t.Helper()
 	list = fleet.New(c.Client)
@@ -42,7 +42,7 @@ func watching(t *testing.T, c client) (list *fleet.List, stop func()) {
 	return list, stop
 }
 
-// of returns the workers of a queue: other tests use the same broker.
+// of returns the workers of a queue, because other tests use the same broker.
 func of(list *fleet.List, queue string) (some []fleet.Worker) {
 	for _, w := range list.Workers() {
 		if w.Queue == queue {
@@ -52,7 +52,7 @@ func of(list *fleet.List, queue string) (some []fleet.Worker) {
 	return some
 }
 
-// listed waits until all n workers of a queue are listed in a state.
+// listed waits until the list has exactly n workers of a queue in a state.
 func listed(t *testing.T, list *fleet.List, queue string, n int, state string) []fleet.Worker {
 	t.Helper()
 	var all []fleet.Worker
@@ -71,7 +71,7 @@ func listed(t *testing.T, list *fleet.List, queue string, n int, state string) [
 	return all
 }
 
-// pausable returns a queue whose pause ends with the test.
+// pausable returns a queue whose pause is removed at the end of the test.
 func pausable(r *raw) (queue string, s topology.Strategy) {
 	queue, s = r.names(topology.Buckets{})
 	r.deleteQueues(topology.PauseQueuePrefix + queue)
@@ -156,7 +156,7 @@ func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
 			t.Errorf("%d consumers are left", n)
 		}
 
-		// The operator leaves, and one worker is replaced.
+		// The operator disconnects, and another worker replaces one worker.
 		end()
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -184,7 +184,7 @@ func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
 			t.Errorf("the worker says %v, %v", w.Paused(), w.Consuming())
 		}
 
-		// Another operator comes.
+		// Another operator connects.
 		operator = dial(t, b.URL)
 		list, _ = watching(t, operator)
 		listed(t, list, queue, 2, topology.WorkerPaused)
@@ -213,7 +213,7 @@ func TestThePauseOfAQueueEndsInTime(t *testing.T) {
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
 		c.log.wait(t, "paused", 1)
-		// A new pause replaces one that has no end, also while somebody reads that.
+		// A new pause replaces a pause without an end, even if another client reads the pause queue.
 		reader := newRaw(t, b.URL)
 		if _, err := reader.Consume(topology.PauseQueuePrefix+queue, "", false, false, false, false, nil); err != nil {
 			t.Fatal(err)
@@ -235,7 +235,7 @@ func TestThePauseOfAWorker(t *testing.T) {
 		queue, strategy := pausable(r)
 		c := dial(t, b.URL, announced)
 		h := newScript(func(*reprise.Message) error { return nil })
-		for range 2 { // of one client
+		for range 2 { // on the same client
 			start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		}
 		list, _ := watching(t, c)
@@ -253,7 +253,7 @@ func TestThePauseOfAWorker(t *testing.T) {
 		pause := topology.Command{Do: topology.DoPause, Queue: queue, Worker: id, Pause: topology.Pause{By: "ann"}}
 		control(t, c, pause)
 		testkit.Eventually(t, patience, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
-		// A pause of the queue, and its end, leave that of the worker.
+		// A pause of the queue and its end do not affect the pause of the worker.
 		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
 		listed(t, list, queue, 2, topology.WorkerPaused)
 		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue})
@@ -293,12 +293,13 @@ func TestAMissedResumeIsNotMissedForGood(t *testing.T) {
 	})
 }
 
-// A user who may do nothing but work has a worker that works. What the user may do of the rest is done.
+// A user with minimal permissions can run a worker. The worker performs the other actions that the user has permission
+// for.
 func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		more    string
-		missing int // permissions
+		missing int // number of missing permissions
 		pauses  bool
 	}{
 		"nothing": {"", 4, false},
@@ -310,7 +311,7 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 				queue, strategy := pausable(r)
 				c := dial(t, userFor(t, b.URL, api, `^(`+regexp.QuoteMeta(queue)+`.*|amq\.default`+tc.more+`)$`), announced)
 				h := newScript(func(m *reprise.Message) error {
-					if m.Attempt == 1 { // where the exchange exists, the report of the retry is what is refused
+					if m.Attempt == 1 { // if the exchange exists, the broker refuses the report of the retry
 						return reprise.RetryAfter(topology.MinReportedRetry, nil)
 					}
 					return nil
@@ -334,7 +335,7 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 				go func() { ended <- w.Run(ctx) }()
 				if tc.pauses {
 					c.log.wait(t, "paused", 1)
-				} else { // RabbitMQ 4.3 tells nothing, the others that there is a pause
+				} else { // RabbitMQ 4.3 does not report the pause, other brokers do
 					testkit.Eventually(t, patience, func() bool { return c.log.count("paused")+c.log.count("consuming") == 2 })
 				}
 				cancel()
@@ -352,7 +353,7 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 	}
 }
 
-// In the time of the test, statuses come every 15 s, and early when something has changed.
+// During the test, statuses arrive every 15 s, and earlier after a change.
 func TestStatusesTick(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -365,7 +366,7 @@ func TestStatusesTick(t *testing.T) {
 		end := start(t, c, reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if n := len(sent); n < 5 || n > 7 { // at the start, when it consumes, and four more
+		if n := len(sent); n < 5 || n > 7 { // at the start, at the first consumption, and four more
 			t.Errorf("%d statuses came in a minute: %v", n, sent)
 		}
 		n := len(sent)
@@ -390,7 +391,7 @@ func TestStatusesTick(t *testing.T) {
 	})
 }
 
-// A worker that cannot say that it ends is silent, and then forgotten.
+// A worker that cannot report its end becomes silent and is then removed.
 func TestAWorkerFallsSilent(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -424,7 +425,7 @@ func TestAWorkerFallsSilent(t *testing.T) {
 		if all := list.Workers(); len(all) != 0 {
 			t.Errorf("the list is %+v", all)
 		}
-		// Nothing that is not a status is listed.
+		// The list ignores messages that are not statuses.
 		for _, body := range []string{"", "{}", `{"v":1}`, `{"v":2,"id":"x","queue":"q"}`, strings.Repeat("x", topology.MaxStatus+1)} {
 			r.publish(topology.WorkersExchange, "work", amqp.Publishing{Body: []byte(body)})
 		}
@@ -435,7 +436,7 @@ func TestAWorkerFallsSilent(t *testing.T) {
 	})
 }
 
-// A client announces nothing unless it is told to.
+// By default, a client does not announce its workers.
 func TestNothingIsAnnouncedUnasked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

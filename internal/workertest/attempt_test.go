@@ -12,12 +12,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that is parked without an attempt does not block the next message, although the failed queue does not take it.
+// If the failed queue rejects a message that is parked without an attempt, the worker still processes the next message.
 func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		messages []amqp.Publishing // before the one that is to be handled
-		crashes  int               // of each of them
+		messages []amqp.Publishing // messages before the message to process
+		crashes  int               // number of crashes of each message
 		limit    int
 	}{
 		"undecodable":   {messages: []amqp.Publishing{{MessageId: "bad", Headers: amqp.Table{"panic": "read"}}}},
@@ -66,7 +66,7 @@ func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
 					t.Fatalf("the failed queue has %d messages", n)
 				}
 				r.take(queue + ".failed")
-				for range tc.messages { // once there is room for each
+				for range tc.messages { // the failed queue now has room for each message
 					if got := r.take(queue + ".failed"); got.MessageId == "next" {
 						t.Errorf("%q was parked", got.MessageId)
 					}
@@ -76,7 +76,7 @@ func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
 	}
 }
 
-// crash takes n messages from a queue and ends without a word, as a process does that is killed.
+// crash receives n messages from a queue and closes the connection without settling them, as a killed process does.
 func (r *raw) crash(queue string, n int) {
 	r.t.Helper()
 	ch, err := r.conn.Channel()
@@ -96,8 +96,8 @@ func (r *raw) crash(queue string, n int) {
 	}
 }
 
-// A copy that is not confirmed at all keeps nobody waiting either: neither that of a message that is parked without an
-// attempt, nor that of one that a worker moves to the end of its queue.
+// An unconfirmed copy does not block the worker. This applies to a message that is parked without an attempt, and to a
+// message that the worker moves to the end of its queue.
 func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -133,7 +133,7 @@ func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
 				if handled != 1 {
 					t.Errorf("the next message was handled %d times", handled)
 				}
-				// Before the broker's patience ends, which would cost whatever else the worker has a delivery.
+				// The worker acts before the acknowledgement timeout, which would cost its other messages a delivery.
 				time.Sleep(3 * time.Hour)
 				if n := c.log.count("consumer cancelled") + c.log.count("consuming interrupted"); n != 0 {
 					t.Errorf("the broker lost patience %d times", n)

@@ -28,7 +28,7 @@ func queueFor(t *testing.T, r *raw, c client, args topology.Table) string {
 	return queue
 }
 
-// numbered makes a batch whose bodies and ids are their indexes.
+// numbered returns a batch of n messages. The body and the ID of a message are its index.
 func numbered(n int, to func(i int) (exchange, key string)) []*reprise.Message {
 	batch := make([]*reprise.Message, n)
 	for i := range batch {
@@ -38,7 +38,7 @@ func numbered(n int, to func(i int) (exchange, key string)) []*reprise.Message {
 	return batch
 }
 
-// drained returns the ids of what is in a queue, in its order.
+// drained removes all messages from a queue and returns their IDs in order.
 func (r *raw) drained(queue string) (ids []string) {
 	r.t.Helper()
 	for {
@@ -62,7 +62,7 @@ func TestABatchArrivesInOrder(t *testing.T) {
 		if err := c.PublishBatch(t.Context(), nil); err != nil {
 			t.Errorf("an empty batch: %v", err)
 		}
-		const n = 3000 // more than may be in flight
+		const n = 3000 // more than the maximum in flight
 		if err := c.PublishBatch(t.Context(), numbered(n, func(int) (string, string) { return "", queue })); err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +78,8 @@ func TestABatchArrivesInOrder(t *testing.T) {
 	})
 }
 
-// Each kind of failure, between messages that are fine: those arrive, once and in
-// order, and nobody is left without an answer.
+// Each kind of failure occurs between valid messages. The valid messages arrive once and in order, and each message
+// gets a result.
 func TestFailuresInABatchStopNoOther(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -163,8 +163,8 @@ func TestFailuresInABatchStopNoOther(t *testing.T) {
 	})
 }
 
-// Wherever the connection is cut: what is said to be stored is, in order, what is
-// said not to be stored is not, and nobody is told nothing.
+// The connection is cut at any point. All messages that are reported as stored are in the queue, in order. Messages
+// that are reported as not stored are not in the queue. Each message gets a result.
 func TestABatchWhoseConnectionIsCut(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -177,7 +177,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 				proxy := testkit.NewProxy(t, b.URL)
 				c := dial(t, proxy.URL())
 				queue := queueFor(t, r, c, nil)
-				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // the channel stands now
+				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil { // the channel is open now
 					t.Fatal(err)
 				}
 				r.take(queue)
@@ -199,8 +199,8 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 				if len(unknown) > 1024 {
 					t.Errorf("%d messages have an unknown fate", len(unknown))
 				}
-				// What the broker has read of the connection that was cut it may store
-				// beside what comes over the next one: in whatever order.
+				// The broker may store the data from the cut connection at the same time as the data from the next
+				// connection, in any order.
 				stored := map[string]int{}
 				for _, id := range r.drained(queue) {
 					stored[id]++
@@ -215,7 +215,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 	})
 }
 
-// When ctx ends, every message's error tells whether it was sent.
+// When ctx is canceled, the error of each message reports whether the message was sent.
 func TestABatchThatIsCancelled(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -254,8 +254,7 @@ func TestABatchThatIsCancelled(t *testing.T) {
 	})
 }
 
-// What cannot be sent is given up when there was no progress for the
-// ConfirmTimeout: once, not once a message.
+// After a ConfirmTimeout without progress, the batch fails as a whole. The timeout applies once, not once per message.
 func TestABatchWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,8 +286,8 @@ func TestABatchWithoutAConnection(t *testing.T) {
 	})
 }
 
-// A message that is too large costs a channel once. It harms no other, and those
-// after it cost nothing.
+// A message that is too large costs one channel. It does not affect other messages, and further messages that are too
+// large cost no channel.
 func TestMessagesThatAreTooLarge(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -308,7 +307,7 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 				continue
 			}
 			if i%50 == 20 {
-				m.Body = huge[:(i+1)<<10] // larger than all before
+				m.Body = huge[:(i+1)<<10] // larger than all earlier messages
 			}
 			fine = append(fine, m.MessageID)
 		}
@@ -335,8 +334,7 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 	})
 }
 
-// What a publisher does wrong costs others no more than a moment, even while it
-// does so again and again.
+// The mistakes of one publisher delay others only briefly, even if the publisher repeats the mistakes.
 func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -370,14 +368,13 @@ func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
 	})
 }
 
-// A queue that does not confirm takes what the rest of a batch needs no more than it
-// does from single messages.
+// A queue that does not confirm blocks the rest of a batch as little as it blocks single messages.
 func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"known": 1, "found out on the way": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const each = 1500 // more than may be in flight
+				const each = 1500 // more than the maximum in flight
 				c, m := mutedMemory(t)
 				names := declareQueues(t, c, 4)
 				stuck := names[:2]

@@ -17,16 +17,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// alarmed is a connection on which a broker can be made to say that it is short of
-// memory, between the frames that it sends.
+// alarmed is a connection that can inject a memory alarm between the frames of the broker.
 type alarmed struct{ *relayed }
 
 func newAlarmed(conn net.Conn) *alarmed {
 	return &alarmed{relay(conn, func(frame []byte) []byte { return frame })}
 }
 
-// say makes the broker say connection.blocked with a reason, or without one
-// connection.unblocked. https://www.rabbitmq.com/docs/connection-blocked
+// say injects connection.blocked with a reason, or connection.unblocked if reason is "".
+// https://www.rabbitmq.com/docs/connection-blocked
 func (a *alarmed) say(t testing.TB, reason string) {
 	t.Helper()
 	method := []byte{0, 10, 0, 61}
@@ -59,7 +58,7 @@ func dialAlarmed(t *testing.T, b testkit.Target, options ...func(*reprise.Config
 
 const lowOnMemory = "low on memory"
 
-// Publishing waits while the broker has blocked it, and goes on by itself.
+// Publishing waits while the connection is blocked, and then continues automatically.
 func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -103,8 +102,7 @@ func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
 	})
 }
 
-// When it takes too long, the error says what was the matter, and whether the
-// message was sent.
+// After a timeout, the error contains the reason, and reports whether the message was sent.
 func TestPublishIsBlockedForTooLong(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -129,8 +127,8 @@ func TestPublishIsBlockedForTooLong(t *testing.T) {
 	})
 }
 
-// A broker short of memory says so when it is published to. What it was sent by
-// then it may store later.
+// A broker with a memory alarm blocks the connection at the first publish. It may later store the messages that it had
+// received by then.
 func TestAnAlarmThatComesWithAMessage(t *testing.T) {
 	t.Parallel()
 	b, err := broker.New(broker.Config{MemoryLimit: 10_000})

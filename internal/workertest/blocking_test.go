@@ -12,9 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// RabbitMQ dead-letters no more from a queue while 32 of its dead letters are
-// unconfirmed. So many messages wait for a queue that is gone, or full, and the
-// retries of another queue come all the same.
+// RabbitMQ stops dead-lettering from a queue while 32 of its dead letters are unconfirmed. Even if that many messages
+// wait for a deleted or full queue, the retries of another queue arrive.
 func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -34,7 +33,7 @@ func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
 				h := newScript(func(*reprise.Message) error { return reprise.RetryAfter(900*time.Millisecond, errScripted) })
 				stop := start(t, c, reprise.WorkerConfig{Queue: stuck, Handler: h, Strategy: strategy})
 				r.publish("", stuck, amqp.Publishing{})
-				c.log.wait(t, "retry", 1) // and so its wait queue exists
+				c.log.wait(t, "retry", 1) // therefore its wait queue exists
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
@@ -47,7 +46,7 @@ func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				testkit.Eventually(t, patience, func() error { // they are dead by then
+				testkit.Eventually(t, patience, func() error { // they have expired by then
 					if n := r.depth(wait); n > 0 {
 						return fmt.Errorf("%d messages still wait", n)
 					}

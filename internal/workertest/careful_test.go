@@ -15,9 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that the AMQP client cannot read costs the connection each time it
-// is delivered, and is parked in the end. Those behind it are not parked along.
-// (The embedded broker refuses such a message.)
+// A message that the AMQP client cannot read costs the connection at each delivery, and is parked in the end. The
+// messages after it are not parked. (The embedded broker rejects such a message.)
 func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, b testkit.Target) {
@@ -29,7 +28,7 @@ func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		deep := amqp.Table{}
-		for range 40 { // the client reads 32
+		for range 40 { // the client reads 32 levels
 			deep = amqp.Table{"": deep}
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "poison", Headers: deep})
@@ -60,7 +59,7 @@ func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
 	}
 }
 
-// garbled makes what its connection reads next no AMQP.
+// garbled replaces the next data that its connection reads with invalid AMQP.
 type garbled struct {
 	net.Conn
 	now *atomic.Bool
@@ -74,8 +73,8 @@ func (g garbled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What could not be read may have been any of the messages. They come one at a
-// time, until one is settled.
+// The unreadable message may be any of the delivered messages. The worker receives one message at a time until one is
+// settled.
 func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -99,18 +98,18 @@ func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
 		lost := []attempt{h.next(), h.next(), h.next()}
 		now.Store(true)
 		r.publish("", queue, amqp.Publishing{})
-		// Before 4.3 a worker begins with care, too: see serve.
+		// Before 4.3, a worker also begins with one message at a time, see serve.
 		want, before := "16 1 16", 1
 		if b.Version == "3.10" {
 			want, before = "1 16 1 16", 2
 		}
 		c.log.wait(t, "consuming", before+1)
 		for _, l := range lost {
-			l.result <- nil // of a connection that is gone
+			l.result <- nil // of the lost connection
 		}
-		h.next().result <- nil // by itself
+		h.next().result <- nil // one message at a time
 		c.log.wait(t, "consuming", before+2)
-		rest := []attempt{h.next(), h.next(), h.next()} // and now at once
+		rest := []attempt{h.next(), h.next(), h.next()} // now concurrently
 		for _, a := range rest {
 			a.result <- nil
 		}

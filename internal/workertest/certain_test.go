@@ -14,9 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// everyOther handles many messages at once, of which every other one is done when
-// told so, or when the worker ends, and the rest later, or not: each ack is one beyond
-// a gap, and cannot be told together with another.
+// everyOther handles many messages concurrently. It completes every other message at a signal or when the worker stops.
+// It completes the rest later, or not at all. Therefore each ack follows a gap, and no two acks can be combined.
 type everyOther struct {
 	first, second chan struct{}
 	result        error
@@ -50,21 +49,21 @@ func (h *everyOther) Handle(ctx context.Context, m *reprise.Message) error {
 
 func even(number string) bool { return (number[len(number)-1]-'0')%2 == 0 }
 
-// runs is how often a message was handled.
+// runs returns the number of times that a message was handled.
 func (h *everyOther) runs(id string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.seen[id]
 }
 
-// messages is how many were.
+// messages returns the number of handled messages.
 func (h *everyOther) messages() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.seen)
 }
 
-// busy gives a broker's disk something to write, for as long as an ack takes then.
+// busy publishes 24 MiB to a quorum queue, so that disk writes delay the acks.
 func busy(t testing.TB, r *raw) {
 	queue := testkit.Name(t, "busy")
 	if _, err := r.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
@@ -79,9 +78,8 @@ func busy(t testing.TB, r *raw) {
 	}
 }
 
-// RabbitMQ forgets acks with their connection, although it has answered what came
-// after them, where there are many at once. None of those may have been said to be
-// known.
+// If many acks are in flight, RabbitMQ forgets acks with their connection, even after it has responded to later
+// requests. The worker must not have reported such acks as known.
 func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -92,10 +90,10 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 		h := newEveryOther(nil)
 		c := dial(t, proxy.URL())
 		var cut sync.Once
-		var sessions int // before the cut
+		var sessions int // number of sessions before the cut
 		over := make(chan struct{})
 		var mu sync.Mutex
-		known := map[string]int{} // and in which run
+		known := map[string]int{} // run of each known ack
 		start(t, c, reprise.WorkerConfig{
 			Queue: work, Strategy: strategy, Handler: h, Concurrency: count, Prefetch: count,
 			Acked: func(m *reprise.Message, err error) {
@@ -139,7 +137,7 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 	})
 }
 
-// A channel that is closed forgets such acks likewise.
+// RabbitMQ also forgets such acks if the channel is closed.
 func TestAWorkerThatEndsIsHeard(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -166,8 +164,8 @@ func TestAWorkerThatEndsIsHeard(t *testing.T) {
 	})
 }
 
-// A copy is published when the original is known to be gone, and not when it is
-// one of many that RabbitMQ forgets about with the connection.
+// A copy is published only when the ack of the original is known. It is not published if RabbitMQ forgets the ack with
+// the connection.
 func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -16,7 +16,7 @@ func kinds(all []reprise.Event) (out []reprise.EventKind) {
 	return out
 }
 
-// Every change of a connection is told, and every message that was published.
+// The observer gets all changes of a connection and all published messages.
 func TestAnObserverOfAClient(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// addresses returns the URL of a broker with other hosts in place of its own.
+// addresses returns the URL of a broker with its hosts replaced.
 func addresses(t testing.TB, target string, hosts ...string) string {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -27,7 +27,7 @@ func addresses(t testing.TB, target string, hosts ...string) string {
 	return strings.Replace(target, u.Host, strings.Join(hosts, ","), 1)
 }
 
-// lines returns those that are of events of a kind.
+// lines returns the log lines of one kind of event.
 func (r *records) lines(text string) (lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,8 +39,7 @@ func (r *records) lines(text string) (lines []string) {
 	return lines
 }
 
-// Two doors to the same broker: when one is shut, both connections go through the
-// other, and back again.
+// A broker has two addresses. When one fails, both connections use the other address, and return later.
 func TestAnotherAddressTakesOver(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -85,7 +84,7 @@ func TestAnotherAddressTakesOver(t *testing.T) {
 	})
 }
 
-// hosts connects by name to brokers in memory.
+// hosts maps names to brokers in memory.
 type hosts map[string]*broker.Broker
 
 func (h hosts) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -105,8 +104,8 @@ func (h hosts) start(t *testing.T, addr string, users map[string]string) {
 	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
 }
 
-// Another node may let in whom one refuses. If none does, Dial says so, whether
-// all can be reached or not.
+// If one node rejects a user, another node may accept the user. If no node does, Dial returns an error, whether or not
+// all nodes are reachable.
 func TestARefusalByOneAddress(t *testing.T) {
 	t.Parallel()
 	others, ada := map[string]string{"bob": "s3cret"}, map[string]string{"ada": "s3cret"}
@@ -145,7 +144,7 @@ func TestARefusalByOneAddress(t *testing.T) {
 	}
 }
 
-// A host that swallows everything costs the time of one attempt.
+// A host that does not respond costs the timeout of one attempt.
 func TestAHostThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]time.Duration{
@@ -190,7 +189,7 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// startEmbedded starts a broker and returns where it listens.
+// startEmbedded starts a broker and returns its address.
 func startEmbedded(t *testing.T) string {
 	t.Helper()
 	u, err := url.Parse(testkit.Embedded(t).URL)

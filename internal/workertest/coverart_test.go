@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The names of this design are fixed, so its tests on a shared broker are alone
-// with them, start from nothing, and leave nothing.
+// The queue names of this design are fixed. Therefore its tests have exclusive access to the names on a shared broker,
+// start with no queues, and delete their queues.
 func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 	t.Helper()
 	topo := p.Topology()
@@ -45,8 +45,7 @@ func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
 				if err := dial(t, b.URL).Declare(t.Context(), p.Topology()); err != nil {
 					t.Fatal(err)
 				}
-				// Declared again as other programs of this design do it, in literal
-				// terms, all is equivalent.
+				// Declarations with the literal arguments of other programs of this design are equivalent.
 				with := func(args amqp.Table) amqp.Table {
 					if queueType != "" {
 						args["x-queue-type"] = queueType
@@ -98,7 +97,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		r := newRaw(t, b.URL)
-		// Delay 0 is not expressible; the wait queue is looked into instead.
+		// The delay must be positive, so the test reads the wait queue instead.
 		p := coverArt(t, r, preset.CoverArt{RetryDelay: time.Hour})
 		h := newScript(func(m *reprise.Message) error { return fmt.Errorf("error of attempt %d", m.Attempt) })
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.index", Handler: h, Strategy: p.Strategy(), Policy: quick(1)})
@@ -109,8 +108,8 @@ func TestCoverArtOnTheWire(t *testing.T) {
 		}
 		for _, tc := range []struct {
 			name  string
-			first amqp.Table // headers of the message as published
-			steps []step     // where its copies go, one after another
+			first amqp.Table // headers of the published message
+			steps []step     // destinations of its copies, in order
 		}{
 			{"from the start", nil, []step{
 				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(3), "mb-exceptions": []any{"error of attempt 1"}}},
@@ -169,8 +168,8 @@ func TestCoverArtComesBack(t *testing.T) {
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: "cover-art-archive.move", Handler: h, Strategy: p.Strategy()})
 		for _, to := range [][2]string{
 			{"cover-art-archive", "move"},
-			// Put into the queue by its name, a message would be dropped when it
-			// expires: the key of its queue leads it back.
+			// A message that is published directly to the queue would be dropped at its expiry. The routing key of the
+			// queue returns the message instead.
 			{"", "cover-art-archive.move"},
 		} {
 			before := h.count()
@@ -188,7 +187,7 @@ func TestCoverArtComesBack(t *testing.T) {
 	})
 }
 
-// Four times four hours, in no time.
+// The test takes four times four hours of virtual time.
 func TestCoverArtWaitsFourHours(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -13,15 +13,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Methods with which a broker answers: class and number.
+// Class and method IDs of responses of a broker.
 var (
 	channelOpenOK = []byte{0, 20, 0, 11}
 	qosOK         = []byte{0, 60, 0, 11}
 	consumeOK     = []byte{0, 60, 0, 21}
 )
 
-// withholding has the client's first consuming connection not hear the nth answer of
-// some kind, or also not what follows it, but for heartbeats.
+// withholding drops the nth response of a kind on the first consuming connection of the client. If andAll is set, it
+// also drops all later frames except heartbeats.
 func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		memory, dials := c.Dial, int32(0)
@@ -48,16 +48,15 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 	}
 }
 
-// A broker that does not answer keeps no worker waiting for ever, although it sends
-// heartbeats: it is asked again over another channel, and over another connection if it
-// does not even open a channel.
+// A broker that sends heartbeats but no responses does not block a worker indefinitely. The worker sends the request on
+// another channel. If the broker does not even open a channel, the worker uses another connection.
 func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		answer      []byte
 		nth         int
 		andAll      bool
-		connections int // the client has had
+		connections int // number of connections
 	}{
 		"declaring":                      {answer: channelOpenOK, nth: 1, connections: 3},
 		"opening the channel":            {answer: channelOpenOK, nth: 2, connections: 3},
@@ -83,7 +82,7 @@ func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
 				ran := make(chan error, 1)
 				go func() { ran <- w.Run(context.Background()) }()
 				began := time.Now()
-				if err := <-known; err != nil { // it was acked, and nobody knows
+				if err := <-known; err != nil { // acknowledged, but the worker cannot know it
 					r.publish("", "work", amqp.Publishing{})
 					if err := <-known; err != nil {
 						t.Error(err)

@@ -62,7 +62,7 @@ func TestDebounceHandlesOneOfABurst(t *testing.T) {
 	})
 }
 
-// Until the one that is handled is settled, none of a burst is.
+// All messages of a burst stay unsettled until the handled message is settled.
 func TestABurstIsSettledAsOne(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -106,8 +106,7 @@ func TestABurstIsSettledAsOne(t *testing.T) {
 	}
 }
 
-// What waits for others when the worker ends, or when its connection is lost, is
-// delivered again: all of it.
+// If the worker ends or its connection is lost during the debounce window, all messages of the burst are redelivered.
 func TestABurstThatIsCutShortComesBack(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -170,8 +169,8 @@ func TestDebounceKeys(t *testing.T) {
 	})
 }
 
-// The content key tells messages apart by what they say, who wants to hear of it, and
-// where they were published, not by their ids.
+// The content key depends on the body, the type, the reply address and the correlation ID of a message, and on its
+// exchange and routing key. It does not depend on the message ID.
 func TestContentKey(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

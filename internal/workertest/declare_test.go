@@ -84,8 +84,8 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 	})
 }
 
-// dialStumbling connects to a broker in memory that answers the first declaration of a
-// queue with an internal error, in these words.
+// dialStumbling connects to a broker in memory that responds to the first declaration of a queue with an internal error
+// and the given reason.
 func dialStumbling(t *testing.T, reason string) client {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -161,7 +161,7 @@ func TestWorkerDeclaresItsQueues(t *testing.T) {
 		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Policy: quick(2)})
 		r.publish("", queue, amqp.Publishing{})
 		h.wait(t, 2)
-		// Declared again with these very arguments, they are equivalent.
+		// Declarations with exactly these arguments are equivalent.
 		for name, args := range map[string]amqp.Table{
 			queue: {
 				"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue + ".failed",
@@ -203,7 +203,7 @@ func TestRunReturnsAContradiction(t *testing.T) {
 	})
 }
 
-// Whoever declares at startup wants to know what is worth another try.
+// The error of Declare reports whether a retry is useful.
 func TestDeclareWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Whoever keeps a message, or moves it, sees what is on it and nothing else.
+// A handler sees only the properties and headers of the message, without additions.
 func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -64,12 +64,12 @@ func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
 	})
 }
 
-// asItIs is a route for a queue that is there.
+// asItIs is a route for an existing queue.
 type asItIs struct{ topology.Requeuing }
 
 func (asItIs) Topology(string) topology.Topology { return topology.Topology{} }
 
-// ours returns a header's value in this library's types.
+// ours converts a header value to the types of this library.
 func ours(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:
@@ -88,7 +88,7 @@ func ours(v any) any {
 	return v
 }
 
-// acks records what Acked was told.
+// acks records the arguments of Acked.
 type acks struct {
 	mu    sync.Mutex
 	told  []error
@@ -107,8 +107,8 @@ func (a *acks) all() ([]error, []*reprise.Message) {
 	return a.told, a.about
 }
 
-// An ack that is told to be there is: the message never comes again, though the
-// connection ends that moment. One that is lost is told to be.
+// After Acked reports an ack as known, the message is never redelivered, even if the connection is lost at that moment.
+// Acked reports a lost ack as lost.
 func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -119,7 +119,7 @@ func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 		h := newScript(func(m *reprise.Message) error {
 			if m.MessageID == "cut" && !m.Redelivered {
 				proxy.Cut()
-				r.publish("", work, amqp.Publishing{MessageId: "after"}) // which is delivered when the channel is known to be gone
+				r.publish("", work, amqp.Publishing{MessageId: "after"}) // delivered after the worker has detected the lost channel
 			}
 			return nil
 		})
@@ -147,7 +147,7 @@ func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 	})
 }
 
-// What is told of an ack waits for nobody's slot, and a panic in there ends nothing.
+// Acked does not occupy a slot, and a panic in Acked does not stop the worker.
 func TestAckedMayPanic(t *testing.T) {
 	t.Parallel()
 	b := testkit.Embedded(t)

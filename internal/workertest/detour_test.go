@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A detour ends with the first answer in good time, also while others on it wait.
+// A detour ends at the first timely confirm, even if other messages on it are waiting.
 func TestADetourEndsThatIsInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait() // the channel for copies may still be opened
+		synctest.Wait() // the channel for copies may still be opening
 		before := m.channels()
 		m.mute("q")
 		var all sync.WaitGroup
@@ -60,8 +60,8 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 	})
 }
 
-// Many queues that do not confirm do not use up the channels of the connection, and
-// are all well again when they confirm.
+// Many queues that do not confirm do not exhaust the channels of the connection. They all recover when they confirm
+// again.
 func TestDetoursLeaveChannelsToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,9 +100,8 @@ func TestDetoursLeaveChannelsToOthers(t *testing.T) {
 	})
 }
 
-// RabbitMQ handles the messages of a channel in their order. Queues whose messages were only
-// behind one that does not confirm are soon independent of it again, also where there are more
-// of them than channels.
+// RabbitMQ processes the messages of a channel in order. A queue that was only behind an unconfirming queue soon
+// becomes independent of it, even if there are more such queues than channels.
 func TestQueuesBehindAStuckOneAreFreeSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,8 +154,7 @@ func declareQueues(t *testing.T, c client, n int) (names []string) {
 	return names
 }
 
-// Copies for many queues that do not confirm wait for as long as that takes, and are
-// there once.
+// Copies for many queues that do not confirm wait as long as necessary, and each copy is stored once.
 func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,9 +187,8 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 	})
 }
 
-// Copies for queues that do not confirm are waited for on channels that are retired, beside
-// their successors. However many such queues there are, they leave channels for what
-// everything else that is published needs when more queues stop confirming.
+// Copies for queues that do not confirm wait on retired channels, in addition to the new channels. Any number of such
+// queues leaves enough channels for other messages when more queues stop confirming.
 func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +206,7 @@ func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
 		publish := func(i int) {
 			all.Go(func() { _ = c.Publish(ctx, &reprise.Message{RoutingKey: fmt.Sprint("q", i)}) })
 		}
-		for range 15 { // for an hour
+		for range 15 { // one hour in total
 			for i := range queues {
 				publish(i)
 			}
@@ -221,7 +218,7 @@ func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
 		for i := queues; i < queues+later; i++ {
 			m.mute(fmt.Sprint("q", i))
 			publish(i)
-			time.Sleep(20 * time.Second) // its confirm is late
+			time.Sleep(20 * time.Second) // the confirm is late
 			began := time.Now()
 			if err := c.Publish(ctx, &reprise.Message{RoutingKey: healthy}); err != nil || time.Since(began) > 0 {
 				t.Errorf("with %d more queues that do not confirm and %d channels: %v after %v", i-queues+1, m.channels(), err, time.Since(began))
@@ -235,7 +232,7 @@ func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
 
 var truthSeeds = flag.Uint64("publish.seeds", 3, "the number of lives in TestPublishTellsTheTruth")
 
-// What is said of a message is true, whatever happens to confirms, connections and exchanges.
+// The reported result of a message is correct despite late confirms, lost connections and deleted exchanges.
 func TestPublishTellsTheTruth(t *testing.T) {
 	t.Parallel()
 	seeds := *truthSeeds
@@ -246,7 +243,7 @@ func TestPublishTellsTheTruth(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				m := newMuted()
-				m.inOrder = seed%2 == 0 // a queue without a majority, or one that is only slow
+				m.inOrder = seed%2 == 0 // simulates a queue without a majority, or a slow queue
 				publishThroughFaults(t, dial(m.between), m, r, rand.New(rand.NewPCG(seed, 7)))
 			})
 		})
@@ -295,7 +292,7 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 	for range 60 {
 		time.Sleep(time.Duration(random.IntN(15000)) * time.Millisecond)
 		switch random.IntN(9) {
-		case 8: // what was proven does not hold any more
+		case 8: // a proven destination becomes invalid
 			x := exchanges[1+random.IntN(3)]
 			if err := r.ExchangeDelete(x, false, false); err != nil {
 				t.Error(err)
@@ -319,7 +316,7 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 		stop()
 		all.Wait()
 		m.tell(t)
-		_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}) // a connection that does not answer is noticed by that
+		_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}) // this message detects a connection that does not respond
 		time.Sleep(5 * time.Minute)
 		for _, exchange := range exchanges {
 			for _, queue := range names {

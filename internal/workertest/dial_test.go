@@ -53,7 +53,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 	})
 }
 
-// RabbitMQ's special rule for the user guest is told to those whom it may concern.
+// The error explains RabbitMQ's rule for the user guest only if the rule may be the cause.
 func TestDialTellsOfGuestFromAfar(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -101,8 +101,7 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-// RabbitMQ takes its time to refuse a password: a Dial that ends meanwhile tells
-// what it was told before.
+// RabbitMQ delays the rejection of a password. A Dial that is canceled during the delay returns the last error.
 func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,9 +130,9 @@ func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
 			client, server := net.Pipe()
 			go func() {
 				defer server.Close()
-				_, _ = server.Read(make([]byte, 8)) // the protocol header, and no answer
+				_, _ = server.Read(make([]byte, 8)) // reads the protocol header and sends no response
 				cancel()
-				_, _ = server.Read(make([]byte, 1)) // until the client hangs up
+				_, _ = server.Read(make([]byte, 1)) // waits until the client disconnects
 			}()
 			return client, nil
 		},
@@ -168,19 +167,19 @@ func TestDialValidatesItsConfig(t *testing.T) {
 	}
 }
 
-// A connection lost in the handshake looks, to the AMQP client, like a refused
-// password. It is not believed at once.
+// To the AMQP client, a connection that is lost during the handshake looks like a rejected password. The client retries
+// before it reports that error.
 func TestDialSurvivesABrokenHandshake(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
-		lost := proxy.CutBeforeFrame(testkit.ToClient, 2) // connection.tune, the answer to the password
+		lost := proxy.CutBeforeFrame(testkit.ToClient, 2) // connection.tune, the response to the password
 		dial(t, proxy.URL())
 		<-lost
 	})
 }
 
-// What the program says counts, and else what the URL says.
+// The configuration of the program overrides the URL.
 func TestWhoSetsTheHeartbeat(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

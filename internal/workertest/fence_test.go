@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// held is a handler whose attempts wait for the test to say how they end.
+// held is a handler whose attempts wait for a result from the test.
 type held struct {
 	t       testing.TB
 	running chan attempt
@@ -55,8 +55,8 @@ func (h held) next() attempt {
 	}
 }
 
-// A handler outlives the connection its message came on. What it then settles
-// bears a delivery tag that the new connection has given to another message.
+// A handler may outlive the connection of its message. The delivery tag that it settles may belong to another message
+// on the new connection.
 func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -74,15 +74,15 @@ func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 				proxy := testkit.NewProxy(t, b.URL)
 				c := dial(t, proxy.URL())
 				h := newHeld(t)
-				// Of two unsettled messages one is the new one, below: each of the
-				// others is delivered when the broker has the ack of the one before.
+				// With a prefetch of two, one of the unsettled messages is the new message below. The broker delivers
+				// each other message after the ack of the previous message.
 				stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 2, Prefetch: 2})
 
 				r.publish("", queue, amqp.Publishing{MessageId: "old"})
-				old := h.next() // tag 1 of the first connection
+				old := h.next() // tag 1 on the first connection
 
-				// While the worker is away, the old message is kept from it, and a
-				// new one takes its place.
+				// While the worker is disconnected, another client receives the old message, and a new message replaces
+				// it.
 				proxy.Refuse()
 				proxy.Cut()
 				var kept amqp.Delivery
@@ -98,15 +98,14 @@ func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 				}
 				r.publish("", queue, amqp.Publishing{MessageId: "new"})
 				proxy.Resume()
-				fresh := h.next() // tag 1 of the second connection
+				fresh := h.next() // tag 1 on the second connection
 				if fresh.m.MessageID != "new" {
 					t.Fatalf("got %q", fresh.m.MessageID)
 				}
 
-				old.result <- tc.result // settles tag 1 of a connection that is gone
+				old.result <- tc.result // settles tag 1 of the lost connection
 
-				// More messages push out whatever the stale settlement left behind;
-				// they need its slot, too.
+				// Further messages flush the effects of the stale settlement, because they also need its slot.
 				const more = 5
 				var last attempt
 				for i := range more {
@@ -119,15 +118,15 @@ func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 					c.log.wait(t, "copy dropped", 1)
 				}
 
-				// Were the new message acknowledged, it would be gone now. So would
-				// the old one.
+				// An acknowledged message would no longer be in the queue. This applies to the new message and to the
+				// old message.
 				before := c.log.count("consuming")
 				proxy.Cut()
 				c.log.wait(t, "consuming", before+1)
 				if err := kept.Nack(false, true); err != nil {
 					t.Fatal(err)
 				}
-				fresh.result <- nil // stale as well
+				fresh.result <- nil // also stale
 				last.result <- nil
 				again := map[string]int{}
 				for range 3 {

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// consumers is how many consumers a queue has.
+// consumers returns the number of consumers of a queue.
 func (r *raw) consumers(queue string) int {
 	r.t.Helper()
 	q, err := r.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -63,9 +63,8 @@ func TestPauseForStopsConsuming(t *testing.T) {
 	})
 }
 
-// Messages that were fetched and had not begun when a worker paused are as they
-// were: none was attempted, and none has lost one of the deliveries it is
-// allowed.
+// A pause does not change messages that were fetched and not yet handled. None has an attempt, and none has lost a
+// permitted delivery.
 func TestAPauseCostsNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -139,7 +138,7 @@ func TestABreakerStopsConsuming(t *testing.T) {
 		for i := range messages {
 			r.publish("", "work", amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
-		// Three failures open it; from then on one probe every ten minutes.
+		// Three failures open the circuit breaker. Then it permits one probe every ten minutes.
 		time.Sleep(35 * time.Minute)
 		if n := h.count(); n != 3+3 {
 			t.Errorf("%d attempts in 35 minutes of trouble", n)
@@ -161,7 +160,7 @@ func TestABreakerStopsConsuming(t *testing.T) {
 		if diff := cmp.Diff(want, changes); diff != "" {
 			t.Error(diff)
 		}
-		time.Sleep(25 * time.Hour) // what failed comes back
+		time.Sleep(25 * time.Hour) // the failed messages are retried
 		if n := c.log.count("parked"); n != 0 {
 			t.Errorf("%d messages were parked", n)
 		}
@@ -171,7 +170,7 @@ func TestABreakerStopsConsuming(t *testing.T) {
 	})
 }
 
-// Workers that share a breaker probe with one message, not with one each.
+// Workers that share a breaker send one probe in total.
 func TestWorkersShareABreaker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -257,7 +256,7 @@ func (b *brokenBreaker) Probing() bool {
 	return false
 }
 
-// What a Limiter or Breaker does wrong costs time, and no message.
+// A defective Limiter or Breaker causes delays but does not lose messages.
 func TestABrokenGateLosesNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -274,7 +273,7 @@ func TestABrokenGateLosesNothing(t *testing.T) {
 	})
 }
 
-// An Observer that panics costs what it was told, and nothing else.
+// A panicking Observer loses events but does not affect messages.
 func TestABrokenObserverLosesNothing(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -304,8 +303,8 @@ func TestABrokenObserverLosesNothing(t *testing.T) {
 	})
 }
 
-// What gathers while the gate is closed is handled when it opens again, once, also
-// where it cannot be given back meanwhile without cost.
+// Messages that gather while the worker is paused are handled once after the pause, even if the worker cannot requeue
+// them without a cost.
 func TestBurstsWaitAtTheGate(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -322,10 +321,10 @@ func TestBurstsWaitAtTheGate(t *testing.T) {
 			Queue: queue, Handler: h, Strategy: strategy,
 			Debounce: &reprise.Debounce{Window: 300 * time.Millisecond, Key: func(m *reprise.Message) string { return m.Type }},
 		})
-		for i := range 3 { // at once, or they are several bursts
+		for i := range 3 { // without a delay, so that they form one burst
 			r.publishLoosely(queue, amqp.Publishing{MessageId: fmt.Sprint("burst", i), Type: "burst"})
 		}
-		r.publish("", queue, amqp.Publishing{MessageId: "pause"}) // is not debounced
+		r.publish("", queue, amqp.Publishing{MessageId: "pause"}) // not debounced
 		c.log.wait(t, "resumed", 1)
 		ids := map[string]int{}
 		for _, m := range h.wait(t, 3) {
@@ -337,7 +336,7 @@ func TestBurstsWaitAtTheGate(t *testing.T) {
 	})
 }
 
-// A drain during a pause ends it.
+// A shutdown during a pause ends the worker.
 func TestAPausedWorkerEnds(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -38,7 +38,7 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
-// A connection may stand, and nobody be there at its other end.
+// An open connection may have no responding peer.
 func TestNotHealthyWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// TestMessageIDIsTheSameOnEveryAttempt is about a message whose publisher sets none.
+// TestMessageIDIsTheSameOnEveryAttempt publishes messages without a message ID.
 func TestMessageIDIsTheSameOnEveryAttempt(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -51,7 +51,7 @@ func TestMessageIDIsTheSameOnEveryAttempt(t *testing.T) {
 					t.Errorf("parked with the id %q", parked.MessageId)
 				}
 
-				// Equal messages are different ones.
+				// Equal messages have different IDs.
 				if way.copies {
 					r.publish("", queue, amqp.Publishing{Body: []byte("one")})
 					if m := h.wait(t, 4)[3]; m.MessageID == "" || m.MessageID == attempts[0].MessageID {

@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// deaf is a connection whose reader can be made to wait.
+// deaf is a connection whose reads can be blocked.
 type deaf struct {
 	net.Conn
-	hearing *sync.RWMutex // held by whoever makes it wait
+	hearing *sync.RWMutex // the blocking side holds the write lock
 }
 
 func (d deaf) Read(p []byte) (int, error) {
@@ -25,13 +25,13 @@ func (d deaf) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The order in which a client connects.
+// Order of the client's connections.
 const (
 	publishes int32 = 1
 	consumes  int32 = 2
 )
 
-// deafDial makes one of the client's connections wait for hearing.
+// deafDial blocks the reads of one of the client's connections while hearing is locked.
 func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
 	var dials atomic.Int32
 	return func(c *reprise.Config) {
@@ -44,8 +44,8 @@ func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
 	}
 }
 
-// What is in flight must fit into the channels that take the broker's answers,
-// or the AMQP client drops some of them while this process is stuck.
+// The messages in flight must fit into the Go channels for the broker's responses. Otherwise the AMQP client drops some
+// responses while this process is blocked.
 func TestWhatIsInFlightIsBounded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// A broker that confirms slowly gets each copy once; a publisher is told.
+// A broker that confirms late gets each copy once. A publisher gets an error.
 func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -24,7 +24,7 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 		for _, id := range []string{"late", "later"} {
 			r.publish("", "work", amqp.Publishing{MessageId: id})
 		}
-		for range 4 { // as many timeouts
+		for range 4 { // for the duration of four timeouts
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}); !errors.Is(err, reprise.ErrUnconfirmed) {
 				t.Errorf("publish: %v", err)
 			}
@@ -44,8 +44,8 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 	})
 }
 
-// A confirm that never comes costs the copies on its channel nothing that are published much later: they are confirmed on that
-// channel, and not published again because the broker was given up.
+// A missing confirm does not affect later copies on the same channel. They are confirmed on that channel, and the worker
+// does not republish them because of a replaced connection.
 func TestAConfirmThatNeverComesLeavesLaterCopiesAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -55,7 +55,7 @@ func TestAConfirmThatNeverComesLeavesLaterCopiesAlone(t *testing.T) {
 		declareQueues(t, c, 1)
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		m.mute("work.failed")
-		for _, id := range []string{"first", "second"} { // the second one goes to a channel for what is late
+		for _, id := range []string{"first", "second"} { // the second message uses a channel for late messages
 			r.publish("", "work", amqp.Publishing{MessageId: id})
 			time.Sleep(time.Minute)
 		}

@@ -16,12 +16,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// slack is how late the embedded broker may be by itself, in virtual time:
-// timers count milliseconds.
+// slack is the maximum additional delay of the embedded broker in virtual time, because its timers count milliseconds.
 const slack = 5 * time.Millisecond
 
-// Any mixture of delays: each message is back when it should be, whatever waits
-// beside it.
+// With any mixture of delays, each message returns in time, regardless of the other waiting messages.
 func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 	t.Parallel()
 	for _, b := range []topology.Buckets{{}, {Growth: 1.1}} {
@@ -29,7 +27,7 @@ func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				const messages = 2000
 				random := rand.New(rand.NewPCG(1, 2))
-				var mu sync.Mutex // also held for random
+				var mu sync.Mutex // also protects random
 				failedAt, delays := map[string]time.Time{}, map[string]time.Duration{}
 				waited := map[string]time.Duration{}
 				h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
@@ -54,7 +52,7 @@ func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 				c.log.wait(t, "consuming", 1)
 				s := newSender(r)
 				for i := range messages {
-					time.Sleep(time.Duration(i%50) * 1_000_123) // a minute in all
+					time.Sleep(time.Duration(i%50) * 1_000_123) // one minute in total
 					s.send(topology.Hop{RoutingKey: "work"}, amqp.Publishing{MessageId: fmt.Sprint(i)})
 				}
 				s.wait()
@@ -123,7 +121,7 @@ func TestLevelsAreExactToTheSecond(t *testing.T) {
 	})
 }
 
-// A worker's retries by Levels, and nothing of the way is seen by its handler.
+// Levels delay the retries of a worker. The handler does not see any trace of the route.
 func TestLevelsBringRetriesBack(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -136,7 +134,7 @@ func TestLevelsBringRetriesBack(t *testing.T) {
 			case 1:
 				return reprise.RetryAfter(delay, errScripted)
 			case 2:
-				return reprise.RetryAfter(time.Second, errScripted) // after what is left of the longer way
+				return reprise.RetryAfter(time.Second, errScripted) // follows the rest of the longer route
 			}
 			return nil
 		})
@@ -154,7 +152,7 @@ func TestLevelsBringRetriesBack(t *testing.T) {
 	})
 }
 
-// What Buckets are for: with one queue for all delays, a second takes an hour.
+// With one queue for all delays, a delay of one second takes an hour. Buckets avoid this problem.
 func TestMessageTTLKeepsShortDelaysBehindLongOnes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -185,8 +183,8 @@ func TestMessageTTLKeepsShortDelaysBehindLongOnes(t *testing.T) {
 	})
 }
 
-// mixed draws delays of all sizes: as many below a second as there are between
-// a second and ten, and so on.
+// mixed draws delays of all magnitudes: the number of delays below one second equals the number between one and ten
+// seconds, and so on.
 func mixed(random *rand.Rand, longest time.Duration) time.Duration {
 	d := time.Duration(random.Int64N(int64(longest)))
 	for random.IntN(2) == 0 {
@@ -195,7 +193,7 @@ func mixed(random *rand.Rand, longest time.Duration) time.Duration {
 	return d
 }
 
-// quantiles says how late messages were.
+// quantiles formats the distribution of the additional delays.
 func quantiles(late []time.Duration) string {
 	slices.Sort(late)
 	at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(100 * time.Microsecond) }

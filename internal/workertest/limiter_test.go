@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// failingOnce is a Limiter that fails at the second question, when it is told to.
+// failingOnce is a Limiter whose second call waits for a signal and then fails.
 type failingOnce struct {
 	fail  chan struct{}
 	asked atomic.Int32
@@ -31,7 +31,7 @@ func (l *failingOnce) Wait(ctx context.Context) error {
 	}
 }
 
-// stuckLog takes two seconds for one text, and tells when it begins.
+// stuckLog blocks for two seconds on one log message, and signals the start.
 type stuckLog struct {
 	slog.Handler
 	text  string
@@ -51,8 +51,8 @@ func (l stuckLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return l
 }
 
-// A limiter that failed is asked again, although the second for which the worker
-// pauses was over before the worker could look, here because of its logger.
+// After a Limiter error, the worker pauses for one second and then calls the Limiter again. This also holds if the
+// pause is already over when the worker checks it, here because of its slow logger.
 func TestALimiterThatFailedIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

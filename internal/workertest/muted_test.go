@@ -18,17 +18,16 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// muted keeps from a client what a broker says of the messages that are published
-// to some queues, as if these had lost their majority.
+// muted withholds the broker's responses for messages to some queues, as if these queues had lost their majority.
 type muted struct {
 	mu      sync.Mutex
 	queues  map[string]bool
-	inOrder bool // a confirm that is withheld keeps those back that follow on its channel
+	inOrder bool // a withheld confirm also blocks the later confirms on its channel
 	held    []func() error
 	conns   []*mutedConn
 }
 
-// mute withholds the confirms of a queue, and tell gives what was withheld.
+// mute withholds the confirms of a queue. tell delivers the withheld confirms.
 func (m *muted) mute(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,14 +47,14 @@ func (m *muted) tell(t testing.TB) {
 	}
 }
 
-// unmute withholds nothing any more of what is published from now on.
+// unmute stops withholding the confirms of later messages to a queue.
 func (m *muted) unmute(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.queues, queue)
 }
 
-// between is an option of dial: it has the client hear what m lets it.
+// between is an option of dial that passes the broker's frames through m.
 func (m *muted) between(c *reprise.Config) {
 	dial := c.Dial
 	if dial == nil {
@@ -72,15 +71,14 @@ func (m *muted) between(c *reprise.Config) {
 
 func newMuted() *muted { return &muted{queues: map[string]bool{}} }
 
-// dialMuted returns a client whose confirms can be withheld.
+// dialMuted returns a client with a muted that can withhold confirms.
 func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (client, *muted) {
 	t.Helper()
 	m := newMuted()
 	return dial(t, url, append(options, m.between)...), m
 }
 
-// mutedMemory is dialMuted to a broker in memory of the test's own, with parameters in
-// the URL.
+// mutedMemory is like dialMuted, with a separate broker in memory and with URL parameters.
 func mutedMemory(t *testing.T, parameters ...string) (client, *muted) {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -93,8 +91,7 @@ func mutedMemory(t *testing.T, parameters ...string) (client, *muted) {
 	return c, m
 }
 
-// deafen has the broker answer nothing any more, but for heartbeats, on the
-// connections that there are.
+// deafen drops all frames of the broker except heartbeats on the existing connections.
 func (m *muted) deafen() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +100,7 @@ func (m *muted) deafen() {
 	}
 }
 
-// cut ends the connections that there are.
+// cut closes the existing connections.
 func (m *muted) cut() {
 	m.mu.Lock()
 	conns := m.conns
@@ -114,7 +111,7 @@ func (m *muted) cut() {
 	}
 }
 
-// channels is how many are open with confirms.
+// channels returns the number of open channels in confirm mode.
 func (m *muted) channels() (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,26 +121,26 @@ func (m *muted) channels() (n int) {
 	return n
 }
 
-// heartbeat returns the interval that client and broker have agreed on.
+// heartbeat returns the negotiated heartbeat interval.
 func (m *muted) heartbeat() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return time.Duration(m.conns[0].beats) * time.Second
 }
 
-// mutedConn is a connection of such a client.
+// mutedConn is a connection of a client with a muted.
 type mutedConn struct {
 	*relayed
 	*muted
-	writing []byte // of a frame that is not whole
+	writing []byte // incomplete frame
 	open    map[uint16]*mutedChannel
 	deaf    bool
-	beats   uint16 // the heartbeat interval that the client has agreed to, in seconds
+	beats   uint16 // heartbeat interval from the client in seconds
 }
 
 type mutedChannel struct {
 	published uint64
-	open      map[uint64]string // the queues of messages without an answer
+	open      map[uint64]string // queues of messages without a response
 	stuck     bool              // a confirm is withheld
 }
 
@@ -156,7 +153,7 @@ func (m *muted) over(conn net.Conn) *mutedConn {
 	return c
 }
 
-// Write implements net.Conn. It sees what is published where.
+// Write implements net.Conn. It records the destinations of published messages.
 func (c *mutedConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	c.writing = append(c.writing, p...)
@@ -195,7 +192,7 @@ func (c *mutedConn) sees(frame []byte) {
 	}
 }
 
-// hears returns what is told of what the broker says.
+// hears returns the data that replaces a frame of the broker.
 func (c *mutedConn) hears(frame []byte) (told []byte) {
 	number := binary.BigEndian.Uint16(frame[1:])
 	c.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A full queue refuses at once what a quorum queue confirms later. RabbitMQ then
-// acknowledges all up to a message, those not meant that it has refused before.
+// A full queue rejects a message immediately, and a quorum queue confirms later. RabbitMQ then acknowledges all messages up
+// to a delivery tag. This ack does not apply to the messages that RabbitMQ has rejected before.
 func TestANackIsNotCoveredByALaterAck(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

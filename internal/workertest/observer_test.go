@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// events is an Observer that keeps what it is told.
+// events is an Observer that records all events.
 type events struct {
 	mu  sync.Mutex
 	all []reprise.Event
@@ -32,7 +32,7 @@ func (e *events) of(kinds ...reprise.EventKind) (some []reprise.Event) {
 	return some
 }
 
-// clock records how long after its making things happen.
+// clock records the times of events, relative to its creation.
 type clock struct {
 	began time.Time
 	mu    sync.Mutex

@@ -13,16 +13,15 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// A handler that takes long does not cost the channel for the sake of messages
-// that wait behind it: they are given back in time, and handled later. Of the
-// handler itself the log warns.
+// A slow handler does not cost the channel because of the messages that wait behind it. The worker requeues them before
+// the acknowledgement timeout and processes them later. The log warns about the slow handler.
 func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return nil })
 		slow := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 			if m.MessageID == "0" {
-				time.Sleep(29 * time.Minute) // the broker's patience is 30
+				time.Sleep(29 * time.Minute) // the acknowledgement timeout of the broker is 30 minutes
 			} else {
 				time.Sleep(4 * time.Minute)
 			}
@@ -58,7 +57,7 @@ func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
 	})
 }
 
-// Where the broker has no such limit, nothing of the kind happens.
+// Without an acknowledgement timeout, the worker neither requeues messages nor warns.
 func TestNoConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -79,8 +78,8 @@ func TestNoConsumerTimeout(t *testing.T) {
 	})
 }
 
-// What waits for a slow Limiter goes back in time as well, so that each message is
-// handled once.
+// The worker also requeues messages that wait for a slow Limiter before the timeout, so that each message is processed
+// once.
 func TestASlowLimiterDuplicatesNothing(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]reprise.WorkerConfig{
@@ -119,7 +118,7 @@ func TestASlowLimiterDuplicatesNothing(t *testing.T) {
 	}
 }
 
-// sleepy is a Limiter that keeps nothing in mind.
+// sleepy is a stateless Limiter.
 type sleepy time.Duration
 
 func (l sleepy) Wait(ctx context.Context) error {
@@ -131,7 +130,7 @@ func (l sleepy) Wait(ctx context.Context) error {
 	}
 }
 
-// prober pauses its worker once, and has it probe from then on.
+// prober is a Breaker that pauses its worker once and then requests probes.
 type prober struct{ probing atomic.Bool }
 
 func (p *prober) Allow() (func(error), time.Duration) {
@@ -143,8 +142,8 @@ func (p *prober) Allow() (func(error), time.Duration) {
 
 func (p *prober) Probing() bool { return p.probing.Load() }
 
-// A message that is to be handled alone waits until nothing else is. Meanwhile the
-// broker's patience is looked after as ever.
+// A message that must be processed alone waits for the other handlers. During that time, the worker still observes the
+// acknowledgement timeout.
 func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -153,7 +152,7 @@ func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
 		h := newScript(func(m *reprise.Message) error {
 			switch {
 			case m.MessageID == "0" && slow.CompareAndSwap(false, true):
-				time.Sleep(50 * time.Minute) // the broker's patience is 30
+				time.Sleep(50 * time.Minute) // the acknowledgement timeout of the broker is 30 minutes
 			case m.MessageID == "1" && m.Attempt == 1:
 				return reprise.PauseFor(time.Second, errScripted)
 			}

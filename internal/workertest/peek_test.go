@@ -13,8 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Who looks sees what is there, in its order, and all of it is there afterwards, in the same
-// order.
+// Peek returns the messages in order. Afterwards, all messages are in the queue in the same order.
 func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]topology.Table{
@@ -45,7 +44,7 @@ func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 				if seen := peek(3); !slices.Equal(seen, want[:3]) {
 					t.Errorf("the first three are %v", seen)
 				}
-				for i := range 30 { // no look takes one away, however many there are
+				for i := range 30 { // no number of calls removes a message
 					testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 					if seen := peek(10); i < reprise.MaxPeeks-1 && !slices.Equal(seen, want) {
 						t.Errorf("all are %v", seen)

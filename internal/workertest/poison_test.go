@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// process is a worker with a client of its own, which ends as a process that is
-// killed does: its connections are cut and it never comes back.
+// process is a worker with a separate client. It ends like a killed process, which means that its connections are cut and
+// that it does not return.
 type process struct {
 	proxy *testkit.Proxy
 	dead  chan struct{}
@@ -30,8 +30,8 @@ func (p *process) kill() {
 	})
 }
 
-// crashing runs processes one after the other. A handler that is given a message
-// of which poison says so kills its process. It returns what the handlers saw.
+// crashing runs processes one after another. A handler kills its process if poison returns true for the message.
+// crashing returns the messages of all handlers.
 func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Message) bool, done func() bool) (runs []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -42,7 +42,7 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 		mine.Handler = newScript(func(m *reprise.Message) error {
 			select {
 			case <-p.dead:
-				return errScripted // no handler runs in a process that has ended
+				return errScripted // no handler runs after the end of its process
 			default:
 			}
 			mu.Lock()
@@ -53,7 +53,7 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 			}
 			select {
 			case <-p.dead:
-				return errScripted // and nobody hears it
+				return errScripted // the result has no effect
 			default:
 				return nil
 			}
@@ -74,14 +74,13 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 	return runs
 }
 
-// A message that ends the process each time is parked, and does not take those
-// along that were delivered with it.
+// A message that always kills its process is parked. The messages that are delivered with it are not parked.
 func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		// What is declared is a quorum queue; the first delivery makes it exist.
+		// Declare creates the quorum queue, so that the test can publish before the first worker starts.
 		c := dial(t, b.URL)
 		if err := c.Declare(t.Context(), strategy.Route.Topology(queue)); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 var errBusy = errors.New("busy")
 
-// failures are errors that rules can tell apart.
+// failures are errors that rules can distinguish.
 var failures = []error{errScripted, errBusy, fmt.Errorf("read: %w", io.ErrUnexpectedEOF), &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}}
 
 func spans() *rapid.Generator[time.Duration] {
@@ -26,7 +26,7 @@ func spans() *rapid.Generator[time.Duration] {
 		func(n int64) time.Duration { return time.Duration(n) })
 }
 
-// growing draws a schedule whose delays do not shrink.
+// growing draws a schedule with non-decreasing delays.
 func growing() *rapid.Generator[backoff.Backoff] {
 	return rapid.OneOf(
 		rapid.Map(spans(), func(d time.Duration) backoff.Backoff { return backoff.Fixed(d) }),
@@ -45,7 +45,7 @@ func schedules() *rapid.Generator[backoff.Backoff] {
 	)
 }
 
-// policies draws what Validate accepts, with rules for some of the failures.
+// policies draws valid policies, with rules for some of the failures.
 func policies(b *rapid.Generator[backoff.Backoff]) *rapid.Generator[reprise.Policy] {
 	limit := rapid.OneOf(rapid.Just(time.Duration(0)), spans())
 	rule := rapid.Custom(func(t *rapid.T) reprise.Rule {
@@ -70,8 +70,8 @@ func policies(b *rapid.Generator[backoff.Backoff]) *rapid.Generator[reprise.Poli
 	})
 }
 
-// limits are those that hold for an error: of the first rule that matches, where
-// it has some, else of the policy.
+// limits returns the limits of the first matching rule for an error. If the rule has no limits, it returns the limits
+// of the policy.
 func limits(p reprise.Policy, err error) (attempts int, giveUpAfter time.Duration) {
 	attempts, giveUpAfter = p.MaxAttempts, p.GiveUpAfter
 	for _, r := range p.Rules {
@@ -97,7 +97,7 @@ func TestDecisionsObeyTheLimits(t *testing.T) {
 		p := policies(schedules()).Draw(t, "policy")
 		err := rapid.SampledFrom(failures).Draw(t, "error")
 		attempts, giveUpAfter := limits(p, err)
-		asked := rapid.OneOf(rapid.Just(time.Duration(-1)), spans()).Draw(t, "asked") // -1: nothing
+		asked := rapid.OneOf(rapid.Just(time.Duration(-1)), spans()).Draw(t, "asked") // -1: the handler does not request a delay
 		if asked >= 0 {
 			err = fmt.Errorf("handler: %w", reprise.RetryAfter(asked, err))
 		}
@@ -123,7 +123,7 @@ func TestDecisionsObeyTheLimits(t *testing.T) {
 	})
 }
 
-// A message that is not tried again is not tried again later, either.
+// If a policy does not retry a message at one time, it does not retry the message at a later time.
 func TestDecisionsAreFinal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,12 +144,12 @@ func TestDecisionsAreFinal(t *testing.T) {
 	})
 }
 
-// A whole life, with handlers that take some time.
+// The test simulates all attempts of a message, with handlers that take some time.
 func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := policies(schedules()).Draw(t, "policy")
-		p.Rules = nil // one limit for all of it
+		p.Rules = nil // the same limit for all errors
 		attempts, giveUpAfter := limits(p, nil)
 		made, now, firstFailed := 0, time.Duration(0), time.Duration(-1)
 		for {
@@ -173,7 +173,7 @@ func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
 	})
 }
 
-// Whatever the numbers, those that Validate refuses included.
+// The test uses any numbers, including numbers that Validate rejects.
 func TestNonsenseIsDecidedToo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -300,7 +300,7 @@ func TestValidatePolicy(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		policy reprise.Policy
-		want   string // "" is valid
+		want   string // "": valid
 	}{
 		{reprise.Policy{}, ""},
 		{reprise.Policy{MaxAttempts: math.MaxInt32, GiveUpAfter: math.MaxInt64}, ""},

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker obeys its policy: the time limit, rules, what handlers ask for, and a
-// Match that panics costs no more than its message's retries.
+// A worker follows its policy: the time limit, the rules, and the requests of handlers. A panic in Match costs at most
+// the retries of its message.
 func TestWorkerObeysItsPolicy(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
@@ -53,7 +53,7 @@ func TestWorkerObeysItsPolicy(t *testing.T) {
 		for id := range outcomes {
 			r.publish("", "work", amqp.Publishing{MessageId: id})
 		}
-		time.Sleep(30 * time.Hour) // of virtual time: longer than any retry there could be
+		time.Sleep(30 * time.Hour) // in virtual time; longer than any possible retry
 		synctest.Wait()
 		if err := stop(); err != nil {
 			t.Error(err)

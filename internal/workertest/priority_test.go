@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The worker with the highest priority gets all messages, for as long as it takes them.
+// The worker with the highest priority gets all messages while it has capacity.
 func TestConsumerPriority(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// benchPublisher returns a client, and a message for a queue that keeps few of them.
+// benchPublisher returns a client, and a function that returns messages for a queue with a length limit.
 func benchPublisher(b *testing.B) (client, func() *reprise.Message) {
 	c := dial(b, testkit.Embedded(b).URL)
 	if err := c.Declare(b.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q", Args: topology.Table{"x-max-length": 1000}}}}); err != nil {
@@ -20,7 +20,7 @@ func benchPublisher(b *testing.B) (client, func() *reprise.Message) {
 	return c, func() *reprise.Message { return &reprise.Message{RoutingKey: "q", MessageID: "id", Body: body} }
 }
 
-// One message after the other, from a number of goroutines.
+// BenchmarkPublish publishes messages one at a time in each of a number of goroutines.
 func BenchmarkPublish(b *testing.B) {
 	for _, goroutines := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint(goroutines), func(b *testing.B) {

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A publisher that starts before its worker declares the queue as the worker does, and
-// the worker then handles what was published.
+// A publisher that starts first declares the queue with the arguments of the worker. The worker then processes the
+// published messages.
 func TestPublisherStartsBeforeItsWorker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -164,8 +164,8 @@ func TestPublishToAFullQueue(t *testing.T) {
 	})
 }
 
-// The header frame may be filled, and what is delivered of it fits into a frame
-// whatever the broker adds.
+// A header frame may have the maximum size. The delivered header still fits into a frame with the additions of the
+// broker.
 func TestPublishUpToTheFrameSize(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -254,12 +254,11 @@ func TestPublishWhoseConfirmIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &reprise.Message{RoutingKey: queue}
-		if err := c.Publish(t.Context(), m); err != nil { // the channel stands now
+		if err := c.Publish(t.Context(), m); err != nil { // the channel is open now
 			t.Fatal(err)
 		}
-		// The next frame must be the confirm: the handshakes of two connections
-		// (3 each), of two publishing channels (2 each), the declaration (3) and
-		// the first confirm have come.
+		// The next frame must be the confirm. The earlier frames are the handshakes of two connections (3 each), the
+		// opening of two publishing channels (2 each), the declaration (3) and the first confirm.
 		testkit.Eventually(t, patience, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2+3+1 })
 		lost := proxy.CutBeforeFrame(testkit.ToClient, 1)
 		if err := c.Publish(t.Context(), m); !errors.Is(err, reprise.ErrUnconfirmed) {

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// While copies are on their way somebody removes what they need.
+// Another client deletes queues and exchanges while the worker publishes copies through them.
 func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -36,8 +36,8 @@ func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 			}
 			parked := c.log.count("parked")
 			r.publish("", queue, amqp.Publishing{MessageId: step, Type: typ})
-			// To look into a quorum queue while it is being declared costs the
-			// connection (541), so the queue is left alone until it is used.
+			// In a quorum queue that is being declared, basic.get costs the connection (541). Therefore the test does
+			// not read the queue before its first use.
 			c.log.wait(t, "parked", parked+1)
 			if d := r.take(queue + ".failed"); d.MessageId != step {
 				t.Errorf("%s: parked %q", step, d.MessageId)
@@ -54,7 +54,7 @@ func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 			}
 		}
 		must(r.QueueDelete(queue+".failed", false, false, false))
-		check("failed queue deleted", 1) // returned by the default exchange
+		check("failed queue deleted", 1) // the default exchange returns the message
 		must(r.QueueDelete(wait, false, false, false))
 		check("wait queue deleted", 1)
 		if n := r.depth(queue); n != 0 {
@@ -121,14 +121,14 @@ func TestConsumesAgainWhenItsQueueIsDeleted(t *testing.T) {
 	})
 }
 
-// What was delivered before its queue was deleted can still be parked.
+// A message that was delivered before its queue was deleted can still be parked.
 func TestParksTheMessageOfADeletedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		// RabbitMQ 4.3 cancels consumers a moment before the queue is gone, and to
-		// consume from it in between costs the channel.
+		// RabbitMQ 4.3 cancels consumers shortly before it deletes the queue. A new subscription in this interval costs
+		// the channel.
 		patient := func(c *reprise.Config) { c.Reconnect = backoff.Fixed(300 * time.Millisecond) }
 		c := dial(t, b.URL, patient)
 		h := newHeld(t)

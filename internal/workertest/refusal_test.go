@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// hearing is an option of dial: the client hears what hears returns in place of each frame.
+// hearing is an option of dial. The client receives the result of hears instead of each frame.
 func hearing(hears func(frame []byte) []byte) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
@@ -34,8 +34,8 @@ func hearing(hears func(frame []byte) []byte) func(*reprise.Config) {
 	}
 }
 
-// A refusal that comes late, after the message has counted as proven, costs other messages
-// nothing when the same is published again.
+// A refusal may arrive after the message counts as proven. A second publish to the same destination then does not
+// affect other messages.
 func TestALateRefusalIsRemembered(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -57,7 +57,7 @@ func TestALateRefusalIsRemembered(t *testing.T) {
 		slow.Store(true)
 		refused()
 		slow.Store(false)
-		m.mute("q0") // confirms are under way
+		m.mute("q0") // confirms are in flight
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
@@ -73,14 +73,14 @@ func TestALateRefusalIsRemembered(t *testing.T) {
 	})
 }
 
-// A destination that was late, and is refused since then, costs others nothing.
+// A late destination that starts to refuse messages does not affect other messages.
 func TestALateDestinationIsRefused(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
 		c := dial(m.between, hearing(func(frame []byte) []byte {
 			if bytes.HasPrefix(frame[7:], channelClose) {
-				time.Sleep(1100 * time.Millisecond) // longer than an unproven message is waited for
+				time.Sleep(1100 * time.Millisecond) // longer than the timeout of an unproven message
 			}
 			return frame
 		}))
@@ -117,8 +117,8 @@ func TestALateDestinationIsRefused(t *testing.T) {
 	})
 }
 
-// RabbitMQ may refuse one routing key of an exchange that takes others. Once it has, messages
-// with that key cost no other message its confirm. The embedded broker takes them all.
+// RabbitMQ may refuse one routing key of an exchange that accepts other keys. After the first refusal, messages with
+// that key do not cost other messages their confirms. The embedded broker accepts all keys.
 func TestOneRoutingKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
@@ -157,7 +157,7 @@ func TestOneRoutingKeyIsRefused(t *testing.T) {
 		if err := publish("allowed"); err != nil {
 			t.Fatal(err)
 		}
-		_ = publish("forbidden") // which may cost others their confirms
+		_ = publish("forbidden") // this message may cost others their confirms
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
@@ -178,7 +178,7 @@ func TestOneRoutingKeyIsRefused(t *testing.T) {
 	})
 }
 
-// No other message can use the replies of a consumer, so the broker is not asked.
+// Only the consumer itself can use direct reply-to, so the client rejects the message without a request to the broker.
 func TestDirectReplyToIsInvalid(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
@@ -193,7 +193,7 @@ func TestDirectReplyToIsInvalid(t *testing.T) {
 	})
 }
 
-// A queue that does not confirm, and gets a message now and then, takes one channel.
+// A queue that does not confirm and gets occasional messages uses one channel.
 func TestAStuckQueueTakesOneChannel(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -209,14 +209,14 @@ func TestAStuckQueueTakesOneChannel(t *testing.T) {
 			}
 			time.Sleep(10500 * time.Millisecond)
 		}
-		if n := m.channels(); n > before+2 { // and the one on which it was first late
+		if n := m.channels(); n > before+2 { // one more for the channel on which it was first late
 			t.Errorf("%d channels are open, %d before", n, before)
 		}
 		m.tell(t)
 	})
 }
 
-// A channel that is not closed for an hour is no reason to end a connection that answers.
+// A channel that stays open for an hour does not cost a connection that responds.
 func TestAChannelThatIsNotClosed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -246,7 +246,7 @@ func TestAChannelThatIsNotClosed(t *testing.T) {
 	})
 }
 
-// A batch to a queue that was late arrives in its order when the queue confirms again.
+// A batch for a late queue arrives in order when the queue confirms again.
 func TestABatchIsInOrderAfterARecovery(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -273,7 +273,7 @@ func TestABatchIsInOrderAfterARecovery(t *testing.T) {
 	})
 }
 
-// slowLog is stuck for some time with the first late confirm.
+// slowLog blocks for some time at the first late confirm.
 type slowLog struct{ *recorder }
 
 func (s slowLog) WithAttrs(a []slog.Attr) slog.Handler {

@@ -7,18 +7,18 @@ import (
 	"net"
 )
 
-// relayed is a connection whose client hears something else than its broker says.
+// relayed is a connection that modifies the frames from the broker.
 type relayed struct {
 	net.Conn
 	in  *io.PipeReader
-	out *io.PipeWriter // a Write is not interleaved with another
+	out *io.PipeWriter // Writes are not interleaved
 }
 
-// relay has the client hear, in place of each frame of the broker's, what hears returns.
+// relay replaces each frame of the broker with the result of hears.
 func relay(conn net.Conn, hears func(frame []byte) []byte) *relayed {
 	r := &relayed{Conn: conn}
 	r.in, r.out = io.Pipe()
-	go r.pump(hears) // until the connection is closed
+	go r.pump(hears) // runs until the connection is closed
 	return r
 }
 

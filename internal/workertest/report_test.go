@@ -14,7 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker reports the outcome of a message that asks for it, and of no other: handlers copy headers, and publishers forge them.
+// A worker reports the outcome only of a message that requests a report. A forged or copied header does not count,
+// because handlers copy headers and publishers can forge them.
 func TestAWorkerReportsWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -71,7 +72,7 @@ func TestAWorkerReportsWhatIsAskedFor(t *testing.T) {
 	})
 }
 
-// A report that the broker does not take delays the acknowledgement for a while, and no more.
+// If the broker does not confirm a report, the report delays the acknowledgement only for a limited time.
 func TestAReportThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -100,13 +101,13 @@ func TestAReportThatIsNotTaken(t *testing.T) {
 	})
 }
 
-// asking returns a message that asks for a report to a queue.
+// asking returns a message that requests a report.
 func asking(to, id string) amqp.Publishing {
 	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
 	return amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}}
 }
 
-// outcomes declares a queue for reports, and returns its name.
+// outcomes declares a queue for reports and returns its name.
 func outcomes(t *testing.T, c client) string {
 	t.Helper()
 	to := topology.OutcomeQueuePrefix + "archive"
@@ -116,7 +117,8 @@ func outcomes(t *testing.T, c client) string {
 	return to
 }
 
-// A report does not cost the acknowledgement of a message: neither at the end of a drain nor near the acknowledgement timeout.
+// A report does not prevent the acknowledgement of a message, at the end of a drain or near the acknowledgement
+// timeout.
 func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -179,8 +181,8 @@ func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 	}
 }
 
-// A queue for reports that does not confirm costs its messages their outcomes, and other messages at most one timeout. After a
-// minute, one report tries the queue again.
+// A report queue that does not confirm costs its messages their outcomes, and delays other messages by at most one
+// timeout. After a minute, the worker sends one report to test the queue.
 func TestUnconfirmedReportsPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -238,7 +240,7 @@ func TestUnconfirmedReportsPause(t *testing.T) {
 	})
 }
 
-// While the broker takes no messages, a worker acknowledges replayed messages without a report.
+// While the connection is blocked, a worker acknowledges replayed messages without a report.
 func TestReportsAreNotSentWhileBlocked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -268,8 +270,8 @@ func TestReportsAreNotSentWhileBlocked(t *testing.T) {
 	})
 }
 
-// A failed attempt is reported, and before the next attempt, also if it is not the first: the first one may have ended with its
-// connection, or another program may have made it.
+// A worker reports a failed attempt before the next attempt. This also applies to later attempts, because the first
+// attempt may have ended with its connection, or in another program.
 func TestFailedAttemptsAreReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -282,7 +284,7 @@ func TestFailedAttemptsAreReported(t *testing.T) {
 			return fmt.Errorf("attempt %d fails", m.Attempt)
 		})
 		cfg := reprise.WorkerConfig{Queue: "work", Handler: h, Strategy: topology.Strategy{Route: topology.Requeuing{}}}
-		if err := start(t, c, cfg)(); err != nil { // which declares the queue
+		if err := start(t, c, cfg)(); err != nil { // this declares the queue
 			t.Fatal(err)
 		}
 		r.publish("", "work", asking(to, "1"))
@@ -302,7 +304,7 @@ func TestFailedAttemptsAreReported(t *testing.T) {
 	})
 }
 
-// The newest message of a burst stands for all of them, and its result is reported for each.
+// The worker handles the newest message of a burst, and reports its result for each message of the burst.
 func TestReportsOfABurst(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -12,15 +12,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A classic queue of another program: a message is put back once, twice, more often, or
-// until the handler has had enough, and then it is parked.
+// A classic queue of another program: a message is requeued once, twice, more often, or until its retries are
+// exhausted, and is then parked.
 func TestRequeuingOnClassicQueues(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
 		name     string
 		route    topology.Requeuing
-		attempts int // of the policy
-		gives    int // how often the message is handled
+		attempts int // limit of the policy
+		gives    int // number of runs of the handler
 	}{
 		{"once", topology.Requeuing{Classic: true}, 2, 2},
 		{"twice", topology.Requeuing{Classic: true}, 3, 3},
@@ -32,7 +32,7 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 				r := newRaw(t, b.URL)
 				queue := testkit.Name(t, "work")
 				r.deleteQueues(queue, queue+".failed")
-				if _, err := r.QueueDeclare(queue, true, false, false, false, nil); err != nil { // as others declare it
+				if _, err := r.QueueDeclare(queue, true, false, false, false, nil); err != nil { // as other programs declare it
 					t.Fatal(err)
 				}
 				runs := 0

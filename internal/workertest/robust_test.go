@@ -33,7 +33,7 @@ func TestNamesThatAreTooLong(t *testing.T) {
 	}
 }
 
-// Whoever comes first, Run either drains or does nothing.
+// For any order of Shutdown and Run, Run either drains or does nothing.
 func TestShutdownAtTheMomentOfRun(t *testing.T) {
 	t.Parallel()
 	c := dial(t, testkit.Embedded(t).URL)
@@ -70,7 +70,7 @@ func TestARetryThatIsTooFarAwayComesAtTheLongestDelay(t *testing.T) {
 	})
 }
 
-// refusing is a route that nothing can come back by.
+// refusing is a route that rejects every retry.
 type refusing struct{ topology.Buckets }
 
 func (refusing) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
@@ -93,8 +93,7 @@ func TestWhatARouteRefusesIsParked(t *testing.T) {
 	})
 }
 
-// A queue of the user's own is used, at the start and when it must be declared
-// again.
+// A worker uses the failed queue of the user, at the start and when the queue must be declared again.
 func TestAFailedQueueOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -16,11 +16,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The routes, on the wire: what package reprise does with a hop is done here by
-// hand, so that nothing but the route and the broker is tried.
+// These tests simulate the actions of package reprise for a hop, so that they test only the route and the broker.
 
-// No route brings a message back before its time. How late it is depends on the
-// machine, and is logged.
+// No route delivers a retry early. The additional delay depends on the machine, and the test only logs it.
 func TestNoRouteIsEarly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -67,8 +65,7 @@ func TestNoRouteIsEarly(t *testing.T) {
 	})
 }
 
-// A scheduled message arrives as if it had been published just then: exchange,
-// key, properties and headers are its own.
+// A scheduled message arrives with its original exchange, key, properties and headers.
 func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -116,8 +113,8 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 	})
 }
 
-// Requeued or dead-lettered, a message comes back with a count of its attempts
-// that no copy has written, and lost connections are told from them.
+// The broker counts the attempts of requeued and dead-lettered messages, without a count in a copy. Lost connections do
+// not count as attempts.
 func TestBrokersCountAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -174,8 +171,8 @@ func TestBrokersCountAttempts(t *testing.T) {
 	})
 }
 
-// A connection that is lost with a delivery counts as a crash where attempts are
-// counted in x-death. (RabbitMQ before 4.3 forgets them from queue to queue.)
+// If x-death counts the attempts, a connection that is lost with a delivery counts as a crash. (RabbitMQ before 4.3
+// does not keep this count from queue to queue.)
 func TestCrashesAreNotAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -185,7 +182,7 @@ func TestCrashesAreNotAttempts(t *testing.T) {
 		r.publish("", work, amqp.Publishing{})
 		const crash, reject = "crash", "reject"
 		for i, step := range []struct {
-			attempts, crashes int // that this delivery knows of
+			attempts, crashes int // values that this delivery contains
 			end               string
 		}{{0, 0, crash}, {0, 1, crash}, {0, 2, reject}, {1, 2, reject}, {2, 2, crash}, {2, 3, crash}, {2, 4, reject}} {
 			raw := r.get(work)
@@ -211,8 +208,7 @@ func TestCrashesAreNotAttempts(t *testing.T) {
 	})
 }
 
-// A classic queue does not count: given back again, its messages would come for
-// ever.
+// A classic queue does not count deliveries. Therefore requeued messages would be retried indefinitely.
 func TestClassicQueuesAreNotRequeuedTo(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -235,7 +231,7 @@ func TestClassicQueuesAreNotRequeuedTo(t *testing.T) {
 	})
 }
 
-// sender publishes on one channel, without waiting for each message.
+// sender publishes on one channel, without a wait for each message.
 type sender struct {
 	t        testing.TB
 	ch       *amqp.Channel
@@ -254,7 +250,7 @@ func newSender(r *raw) *sender {
 	return &sender{t: r.t, ch: ch}
 }
 
-// send publishes a copy as a hop says.
+// send publishes a copy to a hop.
 func (s *sender) send(hop topology.Hop, msg amqp.Publishing) {
 	s.t.Helper()
 	msg.DeliveryMode = amqp.Persistent
@@ -272,7 +268,7 @@ func (s *sender) send(hop topology.Hop, msg amqp.Publishing) {
 	s.confirms = append(s.confirms, confirm)
 }
 
-// wait returns when all is confirmed.
+// wait returns when all messages are confirmed.
 func (s *sender) wait() {
 	s.t.Helper()
 	for _, c := range s.confirms {
@@ -283,7 +279,7 @@ func (s *sender) wait() {
 	s.confirms = nil
 }
 
-// declare makes what is deleted again when the test ends.
+// declare declares a topology and deletes it at the end of the test.
 func (r *raw) declare(c client, topo topology.Topology) {
 	r.t.Helper()
 	for _, q := range topo.Queues {
@@ -297,7 +293,7 @@ func (r *raw) declare(c client, topo topology.Topology) {
 	}
 }
 
-// get waits for a message, and leaves it unsettled.
+// get waits for a message and leaves it unsettled.
 func (r *raw) get(queue string) (d amqp.Delivery) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() error {
@@ -311,13 +307,13 @@ func (r *raw) get(queue string) (d amqp.Delivery) {
 	return d
 }
 
-// arrival is a delivery, and when it came.
+// arrival is a delivery with its arrival time.
 type arrival struct {
 	amqp.Delivery
 	at time.Time
 }
 
-// collect consumes n messages, without acks. What it returns waits for them.
+// collect consumes n messages without acks. The returned function waits for them.
 func (r *raw) collect(queue string, n int) func(within time.Duration) []arrival {
 	r.t.Helper()
 	deliveries, err := r.Consume(queue, "", true, false, false, false, nil)
@@ -350,14 +346,14 @@ func (r *raw) collect(queue string, n int) func(within time.Duration) []arrival 
 	}
 }
 
-// delivered is a message as package reprise shows it to routes and marks.
+// delivered converts a delivery to the form that package reprise passes to routes and marks.
 func delivered(queue string, d amqp.Delivery) topology.Delivery {
 	return topology.Delivery{
 		Queue: queue, Exchange: d.Exchange, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered, Headers: tables(d.Headers).(topology.Table),
 	}
 }
 
-// tables makes our tables of the AMQP client's.
+// tables converts the tables of the AMQP client to tables of this library.
 func tables(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:

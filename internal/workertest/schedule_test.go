@@ -20,8 +20,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// calendar declares an exchange that is scheduled to, with a queue for all its
-// messages, and has what they wait in deleted when the test ends.
+// calendar declares an exchange for scheduled messages and a queue for all its messages. It deletes the wait queues at
+// the end of the test.
 func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, queue string) {
 	t.Helper()
 	exchange, queue = testkit.Name(t, "calendar"), testkit.Name(t, "due")
@@ -49,7 +49,7 @@ func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, 
 	return exchange, queue
 }
 
-// Never early, and not a second late: to a queue and to an exchange.
+// A message for a queue or an exchange is never early, and less than a second late.
 func TestPublishAtIsExactToTheSecond(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -101,7 +101,7 @@ func TestPublishInOnEachBroker(t *testing.T) {
 		var all sync.WaitGroup
 		due := map[string]time.Time{}
 		var mu sync.Mutex
-		for i := range 8 { // at once: what they need is declared by one of them
+		for i := range 8 { // concurrent calls; one call declares the queues
 			all.Go(func() {
 				m := &reprise.Message{RoutingKey: queue, Body: []byte("body"), Priority: 3}
 				if i%2 == 0 {
@@ -175,8 +175,8 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 	})
 }
 
-// Who consumes with another client may put a message off with all of its headers,
-// RabbitMQ's own and those of its last way among them.
+// A consumer with another client may schedule a message again with all its headers, including the headers of RabbitMQ
+// and of the last route.
 func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -201,7 +201,7 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
 			return byLevel2
 		}
-		for tries := 1; !putOff(3 * time.Second); tries++ { // less is left if a second passes before it is published
+		for tries := 1; !putOff(3 * time.Second); tries++ { // less time remains if a second passes before the publish
 			if tries == 20 {
 				t.Fatalf("it never came by a level of 2 s: %v", m.Headers)
 			}
@@ -212,7 +212,7 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 	})
 }
 
-// What somebody deletes is declared again. Of that an observer hears nothing.
+// The client declares deleted queues again. An observer does not get an event.
 func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -243,7 +243,7 @@ func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
 	})
 }
 
-// Whatever a message waits for in this process, it arrives when it is due.
+// A message arrives at its due time even if it waits in this process.
 func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -285,7 +285,7 @@ func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
 	})
 }
 
-// As Publish does, it waits for the next connection, wherever it loses one.
+// Like Publish, it waits for the next connection after the loss of a connection at any frame.
 func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -293,7 +293,7 @@ func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
 		proxy := testkit.NewProxy(t, b.URL)
 		_, queue := calendar(t, r, dial(t, b.URL), time.Second)
 		want := map[string]bool{}
-		for frame := range 7 { // of what it asks first
+		for frame := range 7 { // frames of its first requests
 			for _, direction := range []testkit.Direction{testkit.ToServer, testkit.ToClient} {
 				c := dial(t, proxy.URL())
 				cut := proxy.CutBeforeFrame(direction, frame+1)

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// faulty is a Breaker that probes, and then fails, which pauses its worker.
+// faulty is a Breaker that probes and then fails, which pauses its worker.
 type faulty struct{ asked atomic.Int32 }
 
 func (*faulty) Allow() (func(error), time.Duration) { return func(error) {}, 0 }
@@ -24,7 +24,7 @@ func (f *faulty) Probing() bool {
 	return true
 }
 
-// A worker that stops in a pause gives a message back once.
+// A worker that stops during a pause requeues a message once.
 func TestWorkerGetsNothingDuringAPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -13,14 +13,13 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// None of the settings of a strategy or a published design can be wrong without a
-// word: what no broker accepts, what would lose messages, and what would retry them for
-// ever is refused by NewWorker, and the error says what to write.
+// NewWorker rejects all invalid settings of a strategy or a published design: settings that no broker accepts, that
+// would lose messages, or that would retry them indefinitely. The error contains the correction.
 func TestSettingsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	var (
 		long   = strings.Repeat("q", 256)
-		almost = strings.Repeat("q", 253) // too long with anything behind it
+		almost = strings.Repeat("q", 253) // too long with any suffix
 		infra  = behindExchanges()
 		behind = topology.WaitQueue{WorkExchange: "orders", WaitExchange: "orders.wait", FailedExchange: "orders.failed", Infrastructure: infra}
 		ttl    = topology.MessageTTL{WaitAddress: topology.Address{Exchange: "orders.wait", Key: "{key}"}, FailedAddress: topology.Address{Exchange: "orders.failed", Key: "{key}"}, WorkExchange: "orders", Infrastructure: infra}
@@ -109,7 +108,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"Expirations.First", marks(topology.Expirations{First: -1}), "from 1ms to"},
 		{"Expirations.Factor", marks(topology.Expirations{Factor: -3}), "use 1 for delays that stay the same"},
 
-		// Nothing is written where nothing is copied.
+		// Without a copy, there are no marks.
 		{"Strategy.Marks", topology.Strategy{Route: topology.Requeuing{}, Marks: topology.Trail{}}, "leave Marks out"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DelayedRetry{}, Marks: topology.CountUp{Header: "n"}}, "leave Marks out"},
 		{"Strategy.Marks", topology.Strategy{Route: topology.DeadLettering{}, Marks: topology.Deliveries{}}, "leave Marks out"},
@@ -160,7 +159,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "a value of type time.Duration cannot be sent"},
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-queue-type": "stream"}}.Strategy(), "CDNPurge.WaitArgs has x-queue-type stream"},
 	}
-	// What cannot be wrong: any value will do.
+	// Any value of these settings is valid.
 	tried := map[string]bool{
 		"GrowingTTL.Rand": true, "CDNPurge.Rand": true, "CDNPurge.TransientExchanges": true, "WorkRetry.TransientExchanges": true,
 	}
@@ -203,7 +202,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	}
 }
 
-// The zero value of a design is the design, and so is one with each field set.
+// The zero value of a design and a design with all fields set are valid.
 func TestDesignsThatCanBe(t *testing.T) {
 	t.Parallel()
 	for queue, s := range map[string]topology.Strategy{
@@ -220,7 +219,7 @@ func TestDesignsThatCanBe(t *testing.T) {
 	}
 }
 
-// A worker on a queue that a design does not have is told which there are.
+// The error for a queue that a design does not have contains the names of its queues.
 func TestDesignOfAnotherQueue(t *testing.T) {
 	t.Parallel()
 	for says, s := range map[string]topology.Strategy{
@@ -237,7 +236,7 @@ func TestDesignOfAnotherQueue(t *testing.T) {
 
 var succeed = reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return nil })
 
-// queueOf is a work queue for the case of a field.
+// queueOf returns a work queue for the case of a field.
 func queueOf(design string) string {
 	switch design {
 	case "CoverArt":
@@ -252,8 +251,7 @@ func queueOf(design string) string {
 	return "work"
 }
 
-// behindExchanges is a system with a work queue, a wait queue and a failed queue, each
-// behind an exchange.
+// behindExchanges returns a topology with a work queue, a wait queue and a failed queue, each behind an exchange.
 func behindExchanges() (t topology.Topology) {
 	for _, q := range [][2]string{{"orders", "work"}, {"orders.wait", "wait"}, {"orders.failed", "failed"}} {
 		t.Exchanges = append(t.Exchanges, topology.Exchange{Name: q[0], Kind: topology.Fanout})

@@ -33,7 +33,7 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 				running <- m.MessageID
 				<-finish
 				if m.MessageID == "1" {
-					return errScripted // its copy must still be made
+					return errScripted // its copy must still be published
 				}
 				return nil
 			}),
@@ -59,8 +59,8 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 		if n := c.log.count("retry"); n != 1 {
 			t.Errorf("%d retries", n)
 		}
-		// What was not started is untouched, if not in its order: RabbitMQ 3.10
-		// puts what is given back at the end of the queue.
+		// Messages that were not started are unchanged. Their order may change, because RabbitMQ 3.10 requeues at the
+		// end of the queue.
 		left := map[string]bool{}
 		for range 8 {
 			d := r.take(queue)
@@ -92,7 +92,7 @@ func TestShutdown(t *testing.T) {
 		if err := w.Run(t.Context()); err == nil {
 			t.Error("it ran twice")
 		}
-		for range 3 { // any number of times
+		for range 3 { // any number of calls
 			if err := w.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -238,19 +238,19 @@ func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
 		if err := <-ran; !errors.Is(err, reprise.ErrDrainTimeout) {
 			t.Errorf("run: %v", err)
 		}
-		r.take("work") // it is there again, although its handler still runs
+		r.take("work") // the message is redelivered while its handler still runs
 		close(finish)
 	})
 }
 
-// As with http.Server, handlers may finish until the context of Shutdown ends.
+// As with http.Server, handlers may finish until the context of Shutdown is canceled.
 func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		stubborn bool          // does not heed its context, for as long as lastGrace
-		drain    time.Duration // the DrainTimeout
-		ctx      time.Duration // of Shutdown
-		cut      time.Duration // when the handler's context ends
+		stubborn bool          // ignores its context for the duration of lastGrace
+		drain    time.Duration // DrainTimeout
+		ctx      time.Duration // timeout of the context of Shutdown
+		cut      time.Duration // time at which the handler's context is canceled
 	}{
 		"sooner than the DrainTimeout":     {drain: time.Hour, ctx: time.Second, cut: time.Second},
 		"later":                            {drain: time.Second, ctx: time.Hour, cut: time.Second},
@@ -304,8 +304,8 @@ func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
 	}
 }
 
-// A handler that succeeds when its worker writes no acks any more is not done: its
-// message is delivered again.
+// If a handler succeeds after its worker has stopped to write acks, the message is redelivered and does not count as
+// processed.
 func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -317,7 +317,7 @@ func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 			Queue: "work", DrainTimeout: time.Second,
 			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 				<-ctx.Done()
-				time.Sleep(5*time.Second + time.Millisecond) // the channel is being closed then
+				time.Sleep(5*time.Second + time.Millisecond) // the channel is closing at this time
 				return nil
 			}),
 		})
@@ -335,7 +335,7 @@ func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 	})
 }
 
-// slowToConsume has the broker take ten seconds to answer a client that begins to consume.
+// slowToConsume delays the broker's response to basic.consume by ten seconds.
 func slowToConsume(c *reprise.Config) {
 	memory := c.Dial
 	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -349,8 +349,8 @@ func slowToConsume(c *reprise.Config) {
 	}
 }
 
-// A worker that is stopped while the broker has not answered it that it consumes gives
-// back what it is sent thereafter: nobody else would get it for as long as handlers run.
+// A worker may be stopped before the broker has confirmed the subscription. It then requeues later deliveries, because
+// otherwise no other worker would get them while handlers run.
 func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

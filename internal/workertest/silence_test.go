@@ -19,11 +19,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// impatient is longer than a busy machine takes to confirm.
+// impatient sets a timeout that is longer than the confirm time of a busy machine.
 func impatient(c *reprise.Config) { c.ConfirmTimeout = 2 * time.Second }
 
-// A queue that does not confirm costs nobody else anything, however much is
-// published to it.
+// A queue that does not confirm does not affect other queues, for any number of messages.
 func TestAQueueThatDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -43,7 +42,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 			for range n {
 				all.Go(func() { results <- c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
 			}
-			testkit.Eventually(t, patience, func() error { // to the limit of what may be in flight
+			testkit.Eventually(t, patience, func() error { // up to the maximum in flight
 				if n := r.depth(stuck); n < min(n, 1024) {
 					return fmt.Errorf("%d messages are stored", n)
 				}
@@ -86,7 +85,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 	})
 }
 
-// Who publishes to nothing but a queue that does not confirm is not well.
+// A client that publishes only to a queue that does not confirm is unhealthy.
 func TestNotHealthyWithoutConfirms(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -105,8 +104,8 @@ func TestNotHealthyWithoutConfirms(t *testing.T) {
 	})
 }
 
-// A queue behind an exchange that does not confirm is not known by its name. Each
-// message for it may have another key, and none of them holds up others for long.
+// The client cannot identify a queue behind an exchange that does not confirm. Each message for the queue may have a
+// different key, and none of them blocks other messages for long.
 func TestKeysThatAreNotConfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,13 +139,13 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 			t.Errorf("the connection was lost %d times", n)
 		}
 		time.Sleep(10 * time.Minute)
-		if channels := m.channels(); channels > 2 { // of messages, and of copies
+		if channels := m.channels(); channels > 2 { // one for messages, one for copies
 			t.Errorf("%d channels are open, and nobody waits for anything", channels)
 		}
 	})
 }
 
-// The AMQP client has all that is left on a channel that ends count as refused.
+// The AMQP client reports all unconfirmed messages of a closed channel as nacked.
 func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +154,7 @@ func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.mute("q")
-		for range 100 { // which of two things at the same time comes first is random
+		for range 100 { // the order of two concurrent events is random
 			time.Sleep(time.Minute)
 			result := make(chan error)
 			go func() { result <- c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}) }()
@@ -168,8 +167,7 @@ func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 	})
 }
 
-// A broker that has stopped reading answers nothing, not even that a channel is
-// opened. Its heartbeats go on.
+// A broker that has stopped reading does not respond, not even to channel.open. It still sends heartbeats.
 func TestABrokerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,8 +191,7 @@ func TestABrokerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// unread is a connection whose broker stops reading when it is told to. The broker gets
-// heartbeats all the same.
+// unread is a connection whose broker stops reading at a signal. The broker still gets heartbeats.
 type unread struct {
 	net.Conn
 	stop   <-chan struct{}
@@ -239,7 +236,7 @@ func (u *unread) Close() error {
 	return u.Conn.Close()
 }
 
-// A broker that stops reading is noticed, also when nothing else is in flight.
+// The client detects a broker that stops reading, even if nothing else is in flight.
 func TestABrokerThatStopsReading(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -268,7 +265,7 @@ func TestABrokerThatStopsReading(t *testing.T) {
 	})
 }
 
-// Copies for a failed queue that does not confirm wait, and are there once.
+// Copies for a failed queue that does not confirm wait, and each copy is stored once.
 func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

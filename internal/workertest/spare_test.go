@@ -9,9 +9,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// What a destination that does not confirm takes of a connection's channels is there
-// again for others when nobody publishes to it any more, whether it has answered late
-// or not at all.
+// A destination that does not confirm occupies channels of the connection. They are available to other destinations
+// after the last publish to it, whether it confirms late or not at all.
 func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 	t.Parallel()
 	for name, told := range map[string]bool{"late answers": true, "no answers": false} {
@@ -21,7 +20,7 @@ func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 				names := declareQueues(t, c, 8)
 				for _, stuck := range names[:7] {
 					m.mute(stuck)
-					for range 2 { // the second one on the detour
+					for range 2 { // the second message takes the detour
 						if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}); !errors.Is(err, reprise.ErrUnconfirmed) {
 							t.Errorf("to %s: %v", stuck, err)
 						}
@@ -30,7 +29,7 @@ func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 						m.tell(t)
 					}
 					time.Sleep(6 * time.Minute)
-					if n := m.channels(); n > 2 { // of messages, and of copies
+					if n := m.channels(); n > 2 { // one for messages, one for copies
 						t.Errorf("after %s %d channels are open", stuck, n)
 					}
 				}
@@ -48,8 +47,8 @@ func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 	}
 }
 
-// A broker that does not even close a channel does not read: the connection is
-// replaced, though nothing else is published that would tell.
+// A broker that does not even close a channel has stopped reading. The client replaces the connection, although no
+// other publish would reveal the problem.
 func TestABrokerThatDoesNotCloseAChannel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

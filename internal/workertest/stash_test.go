@@ -24,8 +24,8 @@ func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
 		for _, tc := range []struct {
 			name    string
 			msg     amqp.Publishing
-			wire    amqp.Publishing // of the parked copy, bookkeeping headers left out
-			headers map[string]any  // every attempt sees
+			wire    amqp.Publishing // parked copy, without the headers of Reprise
+			headers map[string]any  // headers that every attempt sees
 			user    string
 			expires time.Duration
 		}{
@@ -100,8 +100,7 @@ func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
 	})
 }
 
-// publishLoosely publishes without mandatory: the header CC names queues that
-// need not exist.
+// publishLoosely publishes without the mandatory flag, because the header CC contains queues that may not exist.
 func (r *raw) publishLoosely(queue string, msg amqp.Publishing) {
 	r.t.Helper()
 	if err := r.Publish("", queue, false, false, msg); err != nil {
@@ -131,13 +130,13 @@ func TestForeignUserIDIsStashed(t *testing.T) {
 	})
 }
 
-// otherUser returns the URL of a broker for a user that is made for this test.
+// otherUser creates a user and returns the URL of the broker for that user.
 func otherUser(t *testing.T, target, api string) string {
 	t.Helper()
 	return userFor(t, target, api, ".*")
 }
 
-// userFor returns the URL of a broker for a user who may do everything with what the pattern matches.
+// userFor returns the URL of a broker for a user with all permissions for names that match the pattern.
 func userFor(t *testing.T, target, api, pattern string) string {
 	t.Helper()
 	web := testkit.HTTPClient(t)
@@ -220,10 +219,9 @@ func TestRetryReturnsOnlyToTheQueueThatFailed(t *testing.T) {
 	})
 }
 
-// The headers of a message may leave little room in their frame. The history
-// gives way then, the count does not; and where RabbitMQ would have no room to
-// write down the deaths of a copy, no retry is tried. (The delivery that came
-// back would be larger than a frame, which ends connections.)
+// The headers of a message may leave little space in their frame. The history is then shortened, and the count is not.
+// If RabbitMQ has no space to record the dead-lettering of a copy, the worker does not retry the message. (The
+// redelivery would exceed the size of a frame, which ends connections.)
 func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -256,8 +254,7 @@ func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
 	})
 }
 
-// A program that passes a message on with all its headers does not pass on its
-// attempts.
+// If a program forwards a message with all its headers, the attempts of the original do not count.
 func TestMarksOfAnotherQueueDoNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

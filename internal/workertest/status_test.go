@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker says whether it consumes, from before it runs to after it has ended.
+// Health reports whether a worker consumes, from before its start until after its end.
 func TestWorkerHealth(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -66,7 +66,7 @@ func TestWorkerHealth(t *testing.T) {
 	})
 }
 
-// One that was shut down before it ran has ended.
+// A worker that was shut down before Run counts as ended.
 func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
@@ -84,8 +84,7 @@ func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
 	})
 }
 
-// A worker that pauses does so on purpose also when its connection has been lost
-// meanwhile, and is there again.
+// Health reports an intentional pause even if the connection was lost and recovered during the pause.
 func TestHealthInAPauseOverAReconnect(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -128,7 +127,7 @@ func TestHealthInAPauseOverAReconnect(t *testing.T) {
 	})
 }
 
-// A worker that has begun and does not consume yet does not say that it never began.
+// A worker that has started and does not consume yet does not count as never started.
 func TestHealthOfAWorkerThatBegins(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {

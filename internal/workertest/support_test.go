@@ -23,11 +23,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Waiting{M: m}) }
 
-// patience is how long tests wait for what must happen. None depends on it
-// being short.
+// Maximum time that tests wait for an expected event. No test depends on a short value.
 const patience = 2 * time.Minute
 
-// client is a Client that reconnects without delay to speak of, and its events.
+// client is a Client that reconnects almost without a delay, with its log.
 type client struct {
 	*reprise.Client
 	log *recorder
@@ -62,9 +61,8 @@ func dial(t testing.TB, url string, options ...func(*reprise.Config)) client {
 	return client{c, log}
 }
 
-// start runs a worker until the test ends, or until the returned function is
-// called, which waits for Run and returns its error. It returns when the
-// worker consumes.
+// start runs a worker until the test ends or stop is called. It returns when the worker consumes. stop waits for Run
+// and returns its error.
 func start(t testing.TB, c client, cfg reprise.WorkerConfig) (stop func() error) {
 	t.Helper()
 	before := c.log.count("consuming")
@@ -93,7 +91,7 @@ func start(t testing.TB, c client, cfg reprise.WorkerConfig) (stop func() error)
 	return stop
 }
 
-// recorder is a slog.Handler that keeps events.
+// recorder is a slog.Handler that records events.
 type recorder struct {
 	*records
 	attrs []slog.Attr
@@ -102,7 +100,7 @@ type recorder struct {
 type records struct {
 	mu     sync.Mutex
 	events []event
-	signal chan struct{} // closed and replaced with every event
+	signal chan struct{} // closed and replaced after every event
 }
 
 type event struct {
@@ -182,13 +180,13 @@ func (r *records) String() string {
 	return b.String()
 }
 
-// raw is a plain AMQP client, to look at the wire with.
+// raw is a plain AMQP client for direct access to the broker.
 type raw struct {
 	t    testing.TB
 	conn *amqp.Connection
 	*amqp.Channel
 
-	another func() *amqp.Connection // in a bubble: one more
+	another func() *amqp.Connection // opens another connection in a bubble
 }
 
 func newRaw(t testing.TB, url string) *raw {
@@ -203,7 +201,7 @@ func newRaw(t testing.TB, url string) *raw {
 	return r
 }
 
-// reopen replaces the channel, after an error closed it.
+// reopen replaces the channel after an error.
 func (r *raw) reopen() {
 	r.t.Helper()
 	ch, err := r.conn.Channel()
@@ -213,8 +211,7 @@ func (r *raw) reopen() {
 	r.Channel = ch
 }
 
-// names returns a work queue's name and a strategy for it. All queues are
-// deleted when the test ends.
+// names returns the name of a work queue and a strategy for it. All queues are deleted at the end of the test.
 func (r *raw) names(buckets topology.Buckets) (queue string, s topology.Strategy) {
 	r.t.Helper()
 	queue = testkit.Name(r.t, "work")
@@ -222,7 +219,7 @@ func (r *raw) names(buckets topology.Buckets) (queue string, s topology.Strategy
 	return queue, topology.Strategy{Route: recorded{buckets, r}}
 }
 
-// recorded deletes what a route made.
+// recorded is a route that deletes its queues at the end of the test.
 type recorded struct {
 	topology.Buckets
 	r *raw
@@ -236,7 +233,8 @@ func (b recorded) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, 
 	return hop, err
 }
 
-// declareQueue declares a queue on the bare client, which waits as long as it takes, and deletes it after the test.
+// declareQueue declares a queue with the plain client, which waits without a timeout. It deletes the queue after the
+// test.
 func (r *raw) declareQueue() string {
 	r.t.Helper()
 	name := testkit.Name(r.t, "q")
@@ -277,7 +275,7 @@ func (r *raw) deleteExchanges(names ...string) {
 	})
 }
 
-// publish publishes with a raw client, and waits until the broker has it.
+// publish publishes with a plain client and waits for the confirm.
 func (r *raw) publish(exchange, key string, msg amqp.Publishing) {
 	r.t.Helper()
 	ch, err := r.conn.Channel()
@@ -298,7 +296,7 @@ func (r *raw) publish(exchange, key string, msg amqp.Publishing) {
 	}
 }
 
-// depth is the number of ready messages, or -1 where there is no such queue.
+// depth returns the number of ready messages, or -1 if the queue does not exist.
 func (r *raw) depth(queue string) int {
 	r.t.Helper()
 	ch, err := r.conn.Channel()
@@ -313,7 +311,7 @@ func (r *raw) depth(queue string) int {
 	return q.Messages
 }
 
-// take waits for a message and takes it off the queue.
+// take waits for a message and removes it from the queue.
 func (r *raw) take(queue string) amqp.Delivery {
 	r.t.Helper()
 	var d amqp.Delivery
@@ -332,13 +330,12 @@ func (r *raw) take(queue string) amqp.Delivery {
 	return d
 }
 
-// script is a handler that answers by message id and attempt, and records what
-// it saw.
+// script is a handler whose result depends on the message. It records all messages.
 type script struct {
 	mu     sync.Mutex
 	seen   []*reprise.Message
 	answer func(m *reprise.Message) error
-	signal chan struct{} // replaced and closed with every message
+	signal chan struct{} // closed and replaced after every message
 }
 
 func newScript(answer func(m *reprise.Message) error) *script {
@@ -354,7 +351,7 @@ func (s *script) Handle(_ context.Context, m *reprise.Message) error {
 	return s.answer(m)
 }
 
-// wait returns the first n messages once there are that many.
+// wait waits for n messages and returns the first n.
 func (s *script) wait(t testing.TB, n int) []*reprise.Message {
 	t.Helper()
 	deadline := time.NewTimer(patience)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that waits for others like it must not be fetched and given back for ever
-// because the next one has to be handled alone.
+// A message in a debounce window must not be fetched and requeued indefinitely because the next message must be
+// processed alone.
 func TestDebounceBeforeASuspectMakesProgress(t *testing.T) {
 	b := testkit.Embedded(t)
 	r := newRaw(t, b.URL)
@@ -36,8 +36,7 @@ func TestDebounceBeforeASuspectMakesProgress(t *testing.T) {
 	h.wait(t, 2)
 }
 
-// crashWithTheSecond gets two messages, gives back the first, and is cut off with the
-// second.
+// crashWithTheSecond receives two messages, requeues the first, and loses its connection with the second.
 func crashWithTheSecond(t *testing.T, url, queue string) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -60,7 +59,7 @@ func crashWithTheSecond(t *testing.T, url, queue string) {
 	if err := first.Nack(false, true); err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.Qos(1, 0, false); err != nil { // the nack has arrived
+	if err := ch.Qos(1, 0, false); err != nil { // waits until the nack has arrived
 		t.Fatal(err)
 	}
 	if err := conn.Close(); err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// authority makes certificates.
+// authority issues certificates.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -40,7 +40,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate for somebody; the first is the authority's own.
+// issue returns a certificate for a name. The first certificate is the certificate of the authority.
 func (a *authority) issue(name string, hosts ...string) tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,7 @@ func (a *authority) issue(name string, hosts ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// files writes a certificate and its key where a URL can name them.
+// files writes a certificate and its key to files for a URL.
 func (a *authority) files(c tls.Certificate) (cert, key string) {
 	a.t.Helper()
 	der, err := x509.MarshalECPrivateKey(c.PrivateKey.(*ecdsa.PrivateKey))
@@ -86,7 +86,7 @@ func (a *authority) files(c tls.Certificate) (cert, key string) {
 	return cert, key
 }
 
-// serveTLS starts a broker behind TLS, and returns where it listens.
+// serveTLS starts a broker with TLS and returns its address.
 func serveTLS(t *testing.T, config *tls.Config) string {
 	t.Helper()
 	b, err := broker.New(broker.Config{Users: map[string]string{"ada": "s3cret"}})
@@ -106,10 +106,10 @@ func serveTLS(t *testing.T, config *tls.Config) string {
 	return l.Addr().String()
 }
 
-// nowhere is an address at which nobody listens.
+// No server listens on this address.
 const nowhere = "127.0.0.1:1"
 
-// resolving has names that no server of names knows.
+// resolving resolves names that do not exist in the DNS.
 func resolving(names map[string]string) func(c *reprise.Config) {
 	return func(c *reprise.Config) {
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -149,7 +149,7 @@ func TestTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		url     string
 		options []func(*reprise.Config)
-		want    string // of the error
+		want    string // expected error
 	}{
 		"an authority of one's own":              {"amqps://ada:s3cret@one.example", []func(*reprise.Config){names, trusting()}, ""},
 		"by the URL":                             {"amqps://ada:s3cret@one.example?cacertfile=" + caFile, []func(*reprise.Config){names}, ""},
@@ -205,7 +205,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// What answers is not always a broker, or not as the URL says.
+// Dial reports a server that is not a broker, or uses another protocol than the URL.
 func TestDialToAnotherProtocol(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
@@ -217,7 +217,7 @@ func TestDialToAnotherProtocol(t *testing.T) {
 				client, server := net.Pipe()
 				go func() {
 					defer server.Close()
-					_, _ = server.Read(make([]byte, 8)) // the protocol header
+					_, _ = server.Read(make([]byte, 8)) // reads the protocol header
 					_, _ = server.Write([]byte(greeting))
 				}()
 				return client, nil

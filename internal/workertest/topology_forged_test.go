@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What the broker counts it writes into headers, and a publisher can write them
-// too: a program that copies all headers of a message, or one that means harm.
+// The broker counts deliveries in headers that publishers can write, too, such as a program that copies all headers of
+// a message, or a malicious program.
 
-// counting are the routes whose attempts the broker counts, with their wait queues.
+// counting returns the routes with attempts that the broker counts, with their wait queues.
 func counting(queue string) map[string]struct {
 	route topology.Route
 	waits []string
@@ -28,8 +28,7 @@ func counting(queue string) map[string]struct {
 	}
 }
 
-// A message that claims to have been rejected a great many times in another
-// queue has the attempts that any other has.
+// A message with a forged history of many rejections in another queue has the usual number of attempts.
 func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -59,7 +58,7 @@ func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
 	})
 }
 
-// Such a history does not hide that a message ends its connection each time.
+// A forged history does not hide a message that always ends its connection.
 func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -82,8 +81,7 @@ func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
 	})
 }
 
-// What was rejected in another queue before is retried as often as the policy
-// says, at most.
+// A message that was rejected in another queue before is retried at most as often as the policy permits.
 func TestRejectionsElsewhereAreNoMoreAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -105,14 +103,14 @@ func TestRejectionsElsewhereAreNoMoreAttempts(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if n := h.count(); n < 2 || n > 3 { // 4.3 counts the one before as well
+		if n := h.count(); n < 2 || n > 3 { // 4.3 also counts the earlier rejection
 			t.Errorf("%d attempts of 3", n)
 		}
 	})
 }
 
-// A message that was moved here with all its headers, the other queue's count
-// among them, is handled, and has all its attempts.
+// A message that was moved with all its headers, including the count of another queue, is handled and has all its
+// attempts.
 func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -147,8 +145,7 @@ func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
 	})
 }
 
-// A message that somebody put into a work queue by its name, past the exchange
-// that its retries return through, comes back all the same.
+// A message may be published directly to a work queue, without the exchange of its retries. It is retried nevertheless.
 func TestMessagesPutThereByNameComeBack(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

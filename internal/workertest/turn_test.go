@@ -15,9 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// far has what a client reads take a while, until near is set. (What it writes
-// must not: it does so with a lock held, for which the bubble's clock would stand
-// still.)
+// far delays the reads of a client until near is set. (It must not delay writes. The client holds a lock during a
+// write, which would stop the clock of the bubble.)
 func far(near *atomic.Bool) func(c *reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
@@ -41,8 +40,8 @@ func (c farConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// To know that an ack has arrived takes a request on the channel, as pausing and
-// consuming again do. Their answers must not be mixed up.
+// The worker sends requests on the channel to learn that an ack has arrived, to pause and to resume. It must not
+// confuse their responses.
 func TestRequestsOnAChannelTakeTurns(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -89,7 +88,7 @@ func TestRequestsOnAChannelTakeTurns(t *testing.T) {
 	})
 }
 
-// stubborn lets the first through at once, and the others a minute later.
+// stubborn permits the first attempt immediately and each other attempt after a minute.
 type stubborn struct{ first atomic.Bool }
 
 func (l *stubborn) Wait(ctx context.Context) error {
@@ -104,7 +103,7 @@ func (l *stubborn) Wait(ctx context.Context) error {
 	}
 }
 
-// Whoever waits at the limiter when a pause begins waits for its end.
+// An attempt that waits at the limiter when a pause begins waits for the end of the pause.
 func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -128,8 +127,7 @@ func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
 	})
 }
 
-// A time limit is about when a message really comes back, whatever delay was
-// wanted.
+// The time limit applies to the actual time of the retry, not to the requested delay.
 func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -161,7 +159,7 @@ func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 	}
 }
 
-// A suspect is alone also where bursts gather beside it.
+// A suspect message is processed alone, even if bursts gather at the same time.
 func TestNothingRunsBesideASuspect(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -170,7 +168,7 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.publish("", "work", amqp.Publishing{MessageId: "suspect"})
-		for range 2 { // as a worker that dies does
+		for range 2 { // as a crashing worker does
 			conn := r.another()
 			ch, err := conn.Channel()
 			if err != nil {
@@ -182,7 +180,7 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 			_ = conn.Close()
 			time.Sleep(time.Second)
 		}
-		conn := r.another() // holds it until a burst gathers
+		conn := r.another() // holds the message until a burst gathers
 		ch, err := conn.Channel()
 		if err != nil {
 			t.Fatal(err)
@@ -213,8 +211,7 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 	})
 }
 
-// What the header says that counts crashes on classic queues is for people; the
-// way of a message goes by where it is.
+// The header that counts crashes on classic queues is informative. The route of a message depends only on its queue.
 func TestAForgedOriginLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

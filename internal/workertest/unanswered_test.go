@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Further methods with which a broker answers.
+// Class and method IDs of further responses of a broker.
 var (
 	channelClose   = []byte{0, 20, 0, 40}
 	channelCloseOK = []byte{0, 20, 0, 41}
@@ -28,13 +28,13 @@ var (
 	confirmOK      = []byte{0, 85, 0, 11}
 )
 
-// ignoring has one of the client's first two connections hear no answer of a kind from now on.
+// ignoring drops all responses of a kind on one of the client's first two connections.
 type ignoring struct {
 	answer []byte
 	on     int32 // publishes or consumes
 	now    atomic.Bool
 	open   map[uint16]bool // channels
-	most   atomic.Int32    // there were at a time
+	most   atomic.Int32    // maximum number of open channels
 }
 
 func (g *ignoring) between(c *reprise.Config) {
@@ -60,8 +60,8 @@ func (g *ignoring) between(c *reprise.Config) {
 	}
 }
 
-// A broker that never answers some request does not cost the client all its channels: it replaces the connection while it
-// has channels left for others.
+// A broker that never responds to some requests does not exhaust the channels of the client. The client replaces the
+// connection while it still has channels for other requests.
 func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	within := func(d time.Duration) (context.Context, context.CancelFunc) {
@@ -70,9 +70,9 @@ func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer []byte
 		on     int32
-		ask    func(c client) // what a program does again and again; nil: its worker does
+		ask    func(c client) // repeated action of the program; nil: the worker acts
 		handle func(*reprise.Message) error
-		first  bool // the client never hears this answer
+		first  bool // drop also the first response
 	}{
 		"consume":        {answer: consumeOK, on: consumes},
 		"qos":            {answer: qosOK, on: consumes},
@@ -167,8 +167,8 @@ func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 	}
 }
 
-// A broker that has blocked the publishing connection answers nothing there. Meanwhile the client asks for nothing, so that
-// it has its channels when the alarm is over.
+// A broker that has blocked the publishing connection does not respond there. During the alarm, the client sends no
+// requests, so that its channels are available after the alarm.
 func TestClientOpensNoChannelsWhileItIsBlocked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -202,7 +202,7 @@ func TestClientOpensNoChannelsWhileItIsBlocked(t *testing.T) {
 		})
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
-		synctest.Wait() // for the channels that the client opens when it has connected
+		synctest.Wait() // waits for the channels that the client opens after it has connected
 		publishing.say(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		blocked.Store(true)

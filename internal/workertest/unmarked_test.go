@@ -15,7 +15,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// An error is the handler's code as much as the handler is.
+// An error is application code like the handler, so it can panic, too.
 func TestErrorsThatPanicAreRetried(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -36,7 +36,7 @@ func TestErrorsThatPanicAreRetried(t *testing.T) {
 	})
 }
 
-// brittle marks panic, at the place a message's type names.
+// brittle is a Marks that panics in the method that the header "panic" of a message specifies.
 type brittle struct{ topology.Trail }
 
 func (brittle) Read(d topology.Delivery) topology.History {
@@ -53,8 +53,8 @@ func (brittle) Retry(h topology.Table, f topology.Failure) topology.Table {
 	return topology.Trail{}.Retry(h, f)
 }
 
-// What cannot be marked is parked as it is: unsettled, it would take a place of
-// the prefetch until nothing else is delivered.
+// A message that cannot be marked is parked unchanged. If it stayed unsettled, it would occupy the prefetch until the
+// broker stops deliveries.
 func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -73,7 +73,7 @@ func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
 		for _, headers := range []amqp.Table{{"panic": "read"}, {"panic": "retry"}, {"full": full}} {
 			r.publish("", queue, amqp.Publishing{MessageId: "id", Type: "bad", Headers: headers})
 			d := r.take(queue + ".failed")
-			delete(d.Headers, "x-delivery-count") // the broker's, for this very delivery
+			delete(d.Headers, "x-delivery-count") // added by the broker for this delivery
 			if d.MessageId != "id" || len(d.Headers) != 1 {
 				t.Errorf("parked: %.200v", d.Headers)
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Whichever way a failed message comes back, its attempts are counted, and when
-// they are spent it is parked with its properties.
+// With any route, the worker counts the attempts of a failed message. When its retries are exhausted, the message is
+// parked with its properties.
 func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -80,7 +80,7 @@ func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 	}
 }
 
-// A broker that would ignore what a route rests on is refused at the start.
+// A broker that would ignore the arguments of a route is rejected at the start.
 func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -116,8 +116,8 @@ func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 	})
 }
 
-// What a handler notes on its error is there at the next attempt, and on the
-// parked message; what it may not write it cannot.
+// The next attempt and the parked message have the annotations that a handler adds to its error. A handler cannot set
+// reserved annotations.
 func TestAnnotationsTravelWithTheCopy(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -149,7 +149,7 @@ func TestAnnotationsTravelWithTheCopy(t *testing.T) {
 	})
 }
 
-// Notes that cannot be sent do not keep the message from coming back.
+// Annotations that cannot be sent do not prevent the retry.
 func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -172,7 +172,7 @@ func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
 	})
 }
 
-// What is noted counts by its size on the wire, whatever the types it was noted in.
+// The size of annotations on the wire counts, regardless of their Go types.
 func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 200_000)
@@ -201,15 +201,14 @@ func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
 	}
 }
 
-// lost is a Route that leads nowhere.
+// lost is a Route without a destination.
 type lost struct{ topology.Buckets }
 
 func (lost) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
 	return topology.Hop{RoutingKey: strings.Repeat("x", 256)}, nil
 }
 
-// A copy that no broker would ever take does not have its message handled again and
-// again: it is parked as it is.
+// A copy that no broker accepts does not cause endless retries. The message is parked unchanged.
 func TestACopyThatCannotBeSentIsParkedAsItIs(t *testing.T) {
 	t.Parallel()
 	for _, order := range []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish} {

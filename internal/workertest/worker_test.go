@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// everything is a message with all properties and all types of headers.
+// everything returns a message with all properties and all types of headers.
 func everything() amqp.Publishing {
 	return amqp.Publishing{
 		ContentType:     "application/json",
@@ -56,8 +56,8 @@ func everything() amqp.Publishing {
 	}
 }
 
-// wire returns the parts of a delivery that are the message's own. RabbitMQ
-// 3.10 adds an x-delivery-count of 0 to what is fetched from a quorum queue.
+// wire returns the parts of a delivery that belong to the message. RabbitMQ 3.10 adds an x-delivery-count of 0 to
+// messages that are fetched from a quorum queue.
 func wire(d amqp.Delivery) amqp.Publishing {
 	if d.Headers["x-delivery-count"] == int64(0) {
 		delete(d.Headers, "x-delivery-count")
@@ -79,7 +79,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 		r.deleteExchanges(exchange)
 
 		h := newScript(func(m *reprise.Message) error {
-			// A handler may do with its message what it likes.
+			// A handler may modify its message.
 			clear(m.Body)
 			m.Headers["table"].(topology.Table)["nested"] = "scribbled"
 			m.Headers["bytes"].([]byte)[0] = 9
@@ -87,7 +87,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 			clear(m.Headers)
 			return err
 		})
-		// The handler clears what it saw, so a second look is taken here.
+		// The handler clears its message, so this wrapper copies the message first.
 		var first *reprise.Message
 		look := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 			if m.Attempt == 2 {
@@ -202,7 +202,7 @@ func TestOutcomes(t *testing.T) {
 			policy   reprise.Policy
 			answer   func(m *reprise.Message) error
 			attempts int
-			text     string // of the last error on the parked message
+			text     string // last error on the parked message
 		}{
 			{
 				name: "park", policy: quick(9), attempts: 1, text: "look: hopeless",
@@ -225,7 +225,7 @@ func TestOutcomes(t *testing.T) {
 				answer: func(*reprise.Message) error { return errScripted },
 			},
 			{
-				name: "panic", policy: quick(2), attempts: 2, text: "panic: kaboom\n\ngithub.com/reprisemq/reprise/internal/workertest.", // where it panicked stands first
+				name: "panic", policy: quick(2), attempts: 2, text: "panic: kaboom\n\ngithub.com/reprisemq/reprise/internal/workertest.", // the position of the panic comes first
 				answer: func(*reprise.Message) error { panic("kaboom") },
 			},
 			{
