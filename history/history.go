@@ -84,7 +84,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 		cfg.Clock = time.Now
 	}
 	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), heard: map[string]heard{}}
-	if err := h.create(ctx); err != nil {
+	if err := h.db.Create(ctx, tables); err != nil {
 		return nil, fmt.Errorf("history: opening it in %s: %w", cfg.Dialect, err)
 	}
 	return h, nil

@@ -9,13 +9,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// version of the tables.
-const version = 1
-
 // tables are written for both dialects. Names and labels are bytes; times are milliseconds since 1970, starts and spans of
 // intervals are seconds; totals are encoded by Totals.encode.
-var tables = []string{
-	`CREATE TABLE IF NOT EXISTS {about} (name VARCHAR(20) PRIMARY KEY, value VARCHAR(80) NOT NULL)`,
+var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {interval} (
 		span   BIGINT NOT NULL,
 		queue  BYTES NOT NULL,
@@ -44,52 +40,18 @@ var tables = []string{
 		queue BYTES NOT NULL, -- empty: all
 		actor BYTES NOT NULL
 	)`,
-}
+	`INSERT INTO {about} (name, value) VALUES ('` + aboutArrived + `', '0'), ('` + aboutMark + `', '0') ON CONFLICT (name) DO NOTHING`,
+}}
 
-// Names in {about}.
+// Names in {about}, besides that of the version.
 const (
-	aboutVersion = "version"
 	aboutArrived = "arrived" // ID of the newest message of the archive that is counted
 	aboutMark    = "mark"    // ID of the newest mark
 )
 
-// create makes missing tables, and refuses tables of a newer version.
-func (h *History) create(ctx context.Context) error {
-	if h.cfg.Dialect == sqlkit.SQLite {
-		if err := h.db.WriteAhead(ctx); err != nil {
-			return err
-		}
-	}
-	err := h.write(ctx, func(tx *sqlkit.Tx) error {
-		for _, t := range tables {
-			if _, err := tx.Exec(h.cfg.Dialect.Types(t)); err != nil {
-				return err
-			}
-		}
-		at := int64(version)
-		for name, value := range map[string]*int64{aboutVersion: &at, aboutArrived: new(int64), aboutMark: new(int64)} {
-			_, err := tx.Exec(`INSERT INTO {about} (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, strconv.FormatInt(*value, 10))
-			if err == nil {
-				*value, err = about(tx, name)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if at > version {
-			return fmt.Errorf("the tables have version %d, and this program supports up to %d (use a newer program)", at, version)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return h.db.Watch(ctx)
-}
-
 // write runs a transaction. Transactions of all processes wait for each other.
 func (h *History) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
-	return h.db.Transaction(ctx, h.cfg.Dialect.WritingAlone("7365417205"), f)
+	return h.db.Transaction(ctx, h.cfg.Dialect.WritingAlone(tables.Lock), f)
 }
 
 func about(tx *sqlkit.Tx, name string) (n int64, err error) {
