@@ -203,7 +203,7 @@ func (c *waitingRetryCmd) Run(ctx context.Context, streams IO) error {
 
 type waitingPostponeCmd struct {
 	waitingAct
-	For string `required:"" placeholder:"TIME" help:"How long they wait from now on, such as 2h: from 1s to 49d."`
+	For time.Duration `required:"" placeholder:"TIME" help:"How long they wait from now on, such as 2h: from 1s to 49d."`
 }
 
 // Help shows examples below the flags.
@@ -217,11 +217,7 @@ Examples:
 
 // Run postpones messages.
 func (c *waitingPostponeCmd) Run(ctx context.Context, streams IO) error {
-	d, err := config.ParseDuration(c.For)
-	if err != nil {
-		return usagef("--for: %w", err)
-	}
-	return c.act(ctx, streams, failed.Postpone, d, "postponed")
+	return c.act(ctx, streams, failed.Postpone, c.For, "postponed")
 }
 
 type waitingParkCmd struct{ waitingAct }
