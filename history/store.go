@@ -43,7 +43,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 	`INSERT INTO {about} (name, value) VALUES ('` + aboutArrived + `', '0'), ('` + aboutMark + `', '0') ON CONFLICT (name) DO NOTHING`,
 }}
 
-// Names in {about}, besides that of the version.
+// Names in {about}, besides the version.
 const (
 	aboutArrived = "arrived" // ID of the newest message of the archive that is counted
 	aboutMark    = "mark"    // ID of the newest mark
