@@ -39,7 +39,7 @@ func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 		t.Fatalf("status %d: %s", status, body)
 	}
 	got := text(body)
-	for _, want := range []string{"Edited 2", "Unchanged 0 stay failed", "Not editable 1 stay failed", "1: the body is not JSON", `removed: "amount": 9`, `added: "amount": 5`, "added: fixed (text): yes", "Message 3 : the body is not JSON", "Edit and replay 3 messages"} {
+	for _, want := range []string{"Edited 2", "Unchanged 0 stay failed", "Not editable 1 stay failed", "1: the body is not JSON", `removed: "amount": 9`, `added: "amount": 5`, "added: fixed (text): yes", "Message 3 : the body is not JSON", "Edit 2 of 3 and replay"} {
 		if !strings.Contains(strings.ReplaceAll(got, "  ", " "), want) {
 			t.Errorf("it does not say %q: %s", want, got)
 		}

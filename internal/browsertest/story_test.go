@@ -115,7 +115,7 @@ func TestStory(t *testing.T) {
 	shows(t, b, "#changes .del", `"EURO"`)
 	shows(t, b, "#changes .add", `"EUR"`)
 	s.choose("f-canary", "30s")
-	s.click("Edit and replay")
+	s.click("Edit " + grouped(wrong) + " of " + grouped(wrong) + " and replay")
 	shows(t, b, "h1", "Replay 1")
 	shows(t, b, "#now", "ramp up; canary, up to 30 s; edited: JSON Patch")
 	shows(t, b, "#now", "Succeeded\n"+grouped(wrong)) // the proof
