@@ -3,6 +3,7 @@ package console
 import (
 	"database/sql"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -150,6 +151,51 @@ func TestHistoryPage(t *testing.T) {
 	}
 	if body := ask(t, newConsole(t, Config{}), "GET", "/history", nil).Body.String(); !strings.Contains(body, "No history is recorded") {
 		t.Error("the page does not say that there is none")
+	}
+}
+
+func TestMarksOnThePage(t *testing.T) {
+	list, secrets := tokens()
+	a, past := newArchive(t, failed.Config{}), newPast(t)
+	c := newConsole(t, Config{Archive: a, History: past, Clock: atNoon, Tokens: list})
+	operator := bearer(secrets[Operate])
+	page := ask(t, c, "GET", "/history?queue=orders&range=1h", nil, operator).Body.String()
+	if !strings.Contains(page, `action="/history/marks"`) || fieldsOf(page).Encode() != "queue=orders&range=1h" {
+		t.Errorf("the page has no form: %v", fieldsOf(page))
+	}
+	if strings.Contains(ask(t, c, "GET", "/history?queue=orders", nil, bearer(secrets[View])).Body.String(), "/history/marks") {
+		t.Error("a viewer has the form")
+	}
+	for _, tc := range []struct {
+		field, value, wrong, want string
+	}{
+		{"text", " ", "text", "Text must not be empty."},
+		{"at", "2026-03-01T12:30", "at", "Time must not be in the future"},
+		{"at", "yesterday", "at", "Enter a time such as 2026-03-01T12:00."},
+	} {
+		v := url.Values{"queue": {"orders"}, "range": {"1h"}, "text": {"v2.5"}, "only": {"yes"}}
+		v.Set(tc.field, tc.value)
+		status, _, body := post(t, c, "/history/marks", v, operator)
+		_, after, _ := strings.Cut(body, `id="wrong-`+tc.wrong+`"`)
+		if status != http.StatusUnprocessableEntity || !strings.Contains(after[:min(len(after), 800)], tc.want) || !strings.Contains(body, `value="yes" checked`) {
+			t.Errorf("%+v: %d, %.800s", tc, status, after)
+		}
+	}
+	for _, v := range []url.Values{
+		{"queue": {"orders"}, "range": {"1h"}, "text": {"v2.5"}, "at": {"2026-03-01T11:30"}, "only": {"yes"}},
+		{"range": {"1h"}, "text": {"v2.6"}, "at": {""}},
+	} {
+		if status, location, body := post(t, c, "/history/marks", v, operator); status != http.StatusSeeOther || !strings.HasPrefix(location, "/history?") || !strings.HasSuffix(location, "range=1h") {
+			t.Errorf("%d %s %s", status, location, body)
+		}
+	}
+	marks, err := past.Marks(t.Context(), noon.Add(-31*time.Minute))
+	if err != nil || len(marks) != 3 || marks[0].Text != "v2.6" || !marks[0].At.Equal(noon) || marks[0].Queue != "" ||
+		marks[2].Queue != "orders" || !marks[2].At.Equal(noon.Add(-30*time.Minute)) || marks[2].By != "operate-er" {
+		t.Errorf("%+v, %v", marks, err)
+	}
+	if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
+		t.Errorf("%+v, %v", acts, err)
 	}
 }
 

@@ -1,12 +1,15 @@
 package pages
 
 import (
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/reprisemq/reprise/console/internal/fault"
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
 	"github.com/reprisemq/reprise/failed"
@@ -40,6 +43,15 @@ type historyView struct {
 	Charts        []show.HistoryChart
 	Points        []historyPoint // newest first
 	Marks         []history.Mark // newest first
+	Mark          markForm
+}
+
+// markForm is the form of a new mark.
+type markForm struct {
+	Range    string // of the page
+	Text, At string
+	Only     bool // for the queue of the page
+	Wrong    wrong
 }
 
 // historyPoint is an interval in the table.
@@ -51,11 +63,56 @@ type historyPoint struct {
 
 // history shows the history of one queue or of all queues.
 func (p *Pages) history(c *web.Call) error {
+	return showHistory(c, http.StatusOK, markForm{})
+}
+
+// markTime is the format of the time of a mark in a form.
+const markTime = "2006-01-02T15:04"
+
+// addMark adds a mark from the form of the page.
+func (p *Pages) addMark(c *web.Call) error {
+	v, err := c.Form()
+	if err != nil {
+		return err
+	}
+	c.Params = web.Only(v, api.HistoryNames) // of the page
+	form := markForm{Text: v.Get("text"), At: v.Get("at"), Only: v.Get("only") != ""}
+	m := history.Mark{Text: strings.TrimSpace(form.Text)}
+	if form.Only {
+		m.Queue = historyQueue(c)
+	}
+	if form.At != "" {
+		if m.At, err = time.Parse(markTime, form.At); err != nil {
+			form.Wrong = wrong{"at", "Enter a time such as " + c.Clock().UTC().Format(markTime) + "."}
+			return showHistory(c, http.StatusUnprocessableEntity, form)
+		}
+	}
+	_, err = c.AddMark(m)
+	if f, ok := errors.AsType[*fault.Failure](err); ok && f.Status == http.StatusBadRequest {
+		problem := strings.TrimPrefix(f.Text, "invalid mark: ")
+		form.Wrong = wrong{"text", sentence(problem)}
+		if strings.HasPrefix(problem, "time ") {
+			form.Wrong.Name = "at"
+		}
+		return showHistory(c, http.StatusUnprocessableEntity, form)
+	}
+	if err != nil {
+		return err
+	}
+	return c.SeeOther("/history", c.Params)
+}
+
+// historyQueue returns the queue of the page, or "" for the list of queues.
+func historyQueue(c *web.Call) string {
 	var queue api.Text
 	if err := queue.UnmarshalText([]byte(c.Params.Get("queue"))); err != nil {
-		queue = api.Text(c.Params.Get("queue"))
+		return c.Params.Get("queue")
 	}
-	data := historyView{Known: c.History != nil, Queue: string(queue)}
+	return string(queue)
+}
+
+func showHistory(c *web.Call, status int, mark markForm) error {
+	data := historyView{Known: c.History != nil, Queue: historyQueue(c), Mark: mark}
 	title := "History"
 	if data.Queue != "" {
 		title = "History of " + show.Visible(data.Queue)
@@ -68,14 +125,14 @@ func (p *Pages) history(c *web.Call) error {
 		for _, r := range history.Ranges() {
 			data.Tabs = append(data.Tabs, tab{Text: rangeNames[r.Name], Href: historyHref(data.Queue, r), Current: r == all.Range})
 		}
-		data.Here = historyHref(data.Queue, all.Range)
+		data.Here, data.Mark.Range = historyHref(data.Queue, all.Range), all.Range.Name
 		if data.Queue == "" {
 			data.list(all)
 		} else {
 			data.one(all)
 		}
 	}
-	return render(c, http.StatusOK, "history", page{Title: title, Nav: "history"}, data)
+	return render(c, status, "history", page{Title: title, Nav: "history"}, data)
 }
 
 var rangeNames = map[string]string{"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}

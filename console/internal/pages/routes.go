@@ -74,6 +74,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/workers/resume", Role: access.Operate, Query: workerNames, Handle: askWorkers(true)},
 		{Method: "POST", Path: "/workers/resume", Role: access.Operate, Form: workerNames, Handle: p.resumeWorkers},
 		{Method: "GET", Path: "/history", Role: access.View, Query: api.HistoryNames, Handle: p.history},
+		{Method: "POST", Path: "/history/marks", Role: access.Operate, Form: slices.Concat(api.HistoryNames, []string{"text", "at", "only"}), Handle: p.addMark},
 		{Method: "GET", Path: "/topology", Role: access.View, Handle: p.topology},
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},
 		{Method: "POST", Path: "/ledger/accept", Role: access.Operate, Form: []string{"account", "reason"}, Handle: p.acceptLedger},
