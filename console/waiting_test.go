@@ -157,6 +157,22 @@ func TestWaitingOnThePage(t *testing.T) {
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
 		t.Errorf("%+v", act)
 	}
+	// Picked rows are selected by number.
+	picked := func(body string) (int, string) {
+		w := ask(t, c, "POST", "/retrying/picked", body, header("Content-Type", "application/x-www-form-urlencoded"))
+		return w.Code, w.Body.String()
+	}
+	if code, body := picked("do=park&id=1&id=3"); code != http.StatusOK || fieldsOf(body).Encode() != "at_most=2&do=park&id=1&id=3" || !strings.Contains(body, "2 picked") {
+		t.Errorf("%d %s", code, body)
+	}
+	if got := post("do=park&id=1&id=3&at_most=2"); got != http.StatusSeeOther || fmt.Sprint(r.acts[1].Filter.IDs) != "[1 3]" {
+		t.Errorf("%d %+v", got, r.acts)
+	}
+	for _, body := range []string{"do=park", "id=1", "do=drop&id=1", "do=park&id=x", "do=park&id=1&queue=orders"} {
+		if code, _ := picked(body); code != http.StatusBadRequest {
+			t.Errorf("%s: %d", body, code)
+		}
+	}
 	after := ask(t, c, "GET", "/retrying?act=postpone&done=1&gone=1&left=1&unsure=0", nil).Body.String()
 	if !strings.Contains(after, "1 message postponed. 1 did not wait any more. 1 left as they were.") {
 		t.Errorf("the result is not on the page: %s", after)

@@ -108,6 +108,8 @@ func countSelected(c *web.Call, f failed.Filter, state failed.State) (int64, err
 	return n, err
 }
 
+var errNonePicked = fault.BadRequest("no messages are picked", "go back and pick some")
+
 // asked reads the selection of a page from its URL or from a form. The form is necessary because the IDs of many
 // selected messages exceed the length of a URL.
 func asked(c *web.Call, state failed.State) (*selection, error) {
@@ -119,7 +121,7 @@ func asked(c *web.Call, state failed.State) (*selection, error) {
 		return nil, err
 	}
 	if !v.Has("id") {
-		return nil, fault.BadRequest("no messages are picked", "go back and pick some")
+		return nil, errNonePicked
 	}
 	return selected(c, v, state)
 }

@@ -195,9 +195,19 @@ type waitingForm struct {
 	Back           template.URL
 }
 
-// askWaiting shows the form of an act.
+// askWaiting shows the form of an act. It reads the selection from the URL, or picked messages from a form.
 func (p *Pages) askWaiting(c *web.Call) error {
-	form, _, err := waitingFormOf(c, c.Params)
+	v := c.Params
+	if c.R.Method == http.MethodPost {
+		var err error
+		if v, err = c.Form(); err != nil {
+			return err
+		}
+		if !v.Has("id") {
+			return errNonePicked
+		}
+	}
+	form, _, err := waitingFormOf(c, v)
 	if err != nil {
 		return err
 	}
@@ -237,8 +247,12 @@ func waitingFormOf(c *web.Call, v url.Values) (*waitingForm, failed.WaitingAct, 
 	if act.All {
 		fields.Set("all", "true")
 	}
+	back := f
+	if len(f.IDs) > 1 { // picked from the list
+		back.IDs = nil
+	}
 	return &waitingForm{
-		Do: do, Verb: verb[0], Words: waitingWords(f), N: counts.Messages, Fields: pairs(fields), Delay: "2h", Back: web.Href("/retrying", f.Values()),
+		Do: do, Verb: verb[0], Words: waitingWords(f), N: counts.Messages, Fields: pairs(fields), Delay: "2h", Back: web.Href("/retrying", back.Values()),
 	}, act, nil
 }
 
@@ -251,7 +265,7 @@ func waitingWords(f api.WaitingFilter) string {
 	case 1:
 		add("number %d", f.IDs[0])
 	default:
-		add("%d numbers", len(f.IDs))
+		add("%d picked", len(f.IDs))
 	}
 	if f.Queue != "" {
 		add("queue %s", show.Visible(string(f.Queue)))

@@ -67,6 +67,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/replays/{id}/cancel", Role: access.Operate, Handle: byID(p.cancelReplay)},
 		{Method: "GET", Path: "/retrying", Role: access.View, Query: slices.Concat(api.WaitingNames, afterName, waitingDoneNames), Blanks: true, Handle: p.retrying},
 		{Method: "GET", Path: "/retrying/act", Role: access.Operate, Query: waitingActNames, Handle: p.askWaiting},
+		{Method: "POST", Path: "/retrying/picked", Role: access.Operate, Form: []string{"id", "do"}, Handle: p.askWaiting},
 		{Method: "POST", Path: "/retrying/act", Role: access.Operate, Form: append([]string{"delay", "reason"}, waitingActNames...), Handle: p.actOnWaiting},
 		{Method: "GET", Path: "/workers", Role: access.View, Handle: p.workers},
 		{Method: "GET", Path: "/workers/pause", Role: access.Operate, Query: workerNames, Handle: askWorkers(false)},
