@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -106,5 +107,83 @@ func TestPurgeQueue(t *testing.T) {
 	without := newConsole(t, Config{})
 	for _, path := range []string{"/api/v1/queues/purge?dry_run=true", "/api/v1/queues/purge", "/api/v1/publish"} {
 		refused(t, ask(t, without, "POST", path, "{}"), http.StatusServiceUnavailable, "not connected to a broker")
+	}
+}
+
+// The page purges at most the number of messages that it showed, after the name of the queue was entered.
+func TestPurgePage(t *testing.T) {
+	list, secrets := tokens()
+	broker := newBroker(t)
+	c := newConsole(t, Config{Tokens: list, Broker: broker, Topology: []topology.Topology{{Queues: []topology.Queue{{Name: "orders"}}}}})
+	admin := bearer(secrets[Admin])
+	depth := func() int {
+		n, err := broker().Depth(t.Context(), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	publish := func(n int) {
+		for range n {
+			if err := broker().Publish(t.Context(), &reprise.Message{RoutingKey: "orders", Body: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	link := linkTo(t, ask(t, c, "GET", "/topology", nil, admin).Body.String(), "/queues/purge")
+	if body := ask(t, c, "GET", "/topology", nil, bearer(secrets[Operate])).Body.String(); strings.Contains(body, "/queues/purge") {
+		t.Error("an operator has a link to a purge")
+	}
+	if body := ask(t, c, "GET", link, nil, admin).Body.String(); !strings.Contains(body, "No messages") || strings.Contains(body, "<button class=\"danger") {
+		t.Errorf("an empty queue: %s", body)
+	}
+	publish(3)
+	form := ask(t, c, "GET", link, nil, admin).Body.String()
+	if !strings.Contains(form, "Purge 3 messages</h1>") || fieldsOf(form).Encode() != "at_most=3&queue=orders" {
+		t.Fatalf("%s", form)
+	}
+	publish(1)
+	fill := func(v url.Values, more ...string) url.Values {
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v
+	}
+	for name, tc := range map[string]struct {
+		v    url.Values
+		who  func(*http.Request)
+		want int
+	}{
+		"no name":     {fill(fieldsOf(form), "reason", "tested"), admin, http.StatusUnprocessableEntity},
+		"other name":  {fill(fieldsOf(form), "reason", "tested", "name", "order"), admin, http.StatusUnprocessableEntity},
+		"no reason":   {fill(fieldsOf(form), "reason", " ", "name", "orders"), admin, http.StatusUnprocessableEntity},
+		"no number":   {fill(fieldsOf(form), "reason", "tested", "name", "orders", "at_most", "0"), admin, http.StatusBadRequest},
+		"no queue":    {fill(fieldsOf(form), "reason", "tested", "name", "none", "queue", "none"), admin, http.StatusNotFound},
+		"an operator": {fill(fieldsOf(form), "reason", "tested", "name", "orders"), bearer(secrets[Operate]), http.StatusForbidden},
+	} {
+		if status, _, body := post(t, c, "/queues/purge", tc.v, tc.who); status != tc.want {
+			t.Errorf("%s: %d, want %d: %s", name, status, tc.want, body)
+		}
+	}
+	if n := depth(); n != 4 {
+		t.Fatalf("%d messages", n)
+	}
+	status, location, body := post(t, c, "/queues/purge", fill(fieldsOf(form), "reason", "tested", "name", "orders"), admin)
+	if status != http.StatusSeeOther || depth() != 1 {
+		t.Fatalf("%d %s, %d messages", status, body, depth())
+	}
+	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "3 messages saved in the archive and purged.") {
+		t.Errorf("%s: %s", location, body)
+	}
+	_, location, _ = post(t, c, "/queues/purge", fill(fieldsOf(form), "reason", "tested", "name", "orders", "drop", "yes"), admin)
+	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "1 of 3 messages purged and not saved.") {
+		t.Errorf("%s: %s", location, body)
+	}
+	if n := len(states(t, c.cfg.Archive)); n != 3 || depth() != 0 {
+		t.Errorf("%d are saved, %d messages", n, depth())
+	}
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
+	if err != nil || len(acts) != 2 || acts[0].Actor != "admin-er" || acts[0].Details["saved"] != false || acts[1].Details["queue"] != "orders" {
+		t.Errorf("%+v, %v", acts, err)
 	}
 }

@@ -108,6 +108,9 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		if err := SeedHistory(ctx, db, past, s.Archive, s.Clock, now); err != nil {
 			return err
 		}
+		if err := s.fillImports(ctx); err != nil {
+			return err
+		}
 	}
 	workers, err := s.work(ctx, cfg)
 	if err != nil {
@@ -141,7 +144,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 		return nil
 	})
 	c, err := console.New(console.Config{
-		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Rescheduler: rescheduler, History: past, Prefix: cfg.Prefix,
+		Archive: s.Archive, Replayer: replayer, Workers: workers, Tokens: cfg.Tokens, Ledger: books, Fleet: list, Rescheduler: rescheduler, History: past, Broker: func() *reprise.Client { return s.Client }, Prefix: cfg.Prefix,
 		TraceURL:   "https://traces.example.com/trace/{trace_id}",
 		Management: &console.Management{URL: management, User: "guest", Password: "guest"},
 	})
@@ -153,6 +156,19 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	}
 	s.URL, err = s.serve(cfg.Listen, c)
 	return err
+}
+
+// fillImports declares a queue without workers that has 12 messages.
+func (s *Shop) fillImports(ctx context.Context) error {
+	if err := s.Client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "imports"}}}); err != nil {
+		return err
+	}
+	for i := range 12 {
+		if err := s.Client.Publish(ctx, &reprise.Message{RoutingKey: "imports", Body: fmt.Appendf(nil, `{"row":%d}`, i)}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // work starts a worker and an ingest for each queue.

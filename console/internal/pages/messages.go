@@ -160,12 +160,26 @@ func readFlash(c *web.Call) *flash {
 		return f
 	case "restored":
 		return &flash{Text: show.Plural(n, "message") + " restored."}
+	case "purged":
+		text := outOf(n, q) + " saved in the archive and purged."
+		return &flash{Text: text, Link: web.Href("/messages", url.Values{"state": {string(failed.Discarded)}}), Linked: "Show discarded messages"}
+	case "dropped":
+		return &flash{Text: outOf(n, q) + " purged and not saved.", Link: "/audit", Linked: "Audit log"}
 	case "edited":
 		return &flash{Text: "Edit saved. A replay sends it in place of the original."}
 	case "reverted":
 		return &flash{Text: "Edit reverted. A replay sends the original."}
 	}
 	return nil
+}
+
+// outOf is a number of messages, with the number that the page showed before if it was larger.
+func outOf(n int64, q url.Values) string {
+	of, _ := strconv.ParseInt(q.Get("of"), 10, 64)
+	if n < of {
+		return show.Thousands(n) + " of " + show.Plural(of, "message")
+	}
+	return show.Plural(n, "message")
 }
 
 func messagePath(id failed.ID) string { return fmt.Sprintf("/messages/%d", id) }

@@ -1,12 +1,15 @@
 package pages
 
 import (
+	"html/template"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/reprisemq/reprise/console/internal/flow"
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/internal/graph"
 )
 
@@ -24,8 +27,9 @@ func (p *Pages) topology(c *web.Call) error {
 		Queues  []topologyRow // description in words
 		TooMany bool
 		Live    bool
+		Broker  bool // whether the console can purge queues
 		Problem string
-	}{Live: s.problem == nil, Problem: s.noFigures(), TooMany: len(s.graph.Nodes) > maxDrawn}
+	}{Broker: c.HasBroker(), Live: s.problem == nil, Problem: s.noFigures(), TooMany: len(s.graph.Nodes) > maxDrawn}
 	if len(s.graph.Nodes) > 0 && !data.TooMany {
 		data.Trees = flow.Trees(s.graph)
 	}
@@ -34,7 +38,16 @@ func (p *Pages) topology(c *web.Call) error {
 			data.Queues = append(data.Queues, s.topologyRow(n))
 		}
 	}
-	return render(c, http.StatusOK, "topology", page{Title: "Topology", Nav: "topology"}, data)
+	return render(c, http.StatusOK, "topology", page{Title: "Topology", Nav: "topology", Flash: readFlash(c)}, data)
+}
+
+// queueHref returns the URL of a page for a queue.
+func queueHref(path, queue string) template.URL {
+	text, err := api.Text(queue).MarshalText()
+	if err != nil { // arbitrary bytes can be encoded
+		panic(err)
+	}
+	return web.Href(path, url.Values{"queue": {string(text)}})
 }
 
 // topologyRow describes a queue in words.
@@ -43,10 +56,12 @@ type topologyRow struct {
 	From, To []string // sources and destinations of its messages
 	Archived bool     // the archive has messages of the queue
 	Queue    string
+	Purge    template.URL
 }
 
 func (s *system) topologyRow(n graph.Node) topologyRow {
 	r := topologyRow{Node: n, Queue: strings.TrimPrefix(n.ID, "queue/")}
+	r.Purge = queueHref("/queues/purge", r.Queue)
 	_, r.Archived = s.archived[r.Queue]
 	name := func(id string) string {
 		_, name, _ := strings.Cut(id, "/")

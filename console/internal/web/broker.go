@@ -28,6 +28,12 @@ func (c *Call) broker() (*reprise.Client, error) {
 	}
 }
 
+// HasBroker reports whether there is a connection to the broker.
+func (c *Call) HasBroker() bool {
+	_, err := c.broker()
+	return err == nil
+}
+
 // ofBroker turns an error of the broker into what to tell of it.
 func ofBroker(err error) error {
 	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {

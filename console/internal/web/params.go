@@ -17,11 +17,11 @@ import (
 
 // Parameters beside those of filters.
 var (
-	FlashNames = []string{"did", "n", "undo"} // see call.flash
+	FlashNames = []string{"did", "n", "of", "undo"} // see readFlash in package pages
 )
 
 // didWords are the values of did.
-var didWords = []string{"discarded", "restored", "edited", "reverted"}
+var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped"}
 
 // AnyParams is the query of routes that ignore it.
 var AnyParams = []string{"*"}
@@ -50,9 +50,9 @@ func (c *Call) readParams() error {
 			return fault.BadRequest("parameter "+strconv.Quote(name)+" is empty", "give it a value, or leave it out")
 		}
 	}
-	for _, n := range slices.Concat(v["n"], v["undo"]) {
+	for _, n := range slices.Concat(v["n"], v["of"], v["undo"]) {
 		if _, err := strconv.ParseUint(n, 10, 63); err != nil {
-			return fault.BadRequest("n and undo must be numbers", "leave them out")
+			return fault.BadRequest("n, of and undo must be numbers", "leave them out")
 		}
 	}
 	if did := v.Get("did"); did != "" && !slices.Contains(didWords, did) {
