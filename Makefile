@@ -92,8 +92,12 @@ soak-broker: ## kill the broker, cut its power ROUNDS times (500), damage all it
 	go test ./broker/internal/chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) -chaos.damage $(ARGS)
 
 .PHONY: assets
-assets: ## fetch the console's htmx, of the version and hash in scripts/assets
+assets: ## fetch the scripts of others that the console and the site embed
 	scripts/assets
+
+.PHONY: site
+site: ## build the documentation site: bin/site/index.html
+	go run ./internal/tools/site -out bin/site
 
 .PHONY: screenshots
 screenshots: ## take pictures of the console's pages: bin/screenshots, and two in docs/images

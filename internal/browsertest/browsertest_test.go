@@ -336,7 +336,7 @@ func TestSignIn(t *testing.T) {
 // stickingOut are elements that are wider than the screen, but for those that can be
 // scrolled.
 const stickingOut = `[...document.querySelectorAll("body *")]
-	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
+	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .skip, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
 	.map(e => e.outerHTML.slice(0, 200))`
 
 // scrolling are elements, but for code, whose content is wider than they are.

@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
+)
+
+// repository is the address of files that are not pages.
+const repository = "https://github.com/reprisemq/reprise/blob/main/"
+
+// section is an entry of docs/site.yaml.
+type section struct {
+	Title string   `yaml:"section"`
+	Files []string `yaml:"pages"` // paths from the root, or a pattern such as docs/adr/*.md
+
+	Pages []*page `yaml:"-"`
+}
+
+// Contains reports whether a page is in the section.
+func (s section) Contains(p *page) bool { return slices.Contains(s.Pages, p) }
+
+// page is a document of the repository.
+type page struct {
+	Source  string // path from the root: docs/cli.md
+	Target  string // path in the site: cli.html
+	Title   string
+	Content string // HTML
+	Outline []heading
+
+	source  []byte
+	doc     ast.Node
+	anchors []string
+	entries []entry
+}
+
+type heading struct{ ID, Text string }
+
+// entry is a part of a page that the search finds: the text below a heading.
+type entry struct {
+	ID      int    `json:"id"`
+	Page    string `json:"page"`
+	Heading string `json:"heading"`
+	URL     string `json:"url"`
+	Text    string `json:"text"`
+}
+
+type site struct {
+	sections []section
+	pages    map[string]*page // by source
+	files    map[string][]byte
+	root     fs.FS
+}
+
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.GFM),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	goldmark.WithRendererOptions(html.WithUnsafe())) // documents of the project set anchors
+
+// accessible lets a keyboard scroll wide tables and code. An empty heading of a table is a cell.
+var accessible = strings.NewReplacer(
+	"<pre>", `<pre tabindex="0">`,
+	"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
+	"<th></th>", "<td></td>")
+
+var (
+	anchor  = regexp.MustCompile(`<a id="([^"]+)">`)
+	comment = regexp.MustCompile(`(?s)<!--.*?-->\n?`) // directives of internal/docstest
+)
+
+// read parses all documents and resolves their links.
+func read(root fs.FS) (*site, error) {
+	s := &site{pages: map[string]*page{}, files: map[string][]byte{}, root: root}
+	list, err := fs.ReadFile(root, "docs/site.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.UnmarshalWithOptions(list, &s.sections, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("cannot read docs/site.yaml: %w", err)
+	}
+	for i := range s.sections {
+		if err := s.load(&s.sections[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, p := range s.all() {
+		faults = append(faults, s.link(p))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	for _, p := range s.all() {
+		if err := p.render(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// all returns the pages in the order of the navigation.
+func (s *site) all() []*page {
+	var all []*page
+	for _, sec := range s.sections {
+		all = append(all, sec.Pages...)
+	}
+	return all
+}
+
+func (s *site) load(sec *section) error {
+	for _, pattern := range sec.Files {
+		names, err := fs.Glob(s.root, pattern)
+		if err != nil || len(names) == 0 {
+			return fmt.Errorf("docs/site.yaml: file %s not found", pattern)
+		}
+		for _, name := range names {
+			if s.pages[name] != nil {
+				return fmt.Errorf("docs/site.yaml: file %s is in the list twice", name)
+			}
+			source, err := fs.ReadFile(s.root, name)
+			if err != nil {
+				return err
+			}
+			p := &page{Source: name, Target: target(name), source: document(name, source)}
+			p.parse()
+			if p.Title == "" {
+				return fmt.Errorf("%s: the first heading must be a title", name)
+			}
+			s.pages[name] = p
+			sec.Pages = append(sec.Pages, p)
+		}
+	}
+	return nil
+}
+
+// document returns the Markdown of a file; other files become one code block.
+func document(name string, source []byte) []byte {
+	if path.Ext(name) == ".md" {
+		return source
+	}
+	return fmt.Appendf(nil, "# %s\n\n```%s\n%s```\n", path.Base(name), strings.TrimPrefix(path.Ext(name), "."), source)
+}
+
+// target returns the path of a page in the site: docs/cli.md is cli.html, and examples/staking/README.md is examples/staking.html.
+func target(name string) string {
+	name = strings.TrimPrefix(name, "docs/")
+	switch {
+	case name == "README.md":
+		return "index.html"
+	case path.Base(name) == "README.md":
+		return path.Dir(name) + ".html"
+	}
+	return strings.ToLower(strings.TrimSuffix(name, path.Ext(name))) + ".html"
+}
+
+// complete reports documents that are not in the list.
+func (s *site) complete() error {
+	var faults []error
+	err := fs.WalkDir(s.root, "docs", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && path.Ext(name) == ".md" && s.pages[name] == nil {
+			faults = append(faults, fmt.Errorf("docs/site.yaml: %s is not in the list", name))
+		}
+		return err
+	})
+	return errors.Join(append(faults, err)...)
+}
+
+// parse reads the title, the headings and the texts for the search.
+func (p *page) parse() {
+	p.doc = markdown.Parser().Parse(text.NewReader(p.source))
+	for _, m := range anchor.FindAllSubmatch(p.source, -1) {
+		p.anchors = append(p.anchors, string(m[1]))
+	}
+	current := &entry{URL: p.Target}
+	flush := func() {
+		if current.Text = strings.Join(strings.Fields(current.Text), " "); current.Text != "" || current.Heading != "" {
+			p.entries = append(p.entries, *current)
+		}
+	}
+	for n := p.doc.FirstChild(); n != nil; n = n.NextSibling() {
+		h, ok := n.(*ast.Heading)
+		if !ok {
+			current.Text += p.text(n) + " "
+			continue
+		}
+		title := p.text(h)
+		id, _ := h.AttributeString("id")
+		fragment := string(id.([]byte))
+		p.anchors = append(p.anchors, fragment)
+		if p.Title == "" {
+			p.Title = title
+			continue
+		}
+		if h.Level == 2 {
+			p.Outline = append(p.Outline, heading{fragment, title})
+		}
+		flush()
+		current = &entry{Heading: title, URL: p.Target + "#" + fragment}
+	}
+	flush()
+	for i := range p.entries {
+		p.entries[i].Page = p.Title
+	}
+}
+
+// text returns the words of a node without markup.
+func (p *page) text(n ast.Node) string {
+	var b strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			if n.Type() == ast.TypeBlock {
+				b.WriteByte(' ')
+			}
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.HTMLBlock, *ast.RawHTML:
+			return ast.WalkSkipChildren, nil
+		case *ast.Text:
+			b.Write(n.Segment.Value(p.source))
+			if n.SoftLineBreak() {
+				b.WriteByte(' ')
+			}
+		case *ast.FencedCodeBlock, *ast.CodeBlock:
+			b.Write(n.Lines().Value(p.source))
+		}
+		return ast.WalkContinue, nil
+	})
+	return strings.TrimSpace(b.String())
+}
+
+// link replaces the destinations of links: another page, a copied image, or a file in the repository.
+func (s *site) link(p *page) error {
+	var faults []error
+	err := ast.Walk(p.doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		var destination *[]byte
+		switch n := n.(type) {
+		case *ast.Link:
+			destination = &n.Destination
+		case *ast.Image:
+			destination = &n.Destination
+		default:
+			return ast.WalkContinue, nil
+		}
+		to, err := s.resolve(p, string(*destination))
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", p.Source, err))
+		}
+		*destination = []byte(to)
+		return ast.WalkContinue, nil
+	})
+	return errors.Join(append(faults, err)...)
+}
+
+func (s *site) resolve(from *page, link string) (string, error) {
+	u, err := url.Parse(link)
+	if err != nil || u.IsAbs() {
+		return link, err
+	}
+	name := from.Source
+	if u.Path != "" {
+		name = path.Join(path.Dir(from.Source), u.Path)
+	}
+	to := s.pages[name]
+	if to == nil {
+		info, err := fs.Stat(s.root, name)
+		if err != nil {
+			return "", fmt.Errorf("link %s: file %s not found", link, name)
+		}
+		if ext := path.Ext(name); ext != ".png" && ext != ".svg" {
+			return repository + name, nil
+		}
+		if s.files[name], err = fs.ReadFile(s.root, name); err != nil || info.IsDir() {
+			return "", fmt.Errorf("cannot read image %s: %w", name, err)
+		}
+		return relative(from.Target, strings.TrimPrefix(name, "docs/")), nil
+	}
+	if u.Fragment != "" && !slices.Contains(to.anchors, u.Fragment) {
+		return "", fmt.Errorf("link %s: heading not found in %s", link, name)
+	}
+	href := url.URL{Path: relative(from.Target, to.Target), Fragment: u.Fragment}
+	if to == from {
+		href.Path = ""
+	}
+	return href.String(), nil
+}
+
+// relative returns the path of a file of the site as a page links it.
+func relative(from, to string) string {
+	r, err := filepath.Rel(path.Dir(from), to)
+	if err != nil {
+		panic(err) // both paths are relative to the site
+	}
+	return filepath.ToSlash(r)
+}
+
+func (p *page) render() error {
+	var b bytes.Buffer
+	err := markdown.Renderer().Render(&b, p.source, p.doc)
+	p.Content = accessible.Replace(comment.ReplaceAllString(b.String(), ""))
+	return err
+}
+
+// write writes the site into a folder, which must be new or hold an earlier site.
+func (s *site) write(out string) error {
+	if _, err := os.Stat(filepath.Join(out, searchIndex)); err != nil {
+		if files, err := os.ReadDir(out); err == nil && len(files) > 0 {
+			return fmt.Errorf("folder %s must be empty or contain an earlier site", out)
+		}
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for name, content := range s.files {
+		files[strings.TrimPrefix(name, "docs/")] = content
+	}
+	all := s.all()
+	entries := []entry{}
+	for i, p := range all {
+		content, err := s.layout(p, neighbor(all, i-1), neighbor(all, i+1))
+		if err != nil {
+			return err
+		}
+		files[p.Target] = content
+		for _, e := range p.entries {
+			e.ID = len(entries)
+			entries = append(entries, e)
+		}
+	}
+	index, err := json.Marshal(entries)
+	if err != nil {
+		return err
+	}
+	// A script, since a browser does not let a page from a file fetch JSON.
+	files[searchIndex] = fmt.Appendf(nil, "const entries = %s;\n", index)
+	assets, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(filepath.Join(out, "assets"), assets); err != nil {
+		return err
+	}
+	for name, content := range files {
+		name = filepath.Join(out, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func neighbor(pages []*page, i int) *page {
+	if i < 0 || i >= len(pages) {
+		return nil
+	}
+	return pages[i]
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// small is a repository with two documents, a source file and an image.
+func small(files map[string]string) fstest.MapFS {
+	root := fstest.MapFS{
+		"docs/site.yaml":  {Data: []byte("- section: Start\n  pages: [README.md, docs/a/*.md]\n")},
+		"README.md":       {Data: []byte("# Start\n\nSee [one](docs/a/one.md#part) and [code](code.go). ![picture](docs/p.png)\n")},
+		"docs/a/one.md":   {Data: []byte("# One\n\nA <b> word.\n\n## Part\n\n<!-- setup -->\n```sh\nreprise up\n```\n\n[Back](../../README.md)\n")},
+		"docs/p.png":      {Data: []byte("PNG")},
+		"code.go":         {Data: []byte("package code")},
+		"docs/other.yaml": {Data: []byte("a: 1\n")},
+	}
+	for name, text := range files {
+		root[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return root
+}
+
+func TestPagesLinkEachOther(t *testing.T) {
+	s, err := read(small(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "site")
+	for range 2 { // an earlier site is replaced
+		if err := s.write(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string][]string{
+		"index.html":      {`href="a/one.html#part"`, `href="` + repository + `code.go"`, `src="p.png"`, `<a href="a/one.html">One</a>`},
+		"a/one.html":      {`href="../index.html"`, `href="../assets/site.css"`, `data-root=".."`, "reprise up"},
+		"p.png":           {"PNG"},
+		"search-index.js": {`"page":"One","heading":"Part","url":"a/one.html#part","text":"reprise up Back"`},
+	} {
+		content, err := os.ReadFile(filepath.Join(out, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(string(content), w) {
+				t.Errorf("%s does not contain %s:\n%s", name, w, content)
+			}
+		}
+		if strings.Contains(string(content), "<!-- setup") {
+			t.Errorf("%s contains a directive", name)
+		}
+	}
+}
+
+func TestReadReportsFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"missing file":      {map[string]string{"README.md": "# A\n\n[b](b.md)\n"}, "README.md: link b.md: file b.md not found"},
+		"missing heading":   {map[string]string{"README.md": "# A\n\n[b](docs/a/one.md#b)\n"}, "README.md: link docs/a/one.md#b: heading not found in docs/a/one.md"},
+		"missing own":       {map[string]string{"README.md": "# A\n\n[b](#b)\n"}, "README.md: link #b: heading not found in README.md"},
+		"no title":          {map[string]string{"README.md": "text\n"}, "README.md: the first heading must be a title"},
+		"unlisted document": {map[string]string{"docs/more.md": "# More\n"}, "docs/site.yaml: docs/more.md is not in the list"},
+		"listed twice":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [README.md, README.md]\n"}, "README.md is in the list twice"},
+		"missing page":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [docs/none.md]\n"}, "file docs/none.md not found"},
+		"unknown key":       {map[string]string{"docs/site.yaml": "- title: A\n"}, "cannot read docs/site.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := read(small(c.files)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestWriteKeepsOtherFolders(t *testing.T) {
+	out := t.TempDir()
+	mine := filepath.Join(out, "mine.txt")
+	if err := os.WriteFile(mine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := read(small(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(out); err == nil || !strings.Contains(err.Error(), "must be empty or contain an earlier site") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+}
+
+// The documents of the repository build: all are listed, and all their links lead somewhere.
+func TestRepository(t *testing.T) {
+	if _, err := read(os.DirFS("../../..")); err != nil {
+		t.Error(err)
+	}
+}
