@@ -13,27 +13,28 @@ import (
 )
 
 type auditCmd struct {
-	Accept string `placeholder:"ACCOUNT" help:"Begin this account anew: its differences have been looked into. With --reason."`
-	Reason string `placeholder:"TEXT" help:"What the differences were, for the record."`
-	JSON   bool   `name:"json" help:"Print JSON."`
-	serverFlags
+	Accept      string `placeholder:"ACCOUNT" help:"Reopen this account after an investigation of its discrepancies. Requires --reason."`
+	Reason      string `placeholder:"TEXT" help:"Cause of the discrepancies, for the audit log. For --accept."`
+	JSON        bool   `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (auditCmd) Help() string {
-	return `Holds what the broker says came in against what workers have done, what is in the queues, and what became
-of failed messages, for each work queue. A difference is shown with its window and what else is known of it.
-The ledger is kept by a console with a management API: reprise console --management, or reprise up with
-management: below console:, which a broker in its process does not need. Workers of reprise up with archive:
-report to it. What was done before an account was opened is not in it: AGE says since when it is kept. Figures are those of
-its last sample, up to 15 s old, whose time is below them. On a narrow terminal, columns in which all is 0 are left out.
+	return `Compares, for each work queue, the incoming messages that the broker counts with the messages that workers
+have processed, that wait in queues and that failed. A discrepancy is printed with its time window. The ledger
+needs a console with a management API: reprise console --management, or reprise up with management: below
+console:, which the embedded broker does not need. Workers of reprise up with archive: report to the ledger.
+
+AGE is the time since the account was opened; earlier messages are not included. Figures are from the last
+sample, which is up to 15 s old. A narrow terminal shows no columns with zeros only.
 
 Examples:
   reprise audit
   reprise audit --json | jq '.accounts[] | select(.state == "differs")'
   reprise audit --accept orders --reason 'three test orders, purged by hand'
 
-Exit codes: 0 balanced, 1 a difference, or something cannot be said, 2 wrong flags.
+Exit codes: 0 balanced, 1 a discrepancy or an account without a result, 2 invalid flags.
 `
 }
 

@@ -13,14 +13,14 @@ import (
 )
 
 type backupCmd struct {
-	Data string `required:"" placeholder:"DIR" help:"The data directory of the broker."`
-	To   string `required:"" placeholder:"DIR" help:"Where to write the backup: a directory that is not there yet."`
+	Data string `required:"" placeholder:"DIR" help:"Data directory of the broker."`
+	To   string `required:"" placeholder:"DIR" help:"Directory to create for the backup."`
 }
 
 // Help shows examples below the flags.
 func (backupCmd) Help() string {
-	return `A broker that runs on the directory goes on meanwhile, and writes the backup itself, as it is at
-that moment. If none runs, the files are copied.
+	return `A running broker writes the backup itself, as of one moment, and continues to serve clients. Without a running
+broker, the command copies the files.
 
 Example:
   reprise broker backup --data /var/lib/reprise --to /backup/monday
@@ -73,13 +73,14 @@ func within(path, dir string) bool {
 }
 
 type restoreCmd struct {
-	From string `required:"" placeholder:"DIR" help:"The backup."`
-	Data string `required:"" placeholder:"DIR" help:"The data directory to make: one that is not there yet, or is empty."`
+	From string `required:"" placeholder:"DIR" help:"Directory of the backup."`
+	Data string `required:"" placeholder:"DIR" help:"Data directory to create. An existing directory must be empty."`
 }
 
 // Help shows examples below the flags.
 func (restoreCmd) Help() string {
-	return `Copies a backup, looks whether it can be read, and says what is in it. The backup stays as it is.
+	return `Copies the backup, verifies that it is readable, and prints the number of queues and messages. The backup does
+not change.
 
 Example:
   reprise broker restore --from /backup/monday --data /var/lib/reprise

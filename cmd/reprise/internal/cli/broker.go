@@ -21,33 +21,33 @@ const passwordVariable = "REPRISE_BROKER_PASSWORD"
 const guest = "guest"
 
 type brokerCmd struct {
-	Run     runCmd     `cmd:"" default:"withargs" help:"Run a broker on this machine. This is what broker does by itself."`
-	Backup  backupCmd  `cmd:"" help:"Write a copy of a broker's data, while it runs or not."`
-	Restore restoreCmd `cmd:"" help:"Make a broker's data of a backup."`
+	Run     runCmd     `cmd:"" default:"withargs" help:"Run a broker on this machine (the default)."`
+	Backup  backupCmd  `cmd:"" help:"Back up the data of a broker. The broker may run."`
+	Restore restoreCmd `cmd:"" help:"Create a data directory from a backup."`
 
-	Check brokerCheckCmd `cmd:"" help:"Read all of a broker's data and list what is damaged."`
+	Check brokerCheckCmd `cmd:"" help:"Check the data of a stopped broker for damage."`
 }
 
 type runCmd struct {
-	Listen                     string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address to listen on; port 0 takes any that is free. Default ${default}."`
-	Data                       *string `placeholder:"DIR" help:"Keep what is durable in a directory, which is made if it is not there."`
-	Memory                     bool    `help:"Keep everything in memory only, and do not warn about it."`
-	DiskLimit                  size    `name:"disk-limit" placeholder:"SIZE" help:"Block publishers when less is free on the disk of --data. Default 256MiB."`
-	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Block publishers when messages take more memory. Default ${default}."`
-	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Close a connection that makes the broker keep more, beside messages in queues. Default 64MiB."`
-	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Close the largest connection when all of them make the broker keep more. Default 512MiB, or eight times --connection-memory-limit if that is more."`
-	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Refuse declarations when queues, exchanges and bindings take more memory. Default ${default}."`
-	Management                 string  `placeholder:"ADDR" help:"Address to serve the management HTTP API and metrics on. Default: not at all."`
-	User                       string  `placeholder:"NAME" help:"A user who may connect. Default guest, from this machine only."`
-	PasswordFile               string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line; else REPRISE_BROKER_PASSWORD."`
-	tlsFlags
-	logFlags
+	Listen                     string  `default:"127.0.0.1:5672" placeholder:"ADDR" help:"Address of the broker. Port 0 selects a free port. Default ${default}."`
+	Data                       *string `placeholder:"DIR" help:"Data directory for durable queues and messages. The broker creates a missing directory. Default: none, everything stays in memory."`
+	Memory                     bool    `help:"Keep everything in memory, without the warning."`
+	DiskLimit                  size    `name:"disk-limit" placeholder:"SIZE" help:"Free space on the disk of --data below which the broker blocks publishers. Default 256MiB."`
+	MemoryLimit                size    `name:"memory-limit" default:"1GiB" placeholder:"SIZE" help:"Memory of messages above which the broker blocks publishers: at least 16MiB, with --data at most 2GiB. Default ${default}."`
+	ConnectionMemoryLimit      size    `name:"connection-memory-limit" placeholder:"SIZE" help:"Memory of one connection, without the messages in queues, above which the broker closes the connection: at least 32MiB. Default 64MiB."`
+	TotalConnectionMemoryLimit size    `name:"total-connection-memory-limit" placeholder:"SIZE" help:"Memory of all connections above which the broker closes the largest connection. Default 512MiB, or eight times --connection-memory-limit if that is more."`
+	TopologyMemoryLimit        size    `name:"topology-memory-limit" default:"512MiB" placeholder:"SIZE" help:"Memory of queues, exchanges and bindings above which the broker refuses declarations: at least 1MiB. Default ${default}."`
+	Management                 string  `placeholder:"ADDR" help:"Address of the management HTTP API and of the metrics. Default: none."`
+	User                       string  `placeholder:"NAME" help:"Name of an administrator. Default guest, which may connect from this machine only."`
+	PasswordFile               string  `name:"password-file" placeholder:"FILE" help:"File with the user's password in its first line. Default: $REPRISE_BROKER_PASSWORD, else guest."`
+	tlsFlags                   `group:"TLS:"`
+	logFlags                   `group:"Log:"`
 }
 
 // Help shows examples below the flags.
 func (brokerCmd) Help() string {
-	return `The first line on stdout is the URL of the broker. It has the user and password as long as
-they are the ones everybody knows; another password is for the client to fill in.
+	return `The first line on stdout is the URL of the broker. It contains the user and the password guest. It does not
+contain another password.
 
 Examples:
   reprise broker --data /var/lib/reprise

@@ -10,16 +10,17 @@ import (
 )
 
 type brokerCheckCmd struct {
-	Data    string `required:"" placeholder:"DIR" help:"The data directory of a broker that does not run."`
-	Salvage bool   `help:"Keep what can be read, and move the damaged files aside."`
+	Data    string `required:"" placeholder:"DIR" help:"Data directory of a stopped broker."`
+	Salvage bool   `help:"Rebuild the directory from the readable data. The old files stay in damaged-TIME."`
 }
 
 // Help shows examples below the flags.
 func (brokerCheckCmd) Help() string {
-	return `Reads everything in a data directory and changes nothing. Lists damaged files; the exit code is 1 if there are any.
+	return `Reads the whole data directory, changes nothing, and lists damaged files. The exit code is 1 if a file is
+damaged.
 
-With --salvage, makes a data directory of what can be read. The old files stay in a directory DIR/damaged-TIME. Lists the
-queues with the messages that are missing. Take a copy of DIR first if it is the only one.
+With --salvage, the command creates a new data directory from the readable data and lists the missing messages of
+each queue. The old files stay in DIR/damaged-TIME. Copy DIR first if you have no other copy.
 
 Examples:
   reprise broker check --data /var/lib/reprise

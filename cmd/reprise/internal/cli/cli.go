@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -54,37 +55,54 @@ func (s IO) result(asJSON bool, value any, text string) error {
 
 // commands are all commands, in the order of the help.
 type commands struct {
-	Purge      purgeCmd      `cmd:"" help:"Remove messages from a queue, on record."`
 	Up         upCmd         `cmd:"" help:"Run the workers of a configuration file."`
 	Broker     brokerCmd     `cmd:"" help:"Run a broker on this machine."`
 	Publish    publishCmd    `cmd:"" help:"Publish a message."`
-	Schedule   scheduleCmd   `cmd:"" help:"Show when a message that fails is tried again, and when it is parked."`
-	Failed     failedCmd     `cmd:"" help:"List, show, edit, send back and discard failed messages."`
-	Waiting    waitingCmd    `cmd:"" help:"List messages that wait for a retry, and retry, postpone or park them."`
-	Console    consoleCmd    `cmd:"" help:"Run an archive of failed messages, and the console in which people work on them."`
-	Notify     notifyCmd     `cmd:"" help:"Test the webhooks that notifications go to."`
-	Audit      auditCmd      `cmd:"" help:"Show whether all messages that came in are somewhere."`
-	Workers    workersCmd    `cmd:"" help:"List the workers of all processes, and what each is handling."`
-	Pause      pauseCmd      `cmd:"" help:"Keep the workers of a queue, or one of them, from consuming."`
-	Resume     resumeCmd     `cmd:"" help:"End a pause."`
-	History    historyCmd    `cmd:"" help:"Show throughput, failures and handling times of queues over the last hour, day or week."`
-	Mark       markCmd       `cmd:"" help:"Mark a time in the history, such as that of a deployment."`
-	Redrive    redriveCmd    `cmd:"" help:"Send the messages of a failed queue back, without an archive."`
-	Topology   topologyCmd   `cmd:"" help:"Show the queues of the workers of a configuration."`
-	Demo       demoCmd       `cmd:"" help:"Show all of it at work, on the cover art indexer of MusicBrainz."`
+	Schedule   scheduleCmd   `cmd:"" help:"Show the times of retries and of parking."`
+	Failed     failedCmd     `cmd:"" help:"Inspect, edit, replay and discard failed messages."`
+	Waiting    waitingCmd    `cmd:"" help:"Inspect, retry, postpone and park messages in wait queues."`
+	Console    consoleCmd    `cmd:"" help:"Run the message archive and the web console."`
+	Notify     notifyCmd     `cmd:"" help:"Test the webhooks of notifications."`
+	Audit      auditCmd      `cmd:"" help:"Reconcile incoming messages with processed and failed messages."`
+	Workers    workersCmd    `cmd:"" help:"List the workers of all processes."`
+	Pause      pauseCmd      `cmd:"" help:"Pause the workers of a queue."`
+	Resume     resumeCmd     `cmd:"" help:"Resume paused workers."`
+	History    historyCmd    `cmd:"" help:"Show throughput, failures and handling times of queues."`
+	Mark       markCmd       `cmd:"" help:"Mark an event in the history, such as a deployment."`
+	Redrive    redriveCmd    `cmd:"" help:"Move messages from a failed queue back to their queues, without an archive."`
+	Purge      purgeCmd      `cmd:"" help:"Remove messages from a queue."`
+	Topology   topologyCmd   `cmd:"" help:"Show the queues of a configuration."`
+	Demo       demoCmd       `cmd:"" help:"Run a demonstration: a cover art indexer with failures."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Completion completionCmd `cmd:"" help:"Print a script that lets a shell complete commands and flags."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
 }
 
-const description = `Messages that fail come back later, never get lost and never block the others. On RabbitMQ.
+const description = `Processes messages from RabbitMQ: retries failed messages later, loses none, and does not block the others.
 
   reprise up -c reprise.yaml               run the workers of a file
   reprise publish --to orders '{"id": 7}'  publish a message to a queue
   reprise broker --data DIR                run a broker for any AMQP client
-  reprise failed groups                    see what failed, and why
+  reprise failed groups                    list failed messages by error
 
-Exit codes: 0 done, 1 failed, 2 wrong flags or configuration, 3 ended before all was done.`
+Exit codes: 0 done, 1 failed, 2 invalid flags or configuration, 3 started but not completed.`
+
+// newParser returns a parser of the command line.
+func newParser(streams IO, options ...kong.Option) (*kong.Kong, error) {
+	parser, err := kong.New(&commands{}, slices.Concat(numbers, options, []kong.Option{
+		kong.Name("reprise"),
+		kong.Description(description),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
+		kong.Help(printHelp),
+		kong.Vars{"console": defaultConsole},
+		kong.Writers(streams.Stdout, streams.Stderr),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+	})...)
+	if err == nil {
+		parser.Model.HelpFlag.Help = "Show this help."
+	}
+	return parser, err
+}
 
 // Main runs the command in args and returns the exit code of the process. SIGINT and SIGTERM stop the command
 // gracefully. SIGHUP does so, too, except for commands that run until they are stopped.
@@ -94,21 +112,10 @@ func Main(args []string, streams IO) int {
 		return ExitOK
 	}
 	ended := -1 // set after the help was printed
-	var root commands
-	parser, err := kong.New(&root, append(numbers,
-		kong.Name("reprise"),
-		kong.Description(description),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, NoAppDescFormat: true}),
-		kong.Help(printHelp),
-		kong.Vars{"console": defaultConsole},
-		kong.Writers(streams.Stdout, streams.Stderr),
-		kong.Exit(func(code int) { ended = code }),
-		kong.BindTo(context.Background(), (*context.Context)(nil)),
-	)...)
+	parser, err := newParser(streams, kong.Exit(func(code int) { ended = code }))
 	if err != nil {
 		return report(streams, err) // the structs above are inconsistent
 	}
-	parser.Model.HelpFlag.Help = "Show this help."
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Name of the shell: bash, zsh or fish."`
 }
 
 // Help shows examples below the flags.
 func (completionCmd) Help() string {
-	return `Prints what a shell needs to complete commands, flags and their values. For this session, or, in
-the file beside it, for all that come:
+	return `Prints a script that completes commands, flags and values. Run the first command for the current session, or
+add it to the file for all sessions:
 
   bash:  source <(reprise completion bash)   ~/.bashrc
   zsh:   source <(reprise completion zsh)    ~/.zshrc, after compinit

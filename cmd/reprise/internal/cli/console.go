@@ -17,34 +17,35 @@ import (
 const defaultConsole = "127.0.0.1:15600"
 
 type consoleCmd struct {
-	Run   consoleRunCmd `cmd:"" default:"withargs" help:"Run the archive and its console. This is what console does by itself."`
-	Token tokenCmd      `cmd:"" help:"Make a token, by which somebody gets in."`
+	Run   consoleRunCmd `cmd:"" default:"withargs" help:"Run the archive and the console (the default)."`
+	Token tokenCmd      `cmd:"" help:"Create a token for a user of the console."`
 }
 
 type consoleRunCmd struct {
-	URL        string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
-	Queue      []string       `placeholder:"NAME" sep:"none" help:"A failed queue to empty into the archive. Repeatable. Default: all *.failed, which takes --management."`
-	Archive    string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Where messages are kept: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
-	Keep       *time.Duration `placeholder:"TIME" help:"Remove messages from the archive after this time, such as 90d. Default: never."`
-	Listen     string         `default:"${console}" placeholder:"ADDR" help:"Address of the console; port 0 takes any that is free. Default ${default}."`
-	Tokens     string         `placeholder:"FILE" help:"Let only those in who have a token of this file. Default: everybody on this machine."`
-	Metrics    string         `placeholder:"ADDR" help:"Serve /metrics, /healthz and /readyz at this address, such as 127.0.0.1:9090. Default: nowhere."`
-	Secure     bool           `help:"Browsers come by HTTPS, through a proxy: the session's cookie travels no other way."`
-	Prefix     string         `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise, for a proxy that serves other sites at the same host. The proxy keeps it. Default: none."`
-	TraceURL   string         `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}, for links from messages with the header traceparent. Default: no links."`
-	Management string         `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API, for live figures, to find failed queues, and to send messages back by exchange and key."`
-	Notify     string         `placeholder:"FILE" help:"Send notifications to the webhooks of this YAML file, below notify:. Links in them begin with console: url: of the file, if it has one."`
-	logFlags
+	URL        string         `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Queue      []string       `placeholder:"NAME" sep:"none" help:"Failed queue to archive. Repeatable. Default: all queues *.failed (requires --management)."`
+	Archive    string         `env:"REPRISE_ARCHIVE" type:"address" placeholder:"STORE" help:"Database of the archive: sqlite:PATH or postgres://user:password@host/database. Default sqlite:reprise-failed.db."`
+	Keep       *time.Duration `placeholder:"TIME" help:"Age at which the archive removes messages, such as 90d. Default: never."`
+	Listen     string         `default:"${console}" placeholder:"ADDR" help:"Address of the console. Port 0 selects a free port. Default ${default}."`
+	Tokens     string         `placeholder:"FILE" help:"File with the tokens of the users. Default: all users of this machine have access."`
+	Metrics    string         `placeholder:"ADDR" help:"Address of /metrics, /healthz and /readyz, such as 127.0.0.1:9090. Default: none."`
+	Secure     bool           `help:"Require HTTPS for the session cookie. For a proxy with HTTPS."`
+	Prefix     string         `placeholder:"PATH" help:"Path prefix of the console's URLs, such as /reprise. The proxy must not remove the prefix. Default: none."`
+	TraceURL   string         `placeholder:"URL" help:"URL of a trace, such as https://traces.example.com/trace/{trace_id}. Messages with a header traceparent link to it. Default: none."`
+	Management string         `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the broker's management API, for live figures, failed queues, the ledger and replays through an exchange."`
+	Notify     string         `placeholder:"FILE" help:"YAML file with the webhooks of notifications below notify:, and the base URL of links as console: {url: …}."`
+	logFlags   `group:"Log:"`
 }
 
 // Help shows examples below the flags.
 func (consoleCmd) Help() string {
-	return `Empties failed queues into an archive, where messages can be searched, edited, sent back and discarded:
-in a browser at the URL that it prints, or with reprise failed. Each message is in the archive before it
-is taken out of its queue. A message that fails again after it was sent back comes in again.
+	return `Moves messages from failed queues to the archive and serves the console, which searches, edits, replays and
+discards them. The first line on stdout is the URL of the console. reprise failed uses the same console. The
+archive stores each message before it acknowledges the delivery. A message that fails again after a replay enters
+the archive again.
 
-Several may work on one archive: each failed queue, and each replay, is one's at a time, and another goes
-on where that one has ended. Give --management to one of them: the ledger is for one.
+Several consoles may share an archive: each failed queue and each replay has one of them at a time, and another
+console takes over if that console stops. Give --management to one of them only, because it keeps the ledger.
 
 Examples:
   reprise console --queue orders.failed --queue mails.failed

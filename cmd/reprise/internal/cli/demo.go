@@ -11,20 +11,20 @@ import (
 )
 
 type demoCmd struct {
-	Once       bool          `help:"End when all events are dealt with; exit code 1 if a message is missing."`
-	Events     int           `default:"60" placeholder:"N" help:"How many events make up a run with --once. Default ${default}."`
-	Seed       uint64        `placeholder:"N" help:"Repeat the events of an earlier run, which printed its seed."`
-	RetryDelay time.Duration `name:"retry-delay" default:"2s" placeholder:"DURATION" help:"How long a failed message waits. Default ${default}; the real system has 4h."`
-	Faults     float64       `default:"0.2" placeholder:"SHARE" help:"Share of the requests that the store refuses, 0 to 0.9. Default ${default}."`
-	URL        string        `name:"url" type:"address" placeholder:"URL" help:"A RabbitMQ to run on, amqp://user:password@host:5672/vhost. Default: a broker in this process."`
-	Verbose    bool          `help:"Log what the workers do, on stderr."`
+	Once       bool          `help:"Stop after the last event. The exit code is 1 if a message is missing."`
+	Events     int           `default:"60" placeholder:"N" help:"Number of events with --once. Default ${default}."`
+	Seed       uint64        `placeholder:"N" help:"Seed of an earlier run, to repeat its events. Default: random."`
+	RetryDelay time.Duration `name:"retry-delay" default:"2s" placeholder:"DURATION" help:"Delay of a retry. Default ${default}; the real system uses 4h."`
+	Faults     float64       `default:"0.2" placeholder:"SHARE" help:"Fraction of requests that the store refuses, 0 to 0.9. Default ${default}."`
+	URL        string        `name:"url" type:"address" placeholder:"URL" help:"URL of a RabbitMQ. Default: a broker in this process."`
+	Verbose    bool          `help:"Log the workers on stderr."`
 }
 
 // Help shows examples below the flags.
 func (demoCmd) Help() string {
-	return `Simulate the cover art indexer of MusicBrainz, with a broker and a store in this process, and
-show how its messages fail, come back, and end. Ctrl-C ends the events and waits for messages
-in flight; Ctrl-C again ends that too. A ledger at the end proves that no message was lost.
+	return `Simulates the cover art indexer of MusicBrainz, with a broker and a store in this process, and shows failures,
+retries and parked messages. Ctrl-C stops the events and waits for messages in flight. A second Ctrl-C stops
+immediately. The final report proves that no message was lost.
 
 Examples:
   reprise demo

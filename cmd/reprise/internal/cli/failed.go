@@ -18,24 +18,24 @@ import (
 
 type failedCmd struct {
 	Ls      failedLsCmd      `cmd:"" help:"List messages, the latest failure first."`
-	Groups  failedGroupsCmd  `cmd:"" help:"List groups of messages that failed alike."`
-	Show    failedShowCmd    `cmd:"" help:"Show a message with all that is known of it."`
-	Replay  failedReplayCmd  `cmd:"" help:"Send messages back."`
-	Replays failedReplaysCmd `cmd:"" help:"List replays, or cancel one."`
-	Edit    failedEditCmd    `cmd:"" help:"Change body and headers of a message, for its replay."`
-	Discard failedDiscardCmd `cmd:"" help:"Drop messages, on record."`
-	Undo    failedUndoCmd    `cmd:"" help:"Bring back messages that were discarded."`
+	Groups  failedGroupsCmd  `cmd:"" help:"List the error groups."`
+	Show    failedShowCmd    `cmd:"" help:"Show a message."`
+	Replay  failedReplayCmd  `cmd:"" help:"Replay messages."`
+	Replays failedReplaysCmd `cmd:"" help:"List replays, or cancel a replay."`
+	Edit    failedEditCmd    `cmd:"" help:"Edit the body and headers of a message."`
+	Discard failedDiscardCmd `cmd:"" help:"Discard messages."`
+	Undo    failedUndoCmd    `cmd:"" help:"Restore discarded messages."`
 	Mute    failedMuteCmd    `cmd:"" help:"Exclude a group from notifications."`
 	Unmute  failedUnmuteCmd  `cmd:"" help:"Include a group in notifications again."`
 	Export  failedExportCmd  `cmd:"" help:"Write messages as JSON Lines."`
-	Import  failedImportCmd  `cmd:"" help:"Archive what export wrote."`
-	Erase   failedEraseCmd   `cmd:"" help:"Delete contents of messages for good, on record."`
-	Purge   failedPurgeCmd   `cmd:"" help:"Remove messages for which the archive's time is over."`
+	Import  failedImportCmd  `cmd:"" help:"Import exported messages."`
+	Erase   failedEraseCmd   `cmd:"" help:"Delete the contents of messages permanently."`
+	Purge   failedPurgeCmd   `cmd:"" help:"Remove messages that exceed the retention time."`
 }
 
 // Help shows examples below the flags.
 func (failedCmd) Help() string {
-	return `They ask a console that runs: reprise console, or reprise up with console: in its file.
+	return `The commands need a running console: reprise console, or reprise up with console: in its file.
 
 Examples:
   reprise failed groups
@@ -47,14 +47,14 @@ Examples:
   reprise failed discard --error 'no such customer' --reason 'test orders'
   reprise failed undo 17
 
-Exit codes: 0 done, 1 failed, 2 wrong flags, 3 a replay that stopped or was cancelled before all was sent.
+Exit codes: 0 done, 1 failed, 2 invalid flags, 3 a replay that stopped, or that was cancelled before its end.
 `
 }
 
 // serverFlags specify the console and the identity of the user.
 type serverFlags struct {
-	Server    string `env:"REPRISE_SERVER" type:"address" placeholder:"URL" help:"The console. Default http://${console}."`
-	TokenFile string `name:"token-file" placeholder:"FILE" help:"File with a token in its first line; else REPRISE_TOKEN. Default: none."`
+	Server    string `env:"REPRISE_SERVER" type:"address" placeholder:"URL" help:"URL of the console. Default http://${console}."`
+	TokenFile string `name:"token-file" placeholder:"FILE" help:"File with the user's token in its first line. Default: $REPRISE_TOKEN, else none."`
 }
 
 // tokenVariable is the environment variable with the token for a console.

@@ -13,14 +13,14 @@ import (
 
 // bulkEditFlags change all messages of a replay.
 type bulkEditFlags struct {
-	Patch          *string  `placeholder:"JSON" help:"Apply this JSON Patch (RFC 6902) to each body; @FILE reads it from a file."`
-	Replace        []string `sep:"none" placeholder:"TEXT" help:"Replace this text in each body by that of --with. Repeatable."`
-	With           []string `sep:"none" placeholder:"TEXT" help:"With --replace: the new text."`
-	Regexp         bool     `help:"With --replace: the text is a regular expression (RE2), and $$1 in --with is its first group."`
-	SetHeader      []string `name:"set-header" sep:"none" placeholder:"K=V" help:"Set a header of each message: name=text, or name:=JSON. Repeatable."`
-	RemoveHeader   []string `name:"remove-header" sep:"none" placeholder:"NAME" help:"Remove a header of each message. Repeatable."`
-	SendUnchanged  bool     `name:"send-unchanged" help:"Send also the messages that the edit does not change."`
-	SendImpossible bool     `name:"send-impossible" help:"Send the messages for which the edit is not possible as they are."`
+	Patch          *string  `placeholder:"JSON" help:"JSON Patch (RFC 6902) for each body. @FILE reads the patch from a file."`
+	Replace        []string `sep:"none" placeholder:"TEXT" help:"Text to replace in each body. Repeatable, with one --with each."`
+	With           []string `sep:"none" placeholder:"TEXT" help:"New text for --replace. Repeatable."`
+	Regexp         bool     `help:"Use --replace as a regular expression (RE2). $$1 in --with inserts its first group."`
+	SetHeader      []string `name:"set-header" sep:"none" placeholder:"K=V" help:"Header to set in each message: name=text, or name:=JSON. Repeatable."`
+	RemoveHeader   []string `name:"remove-header" sep:"none" placeholder:"NAME" help:"Header to remove from each message. Repeatable."`
+	SendUnchanged  bool     `name:"send-unchanged" help:"Also send messages that the edit does not change."`
+	SendImpossible bool     `name:"send-impossible" help:"Also send messages that do not allow the edit, unchanged."`
 }
 
 // edit returns the edit, or nil if no flag specifies an edit.

@@ -12,17 +12,17 @@ import (
 )
 
 type failedDiscardCmd struct {
-	selection
-	All    bool   `help:"All that are in state failed."`
-	Reason string `placeholder:"TEXT" help:"Why, for the record. Required, except with --dry-run."`
-	DryRun bool   `name:"dry-run" help:"Say how many there are, and discard none."`
-	JSON   bool   `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	selection   `group:"Selection:"`
+	All         bool   `help:"Select all messages in state failed."`
+	Reason      string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
+	DryRun      bool   `name:"dry-run" help:"Only count the messages."`
+	JSON        bool   `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedDiscardCmd) Help() string {
-	return `They stay in the archive, with the reason and who gave it, and reprise failed undo brings them back.
+	return `Discarded messages stay in the archive, with the reason and the user. reprise failed undo restores them.
 
 Examples:
   reprise failed discard 17 --reason 'paid by hand'
@@ -47,16 +47,16 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 }
 
 type failedUndoCmd struct {
-	selection
-	All    bool `help:"All that were discarded."`
-	DryRun bool `name:"dry-run" help:"Say how many there are, and bring none back."`
-	JSON   bool `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	selection   `group:"Selection:"`
+	All         bool `help:"Select all discarded messages."`
+	DryRun      bool `name:"dry-run" help:"Only count the messages."`
+	JSON        bool `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedUndoCmd) Help() string {
-	return `They are failed again, as they were. (An edit is taken back by reprise failed edit --revert.)
+	return `Restored messages are in state failed again, unchanged. reprise failed edit --revert removes an edit.
 
 Examples:
   reprise failed undo 17

@@ -19,23 +19,23 @@ import (
 )
 
 type failedEditCmd struct {
-	ID          int64    `arg:"" help:"Number of the message."`
-	Body        string   `placeholder:"FILE" help:"Take the body from a file, - for stdin, and open no editor."`
-	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"Set a header, and open no editor: name=text, or name:=JSON. Repeatable."`
-	Unset       []string `sep:"none" placeholder:"NAME" help:"Remove a header, and open no editor. Repeatable."`
-	ContentType *string  `name:"content-type" placeholder:"TYPE" help:"Set the content type."`
-	Revert      bool     `help:"Take all edits back."`
-	Replay      bool     `help:"Send it back at once, in one act: if somebody else has edited it meanwhile, neither is done."`
-	To          string   `placeholder:"QUEUE" help:"With --replay: send it to this queue, or to EXCHANGE/KEY. Default: the queue that it failed in."`
-	DryRun      bool     `name:"dry-run" help:"Show what would change, and change nothing."`
-	JSON        bool     `name:"json" help:"Print the message as JSON, or with --replay the replay, instead of what changed."`
-	serverFlags
+	ID          int64    `arg:"" help:"Message ID."`
+	Body        string   `placeholder:"FILE" help:"File with the new body, - for stdin. No editor opens."`
+	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"Header to set: name=text, or name:=JSON. No editor opens. Repeatable."`
+	Unset       []string `sep:"none" placeholder:"NAME" help:"Header to remove. No editor opens. Repeatable."`
+	ContentType *string  `name:"content-type" placeholder:"TYPE" help:"Content type to set. No editor opens."`
+	Revert      bool     `help:"Restore the original message."`
+	Replay      bool     `help:"Edit and replay in one step. If the message has a newer edit, the command changes and sends nothing."`
+	To          string   `placeholder:"QUEUE" help:"Target of --replay: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	DryRun      bool     `name:"dry-run" help:"Only show the changes."`
+	JSON        bool     `name:"json" help:"Print the message as JSON. With --replay: print the replay."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedEditCmd) Help() string {
-	return `Opens the editor that VISUAL or EDITOR names on headers and body of a message, and shows what was
-changed. The message as it failed is kept beside; --replay, or reprise failed replay, sends the edited one.
+	return `Opens the editor of VISUAL or EDITOR with the headers and the body of a message, and prints the changes. The
+archive keeps the original message. --replay, or reprise failed replay, sends the edited message.
 
 Examples:
   reprise failed edit 17

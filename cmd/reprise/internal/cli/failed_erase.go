@@ -10,21 +10,21 @@ import (
 )
 
 type failedEraseCmd struct {
-	selection
-	All    bool   `help:"All messages, in whatever state."`
-	Reason string `placeholder:"TEXT" help:"Why, for the record, without personal data. Required, except with --dry-run."`
-	Yes    bool   `short:"y" help:"Do not ask."`
-	DryRun bool   `name:"dry-run" help:"Count the messages, and erase none."`
-	JSON   bool   `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	selection   `group:"Selection:"`
+	All         bool   `help:"Select all messages in all states."`
+	Reason      string `placeholder:"TEXT" help:"Reason, for the audit log, without personal data. Required without --dry-run."`
+	Yes         bool   `short:"y" help:"Do not ask for confirmation."`
+	DryRun      bool   `name:"dry-run" help:"Only count the messages."`
+	JSON        bool   `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedEraseCmd) Help() string {
-	return `Deletes bodies, headers, errors, edits and ids of messages in any state, and what the search knows of
-them. Failed messages are discarded, and cannot be restored. The audit log keeps who erased how many, when
-and why. Texts in it that contain the words of --text, --error or a header are erased, too. Messages of a
-replay that runs are left. For administrators.
+	return `Deletes bodies, headers, errors, edits and IDs of messages in any state, and their entries in the search index.
+Failed messages are discarded and cannot be restored. The audit log keeps the user, the number of messages, the time
+and the reason; the command also erases texts in the log that contain the words of --text, --error or a header.
+Messages of a running replay do not change. The command requires the role admin.
 
 Examples:
   reprise failed erase --text 'anna@example.com' --dry-run

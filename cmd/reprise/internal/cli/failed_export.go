@@ -14,16 +14,16 @@ import (
 )
 
 type failedExportCmd struct {
-	selection
-	State  string `enum:"failed,replaying,replayed,discarded,all" default:"all" placeholder:"STATE" help:"failed, replaying, replayed, discarded or all. Default ${default}."`
-	Output string `short:"o" placeholder:"FILE" help:"Write to a file, which must not be there. Default: stdout."`
-	serverFlags
+	selection   `group:"Selection:"`
+	State       string `enum:"failed,replaying,replayed,discarded,all" default:"all" placeholder:"STATE" help:"State: failed, replaying, replayed, discarded or all. Default ${default}."`
+	Output      string `short:"o" placeholder:"FILE" help:"File to create. Default: stdout."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedExportCmd) Help() string {
-	return `Writes all of each message, with the exact types of its headers, one in a line, oldest first: what
-reprise failed import reads. Who may not see secrets gets them hidden, and cannot import that.
+	return `Writes complete messages, with the exact types of their headers, one per line and oldest first. reprise failed
+import reads this format. A user without access to redacted values gets a file that cannot be imported.
 
 Examples:
   reprise failed export -o failed.jsonl
@@ -67,15 +67,15 @@ func (c *failedExportCmd) export(ctx context.Context, streams IO, client *api.Cl
 }
 
 type failedImportCmd struct {
-	File string `arg:"" name:"file" help:"What export wrote; - for stdin."`
-	JSON bool   `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	File        string `arg:"" name:"file" help:"File with exported messages, - for stdin."`
+	JSON        bool   `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedImportCmd) Help() string {
-	return `Messages that are in the archive already are left alone, so that a file can be imported again after
-something went wrong. It takes a token with the role admin, where there are tokens.
+	return `Messages that are already in the archive do not change, so you can repeat an interrupted import. The command
+requires the role admin.
 
 Examples:
   reprise failed import failed.jsonl

@@ -12,20 +12,20 @@ import (
 )
 
 type failedGroupsCmd struct {
-	Queue *string `placeholder:"NAME" help:"Of this work queue."`
-	State string  `enum:"failed,replaying,replayed,discarded,all" default:"failed" placeholder:"STATE" help:"With messages in this state: failed, replaying, replayed, discarded or all. Default ${default}."`
-	Text  *string `placeholder:"TEXT" help:"With this text in what the errors have in common."`
-	Order string  `enum:"latest,most" default:"most" placeholder:"ORDER" help:"most: the most failed messages first. latest: the latest failure first. Default ${default}."`
-	Limit int     `default:"50" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
-	JSON  bool    `name:"json" help:"Print JSON, one object in a line."`
-	serverFlags
+	Queue       *string `placeholder:"NAME" help:"Work queue."`
+	State       string  `enum:"failed,replaying,replayed,discarded,all" default:"failed" placeholder:"STATE" help:"State of the messages: failed, replaying, replayed, discarded or all. Default ${default}."`
+	Text        *string `placeholder:"TEXT" help:"Part of the pattern of the errors."`
+	Order       string  `enum:"latest,most" default:"most" placeholder:"ORDER" help:"Order: most (by number of messages) or latest (by latest failure). Default ${default}."`
+	Limit       int     `default:"50" placeholder:"N" help:"Maximum number of entries, 0 for all. Default ${default}."`
+	JSON        bool    `name:"json" help:"Print JSON, one object per line."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedGroupsCmd) Help() string {
-	return `A group is the failures of a queue whose errors are alike but for numbers, ids, addresses and times.
-Exit statuses, HTTP statuses, SQLSTATEs and error codes make groups of their own.
-TREND is the last 24 hours, one bar for each two.
+	return `A group contains the failures of one queue whose errors differ only in numbers, IDs, addresses and times.
+Different exit codes, HTTP statuses, SQLSTATEs and error codes are different groups. TREND shows the last 24 hours,
+two hours per bar.
 
 Examples:
   reprise failed groups

@@ -10,12 +10,12 @@ import (
 )
 
 type failedLsCmd struct {
-	selection
-	State string `enum:"failed,replaying,replayed,discarded,all" default:"failed" placeholder:"STATE" help:"failed, replaying, replayed, discarded or all. Default ${default}."`
-	Limit int    `default:"50" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
-	Only  bool   `name:"ids" help:"Print their numbers only."`
-	JSON  bool   `name:"json" help:"Print JSON, one object in a line."`
-	serverFlags
+	selection   `group:"Selection:"`
+	State       string `enum:"failed,replaying,replayed,discarded,all" default:"failed" placeholder:"STATE" help:"State: failed, replaying, replayed, discarded or all. Default ${default}."`
+	Limit       int    `default:"50" placeholder:"N" help:"Maximum number of entries, 0 for all. Default ${default}."`
+	Only        bool   `name:"ids" help:"Print the IDs only."`
+	JSON        bool   `name:"json" help:"Print JSON, one object per line."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.

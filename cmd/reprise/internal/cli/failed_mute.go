@@ -9,15 +9,15 @@ import (
 )
 
 type failedMuteCmd struct {
-	Group int64          `required:"" placeholder:"ID" help:"The group."`
-	For   *time.Duration `placeholder:"TIME" help:"For this time, such as 24h. Default: until reprise failed unmute."`
-	JSON  bool           `name:"json" help:"Print the group as JSON."`
-	serverFlags
+	Group       int64          `required:"" placeholder:"ID" help:"ID of the group."`
+	For         *time.Duration `placeholder:"TIME" help:"Duration, such as 24h. Default: until reprise failed unmute."`
+	JSON        bool           `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedMuteCmd) Help() string {
-	return `No notification mentions a muted group. Its messages are archived as before.
+	return `Notifications do not mention a muted group. The archive still stores its messages.
 
 Examples:
   reprise failed mute --group 3
@@ -37,9 +37,9 @@ func (c *failedMuteCmd) Run(ctx context.Context, streams IO) error {
 }
 
 type failedUnmuteCmd struct {
-	Group int64 `required:"" placeholder:"ID" help:"The group."`
-	JSON  bool  `name:"json" help:"Print the group as JSON."`
-	serverFlags
+	Group       int64 `required:"" placeholder:"ID" help:"ID of the group."`
+	JSON        bool  `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.

@@ -9,17 +9,17 @@ import (
 )
 
 type failedPurgeCmd struct {
-	Yes    bool `short:"y" help:"Do not ask."`
-	DryRun bool `name:"dry-run" help:"Say how many there are, and remove none."`
-	JSON   bool `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	Yes         bool `short:"y" help:"Do not ask for confirmation."`
+	DryRun      bool `name:"dry-run" help:"Only count the messages."`
+	JSON        bool `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedPurgeCmd) Help() string {
-	return `The archive does it by itself each hour, if it is told for how long to keep messages: with --keep, or
-keep: in the file of reprise up. What is being replayed stays. What is removed is gone; the audit log has
-how many, of which queues, and who did it.
+	return `The archive does the same each hour, if --keep, or keep: in the file of reprise up, sets a retention time.
+Messages of a running replay stay. Removed messages cannot be restored; the audit log keeps their number, their
+queues and the user. The command requires the role admin.
 
 Examples:
   reprise failed purge --dry-run

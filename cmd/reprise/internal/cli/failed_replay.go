@@ -15,27 +15,27 @@ import (
 )
 
 type failedReplayCmd struct {
-	selection
-	All        bool          `help:"All that are in state failed."`
-	To         string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
-	Rate       perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
-	Ramp       bool          `help:"Begin with one per second, then 2, 5, 10 and so on, up to --rate."`
-	Canary     time.Duration `placeholder:"TIME" help:"Send one first, and wait for its outcome, at most so long. Stop if its first attempt fails."`
-	Verify     time.Duration `placeholder:"TIME" help:"When all are sent, wait for their outcomes, at most so long. Fail unless all have succeeded."`
-	IgnoreSame bool          `name:"ignore-same" help:"Go on when messages fail again with the same error. Default: it stops then."`
-	Detach     bool          `help:"Print the number of the replay, and do not wait for its end."`
-	Yes        bool          `short:"y" help:"Do not ask."`
-	DryRun     bool          `name:"dry-run" help:"Say how many there are, and send none."`
-	JSON       bool          `name:"json" help:"Print the result as JSON."`
-	bulkEditFlags
-	serverFlags
+	selection     `group:"Selection:"`
+	All           bool          `help:"Select all messages in state failed."`
+	To            string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	Rate          perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
+	Ramp          bool          `help:"Start with one message per second, then 2, 5, 10 and so on, up to --rate."`
+	Canary        time.Duration `placeholder:"TIME" help:"Send one message first and wait for its outcome for at most this time. Stop if its first attempt fails."`
+	Verify        time.Duration `placeholder:"TIME" help:"Wait for the outcomes of all messages for at most this time. The exit code is 3 unless all succeed."`
+	IgnoreSame    bool          `name:"ignore-same" help:"Continue if a message fails again with the same error. Default: stop."`
+	Detach        bool          `help:"Print the ID of the replay and do not wait for its end."`
+	Yes           bool          `short:"y" help:"Do not ask for confirmation."`
+	DryRun        bool          `name:"dry-run" help:"Only count the messages."`
+	JSON          bool          `name:"json" help:"Print JSON."`
+	bulkEditFlags `group:"Edit:"`
+	serverFlags   `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (failedReplayCmd) Help() string {
-	return `Sends messages back, edited ones as they were edited, with all their attempts before them. What is
-selected is so at the beginning; what fails later is not part of it. The console sends them, whether
-this command waits or not. Ctrl-C cancels: what has not been sent is failed again.
+	return `Publishes messages again, with their edits and without earlier attempts. The command selects the messages at the
+start; later failures are not part of the replay. The console sends the messages, even if the command ends. Ctrl-C
+cancels the replay, and unsent messages return to state failed.
 
 Examples:
   reprise failed replay 17 18 19
@@ -47,20 +47,19 @@ Examples:
   reprise failed replay --group 3 --patch '[{"op":"replace","path":"/currency","value":"EUR"}]' --dry-run
   reprise failed replay --group 3 --replace 'Strasse' --with 'Straße'
 
-A message that can never be sent, such as one larger than the broker takes, stays failed, with the
-reason on it, and the others are sent; --refused-by ID sends those once more. What is wrong with the
-target stops the replay.
+A message that the broker cannot accept, for example because of its size, stays failed with the reason, and the
+replay continues. --refused-by ID selects these messages. A problem of the target stops the replay.
 
---patch, --replace, --set-header and --remove-header edit each message when it is sent; the archive keeps
-the original. A message that the edit does not change, or for which it is not possible, stays failed.
---dry-run shows how many, and the changes of some.
+--patch, --replace, --set-header and --remove-header edit each message when it is sent. The archive keeps the
+original. A message that the edit does not change, or that does not allow the edit, stays failed. --dry-run prints
+their number and some of the changes.
 
-A replay that is done is verifying until the outcomes of all messages are known, for 24 hours at most.
-A worker that succeeds reports it before it acknowledges the message. What failed again is another
-message: --back-from ID selects those.
+After the last message, the replay has the state verifying until all outcomes are known, for at most 24 hours. A
+worker reports a success before it acknowledges the message. A message that fails again is a new message in the
+archive; --back-from ID selects these messages.
 
-Exit codes: 0 all were sent, 1 failed, 2 wrong flags, 3 it stopped by itself, was cancelled, some
-cannot be sent, or with --verify some have not succeeded.
+Exit codes: 0 all messages sent, 1 failed, 2 invalid flags, 3 the replay stopped, was cancelled, could not send
+some messages, or with --verify some messages have not succeeded.
 `
 }
 

@@ -9,11 +9,11 @@ import (
 )
 
 type failedReplaysCmd struct {
-	Cancel int64  `placeholder:"ID" help:"Cancel this replay: what has not been sent is failed again."`
-	Reason string `placeholder:"TEXT" help:"With --cancel: why, for the record."`
-	Limit  int    `default:"20" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
-	JSON   bool   `name:"json" help:"Print JSON, one object in a line."`
-	serverFlags
+	Cancel      int64  `placeholder:"ID" help:"Cancel this replay. Unsent messages return to state failed."`
+	Reason      string `placeholder:"TEXT" help:"Reason for --cancel, for the audit log."`
+	Limit       int    `default:"20" placeholder:"N" help:"Maximum number of entries, 0 for all. Default ${default}."`
+	JSON        bool   `name:"json" help:"Print JSON, one object per line."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.

@@ -14,21 +14,21 @@ import (
 
 // selection are the flags that select messages. A message must match all given flags.
 type selection struct {
-	IDs         []int64  `arg:"" optional:"" name:"id" help:"These messages alone."`
-	Queue       *string  `placeholder:"NAME" help:"That failed in this work queue."`
-	Group       *int64   `placeholder:"ID" help:"Of this group."`
-	Error       *string  `placeholder:"TEXT" help:"With this text in the last error, exactly as it is written there."`
-	Text        *string  `placeholder:"WORDS" help:"With these words in errors, ids or a body of text."`
-	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"With this header. Repeatable."`
-	Since       moment   `placeholder:"TIME" help:"Whose last failure was then or later: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago."`
-	Until       moment   `placeholder:"TIME" help:"Whose last failure was before that."`
-	MinAttempts *int     `name:"min-attempts" placeholder:"N" help:"With so many attempts or more."`
-	MaxAttempts *int     `name:"max-attempts" placeholder:"N" help:"With so many attempts at most."`
-	Back        *int64   `name:"back-from" placeholder:"ID" help:"That failed again after this replay."`
-	Refused     bool     `help:"That the latest replay could not send."`
-	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"That this replay could not send."`
-	SentBy      *int64   `name:"sent-by" placeholder:"ID" help:"That this replay has sent."`
-	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"With this outcome of --sent-by: pending, retrying, succeeded, failed again or unknown."`
+	IDs         []int64  `arg:"" optional:"" name:"id" help:"Message IDs."`
+	Queue       *string  `placeholder:"NAME" help:"Work queue of the failure."`
+	Group       *int64   `placeholder:"ID" help:"ID of an error group."`
+	Error       *string  `placeholder:"TEXT" help:"Part of the last error, with the same case."`
+	Text        *string  `placeholder:"WORDS" help:"Words in errors, the message ID, the correlation ID or a text body."`
+	Header      []string `short:"H" sep:"none" placeholder:"K=V" help:"Header, as name=value. Repeatable."`
+	Since       moment   `placeholder:"TIME" help:"Time of the last failure, or later: 2026-03-01T09:00:00Z, 2026-03-01 (local time), or 2h for two hours ago."`
+	Until       moment   `placeholder:"TIME" help:"Upper limit for the time of the last failure."`
+	MinAttempts *int     `name:"min-attempts" placeholder:"N" help:"Minimum number of attempts."`
+	MaxAttempts *int     `name:"max-attempts" placeholder:"N" help:"Maximum number of attempts."`
+	Back        *int64   `name:"back-from" placeholder:"ID" help:"Messages that failed again after this replay."`
+	Refused     bool     `help:"Messages that their latest replay could not send."`
+	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"Messages that this replay could not send, in any state."`
+	SentBy      *int64   `name:"sent-by" placeholder:"ID" help:"Messages that this replay sent, in any state."`
+	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"Outcome for --sent-by: pending, retrying, settled, succeeded, failed-again or unknown."`
 }
 
 // filter converts the selection for the console. An empty or zero value of a given flag is an error, for example the

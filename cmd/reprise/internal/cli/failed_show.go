@@ -8,11 +8,11 @@ import (
 )
 
 type failedShowCmd struct {
-	ID   int64 `arg:"" help:"Number of the message."`
-	Body bool  `help:"Print the body only, as it is."`
-	Raw  bool  `name:"original" help:"Of an edited message: as it was before."`
-	JSON bool  `name:"json" help:"Print all of it as JSON."`
-	serverFlags
+	ID          int64 `arg:"" help:"Message ID."`
+	Body        bool  `help:"Print only the body, unchanged."`
+	Raw         bool  `name:"original" help:"Print the message without its edits."`
+	JSON        bool  `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.

@@ -10,18 +10,18 @@ import (
 )
 
 type graphCmd struct {
-	Config     string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"The configuration. Default ${default}."`
-	Queue      string `placeholder:"NAME" help:"Draw the worker of this queue only."`
-	Format     string `enum:"dot,mermaid" default:"dot" placeholder:"FORM" help:"dot (Graphviz) or mermaid (Markdown). Default ${default}."`
-	Output     string `short:"o" placeholder:"FILE" help:"Write it to a file. Default: stdout."`
-	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"Write on each queue how many messages it has, asked of the management API."`
+	Config     string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
+	Queue      string `placeholder:"NAME" help:"Work queue. Default: all."`
+	Format     string `enum:"dot,mermaid" default:"dot" placeholder:"FORM" help:"Format: dot (Graphviz) or mermaid (Markdown). Default ${default}."`
+	Output     string `short:"o" placeholder:"FILE" help:"Output file. Default: stdout."`
+	Management string `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API, to show the depth of each queue."`
 }
 
 // Help shows examples below the flags.
 func (graphCmd) Help() string {
-	return `Draws the exchanges and queues that the workers of a file declare, and the ways of a message: where
-it is published, where it waits when it has failed and for how long, where it is parked. Wait queues
-that differ in their delay only are one. Nothing is run, and no broker needed without --management.
+	return `Draws the exchanges and queues that the workers of a file declare, and the path of a message: publication, wait
+queues with their delays, failed queue. Wait queues that differ only in their delay are one node. The command does not
+connect to a broker without --management.
 
 Examples:
   reprise topology graph -c reprise.yaml | dot -Tsvg >topology.svg

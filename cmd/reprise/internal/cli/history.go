@@ -13,18 +13,18 @@ import (
 )
 
 type historyCmd struct {
-	Queue string `arg:"" optional:"" help:"The work queue. Default: a line for each queue."`
-	For   string `default:"24h" enum:"1h,24h,7d" placeholder:"RANGE" help:"The last 1h, 24h or 7d. Default ${default}."`
-	JSON  bool   `name:"json" help:"Print JSON, with all intervals."`
-	serverFlags
+	Queue       string `arg:"" optional:"" help:"Work queue. Default: one line for each queue."`
+	For         string `default:"24h" enum:"1h,24h,7d" placeholder:"RANGE" help:"Range: 1h (in minutes), 24h (in 5 minutes) or 7d (in hours). Default ${default}."`
+	JSON        bool   `name:"json" help:"Print JSON, with all intervals."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (historyCmd) Help() string {
-	return `Shows how many messages succeeded and failed, how long handlers took, and when failures rose. Failures are failed
-attempts that workers announced, or messages that arrived in the archive, whichever is more. Handling times are upper
-bounds, at most twice the time. A dot in a line of bars is unrecorded time. Times are in UTC.
-It asks a console that runs: reprise console, or reprise up with console: in its file.
+	return `Shows the numbers of processed and failed messages, the handling times, and rises of failures. The number of
+failures is the larger of two numbers: the failed attempts that workers announced, and the messages that entered the
+archive. Handling times are upper bounds, at most twice the measured time. A dot in a line of bars is time without a
+record. Times are in UTC. The command needs a running console: reprise console, or reprise up with console: in its file.
 
 Examples:
   reprise history

@@ -7,8 +7,8 @@ import (
 
 // logFlags are the flags of commands that log.
 type logFlags struct {
-	Log      string     `enum:"text,json" default:"text" help:"Form of the log on stderr: text or json." placeholder:"FORM"`
-	LogLevel slog.Level `name:"log-level" default:"info" help:"Least level that is logged: debug, info, warn or error." placeholder:"LEVEL"`
+	Log      string     `enum:"text,json" default:"text" help:"Log format: text or json. Default ${default}." placeholder:"FORM"`
+	LogLevel slog.Level `name:"log-level" default:"info" help:"Minimum log level: debug, info, warn or error. Default ${default}." placeholder:"LEVEL"`
 }
 
 func (f logFlags) logger(w io.Writer) *slog.Logger {

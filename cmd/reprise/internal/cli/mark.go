@@ -13,15 +13,14 @@ import (
 )
 
 type markCmd struct {
-	Add markAddCmd `cmd:"" default:"withargs" help:"Add a mark. This is what mark does by itself."`
+	Add markAddCmd `cmd:"" default:"withargs" help:"Add a mark (the default)."`
 	Ls  markLsCmd  `cmd:"" help:"List the marks, the newest first."`
 	Rm  markRmCmd  `cmd:"" help:"Remove a mark."`
 }
 
 // Help shows examples below the flags.
 func (markCmd) Help() string {
-	return `Marks a time in the history, such as that of a deployment: charts show the mark, and a rise of failures shortly
-after it names it. It asks a console that runs: reprise console, or reprise up with console: in its file.
+	return `Charts show the mark, and a rise of failures shortly after the mark refers to it. The command needs a running console: reprise console, or reprise up with console: in its file.
 
 Examples:
   reprise mark v2.4
@@ -32,11 +31,11 @@ Examples:
 }
 
 type markAddCmd struct {
-	Text  string `arg:"" help:"What happened, in one line."`
-	At    string `placeholder:"TIME" help:"When: 2026-03-01T09:00:00Z, 2026-03-01 09:00 (UTC), or 10m for ten minutes ago. Default: now."`
-	Queue string `placeholder:"NAME" help:"The work queue that it concerns. Default: all."`
-	JSON  bool   `name:"json" help:"Print the mark as JSON."`
-	serverFlags
+	Text        string `arg:"" help:"Description of the event, in one line."`
+	At          string `placeholder:"TIME" help:"Time of the event: 2026-03-01T09:00:00Z, 2026-03-01 09:00 (UTC), or 10m for ten minutes ago. Default: now."`
+	Queue       string `placeholder:"NAME" help:"Work queue of the event. Default: all."`
+	JSON        bool   `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help returns the help of the parent command.
@@ -61,8 +60,8 @@ func (c *markAddCmd) Run(ctx context.Context, streams IO) error {
 }
 
 type markLsCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-	serverFlags
+	JSON        bool `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Run lists the marks.
@@ -94,9 +93,9 @@ func marksText(marks []api.Mark, width int) string {
 }
 
 type markRmCmd struct {
-	ID   int64 `arg:"" name:"id" help:"The mark, as mark ls shows it."`
-	JSON bool  `name:"json" help:"Print the mark as JSON."`
-	serverFlags
+	ID          int64 `arg:"" name:"id" help:"Mark ID."`
+	JSON        bool  `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Run removes a mark.

@@ -12,22 +12,22 @@ import (
 )
 
 type notifyCmd struct {
-	Test notifyTestCmd `cmd:"" help:"Send a test message to each webhook, and print the answers."`
+	Test notifyTestCmd `cmd:"" help:"Send a test message to each webhook."`
 }
 
 type notifyTestCmd struct {
-	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"The file with notify:. Default ${default}."`
+	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"File with the webhooks below notify:. Default ${default}."`
 }
 
 // Help shows examples below the flags.
 func (notifyTestCmd) Help() string {
-	return `Sends each message once, from this process: no console has to run.
+	return `Sends each message once, from this process. It does not need a running console.
 
 Examples:
   reprise notify test
   reprise notify test -c webhooks.yaml
 
-Exit codes: 0 all webhooks have accepted their message, 1 others, 2 the file is wrong.
+Exit codes: 0 all webhooks accepted the message, 1 a webhook did not, 2 the file is invalid.
 `
 }
 

@@ -18,31 +18,31 @@ import (
 const defaultURL = "amqp://guest:guest@127.0.0.1:5672"
 
 type publishCmd struct {
-	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
-	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect, and then to publish each message. Default ${default}."`
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect, and maximum time to publish each message. Default ${default}."`
 
-	To       string  `placeholder:"QUEUE" help:"Publish to this queue."`
-	Declare  bool    `help:"Declare the queue of --to where it does not exist, as a worker would."`
-	Exchange *string `placeholder:"NAME" help:"Publish to this exchange."`
-	Key      string  `placeholder:"KEY" help:"Routing key, with --exchange."`
+	To       string  `placeholder:"QUEUE" help:"Queue to publish to."`
+	Declare  bool    `help:"Declare the queue of --to and its failed queue, durable as a worker does, if they do not exist."`
+	Exchange *string `placeholder:"NAME" help:"Exchange to publish to."`
+	Key      string  `placeholder:"KEY" help:"Routing key for --exchange."`
 
-	Header        []string `short:"H" sep:"none" placeholder:"K=V" help:"A header: name=text, or name:=JSON for numbers, true, lists. Repeatable."`
+	Header        []string `short:"H" sep:"none" placeholder:"K=V" help:"Header: name=text, or name:=JSON for other types. Repeatable."`
 	ContentType   string   `name:"content-type" placeholder:"TYPE" help:"Content type, such as application/json."`
 	Type          string   `placeholder:"NAME" help:"Type of the message."`
-	MessageID     string   `name:"message-id" placeholder:"ID" help:"Message id. Default: a random one."`
-	CorrelationID string   `name:"correlation-id" placeholder:"ID" help:"Correlation id."`
+	MessageID     string   `name:"message-id" placeholder:"ID" help:"Message ID. Default: random."`
+	CorrelationID string   `name:"correlation-id" placeholder:"ID" help:"Correlation ID."`
 	Priority      uint8    `placeholder:"N" help:"Priority, 0 to 255."`
-	Expiration    string   `placeholder:"TIME" help:"How long the message may wait for its first attempt, such as 30s or 1d."`
+	Expiration    string   `placeholder:"TIME" help:"Maximum wait for the first attempt, such as 30s or 1d. Default: none."`
 
-	Count int     `default:"1" placeholder:"N" help:"Publish it N times, each with its own message id."`
-	File  string  `short:"f" placeholder:"FILE" help:"Read the body from a file, - for stdin."`
-	Body  *string `arg:"" optional:"" help:"The body. Default: stdin."`
+	Count int     `default:"1" placeholder:"N" help:"Number of copies, each with a different message ID. Default ${default}."`
+	File  string  `short:"f" placeholder:"FILE" help:"File with the body, - for stdin."`
+	Body  *string `arg:"" optional:"" help:"Body. Default: stdin."`
 }
 
 // Help shows examples below the flags.
 func (publishCmd) Help() string {
-	return `The message is persistent. The command ends when the broker has confirmed it, prints its message
-id, and fails if no queue would get it.
+	return `The message is persistent. The command waits for the publisher confirm and prints the message ID. It fails if
+the message is unroutable.
 
 Examples:
   reprise publish --to orders --declare '{"id": 7}'

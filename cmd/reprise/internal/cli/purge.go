@@ -10,22 +10,21 @@ import (
 )
 
 type purgeCmd struct {
-	Queue  string `arg:"" help:"The queue: a work, wait or failed queue."`
-	Reason string `placeholder:"TEXT" help:"Why, for the record. Required, except with --dry-run."`
-	Limit  int    `placeholder:"N" help:"Remove the oldest N only. Default: all that are ready at the beginning."`
-	Drop   bool   `help:"Do not save the messages in the archive."`
-	Yes    bool   `short:"y" help:"Do not ask."`
-	DryRun bool   `name:"dry-run" help:"Count the messages, and remove none."`
-	JSON   bool   `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	Queue       string `arg:"" help:"Work, wait or failed queue."`
+	Reason      string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
+	Limit       int    `placeholder:"N" help:"Maximum number of messages. Default: the messages that are ready at the start."`
+	Drop        bool   `help:"Do not archive the messages."`
+	Yes         bool   `short:"y" help:"Do not ask for confirmation."`
+	DryRun      bool   `name:"dry-run" help:"Only count the messages."`
+	JSON        bool   `name:"json" help:"Print JSON."`
+	serverFlags `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (purgeCmd) Help() string {
-	return `Asks a console that runs to remove the messages that are ready in a queue, the oldest first and no more
-than it counts at the beginning. They are saved in the archive as discarded messages: reprise failed undo
-restores them, and reprise failed replay sends them. The audit log records who removed them and why. For
-administrators.
+	return `Asks a running console to remove the messages that are ready in a queue, oldest first. Messages that arrive
+later stay. The archive stores the removed messages as discarded: reprise failed undo restores them, and reprise
+failed replay sends them. The audit log records the user and the reason. The command requires the role admin.
 
 Examples:
   reprise purge orders --dry-run

@@ -16,33 +16,31 @@ import (
 )
 
 type redriveCmd struct {
-	From       string        `placeholder:"QUEUE" help:"The failed queue."`
-	To         string        `placeholder:"QUEUE" help:"Send them to this queue, or to EXCHANGE/KEY. Default: the queue that each failed in."`
-	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers that parked them: names the broker, and tells where messages of presets go."`
-	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"The broker's management API: tells by which exchange and key a message reaches its queue and no other."`
-	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5672."`
-	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
-	Limit      int           `placeholder:"N" help:"Send the first N only."`
-	Rate       perSecond     `placeholder:"N/s" help:"Send so many at most: 10/s, 100/m. Default: no limit."`
-	Yes        bool          `short:"y" help:"Do not ask, and believe the headers of messages."`
-	DryRun     bool          `name:"dry-run" help:"Say how many would go where, and send none."`
-	JSON       bool          `name:"json" help:"Print the result as JSON."`
+	From       string        `placeholder:"QUEUE" help:"Failed queue."`
+	To         string        `placeholder:"QUEUE" help:"Target: a queue, or EXCHANGE/KEY. Default: the queue of the failure."`
+	Config     string        `short:"c" placeholder:"FILE" help:"Configuration of the workers. Specifies the broker, and the targets of messages of presets."`
+	Management string        `env:"REPRISE_MANAGEMENT" type:"address" placeholder:"URL" help:"URL of the management API. Shows the exchange and routing key that lead to one queue only."`
+	URL        string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default: the broker of -c FILE, else amqp://guest:guest@127.0.0.1:5672."`
+	Timeout    time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
+	Limit      int           `placeholder:"N" help:"Maximum number of messages. Default: the messages that are present at the start."`
+	Rate       perSecond     `placeholder:"N/s" help:"Maximum rate, such as 10/s, 100/m or 5000/h. Default: no limit."`
+	Yes        bool          `short:"y" help:"Do not preview, do not ask for confirmation, and trust the headers of messages."`
+	DryRun     bool          `name:"dry-run" help:"Only count the messages for each target."`
+	JSON       bool          `name:"json" help:"Print JSON."`
 }
 
 // Help shows examples below the flags.
 func (redriveCmd) Help() string {
-	return `Sends the messages of a failed queue back to where they failed, in order, with all their attempts
-before them. Each is published and confirmed before it is taken out of the failed queue: nothing is
-lost, whatever happens, and the message that was on its way then may be sent twice. What arrives in
-the failed queue meanwhile stays there. No archive is needed; one that empties the queue is in the way.
+	return `Moves messages from a failed queue back to the queues of their failures, in order and without earlier attempts.
+Each message is published and confirmed before it leaves the failed queue, so no message is lost; an interruption can
+duplicate one message. Later arrivals stay in the failed queue. Stop an archive of the queue first.
 
-A message goes through its exchange, with its own routing key, if the management API or the preset in
--c FILE shows that both lead to its queue and to no other. If not, it goes to the queue by name, and
-you are told what programs other than Reprise see.
+A message goes through its exchange, with its routing key, if the management API or a preset in -c FILE shows that
+both lead to one queue only. Otherwise it goes to the queue by name, and the command prints a warning.
 
-Where a message failed is what -c FILE says of its failed queue, what the broker has written on it
-(x-death), or the name of the failed queue. A header can say something else, and anybody can write
-one: then you are asked, or give --yes to believe it.
+The queue of the failure comes from -c FILE, from the header x-death of the broker, or from the name of the failed
+queue. If only a header that a publisher can write specifies the queue, the command asks for confirmation, or needs
+--yes.
 
 Examples:
   reprise redrive --from orders.failed --dry-run
@@ -53,8 +51,8 @@ Examples:
   reprise redrive --from cover-art-archive.failed -c reprise.yaml
   reprise redrive --from orders.failed --management http://guest:guest@127.0.0.1:15672
 
-Exit codes: 0 all were sent, 1 not connected, a message that cannot be sent, or a header that is not
-believed, 2 wrong flags, 3 Ctrl-C, another consumer took some, or a question that was answered with no.
+Exit codes: 0 all messages sent, 1 no connection, a message that cannot be sent, or an untrusted header, 2 invalid
+flags, 3 Ctrl-C, a refused confirmation, or another consumer that took messages.
 `
 }
 

@@ -16,17 +16,17 @@ import (
 )
 
 type waitingCmd struct {
-	Ls       waitingLsCmd       `cmd:"" help:"List messages that wait for a retry, the next due first."`
-	Groups   waitingGroupsCmd   `cmd:"" help:"Count them by queue and error."`
+	Ls       waitingLsCmd       `cmd:"" help:"List messages, the next due first."`
+	Groups   waitingGroupsCmd   `cmd:"" help:"Count messages by queue and error."`
 	Retry    waitingRetryCmd    `cmd:"" help:"Retry messages now."`
-	Postpone waitingPostponeCmd `cmd:"" help:"Have messages wait for a time from now on."`
+	Postpone waitingPostponeCmd `cmd:"" help:"Set a new delay for messages."`
 	Park     waitingParkCmd     `cmd:"" help:"Move messages to the failed queue."`
 }
 
 // Help shows examples below the flags.
 func (waitingCmd) Help() string {
-	return `They ask a console that runs: reprise console, or reprise up with console: in its file. Workers that announce
-themselves report what they retry: those of reprise up, and of Go programs with Config.Announce.
+	return `The commands need a running console: reprise console, or reprise up with console: in its file. Workers that announce
+themselves report their retries: workers of reprise up, and Go programs with Config.Announce.
 
 Examples:
   reprise waiting groups
@@ -35,18 +35,18 @@ Examples:
   reprise waiting postpone --queue orders --for 2h --reason 'the payment provider is down'
   reprise waiting park 17 18
 
-Exit codes: 0 done, 1 failed, 2 wrong flags, 3 some were left as they were.
+Exit codes: 0 done, 1 failed, 2 invalid flags, 3 some messages did not change.
 `
 }
 
 // waitingSelection are the flags that select waiting messages. A message must match all given flags.
 type waitingSelection struct {
-	IDs     []int64 `arg:"" optional:"" name:"id" help:"These messages alone."`
-	Queue   *string `placeholder:"NAME" help:"Of this work queue."`
-	Group   *string `placeholder:"KEY" help:"With an error of this group. The first characters of its key will do."`
-	Error   *string `placeholder:"TEXT" help:"With this text in the error, exactly as it is written there."`
-	Attempt *int    `placeholder:"N" help:"With so many attempts or more."`
-	Before  string  `placeholder:"TIME" help:"Due within this time, such as 10m."`
+	IDs     []int64 `arg:"" optional:"" name:"id" help:"Message IDs."`
+	Queue   *string `placeholder:"NAME" help:"Work queue."`
+	Group   *string `placeholder:"KEY" help:"Key of an error group, or its first characters."`
+	Error   *string `placeholder:"TEXT" help:"Part of the error, with the same case."`
+	Attempt *int    `placeholder:"N" help:"Minimum number of attempts."`
+	Before  string  `placeholder:"TIME" help:"Maximum time until the retry, such as 10m."`
 }
 
 // filter converts the selection for the console.
@@ -73,16 +73,16 @@ func (s *waitingSelection) filter() (f api.WaitingFilter, err error) {
 }
 
 type waitingLsCmd struct {
-	waitingSelection
-	Limit int  `default:"50" placeholder:"N" help:"At most so many; 0: all. Default ${default}."`
-	JSON  bool `name:"json" help:"Print JSON, one object in a line."`
-	serverFlags
+	waitingSelection `group:"Waiting selection:"`
+	Limit            int  `default:"50" placeholder:"N" help:"Maximum number of entries, 0 for all. Default ${default}."`
+	JSON             bool `name:"json" help:"Print JSON, one object per line."`
+	serverFlags      `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (waitingLsCmd) Help() string {
-	return `ATTEMPTS is how many have failed. A message whose time has come is listed until something is heard of it, for a
-minute and a quarter of its delay at most: a success is not reported.
+	return `ATTEMPTS is the number of failed attempts. Workers do not report successes, so a message that is due stays in the
+list until its next report, or for one minute and a quarter of its delay.
 
 Examples:
   reprise waiting ls --queue orders --before 10m
@@ -116,15 +116,15 @@ func (c *waitingLsCmd) Run(ctx context.Context, streams IO) error {
 }
 
 type waitingGroupsCmd struct {
-	waitingSelection
-	JSON bool `name:"json" help:"Print JSON."`
-	serverFlags
+	waitingSelection `group:"Waiting selection:"`
+	JSON             bool `name:"json" help:"Print JSON."`
+	serverFlags      `group:"Console:"`
 }
 
 // Help shows examples below the flags.
 func (waitingGroupsCmd) Help() string {
-	return `A group is the messages of a queue whose errors are alike but for numbers, ids, addresses and times. DUE is how
-many have their time come, NEXT when the next one is due.
+	return `A group contains the messages of one queue whose errors differ only in numbers, IDs, addresses and times. DUE is
+the number of messages that are due, NEXT the time of the next retry.
 
 Examples:
   reprise waiting groups
@@ -175,20 +175,20 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 
 // waitingAct are the common flags of all acts.
 type waitingAct struct {
-	waitingSelection
-	All    bool   `help:"All messages that wait."`
-	Reason string `placeholder:"TEXT" help:"Why, for the record."`
-	DryRun bool   `name:"dry-run" help:"Say how many there are, and do nothing."`
-	Yes    bool   `short:"y" help:"Ask no question."`
-	JSON   bool   `name:"json" help:"Print the result as JSON."`
-	serverFlags
+	waitingSelection `group:"Waiting selection:"`
+	All              bool   `help:"Select all messages in wait queues."`
+	Reason           string `placeholder:"TEXT" help:"Reason, for the audit log."`
+	DryRun           bool   `name:"dry-run" help:"Only count the messages."`
+	Yes              bool   `short:"y" help:"Do not ask for confirmation."`
+	JSON             bool   `name:"json" help:"Print JSON."`
+	serverFlags      `group:"Console:"`
 }
 
 type waitingRetryCmd struct{ waitingAct }
 
 // Help shows examples below the flags.
 func (waitingRetryCmd) Help() string {
-	return `The broker delivers them now, as if they were due. No message is lost, and none is there twice.
+	return `The broker delivers the messages immediately. No message is lost or duplicated.
 
 Examples:
   reprise waiting retry 17
@@ -203,12 +203,13 @@ func (c *waitingRetryCmd) Run(ctx context.Context, streams IO) error {
 
 type waitingPostponeCmd struct {
 	waitingAct
-	For time.Duration `required:"" placeholder:"TIME" help:"How long they wait from now on, such as 2h: from 1s to 49d."`
+	For time.Duration `required:"" placeholder:"TIME" help:"New delay, such as 2h: from 1s to 49d."`
 }
 
 // Help shows examples below the flags.
 func (waitingPostponeCmd) Help() string {
-	return `The number of their attempts does not change. No message is lost. If the console is killed meanwhile, up to 500 are there twice.
+	return `The number of attempts does not change. No message is lost. If the console is killed meanwhile, up to 500
+messages are duplicated.
 
 Examples:
   reprise waiting postpone --queue orders --for 2h
@@ -224,8 +225,8 @@ type waitingParkCmd struct{ waitingAct }
 
 // Help shows examples below the flags.
 func (waitingParkCmd) Help() string {
-	return `They go to the failed queue with their errors, and are not retried. No message is lost. If the console is killed
-meanwhile, up to 500 are there twice.
+	return `The messages move to the failed queue with their errors, and have no more retries. No message is lost. If the
+console is killed meanwhile, up to 500 messages are duplicated.
 
 Examples:
   reprise waiting park --error 'no such customer' --reason 'test orders of May'

@@ -15,33 +15,33 @@ import (
 )
 
 type scheduleCmd struct {
-	Config string `short:"c" placeholder:"FILE" help:"Show a worker of this configuration, instead of what flags say."`
-	Queue  string `placeholder:"NAME" help:"With -c: the worker's queue. Needed if the file has several."`
-	Status int    `placeholder:"N" help:"With -c: a message for which the service always answers N, for which there may be rules."`
-	Exit   int    `placeholder:"N" help:"With -c: a message for which the program always exits with N, for which there may be rules."`
+	Config string `short:"c" placeholder:"FILE" help:"Configuration with the worker to show. Replaces the other policy flags."`
+	Queue  string `placeholder:"NAME" help:"Work queue in -c FILE. Required if the file has several."`
+	Status int    `placeholder:"N" help:"HTTP status of all attempts, for the rules in -c FILE."`
+	Exit   int    `placeholder:"N" help:"Exit code of all attempts, for the rules in -c FILE."`
 
-	Initial     time.Duration   `placeholder:"TIME" help:"The first delay of delays that grow. Default 1s, or --step."`
-	Factor      float64         `placeholder:"N" help:"How much longer each delay is than the one before. Default 2, or 3 with --jitter decorrelated."`
-	Step        time.Duration   `placeholder:"TIME" help:"By how much each delay is longer than the one before, in place of --factor."`
-	Max         time.Duration   `placeholder:"TIME" help:"The longest delay. Default 1h."`
-	Fixed       time.Duration   `placeholder:"TIME" help:"The same delay always."`
-	List        []time.Duration `placeholder:"TIMES" help:"The delays one by one, such as 1s,10s,1m; then always the last."`
-	Jitter      string          `placeholder:"KIND" help:"What is random of each delay: none, equal (the second half), full, or decorrelated. Default: equal where delays grow, else none."`
-	Attempts    int             `placeholder:"N" help:"How often a message is tried. Default 19."`
-	GiveUpAfter time.Duration   `name:"give-up-after" placeholder:"TIME" help:"How long after its first failure a message may be tried again. Default: no limit."`
+	Initial     time.Duration   `placeholder:"TIME" help:"First delay of a growing schedule. Default 1s, or --step."`
+	Factor      float64         `placeholder:"N" help:"Ratio of consecutive delays. Default 2, with --jitter decorrelated 3."`
+	Step        time.Duration   `placeholder:"TIME" help:"Difference of consecutive delays. Replaces --factor."`
+	Max         time.Duration   `placeholder:"TIME" help:"Maximum delay of a growing schedule. Default 1h."`
+	Fixed       time.Duration   `placeholder:"TIME" help:"Constant delay."`
+	List        []time.Duration `placeholder:"TIMES" help:"List of delays, such as 1s,10s,1m. The last delay repeats."`
+	Jitter      string          `placeholder:"KIND" help:"Random part of each delay: none, equal (half), full, or decorrelated (between --initial and --factor times the previous delay). Default: equal for growing delays, else none."`
+	Attempts    int             `placeholder:"N" help:"Number of attempts. Default 19."`
+	GiveUpAfter time.Duration   `name:"give-up-after" placeholder:"TIME" help:"Maximum time from the first failure to the last attempt. Default: no limit."`
 
-	Start  date   `placeholder:"TIME" help:"When the first attempt runs, such as 2026-03-01T09:00:00Z: shows dates."`
-	Format string `enum:"text,json" default:"text" placeholder:"FORM" help:"Form of the output: text or json. Default ${default}."`
+	Start  date   `placeholder:"TIME" help:"Time of the first attempt, such as 2026-03-01T09:00:00Z. Adds dates to the output."`
+	Format string `enum:"text,json" default:"text" placeholder:"FORM" help:"Output format: text or json. Default ${default}."`
 }
 
 // Help shows examples below the flags.
 func (scheduleCmd) Help() string {
-	return `Shows when the attempts of a message run that always fails, and when it is parked. Without
-flags: the default policy. Nothing is run, and no broker needed. Where delays are random, the
-shortest and the longest are shown. Attempts are supposed to take no time.
+	return `Shows the attempts of a message that always fails, and the time of parking, without a connection to a broker.
+Without flags, it shows the default policy. For random delays it shows the minimum and the maximum. The duration of
+attempts counts as zero.
 
-Flags are the keys of the configuration: --initial, --factor and --max for delays that grow,
---initial, --step and --max for delays that grow evenly, --fixed or --list for others.
+The flags correspond to the keys of the configuration: --initial, --factor and --max for exponential delays;
+--initial, --step and --max for linear delays; --fixed or --list for other schedules.
 
 Examples:
   reprise schedule --initial 2s --factor 3 --max 6h --attempts 12

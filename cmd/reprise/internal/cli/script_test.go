@@ -244,20 +244,15 @@ func refuseOnce() http.HandlerFunc {
 	}
 }
 
-// The documentation contains all commands and exit codes.
+// The documentation contains all exit codes.
 func TestDocumentation(t *testing.T) {
 	doc, err := os.ReadFile("../../../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range strings.SplitSeq("up broker publish schedule redrive console failed notify topology completion version", " ") {
-		if !strings.Contains(string(doc), "## reprise "+name+"\n") {
-			t.Errorf("docs/cli.md has no section on %s", name)
-		}
-	}
 	for _, line := range []string{"| 0 |", "| 1 |", "| 2 |", "| 3 |"} {
 		if !strings.Contains(string(doc), line) {
-			t.Errorf("docs/cli.md says nothing on exit code %s", line)
+			t.Errorf("docs/cli.md does not describe exit code %s", line)
 		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 // tlsFlags enable TLS for listeners. They have the names of RabbitMQ's ssl_options.
 type tlsFlags struct {
-	Certfile         string `placeholder:"FILE" help:"Certificate in PEM, with the chain behind it: --listen and --management speak TLS only."`
-	Keyfile          string `placeholder:"FILE" help:"Private key of --certfile in PEM."`
-	Cacertfile       string `placeholder:"FILE" help:"Certificates in PEM that client certificates are verified with. Clients may then log in with EXTERNAL, as the user of the common name."`
-	FailIfNoPeerCert bool   `name:"fail-if-no-peer-cert" help:"Refuse AMQP clients without a certificate that --cacertfile verifies."`
+	Certfile         string `placeholder:"FILE" help:"PEM file with the certificate and its chain. Enables TLS for --listen and --management."`
+	Keyfile          string `placeholder:"FILE" help:"PEM file with the private key of --certfile."`
+	Cacertfile       string `placeholder:"FILE" help:"PEM file with the authorities of client certificates. Enables the mechanism EXTERNAL: the common name is the user."`
+	FailIfNoPeerCert bool   `name:"fail-if-no-peer-cert" help:"Refuse AMQP clients without a valid certificate. Requires --cacertfile."`
 }
 
 // config returns the configuration of a TLS server, or nil if TLS is off.

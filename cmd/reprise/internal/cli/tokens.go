@@ -47,16 +47,15 @@ func readTokens(path string) ([]console.Token, error) {
 }
 
 type tokenCmd struct {
-	Name   string `arg:"" help:"Who gets it: letters, digits and . _ - @."`
-	Role   string `enum:"view,operate,admin" default:"operate" placeholder:"ROLE" help:"view: look. operate: replay, edit, discard too. admin: import, purge, see secrets too. Default ${default}."`
-	Tokens string `placeholder:"FILE" help:"Add its line to this file, which is made if it is not there."`
+	Name   string `arg:"" help:"Name of the user: letters, digits and . _ - @."`
+	Role   string `enum:"view,operate,admin" default:"operate" placeholder:"ROLE" help:"Role: view; operate (also replay, edit, discard, restore); admin (also import, purge, erase, see secrets). Default ${default}."`
+	Tokens string `placeholder:"FILE" help:"File for the hash of the token. The command creates a missing file. Default: print the hash on stderr."`
 }
 
 // Help shows examples below the flags.
 func (tokenCmd) Help() string {
-	return `Prints a new token, for whoever is to have it: they log in with it at the console, and reprise failed
-takes it from the variable REPRISE_TOKEN. The file has a hash of it only. A console reads the file when
-it starts.
+	return `Prints a new token. The user enters it in the login page of the console, or sets REPRISE_TOKEN for reprise failed.
+The file contains only a hash. A console reads the file at its start.
 
 Examples:
   reprise console token anna --role operate --tokens tokens

@@ -1,5 +1,5 @@
 package cli
 
 type topologyCmd struct {
-	Graph graphCmd `cmd:"" help:"Draw what the workers of a configuration declare."`
+	Graph graphCmd `cmd:"" help:"Draw the exchanges and queues of a configuration."`
 }

@@ -17,22 +17,22 @@ import (
 )
 
 type upCmd struct {
-	Config string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"The configuration. Default ${default}."`
-	Check  bool   `help:"Say what is wrong with the configuration, and stop."`
-	logFlags
+	Config   string `short:"c" default:"reprise.yaml" placeholder:"FILE" help:"Configuration file. Default ${default}."`
+	Check    bool   `help:"Only check the configuration and its files."`
+	logFlags `group:"Log:"`
 }
 
 // Help shows examples below the flags.
 func (upCmd) Help() string {
-	return `Each worker of the file consumes one queue and gives its messages to a program (exec) or a
-service (http). Messages that fail come back later; those without retries left are parked in
-QUEUE.failed. A file without "broker:" gets a broker in this process, with its data in the
-directory reprise-data beside the file, or where "data:" says.
+	return `Each worker of the file consumes one queue and passes its messages to a program (exec) or a service (http). Failed
+messages are retried; messages without further retries move to the failed queue QUEUE.failed. Without "broker:" in the
+file, reprise runs a broker in this process and stores its data in the directory reprise-data next to the file, or in
+the directory of "data:".
 
-Ctrl-C (or SIGTERM) drains: running handlers finish, other messages go back untouched. A second
-Ctrl-C ends at once.
+Ctrl-C (or SIGTERM) drains: running handlers finish, and other messages return to their queues. A second Ctrl-C stops
+immediately.
 
-Example of a file; docs/reprise.example.yaml has every key:
+Example of a file; docs/reprise.example.yaml has all keys:
   workers:
     - queue: orders
       http: http://127.0.0.1:8080/orders

@@ -18,9 +18,9 @@ import (
 
 // brokerFlags specify the broker of the workers.
 type brokerFlags struct {
-	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"The broker. Default amqp://guest:guest@127.0.0.1:5672."`
-	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"How long to try to connect. Default ${default}."`
-	Wait    time.Duration `default:"2s" placeholder:"TIME" help:"How long to wait for the answers of workers. Default ${default}."`
+	URL     string        `env:"REPRISE_URL" type:"address" placeholder:"URL" help:"URL of the broker. Default amqp://guest:guest@127.0.0.1:5672."`
+	Timeout time.Duration `default:"10s" placeholder:"TIME" help:"Maximum time to connect. Default ${default}."`
+	Wait    time.Duration `default:"2s" placeholder:"TIME" help:"Maximum wait for the answers of workers. Default ${default}."`
 	JSON    bool          `name:"json" help:"Print JSON."`
 }
 
@@ -76,17 +76,16 @@ func (b brokerFlags) answer(ctx context.Context) error {
 }
 
 type workersCmd struct {
-	Queue    []string `placeholder:"NAME" sep:"none" help:"Show the workers of this queue. Repeatable. Default: all."`
-	Messages bool     `help:"Also show the messages that each handles."`
-	brokerFlags
+	Queue       []string `placeholder:"NAME" sep:"none" help:"Work queue. Repeatable. Default: all."`
+	Messages    bool     `help:"Also list the oldest 16 messages that each worker handles."`
+	brokerFlags `group:"Broker:"`
 }
 
 // Help shows examples below the flags.
 func (workersCmd) Help() string {
-	return `Lists the workers of all processes that use the broker: those of reprise up, and of Go programs with
-Config.Announce. They are asked for their state, and have the time of --wait to answer. BUSY is how many of
-its handlers a worker uses, LONGEST how long it has been handling its oldest message. SUCCEEDED and FAILED are
-counted since the start of the worker: messages, and attempts.
+	return `Lists the workers of all processes that announce themselves on the broker: workers of reprise up, and Go programs
+with Config.Announce. Workers have the time of --wait to answer. BUSY is the number of busy handlers, LONGEST the age of
+the oldest message in a handler. SUCCEEDED counts messages and FAILED counts attempts since the start of the worker.
 
 Examples:
   reprise workers
@@ -154,19 +153,18 @@ func workersText(all api.Workers, messages bool, now time.Time, width int) strin
 }
 
 type pauseCmd struct {
-	Queue  string         `arg:"" help:"The work queue."`
-	Worker string         `placeholder:"ID" help:"Pause this worker only, until it ends. The first characters of its id will do."`
-	For    *time.Duration `placeholder:"TIME" help:"Resume by itself after this time, such as 10m or 1d. Default: until reprise resume."`
-	Reason string         `placeholder:"TEXT" help:"Why, for whoever finds it paused."`
-	brokerFlags
+	Queue       string         `arg:"" help:"Work queue."`
+	Worker      string         `placeholder:"ID" help:"ID of one worker, or its first characters. The pause ends with the worker."`
+	For         *time.Duration `placeholder:"TIME" help:"Duration of the pause, such as 10m or 1d. Default: until reprise resume."`
+	Reason      string         `placeholder:"TEXT" help:"Reason, for other operators."`
+	brokerFlags `group:"Broker:"`
 }
 
 // Help shows examples below the flags.
 func (pauseCmd) Help() string {
-	return `Keeps the workers of a queue, in all processes, from consuming. They finish what they handle, and give back
-what they have not begun. The broker keeps the pause: it also holds for workers that start later, and while no worker
-runs. It needs workers that announce themselves: those of reprise up, and of Go programs with Config.Announce.
-Other consumers of the queue go on.
+	return `The workers finish the messages that they handle and requeue the other messages. The broker stores the pause, so it
+also applies to workers that start later. The pause applies to workers that announce themselves: workers of reprise up,
+and Go programs with Config.Announce. Other consumers of the queue continue.
 
 Examples:
   reprise pause orders --for 10m --reason 'the payment provider is down'
@@ -202,14 +200,14 @@ func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
 }
 
 type resumeCmd struct {
-	Queue  string `arg:"" help:"The work queue."`
-	Worker string `placeholder:"ID" help:"Resume this worker, which was paused alone. The first characters of its id will do."`
-	brokerFlags
+	Queue       string `arg:"" help:"Work queue."`
+	Worker      string `placeholder:"ID" help:"ID of a worker that was paused with --worker, or its first characters."`
+	brokerFlags `group:"Broker:"`
 }
 
 // Help shows examples below the flags.
 func (resumeCmd) Help() string {
-	return `Ends a pause of reprise pause, or of the console. A worker that was paused alone goes on with --worker.
+	return `Ends a pause of reprise pause or of the console. Use --worker for a worker that was paused with --worker.
 
 Examples:
   reprise resume orders

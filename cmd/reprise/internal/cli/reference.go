@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// walk calls visit for the visible commands below a node, in the order of the help. It omits default commands, such as
+// "broker run", because their flags and arguments belong to the command above them.
+func walk(node *kong.Node, visit func(*kong.Node)) {
+	for _, child := range node.Children {
+		if child.Hidden || child == node.DefaultCmd {
+			continue
+		}
+		visit(child)
+		walk(child, visit)
+	}
+}
+
+// flagsOf returns the visible flags of a command and of its default command, without --help.
+func flagsOf(node *kong.Node) []*kong.Flag {
+	flags := slices.Clone(node.Flags)
+	if node.DefaultCmd != nil {
+		flags = append(flags, node.DefaultCmd.Flags...)
+	}
+	return slices.DeleteFunc(flags, func(f *kong.Flag) bool { return f.Hidden || f.Name == "help" })
+}
+
+// usage returns the command line of a command, such as "reprise failed show <id> [flags]".
+func usage(node *kong.Node) string {
+	line := node.Summary()
+	if node.DefaultCmd != nil {
+		line = node.Path() + strings.TrimPrefix(node.DefaultCmd.Summary(), node.DefaultCmd.Path())
+	}
+	return "reprise " + line
+}
