@@ -76,6 +76,7 @@ type commands struct {
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+	Man        manCmd        `cmd:"" name:"__man" hidden:""`
 }
 
 const description = `Processes messages from RabbitMQ: retries failed messages later, loses none, and does not block the others.

@@ -74,7 +74,11 @@ _reprise() {
 	*) _describe reprise candidates ;;
 	esac
 }
-compdef _reprise reprise
+if [[ ${funcstack[1]} == _reprise ]]; then
+	_reprise "$@" # zsh has loaded this file as the function
+else
+	compdef _reprise reprise
+fi
 `,
 	"fish": `function __reprise_complete
 	set -l tokens (commandline -opc) (commandline -ct)
