@@ -26,6 +26,14 @@ demo: ## see it work, in a quarter of a minute and without a broker
 build: ## build bin/reprise
 	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version=$(VERSION)' -o bin/reprise ./cmd/reprise
 
+.PHONY: release
+release: ## build the files of a release into dist (VERSION=v0.1.0)
+	go run ./internal/tools/release -version '$(VERSION)' $(ARGS)
+
+.PHONY: release-test
+release-test: ## install the Debian package and run the image, each in a root directory of its own
+	scripts/release-test
+
 .PHONY: test
 test: ## run all tests, against RabbitMQ 3.10 and 4.3 and PostgreSQL too (ARGS='-run TestX ./broker')
 	scripts/test $(ARGS)
@@ -122,4 +130,4 @@ simulate: ## run lives of whole systems with faults for FOR (1h), from SEED (1) 
 
 .PHONY: clean
 clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
-	rm -rf bin internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*
+	rm -rf bin dist internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*

@@ -1,0 +1,195 @@
+// Release builds the files of a release into a directory.
+//
+//	go run ./internal/tools/release -version v1.2.3
+//	go run ./internal/tools/release -version v1.2.3 -targets linux/amd64
+//
+// For each target it writes an archive with the program, its manual page and completions. For Linux it adds a Debian package
+// and an OCI image. SHA256SUMS has the checksums of all files. Builds of the same commit and version with the same Go version
+// have the same checksums. The working tree must not have uncommitted changes.
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
+func main() {
+	version := flag.String("version", "", "version of the release, `vX.Y.Z`")
+	targets := flag.String("targets", allTargets, "comma-separated `list` of operating systems and architectures")
+	out := flag.String("out", "dist", "`directory` for the files; its content is removed")
+	flag.Parse()
+	if err := run(*version, strings.Split(*targets, ","), *out); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func run(version string, targets []string, out string) error {
+	if err := checkVersion(version); err != nil {
+		return err
+	}
+	if err := checkClean("."); err != nil {
+		return err
+	}
+	r, err := newRelease(version, out)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return fmt.Errorf("cannot remove the files of an earlier build: %w", err)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("cannot create directory: %w", err)
+	}
+	work, err := os.MkdirTemp("", "reprise-release")
+	if err != nil {
+		return fmt.Errorf("cannot create directory: %w", err)
+	}
+	defer os.RemoveAll(work)
+	host := filepath.Join(work, "host")
+	if err := r.compile(host, "", ""); err != nil {
+		return err
+	}
+	docs, err := readDocuments(host)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		system, arch, _ := strings.Cut(t, "/")
+		program := filepath.Join(work, system+"-"+arch)
+		if err := r.compile(program, system, arch); err != nil {
+			return err
+		}
+		if err := r.pack(program, system, arch, docs); err != nil {
+			return err
+		}
+	}
+	return r.writeSums()
+}
+
+var releaseVersion = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$`)
+
+func checkVersion(version string) error {
+	if !releaseVersion.MatchString(version) {
+		return fmt.Errorf("version must be vX.Y.Z: got %q (make release VERSION=v0.1.0)", version)
+	}
+	return nil
+}
+
+// checkClean reports uncommitted changes and unknown files of a working tree.
+func checkClean(dir string) error {
+	changes, err := output(dir, nil, "git", "status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changes != "" {
+		return fmt.Errorf("working tree must not have uncommitted changes: got\n%s", changes)
+	}
+	return nil
+}
+
+// release is the context of a build.
+type release struct {
+	version string // vX.Y.Z
+	commit  string
+	time    time.Time // of the commit; the time of all files
+	out     string
+	names   []string // files written to out
+}
+
+func newRelease(version, out string) (*release, error) {
+	line, err := output(".", nil, "git", "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return nil, err
+	}
+	commit, seconds, _ := strings.Cut(line, " ")
+	unix, err := strconv.ParseInt(seconds, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("git log: %q is not a time", seconds)
+	}
+	return &release{version: version, commit: commit, time: time.Unix(unix, 0).UTC(), out: out}, nil
+}
+
+// number returns the version without its prefix "v".
+func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
+
+// compile builds the program for a target, or for this machine if system is empty.
+func (r *release) compile(program, system, arch string) error {
+	env := []string{"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOOS=" + system, "GOARCH=" + arch}
+	_, err := output(".", env, "go", "build", "-trimpath", "-buildvcs=false", "-o", program,
+		"-ldflags", "-s -w -X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version="+r.version, "./cmd/reprise")
+	return err
+}
+
+// pack writes the files of a target.
+func (r *release) pack(program, system, arch string, docs documents) error {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("cannot read program: %w", err)
+	}
+	licenses, err := readLicenses(system, arch)
+	if err != nil {
+		return err
+	}
+	docs = append(slices.Clone(docs), file{name: "THIRD_PARTY_LICENSES", content: licenses})
+	if err := r.packArchive(content, system, arch, docs); err != nil {
+		return err
+	}
+	if system != "linux" {
+		return nil
+	}
+	if err := r.packDebian(content, arch, docs); err != nil {
+		return err
+	}
+	return r.packImage(content, arch, docs)
+}
+
+// write writes a file of the release.
+func (r *release) write(name string, content []byte) error {
+	if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
+		return fmt.Errorf("cannot write file: %w", err)
+	}
+	r.names = append(r.names, name)
+	return nil
+}
+
+// writeSums writes SHA256SUMS, in the format of sha256sum.
+func (r *release) writeSums() error {
+	slices.Sort(r.names)
+	var sums strings.Builder
+	for _, name := range r.names {
+		content, err := os.ReadFile(filepath.Join(r.out, name))
+		if err != nil {
+			return fmt.Errorf("cannot compute checksum: %w", err)
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), name)
+	}
+	return r.write("SHA256SUMS", []byte(sums.String()))
+}
+
+// output runs a command in a directory and returns its output without surrounding white space.
+func output(dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		var stderr []byte
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			stderr = exit.Stderr
+		}
+		return "", fmt.Errorf("cannot run %s %s: %w\n%s", name, strings.Join(args, " "), err, stderr)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestVersionMustBeARelease(t *testing.T) {
+	for _, valid := range []string{"v0.1.0", "v1.20.3"} {
+		if err := checkVersion(valid); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, invalid := range []string{"", "0.1.0", "v1", "v1.2", "v1.2.3-rc1", "v01.2.3", "v1.2.3-4-gabc", "1234abc"} {
+		if err := checkVersion(invalid); err == nil {
+			t.Errorf("accepts %q", invalid)
+		}
+	}
+}
+
+func TestWorkingTreeMustBeClean(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		value(output(dir, nil, "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...))(t)
+	}
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "a")
+	if err := checkClean(dir); err != nil {
+		t.Error(err)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600))
+	if err := checkClean(dir); err == nil || !strings.Contains(err.Error(), "?? new") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// packed builds the files of Linux. The program in them is a text, and prints nothing.
+func packed(t *testing.T) (r *release, files map[string][]byte) {
+	t.Helper()
+	t.Chdir("../../..")
+	program := filepath.Join(t.TempDir(), "reprise")
+	value(output(".", nil, "go", "build", "-o", program, "./cmd/reprise"))(t)
+	docs := value(readDocuments(program))(t)
+	must(t, os.WriteFile(program, []byte("the program"), 0o600))
+	r = value(newRelease("v1.2.3", t.TempDir()))(t)
+	must(t, r.pack(program, "linux", "arm64", docs))
+	must(t, r.pack(program, "windows", "amd64", docs))
+	must(t, r.writeSums())
+	files = make(map[string][]byte)
+	for _, name := range r.names {
+		files[name] = value(os.ReadFile(filepath.Join(r.out, name)))(t)
+	}
+
+	again := value(newRelease("v1.2.3", t.TempDir()))(t)
+	must(t, again.pack(program, "linux", "arm64", docs))
+	must(t, again.pack(program, "windows", "amd64", docs))
+	must(t, again.writeSums())
+	if diff := cmp.Diff(string(files["SHA256SUMS"]), string(value(os.ReadFile(filepath.Join(again.out, "SHA256SUMS")))(t))); diff != "" {
+		t.Errorf("a second build has other checksums (-first +second):\n%s", diff)
+	}
+	return r, files
+}
+
+func TestFilesOfARelease(t *testing.T) {
+	r, files := packed(t)
+	want := []string{
+		"SHA256SUMS", "reprise_1.2.3_arm64.deb", "reprise_1.2.3_linux_arm64.image.tar", "reprise_1.2.3_linux_arm64.tar.gz", "reprise_1.2.3_windows_amd64.zip",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(files))); diff != "" {
+		t.Fatalf("files (-want +got):\n%s", diff)
+	}
+
+	t.Run("archive", func(t *testing.T) {
+		content := untar(t, decompress(t, files["reprise_1.2.3_linux_arm64.tar.gz"]))
+		want := []string{
+			"LICENSE 644", "README.md 644", "THIRD_PARTY_LICENSES 644", "completions/_reprise 644", "completions/reprise.bash 644",
+			"completions/reprise.fish 644", "reprise 755", "reprise.1 644", "reprise.example.yaml 644",
+		}
+		for i, name := range want {
+			want[i] = "reprise_1.2.3_linux_arm64/" + name
+		}
+		if diff := cmp.Diff(want, content.list(0)); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+		licenses := content["reprise_1.2.3_linux_arm64/THIRD_PARTY_LICENSES"].content
+		for _, part := range []string{"\nGo\n", "\ngithub.com/cockroachdb/pebble/v2 ", "\nhtmx\n"} {
+			if !strings.Contains(licenses, part) {
+				t.Errorf("the licenses do not have %q", part)
+			}
+		}
+		if strings.Contains(licenses, "github.com/goreleaser/nfpm") {
+			t.Error("the licenses have a tool")
+		}
+	})
+
+	t.Run("debian", func(t *testing.T) {
+		members := unarchive(t, files["reprise_1.2.3_arm64.deb"])
+		control := untar(t, decompress(t, members["control.tar.gz"]))
+		for _, line := range []string{"Package: reprise", "Version: 1.2.3", "Architecture: arm64"} {
+			if !strings.Contains(control["./control"].content, line+"\n") {
+				t.Errorf("control does not have %q:\n%s", line, control["./control"].content)
+			}
+		}
+		if got, want := control["./conffiles"].content, "/etc/reprise/reprise.env\n/etc/reprise/reprise.yaml\n"; got != want {
+			t.Errorf("the configuration files are %q, want %q", got, want)
+		}
+		content := untar(t, decompress(t, members["data.tar.gz"]))
+		want := []string{
+			"./etc/reprise/reprise.env 600", "./etc/reprise/reprise.yaml 644", "./usr/bin/reprise 755",
+			"./usr/lib/systemd/system/reprise.service 644", "./usr/share/bash-completion/completions/reprise 644",
+			"./usr/share/doc/reprise/README.md 644", "./usr/share/doc/reprise/THIRD_PARTY_LICENSES 644", "./usr/share/doc/reprise/copyright 644",
+			"./usr/share/doc/reprise/reprise.example.yaml 644", "./usr/share/fish/vendor_completions.d/reprise.fish 644",
+			"./usr/share/man/man1/reprise.1.gz 644", "./usr/share/zsh/vendor-completions/_reprise 644",
+		}
+		if diff := cmp.Diff(want, content.list(0)); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+		for name, f := range content {
+			if !f.header.ModTime.Equal(r.time) {
+				t.Errorf("%s is of %v, want the time of the commit, %v", name, f.header.ModTime, r.time)
+			}
+		}
+	})
+
+	t.Run("image", func(t *testing.T) {
+		layout := untar(t, files["reprise_1.2.3_linux_arm64.image.tar"])
+		var index struct{ Manifests []blob }
+		must(t, json.Unmarshal([]byte(layout["index.json"].content), &index))
+		var manifest struct {
+			Config blob
+			Layers []blob
+		}
+		must(t, json.Unmarshal(layout.blob(t, index.Manifests[0]), &manifest))
+		var image struct {
+			Architecture string
+			Config       struct {
+				User       string
+				Entrypoint []string
+				Labels     map[string]string
+			}
+		}
+		must(t, json.Unmarshal(layout.blob(t, manifest.Config), &image))
+		if got := image.Config.User; got != "65532:65532" {
+			t.Errorf("the user is %q", got)
+		}
+		if got := image.Config.Entrypoint; !slices.Equal(got, []string{"/usr/bin/reprise"}) {
+			t.Errorf("the entrypoint is %q", got)
+		}
+		labels := image.Config.Labels
+		if labels["org.opencontainers.image.version"] != "1.2.3" || labels["org.opencontainers.image.revision"] != r.commit || image.Architecture != "arm64" {
+			t.Errorf("architecture %q, labels %q", image.Architecture, labels)
+		}
+		root := untar(t, decompress(t, layout.blob(t, manifest.Layers[0])))
+		if got := root["usr/bin/reprise"].content; got != "the program" {
+			t.Errorf("the program is %q", got)
+		}
+		if !strings.Contains(root["etc/ssl/certs/ca-certificates.crt"].content, "BEGIN CERTIFICATE") {
+			t.Error("the image has no certificates")
+		}
+		if got, want := root.list(65532), []string{"var/lib/reprise/ 700"}; !slices.Equal(got, want) {
+			t.Errorf("files of the user: %q, want %q", got, want)
+		}
+	})
+}
+
+// entry is a file of a tar archive.
+type entry struct {
+	header  *tar.Header
+	content string
+}
+
+type entries map[string]entry
+
+// list returns the files of an owner with their permissions. Directories of root are left out.
+func (e entries) list(owner int) (all []string) {
+	for name, f := range e {
+		if f.header.Uid == owner && (owner != 0 || f.header.Typeflag == tar.TypeReg) {
+			all = append(all, fmt.Sprintf("%s %o", name, f.header.Mode))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// blob returns the content of a blob of an image.
+func (e entries) blob(t *testing.T, b blob) []byte {
+	t.Helper()
+	f, ok := e[blobName(b)]
+	if !ok || len(f.content) != b.Size {
+		t.Fatalf("the image has %d bytes of %s, want %d", len(f.content), b.Digest, b.Size)
+	}
+	return []byte(f.content)
+}
+
+func untar(t *testing.T, content []byte) entries {
+	t.Helper()
+	all := make(entries)
+	for r := tar.NewReader(bytes.NewReader(content)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		must(t, err)
+		all[h.Name] = entry{h, string(value(io.ReadAll(r))(t))}
+	}
+}
+
+// unarchive returns the members of an ar archive.
+func unarchive(t *testing.T, content []byte) map[string][]byte {
+	t.Helper()
+	const magic, header = "!<arch>\n", 60
+	rest, ok := bytes.CutPrefix(content, []byte(magic))
+	if !ok {
+		t.Fatal("the file is not an ar archive")
+	}
+	all := make(map[string][]byte)
+	for len(rest) > 0 {
+		name := strings.TrimRight(string(rest[:16]), " /")
+		size := value(strconv.Atoi(strings.TrimSpace(string(rest[48:58]))))(t)
+		all[name] = rest[header : header+size]
+		rest = rest[header+size+size%2:]
+	}
+	return all
+}
+
+func decompress(t *testing.T, content []byte) []byte {
+	t.Helper()
+	return value(io.ReadAll(value(gzip.NewReader(bytes.NewReader(content)))(t)))(t)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value fails the test unless err is nil.
+func value[V any](v V, err error) func(t *testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
