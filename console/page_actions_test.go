@@ -296,3 +296,70 @@ func TestUndoIsForWhatWasDiscarded(t *testing.T) {
 		t.Errorf("undo is offered for the messages %v", v["id"])
 	}
 }
+
+// The page erases the messages that it showed, after their number was entered.
+func TestErasePage(t *testing.T) {
+	list, secrets := tokens()
+	a := newArchive(t, failed.Config{})
+	threeGroups(t, a)
+	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}})
+	admin, operator := bearer(secrets[Admin]), bearer(secrets[Operate])
+	for _, page := range []string{"/messages?text=stock", "/messages/4", "/messages?state=discarded"} {
+		if body := ask(t, c, "GET", page, nil, operator).Body.String(); strings.Contains(body, "/erase") {
+			t.Errorf("an operator can erase on %s", page)
+		}
+	}
+	form := ask(t, c, "GET", linkTo(t, ask(t, c, "GET", "/messages?text=stock", nil, admin).Body.String(), "/erase"), nil, admin).Body.String()
+	if !strings.Contains(form, "Erase 2 messages</h1>") || !strings.Contains(text(form), "Kept: queue, state, times") || fieldsOf(form).Get("at_most") != "2" {
+		t.Fatalf("%s", form)
+	}
+	fill := func(v url.Values, more ...string) url.Values {
+		for i := 0; i < len(more); i += 2 {
+			v.Set(more[i], more[i+1])
+		}
+		return v
+	}
+	before := states(t, a)
+	for name, tc := range map[string]struct {
+		v    url.Values
+		who  func(*http.Request)
+		want int
+	}{
+		"no number":    {fill(fieldsOf(form), "reason", "tested"), admin, http.StatusUnprocessableEntity},
+		"other number": {fill(fieldsOf(form), "reason", "tested", "count", "3"), admin, http.StatusUnprocessableEntity},
+		"no reason":    {fill(fieldsOf(form), "reason", " ", "count", "2"), admin, http.StatusUnprocessableEntity},
+		"too few":      {fill(fieldsOf(form), "reason", "tested", "count", "1", "at_most", "1"), admin, http.StatusConflict},
+		"none shown":   {url.Values{"id": {"4"}, "reason": {"tested"}, "count": {"1"}}, admin, http.StatusBadRequest},
+		"all":          {url.Values{"all": {"true"}, "at_most": {"9"}, "reason": {"tested"}, "count": {"9"}}, admin, http.StatusBadRequest},
+		"all states":   {url.Values{"group": {"2"}, "state": {"all"}, "at_most": {"9"}, "reason": {"tested"}, "count": {"9"}}, admin, http.StatusBadRequest},
+		"an operator":  {fill(fieldsOf(form), "reason", "tested", "count", "2"), operator, http.StatusForbidden},
+	} {
+		if status, _, body := post(t, c, "/erase", tc.v, tc.who); status != tc.want {
+			t.Errorf("%s: %d, want %d: %s", name, status, tc.want, body)
+		}
+	}
+	if got := moved(before, states(t, a)); got != nil {
+		t.Fatalf("messages %v changed", got)
+	}
+	status, location, body := post(t, c, "/erase", fill(fieldsOf(form), "reason", "tested", "count", "2"), admin)
+	if status != http.StatusSeeOther || fmt.Sprint(moved(before, states(t, a))) != "[4 5]" {
+		t.Fatalf("%d %s, changed %v", status, body, moved(before, states(t, a)))
+	}
+	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "2 messages erased.") {
+		t.Errorf("%s: %s", location, body)
+	}
+	if m, err := a.Get(t.Context(), 4); err != nil || !m.Erased || m.State != failed.Discarded {
+		t.Errorf("%+v, %v", m, err)
+	}
+	// An erased message has nothing to erase.
+	if body := ask(t, c, "GET", "/erase?id=4&state=discarded", nil, admin).Body.String(); !strings.Contains(body, "No messages to erase") {
+		t.Errorf("%s", body)
+	}
+	if body := ask(t, c, "GET", "/messages/4", nil, admin).Body.String(); strings.Contains(body, "/erase") {
+		t.Error("an erased message can be erased")
+	}
+	status, _, body = post(t, c, "/erase/picked", url.Values{"id": {"1", "2"}, "state": {"failed"}}, admin)
+	if status != http.StatusOK || !strings.Contains(body, "Erase 2 messages</h1>") {
+		t.Errorf("%d %s", status, body)
+	}
+}

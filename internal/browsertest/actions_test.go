@@ -156,6 +156,9 @@ func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
 			t.Fatal(err)
 		}
 		all[m.ID] = string(m.State)
+		if m.Erased {
+			all[m.ID] += " erased"
+		}
 		if m.Edited != nil {
 			all[m.ID] += " edited " + string(m.Edited.Body)
 		}
@@ -183,7 +186,7 @@ type action struct {
 
 // findActions is JavaScript for the elements of the actions on a page.
 const findActions = `[...document.querySelectorAll("main form[method=post] button, main a")]
-	.filter(e => e.tagName === "BUTTON" ? e.type === "submit" && !e.closest("noscript") : /^\/(discard|restore|replays\/new)$|\/edit$/.test(e.pathname))`
+	.filter(e => e.tagName === "BUTTON" ? e.type === "submit" && !e.closest("noscript") : /^\/(discard|erase|restore|replays\/new)$|\/edit$/.test(e.pathname))`
 
 // actionsOf are the actions on the page that is open.
 func actionsOf(t *testing.T, b *Browser) []action {
@@ -301,6 +304,7 @@ func tryAction(t *testing.T, b *Browser, d *desk, page string, i int, a action) 
 			t.Errorf("%s %q announces %q", page, a.Label, words)
 		}
 		is[bool](t, b, `(r => { if (r) r.value = "tested"; return true; })(document.getElementById("f-reason"))`)
+		is[bool](t, b, fmt.Sprintf(`(r => { if (r) r.value = "%d"; return true; })(document.getElementById("f-count"))`, len(want)))
 		press(t, b, `document.querySelector("main form button")`)
 	}
 	after := rows(t, d.archive)
@@ -326,7 +330,7 @@ func tryAction(t *testing.T, b *Browser, d *desk, page string, i int, a action) 
 func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, state string) {
 	t.Helper()
 	const listed = `[...document.querySelectorAll("#rows > tr[id^=m]")].map(r => +r.id.slice(1))`
-	state = map[string]string{"/discard": "discarded", "/restore": "failed", "/replays": "replaying"}[strings.TrimSuffix(strings.TrimSuffix(a.Target, "/new"), "/picked")]
+	state = map[string]string{"/discard": "discarded", "/restore": "failed", "/erase": "discarded erased", "/replays": "replaying"}[strings.TrimSuffix(strings.TrimSuffix(a.Target, "/new"), "/picked")]
 	ofPage := digits.FindString(is[string](t, b, "location.pathname"))
 	one, err := strconv.ParseInt(ofPage, 10, 64)
 	if err != nil {
@@ -359,7 +363,7 @@ func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, st
 		return []failed.ID{failed.ID(one)}, map[string]string{"Save": "failed", "Save and replay": "replaying"}[label]
 	case label == "Mute", label == "Mute for 24 h":
 		return nil, "" // it is about notifications
-	case slices.Contains([]string{"Discard…", "Replay", "Replay with options…", "Restore", "Edit"}, label):
+	case slices.Contains([]string{"Discard…", "Erase…", "Replay", "Replay with options…", "Restore", "Edit"}, label):
 		return []failed.ID{failed.ID(one)}, state
 	}
 	t.Fatalf("nobody knows what the action %q is to do", a.Label)
@@ -407,7 +411,7 @@ func crawl(t *testing.T, base string) map[string]string {
 		for _, m := range linked.FindAllStringSubmatch(text, -1) {
 			link := html.UnescapeString(m[1])
 			path, _, _ := strings.Cut(link, "?")
-			if path == "/discard" || path == "/restore" || path == "/replays/new" {
+			if path == "/discard" || path == "/erase" || path == "/restore" || path == "/replays/new" {
 				targets[path] = page
 				// What the page lists, all of which is on it, is what is asked about.
 				n := number.FindStringSubmatch(mustGet(t, get, link))

@@ -64,6 +64,8 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		Page{"group", fmt.Sprintf("/groups/%d", g.ID)},
 		Page{"replay-new", fmt.Sprintf("/replays/new?group=%d", g.ID)},
 		Page{"discard", fmt.Sprintf("/discard?group=%d", g.ID)},
+		Page{"erase", fmt.Sprintf("/erase?group=%d", g.ID)},
+		Page{"erase-none", fmt.Sprintf("/erase?group=%d&text=nothing+like+this", g.ID)},
 	)
 	for _, want := range []struct {
 		name   string

@@ -3,6 +3,7 @@ package pages
 import (
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"regexp"
 	"slices"
@@ -43,12 +44,16 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		Edit        *editor.EditDiff
 		Hidden      bool   // the message contains secrets
 		Trace       string // URL of the trace; "": none
+		Erase       template.URL
 	}{M: m, Journey: journey(m, edits, replay), Hidden: hidden}
 	current := m.Current()
 	data.Body = show.ViewBody(current)
 	data.Own, data.Theirs = show.SplitHeaders(current.Headers)
 	data.Properties = properties(current.Properties)
 	data.Trace = traceURL(p.TraceURL, current.Headers)
+	if erasable(m.State) && !m.Erased {
+		data.Erase = web.HrefMessages("/erase", failed.Filter{IDs: []failed.ID{m.ID}, States: []failed.State{m.State}})
+	}
 	if m.Edited != nil {
 		d := editor.Compare(m.Content, *m.Edited)
 		data.Edit = &d

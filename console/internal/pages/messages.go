@@ -27,7 +27,7 @@ type messageList struct {
 	State    failed.State
 
 	// URLs of the acts on all listed messages; "" if the list has no conditions or is empty.
-	Discard, Replay, Restore template.URL
+	Discard, Replay, Restore, Erase template.URL
 
 	OneGroup bool   // all messages have the same error
 	None     string // text for an empty list
@@ -58,6 +58,9 @@ func listMessages(c *web.Call, path string, q url.Values, f failed.Filter) (*mes
 		l.Discard, l.Replay = web.HrefMessages("/discard", f), web.HrefMessages("/replays/new", f)
 	case acts && l.State == failed.Discarded:
 		l.Restore = web.HrefMessages("/restore", f)
+	}
+	if len(messages) > 0 && !conditions.IsZero() && erasable(l.State) {
+		l.Erase = web.HrefMessages("/erase", f)
 	}
 	l.Tabs = stateTabs(path, q, l.State)
 	if len(f.States) > 1 {
@@ -160,6 +163,8 @@ func readFlash(c *web.Call) *flash {
 		return f
 	case "restored":
 		return &flash{Text: show.Plural(n, "message") + " restored."}
+	case "erased":
+		return &flash{Text: show.Plural(n, "message") + " erased.", Link: "/audit", Linked: "Audit log"}
 	case "purged":
 		text := outOf(n, q) + " saved in the archive and purged."
 		return &flash{Text: text, Link: web.Href("/messages", url.Values{"state": {string(failed.Discarded)}}), Linked: "Show discarded messages"}

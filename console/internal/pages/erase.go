@@ -1,0 +1,126 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/show"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
+)
+
+// eraseForm confirms that contents of messages are erased.
+type eraseForm struct {
+	*selection
+	State   failed.State
+	Left    int64 // messages of a running replay
+	Form    url.Values
+	Wrong   wrong
+	Problem string
+}
+
+// erasable reports whether pages erase messages in a state.
+func erasable(s failed.State) bool {
+	return s == failed.Failed || s == failed.Discarded || s == failed.Replayed
+}
+
+// erasing reads messages in one state. Their number is the number of messages that have a content.
+func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
+	state := failed.State(v.Get("state"))
+	switch {
+	case v.Get("all") != "" || state == "all":
+		return nil, fault.BadRequest("a page does not erase all messages", "select messages in one state, or use the command “reprise failed erase”")
+	case state == "":
+		state = failed.Failed
+	}
+	s, err := selected(c, v, state)
+	if err != nil {
+		return nil, err
+	}
+	form := &eraseForm{selection: s, State: state, Form: v}
+	if s.N, form.Left, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
+		return nil, err
+	}
+	s.Fields = pairs(api.Selection{Filter: s.Filter, AtMost: s.N}.Values())
+	return form, nil
+}
+
+// askErase shows the selected messages with a form. Picked messages come from a form.
+func (p *Pages) askErase(c *web.Call) error {
+	v := c.Params
+	if c.R.Method == http.MethodPost {
+		var err error
+		if v, err = c.Form(); err != nil {
+			return err
+		}
+		if !v.Has("id") {
+			return errNonePicked
+		}
+	}
+	form, err := erasing(c, v)
+	if err != nil {
+		return err
+	}
+	return showErase(c, http.StatusOK, form)
+}
+
+func showErase(c *web.Call, status int, form *eraseForm) error {
+	return render(c, status, "erase", page{Title: "Erase", Nav: "messages"}, form)
+}
+
+// erase processes the submitted form.
+func (p *Pages) erase(c *web.Call) error {
+	v, err := c.Form()
+	if err != nil {
+		return err
+	}
+	form, err := erasing(c, v)
+	if err != nil {
+		return err
+	}
+	shown := form.Filter.AtMost
+	if shown == 0 {
+		return fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+	}
+	reason := strings.TrimSpace(v.Get("reason"))
+	count, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(v.Get("count")), ",", ""), 10, 64)
+	switch {
+	case form.N > shown:
+		return showGrownErase(c, form, shown)
+	case reason == "":
+		form.Wrong = wrong{"reason", "Enter a reason."}
+	case err != nil || count != shown:
+		form.Wrong = wrong{"count", "Enter the number of messages."}
+	}
+	if form.Wrong.Text != "" {
+		return showErase(c, http.StatusUnprocessableEntity, form)
+	}
+	n, err := c.Archive.Erase(c.R.Context(), form.Filter, reason, c.Who.Actor)
+	if errors.Is(err, failed.ErrState) {
+		if form, err = erasing(c, v); err != nil {
+			return err
+		}
+		return showGrownErase(c, form, shown)
+	}
+	if err != nil {
+		return err
+	}
+	q := form.query
+	q.Set("did", "erased")
+	q.Set("n", strconv.FormatInt(n, 10))
+	return c.SeeOther(form.path, q)
+}
+
+// showGrownErase shows the form with a number that differs from the previous page.
+func showGrownErase(c *web.Call, form *eraseForm, shown int64) error {
+	form.Form = nil // the number must be entered again
+	form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",
+		show.Plural(shown, "message"), show.Thousands(form.N))
+	return showErase(c, http.StatusConflict, form)
+}
