@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -184,6 +185,71 @@ func TestPurgePage(t *testing.T) {
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 2 || acts[0].Actor != "admin-er" || acts[0].Details["saved"] != false || acts[1].Details["queue"] != "orders" {
+		t.Errorf("%+v, %v", acts, err)
+	}
+}
+
+// The form retains the input until the message is published. JSON is sent on one line.
+func TestPublishPage(t *testing.T) {
+	list, secrets := tokens()
+	broker := newBroker(t)
+	c := newConsole(t, Config{Tokens: list, Broker: broker, Topology: []topology.Topology{{Queues: []topology.Queue{{Name: "orders"}}}}})
+	operator := bearer(secrets[Operate])
+	link := linkTo(t, ask(t, c, "GET", "/topology", nil, operator).Body.String(), "/publish")
+	if body := ask(t, c, "GET", "/topology", nil, bearer(secrets[View])).Body.String(); strings.Contains(body, "/publish") {
+		t.Error("a viewer has a link to the form")
+	}
+	if body := ask(t, c, "GET", link, nil, operator).Body.String(); !strings.Contains(body, `name="queue" value="orders"`) || !strings.Contains(body, `value="application/json"`) || strings.Contains(body, "data-unsaved") {
+		t.Errorf("%s", body)
+	}
+	form := url.Values{
+		"queue": {"orders"}, "body": {"{\r\n  \"id\": 7, \"sum\":  1.10\r\n}"}, "content_type": {"application/json"}, "message_id": {"m-7"},
+		"header_name": {"n", ""}, "header_kind": {"integer", "text"}, "header_value": {"7", ""},
+	}
+	try := func(change ...string) (int, string, string) {
+		v := maps.Clone(form)
+		for i := 0; i < len(change); i += 2 {
+			v.Set(change[i], change[i+1])
+		}
+		return post(t, c, "/publish", v, operator)
+	}
+	for name, tc := range map[string]struct {
+		change []string
+		status int
+		want   string
+	}{
+		"a preview":        {nil, http.StatusOK, "{\n  &#34;id&#34;: 7,\n  &#34;sum&#34;: 1.10\n}</textarea>"},
+		"no queue":         {[]string{"do", "publish", "queue", ""}, http.StatusBadRequest, "There is no destination"},
+		"an unknown queue": {[]string{"do", "publish", "queue", "none"}, http.StatusUnprocessableEntity, "the message was not stored"},
+		"a wrong header":   {[]string{"do", "publish", "header_value", "x"}, http.StatusUnprocessableEntity, "eader “n”"},
+		"broken JSON":      {[]string{"body", "{"}, http.StatusOK, "The body is not valid JSON."},
+		"text":             {[]string{"body", "{", "content_type", "text/plain"}, http.StatusOK, "{</textarea>"},
+	} {
+		status, _, body := try(tc.change...)
+		body = strings.ReplaceAll(body, "&#34;n&#34;", "“n”")
+		if status != tc.status || !strings.Contains(strings.ToLower(body), strings.ToLower(tc.want)) || !strings.Contains(body, "data-unsaved") || !strings.Contains(body, `value="m-7"`) {
+			t.Errorf("%s: %d, want %d with %q: %s", name, status, tc.status, tc.want, body)
+		}
+	}
+	if n, err := broker().Depth(t.Context(), "orders"); n != 0 || err != nil {
+		t.Fatalf("%d messages, %v", n, err)
+	}
+	status, location, body := try("do", "publish")
+	if status != http.StatusSeeOther {
+		t.Fatalf("%d %s", status, body)
+	}
+	if body := ask(t, c, "GET", location, nil, operator).Body.String(); !strings.Contains(body, "Message published.") {
+		t.Errorf("%s: %s", location, body)
+	}
+	var found []*reprise.Message
+	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 || string(found[0].Body) != `{"id":7,"sum":1.10}` || found[0].Headers["n"] != int64(7) || found[0].MessageID != "m-7" {
+		t.Errorf("%+v", found)
+	}
+	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
+	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" {
 		t.Errorf("%+v, %v", acts, err)
 	}
 }

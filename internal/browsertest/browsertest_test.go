@@ -374,3 +374,53 @@ func TestABrowserCleansUp(t *testing.T) {
 		t.Errorf("it has left %v, %v", left, err)
 	}
 }
+
+// An operator publishes a message to a queue, and purges the queue.
+func TestPublishAndPurge(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Seeded: true})
+	do(t, b, chromedp.Navigate(shop.URL+"/topology"))
+	do(t, b, chromedp.Click(chromedp.CSS(`a[aria-label="Publish to imports"]`)), chromedp.WaitVisible(chromedp.ID("f-body")))
+	if is[bool](t, b, leavingAsks) {
+		t.Error("whoever leaves an empty form is asked")
+	}
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-body"), `{"row":12,`))
+	shows(t, b, "#changes", "not valid JSON")
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-body"), `"new":true}`))
+	shows(t, b, "#changes", `"new": true`)
+	if !is[bool](t, b, leavingAsks) {
+		t.Error("whoever leaves the form is not asked")
+	}
+	click(t, b, "Format")
+	if got, want := is[string](t, b, `document.getElementById("f-body").value`), "{\n  \"row\": 12,\n  \"new\": true\n}"; got != want {
+		t.Errorf("the body is formatted as %q, want %q", got, want)
+	}
+	if !is[bool](t, b, leavingAsks) {
+		t.Error("whoever leaves the formatted form is not asked")
+	}
+	press(t, b, `document.querySelector("#changes button")`)
+	shows(t, b, ".note.good", "Message published.")
+
+	do(t, b, chromedp.Click(chromedp.CSS(`a[aria-label="Purge imports"]`)), chromedp.WaitVisible(chromedp.ID("f-name")))
+	shows(t, b, "h1", "Purge 13 messages")
+	do(t, b, chromedp.SendKeys(chromedp.ID("f-reason"), "a test"), chromedp.SendKeys(chromedp.ID("f-name"), "import"))
+	click(t, b, "Purge 13 messages")
+	shows(t, b, "[role=alert]", "Enter the name of the queue.")
+	do(t, b, chromedp.SetValue(chromedp.ID("f-name"), "imports"))
+	b.Problems() // the status
+	click(t, b, "Purge 13 messages")
+	shows(t, b, ".note.good", "13 messages saved in the archive and purged.")
+	quiet(t, b)
+}
+
+// Messages that wait for a retry are picked for an act.
+func TestPickRetrying(t *testing.T) {
+	b := newBrowser(t)
+	shop := newShop(t, ShopConfig{Seeded: true})
+	do(t, b, chromedp.Navigate(shop.URL+"/retrying"), chromedp.WaitVisible(chromedp.CSS("#rows")))
+	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(1) input")), chromedp.Click(chromedp.CSS("#rows tr:nth-child(3) input")))
+	shows(t, b, "[data-picked]", "2 selected")
+	press(t, b, `document.querySelector("[data-picked] button[value=postpone]")`)
+	shows(t, b, "h1", "Postpone: 2 messages")
+	quiet(t, b)
+}

@@ -44,6 +44,7 @@ func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 		{"history-wrong", "/history?range=1y"},
 		{"topology", "/topology"},
 		{"topology-purged", "/topology?did=purged&n=5000&of=12000"},
+		{"publish", "/publish?queue=imports"},
 		{"purge", "/queues/purge?queue=imports"},
 		{"purge-none", "/queues/purge?queue=orders.failed"},
 		{"audit", "/audit"},

@@ -94,7 +94,7 @@ func onOneLine(edited, before []byte) []byte {
 		return edited
 	case bytes.Equal(compact, was):
 		return before
-	case bytes.Equal(spaced(was), before):
+	case was != nil && bytes.Equal(spaced(was), before):
 		return spaced(compact)
 	}
 	return compact

@@ -11,6 +11,7 @@ import (
 
 	"github.com/reprisemq/reprise/console/internal/show"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/api"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -97,6 +98,24 @@ func NewEditForm(m *failed.Message) *EditFormView {
 		f.Headers = append(f.Headers, h)
 	}
 	f.spare()
+	return f
+}
+
+// NewPublishForm returns the form of a new message. The default content type is JSON.
+func NewPublishForm() *EditFormView {
+	f := NewEditForm(&failed.Message{})
+	f.How = bodyIndent
+	f.Properties[0].Value = "application/json"
+	return f
+}
+
+// ReadPublishForm reads the form of a new message, and formats a JSON body.
+func ReadPublishForm(v url.Values) *EditFormView {
+	f := ReadEditForm(v, &failed.Message{})
+	f.How = bodyIndent
+	if indented, ok := api.Indent([]byte(f.Body), maxIndented); ok {
+		f.Body = string(indented)
+	}
 	return f
 }
 

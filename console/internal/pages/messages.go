@@ -165,6 +165,8 @@ func readFlash(c *web.Call) *flash {
 		return &flash{Text: show.Plural(n, "message") + " restored."}
 	case "erased":
 		return &flash{Text: show.Plural(n, "message") + " erased.", Link: "/audit", Linked: "Audit log"}
+	case "published":
+		return &flash{Text: "Message published.", Link: "/audit", Linked: "Audit log"}
 	case "purged":
 		text := outOf(n, q) + " saved in the archive and purged."
 		return &flash{Text: text, Link: web.Href("/messages", url.Values{"state": {string(failed.Discarded)}}), Linked: "Show discarded messages"}

@@ -33,10 +33,11 @@ type Pages struct {
 
 // Names of parameters and form fields, except filters.
 var (
-	afterName  = []string{"after"}
-	pickedName = []string{"id"}
-	planNames  = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}, bulkEditNames...)
-	editNames  = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
+	afterName    = []string{"after"}
+	pickedName   = []string{"id"}
+	planNames    = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}, bulkEditNames...)
+	editNames    = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
+	publishNames = append([]string{"queue", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
 )
 
 // Routes returns all pages.
@@ -80,6 +81,8 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/history", Role: access.View, Query: api.HistoryNames, Handle: p.history},
 		{Method: "POST", Path: "/history/marks", Role: access.Operate, Form: slices.Concat(api.HistoryNames, []string{"text", "at", "only"}), Handle: p.addMark},
 		{Method: "GET", Path: "/topology", Role: access.View, Query: web.FlashNames, Handle: p.topology},
+		{Method: "GET", Path: "/publish", Role: access.Operate, Query: []string{"queue"}, Handle: p.publishForm},
+		{Method: "POST", Path: "/publish", Role: access.Operate, Body: web.EditBody, Form: publishNames, Handle: p.publish},
 		{Method: "GET", Path: "/queues/purge", Role: access.Admin, Query: []string{"queue"}, Handle: p.askPurge},
 		{Method: "POST", Path: "/queues/purge", Role: access.Admin, Form: []string{"queue", "at_most", "reason", "name", "drop"}, Handle: p.purge},
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},

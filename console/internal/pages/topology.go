@@ -27,7 +27,7 @@ func (p *Pages) topology(c *web.Call) error {
 		Queues  []topologyRow // description in words
 		TooMany bool
 		Live    bool
-		Broker  bool // whether the console can purge queues
+		Broker  bool // whether the console can publish messages and purge queues
 		Problem string
 	}{Broker: c.HasBroker(), Live: s.problem == nil, Problem: s.noFigures(), TooMany: len(s.graph.Nodes) > maxDrawn}
 	if len(s.graph.Nodes) > 0 && !data.TooMany {
@@ -56,12 +56,16 @@ type topologyRow struct {
 	From, To []string // sources and destinations of its messages
 	Archived bool     // the archive has messages of the queue
 	Queue    string
+	Publish  template.URL // "": not a work queue
 	Purge    template.URL
 }
 
 func (s *system) topologyRow(n graph.Node) topologyRow {
 	r := topologyRow{Node: n, Queue: strings.TrimPrefix(n.ID, "queue/")}
 	r.Purge = queueHref("/queues/purge", r.Queue)
+	if n.Kind != graph.Wait && n.Kind != graph.Failed {
+		r.Publish = queueHref("/publish", r.Queue)
+	}
 	_, r.Archived = s.archived[r.Queue]
 	name := func(id string) string {
 		_, name, _ := strings.Cut(id, "/")

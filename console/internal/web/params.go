@@ -21,7 +21,7 @@ var (
 )
 
 // didWords are the values of did.
-var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped", "erased"}
+var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped", "erased", "published"}
 
 // AnyParams is the query of routes that ignore it.
 var AnyParams = []string{"*"}
