@@ -28,7 +28,7 @@ type step struct {
 
 var (
 	directive = regexp.MustCompile(`^<!-- (not run|until|output)(?:: (.+?))? -->$`)
-	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml"}
+	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python"}
 )
 
 // parse returns the blocks of a document, and what is wrong with it.
