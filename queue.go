@@ -44,6 +44,16 @@ func (c *Client) depth(ctx context.Context, queue string) (n int, err error) {
 	return n, aboutQueue(queue, err)
 }
 
+// CheckExchange returns an *UnroutableError if the exchange does not exist, and a *RefusedError if this user may not access
+// it. It waits for a connection until ctx ends. It does not repeat the request after a lost connection.
+func (c *Client) CheckExchange(ctx context.Context, exchange string) error {
+	conn, err := c.consuming.Get(ctx)
+	if err != nil {
+		return err
+	}
+	return checkTarget(ctx, conn, target{exchange: exchange})
+}
+
 // aboutQueue converts a refusal by the broker to a *QueueError, and returns other errors unchanged.
 func aboutQueue(queue string, err error) error {
 	if refusal, ok := amqpconn.RefusedChannel(err); ok {
@@ -120,7 +130,8 @@ const (
 	siftPause  = 20 * time.Millisecond
 )
 
-// Sift examines messages in a queue that has no other consumer, such as a wait queue. It takes up to n ready messages out
+// Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be auto-delete,
+// because the broker would delete it with its messages after the consumer of Sift. Sift takes up to n ready messages out
 // of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It stops early if pick reports
 // the last message. Then it calls settle with the picked messages, applies the returned verdicts, one for each message, and
 // requeues all other messages. It returns the number of examined messages, and whether the queue has more.

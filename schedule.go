@@ -212,7 +212,16 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 	if s.known.knows(conn.Generation(), to) {
 		return nil
 	}
-	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
+	if err := checkTarget(ctx, conn, to); err != nil {
+		return err
+	}
+	s.known.note(conn.Generation(), to)
+	return nil
+}
+
+// checkTarget returns an error if a target does not exist.
+func checkTarget(ctx context.Context, conn *amqpconn.Conn, to target) error {
+	err := conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		if to.exchange != "" {
 			return ch.CheckExchange(ctx, to.exchange)
 		}
@@ -225,11 +234,7 @@ func (s *scheduler) check(ctx context.Context, to target) error {
 		}
 		return &RefusedError{Exchange: to.exchange, RoutingKey: to.queue, Code: refusal.Code, Text: refusal.Text}
 	}
-	if err != nil {
-		return err
-	}
-	s.known.note(conn.Generation(), to)
-	return nil
+	return err
 }
 
 // forget makes the next message check the target and declare the queues again.

@@ -33,17 +33,20 @@ const (
 //
 // Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. In an archive, one act
 // at a time reads a wait queue, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
-// this time. Before it reads a wait queue, Act proves through the broker that the wait queue dead-letters to the work
-// queue and to no other queue.
+// this time. Before it reads a wait queue, Act proves through the broker that the wait queue has the arguments of its
+// design. The names of the two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering
+// with default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work
+// queue and to no other queue. Other presets dead-letter to an exchange, which must exist.
 //
 //   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message, so a message is
-//     neither lost nor duplicated.
+//     neither lost nor duplicated, unless it would be lost when it is due.
 //   - Postpone and ParkNow publish a copy, and acknowledge the message after the broker has confirmed the copy. A message
 //     is not lost. A crash or a lost connection between the two steps leaves up to 500 duplicates with the same ID: see
 //     WaitingResult.Unsure.
 //
 // Messages that do not permit the action stay unchanged and count as Refused: messages without an ID, and messages
-// that do not wait in a queue of topology.Buckets.
+// that do not wait in the wait queue of one of these designs. Postpone requires topology.Buckets, because the wait
+// queues of other designs have one delay, or a longer delay would delay other messages.
 func (r *Rescheduler) Act(ctx context.Context, act WaitingAct, who Actor) (res WaitingResult, err error) {
 	defer annotate(&err, "acting on waiting messages")
 	if err := cmp.Or(act.Validate(), who.validate()); err != nil {
@@ -140,7 +143,8 @@ type waitingAct struct {
 	act    WaitingAct
 	who    Actor
 	place  waitingPlace
-	left   []Waiting // messages without a result
+	design waitDesign // set by prove
+	left   []Waiting  // messages without a result
 	result *WaitingResult
 }
 
@@ -156,11 +160,11 @@ func (x *waitingAct) unfit() string {
 	case p.wait == withoutID:
 		return "they have no message id"
 	case p.wait == "":
-		return "it is not known where they wait, or they wait in several queues, one after the other"
+		return "it is not known where they wait, or they wait in several queues, one after the other (topology.Levels): have the handler park them at their next attempt"
 	case p.wait == p.queue:
-		return "they wait inside of the work queue, where the broker shows them to nobody"
-	case !strings.HasPrefix(p.wait, p.queue+".wait.") || strings.Contains(p.wait[len(p.queue)+6:], ".") || !amqpvalue.IsWaitQueue(p.wait):
-		return fmt.Sprintf("their wait queue %q is not one of topology.Buckets", p.wait)
+		return "they wait inside of the work queue, where the broker shows them to nobody: have the handler park them at their next attempt"
+	case len(designsOf(p)) == 0:
+		return fmt.Sprintf("their wait queue %q is not one of a known design: move all its messages with reprise redrive", p.wait)
 	}
 	return ""
 }
@@ -196,8 +200,8 @@ func (x *waitingAct) run(ctx context.Context) error {
 	})
 }
 
-// prove checks through the broker that the wait queue dead-letters to the work queue and to no other queue. If the
-// wait queue does not exist, prove counts the messages as gone.
+// prove finds the design of the wait queue, and checks its arguments through the broker. If the wait queue does not
+// exist, prove counts the messages as gone.
 func (x *waitingAct) prove(ctx context.Context) error {
 	_, err := x.r.client.Depth(ctx, x.place.wait)
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
@@ -206,13 +210,16 @@ func (x *waitingAct) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: x.place.queue}, 0)
-	if err != nil {
+	if x.design, err = proven(ctx, x.r.client, designsOf(x.place)); err != nil {
 		return err
 	}
-	q := hop.Topology.Queues[0]
-	q.Name = x.place.wait
-	return x.r.client.Declare(ctx, topology.Topology{Queues: []topology.Queue{q}})
+	switch {
+	case x.design.wait.AutoDelete:
+		x.refuse("their wait queue is auto-delete: the broker would delete it with its messages as soon as the act has looked into it")
+	case x.act.Do == Postpone && x.design.longer != "":
+		x.refuse(x.design.longer)
+	}
+	return nil
 }
 
 // gone counts messages that are no longer in the wait queue, and removes them from the list.
@@ -254,7 +261,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 			return false, true
 		}
 		w, ok := wanted[m.MessageID]
-		if !ok || m.Expiration <= 0 || !sameAttempt(w, m) {
+		if !ok || !x.design.waits(m) || !x.sameAttempt(w, m) || !x.design.returns(m, x.place.queue) {
 			return false, false
 		}
 		all = append(all, &found{row: w, m: m})
@@ -302,8 +309,8 @@ func (x *waitingAct) look(ctx context.Context) error {
 }
 
 // sameAttempt reports whether a message is the attempt in the row, and not another message with the same ID.
-func sameAttempt(w Waiting, m *reprise.Message) bool {
-	n := historyOf(m.Headers).Attempts
+func (x *waitingAct) sameAttempt(w Waiting, m *reprise.Message) bool {
+	n := x.design.attempts(m, x.place.queue)
 	return n == 0 || n == w.Attempt
 }
 
@@ -334,12 +341,19 @@ func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict
 	}
 	ctx, cancel := context.WithTimeout(ctx, copyLimit)
 	defer cancel()
-	address, expiration, err := x.address(ctx)
 	messages := make([]*reprise.Message, len(all))
+	var err error
 	for i, f := range all {
-		if f.err = err; err == nil {
-			messages[i] = x.copy(f.m)
-			messages[i].RoutingKey, messages[i].Expiration = address, expiration
+		if messages[i], err = x.copy(f); err != nil {
+			break
+		}
+	}
+	if err == nil && x.act.Do == Postpone {
+		err = x.declareLater(ctx)
+	}
+	if err != nil {
+		for _, f := range all {
+			f.err = err
 		}
 	}
 	if err != nil {
@@ -359,44 +373,45 @@ func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict
 	return verdicts
 }
 
-// address returns the queue and the expiration of the copies.
-func (x *waitingAct) address(ctx context.Context) (queue string, expiration time.Duration, err error) {
-	d := topology.Delivery{Queue: x.place.queue}
-	if x.act.Do == ParkNow {
-		return topology.Buckets{}.Failed(d).RoutingKey, 0, nil
-	}
-	hop, err := topology.Buckets{}.Wait(d, x.act.Delay)
+// later returns the hop of a postponed message.
+func (x *waitingAct) later(d topology.Delivery) (topology.Hop, error) {
+	return x.design.strategy.Route.Wait(d, x.act.Delay)
+}
+
+func (x *waitingAct) declareLater(ctx context.Context) error {
+	hop, err := x.later(topology.Delivery{Queue: x.place.queue})
 	if err != nil {
-		return "", 0, err
+		return err
 	}
-	return hop.RoutingKey, hop.TTL, x.r.client.Declare(ctx, hop.Topology)
+	return x.r.client.Declare(ctx, hop.Topology)
 }
 
 // copy returns the copy of a message to publish. It omits the headers of the broker. A worker has already moved
 // properties that must not be sent to other headers.
-func (x *waitingAct) copy(m *reprise.Message) *reprise.Message {
-	out := *m
-	out.Exchange, out.NoTimestamp = "", true
-	out.Headers = make(map[string]any, len(m.Headers)+2)
-	for name, value := range m.Headers {
-		if !amqpvalue.IsBrokerHeader(name) {
-			out.Headers[name] = value
+func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
+	out := *f.m
+	d := x.design.delivery(f.m, x.place.queue)
+	var hop topology.Hop
+	var err error
+	if x.act.Do == ParkNow {
+		reason := "parked by " + string(x.who)
+		if x.act.Reason != "" {
+			reason += ": " + x.act.Reason
 		}
+		hop = x.design.strategy.Route.Failed(d)
+		out.Headers = x.design.parked(f.m, f.row, reason)
+	} else {
+		hop, err = x.later(d)
+		out.Headers = carried(f.m.Headers)
 	}
+	out.Exchange, out.RoutingKey, out.Expiration, out.NoTimestamp = hop.Exchange, hop.RoutingKey, hop.TTL, true
 	if out.UserID != "" { // the user of the worker: the broker refuses this property from another user
 		if _, stashed := out.Headers[reprise.HeaderUserID]; !stashed {
 			out.Headers[reprise.HeaderUserID] = out.UserID
 		}
 		out.UserID = ""
 	}
-	if x.act.Do == ParkNow {
-		reason := "parked by " + string(x.who)
-		if x.act.Reason != "" {
-			reason += ": " + x.act.Reason
-		}
-		out.Headers[topology.HeaderReason] = reason
-	}
-	return &out
+	return &out, err
 }
 
 // noteDone updates the list after an act. It removes the messages, or stores the new due time.
@@ -406,7 +421,7 @@ func (x *waitingAct) noteDone(ctx context.Context, rows []Waiting) error {
 	if x.act.Do != Postpone {
 		return x.r.archive.removeWaiting(longer, rows)
 	}
-	hop, err := topology.Buckets{}.Wait(topology.Delivery{Queue: x.place.queue}, x.act.Delay)
+	hop, err := x.later(topology.Delivery{Queue: x.place.queue})
 	if err != nil {
 		return err
 	}

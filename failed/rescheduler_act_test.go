@@ -94,7 +94,7 @@ func rowsOf(rows ...Waiting) (f WaitingFilter) {
 }
 
 // bodies takes n messages from a queue.
-func (x *actor) bodies(queue string, n int) (all []amqp.Delivery) {
+func (x *retrying) bodies(queue string, n int) (all []amqp.Delivery) {
 	x.Helper()
 	testkit.Eventually(x.T, longest, func() error {
 		all = append(all, x.take(queue)...)
@@ -209,9 +209,9 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 			x.publish(q, map[string]any{topology.HeaderAttempts: int64(1)}, "victim")
 		}
 		for wait, want := range map[string]string{
-			other:                       "is not one of topology.Buckets",
-			x.work + ".failed":          "is not one of topology.Buckets",
-			x.work + ".wait.x.wait.1-2": "is not one of topology.Buckets",
+			other:                       "is not one of a known design",
+			x.work + ".failed":          "is not one of a known design",
+			x.work + ".wait.x.wait.1-2": "is not one of a known design",
 			forged:                      "it exists with another",
 			x.work:                      "inside of the work queue",
 			"":                          "one after the other",

@@ -23,8 +23,14 @@ type retrying struct {
 
 func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
 	t.Helper()
-	w := newWire(t, url)
-	x := &retrying{wire: w, work: testkit.Name(t, "work")}
+	return newRetryingFrom(newWire(t, url), testkit.Name(t, "work"), s, fails)
+}
+
+// newRetryingFrom is newRetrying with an archive and a work queue.
+func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
+	t, url := w.T, w.url
+	t.Helper()
+	x := &retrying{wire: w, work: work}
 	w.gone(x.work, topology.FailedQueue(x.work))
 	r, err := NewRescheduler(w.client, w.archive, ReschedulerConfig{})
 	must(t, err)

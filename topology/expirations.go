@@ -102,27 +102,34 @@ func (Expirations) Park(headers Table, f Failure) Table {
 type wait struct {
 	expiration time.Duration // expiration of the first counted wait
 	count      int           // number of waits; 0 if the message has not waited yet
+	others     int           // number of waits in other entries
 	died       time.Time     // end of the first counted wait
 }
 
-// last returns the entry of x-death about the wait queue. RabbitMQ writes at most one. All its fields
-// except the count are from the first wait.
+// last returns the newest entry of x-death about the wait queue. RabbitMQ writes an entry for each reason:
+// expired, or rejected if an operator retries the message now. All fields of an entry except the count
+// are from its first wait.
 func (e Expirations) last(d Delivery) wait {
 	queue := strings.ReplaceAll(e.WaitQueue, "{queue}", d.Queue)
+	var w wait
 	entries, _ := d.Headers[headerDeath].([]any)
 	for _, entry := range entries {
 		death, ok := entry.(Table)
-		if !ok || death["queue"] != queue || death["reason"] != "expired" {
+		if !ok || death["queue"] != queue || death["reason"] != "expired" && death["reason"] != "rejected" {
 			continue
 		}
-		w := wait{expiration: e.First, count: max(1, amqpvalue.Count(death["count"]))}
+		count := max(1, amqpvalue.Count(death["count"]))
+		if w.count > 0 { // the newest entry is the first
+			w.others = add(w.others, count)
+			continue
+		}
+		w.count, w.expiration = count, e.First
 		if expiration, ok := originalExpiration(death); ok {
 			w.expiration = expiration
 		}
 		w.died, _ = death["time"].(time.Time)
-		return w
 	}
-	return wait{}
+	return w
 }
 
 // retries returns the number of retries between a copy with the given expiration and the current
@@ -130,13 +137,13 @@ func (e Expirations) last(d Delivery) wait {
 func (e Expirations) retries(given time.Duration, w wait) int {
 	n := max(0, w.count-1)
 	if e.Factor == 1 {
-		return n // a constant expiration does not contain a count
+		return add(n, w.others) // a constant expiration does not contain a count
 	}
 	steps := math.Round(math.Log(float64(w.expiration)/float64(given)) / math.Log(e.Factor))
-	if steps <= 0 { // also if no message has expired
-		return n
+	if !(steps > 0) { // also if no message has expired
+		steps = 0
 	}
-	return add(n, int(min(steps, amqpvalue.MaxCount)))
+	return add(n, max(w.others, int(min(steps, amqpvalue.MaxCount)))) // others are earlier, so steps can include them
 }
 
 // next returns the next expiration of a message: Factor times its last expiration. A count of more

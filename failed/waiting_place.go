@@ -1,0 +1,189 @@
+package failed
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/amqpvalue"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// waitDesign is a design that can have a wait queue, with the declaration of this wait queue.
+type waitDesign struct {
+	strategy topology.Strategy
+	wait     topology.Queue
+	topology topology.Topology // the way back from the wait queue
+	longer   string            // the reason for which a message cannot wait longer; "": it can
+}
+
+// designsOf returns the designs in which messages of the work queue wait in the wait queue, by the names of both. The
+// names decide because reports are not trusted. In its design, each name is the name of a wait queue, and the broker
+// proves the arguments.
+func designsOf(p waitingPlace) (all []waitDesign) {
+	if rest, ok := strings.CutPrefix(p.wait, p.queue+".wait."); ok && !strings.Contains(rest, ".") && amqpvalue.IsWaitQueue(p.wait) {
+		all = appendDesign(all, p, topology.Strategy{}, "", func(q *topology.Queue) { q.Name = p.wait }) // any Base and Growth
+	}
+	const (
+		mixed = "a longer delay would delay all messages behind them in the wait queue: park them, and replay them later"
+		fixed = "their wait queue has one delay for all messages: park them, and replay them later"
+		grows = "the next delay results from this one: park them, and replay them later"
+	)
+	// The Marks of GrowingTTL read the messages of MessageTTL, too.
+	all = appendDesign(all, p, topology.Strategy{Route: topology.GrowingTTL{}}, mixed, nil)
+	all = appendDesign(all, p, topology.Strategy{Route: topology.DeadLettering{}}, fixed, nil)
+	for _, kind := range []string{"quorum", "classic"} {
+		all = appendDesign(all, p, preset.Staking{Queues: []string{p.queue}, QueueType: kind}.Strategy(), mixed, nil)
+	}
+	prefix, _ := strings.CutSuffix(p.queue, preset.WorkRetryWorkQueue)
+	kinds := []string{"", "quorum", "classic"}
+	for _, kind := range kinds {
+		all = appendDesign(all, p, preset.CoverArt{QueueType: kind}.Strategy(), fixed, nil)
+		all = appendDesign(all, p, preset.WorkRetry{Prefix: prefix, QueueType: kind}.Strategy(), fixed, nil)
+	}
+	// Transient queues are the last, because a broker can refuse them and close the connection.
+	for _, x := range [][2]bool{{false, false}, {false, true}, {true, true}, {true, false}} {
+		for _, kind := range kinds {
+			for _, purge := range []preset.CDNPurge{{}, preset.CDNPurgePublished()} {
+				purge.QueueType, purge.TransientQueues, purge.AutoDelete = kind, x[0], x[1]
+				all = appendDesign(all, p, purge.Strategy(), grows, nil)
+			}
+		}
+	}
+	return all
+}
+
+// appendDesign adds a design, if messages of the work queue wait in the wait queue in this design. name changes the
+// declaration of the wait queue.
+func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer string, name func(*topology.Queue)) []waitDesign {
+	s = s.WithDefaults()
+	if s.Validate() != nil || s.ValidateQueue(p.queue) != nil {
+		return all
+	}
+	t := s.Route.Topology(p.queue)
+	keys := []string{p.queue}
+	for _, b := range t.Bindings {
+		if b.Queue == p.queue {
+			keys = append(keys, b.RoutingKey)
+		}
+	}
+	for _, key := range keys { // some designs have a separate wait queue for unknown keys
+		d := topology.Delivery{Queue: p.queue, RoutingKey: key}
+		hop, err := s.Route.Wait(d, topology.MinReportedRetry)
+		if err != nil {
+			continue
+		}
+		whole := t.Merge(hop.Topology)
+		for _, q := range whole.Queues {
+			if q.Name != s.WaitingIn(d, hop) {
+				continue
+			}
+			if name != nil {
+				name(&q)
+			}
+			if q.Name == p.wait {
+				return append(all, waitDesign{strategy: s, wait: q, topology: whole, longer: longer})
+			}
+		}
+	}
+	return all
+}
+
+// returns reports whether a message in the wait queue returns to the work queue. Several work queues can share a wait
+// queue, and the routing key decides between them.
+func (x waitDesign) returns(m *reprise.Message, queue string) bool {
+	exchange := x.exchange()
+	others := func(b topology.Binding) bool { return b.Exchange == exchange && b.Queue != queue }
+	return exchange == "" || !slices.ContainsFunc(x.topology.Bindings, others) || x.topology.Leads(exchange, m.RoutingKey, queue)
+}
+
+// exchange returns the exchange to which the wait queue dead-letters. The default exchange leads to the work queue alone.
+func (x waitDesign) exchange() string {
+	exchange, _ := x.wait.Args["x-dead-letter-exchange"].(string)
+	return exchange
+}
+
+// waits reports whether the broker ends the wait of a message in the wait queue. A message without an
+// expiration would wait forever, unless the queue has a delay.
+func (x waitDesign) waits(m *reprise.Message) bool {
+	return m.Expiration > 0 || x.wait.Args["x-message-ttl"] != nil
+}
+
+// delivery returns a waiting message as the worker would receive it.
+func (x waitDesign) delivery(m *reprise.Message, queue string) topology.Delivery {
+	return topology.Delivery{Queue: queue, Exchange: m.Exchange, RoutingKey: m.RoutingKey, Headers: m.Headers}
+}
+
+// attempts returns the number of attempts in the headers of a waiting message, or 0 if it is unknown.
+func (x waitDesign) attempts(m *reprise.Message, queue string) int {
+	if _, broker := x.strategy.Marks.(topology.Deaths); broker {
+		return x.strategy.Marks.Read(x.delivery(m, queue)).Attempts
+	}
+	return historyOf(m.Headers).Attempts
+}
+
+// carried returns the headers of a copy, without the headers that the broker writes.
+func carried(headers topology.Table) topology.Table {
+	out := make(topology.Table, len(headers)+8)
+	for name, value := range headers {
+		if !amqpvalue.IsBrokerHeader(name) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// parked returns the headers of a parked copy. A copy in a wait queue has the failed attempt already. A message that
+// the broker moved has not, and gets it from the list.
+func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topology.Table {
+	headers := carried(m.Headers)
+	delete(headers, topology.HeaderWaits)
+	if _, broker := x.strategy.Marks.(topology.Deaths); !broker {
+		headers[topology.HeaderReason] = reason
+		return headers
+	}
+	d := x.delivery(m, w.Queue)
+	f := topology.Failure{
+		AttemptError: topology.AttemptError{Attempt: w.Attempt, Time: w.Failed, Error: w.Error, Host: w.Host},
+		History:      x.strategy.Marks.Read(d), Queue: w.Queue, Reason: reason,
+	}
+	f.Exchange, f.RoutingKey = f.History.OriginAt(d)
+	return x.strategy.Marks.Park(headers, f)
+}
+
+// currentTTL matches RabbitMQ's refusal of a declaration with another x-message-ttl.
+var currentTTL = regexp.MustCompile(`inequivalent arg 'x-message-ttl' for queue .* but current is '([0-9]+)'`)
+
+// proven returns the first design whose wait queue the broker has. The broker accepts a declaration only with the
+// arguments of the existing queue. The delay of a design is a setting that the broker returns when it refuses another delay.
+func proven(ctx context.Context, c *reprise.Client, designs []waitDesign) (waitDesign, error) {
+	var refused error
+	for _, x := range designs {
+		err := c.Declare(ctx, topology.Topology{Queues: []topology.Queue{x.wait}})
+		if ttl := currentTTL.FindStringSubmatch(fmt.Sprint(err)); ttl != nil && x.wait.Args["x-message-ttl"] != nil {
+			ms, _ := strconv.ParseInt(ttl[1], 10, 64) // another number would be refused
+			x.wait.Args = x.wait.Args.Clone()
+			x.wait.Args["x-message-ttl"] = ms
+			err = c.Declare(ctx, topology.Topology{Queues: []topology.Queue{x.wait}})
+		}
+		if err == nil && x.exchange() != "" {
+			err = c.CheckExchange(ctx, x.exchange()) // a missing exchange would drop the messages
+			return x, err
+		}
+		if err == nil {
+			return x, nil
+		}
+		if _, ok := errors.AsType[*reprise.DeclareError](err); !ok {
+			return waitDesign{}, err
+		}
+		refused = cmp.Or(refused, err)
+	}
+	return waitDesign{}, refused
+}

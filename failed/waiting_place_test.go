@@ -1,0 +1,188 @@
+package failed
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+	"github.com/reprisemq/reprise/topology/preset"
+)
+
+// designCase is a worker whose messages wait for an hour in the wait queue of a design.
+type designCase struct {
+	name               string
+	work, wait, failed string
+	exchange, key      string // of the published messages; "": the work queue
+	strategy           topology.Strategy
+	topology           topology.Topology // objects to remove
+	everywhere         bool              // on RabbitMQ, too
+	later              time.Duration     // expiration after another failure; 0: none
+}
+
+func designCases(t *testing.T) []designCase {
+	named := func(c designCase) designCase {
+		c.work = testkit.Name(t, "work")
+		c.wait, c.failed = c.work+c.wait, c.work+c.failed
+		return c
+	}
+	cover := preset.CoverArt{RetryDelay: time.Hour}
+	prefix := testkit.Name(t, "p") + "."
+	pair := preset.WorkRetry{Prefix: prefix, RetryDelay: time.Hour, Key: "k", QueueType: "quorum"}
+	purge := preset.CDNPurge{First: time.Hour, Jitter: -1}
+	published := preset.CDNPurgePublished()
+	published.First, published.TransientQueues, published.Jitter = time.Hour, true, -1
+	stake := designCase{name: "staking", wait: "_delay", failed: "_failed", everywhere: true}
+	stake = named(stake)
+	stake.strategy = preset.Staking{Queues: []string{stake.work}, RetryDelay: time.Hour, QueueType: "classic"}.Strategy()
+	return []designCase{
+		named(designCase{name: "message TTL", wait: ".wait", failed: ".failed", strategy: topology.Strategy{Route: topology.MessageTTL{}}, later: time.Hour}),
+		named(designCase{name: "growing TTL", wait: ".wait", failed: ".failed", strategy: topology.Strategy{Route: topology.GrowingTTL{First: time.Hour, Jitter: -1}}, later: 3 * time.Hour, everywhere: true}),
+		named(designCase{name: "dead-lettering", wait: ".retry", failed: ".failed", strategy: topology.Strategy{Route: topology.DeadLettering{Delay: time.Hour}}, everywhere: true}),
+		stake,
+		{
+			name: "cover art", work: preset.CoverArtIndexQueue, wait: preset.CoverArtRetryQueue, failed: preset.CoverArtFailedQueue,
+			exchange: preset.CoverArtExchange, key: "index", strategy: cover.Strategy(), topology: cover.Topology(),
+		},
+		{
+			name: "work/retry", work: pair.Queue(), wait: prefix + preset.WorkRetryRetryQueue, failed: prefix + preset.WorkRetryFailedQueue,
+			exchange: prefix + preset.WorkRetryWorkExchange, key: "k", strategy: pair.Strategy(), topology: pair.Topology(), everywhere: true,
+		},
+		{
+			name: "CDN purge", work: preset.CDNPurgeQueue, wait: preset.CDNPurgeWaitQueue, failed: "cdn-purge.failed",
+			exchange: preset.CDNPurgeExchange, key: "tag", strategy: purge.Strategy(), topology: purge.Topology(), later: 3 * time.Hour,
+		},
+		{
+			name: "CDN purge, another key", work: preset.CDNPurgeQueue, wait: "cdn-purge.wait.aside", failed: "cdn-purge.failed",
+			strategy: purge.Strategy(), topology: purge.Topology(), later: 3 * time.Hour,
+		},
+		{
+			name: "CDN purge as published", work: published.Queue, wait: published.WaitQueue, failed: "primary-queue.failed",
+			exchange: published.Exchange, key: "routing-key-b", strategy: published.Strategy(), topology: published.Topology(), later: 3 * time.Hour,
+		},
+	}
+}
+
+// The acts retry and park messages of other designs than topology.Buckets as their workers would. They do not postpone
+// them.
+func TestActsOnWaitingMessagesOfOtherDesigns(t *testing.T) {
+	run := func(t *testing.T, b testkit.Target) {
+		for _, c := range designCases(t) {
+			if b.IsRabbitMQ && !c.everywhere {
+				continue // the names are fixed, and other tests use them
+			}
+			t.Run(c.name, func(t *testing.T) { c.test(t, newWire(t, b.URL)) })
+		}
+	}
+	t.Run("embedded", func(t *testing.T) { run(t, testkit.Embedded(t)) })
+	for _, b := range testkit.RabbitMQs() {
+		if b.Version == "4.3" {
+			t.Run(b.Name, func(t *testing.T) { b.Require(t); run(t, b) })
+		}
+	}
+}
+
+func (c designCase) test(t *testing.T, w *wire) {
+	var mu sync.Mutex
+	var handled []string
+	x := newRetryingFrom(w, c.work, c.strategy, func(m *reprise.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		handled = append(handled, fmt.Sprint(m.MessageID, "/", m.Attempt, "/", m.RoutingKey))
+		return errors.New("no customer 4711")
+	})
+	x.gone(c.wait, c.failed)
+	t.Cleanup(func() {
+		for _, e := range c.topology.Exchanges {
+			_ = x.raw.ExchangeDelete(e.Name, false, false)
+		}
+		for _, q := range c.topology.Queues {
+			_, _ = x.raw.QueueDelete(q.Name, false, false, false)
+		}
+	})
+	key := c.key
+	if c.exchange == "" {
+		key = c.work
+	}
+	for i := range 4 {
+		must(t, x.client.Publish(t.Context(), &reprise.Message{Exchange: c.exchange, RoutingKey: key, MessageID: fmt.Sprint(i), Body: []byte("body")}))
+	}
+	rows := map[string]Waiting{}
+	for _, r := range x.list(4) {
+		rows[r.MessageID] = r
+		if r.Wait != c.wait {
+			t.Fatalf("%+v, want %s", r, c.wait)
+		}
+	}
+	act := func(do WaitingDo, id string, delay time.Duration) WaitingResult {
+		t.Helper()
+		res, err := x.r.Act(t.Context(), WaitingAct{Do: do, Filter: rowsOf(rows[id]), Delay: delay}, "ann")
+		must(t, err)
+		return res
+	}
+	if res := act(Postpone, "3", 5*time.Hour); len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "park them, and replay them later") {
+		t.Errorf("postpone: %+v", res)
+	}
+	if res := act(ParkNow, "2", 0); res.Done != 1 {
+		t.Fatalf("park: %+v", res)
+	}
+	parked := x.bodies(c.failed, 1)[0]
+	if parked.MessageId != "2" || strings.Count(fmt.Sprint(parked.Headers), "no customer 4711") != 1 || parked.Headers[topology.HeaderReason] != "parked by ann" ||
+		parked.Expiration != "" || parked.RoutingKey != key && parked.Headers[topology.HeaderRoutingKey] != key {
+		t.Errorf("parked is %+v", parked)
+	}
+	if res := act(RetryNow, "1", 0); res.Done != 1 {
+		t.Fatalf("retry now: %+v", res)
+	}
+	testkit.Eventually(t, longest, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Contains(handled, "1/2/"+key) || len(handled) != 5 {
+			return fmt.Errorf("handled are %s", handled)
+		}
+		return nil
+	})
+	testkit.Eventually(t, longest, func() error {
+		if n := x.depth(c.wait); n != 3 {
+			return fmt.Errorf("%d messages wait", n)
+		}
+		return nil
+	})
+	var ids []string
+	var last amqp.Delivery
+	for _, d := range x.bodies(c.wait, 3) {
+		ids, last = append(ids, d.MessageId), d
+	}
+	if !slices.Equal(ids, []string{"0", "3", "1"}) {
+		t.Errorf("%s wait", ids)
+	}
+	if c.later > 0 && last.Expiration != fmt.Sprint(c.later.Milliseconds()) {
+		t.Errorf("the next wait is %s ms", last.Expiration)
+	}
+}
+
+// An act does not consume from an auto-delete wait queue, because the broker would delete it with its messages.
+func TestAnActKeepsAnAutoDeleteWaitQueue(t *testing.T) {
+	design := preset.CDNPurgePublished()
+	design.First, design.AutoDelete = time.Hour, true
+	x := newRetryingFrom(newWire(t, testkit.Embedded(t).URL), design.Queue, design.Strategy(), func(*reprise.Message) error { return errors.New("no") })
+	must(t, x.client.Publish(t.Context(), &reprise.Message{Exchange: design.Exchange, RoutingKey: "routing-key-a", MessageID: "1"}))
+	x.list(1)
+	for _, do := range []WaitingDo{RetryNow, ParkNow} {
+		res, err := x.r.Act(t.Context(), WaitingAct{Do: do, All: true}, "ann")
+		if err != nil || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "auto-delete") {
+			t.Errorf("%s: %+v, %v", do, res, err)
+		}
+	}
+	if n := x.depth(design.WaitQueue); n != 1 {
+		t.Errorf("%d messages wait", n)
+	}
+}
