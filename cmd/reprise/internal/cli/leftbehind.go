@@ -62,6 +62,6 @@ func leftBehind(file string, cfg *config.Config) string {
 		names = append(names, fmt.Sprintf("%d more queues", more))
 	}
 	return fmt.Sprintf("the embedded broker has left %s in %s (%s), and broker: does not use them: "+
-		"run a copy of this file without broker: as well, until its workers have handled them, see \"Moving to RabbitMQ\" in docs/cli.md",
+		"run a copy of this file without broker: as well, until its workers have handled them, see \"Moving to RabbitMQ\" in docs/configuration.md",
 		terminal.Plural(messages, "message"), dir, strings.Join(names, ", "))
 }

@@ -12,7 +12,7 @@
 //
 // The body is the standard input of a program, or the body of a POST. Properties and
 // headers of the message are environment variables (REPRISE_…) or HTTP headers
-// (Reprise-…): docs/cli.md lists them. A property that the message does not have is absent.
+// (Reprise-…): docs/configuration.md lists them. A property that the message does not have is absent.
 // Arrays and tables are JSON. Names and values of HTTP headers are percent-encoded, so that
 // no message can add a header of its choice.
 //
