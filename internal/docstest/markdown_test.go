@@ -28,7 +28,7 @@ type step struct {
 
 var (
 	directive = regexp.MustCompile(`^<!-- (not run|until|output)(?:: (.+?))? -->$`)
-	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python"}
+	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python", "ini"}
 )
 
 // parse returns the blocks of a document, and what is wrong with it.
