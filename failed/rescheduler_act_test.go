@@ -2,6 +2,7 @@ package failed
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/backoff"
 	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 	"github.com/reprisemq/reprise/topology"
 )
 
@@ -29,8 +31,15 @@ type actor struct {
 
 func newActor(t *testing.T, url string, n int) *actor {
 	t.Helper()
+	return newActorFrom(newWire(t, url), n)
+}
+
+// newActorFrom is newActor with an archive.
+func newActorFrom(w *wire, n int) *actor {
+	t := w.T
+	t.Helper()
 	x := &actor{}
-	x.retrying = newRetrying(t, url, topology.Strategy{}, func(m *reprise.Message) error {
+	x.retrying = newRetryingFrom(w, testkit.Name(t, "work"), topology.Strategy{}, func(m *reprise.Message) error {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.handled = append(x.handled, fmt.Sprint(m.MessageID, "/", m.Attempt))
@@ -163,6 +172,35 @@ func TestActsOnWaitingMessages(t *testing.T) {
 			t.Errorf("the audit log has %s", verbs)
 		}
 	})
+}
+
+// The acts and their list work with PostgreSQL, too.
+func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
+	db, err := sql.Open("pgx", pgtest.Schema(t))
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	w := newWire(t, testkit.Embedded(t).URL)
+	w.archive, err = Open(t.Context(), db, Config{Dialect: PostgreSQL})
+	must(t, err)
+	x := newActorFrom(w, 4)
+	later := WaitingAct{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}
+	for _, act := range []WaitingAct{{Do: RetryNow, Filter: rowsOf(x.row("1"))}, {Do: ParkNow, Filter: rowsOf(x.row("2"))}, later} {
+		if res := x.act(act); res.Selected != 1 || res.Done != 1 {
+			t.Errorf("%s: %+v", act.Do, res)
+		}
+	}
+	testkit.Eventually(t, longest, func() bool { return slices.Equal(x.attempts(), []string{"1/2"}) })
+	if parked := x.bodies(topology.FailedQueue(x.work), 1)[0]; parked.MessageId != "2" {
+		t.Errorf("parked is %+v", parked)
+	}
+	postponed, waits := x.row("0"), x.row("3")
+	x.gone(postponed.Wait)
+	if left := x.list(2); time.Until(postponed.Due).Round(time.Hour) != 5*time.Hour || postponed.Wait == waits.Wait {
+		t.Errorf("listed are %+v", left)
+	}
+	if n := x.depth(x.wait) + x.depth(postponed.Wait); n != 2 {
+		t.Errorf("%d messages wait", n)
+	}
 }
 
 // An act covers the whole selection, at any position in the wait queue, and at most the confirmed number of messages.

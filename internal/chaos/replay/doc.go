@@ -2,10 +2,11 @@
 //
 //   - each message is in the archive once, as replayed, and has arrived at least once;
 //   - a message of a replay with an edit arrives edited, and with the same bytes each time;
-//   - each message of a replay has exactly one outcome, which is what its handler did.
+//   - each message of a replay has exactly one outcome, which is what its handler did;
+//   - no waiting message is lost by an act, and only the copies of an act are duplicated.
 //
 // The killed processes (SIGKILL) are this test program in another role:
 //
-//	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ replay, ingest, or both (desk)
+//	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ replay, ingest, or both (desk); act
 //	                                    └─► broker      ◄─┴─ worker
 package replay

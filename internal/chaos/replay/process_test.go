@@ -38,7 +38,7 @@ const (
 // lease is how long a process that was killed keeps others out.
 const lease = time.Second
 
-var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "desk": desk}
+var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "desk": desk, "act": act}
 
 func TestMain(m *testing.M) {
 	role, found := roles[os.Getenv(roleVariable)]

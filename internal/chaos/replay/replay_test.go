@@ -31,6 +31,8 @@ const (
 type scene struct {
 	*testing.T
 	archive     *failed.Archive
+	url         string
+	conn        *amqp.Connection
 	channel     *amqp.Channel
 	environment []string
 }
@@ -58,7 +60,7 @@ func newScene(t *testing.T) *scene {
 			t.Fatal(err)
 		}
 	}
-	return &scene{T: t, archive: archive, channel: ch, environment: []string{brokerVariable + "=" + url, archiveVariable + "=" + file}}
+	return &scene{T: t, archive: archive, url: url, conn: conn, channel: ch, environment: []string{brokerVariable + "=" + url, archiveVariable + "=" + file}}
 }
 
 func (s *scene) states() map[failed.State]int64 {

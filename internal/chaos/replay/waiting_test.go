@@ -1,0 +1,149 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/internal/plumbing"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// actVariable has the failed.WaitingDo of the role act.
+const actVariable = "REPRISE_CHAOS_ACT"
+
+const (
+	waits     = 1500 // messages that an act is about: three times its copies at a time
+	copies    = 500  // messages that can be duplicated: see docs/waiting.md
+	postponed = 5 * time.Hour
+)
+
+// act acts on all waiting messages.
+func act(ctx context.Context) error {
+	a, c, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := failed.NewRescheduler(c, a, failed.ReschedulerConfig{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	do := failed.WaitingAct{Do: failed.WaitingDo(os.Getenv(actVariable)), Filter: failed.WaitingFilter{Queue: workQueue}}
+	if do.Do == failed.Postpone {
+		do.Delay = postponed
+	}
+	_, err = r.Act(ctx, do, "ann")
+	return err
+}
+
+// A process that is killed while it retries, parks or postpones waiting messages does not lose a message. A retry now does
+// not duplicate a message, and the others duplicate at most the copies that the process has published at a time.
+func TestAnActWhoseProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	wait, err := topology.Buckets{}.Wait(topology.Delivery{Queue: workQueue}, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, err := topology.Buckets{}.Wait(topology.Delivery{Queue: workQueue}, postponed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for do, to := range map[failed.WaitingDo]string{failed.RetryNow: workQueue, failed.ParkNow: failedQueue, failed.Postpone: later.RoutingKey} {
+		t.Run(string(do), func(t *testing.T) {
+			s := newScene(t)
+			s.wait(wait)
+			p := start(t, "act", append(s.environment, actVariable+"="+string(do))...)
+			testkit.Eventually(t, patience, func() bool {
+				q, err := s.channel.QueueDeclarePassive(to, true, false, false, false, nil)
+				if err != nil { // the act has not declared the queue yet
+					s.reopen()
+				}
+				return err == nil && q.Messages >= copies/5
+			})
+			p.kill()
+			there, moved := map[string]int{}, map[string]int{}
+			testkit.Eventually(t, patience, func() error { // the broker requeues the deliveries of the process
+				s.drain(wait.RoutingKey, there)
+				s.drain(to, moved)
+				for i := range waits {
+					if id := fmt.Sprint(i); there[id]+moved[id] == 0 {
+						return fmt.Errorf("message %s is lost: %d wait, %d were moved", id, len(there), len(moved))
+					}
+				}
+				return nil
+			})
+			twice := 0
+			for i := range waits {
+				twice += there[fmt.Sprint(i)] + moved[fmt.Sprint(i)] - 1
+			}
+			t.Logf("killed with %d of %d moved, %d of them twice", len(moved), waits, twice)
+			if twice > copies || do == failed.RetryNow && twice > 0 {
+				t.Errorf("%d messages are twice", twice)
+			}
+		})
+	}
+}
+
+// wait publishes messages to a wait queue, and reports them to the archive.
+func (s *scene) wait(hop topology.Hop) {
+	s.Helper()
+	c, err := reprise.Dial(s.Context(), s.url, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if err := c.Declare(s.Context(), hop.Topology); err != nil {
+		s.Fatal(err)
+	}
+	var all []*reprise.Message
+	report := topology.RetryReport{Queue: workQueue}
+	for i := range waits {
+		id := fmt.Sprint(i)
+		all = append(all, &reprise.Message{RoutingKey: hop.RoutingKey, MessageID: id, Body: []byte(id), Expiration: hop.TTL})
+		report.Retries = append(report.Retries, topology.Retry{MessageID: id, Wait: hop.RoutingKey, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(hop.Delay)})
+		if !report.Full() && i < waits-1 {
+			continue
+		}
+		body, err := report.Encode()
+		if err == nil {
+			err = plumbing.Retried(s.Context(), s.archive, body)
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		report.Retries = nil
+	}
+	if err := c.PublishBatch(s.Context(), all); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// drain removes the ready messages of a queue, and counts them by id.
+func (s *scene) drain(queue string, into map[string]int) {
+	s.Helper()
+	for {
+		d, ok, err := s.channel.Get(queue, true)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if !ok {
+			return
+		}
+		into[d.MessageId]++
+	}
+}
+
+// reopen replaces a channel that the broker has closed.
+func (s *scene) reopen() {
+	s.Helper()
+	var err error
+	if s.channel, err = s.conn.Channel(); err != nil {
+		s.Fatal(err)
+	}
+}
