@@ -19,6 +19,7 @@ func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
 		{"orders", "HTTP 503 from payments: order %d was not charged", 60},
 		{"orders", "<b>no customer</b> %d\u202ereversed", 3},
 		{"invoices", "dial tcp 10.0.0.%d:5432: connect: connection refused", 17},
+		{"invoices.of.a.team.with.a.long.name", "render page %d", 2},
 	} {
 		r := topology.RetryReport{Queue: w.queue, Host: "web-1"}
 		for i := range w.n {

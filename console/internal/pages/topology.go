@@ -57,12 +57,14 @@ type topologyRow struct {
 	Archived bool     // the archive has messages of the queue
 	Queue    string
 	Publish  template.URL // "": not a work queue
-	Purge    template.URL
+	Purge    template.URL // "": a wait queue
 }
 
 func (s *system) topologyRow(n graph.Node) topologyRow {
 	r := topologyRow{Node: n, Queue: strings.TrimPrefix(n.ID, "queue/")}
-	r.Purge = queueHref("/queues/purge", r.Queue)
+	if n.Kind != graph.Wait { // a row may represent several wait queues
+		r.Purge = queueHref("/queues/purge", r.Queue)
+	}
 	if n.Kind != graph.Wait && n.Kind != graph.Failed {
 		r.Publish = queueHref("/publish", r.Queue)
 	}
