@@ -269,13 +269,19 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	list := fleet.New(client)
 	list.Observe(past.Observe)
 	d.fleet.list.Store(list)
-	start("workers", func(ctx context.Context) error {
-		if err := list.Run(ctx); err != nil { // the console shows the error
+	listening, hangUp := context.WithCancel(context.WithoutCancel(running))
+	defer hangUp()
+	context.AfterFunc(running, func() {
+		defer hangUp()
+		awaitLast(list)
+	})
+	start("workers", func(context.Context) error {
+		if err := list.Run(listening); err != nil { // the console shows the error
 			d.log.Info("workers are not listed", "error", err)
 		}
 		return nil
 	})
-	start("history", func(ctx context.Context) error { record(ctx, past, archive, client); return nil })
+	start("history", func(context.Context) error { record(listening, past, archive, client); return nil })
 	if books != nil {
 		start("ledger", func(ctx context.Context) error { d.audit(ctx, books, archive); return nil })
 	}

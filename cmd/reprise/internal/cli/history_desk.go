@@ -2,9 +2,13 @@ package cli
 
 import (
 	"context"
+	"os"
+	"slices"
+	"time"
 
 	"github.com/reprisemq/reprise"
 	"github.com/reprisemq/reprise/failed"
+	"github.com/reprisemq/reprise/fleet"
 	"github.com/reprisemq/reprise/history"
 )
 
@@ -26,4 +30,19 @@ func record(ctx context.Context, h *history.History, archive *failed.Archive, cl
 		defer cancel()
 		return client.Healthy(ctx)
 	}})
+}
+
+// lastTimeout is the longest wait for the last statuses of stopped workers.
+const lastTimeout = time.Second
+
+// awaitLast returns when the last statuses of the workers of this process have arrived, or after lastTimeout. The
+// workers stop before the desk, and the broker delivers these statuses a moment later.
+func awaitLast(list *fleet.List) {
+	host, _ := os.Hostname() // as in the statuses
+	own := func(w fleet.Worker) bool { return w.PID == os.Getpid() && w.Host == host }
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for end := time.Now().Add(lastTimeout); slices.ContainsFunc(list.Workers(), own) && time.Now().Before(end); {
+		<-poll.C
+	}
 }
