@@ -37,7 +37,7 @@ const maxReports = 64
 
 // declare declares the queue.
 func (c *collector[T]) declare(ctx context.Context) (err error) {
-	defer annotate(&err, "declaring the queue for outcomes")
+	defer annotate(&err, "declaring the queue %s", c.queue)
 	return c.client.Declare(ctx, c.topology)
 }
 
@@ -57,7 +57,8 @@ func (c *collector[T]) collect(ctx context.Context) {
 	}
 }
 
-// consume records reports until ctx ends, or until the queue cannot be declared. It declares a deleted queue again.
+// consume records reports until ctx ends. It returns an error if it cannot declare the queue at the beginning. After that it does not
+// return, because its worker reconnects and declares a deleted queue again. Therefore all failures that collect counts precede the first success.
 func (c *collector[T]) consume(ctx context.Context) error {
 	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
@@ -89,11 +90,13 @@ type report[T any] struct {
 	noted chan struct{} // closed when the report is recorded
 }
 
+var errNoReport = errors.New("the message is not a report")
+
 // take passes the report in a message to gather, and returns when it is recorded.
 func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
 	it, ok := c.read(m)
 	if !ok {
-		c.log.Warn("report ignored", "queue", m.Queue, "message_id", m.MessageID)
+		c.log.Warn("report ignored", "queue", m.Queue, "message_id", m.MessageID, "error", errNoReport)
 		return nil
 	}
 	r := &report[T]{it: it, noted: make(chan struct{})}

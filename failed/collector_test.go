@@ -1,0 +1,97 @@
+package failed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/internal/testkit"
+	"github.com/reprisemq/reprise/topology"
+)
+
+// records is a slog.Handler that keeps the records as text: the message, and its attributes.
+type records struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (r *records) Enabled(context.Context, slog.Level) bool { return true }
+func (r *records) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *records) WithGroup(string) slog.Handler            { return r }
+
+func (r *records) Handle(_ context.Context, record slog.Record) error {
+	text := record.Message
+	record.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, text)
+	return nil
+}
+
+// with returns the records that begin with a message.
+func (r *records) with(message string) (all []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, text := range r.all {
+		if strings.HasPrefix(text, message) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// newCollecting returns a collector of outcome reports that logs to records, and runs it.
+func newCollecting(t *testing.T, url string) (*wire, *collector[topology.Outcome], *records) {
+	t.Helper()
+	w, logged := newWire(t, url), new(records)
+	c := newOutcomes(w.client, w.archive, slog.New(logged))
+	w.gone(c.queue)
+	return w, c, logged
+}
+
+// occupy replaces the queue of a collector by a queue that conflicts with its declaration.
+func (w *wire) occupy(queue string) {
+	w.Helper()
+	_, err := w.raw.QueueDelete(queue, false, false, false)
+	must(w.T, err)
+	_, err = w.raw.QueueDeclare(queue, true, false, false, false, amqp091.Table{"x-max-length": int64(7)})
+	must(w.T, err)
+}
+
+// The error of a declaration names the queue.
+func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
+	w, _, _ := newCollecting(t, testkit.Embedded(t).URL)
+	c := &collector[topology.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}
+	w.gone(c.queue)
+	w.occupy(c.queue)
+	if err := c.declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: declaring the queue "+c.queue+": ") {
+		t.Error(err)
+	}
+}
+
+// A message that is not a report is logged with the reason.
+func TestCollectorLogsWhyItIgnoresAReport(t *testing.T) {
+	w, c, logged := newCollecting(t, testkit.Embedded(t).URL)
+	w.runs(func(ctx context.Context) error { c.collect(ctx); return nil })
+	must(t, w.client.Declare(t.Context(), c.topology))
+	must(t, w.client.Publish(t.Context(), &reprise.Message{RoutingKey: c.queue, MessageID: "17"}))
+	testkit.Eventually(t, longest, func() error {
+		all := logged.with("report ignored")
+		if len(all) != 1 {
+			return errors.New("nothing is logged")
+		}
+		if want := "report ignored queue=" + c.queue + " message_id=17 error=the message is not a report"; all[0] != want {
+			t.Errorf("got %q, want %q", all[0], want)
+		}
+		return nil
+	})
+}
