@@ -166,7 +166,6 @@ func TestPagesRefuseDamagedSelections(t *testing.T) {
 		path string
 		v    url.Values
 	}{
-		"no number shown":     {"/discard", url.Values{"group": {"2"}, "reason": {"x"}}},
 		"nothing picked":      {"/discard/picked", url.Values{}},
 		"nothing picked, too": {"/replays/picked", url.Values{}},
 		"a query beside it":   {"/discard?group=2", url.Values{"id": {"1"}, "reason": {"x"}}},
@@ -361,5 +360,73 @@ func TestErasePage(t *testing.T) {
 	status, _, body = post(t, c, "/erase/picked", url.Values{"id": {"1", "2"}, "state": {"failed"}}, admin)
 	if status != http.StatusOK || !strings.Contains(body, "Erase 2 messages</h1>") {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// The page of an act on many messages shows no exact number, so its form carries none. The console does not carry out the
+// submitted form. It shows the exact number, and the act is for no more than this number.
+func TestActionsOnManyMessagesAreCountedBeforeTheyAreConfirmed(t *testing.T) {
+	const many = 5100 // more than a page counts
+	for _, act := range []struct{ form, path, field, value string }{
+		{"/discard", "/discard", "reason", "tested"}, {"/replays/new", "/replays", "rate", "7"}, {"/restore", "/restore", "", "stock"},
+	} {
+		t.Run(act.path, func(t *testing.T) {
+			a := newArchive(t, failed.Config{})
+			more := func(n int) {
+				t.Helper()
+				all := make([]failed.Message, n)
+				for i := range all {
+					all[i] = failed.Message{FailedQueue: "orders.failed", Error: "no stock", LastFailed: noon}
+				}
+				ids, err := a.Add(t.Context(), all)
+				if err == nil && act.path == "/restore" {
+					_, err = a.Discard(t.Context(), failed.Filter{IDs: ids}, "tested", "test")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			more(many)
+			c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+			body := ask(t, c, "GET", act.form+"?text=stock", nil).Body.String()
+			v := fieldsOf(body)
+			if v.Has("at_most") || !strings.Contains(body, " at least 5,000 messages</h1>") || !strings.Contains(body, "Count messages</button>") {
+				t.Errorf("the form: %s", body)
+			}
+			left := func(want int64) {
+				t.Helper()
+				state := failed.Failed
+				if act.path == "/restore" {
+					state = failed.Discarded
+				}
+				if n, err := a.CountState(t.Context(), failed.Filter{}, state); err != nil || n != want {
+					t.Errorf("%d messages are left to act on, want %d: %v", n, want, err)
+				}
+			}
+			for i, step := range []struct {
+				status int
+				shown  string
+			}{{http.StatusOK, "5100"}, {http.StatusConflict, "5101"}} {
+				if act.field != "" {
+					v.Set(act.field, act.value)
+				}
+				status, _, body := post(t, c, act.path, v)
+				v = fieldsOf(body)
+				if status != step.status || v.Get("at_most") != step.shown || !strings.Contains(body, `value="`+act.value+`"`) {
+					t.Errorf("%d, %v, want %+v: %s", status, v, step, body)
+				}
+				left(many + int64(i))
+				if i == 0 {
+					more(1)
+				}
+			}
+			if act.field != "" {
+				v.Set(act.field, act.value)
+			}
+			if status, _, body := post(t, c, act.path, v); status != http.StatusSeeOther {
+				t.Errorf("%d %s", status, body)
+			}
+			left(0)
+		})
 	}
 }

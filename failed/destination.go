@@ -48,27 +48,34 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 	if err != nil || s == nil {
 		return nil, errors.Join(p.validate(), err)
 	}
-	return a.destinations(sqlkit.Long(ctx), p, r, s.where(), s.args)
+	return a.destinations(sqlkit.Long(ctx), p, r, s.in(codes[Failed]), s.args)
 }
 
-// Preview returns the same as Destinations for a page that must load quickly. It reads only some thousand messages,
-// and reports whether more are selected.
-func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, more bool, err error) {
+// Preview returns the same as Destinations for a page that must load quickly, and counts the selected messages as Count does. It
+// reads only some thousand messages, and returns the destinations of these messages.
+func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, t Total, err error) {
 	defer annotate(&err, "looking where messages would be sent")
 	p.Filter.All, p.Filter.States = false, []State{Failed}
 	s, err := a.selection(ctx, p.Filter)
 	if err != nil || s == nil {
-		return nil, false, errors.Join(p.validate(), err)
+		return nil, t, errors.Join(p.validate(), err)
 	}
 	at, more, err := a.some(ctx, s)
 	if err != nil {
-		return nil, false, err
+		return nil, t, err
 	}
-	all, err = a.destinations(ctx, p, r, a.d.in("m.pos", "$1"), []any{list(a.d, at)})
-	return all, more, err
+	t = Total{N: int64(len(at)), More: more}
+	if counted, ok, err := a.counted(ctx, p.Filter); ok || err != nil {
+		t = Total{N: counted}
+		if err != nil {
+			return nil, t, err
+		}
+	}
+	all, err = a.destinations(ctx, p, r, a.d.in("m.pos", "$1")+` AND m.state = 0`, []any{list(a.d, at)})
+	return all, t, err
 }
 
-// destinations returns the destinations of the failed messages that match a condition on {message} AS m.
+// destinations returns the destinations of the messages that match a condition on {message} AS m.
 func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where string, args []any) ([]Destination, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -82,7 +89,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 		return nil, err
 	}
 	rows := a.db.Rows(ctx, `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue
-		WHERE m.state = 0 AND `+where+` GROUP BY 1, 2, 3, 4`, args...)
+		WHERE `+where+` GROUP BY 1, 2, 3, 4`, args...)
 	var t tally
 	var m sentFrom
 	var n int64

@@ -72,8 +72,8 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 func (t *tx) move(s *selection, m move) (n int64, err error) {
 	var c counting
 	set := m.set(s) // before s.args is read, because set adds an argument
-	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE m.state = %d AND %s RETURNING grp, queue, %[3]d`,
-		codes[m.to], set, codes[m.from], s.where()+m.where), s.args...)
+	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE %s RETURNING grp, queue, %d`,
+		codes[m.to], set, s.in(codes[m.from])+m.where, codes[m.from]), s.args...)
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,6 +46,48 @@ func TestPagesGoAlongIndexes(t *testing.T) {
 		}
 	})
 }
+
+// Exact counts, and acts, on the messages of a replay or with words read the replay or the words first. SQLite has no statistics and
+// would read all messages in the state of the act; PostgreSQL has statistics.
+func TestActsReadReplaysAndWordsFirst(t *testing.T) {
+	db := openSQLite(t)
+	a := db.archive(t)
+	fillForPlans(t, db, a)
+	asked := new(recorder)
+	recorded := sql.OpenDB(recording{db.Driver(), db.source, asked})
+	t.Cleanup(func() { recorded.Close() })
+	a = database{recorded, db.dialect, db.made, db.source}.open(t, prefix(a.Config().Prefix))
+	for _, f := range []failed.Filter{
+		{SentBy: 1},
+		{SentBy: 1, Outcome: failed.OutcomePending},
+		{RefusedBy: 1},
+		{RefusedBy: 1, Queue: "q3"},
+		{Replay: 1},
+		{IDs: []failed.ID{700, 800}, Queue: "q3"},
+		{Text: "k7"},
+		{Text: "k7", Queue: "q3"},
+		{Text: "k7", Group: 7},
+		{Headers: map[string]string{"tenant": "a"}},
+		{Error: "it failed after"},
+	} {
+		asked.take()
+		value(a.CountState(t.Context(), f, failed.Failed))(t)
+		value(a.Destinations(t.Context(), failed.Plan{Filter: f}, failed.Routing{}))(t)
+		f.AtMost = 1
+		if _, err := a.Discard(t.Context(), f, "tested", "me"); err != nil && !errors.Is(err, failed.ErrState) {
+			t.Error(err)
+		}
+		for _, q := range asked.take() {
+			plan, faults := db.explain(t, q, a.Config().Prefix)
+			if len(faults) > 0 || alongStates.MatchString(plan) {
+				t.Errorf("%s: %s\n%s", f, q.text, plan)
+			}
+		}
+	}
+}
+
+// alongStates matches a plan that reads an index of {message} that begins with the state.
+var alongStates = regexp.MustCompile(`_message_(state|queue|group) `)
 
 // plannedIndexes lists the expected index of each page. With another index, a page might scan all messages to find
 // few.

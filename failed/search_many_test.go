@@ -41,9 +41,9 @@ func TestSearchAmongMany(t *testing.T) {
 		value(a.Discard(t.Context(), failed.Filter{Text: "fifth"}, "so", "me"))(t)
 		discarded, waiting := []failed.State{failed.Discarded}, []failed.State{failed.Failed}
 		for _, f := range []failed.Filter{{MinAttempts: 1}, {Text: "every"}} {
-			there, more, err := a.Preview(t.Context(), failed.Plan{Filter: f}, failed.Routing{})
-			if len(there) == 0 || !more || err != nil {
-				t.Errorf("%s: a preview has %v, more: %t, %v", f, there, more, err)
+			there, total, err := a.Preview(t.Context(), failed.Plan{Filter: f}, failed.Routing{})
+			if len(there) == 0 || total.N == 0 || !total.More || err != nil {
+				t.Errorf("%s: a preview has %v, %+v, %v", f, there, total, err)
 			}
 		}
 		for _, x := range []struct {

@@ -150,6 +150,20 @@ func (s *selection) allTerms() []string {
 	return terms
 }
 
+// column returns a column of {message} AS m for a condition. SQLite has no statistics and assumes that each state, queue and group
+// is rare. If the selection has words, IDs or a replay, the unary plus prevents the use of an index on the column.
+func (s *selection) column(name string) string {
+	if s.d.Dialect == SQLite && (len(s.terms) > 0 || s.ids != "" || s.by+s.sentBy+s.back != 0) {
+		return "+m." + name
+	}
+	return "m." + name
+}
+
+// in returns the complete selection of messages in a state as one condition on {message} AS m.
+func (s *selection) in(state int) string {
+	return fmt.Sprintf(`%s = %d AND %s`, s.column("state"), state, s.where())
+}
+
 // conditions returns the conditions on {message} AS m, except the search and the position.
 func (s *selection) conditions() (list []string) {
 	if s.ids != "" {
@@ -166,17 +180,17 @@ func (s *selection) conditions() (list []string) {
 		list = append(list, fmt.Sprintf(`m.back > 0 AND m.back = %d`, s.back))
 	}
 	if s.group != 0 {
-		list = append(list, fmt.Sprintf(`m.grp = %d`, s.group))
+		list = append(list, fmt.Sprintf(`%s = %d`, s.column("grp"), s.group))
 	}
 	if s.queue != 0 {
-		list = append(list, fmt.Sprintf(`m.queue = %d`, s.queue))
+		list = append(list, fmt.Sprintf(`%s = %d`, s.column("queue"), s.queue))
 	}
 	states := s.states
 	if states == nil && s.group+s.queue != 0 {
 		states = everyState // the indexes begin with the state
 	}
 	if states != nil {
-		list = append(list, `m.state IN (`+join(append([]int{-1}, states...), ", ")+`)`)
+		list = append(list, s.column("state")+` IN (`+join(append([]int{-1}, states...), ", ")+`)`)
 	}
 	return append(list, s.others...)
 }

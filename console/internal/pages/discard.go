@@ -25,18 +25,18 @@ const maxUndo = 200
 
 // selection describes the messages that an act applies to.
 type selection struct {
-	Filter failed.Filter // selects messages in one state
-	Words  string
-	N      int64  // number of messages
-	Fields []pair // fields of the confirmation form
-	Back   template.URL
+	Filter       failed.Filter // selects messages in one state
+	Words        string
+	failed.Total        // number of messages
+	Fields       []pair // fields of the confirmation form
+	Back         template.URL
 
 	path  string     // path of Back
 	query url.Values // query of Back
 }
 
-// selected reads the selection of messages in one state from a URL or a form.
-func selected(c *web.Call, v url.Values, state failed.State) (*selection, error) {
+// selected reads the selection of messages in one state from a URL or a form, and counts the messages.
+func selected(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
 	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
 	if err != nil {
 		return nil, fault.BadRequest(err.Error(), "nothing was changed: go back and select messages again")
@@ -53,10 +53,18 @@ func selected(c *web.Call, v url.Values, state failed.State) (*selection, error)
 		return nil, err
 	}
 	s := &selection{Filter: f}
-	if s.N, err = countSelected(c, f, state); err != nil {
+	counted := f
+	counted.All, counted.States = false, []failed.State{state}
+	if f.IDs != nil {
+		count = countExactly // reads only these messages
+	}
+	if s.Total, err = count(c, counted); err != nil {
 		return nil, err
 	}
-	asked = api.Selection{Filter: f, All: f.All, AtMost: s.N}
+	asked = api.Selection{Filter: f, All: f.All}
+	if !s.More {
+		asked.AtMost = s.N
+	}
 	s.Fields = pairs(asked.Values())
 	words := f
 	words.States = nil // the act determines the state
@@ -91,30 +99,47 @@ func (s *selection) back() {
 	s.Back = web.Href(s.path, s.query)
 }
 
-// maxLooking limits the time in which a page counts the selected messages.
-const maxLooking = 5 * time.Second
+// counter counts the messages that a filter selects.
+type counter func(*web.Call, failed.Filter) (failed.Total, error)
 
-// countSelected returns the exact number of selected messages, unless counting takes too long.
-func countSelected(c *web.Call, f failed.Filter, state failed.State) (int64, error) {
-	ctx, cancel := context.WithTimeout(c.R.Context(), maxLooking)
+// countQuickly stops after some thousand messages, so that the page loads quickly.
+func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
+	return c.Archive.Count(c.R.Context(), f)
+}
+
+// countShown is countQuickly for a form that confirms Filter.AtMost messages. If there may be more than the quick count, the form still
+// shows the confirmed number. The archive refuses the act if it selects more.
+func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
+	t, err := countQuickly(c, f)
+	if t.More {
+		t = failed.Total{N: f.AtMost}
+	}
+	return t, err
+}
+
+// maxCounting limits the time of countExactly.
+const maxCounting = 20 * time.Second
+
+func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
+	ctx, cancel := context.WithTimeout(c.R.Context(), maxCounting)
 	defer cancel()
-	n, err := c.Archive.CountState(ctx, f, state)
+	n, err := c.Archive.CountState(ctx, f, f.States[0])
 	if err != nil && ctx.Err() != nil && c.R.Context().Err() == nil {
-		return 0, &fault.Failure{
-			Status: http.StatusServiceUnavailable, Text: "the messages are too many to be counted in " + maxLooking.String(),
+		err = &fault.Failure{
+			Status: http.StatusServiceUnavailable, Text: "the messages are too many to be counted in " + maxCounting.String(),
 			Advice: "narrow the search, or use the command “reprise failed”",
 		}
 	}
-	return n, err
+	return failed.Total{N: n}, err
 }
 
 var errNonePicked = fault.BadRequest("no messages are picked", "go back and pick some")
 
 // asked reads the selection of a page from its URL or from a form. The form is necessary because the IDs of many
 // selected messages exceed the length of a URL.
-func asked(c *web.Call, state failed.State) (*selection, error) {
+func asked(c *web.Call, state failed.State, count counter) (*selection, error) {
 	if c.R.Method != http.MethodPost {
-		return selected(c, c.Params, state)
+		return selected(c, c.Params, state, count)
 	}
 	v, err := c.Form()
 	if err != nil {
@@ -123,24 +148,24 @@ func asked(c *web.Call, state failed.State) (*selection, error) {
 	if !v.Has("id") {
 		return nil, errNonePicked
 	}
-	return selected(c, v, state)
+	return selected(c, v, state, count)
 }
 
-// sent reads the selection of a submitted form, of messages in one state. Unless the form lists the messages by ID, it
-// contains the number that the page showed.
-func sent(c *web.Call, state failed.State) (*selection, url.Values, error) {
-	v, err := c.Form()
+// sent reads the selection of a submitted form, of messages in one state. A form that does not list the messages by ID confirms the
+// number that the page showed. If the page showed no exact number, the form asks for it: isCounted is true, and the caller must show
+// the form again.
+func sent(c *web.Call, state failed.State) (s *selection, v url.Values, isCounted bool, err error) {
+	v, err = c.Form()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	s, err := selected(c, v, state)
-	if err != nil {
-		return nil, nil, err
-	}
-	if s.Filter.AtMost == 0 && s.Filter.IDs == nil {
-		return nil, nil, fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
-	}
-	return s, v, nil
+	s, err = selected(c, v, state, func(c *web.Call, f failed.Filter) (failed.Total, error) {
+		if isCounted = f.AtMost == 0; isCounted {
+			return countExactly(c, f)
+		}
+		return countShown(c, f)
+	})
+	return s, v, isCounted, err
 }
 
 // grown handles an act that was refused because it would apply to more messages than the form showed. It returns a
@@ -149,7 +174,7 @@ func grown(c *web.Call, s *selection, v url.Values, state failed.State, err erro
 	if !errors.Is(err, failed.ErrState) || s.Filter.AtMost == 0 {
 		return "", s, err
 	}
-	now, err := selected(c, v, state)
+	now, err := selected(c, v, state, countExactly)
 	if err != nil {
 		return "", s, err
 	}
@@ -182,7 +207,7 @@ var restorePage = actPage{
 
 // ask shows the selected messages with a form.
 func (a actPage) ask(c *web.Call) error {
-	s, err := asked(c, a.state)
+	s, err := asked(c, a.state, countQuickly)
 	if err != nil {
 		return err
 	}
@@ -201,11 +226,14 @@ func (a actPage) show(c *web.Call, status int, s *selection, reason, problem str
 
 // do processes the submitted form.
 func (a actPage) do(c *web.Call) error {
-	s, v, err := sent(c, a.state)
+	s, v, isCounted, err := sent(c, a.state)
 	if err != nil {
 		return err
 	}
 	reason := strings.TrimSpace(v.Get("reason"))
+	if isCounted {
+		return a.show(c, http.StatusOK, s, reason, "")
+	}
 	if a.hasReason && reason == "" {
 		return a.show(c, http.StatusUnprocessableEntity, s, "", "Enter a reason.")
 	}

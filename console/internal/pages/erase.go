@@ -39,11 +39,12 @@ func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 	case state == "":
 		state = failed.Failed
 	}
-	s, err := selected(c, v, state)
+	s, err := selected(c, v, state, countQuickly)
 	if err != nil {
 		return nil, err
 	}
 	form := &eraseForm{selection: s, State: state, Form: v}
+	s.More = false
 	if s.N, form.Left, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
 		return nil, err
 	}

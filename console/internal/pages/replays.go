@@ -199,15 +199,22 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 
 // replayForm shows a form with the settings of a replay.
 func (p *Pages) replayForm(c *web.Call) error {
-	s, err := asked(c, failed.Failed)
+	var where *whereabouts
+	s, err := asked(c, failed.Failed, func(c *web.Call, f failed.Filter) (t failed.Total, err error) {
+		where, err = findWhereabouts(c, f)
+		if err != nil {
+			return t, err
+		}
+		return where.Selected, nil
+	})
 	if err != nil {
 		return err
 	}
 	form := url.Values{"same": {"stop"}, "to": {"origin"}}
-	if s.N > 20 {
+	if s.N > 20 || s.More {
 		form.Set("ramp", "yes")
 	}
-	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form})
+	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form, Where: where})
 }
 
 // replayForm is the submitted form of a replay, with its problems.
@@ -216,6 +223,7 @@ type replayForm struct {
 	Problem string
 	Wrong   wrong
 	Edit    *editPreview // nil if the form has no valid edit
+	Where   *whereabouts // nil: showReplayForm reads it
 }
 
 func showReplayForm(c *web.Call, status int, s *selection, form replayForm) error {
@@ -223,9 +231,8 @@ func showReplayForm(c *web.Call, status int, s *selection, form replayForm) erro
 		*selection
 		replayForm
 		Carried bool
-		Where   *whereabouts
-	}{s, form, c.Replayer != nil, nil}
-	if s.N > 0 {
+	}{s, form, c.Replayer != nil}
+	if form.Where == nil && (s.N > 0 || s.More) {
 		var err error
 		if data.Where, err = findWhereabouts(c, s.Filter); err != nil {
 			return err
@@ -236,7 +243,7 @@ func showReplayForm(c *web.Call, status int, s *selection, form replayForm) erro
 
 // beginReplay begins a replay from the form, or from a message's page, which has no form.
 func (p *Pages) beginReplay(c *web.Call) error {
-	s, v, err := sent(c, failed.Failed)
+	s, v, isCounted, err := sent(c, failed.Failed)
 	if err != nil {
 		return err
 	}
@@ -253,6 +260,9 @@ func (p *Pages) beginReplay(c *web.Call) error {
 	plan.Edit = edit
 	if shown := digestOf(edit); edit != nil && v.Get("previewed") != shown {
 		return showEditPreview(c, http.StatusOK, s, v, plan, "")
+	}
+	if isCounted {
+		return showReplayForm(c, http.StatusOK, s, replayForm{Form: v})
 	}
 	r, err := c.Begin(plan)
 	if err != nil {
@@ -337,26 +347,29 @@ type whereabouts struct {
 	Warned  bool                 // some of All have a Warning
 	Unknown int64                // messages that cannot be sent, because their work queue is unknown
 	Looked  int64                // number of inspected messages; 0: all
+
+	Selected failed.Total
 }
 
 // maxDestinations is the maximum number of destinations on a page.
 const maxDestinations = 20
 
 func findWhereabouts(c *web.Call, f failed.Filter) (*whereabouts, error) {
-	all, isPart, err := c.Archive.Preview(c.R.Context(), failed.Plan{Filter: f}, c.Routing)
+	all, total, err := c.Archive.Preview(c.R.Context(), failed.Plan{Filter: f}, c.Routing)
 	if err != nil {
 		return nil, err
 	}
-	w := &whereabouts{All: all[:min(len(all), maxDestinations)]}
+	w := &whereabouts{All: all[:min(len(all), maxDestinations)], Selected: total}
 	w.More = len(all) - len(w.All)
 	w.Warned = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Warning != "" })
 	for _, d := range all {
 		if d.Unknown {
 			w.Unknown += d.Messages
 		}
-		if isPart {
-			w.Looked += d.Messages
-		}
+		w.Looked += d.Messages
+	}
+	if !total.More && w.Looked >= total.N {
+		w.Looked = 0
 	}
 	return w, nil
 }
