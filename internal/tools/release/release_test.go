@@ -77,6 +77,9 @@ func packed(t *testing.T) (r *release, files map[string][]byte) {
 }
 
 func TestFilesOfARelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program and the packager")
+	}
 	r, files := packed(t)
 	want := []string{
 		"SHA256SUMS", "reprise_1.2.3_arm64.deb", "reprise_1.2.3_linux_arm64.image.tar", "reprise_1.2.3_linux_arm64.tar.gz", "reprise_1.2.3_windows_amd64.zip",
