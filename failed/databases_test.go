@@ -3,6 +3,7 @@ package failed_test
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -100,6 +101,19 @@ func (d database) empty(t rapid.TB, a *failed.Archive) {
 	if _, err := d.Exec(strings.Join(all, "; ")); err != nil {
 		t.Fatalf("emptying the archive: %v", err)
 	}
+}
+
+// numbers returns a table of the numbers 1 to n, in the column g.
+func (d database) numbers(n int) string {
+	if d.dialect == failed.SQLite {
+		return fmt.Sprintf(`(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) n`, n)
+	}
+	return fmt.Sprintf(`generate_series(1, %d) AS n(g)`, n)
+}
+
+// bytes returns the type of byte strings.
+func (d database) bytes() string {
+	return map[failed.Dialect]string{failed.SQLite: "BLOB", failed.PostgreSQL: "BYTEA"}[d.dialect]
 }
 
 // clock is a clock that the test sets.

@@ -120,13 +120,11 @@ func fillForPlans(t *testing.T, db database, a *failed.Archive) {
 	value(a.Ingest(t.Context(), arrivals))(t)
 	value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{Queue: "q1"}}, "me"))(t)
 
-	numbers := fmt.Sprintf(`generate_series(1, %d) AS n(g)`, plannedFor)
-	bytes, words, key := `CAST(%s AS BYTEA)`, `array_to_tsvector(string_to_array(%s, ' '))`, "pos"
+	numbers, words, key := db.numbers(plannedFor), `array_to_tsvector(string_to_array(%s, ' '))`, "pos"
 	if db.dialect == failed.SQLite {
-		numbers = fmt.Sprintf(`(WITH RECURSIVE n(g) AS (SELECT 1 UNION ALL SELECT g + 1 FROM n WHERE g < %d) SELECT g FROM n) n`, plannedFor)
-		bytes, words, key = `CAST(%s AS BLOB)`, `%s`, "rowid"
+		words, key = `%s`, "rowid"
 	}
-	asBytes := func(text string) string { return fmt.Sprintf(bytes, text) }
+	asBytes := func(text string) string { return fmt.Sprintf(`CAST(%s AS %s)`, text, db.bytes()) }
 	// The position, the ID, and the state after replays.
 	const pos, id, state = `((CAST(1700000000 AS BIGINT) + g) << 31) | (g + 600)`, `g + 600`, `CASE WHEN g % 100 = 0 THEN 3 WHEN g % 50 = 0 THEN 2 ELSE 0 END`
 	for _, statement := range []string{

@@ -74,7 +74,7 @@ func TestSearchAmongMany(t *testing.T) {
 				}
 			}
 			var got []failed.ID
-			for p := (failed.Page{Size: 40}); ; {
+			for p := (failed.Page{Size: 150}); ; {
 				page, next, err := a.List(t.Context(), x.f, p)
 				check(t, err)
 				got = append(got, ids(page)...)

@@ -225,20 +225,36 @@ func TestWaitingIsBounded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
-		const reports, each = 11, failed.MaxWaiting / 10
-		for i := range reports {
+		note := func(id string, n int) {
+			t.Helper()
 			r := topology.RetryReport{Queue: "orders"}
-			for j := range each {
-				r.Retries = append(r.Retries, topology.Retry{MessageID: fmt.Sprint(i, "-", j), Attempt: 1, Failed: c.now(), Due: c.now().Add(time.Hour)})
+			for i := range n {
+				r.Retries = append(r.Retries, topology.Retry{MessageID: fmt.Sprint(id, "-", i), Attempt: 1, Failed: c.now(), Due: c.now().Add(time.Hour)})
 			}
 			check(t, a.NoteRetries(t.Context(), []topology.RetryReport{r}))
 		}
-		n, err := a.CountWaiting(t.Context(), failed.WaitingFilter{})
-		check(t, err)
-		got, err := a.WaitingReports(t.Context())
-		check(t, err)
-		if n.Messages != failed.MaxWaiting || got.Missing != each {
-			t.Errorf("%d are listed, %d are missing", n.Messages, got.Missing)
+		note("copied", 1)
+		const room = 10
+		columns := "queue, grp, text, wait, message_id, host, attempt, failed, due, ends, error"
+		db.exec(t, fmt.Sprintf(`INSERT INTO %[1]s (id, digest, %[2]s) SELECT -g, CAST('copy ' || g AS %[3]s), %[2]s FROM %[1]s, %[4]s`,
+			a.Config().Prefix+"waiting_message", columns, db.bytes(), db.numbers(failed.MaxWaiting-room-1)))
+		for _, x := range []struct {
+			report          string
+			n               int
+			listed, missing int64
+		}{
+			{"fits", room - 3, failed.MaxWaiting - 3, 0},
+			{"exceeds the limit", 5, failed.MaxWaiting, 2},
+			{"is omitted", 4, failed.MaxWaiting, 6},
+		} {
+			note(x.report, x.n)
+			n, err := a.CountWaiting(t.Context(), failed.WaitingFilter{})
+			check(t, err)
+			got, err := a.WaitingReports(t.Context())
+			check(t, err)
+			if n.Messages != x.listed || got.Missing != x.missing {
+				t.Errorf("the report %s: %d are listed, %d are missing", x.report, n.Messages, got.Missing)
+			}
 		}
 	})
 }
