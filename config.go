@@ -125,13 +125,13 @@ func (c *Config) Validate() error {
 	}
 	var errs []error
 	if c.Heartbeat != 0 && c.Heartbeat < time.Second {
-		errs = append(errs, fmt.Errorf("reprise: Config.Heartbeat %s: use at least 1s, or 0 for %s", c.Heartbeat, DefaultHeartbeat))
+		errs = append(errs, fmt.Errorf("reprise: Config.Heartbeat must be at least 1s: got %s (0 means %s)", c.Heartbeat, DefaultHeartbeat))
 	}
 	if c.ConfirmTimeout < 0 {
-		errs = append(errs, fmt.Errorf("reprise: Config.ConfirmTimeout %s is negative: use 0 for %s", c.ConfirmTimeout, DefaultConfirmTimeout))
+		errs = append(errs, fmt.Errorf("reprise: Config.ConfirmTimeout must not be negative: got %s (0 means %s)", c.ConfirmTimeout, DefaultConfirmTimeout))
 	}
 	if len(c.Name) > maxConfigName {
-		errs = append(errs, fmt.Errorf("reprise: Config.Name has %d bytes: use at most %d", len(c.Name), maxConfigName))
+		errs = append(errs, fmt.Errorf("reprise: Config.Name must have at most %d bytes: got %d", maxConfigName, len(c.Name)))
 	}
 	switch err := backoff.Validate(c.Reconnect); {
 	case err != nil:
@@ -139,8 +139,7 @@ func (c *Config) Validate() error {
 	case c.Reconnect != nil:
 		const later = 1000 // the first delays may be 0, for immediate attempts
 		if _, longest := backoff.Range(c.Reconnect, later); longest < minReconnect {
-			errs = append(errs, fmt.Errorf("reprise: Config.Reconnect: its delays stay at %s, which would keep this process and the broker busy: "+
-				"have them reach at least %s, such as backoff.Fixed(time.Second), or leave it nil for the default", longest, minReconnect))
+			errs = append(errs, fmt.Errorf("reprise: Config.Reconnect must reach a delay of at least %s: got %s (shorter delays keep the process and the broker busy; nil means the default)", minReconnect, longest))
 		}
 	}
 	return errors.Join(errs...)

@@ -212,7 +212,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 func (c *replacement) write(headers topology.Table, m mark) (err error) {
 	headers = m(headers, c.failure)
 	if size := headers.WireSize(); size > c.failure.Room {
-		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d", ErrInvalidMessage, size, c.failure.Room)
+		return fmt.Errorf("%w: headers must have at most %d bytes, the room in the broker's frames: got %d", ErrInvalidMessage, c.failure.Room, size)
 	}
 	if len(c.hop.Headers) > 0 {
 		headers = headers.Clone()

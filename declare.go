@@ -26,7 +26,7 @@ func (c *Client) declare(ctx context.Context, l *amqpconn.Link, t topology.Topol
 		return &DeclareError{Kind: "topology", Advice: "the broker is too old", Err: err}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.ConfirmTimeout,
-		fmt.Errorf("%w: cannot declare: the broker gave no answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
+		fmt.Errorf("%w: cannot declare: the broker did not answer within %s", ErrDisconnected, c.cfg.ConfirmTimeout))
 	defer cancel()
 	d := declaration{conn: conn}
 	err = d.all(ctx, t)
@@ -117,22 +117,21 @@ func explainDeclare(kind, name string, err error) error {
 	case !ok || refusal.Code == amqpconn.ConnectionForced, stumbled(refusal): // the broker has not refused the object itself
 		return fmt.Errorf("%w: cannot declare %s %q: %w", ErrDisconnected, kind, name, err)
 	}
-	advice := "the broker refuses it"
+	advice := "the broker refused the request"
 	switch refusal.Code {
 	case amqpconn.PreconditionFailed:
-		advice = "the broker does not accept these arguments: correct them"
+		advice = "the broker does not accept these arguments"
 		if m := inequivalent.FindStringSubmatch(refusal.Text); m != nil {
-			advice = fmt.Sprintf("it exists with another %s: the broker has %s, wanted is %s. "+
-				"What exists cannot be changed: declare it as it is, use another name, or delete it once it is empty", m[1], m[3], m[2])
+			advice = fmt.Sprintf("already exists with another %s: the broker has %s, the declaration has %s; correct the declaration, use another name, or delete the object if it is empty", m[1], m[3], m[2])
 		}
 	case amqpconn.NotFound:
-		advice = "it needs something that does not exist: declare that too"
+		advice = "another object that it needs was not found; declare that object too"
 	case amqpconn.AccessRefused:
-		advice = "the user may not configure it (or its name is reserved): have the permission granted, or have it declared by someone who may"
+		advice = "the user may not configure it, or its name is reserved; grant the configure permission, or declare it as another user"
 	case amqpconn.InternalError:
-		advice = "the broker's configuration forbids it: declare it without the deprecated feature it names, or have that permitted"
+		advice = "the broker does not permit a deprecated feature; declare it without the feature, or permit the feature in the broker"
 	case amqpconn.ResourceLocked:
-		advice = "another connection has it exclusively: close that one, or use another name"
+		advice = "another connection owns it exclusively; close that connection, or use another name"
 	}
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
 }

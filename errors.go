@@ -74,9 +74,9 @@ type QueueError struct {
 
 func (e *QueueError) Error() string {
 	if e.Code == 404 {
-		return fmt.Sprintf("reprise: there is no queue %q (%d %s)", e.Queue, e.Code, e.Text)
+		return fmt.Sprintf("reprise: queue %q not found (%d %s)", e.Queue, e.Code, e.Text)
 	}
-	return fmt.Sprintf("reprise: the broker tells nothing about queue %q (%d %s)", e.Queue, e.Code, e.Text)
+	return fmt.Sprintf("reprise: the broker refused a request about queue %q (%d %s)", e.Queue, e.Code, e.Text)
 }
 
 // TooLargeError reports that the body of a message exceeds the limit of the broker (max_message_size): by default 16 MiB

@@ -43,7 +43,7 @@ func (c *Client) Healthy(ctx context.Context) error {
 		return err
 	}
 	if c.messages.Silent() || c.copies.Silent() {
-		return fmt.Errorf("%w: what was published last has no answer", ErrStalled)
+		return fmt.Errorf("%w: the latest message is not confirmed", ErrStalled)
 	}
 	return nil
 }

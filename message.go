@@ -81,11 +81,10 @@ func (m *Message) encode() (amqpconn.Message, error) {
 		return amqpconn.Message{}, err
 	}
 	if m.Expiration < 0 {
-		return amqpconn.Message{}, fmt.Errorf("%w: Expiration %s is negative: use 0 for none", ErrInvalidMessage, m.Expiration)
+		return amqpconn.Message{}, fmt.Errorf("%w: Expiration must not be negative: got %s (0 means no expiration)", ErrInvalidMessage, m.Expiration)
 	}
 	if m.Expiration > amqpconn.MaxExpiration {
-		return amqpconn.Message{}, fmt.Errorf("%w: Expiration %s is too long: at most %s (ten years) is possible, 0 is for ever",
-			ErrInvalidMessage, m.Expiration, amqpconn.MaxExpiration)
+		return amqpconn.Message{}, fmt.Errorf("%w: Expiration must be at most %s (ten years): got %s (0 means no expiration)", ErrInvalidMessage, amqpconn.MaxExpiration, m.Expiration)
 	}
 	return amqpconn.Message{
 		Headers:         headers,

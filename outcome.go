@@ -313,7 +313,7 @@ const (
 	maxReportPauses = 100
 )
 
-var errReportsPaused = fmt.Errorf("reprise: not sent: the queue did not confirm a report within %s, and gets none for %s", reportTimeout, reportPause)
+var errReportsPaused = fmt.Errorf("reprise: cannot send report: the queue did not confirm an earlier report within %s (reports pause for %s)", reportTimeout, reportPause)
 
 // reports remembers the queues that did not confirm a report.
 type reports struct {

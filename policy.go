@@ -87,7 +87,7 @@ func (p Policy) limitsTime() bool {
 // Validate reports invalid fields and suggests valid values.
 func (p Policy) Validate() error {
 	errs := []error{
-		validateLimits("Policy", p.MaxAttempts, p.GiveUpAfter, fmt.Sprintf("1 for no retry, more for retries, or 0 for the default of %d", DefaultMaxAttempts), "no limit"),
+		validateLimits("Policy", p.MaxAttempts, p.GiveUpAfter, fmt.Sprintf("0 means %d, 1 no retries", DefaultMaxAttempts), "no limit"),
 		backoff.Validate(p.Backoff),
 	}
 	for i, r := range p.Rules {
@@ -96,13 +96,13 @@ func (p Policy) Validate() error {
 	return errors.Join(errs...)
 }
 
-func validateLimits(owner string, attempts int, giveUpAfter time.Duration, instead, unless string) error {
+func validateLimits(owner string, attempts int, giveUpAfter time.Duration, defaults, unless string) error {
 	var errs []error
 	if attempts < 0 || attempts > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("reprise: %s.MaxAttempts %d: use %s", owner, attempts, instead))
+		errs = append(errs, fmt.Errorf("reprise: %s.MaxAttempts must be between 0 and %d: got %d (%s)", owner, math.MaxInt32, attempts, defaults))
 	}
 	if giveUpAfter < 0 {
-		errs = append(errs, fmt.Errorf("reprise: %s.GiveUpAfter %s is negative: use 0 for %s", owner, giveUpAfter, unless))
+		errs = append(errs, fmt.Errorf("reprise: %s.GiveUpAfter must not be negative: got %s (0 means %s)", owner, giveUpAfter, unless))
 	}
 	return errors.Join(errs...)
 }
@@ -218,7 +218,7 @@ func As[E error]() func(error) bool {
 func (r Rule) validate(name string) error {
 	var missing error
 	if r.Match == nil {
-		missing = fmt.Errorf("reprise: %s.Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own", name)
+		missing = fmt.Errorf("reprise: %s.Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)", name)
 	}
 	bad := backoff.Validate(r.Backoff)
 	if bad != nil {
@@ -228,7 +228,7 @@ func (r Rule) validate(name string) error {
 		missing = errors.Join(missing, fmt.Errorf("reprise: %s: MaxAttempts, GiveUpAfter and Backoff must be 0 with Park", name))
 	}
 	return errors.Join(missing,
-		validateLimits(name, r.MaxAttempts, r.GiveUpAfter, "1 to park at once, more for retries, or 0 for the Policy's", "the Policy's"), bad)
+		validateLimits(name, r.MaxAttempts, r.GiveUpAfter, "0 means the MaxAttempts of the Policy, 1 no retries", "the GiveUpAfter of the Policy"), bad)
 }
 
 // apply returns p with the overrides for an error. It also returns the matching Rule in parentheses, for reasons, and

@@ -105,7 +105,7 @@ const directReplyTo = "amq.rabbitmq.reply-to"
 // prepare encodes m. It waits for a connection, because the message must fit into the frames of the connection.
 func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <-chan time.Time) (*publish.Message, error) {
 	if m == nil {
-		return nil, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: message must not be nil", ErrInvalidMessage)
 	}
 	if m.MessageID == "" {
 		m.MessageID = rand.Text()
@@ -113,12 +113,12 @@ func (c *Client) prepare(ctx context.Context, m *Message, reserve int, expired <
 	for _, name := range []string{headerCC, headerBCC} {
 		if v, ok := m.Headers[name]; ok {
 			if _, ok := v.([]any); !ok {
-				return nil, fmt.Errorf("%w: header %s is a %T: write []any{\"key\", …}, further routing keys", ErrInvalidMessage, name, v)
+				return nil, fmt.Errorf("%w: header %s must be an array of routing keys: got %T (example: []any{\"key\"})", ErrInvalidMessage, name, v)
 			}
 		}
 	}
 	if m.ReplyTo == directReplyTo {
-		return nil, fmt.Errorf("%w: ReplyTo %q is for the channel that consumes the replies: name a queue of your own", ErrInvalidMessage, directReplyTo)
+		return nil, fmt.Errorf("%w: ReplyTo must not be %q (only the channel that consumes the replies can use it; use the name of a queue)", ErrInvalidMessage, directReplyTo)
 	}
 	content, err := m.encode()
 	if err != nil {

@@ -286,7 +286,7 @@ func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStat
 // an error if no listening client has the worker. The status of the worker reports whether it has paused.
 func (c *Client) Control(ctx context.Context, command topology.Command) error {
 	if command.Do != topology.DoReport && command.Queue == "" {
-		return errors.New("reprise: Control: Command.Queue is empty: name the queue")
+		return errors.New("reprise: Control: Command.Queue must not be empty")
 	}
 	ofQueue := command.Worker == "" && command.Do != topology.DoReport
 	var err error
@@ -304,7 +304,7 @@ func (c *Client) Control(ctx context.Context, command topology.Command) error {
 		}
 	case topology.DoReport:
 	default:
-		err = fmt.Errorf("reprise: Control: Command.Do %q: use pause, resume or report", command.Do)
+		err = fmt.Errorf("reprise: Control: Command.Do must be pause, resume or report: got %q", command.Do)
 	}
 	if err != nil {
 		return err
@@ -330,13 +330,13 @@ func (c *Client) sendCommand(ctx context.Context, command topology.Command) erro
 func (c *Client) pauseQueue(ctx context.Context, queue string, p topology.Pause) error {
 	q, ok := topology.PauseQueue(queue)
 	if !ok {
-		return fmt.Errorf("reprise: queue %.40q… cannot be paused: its name is too long for the queue %s…", queue, topology.PauseQueuePrefix)
+		return fmt.Errorf("reprise: cannot pause queue %.40q…: its name is too long for the queue %s…", queue, topology.PauseQueuePrefix)
 	}
 	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now()}
 	if !p.Until.IsZero() {
 		left := time.Until(p.Until)
 		if left <= 0 || left > amqpconn.MaxExpiration {
-			return fmt.Errorf("reprise: Control: Pause.Until must be in the future, and at most ten years away: got %s", p.Until.Format(time.RFC3339))
+			return fmt.Errorf("reprise: Control: Pause.Until must be in the future, within ten years: got %s", p.Until.Format(time.RFC3339))
 		}
 		msg.Expiration = amqpconn.FormatExpiration(left)
 	}

@@ -72,15 +72,15 @@ func (c *Client) PublishIn(ctx context.Context, d time.Duration, m *Message) err
 // of earlier levels would route the message to a wrong queue.
 func schedulable(m *Message) (*Message, error) {
 	if m == nil {
-		return nil, fmt.Errorf("%w: it is nil", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: message must not be nil", ErrInvalidMessage)
 	}
 	_, cc := m.Headers[headerCC]
 	_, bcc := m.Headers[headerBCC]
 	switch {
 	case m.Expiration != 0:
-		return nil, fmt.Errorf("%w: it is to wait, and its Expiration would end that: leave it out, and have the handler see to the age of messages", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: Expiration of a scheduled message must be 0: got %s (the handler can check the age of messages)", ErrInvalidMessage, m.Expiration)
 	case m.Exchange == "" && (cc || bcc):
-		return nil, fmt.Errorf("%w: a message that waits for a queue reaches no other, whatever its header CC or BCC: publish it to an exchange, or once for each queue", ErrInvalidMessage)
+		return nil, fmt.Errorf("%w: a message scheduled to a queue must not have the header CC or BCC (schedule it to an exchange, or once for each queue)", ErrInvalidMessage)
 	}
 	if m.MessageID == "" {
 		m.MessageID = rand.Text()

@@ -65,7 +65,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		return nil
 	})
 	if err == nil && w.handler == nil {
-		err = errors.New("reprise: WorkerConfig.Middleware returned a nil Handler: return the one that was given, or one around it")
+		err = errors.New("reprise: WorkerConfig.Middleware must not return a nil Handler (return next, or a Handler that calls it)")
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	w.interrupt(fmt.Errorf("%w: Run has just begun", ErrNotConsuming))
+	w.interrupt(fmt.Errorf("%w: Run has just started", ErrNotConsuming))
 	if agent := w.client.agent; agent != nil && !w.cfg.AsDelivered {
 		w.member = agent.Join(w.announced())
 		defer agent.Leave(w.member)
@@ -332,7 +332,7 @@ func (l *lifecycle) start(ctx context.Context) (context.Context, func(), error) 
 	case l.stopped:
 		return nil, nil, nil
 	case l.started:
-		return nil, nil, errors.New("reprise: Worker.Run can be called once: make another worker")
+		return nil, nil, errors.New("reprise: Worker.Run must not be called twice (create another Worker)")
 	}
 	l.started = true
 	ctx, l.cancel = context.WithCancelCause(ctx)

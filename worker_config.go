@@ -166,31 +166,31 @@ func (c WorkerConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("reprise: WorkerConfig."+format, args...))
 	}
 	if c.Queue == "" {
-		fault("Queue is empty: name the queue to consume")
+		fault("Queue must not be empty (set the queue to consume)")
 	}
 	if f, isFunc := c.Handler.(HandlerFunc); c.Handler == nil || isFunc && f == nil {
-		fault("Handler is nil: give a function as reprise.HandlerFunc(f)")
+		fault("Handler must not be nil (convert a function with reprise.HandlerFunc)")
 	}
 	d := c.withDefaults()
 	if c.Concurrency < 0 || d.Concurrency > math.MaxUint16 {
-		fault("Concurrency %d: use 1 to %d, or 0 for %d", c.Concurrency, math.MaxUint16, DefaultConcurrency)
+		fault("Concurrency must be between 0 and %d: got %d (0 means %d)", math.MaxUint16, c.Concurrency, DefaultConcurrency)
 	}
 	if c.Prefetch < 0 || d.Prefetch > math.MaxUint16 || d.Prefetch < d.Concurrency {
-		fault("Prefetch %d: use at least Concurrency (%d) and at most %d, or 0 for the default", c.Prefetch, d.Concurrency, math.MaxUint16)
+		fault("Prefetch must be between Concurrency (%d) and %d: got %d (0 means the default)", d.Concurrency, math.MaxUint16, c.Prefetch)
 	} else if d.Prefetch > c.maxPrefetch() {
 		fault("Prefetch and Concurrency must be at most %d with AckThenPublish or Acked: got %d and %d (run several workers)", c.maxPrefetch(), d.Prefetch, d.Concurrency)
 	}
 	if c.DrainTimeout < 0 {
-		fault("DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, DefaultDrainTimeout)
+		fault("DrainTimeout must not be negative: got %s (0 means %s)", c.DrainTimeout, DefaultDrainTimeout)
 	}
 	if c.Order != PublishThenAck && c.Order != AckThenPublish {
-		fault("Order %d: use PublishThenAck or AckThenPublish", c.Order)
+		fault("Order must be PublishThenAck or AckThenPublish: got %d", c.Order)
 	}
 	if c.ConsumerTimeout > 0 && c.ConsumerTimeout < time.Minute {
-		fault("ConsumerTimeout %s: use what the broker has, at least 1m, 0 for %s, or a negative number for none", c.ConsumerTimeout, DefaultConsumerTimeout)
+		fault("ConsumerTimeout must be at least 1m: got %s (use the timeout of the broker; 0 means %s, a negative number no timeout)", c.ConsumerTimeout, DefaultConsumerTimeout)
 	}
 	if slices.ContainsFunc(c.Middleware, func(m Middleware) bool { return m == nil }) {
-		fault("Middleware has a nil entry: leave it out")
+		fault("Middleware must not contain nil")
 	}
 	if c.Debounce != nil {
 		errs = append(errs, c.Debounce.validate(consume.Deadline(d.ConsumerTimeout)))
@@ -198,7 +198,7 @@ func (c WorkerConfig) Validate() error {
 	switch d.Strategy.Marks.(type) {
 	case topology.Deliveries, topology.CountDown:
 		if c.Policy.limitsTime() {
-			fault("Policy.GiveUpAfter cannot be kept with this Strategy: nothing on a message says when it first failed; limit MaxAttempts, or use another Strategy")
+			fault("Policy.GiveUpAfter must be 0 with this Strategy: messages do not record the time of their first failure (limit MaxAttempts, or use another Strategy)")
 		}
 	}
 	if m, ok := d.Strategy.Marks.(topology.Deliveries); ok && m.Classic && c.CrashLimit > 0 {
@@ -325,10 +325,10 @@ type Debounce struct {
 // validate reports an invalid Window, for example more than half of the acknowledgement timeout, and a missing Key.
 func (d Debounce) validate(patience time.Duration) error {
 	if d.Key == nil {
-		return errors.New("reprise: Debounce.Key is nil: say what makes messages equal, such as reprise.ContentKey, to which message ids are nothing")
+		return errors.New("reprise: Debounce.Key must not be nil (reprise.ContentKey compares messages by content)")
 	}
 	if d.Window <= 0 || d.Window > patience/2 {
-		return fmt.Errorf("reprise: Debounce.Window %s: use a positive duration such as 10s, up to half of the time after which messages are given back, which is %s: see ConsumerTimeout", d.Window, patience)
+		return fmt.Errorf("reprise: Debounce.Window must be positive and at most %s, half of the time after which deliveries are requeued: got %s (see ConsumerTimeout)", patience/2, d.Window)
 	}
 	return nil
 }

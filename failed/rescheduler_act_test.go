@@ -250,7 +250,7 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 			other:                       "is not one of a known design",
 			x.work + ".failed":          "is not one of a known design",
 			x.work + ".wait.x.wait.1-2": "is not one of a known design",
-			forged:                      "it exists with another",
+			forged:                      "already exists with another",
 			x.work:                      "inside of the work queue",
 			"":                          "one after the other",
 		} {

@@ -175,7 +175,7 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		`reprisetest: there is no failed queue of "oders": exchange "" with key "oders.failed" leads to none; a worker declares it; there are orders, orders.failed`: func(f *fake, b *reprisetest.Broker) {
 			b.Parked(f, "oders")
 		},
-		`reprisetest: topology: queue without a name`: func(f *fake, b *reprisetest.Broker) {
+		`reprisetest: topology: queue must have a name`: func(f *fake, b *reprisetest.Broker) {
 			b.Declare(f, queues(topology.Queue{}))
 		},
 	} {

@@ -191,7 +191,7 @@ func TestStopOfOneOfTwoWorkers(t *testing.T) {
 func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]reprise.WorkerConfig{
-		"reprisetest: reprise: WorkerConfig.Queue is empty: name the queue to consume": {Handler: failing(0)},
+		"reprisetest: reprise: WorkerConfig.Queue must not be empty (set the queue to consume)": {Handler: failing(0)},
 		`reprisetest: the worker of "orders" has ended: `: {
 			Queue: "orders", Handler: failing(0),
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: "orders", Args: topology.Table{"x-message-ttl": "soon"}}}},

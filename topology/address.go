@@ -43,8 +43,7 @@ func (a Address) queue(work string) string { return strings.ReplaceAll(a.Key, "{
 // without an Infrastructure, when exchanges and bindings are unknown.
 func (a Address) validate(field string) error {
 	if a.Exchange != "" || !strings.Contains(a.Key, "{queue}") || strings.Contains(a.Key, "{key}") || a.Key == "{queue}" {
-		return fmt.Errorf("topology: %s is exchange %q, key %q: name an Infrastructure with that exchange, "+
-			"or use no exchange, and as the key a queue's name such as %q", field, a.Exchange, a.Key, "{queue}.wait")
+		return fmt.Errorf("topology: %s must have no exchange and the key of another queue, such as %q: got exchange %q, key %q (or declare the exchange in Infrastructure)", field, "{queue}.wait", a.Exchange, a.Key)
 	}
 	return nil
 }

@@ -62,12 +62,11 @@ func (b Buckets) Validate() error {
 	b = b.withDefaults()
 	switch {
 	case b.Base < time.Millisecond || b.Base%time.Millisecond != 0 || b.Base > MaxDelay:
-		return fmt.Errorf("topology: Buckets.Base %s: use whole milliseconds, from 1ms to %s", b.Base, MaxDelay)
+		return fmt.Errorf("topology: Buckets.Base must be whole milliseconds from 1ms to %s: got %s", MaxDelay, b.Base)
 	case !(b.Growth > 1 && b.Growth <= maxGrowth): // written so that NaN fails too
-		return fmt.Errorf("topology: Buckets.Growth %v: use more than 1 (the default 1.25 keeps retries at most 25%% late), and at most %d", b.Growth, maxGrowth)
+		return fmt.Errorf("topology: Buckets.Growth must be above 1 and at most %d: got %v (with the default 1.25, retries are at most 25%% late)", maxGrowth, b.Growth)
 	case float64(b.Base.Milliseconds())*(b.Growth-1) < 1:
-		return fmt.Errorf("topology: Buckets.Growth %v makes buckets narrower than a millisecond: use at least %v with a Base of %s",
-			b.Growth, 1+1/float64(b.Base.Milliseconds()), b.Base)
+		return fmt.Errorf("topology: Buckets.Growth must be at least %v with a Base of %s: got %v (buckets must not be narrower than 1ms)", 1+1/float64(b.Base.Milliseconds()), b.Base, b.Growth)
 	}
 	return nil
 }

@@ -30,9 +30,9 @@ type CountDown struct {
 func (c CountDown) Validate() error {
 	switch {
 	case c.Header == "" || c.Errors == "" || c.Header == c.Errors:
-		return fmt.Errorf("topology: CountDown needs two header names: Header %q, Errors %q", c.Header, c.Errors)
+		return fmt.Errorf("topology: CountDown.Header and CountDown.Errors must be different and not empty: got %q and %q", c.Header, c.Errors)
 	case c.Default < 0 || c.Default > math.MaxInt32:
-		return fmt.Errorf("topology: CountDown.Default %d: use 0 (no retries) to %d", c.Default, math.MaxInt32)
+		return fmt.Errorf("topology: CountDown.Default must be between 0 and %d: got %d (0 means no retries)", math.MaxInt32, c.Default)
 	}
 	return errors.Join(validateHeader("CountDown.Header", c.Header), validateHeader("CountDown.Errors", c.Errors))
 }

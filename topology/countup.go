@@ -27,7 +27,7 @@ type CountUp struct {
 // Validate reports a missing name, an invalid name, and a name that Trail or the broker uses.
 func (c CountUp) Validate() error {
 	if c.Header == "" {
-		return fmt.Errorf("topology: CountUp.Header is empty: name the header that counts, such as %q", "x-attempts")
+		return fmt.Errorf("topology: CountUp.Header must not be empty (example: %q)", "x-attempts")
 	}
 	return validateHeader("CountUp.Header", c.Header)
 }

@@ -88,15 +88,14 @@ func (r DeadLettering) ValidateQueue(queue string) error {
 		}
 		exchange, found := q.Args["x-dead-letter-exchange"].(string)
 		if !found {
-			return fmt.Errorf("topology: DeadLettering.Infrastructure declares the work queue %q without x-dead-letter-exchange: "+
-				"it would drop what is rejected, so name the exchange that leads to the wait queue", queue)
+			return fmt.Errorf("topology: DeadLettering.Infrastructure: work queue %q must have x-dead-letter-exchange (the exchange of the wait queue; otherwise the broker drops rejected messages)", queue)
 		}
 		if err := r.Infrastructure.validateDeadLetters(exchange); err != nil {
 			return err
 		}
 	}
 	if r.Infrastructure.empty() && r.FailedAddress.queue(queue) == retryQueue(queue) {
-		return fmt.Errorf("topology: DeadLettering.FailedAddress is the wait queue %q, so that what is parked would come back: name another, such as %q", retryQueue(queue), "{queue}.failed")
+		return fmt.Errorf("topology: DeadLettering.FailedAddress must not be the wait queue %q, which returns parked messages (use another queue, such as %q)", retryQueue(queue), "{queue}.failed")
 	}
 	return errors.Join(
 		r.FailedAddress.notInto("DeadLettering.FailedAddress", queue, r.WorkExchange),

@@ -100,8 +100,7 @@ func rejectable(d Delivery) error {
 		death, _ := e.(Table)
 		n, ok := amqpvalue.Integer(death["count"])
 		if !ok || n < 1 || death["queue"] == d.Queue && death["reason"] != "rejected" {
-			return fmt.Errorf("topology: its header x-death is not one that a broker has written on the way to %q (%v): "+
-				"publish messages without the x-death of others", d.Queue, death)
+			return fmt.Errorf("topology: the header x-death was not written by the broker of %q: got %v (publish messages without x-death)", d.Queue, death)
 		}
 	}
 	return nil

@@ -63,7 +63,7 @@ func (e Expirations) Validate() error {
 		return err
 	}
 	if !(e.Factor >= 1 && e.Factor <= maxGrowth) { // written so that NaN fails too
-		return fmt.Errorf("topology: Expirations.Factor %v: use 1 for delays that stay the same, more for such that grow, at most %d, or 0 for %v", e.Factor, maxGrowth, DefaultExpirationsFactor)
+		return fmt.Errorf("topology: Expirations.Factor must be between 1 and %d: got %v (1 means constant delays, 0 means %v)", maxGrowth, e.Factor, DefaultExpirationsFactor)
 	}
 	return nil
 }

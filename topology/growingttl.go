@@ -75,11 +75,11 @@ func (g GrowingTTL) Validate() error {
 	g = g.withDefaults()
 	errs := []error{g.MessageTTL.Validate(), g.expirations().Validate()}
 	if !named {
-		errs = append(errs, errors.New("topology: GrowingTTL.WaitQueue is empty: name the queue that the WaitAddress leads to, since x-death goes by its name"))
+		errs = append(errs, errors.New("topology: GrowingTTL.WaitQueue must not be empty (set the queue that WaitAddress leads to; x-death contains its name)"))
 	}
 	errs = append(errs, validateDelay("GrowingTTL.Max", g.Max, g.First, fmt.Sprintf("First (%s)", g.First), DefaultGrowingTTLMax))
 	if !(g.Jitter < 1) { // written so that NaN fails too
-		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter %v: use a part of the delay such as 0.1, less than 1, 0 for %v, or a negative number for none", g.Jitter, DefaultGrowingTTLJitter))
+		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter must be below 1: got %v (0 means %v, a negative number no jitter)", g.Jitter, DefaultGrowingTTLJitter))
 	}
 	return errors.Join(errs...)
 }

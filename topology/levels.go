@@ -58,14 +58,12 @@ func validateTarget(exchange, queue string) error {
 	name := levelsTo(exchange, queue).name(topLevel)
 	if exchange != "" {
 		if over := len(name) - maxName; over > 0 {
-			return fmt.Errorf("topology: the exchange's name %.40q… has %d bytes: use at most %d, since its levels have longer names, and 255 are possible",
-				exchange, len(exchange), len(exchange)-over)
+			return fmt.Errorf("topology: exchange %.40q… must have a name of at most %d bytes: got %d (the names of its levels are longer; AMQP permits 255 bytes)", exchange, len(exchange)-over, len(exchange))
 		}
 		return nil
 	}
 	if strings.HasPrefix(queue, reserved) {
-		return fmt.Errorf("topology: the levels of the queue %q would have names that begin with %q too, which are the broker's own: "+
-			"use a queue with a name of yours", queue, reserved)
+		return fmt.Errorf("topology: queue %q must not begin with %q (the names of its levels would be reserved for the broker)", queue, reserved)
 	}
 	return validateNames(queue, name)
 }
@@ -98,11 +96,11 @@ func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 func (Levels) Schedule(exchange, key string, delay time.Duration) (Hop, error) {
 	switch {
 	case exchange == "" && key == "":
-		return Hop{}, errors.New("topology: neither an exchange nor a queue to schedule a message to: name one of them")
+		return Hop{}, errors.New("topology: exchange and key must not both be empty (without an exchange, the key is the name of a queue)")
 	case len(key) > maxName:
-		return Hop{}, fmt.Errorf("topology: the routing key %.40q… has %d bytes: at most %d are possible", key, len(key), maxName)
+		return Hop{}, fmt.Errorf("topology: routing key %.40q… must have at most %d bytes: got %d", key, maxName, len(key))
 	case delay > MaxSchedule:
-		return Hop{}, fmt.Errorf("topology: a delay of %s: at most %s (8.5 years) is possible", delay, MaxSchedule)
+		return Hop{}, fmt.Errorf("topology: delay must be at most %s (8.5 years): got %s", MaxSchedule, delay)
 	case delay <= 0:
 		return Hop{Exchange: exchange, RoutingKey: key}, nil
 	}

@@ -49,7 +49,7 @@ func (m MessageTTL) withDefaults() MessageTTL {
 func (m MessageTTL) Validate() error {
 	own := m.Infrastructure.empty()
 	m = m.withDefaults()
-	errs := []error{validateApart("MessageTTL.WaitAddress", "FailedAddress", m.WaitAddress == m.FailedAddress, "the same")}
+	errs := []error{validateApart("MessageTTL.WaitAddress", "FailedAddress", m.WaitAddress == m.FailedAddress)}
 	for _, a := range []struct {
 		field string
 		Address

@@ -18,8 +18,7 @@ func (t Topology) For(version string) error {
 	if ok && slices.Compare(have, need) >= 0 {
 		return nil
 	}
-	return fmt.Errorf("topology: this needs RabbitMQ %s or later, the broker is %q and would ignore arguments without a word: "+
-		"use another route, such as Buckets, or a newer broker", t.Needs, version)
+	return fmt.Errorf("topology: broker must be RabbitMQ %s or later: got %q (earlier versions ignore arguments of this topology; use another route, such as Buckets)", t.Needs, version)
 }
 
 // newer returns the later of two versions. "" is earlier than all others.

@@ -74,8 +74,7 @@ func workAndFailed(queue, failed string) Topology {
 func validateNames(queue string, names ...string) error {
 	for _, name := range names {
 		if over := len(name) - maxName; over > 0 {
-			return fmt.Errorf("topology: the work queue's name %.40q… has %d bytes: use at most %d, since the queue %q goes with it, and 255 are possible",
-				queue, len(queue), len(queue)-over, strings.Replace(name, queue, "{queue}", 1))
+			return fmt.Errorf("topology: work queue %.40q… must have a name of at most %d bytes: got %d (the queue %q has a longer name; AMQP permits 255 bytes)", queue, len(queue)-over, len(queue), strings.Replace(name, queue, "{queue}", 1))
 		}
 	}
 	return nil

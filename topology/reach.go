@@ -24,7 +24,7 @@ func (t Topology) decided(name string) (Exchange, error) {
 	x := t.exchange(name)
 	_, own := brokerKinds[name]
 	if !own && !slices.ContainsFunc(t.Exchanges, func(x Exchange) bool { return x.Name == name }) {
-		return x, fmt.Errorf("exchange %q is not known", name)
+		return x, fmt.Errorf("exchange %q not found", name)
 	}
 	switch x.Kind {
 	case Direct, Fanout, Topic:

@@ -45,7 +45,7 @@ func (r Requeuing) Marks() Marks { return Deliveries{Classic: r.Classic} }
 // Validate reports Unlimited without Classic, because a quorum queue limits deliveries.
 func (r Requeuing) Validate() error {
 	if r.Unlimited && !r.Classic {
-		return errors.New("topology: Requeuing.Unlimited needs Classic (a quorum queue has a delivery limit)")
+		return errors.New("topology: Requeuing.Unlimited must be false without Classic (a quorum queue has a delivery limit)")
 	}
 	return nil
 }
@@ -92,8 +92,7 @@ func requeuing(queue string, more Table) Topology {
 }
 
 // errUncounted is returned for a message that must not be requeued again because its queue is classic.
-var errUncounted = errors.New("topology: the work queue does not count deliveries (no header x-delivery-count on one that came again), " +
-	"so its messages would be retried for ever: make it a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets")
+var errUncounted = errors.New("topology: the work queue does not count deliveries, so retries would not end: a redelivered message has no header x-delivery-count (use a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets)")
 
 // counted returns an error if the delivery is a redelivery without a count. RabbitMQ 4.3 uses another
 // header if the first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead

@@ -15,7 +15,7 @@ import (
 // validateLength reports a name that is longer than AMQP can carry.
 func validateLength(field, name string) error {
 	if len(name) > maxName {
-		return fmt.Errorf("topology: %s has %d bytes: use at most %d", field, len(name), maxName)
+		return fmt.Errorf("topology: %s must have at most %d bytes: got %d", field, maxName, len(name))
 	}
 	return nil
 }
@@ -30,8 +30,7 @@ func (t Topology) validateDeadLetters(exchange string) error {
 	}
 	for _, x := range t.Exchanges {
 		if _, alternate := x.Args["alternate-exchange"]; x.Name == exchange && !alternate {
-			return fmt.Errorf("topology: the exchange %q leads to no queue, so that what is rejected would be lost: "+
-				"add the binding of the wait queue to DeadLettering.Infrastructure", exchange)
+			return fmt.Errorf("topology: exchange %q must have a binding, or rejected messages would be lost (add the binding of the wait queue to DeadLettering.Infrastructure)", exchange)
 		}
 	}
 	return nil
@@ -39,9 +38,9 @@ func (t Topology) validateDeadLetters(exchange string) error {
 
 // validateApart reports equal destinations for waiting and parked copies. Parked copies would be
 // retried.
-func validateApart(wait, failed string, same bool, what string) error {
+func validateApart(wait, failed string, same bool) error {
 	if same {
-		return fmt.Errorf("topology: %s and %s are %s, so that what is parked would come back: name two", wait, failed, what)
+		return fmt.Errorf("topology: %s and %s must be different (parked messages would return to the work queue)", wait, failed)
 	}
 	return nil
 }
@@ -54,7 +53,7 @@ func (a Address) notInto(field, queue, workExchange string) error {
 		own = queue // see wayBack
 	}
 	if a.Exchange == "" && a.key(Delivery{Queue: queue}, own) == queue {
-		return fmt.Errorf("topology: %s leads to the work queue itself: name another queue", field)
+		return fmt.Errorf("topology: %s must not lead to the work queue (use another queue)", field)
 	}
 	return nil
 }
@@ -63,9 +62,9 @@ func (a Address) notInto(field, queue, workExchange string) error {
 func validateHeader(field, name string) error {
 	switch {
 	case strings.HasPrefix(name, "x-reprise-"):
-		return fmt.Errorf("topology: %s %q begins with %q, as the headers of Trail and of workers do: use another name", field, name, "x-reprise-")
+		return fmt.Errorf("topology: %s must not begin with %q: got %q (reserved for Reprise)", field, "x-reprise-", name)
 	case name == "CC", name == "BCC", amqpvalue.IsBrokerHeader(name):
-		return fmt.Errorf("topology: %s %q is written by the broker: use another name", field, name)
+		return fmt.Errorf("topology: %s must not be a header that the broker writes: got %q", field, name)
 	}
 	return validateLength(field, name)
 }
@@ -94,8 +93,7 @@ func (s Strategy) validateMarks() error {
 	if reflect.DeepEqual(own, s.Marks) {
 		return nil
 	}
-	return fmt.Errorf("topology: %T publishes no copies, and its attempts cannot be counted by %T, so that messages would be retried for ever: "+
-		"leave Marks out, for %T", route, s.Marks, own)
+	return fmt.Errorf("topology: Strategy.Marks must be %T with %T: got %T, which cannot count attempts without copies (omit Marks)", own, route, s.Marks)
 }
 
 // validateDelay reports a delay that a queue or a message does not support.
@@ -103,13 +101,13 @@ func validateDelay(field string, d, low time.Duration, from string, byDefault ti
 	if d >= low && d%time.Millisecond == 0 && d <= MaxDelay {
 		return nil
 	}
-	return fmt.Errorf("topology: %s %s: use whole milliseconds, from %s to %s, or 0 for %s", field, d, from, MaxDelay, byDefault)
+	return fmt.Errorf("topology: %s must be whole milliseconds from %s to %s: got %s (0 means %s)", field, from, MaxDelay, d, byDefault)
 }
 
 // validateNil reports a part that is a nil pointer.
 func validateNil(field string, part any) error {
 	if v := reflect.ValueOf(part); v.Kind() == reflect.Pointer && v.IsNil() {
-		return fmt.Errorf("topology: Strategy.%s is a nil %T: leave it out for the default, or point to one", field, part)
+		return fmt.Errorf("topology: Strategy.%s must not be a nil %T (omit it for the default)", field, part)
 	}
 	return nil
 }
@@ -119,11 +117,11 @@ func validateNil(field string, part any) error {
 func validateOwn(what, name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("topology: %s without a name", what)
+		return fmt.Errorf("topology: %s must have a name", what)
 	case len(name) > maxName:
-		return fmt.Errorf("topology: %s %s has a name of %d bytes: at most %d are possible", what, ends(name), len(name), maxName)
+		return fmt.Errorf("topology: %s %s must have a name of at most %d bytes: got %d", what, ends(name), maxName, len(name))
 	case strings.ContainsAny(name, "\x00\r\n"):
-		return fmt.Errorf("topology: %s %q has a line break or a NUL in its name: remove it", what, name)
+		return fmt.Errorf("topology: %s %q must not have a line break or a NUL in its name", what, name)
 	}
 	return nil
 }
@@ -131,7 +129,7 @@ func validateOwn(what, name string) error {
 // validateReserved reports a name that is reserved for the broker.
 func validateReserved(what, name string) error {
 	if strings.HasPrefix(name, reserved) {
-		return fmt.Errorf("topology: %s %q begins with %q, as the broker's own names do, and no others can: use one of yours", what, name, reserved)
+		return fmt.Errorf("topology: %s %q must not begin with %q (reserved for the broker)", what, name, reserved)
 	}
 	return nil
 }
@@ -140,7 +138,7 @@ func validateReserved(what, name string) error {
 func (e Exchange) validate() error {
 	errs := []error{validateOwn("exchange", e.Name)}
 	if e.Kind == "" {
-		errs = append(errs, fmt.Errorf("topology: exchange %q has no kind: use %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, Headers))
+		errs = append(errs, fmt.Errorf("topology: exchange %q must have a Kind: %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, Headers))
 	}
 	if kind, found := brokerKinds[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
 		errs = append(errs, validateReserved("exchange", e.Name))
@@ -155,7 +153,7 @@ func (q Queue) validate() error {
 		errs = append(errs, validateReserved("queue", q.Name))
 	}
 	if q.Args["x-queue-type"] == "quorum" && (q.Transient || q.Exclusive || q.AutoDelete) {
-		errs = append(errs, fmt.Errorf("topology: queue %q is a quorum queue: it cannot be transient, exclusive or auto-delete", q.Name))
+		errs = append(errs, fmt.Errorf("topology: quorum queue %q must not be transient, exclusive or auto-delete", q.Name))
 	}
 	return errors.Join(errs...)
 }

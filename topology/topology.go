@@ -100,7 +100,7 @@ func (t Topology) Validate() error {
 	for _, e := range t.Exchanges {
 		check(e.validate())
 		if other, found := exchanges[e.Name]; found && !e.same(other) {
-			fault("exchange %q is declared twice and differently: keep one declaration", e.Name)
+			fault("exchange %q must not have two different declarations", e.Name)
 		}
 		exchanges[e.Name] = e
 	}
@@ -108,7 +108,7 @@ func (t Topology) Validate() error {
 	for _, q := range t.Queues {
 		check(q.validate())
 		if other, found := queues[q.Name]; found && !q.same(other) {
-			fault("queue %q is declared twice and differently: keep one declaration", q.Name)
+			fault("queue %q must not have two different declarations", q.Name)
 		}
 		queues[q.Name] = q
 	}
@@ -116,19 +116,18 @@ func (t Topology) Validate() error {
 		check(validateOwn("binding to exchange", b.Exchange))
 		switch {
 		case b.Queue != "" && b.ToExchange != "":
-			fault("binding of exchange %q leads both to queue %q and to exchange %q: make two of it", b.Exchange, b.Queue, b.ToExchange)
+			fault("binding of exchange %q must not lead to a queue and an exchange: got %q and %q (declare two bindings)", b.Exchange, b.Queue, b.ToExchange)
 		case b.ToExchange != "":
 			check(validateOwn("binding from exchange", b.ToExchange))
 		default:
 			check(validateOwn("binding to queue", b.Queue))
 		}
 		if len(b.RoutingKey) > maxName {
-			fault("binding of %s %q to exchange %q has a routing key of %d bytes: at most %d are possible",
-				b.kind(), b.Queue+b.ToExchange, b.Exchange, len(b.RoutingKey), maxName)
+			fault("routing key of the binding of %s %q to exchange %q must have at most %d bytes: got %d", b.kind(), b.Queue+b.ToExchange, b.Exchange, maxName, len(b.RoutingKey))
 		}
 	}
 	if _, ok := parseVersion(t.Needs); t.Needs != "" && !ok {
-		fault("Needs %q is no version: write it as \"4.3.3\"", t.Needs)
+		fault("Needs must be a version such as \"4.3.3\": got %q", t.Needs)
 	}
 	return errors.Join(errs...)
 }

@@ -31,16 +31,16 @@ type WaitQueue struct {
 // Validate reports missing names, an invalid Delay and a contradictory Infrastructure.
 func (w WaitQueue) Validate() error {
 	if w.WorkExchange == "" || w.WaitExchange == "" || w.FailedExchange == "" {
-		return fmt.Errorf("topology: WaitQueue needs the names of three exchanges: WorkExchange %q, WaitExchange %q, FailedExchange %q",
+		return fmt.Errorf("topology: WaitQueue must have three exchanges: got WorkExchange %q, WaitExchange %q, FailedExchange %q",
 			w.WorkExchange, w.WaitExchange, w.FailedExchange)
 	}
 	if w.Delay < 0 || w.Delay > MaxDelay {
-		return fmt.Errorf("topology: WaitQueue.Delay %s: use 0 to %s", w.Delay, MaxDelay)
+		return fmt.Errorf("topology: WaitQueue.Delay must be between 0 and %s: got %s", MaxDelay, w.Delay)
 	}
 	return errors.Join(
 		validateWait("WaitQueue.WaitExchange", w.WaitExchange, w.WorkExchange),
 		validateWait("WaitQueue.FailedExchange", w.FailedExchange, w.WorkExchange),
-		validateApart("WaitQueue.WaitExchange", "FailedExchange", w.WaitExchange == w.FailedExchange, fmt.Sprintf("both %q", w.WaitExchange)),
+		validateApart("WaitQueue.WaitExchange", "FailedExchange", w.WaitExchange == w.FailedExchange),
 		validateLength("WaitQueue.WaitExchange", w.WaitExchange),
 		validateLength("WaitQueue.FailedExchange", w.FailedExchange),
 		w.Infrastructure.Validate())

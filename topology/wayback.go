@@ -45,8 +45,7 @@ func (t Topology) validateWayBack(route, work, queue string) error {
 	if work == "" || t.empty() || t.leads(work, queue, nil) {
 		return nil
 	}
-	return fmt.Errorf("topology: nothing leads from the exchange %q to the work queue %q, so that its retries would be lost: "+
-		"add the binding by which it gets its messages to %s.Infrastructure", work, queue, route)
+	return fmt.Errorf("topology: %s.Infrastructure must bind exchange %q to work queue %q, or its retries would be lost (add the binding that publishers use)", route, work, queue)
 }
 
 // validateWait reports an exchange for waiting or parked copies that equals the exchange of the work.
@@ -55,7 +54,7 @@ func validateWait(field, wait, work string) error {
 	if wait != work {
 		return nil
 	}
-	return fmt.Errorf("topology: %s is %q, which leads to the work queue at once: name an exchange in front of another queue", field, wait)
+	return fmt.Errorf("topology: %s must not be the work exchange: got %q (use an exchange that leads to another queue)", field, wait)
 }
 
 // Leads reports whether an exchange routes messages with that routing key to a queue, according to t.

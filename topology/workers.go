@@ -274,7 +274,7 @@ func (s WorkerStatus) Encode() ([]byte, error) {
 			return b, err
 		}
 		if len(s.Handling) == 0 {
-			return nil, fmt.Errorf("topology: the status of a worker has %d bytes: at most %d are possible", len(b), MaxStatus)
+			return nil, fmt.Errorf("topology: status of a worker must have at most %d bytes: got %d", MaxStatus, len(b))
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestStakingValidate(t *testing.T) {
 		{QueueType: "stream"},
 	} {
 		for what, err := range map[string]error{"preset": s.Validate(), "strategy": s.Strategy().Validate()} {
-			if err == nil || !strings.Contains(err.Error(), ": use ") {
+			if err == nil || !strings.Contains(err.Error(), " must be ") {
 				t.Errorf("%+v, %s: %v", s, what, err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestStakingValidate(t *testing.T) {
 	}
 	// A worker there would take what is to wait, and declare the queue as nobody else does.
 	for _, queue := range []string{"active_staking_queue_delay", "v2_active_staking_queue_delay", "active_staking_queue_failed"} {
-		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "name the work queue") {
+		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "must not have the name of a wait queue or a failed queue") {
 			t.Errorf("a worker may consume %s: %v", queue, err)
 		}
 		if err := (preset.Staking{Queues: []string{queue}}).Strategy().ValidateQueue(queue); err != nil {
@@ -220,7 +220,7 @@ func TestStakingQueueOfAnotherTypeIsExplained(t *testing.T) {
 		}
 		err := stakingClient(t, b.URL).Declare(t.Context(), preset.Staking{Queues: []string{queue}}.Topology())
 		refused, ok := errors.AsType[*reprise.DeclareError](err)
-		if !ok || refused.Name != queue+"_delay" || !strings.Contains(refused.Advice, "another x-queue-type: the broker has 'classic', wanted is 'quorum'") {
+		if !ok || refused.Name != queue+"_delay" || !strings.Contains(refused.Advice, "another x-queue-type: the broker has 'classic', the declaration has 'quorum'") {
 			t.Errorf("got %v", err)
 		}
 	})

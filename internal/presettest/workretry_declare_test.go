@@ -76,8 +76,8 @@ func TestWorkRetryRefusesToGuess(t *testing.T) {
 			p    preset.WorkRetry
 			says string
 		}{
-			{preset.WorkRetry{}, `exchange "WorkExchange": it exists with another type: the broker has 'fanout', wanted is 'direct'`},
-			{preset.WorkRetry{Kind: "fanout"}, `queue "RetryQueue": it exists with another x-message-ttl: the broker has '60000', wanted is '300000'`},
+			{preset.WorkRetry{}, `exchange "WorkExchange": already exists with another type: the broker has 'fanout', the declaration has 'direct'`},
+			{preset.WorkRetry{Kind: "fanout"}, `queue "RetryQueue": already exists with another x-message-ttl: the broker has '60000', the declaration has '300000'`},
 		} {
 			err := c.Declare(t.Context(), tc.p.Topology())
 			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), tc.says) {

@@ -131,13 +131,13 @@ func TestWorkRetryValidate(t *testing.T) {
 		p    preset.WorkRetry
 		says string
 	}{
-		{preset.WorkRetry{RetryDelay: -1}, "or 0 for 5m0s"},
-		{preset.WorkRetry{RetryDelay: time.Microsecond}, "use whole milliseconds"},
+		{preset.WorkRetry{RetryDelay: -1}, "0 means 5m0s"},
+		{preset.WorkRetry{RetryDelay: time.Microsecond}, "must be whole milliseconds"},
 		{preset.WorkRetry{RetryDelay: topology.MaxDelay + time.Millisecond}, "to 1193h2m47.295s"},
-		{preset.WorkRetry{Kind: "headers"}, `use "direct", "fanout" or "topic"`},
-		{preset.WorkRetry{QueueType: "stream"}, `use "quorum" or "classic"`},
-		{preset.WorkRetry{Key: strings.Repeat("k", 256)}, "use at most 255"},
-		{preset.WorkRetry{Prefix: strings.Repeat("p", 250)}, "use at most 239"},
+		{preset.WorkRetry{Kind: "headers"}, `"direct", "fanout" or "topic"`},
+		{preset.WorkRetry{QueueType: "stream"}, `must be "quorum" or "classic"`},
+		{preset.WorkRetry{Key: strings.Repeat("k", 256)}, "at most 255 bytes"},
+		{preset.WorkRetry{Prefix: strings.Repeat("p", 250)}, "at most 239 bytes"},
 	} {
 		if err := tc.p.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%.60v…: %v, which does not say %s", tc.p, err, tc.says)
@@ -153,7 +153,7 @@ func TestWorkRetryHasMarksOfItsOwn(t *testing.T) {
 		t.Errorf("by default they are %T", marks)
 	}
 	s.Marks = topology.Trail{}
-	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "leave Marks out, for topology.Deaths") {
+	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "Marks must be topology.Deaths") {
 		t.Errorf("with others: %v", err)
 	}
 }

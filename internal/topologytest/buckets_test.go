@@ -225,7 +225,7 @@ func TestBucketsBoundTheNameOfTheWorkQueue(t *testing.T) {
 		}
 	})
 	err := topology.Strategy{}.ValidateQueue(strings.Repeat("q", 240))
-	if err == nil || !strings.Contains(err.Error(), `has 240 bytes: use at most 228, since the queue "{queue}.wait.`) {
+	if err == nil || !strings.Contains(err.Error(), `must have a name of at most 228 bytes: got 240 (the queue "{queue}.wait.`) {
 		t.Error(err)
 	}
 }
@@ -236,10 +236,10 @@ func TestBucketsValidate(t *testing.T) {
 		want string
 	}{
 		{topology.Buckets{}, ""},
-		{topology.Buckets{Base: time.Microsecond}, "Buckets.Base 1µs: use whole milliseconds"},
-		{topology.Buckets{Base: -time.Second}, "Buckets.Base -1s: use whole milliseconds"},
-		{topology.Buckets{Growth: 1}, "Buckets.Growth 1: use more than 1"},
-		{topology.Buckets{Growth: 1.0001}, "makes buckets narrower than a millisecond: use at least 1.001 with a Base of 1s"},
+		{topology.Buckets{Base: time.Microsecond}, "Buckets.Base must be whole milliseconds from 1ms to 1193h2m47.295s: got 1µs"},
+		{topology.Buckets{Base: -time.Second}, "Buckets.Base must be whole milliseconds from 1ms to 1193h2m47.295s: got -1s"},
+		{topology.Buckets{Growth: 1}, "Buckets.Growth must be above 1 and at most 1000: got 1 "},
+		{topology.Buckets{Growth: 1.0001}, "Buckets.Growth must be at least 1.001 with a Base of 1s: got 1.0001 "},
 	} {
 		err := errors.Join(tc.b.Validate())
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {

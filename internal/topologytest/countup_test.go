@@ -98,7 +98,7 @@ func TestCountUpValidate(t *testing.T) {
 		t.Error(err)
 	}
 	for _, header := range []string{"", strings.Repeat("x", 256), "x-reprise-attempts"} {
-		if err := (topology.CountUp{Header: header}).Validate(); err == nil || !strings.Contains(err.Error(), "use ") && !strings.Contains(err.Error(), "name ") {
+		if err := (topology.CountUp{Header: header}).Validate(); err == nil || !strings.Contains(err.Error(), "topology: CountUp.Header must ") {
 			t.Errorf("%.20q: %v", header, err)
 		}
 	}

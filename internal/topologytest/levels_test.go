@@ -182,11 +182,11 @@ func TestLevelsBounds(t *testing.T) {
 		want          string // of the error
 	}{
 		{"too long a delay", "x", "k", topology.MaxSchedule + 1, "at most 74565h24m16s"},
-		{"nowhere", "", "", time.Second, "neither an exchange nor a queue"},
-		{"too long a key", "x", long + "n", time.Second, "256 bytes: at most 255"},
+		{"nowhere", "", "", time.Second, "must not both be empty"},
+		{"too long a key", "x", long + "n", time.Second, "at most 255 bytes: got 256"},
 		{"too long a queue", "", long[:247], time.Second, "at most 246"},
 		{"too long an exchange", long[:238], "k", time.Second, "at most 237"},
-		{"a queue of the broker's", "", "amq.gen-x", time.Second, `begin with "amq." too`},
+		{"a queue of the broker's", "", "amq.gen-x", time.Second, `must not begin with "amq."`},
 	} {
 		if hop, err := l.Schedule(tc.exchange, tc.key, tc.delay); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %+v, %v", tc.name, hop, err)

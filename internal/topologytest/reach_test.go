@@ -27,8 +27,8 @@ func TestReachDoesNotGuess(t *testing.T) {
 	for _, tc := range []struct{ exchange, key, want string }{
 		{"plain", "odd", `exchange "odd" is of kind x-consistent-hash, which does not route by the key alone`},
 		{"amq.headers", "k", `exchange "amq.headers" is of kind headers, which does not route by the key alone`},
-		{"unknown", "k", `exchange "unknown" is not known`},
-		{"lost", "k", `exchange "elsewhere" is not known`},
+		{"unknown", "k", `exchange "unknown" not found`},
+		{"lost", "k", `exchange "elsewhere" not found`},
 	} {
 		if queues, err := topo.Reach(tc.exchange, tc.key); err == nil || err.Error() != tc.want {
 			t.Errorf("%s: %q, %v", tc.exchange, queues, err)

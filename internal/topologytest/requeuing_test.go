@@ -24,7 +24,7 @@ func ExampleDelayedRetry() {
 	// attempt 2 failed: Requeue 10s <nil>
 	// attempt 3 failed: Requeue 15s <nil>
 	// attempt 41 failed: Requeue 1m0s <nil>
-	// topology: this needs RabbitMQ 4.3.3 or later, the broker is "4.0.5" and would ignore arguments without a word: use another route, such as Buckets, or a newer broker
+	// topology: broker must be RabbitMQ 4.3.3 or later: got "4.0.5" (earlier versions ignore arguments of this topology; use another route, such as Buckets)
 }
 
 // What is given back is neither published anywhere nor lost: the queue that

@@ -185,7 +185,7 @@ func TestAddressesThatLeadNowhere(t *testing.T) {
 		for _, r := range []topology.Route{
 			topology.MessageTTL{WaitAddress: a}, topology.MessageTTL{FailedAddress: a}, topology.DeadLettering{FailedAddress: a},
 		} {
-			if err := (topology.Strategy{Route: r}).Validate(); err == nil || !strings.Contains(err.Error(), "name an Infrastructure") {
+			if err := (topology.Strategy{Route: r}).Validate(); err == nil || !strings.Contains(err.Error(), "must have no exchange and the key of another queue") {
 				t.Errorf("%+v: %v", r, err)
 			}
 		}
@@ -221,7 +221,7 @@ func TestDeadLetteringOfAnExistingSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Rejected from a queue without a dead-letter exchange, a message is gone.
-	if err := s.ValidateQueue("FailedQueue"); err == nil || !strings.Contains(err.Error(), "would drop what is rejected") {
+	if err := s.ValidateQueue("FailedQueue"); err == nil || !strings.Contains(err.Error(), "must have x-dead-letter-exchange") {
 		t.Error(err)
 	}
 	hop, err := r.Wait(topology.Delivery{Queue: "WorkQueue"}, time.Second)

@@ -43,15 +43,15 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 			t                       topology.Topology
 		}{
 			{
-				"argument", "queue", queue, "it exists with another x-message-ttl: the broker has '1000', wanted is '2000'. What exists cannot be changed: declare it as it is, use another name, or delete it once it is empty",
+				"argument", "queue", queue, "already exists with another x-message-ttl: the broker has '1000', the declaration has '2000'; correct the declaration, use another name, or delete the object if it is empty",
 				topology.Topology{Queues: []topology.Queue{{Name: queue, Args: topology.Table{"x-message-ttl": 2000}}}},
 			},
 			{
-				"missing argument", "queue", queue, "it exists with another x-message-ttl: the broker has the value '1000' of type",
+				"missing argument", "queue", queue, "already exists with another x-message-ttl: the broker has the value '1000' of type",
 				topology.Topology{Queues: []topology.Queue{{Name: queue}}},
 			},
 			{
-				"kind", "exchange", exchange, "it exists with another type: the broker has 'direct', wanted is 'fanout'",
+				"kind", "exchange", exchange, "already exists with another type: the broker has 'direct', the declaration has 'fanout'",
 				topology.Topology{Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Fanout}}},
 			},
 			{
@@ -59,11 +59,11 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 				topology.Topology{Queues: []topology.Queue{{Name: queue + "x", Args: topology.Table{"x-message-ttl": "soon"}}}},
 			},
 			{
-				"binding to nothing", "binding", exchange + " → nothing", "it needs something that does not exist",
+				"binding to nothing", "binding", exchange + " → nothing", "another object that it needs was not found",
 				topology.Topology{Bindings: []topology.Binding{{Exchange: exchange, Queue: "nothing"}}},
 			},
 			{
-				"reserved", "queue", "amq.mine", "the user may not configure it (or its name is reserved)",
+				"reserved", "queue", "amq.mine", "the user may not configure it, or its name is reserved",
 				topology.Topology{Queues: []topology.Queue{{Name: "amq.mine", IfAbsent: true}}},
 			},
 		} {
@@ -212,7 +212,7 @@ func TestDeclareWithoutAnAnswer(t *testing.T) {
 		hearing.Lock()
 		err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}})
 		hearing.Unlock()
-		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), "no answer within 100ms") {
+		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), "did not answer within 100ms") {
 			t.Errorf("no answer: %v", err)
 		}
 	})

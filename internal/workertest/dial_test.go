@@ -145,11 +145,10 @@ func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
 func TestDialValidatesItsConfig(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]reprise.Config{
-		"reprise: Config.Heartbeat 1ms: use at least 1s, or 0 for 10s":        {Heartbeat: time.Millisecond},
-		"reprise: Config.ConfirmTimeout -1ns is negative: use 0 for 30s":      {ConfirmTimeout: -1},
+		"reprise: Config.Heartbeat must be at least 1s: got 1ms (0 means 10s)":        {Heartbeat: time.Millisecond},
+		"reprise: Config.ConfirmTimeout must not be negative: got -1ns (0 means 30s)":      {ConfirmTimeout: -1},
 		"backoff: List must not be empty (List{time.Minute} always waits 1m)": {Reconnect: backoff.List{}},
-		"reprise: Config.Reconnect: its delays stay at 0s, which would keep this process and the broker busy: have them reach at least 1ms, " +
-			"such as backoff.Fixed(time.Second), or leave it nil for the default": {Reconnect: backoff.Fixed(0)},
+		"reprise: Config.Reconnect must reach a delay of at least 1ms: got 0s (shorter delays keep the process and the broker busy; nil means the default)": {Reconnect: backoff.Fixed(0)},
 	} {
 		if _, err := reprise.Dial(t.Context(), "amqp://localhost/", &c); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)

@@ -305,24 +305,24 @@ func TestValidatePolicy(t *testing.T) {
 		{reprise.Policy{}, ""},
 		{reprise.Policy{MaxAttempts: math.MaxInt32, GiveUpAfter: math.MaxInt64}, ""},
 		{rule(reprise.Rule{Match: reprise.As[*fs.PathError]()}), ""},
-		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19"},
-		{reprise.Policy{GiveUpAfter: -time.Hour}, "reprise: Policy.GiveUpAfter -1h0m0s is negative: use 0 for no limit"},
+		{reprise.Policy{MaxAttempts: -1}, "reprise: Policy.MaxAttempts must be between 0 and 2147483647: got -1 (0 means 19, 1 no retries)"},
+		{reprise.Policy{GiveUpAfter: -time.Hour}, "reprise: Policy.GiveUpAfter must not be negative: got -1h0m0s (0 means no limit)"},
 		{reprise.Policy{Backoff: backoff.List{}}, "backoff: List must not be empty (List{time.Minute} always waits 1m)"},
 		{
 			rule(reprise.Rule{}),
-			"reprise: Policy.Rules[1].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
+			"reprise: Policy.Rules[1].Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)",
 		},
 		{
 			rule(reprise.Rule{Match: reprise.Is(nil)}),
-			"reprise: Policy.Rules[1].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
+			"reprise: Policy.Rules[1].Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)",
 		},
 		{
 			rule(reprise.Rule{Match: reprise.Is(errBusy), MaxAttempts: -2}),
-			"reprise: Policy.Rules[1].MaxAttempts -2: use 1 to park at once, more for retries, or 0 for the Policy's",
+			"reprise: Policy.Rules[1].MaxAttempts must be between 0 and 2147483647: got -2 (0 means the MaxAttempts of the Policy, 1 no retries)",
 		},
 		{
 			rule(reprise.Rule{Match: reprise.Is(errBusy), GiveUpAfter: -1}),
-			"reprise: Policy.Rules[1].GiveUpAfter -1ns is negative: use 0 for the Policy's",
+			"reprise: Policy.Rules[1].GiveUpAfter must not be negative: got -1ns (0 means the GiveUpAfter of the Policy)",
 		},
 		{
 			rule(reprise.Rule{Match: reprise.Is(errBusy), Backoff: backoff.Fixed(-1)}),
@@ -334,10 +334,10 @@ func TestValidatePolicy(t *testing.T) {
 		},
 		{
 			reprise.Policy{MaxAttempts: -1, GiveUpAfter: -1, Backoff: backoff.Fixed(-1), Rules: []reprise.Rule{{}}},
-			"reprise: Policy.MaxAttempts -1: use 1 for no retry, more for retries, or 0 for the default of 19\n" +
-				"reprise: Policy.GiveUpAfter -1ns is negative: use 0 for no limit\n" +
+			"reprise: Policy.MaxAttempts must be between 0 and 2147483647: got -1 (0 means 19, 1 no retries)\n" +
+				"reprise: Policy.GiveUpAfter must not be negative: got -1ns (0 means no limit)\n" +
 				"backoff: Fixed must not be negative: got -1ns (0 retries immediately)\n" +
-				"reprise: Policy.Rules[0].Match is nil: use reprise.Is(ErrSomething), reprise.As[*SomeError]() or a function of your own",
+				"reprise: Policy.Rules[0].Match must not be nil (use reprise.Is(ErrSomething), reprise.As[*SomeError]() or another function)",
 		},
 	} {
 		got := ""

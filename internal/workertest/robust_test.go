@@ -20,11 +20,11 @@ func TestNamesThatAreTooLong(t *testing.T) {
 	if err := (&reprise.Config{Name: strings.Repeat("n", 200)}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (&reprise.Config{Name: strings.Repeat("n", 201)}).Validate(); err == nil || !strings.Contains(err.Error(), "Config.Name has 201 bytes: use at most 200") {
+	if err := (&reprise.Config{Name: strings.Repeat("n", 201)}).Validate(); err == nil || !strings.Contains(err.Error(), "Config.Name must have at most 200 bytes: got 201") {
 		t.Errorf("got %v", err)
 	}
 	cfg := reprise.WorkerConfig{Queue: strings.Repeat("q", 229), Handler: newScript(nil)}
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "has 229 bytes: use at most 228") {
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "must have a name of at most 228 bytes: got 229") {
 		t.Errorf("got %v", err)
 	}
 	cfg.Queue = cfg.Queue[1:]
@@ -127,7 +127,7 @@ func TestADeclarationEndsWithTheTimeout(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		err := c.Declare(ctx, topology.Topology{Exchanges: []topology.Exchange{{Name: "amq.direct", Kind: topology.Direct}}})
-		if err == nil || !strings.Contains(err.Error(), "the broker gave no answer within 200ms") {
+		if err == nil || !strings.Contains(err.Error(), "the broker did not answer within 200ms") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -142,12 +142,12 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 			m    *reprise.Message
 			want string
 		}{
-			"nil":        {soon, nil, "it is nil"},
-			"past":       {time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
-			"expiration": {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "its Expiration would end that"},
-			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "whatever its header CC"},
-			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "at most 74565h24m16s (8.5 years) is possible"},
-			"nowhere":    {soon, &reprise.Message{}, "neither an exchange nor a queue"},
+			"nil":        {soon, nil, "message must not be nil"},
+			"past":       {time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "Expiration of a scheduled message must be 0"},
+			"expiration": {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "Expiration of a scheduled message must be 0"},
+			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "must not have the header CC"},
+			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "must be at most 74565h24m16s (8.5 years)"},
+			"nowhere":    {soon, &reprise.Message{}, "must not both be empty"},
 			"headers":    {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot be sent"},
 		} {
 			if err := c.PublishAt(t.Context(), tc.at, tc.m); !errors.Is(err, reprise.ErrInvalidMessage) || !strings.Contains(err.Error(), tc.want) {

@@ -144,7 +144,7 @@ func (w CDNPurge) Validate() error {
 	errs := []error{
 		validateKind("CDNPurge.Kind", w.Kind),
 		validateKind("CDNPurge.WaitKind", w.WaitKind),
-		validateQueueType("CDNPurge.QueueType", w.QueueType, "for what the broker makes it"),
+		validateQueueType("CDNPurge.QueueType", w.QueueType, "the default of the broker"),
 	}
 	fault := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("preset: CDNPurge."+format, args...))
@@ -153,21 +153,21 @@ func (w CDNPurge) Validate() error {
 	names := map[string]string{}
 	for _, q := range [][2]string{{"Queue", d.Queue}, {"WaitQueue", d.WaitQueue}, {"FailedQueue", d.FailedQueue}} {
 		if other, taken := names[q[1]]; taken {
-			fault("%s and %s are both %q: name two queues", other, q[0], q[1])
+			fault("%s and %s must be different: got %q twice", other, q[0], q[1])
 		}
 		names[q[1]] = q[0]
 	}
 	if d.WaitExchange == d.Exchange {
-		fault("Exchange and WaitExchange are both %q, so that what is to wait would be delivered at once: name two exchanges", d.Exchange)
+		fault("Exchange and WaitExchange must be different: got %q twice (waiting messages would be delivered immediately)", d.Exchange)
 	}
 	if dlx, found := w.WaitArgs["x-dead-letter-exchange"]; found && dlx != d.Exchange {
-		fault("WaitArgs has x-dead-letter-exchange %v: leave it out, it is the main exchange %q", dlx, d.Exchange)
+		fault("WaitArgs: x-dead-letter-exchange must be the main exchange %q: got %v (omit it)", d.Exchange, dlx)
 	}
 	if key, found := w.WaitArgs["x-dead-letter-routing-key"]; found {
-		fault("WaitArgs has x-dead-letter-routing-key %v: leave it out, or every message would come back under that key", key)
+		fault("WaitArgs must not have x-dead-letter-routing-key: got %v (messages would lose their routing keys)", key)
 	}
 	if t, found := w.WaitArgs["x-queue-type"]; found && t != "classic" && t != "quorum" {
-		fault("WaitArgs has x-queue-type %v: use \"classic\" or \"quorum\"", t)
+		fault("WaitArgs: x-queue-type must be \"classic\" or \"quorum\": got %v", t)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (w CDNPurge) Validate() error {
 
 func (w CDNPurge) validateQueue(queue string) error {
 	if own := w.withDefaults().Queue; queue != own {
-		return fmt.Errorf("preset: CDNPurge.Queue is %q, and the worker's is %q: give both the same name", own, queue)
+		return fmt.Errorf("preset: CDNPurge.Queue must be the queue of the worker %q: got %q", queue, own)
 	}
 	return nil
 }

@@ -75,10 +75,10 @@ func (c CoverArt) withDefaults() CoverArt {
 func (c CoverArt) Validate() error {
 	errs := []error{
 		validateDelay("CoverArt.RetryDelay", c.RetryDelay, CoverArtRetryDelay),
-		validateQueueType("CoverArt.QueueType", c.QueueType, "for what the broker makes it"),
+		validateQueueType("CoverArt.QueueType", c.QueueType, "the default of the broker"),
 	}
 	if c.Retries < 0 || c.Retries > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("preset: CoverArt.Retries %d: use 1 to %d, or 0 for %d", c.Retries, math.MaxInt32, CoverArtRetries))
+		errs = append(errs, fmt.Errorf("preset: CoverArt.Retries must be between 0 and %d: got %d (0 means %d)", math.MaxInt32, c.Retries, CoverArtRetries))
 	}
 	return errors.Join(errs...)
 }

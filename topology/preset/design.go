@@ -50,7 +50,7 @@ func validateQueueType(field, queueType, otherwise string) error {
 	case "", "classic", "quorum":
 		return nil
 	}
-	return fmt.Errorf("preset: %s %q: use \"quorum\" or \"classic\", or leave it empty %s", field, queueType, otherwise)
+	return fmt.Errorf("preset: %s must be \"quorum\" or \"classic\": got %q (\"\" means %s)", field, queueType, otherwise)
 }
 
 // validateKind reports a kind of exchange that does not route by the routing key.
@@ -59,7 +59,7 @@ func validateKind(field, kind string) error {
 	case "", topology.Direct, topology.Fanout, topology.Topic:
 		return nil
 	}
-	return fmt.Errorf("preset: %s %q: use %q, %q or %q, whichever the exchange is deployed with", field, kind, topology.Direct, topology.Fanout, topology.Topic)
+	return fmt.Errorf("preset: %s must be the kind of the existing exchange, %q, %q or %q: got %q", field, topology.Direct, topology.Fanout, topology.Topic, kind)
 }
 
 // validateDelay reports a delay that a queue or a message does not support. 0 selects the default.
@@ -67,7 +67,7 @@ func validateDelay(field string, d, byDefault time.Duration) error {
 	if d == 0 || d >= time.Millisecond && d%time.Millisecond == 0 && d <= topology.MaxDelay {
 		return nil
 	}
-	return fmt.Errorf("preset: %s %s: use whole milliseconds, from 1ms to %s, or 0 for %s", field, d, topology.MaxDelay, byDefault)
+	return fmt.Errorf("preset: %s must be whole milliseconds from 1ms to %s: got %s (0 means %s)", field, topology.MaxDelay, d, byDefault)
 }
 
 // oneOf reports a queue that is not a work queue of the design.
@@ -84,5 +84,5 @@ func oneOf(design, queue string, work ...string) error {
 	if last > 0 {
 		these = strings.Join(names[:last], ", ") + " or " + these
 	}
-	return fmt.Errorf("preset: %s has no work queue %q: use %s", design, queue, these)
+	return fmt.Errorf("preset: work queue of %s must be %s: got %q", design, these, queue)
 }

@@ -100,12 +100,12 @@ func (s Staking) withDefaults() Staking {
 func (s Staking) Validate() error {
 	errs := []error{
 		validateDelay("Staking.RetryDelay", s.RetryDelay, StakingRetryDelay),
-		validateQueueType("Staking.QueueType", s.QueueType, `for "quorum"`),
+		validateQueueType("Staking.QueueType", s.QueueType, `"quorum"`),
 	}
 	for _, queue := range s.Queues {
 		switch err := s.route(queue).ValidateQueue(queue); {
 		case queue == "":
-			errs = append(errs, errors.New("preset: Staking.Queues has an empty name: leave it out"))
+			errs = append(errs, errors.New("preset: Staking.Queues must not contain an empty name"))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("preset: Staking.Queues: %w", err))
 		}
@@ -183,8 +183,7 @@ func (s Staking) route(queue string) topology.MessageTTL {
 
 func (s Staking) validateQueue(queue string) error {
 	if !slices.Contains(s.withDefaults().Queues, queue) && (strings.HasSuffix(queue, StakingDelaySuffix) || strings.HasSuffix(queue, StakingFailedSuffix)) {
-		return fmt.Errorf("preset: Staking: %q has the name of a wait queue or a failed queue: name the work queue, "+
-			"or if it is one, list it in Staking.Queues", queue)
+		return fmt.Errorf("preset: work queue of Staking must not have the name of a wait queue or a failed queue: got %q (if it is a work queue, add it to Staking.Queues)", queue)
 	}
 	return s.route(queue).ValidateQueue(queue)
 }

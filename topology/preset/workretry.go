@@ -81,13 +81,13 @@ func (w WorkRetry) Validate() error {
 	errs := []error{
 		validateDelay("WorkRetry.RetryDelay", w.RetryDelay, WorkRetryRetryDelay),
 		validateKind("WorkRetry.Kind", w.Kind),
-		validateQueueType("WorkRetry.QueueType", w.QueueType, "for what the broker makes it"),
+		validateQueueType("WorkRetry.QueueType", w.QueueType, "the default of the broker"),
 	}
 	if len(w.Key) > maxName {
-		errs = append(errs, fmt.Errorf("preset: WorkRetry.Key has %d bytes: use at most %d", len(w.Key), maxName))
+		errs = append(errs, fmt.Errorf("preset: WorkRetry.Key must have at most %d bytes: got %d", maxName, len(w.Key)))
 	}
 	if most := maxName - len(WorkRetryFailedQueue); len(w.Prefix) > most {
-		errs = append(errs, fmt.Errorf("preset: WorkRetry.Prefix has %d bytes: use at most %d, since %s goes with it", len(w.Prefix), most, WorkRetryFailedQueue))
+		errs = append(errs, fmt.Errorf("preset: WorkRetry.Prefix must have at most %d bytes: got %d (the name of %s begins with it)", most, len(w.Prefix), WorkRetryFailedQueue))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
