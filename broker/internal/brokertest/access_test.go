@@ -118,6 +118,17 @@ func TestVirtualHosts(t *testing.T) {
 	refusal(t, err, 530, "NOT_ALLOWED - vhost other not found")
 }
 
+// The queues of direct reply-to do not count towards MaxQueues.
+func TestMaxQueuesOmitsReplyQueues(t *testing.T) {
+	_, conn := start(t, broker.Config{MaxQueues: 1})
+	ch := channel(t, conn)
+	_, err := ch.Consume("amq.rabbitmq.reply-to", "", true, false, false, false, nil)
+	must(t, err)
+	must(t, declare(ch, "q", nil))
+	refusal(t, declare(ch, "one-more", nil), 406,
+		"PRECONDITION_FAILED - cannot declare queue 'one-more': queue limit in vhost '/' (1) is reached")
+}
+
 func TestLimits(t *testing.T) {
 	b, conn := start(t, broker.Config{MaxConnections: 2, MaxQueues: 1})
 	must(t, declare(channel(t, conn), "q", nil))

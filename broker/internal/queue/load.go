@@ -118,7 +118,13 @@ func (q *Queue) load(p uint8) {
 		// The error may be temporary, and other messages may still be readable, so the queue keeps all messages.
 		disk.err = err
 		q.config.Trouble(err)
-		time.AfterFunc(retryLoad, func() { q.loadAgain(p, was.load) })
+		if q.reloads == nil {
+			q.reloads = map[uint8]*time.Timer{}
+		}
+		if earlier := q.reloads[p]; earlier != nil {
+			earlier.Stop() // a purge has removed its messages
+		}
+		q.reloads[p] = time.AfterFunc(retryLoad, func() { q.loadAgain(p, was.load) })
 	default:
 		disk.loading, disk.err = false, nil
 		if disk.full = len(items) == asked; !disk.full {
@@ -131,6 +137,9 @@ func (q *Queue) load(p uint8) {
 func (q *Queue) loadAgain(p uint8, load uint64) {
 	q.mu.Lock()
 	defer q.unlock()
+	if q.deleted || q.closed {
+		return
+	}
 	if disk := &q.ready.level(p).disk; disk.load == load {
 		disk.loading = false
 	}

@@ -3,6 +3,8 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,6 +102,30 @@ func TestGetDoesNotWaitForTheDiskToRecover(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The end of a queue stops the timer that retries a failed load.
+func TestEndStopsTheRetryOfALoad(t *testing.T) {
+	for name, end := range map[string]func(*Queue){
+		"closed":  (*Queue).Close,
+		"deleted": func(q *Queue) { q.Delete(Condition{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &unreadable{Store: filled(t, 3, 100, nil)}
+				s.now.Store(true)
+				q := restored(t, s, func(c *Config) { c.Trouble = func(error) {} })
+				if _, err := q.Get(false, func(*Item, int) {}); !errors.Is(err, errBadBlock) {
+					t.Fatal(err)
+				}
+				timers := slices.Collect(maps.Values(q.reloads))
+				end(q)
+				if len(timers) != 1 || timers[0].Stop() {
+					t.Errorf("%d timers, want one that is stopped", len(timers))
+				}
+			})
+		})
+	}
 }
 
 // The end of a queue unblocks a caller that waits for a message from the disk.

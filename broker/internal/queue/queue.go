@@ -53,6 +53,8 @@ type Queue struct {
 	getting  int         // number of callers that wait for arrived
 	recheck  *time.Timer // timer of the next memory check; nil: not running
 
+	reloads map[uint8]*time.Timer // timers of the next load after a failed load, by priority
+
 	consumed consumed
 	suspect  uint64 // messages up to this order may have been delivered before the store was opened
 	died     uint64 // messages up to this order may have been dead-lettered before; see restoreDied
@@ -285,5 +287,8 @@ func (q *Queue) stopTimers() {
 		if timer != nil {
 			timer.Stop()
 		}
+	}
+	for _, timer := range q.reloads {
+		timer.Stop()
 	}
 }

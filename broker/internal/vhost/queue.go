@@ -119,11 +119,21 @@ func (v *VHost) roomForQueue(name string) error {
 	limit := v.config.MaxQueues
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if limit > 0 && len(v.queues) >= limit {
+	if limit > 0 && len(v.queues) >= limit && v.declaredQueues() >= limit {
 		return exception.New(exception.PreconditionFailed,
 			"cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.name, limit)
 	}
 	return nil
+}
+
+// declaredQueues returns the number of queues without the queues of direct reply-to. The caller holds the lock.
+func (v *VHost) declaredQueues() (n int) {
+	for name := range v.queues {
+		if !isReply(name) {
+			n++
+		}
+	}
+	return n
 }
 
 func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {

@@ -1,6 +1,7 @@
 package cdnpurge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +33,7 @@ func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 	if err != nil {
 		return err
 	}
-	deliveries, err := ch.ConsumeWithContext(ctx, preset.CDNPurgeQueue, "", false, false, false, false, nil)
+	deliveries, err := ch.ConsumeWithContext(ctx, cmp.Or(o.Design.Queue, preset.CDNPurgeQueue), "", false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -73,7 +74,8 @@ func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) 
 			milliseconds = int64(3 * last * (1 + 0.05*rand.Float64()))
 		}
 	}
-	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, preset.CDNPurgeWaitExchange, d.RoutingKey, true, false, amqp.Publishing{
+	wait := cmp.Or(o.Design.WaitExchange, cmp.Or(o.Design.Exchange, preset.CDNPurgeExchange)+".wait")
+	confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, wait, d.RoutingKey, true, false, amqp.Publishing{
 		Headers: maps.Clone(d.Headers), ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp.Persistent,
 		Priority: d.Priority, CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, MessageId: d.MessageId, Timestamp: d.Timestamp,
 		Type: d.Type, AppId: d.AppId, Body: d.Body, Expiration: strconv.FormatInt(milliseconds, 10),

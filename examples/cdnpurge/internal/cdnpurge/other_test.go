@@ -56,6 +56,56 @@ func TestOtherBacksOffScheduledPurges(t *testing.T) {
 	})
 }
 
+// The other program uses the queue and the wait exchange of its Design.
+func TestOtherUsesTheNamesOfItsDesign(t *testing.T) {
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		conn := clean(t, b)
+		ch, err := conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		design := preset.CDNPurge{Exchange: "other-purges", Queue: "other-purges-work", First: 20 * time.Millisecond}
+		names := design.Topology()
+		t.Cleanup(func() {
+			for _, q := range names.Queues {
+				_, _ = ch.QueueDelete(q.Name, false, false, false)
+			}
+			for _, x := range names.Exchanges {
+				_ = ch.ExchangeDelete(x.Name, false, false)
+			}
+		})
+		client, err := reprise.Dial(t.Context(), b.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.WithoutCancel(t.Context()))
+		if err := client.Declare(t.Context(), names); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		cdn := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) == 1 {
+				w.WriteHeader(http.StatusInsufficientStorage)
+			}
+		}))
+		defer cdn.Close()
+		err = client.Publish(t.Context(), &reprise.Message{Exchange: design.Exchange, RoutingKey: "tag", MessageID: "id", Body: []byte(`["news"]`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer end()
+		done := ""
+		other := &cdnpurge.Other{Design: design, Purger: &cdnpurge.Purger{URL: cdn.URL}, Done: func(id string) { done = id; end() }}
+		if err := other.Run(ctx, conn); err != nil && done == "" {
+			t.Error(err)
+		}
+		if done != "id" || asked.Load() != 2 {
+			t.Errorf("done is %q, the CDN was asked %d times", done, asked.Load())
+		}
+	})
+}
+
 // removeLevels deletes the wait queues and exchanges of scheduled messages after the test.
 func removeLevels(t *testing.T, conn *amqp.Connection) {
 	t.Helper()

@@ -22,9 +22,9 @@ import (
 // them. The CDN has its peak hours in the middle third, and the worker retries the
 // refused purges.
 type Show struct {
-	Purges int           // number of purges; default: 180
-	Over   time.Duration // duration of publishing; default: 9 s; the middle third is the CDN's peak
-	Room   int           // capacity of the CDN's queue; default: 16
+	Purges int           // number of purges; required
+	Over   time.Duration // duration of publishing; the middle third is the CDN's peak; required
+	Room   int           // capacity of the CDN's queue; required
 	First  time.Duration // first expiration; default: 100 ms (the design: 10 s)
 
 	// Breaker is the circuit breaker of the worker. Default: none.
@@ -40,9 +40,6 @@ type Show struct {
 }
 
 func (s Show) withDefaults() Show {
-	s.Purges = cmp.Or(s.Purges, 180)
-	s.Over = cmp.Or(s.Over, 9*time.Second)
-	s.Room = cmp.Or(s.Room, 16)
 	s.First = cmp.Or(s.First, 100*time.Millisecond)
 	if s.Out == nil {
 		s.Out = io.Discard
@@ -69,7 +66,7 @@ func (s Show) peak(since time.Duration) bool { return since >= s.Over/3 && since
 // if an operation fails, or if a purge is missing one minute after the last publish.
 func (s Show) Run(ctx context.Context) error {
 	s = s.withDefaults()
-	if s.Purges < 0 || s.Over <= 0 || s.Room < 1 {
+	if s.Purges < 1 || s.Over <= 0 || s.Room < 1 {
 		return fmt.Errorf("cdnpurge: Purges, Over and Room must be positive: got %d, %s, %d", s.Purges, s.Over, s.Room)
 	}
 	design := preset.CDNPurge{First: s.First}

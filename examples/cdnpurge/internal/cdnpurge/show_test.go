@@ -59,7 +59,13 @@ func TestShow(t *testing.T) {
 }
 
 func TestShowRejectsInvalidSettings(t *testing.T) {
-	for _, s := range []cdnpurge.Show{{Purges: -1}, {Over: -1}, {Room: -1}, {First: time.Nanosecond}} {
+	for _, s := range []cdnpurge.Show{
+		{Over: time.Second, Room: 1},
+		{Purges: -1, Over: time.Second, Room: 1},
+		{Purges: 1, Room: 1},
+		{Purges: 1, Over: time.Second},
+		{Purges: 1, Over: time.Second, Room: 1, First: time.Nanosecond},
+	} {
 		if err := s.Run(t.Context()); err == nil {
 			t.Errorf("%+v is accepted", s)
 		}

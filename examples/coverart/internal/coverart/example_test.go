@@ -32,5 +32,5 @@ func ExampleParseDelete() {
 	// Output:
 	// 829521842 76df3287-6cda-33eb-8e9a-044b5e15ffdd jpg
 	// index.json 76df3287-6cda-33eb-8e9a-044b5e15ffdd jpg
-	// delete event: the body has 1 line, want id, gid[, suffix]
+	// delete event: body must have the lines id, gid[, suffix]: got 1 line
 }
