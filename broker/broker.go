@@ -100,8 +100,7 @@ func (b *Broker) begin() error {
 func (b *Broker) Serve(l net.Listener) error {
 	defer l.Close()
 	if !loopback(l.Addr()) && b.DefaultLogin() {
-		return fmt.Errorf("broker: refusing to listen on %v while user %q has the default password, which everybody knows: "+
-			"set Config.Users, or listen on 127.0.0.1", l.Addr(), access.DefaultUser)
+		return fmt.Errorf("broker: cannot listen on %v: user %q has the default password (set Config.Users, or listen on 127.0.0.1)", l.Addr(), access.DefaultUser)
 	}
 	b.mu.Lock()
 	if b.closed {

@@ -125,15 +125,14 @@ func (c Config) complete() (Config, error) {
 	}
 	switch {
 	case c.Heartbeat%time.Second != 0 || c.Heartbeat > 65535*time.Second:
-		return c, fmt.Errorf("broker: Config.Heartbeat is %v: give whole seconds, 65535 at most, or a negative number for none", c.Heartbeat)
+		return c, fmt.Errorf("broker: Config.Heartbeat must be whole seconds, at most 65535: got %v (a negative number disables heartbeats)", c.Heartbeat)
 	case c.FrameMax < minFrameMax || c.FrameMax > maxFrameMax:
-		return c, fmt.Errorf("broker: Config.FrameMax is %d: give %d to %d bytes", c.FrameMax, minFrameMax, maxFrameMax)
+		return c, fmt.Errorf("broker: Config.FrameMax must be between %d and %d bytes: got %d", minFrameMax, maxFrameMax, c.FrameMax)
 	case c.Store != nil && c.MemoryLimit > maxMemoryOnDisk:
-		return c, fmt.Errorf("broker: Config.MemoryLimit is %d: give %d bytes at most with a Store, where messages that are "+
-			"too many for memory wait on disk", c.MemoryLimit, int64(maxMemoryOnDisk))
+		return c, fmt.Errorf("broker: Config.MemoryLimit must be at most %d bytes with a Store: got %d (further messages wait on disk)", int64(maxMemoryOnDisk), c.MemoryLimit)
 	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0,
 		c.ConnectionMemoryLimit < 0, c.TotalConnectionMemoryLimit < 0, c.TopologyMemoryLimit < 0:
-		return c, errors.New("broker: a limit in Config is negative: give a positive number, or none for the default")
+		return c, errors.New("broker: limits in Config must not be negative (0 means the default)")
 	case c.ConnectionMemoryLimit < 2*int64(c.MaxMessageSize):
 		return c, fmt.Errorf("broker: Config.ConnectionMemoryLimit must be at least %d, twice Config.MaxMessageSize: got %d "+
 			"(or lower MaxMessageSize)", 2*c.MaxMessageSize, c.ConnectionMemoryLimit)

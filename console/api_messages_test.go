@@ -145,7 +145,7 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "replays?dry_run=true", `{"filter":{"refused_by":9}}`, 404, "replay 9"},
 		{"POST", "discard", `{"filter":{"queue":"orders"},"at_most":-1,"reason":"x"}`, 400, "at_most"},
 		{"POST", "discard?queue=orders", `{"all":true,"reason":"x"}`, 400, "unknown parameter"},
-		{"POST", "discard", `{"filter":{"queue":"orders"},"all":true,"reason":"x"}`, 400, "all must not be set beside a filter"},
+		{"POST", "discard", `{"filter":{"queue":"orders"},"all":true,"reason":"x"}`, 400, "all must not be combined with a filter"},
 		{"POST", "discard", `{"filter":{"queue":"orders"}}`, 400, `send "reason"`},
 		{"POST", "discard", `{"filter":{"queu":"orders"},"reason":"x"}`, 400, `unknown field "queu"`},
 		{"POST", "discard", `{"filter":{"states":["dead"]},"reason":"x"}`, 400, "use failed, replaying"},

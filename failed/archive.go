@@ -63,10 +63,10 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("%w: Config.%w", ErrInvalid, err))
 	}
 	if c.Prefix != "" && !prefixes.MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("%w: Config.Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", ErrInvalid, c.Prefix, defaultPrefix))
+		errs = append(errs, fmt.Errorf("%w: Config.Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", ErrInvalid, c.Prefix, defaultPrefix))
 	}
 	if c.Retention < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.Retention %s is negative: use 0 to keep messages for ever", ErrInvalid, c.Retention))
+		errs = append(errs, fmt.Errorf("%w: Config.Retention must not be negative: got %s (0 keeps messages indefinitely)", ErrInvalid, c.Retention))
 	}
 	queues := make(map[string]bool)
 	for _, r := range c.Rules {

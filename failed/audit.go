@@ -85,7 +85,7 @@ func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id in
 
 func (who Actor) validate() error {
 	if who == "" {
-		return fmt.Errorf("%w: who does it? An Actor is needed, such as \"cli:root@host\"", ErrInvalid)
+		return fmt.Errorf("%w: Actor must not be empty (example: \"cli:root@host\")", ErrInvalid)
 	}
 	return nil
 }

@@ -276,7 +276,7 @@ func (x *editor) body(body []byte) ([]byte, error) {
 		}
 	}
 	if wasJSON && !json.Valid(body) {
-		return nil, errors.New("the edited body is no longer JSON")
+		return nil, errors.New("edited body is not valid JSON")
 	}
 	return body, nil
 }

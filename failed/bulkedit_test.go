@@ -35,7 +35,7 @@ func TestABulkEditOfOneMessage(t *testing.T) {
 		{"text", replace("anna", "ben"), "anna and anna", "ben and ben"},
 		{"text that is not there", replace("anna", "ben"), "carl", `text "anna" not found`},
 		{"text in bytes", replace("anna", "ben"), "anna\xff", "the body is not UTF-8"},
-		{"text that spoils JSON", replace(`"to"`, "to"), order, "the edited body is no longer JSON"},
+		{"text that spoils JSON", replace(`"to"`, "to"), order, "edited body is not valid JSON"},
 		{"text that is as it was", replace("anna", "anna"), "anna", "the edit changes nothing"},
 		{"no dollars in text", replace("anna", "$1"), "anna", "$1"},
 		{"regular expression", regexp(`(\w+) <(\S+)>`, "$2 ${1}x $$"), "anna <a@x> ben <b@x>", "a@x annax $ b@x benx $"},

@@ -35,7 +35,7 @@ func cursorSum(s string) string {
 // readCursor parses a cursor of a list and sets at to the position. It returns ErrInvalid if the cursor is damaged or
 // belongs to another list.
 func readCursor(c, list string, at ...*int64) error {
-	invalid := fmt.Errorf("%w: %q is no cursor of this list: use the one that the page before came with, whole and unchanged, or \"\" for the first page", ErrInvalid, c)
+	invalid := fmt.Errorf("%w: %q is not a cursor of this list (pass the cursor of the previous page unchanged, or \"\" for the first page)", ErrInvalid, c)
 	rest, ok := strings.CutPrefix(c, list)
 	if !ok {
 		return invalid

@@ -67,7 +67,7 @@ func TestWhatIsNoCursor(t *testing.T) {
 				}
 			}
 			for _, c := range bad {
-				if _, err := list(c); !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), "is no cursor") {
+				if _, err := list(c); !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), "is not a cursor") {
 					t.Errorf("%s after %q: %v", name, c, err)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 func (a *Archive) Discard(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
 	defer annotate(&err, "discarding")
 	if strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("%w: say why: the reason is empty", ErrInvalid)
+		return 0, fmt.Errorf("%w: reason must not be empty", ErrInvalid)
 	}
 	return a.move(ctx, f, who, move{
 		from: Failed, to: Discarded, verb: actDiscard,

@@ -114,7 +114,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err e
 			return err
 		}
 		if seen == 0 {
-			return fmt.Errorf("%w: it has not been edited", ErrState)
+			return fmt.Errorf("%w: message has no edit", ErrState)
 		}
 		return tx.revise(id, 0, actRevert, seen, who)
 	})
@@ -130,9 +130,9 @@ func (t *tx) editable(id ID, seen int) error {
 	case err != nil:
 		return err
 	case s != Failed:
-		return fmt.Errorf("%w: it is %s, and only what is failed can be changed", ErrState, s)
+		return fmt.Errorf("%w: message must be failed to be changed: got %s", ErrState, s)
 	case edited != seen:
-		return fmt.Errorf("%w: somebody has edited it meanwhile: it is at revision %d, and revision %d was seen", ErrState, edited, seen)
+		return fmt.Errorf("%w: message was edited in the meantime: revision is %d, expected %d", ErrState, edited, seen)
 	}
 	return nil
 }

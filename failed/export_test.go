@@ -84,10 +84,10 @@ func TestImportSaysWhichLine(t *testing.T) {
 		lines := strings.SplitAfter(file.String(), "\n")
 		for bad, says := range map[string]string{
 			"{\n":                           "unexpected end",
-			"{}\n":                          "no line of an export",
-			`{"archive":"x","id":1}` + "\n": "no line of an export",
-			strings.Replace(lines[0], `"state":"failed"`, `"state":"lost"`, 1):      `no state "lost"`,
-			strings.Replace(lines[0], `"headers":{}`, `"headers":{"a":1}`, 1):       `write its type`,
+			"{}\n":                          "not a line of an export",
+			`{"archive":"x","id":1}` + "\n": "not a line of an export",
+			strings.Replace(lines[0], `"state":"failed"`, `"state":"lost"`, 1):      `state "lost" not found`,
+			strings.Replace(lines[0], `"headers":{}`, `"headers":{"a":1}`, 1):       `must have a type`,
 			strings.Replace(lines[0], `"headers":{}`, `"headers":{},"edited":1`, 1): `0 revisions`,
 		} {
 			n, err := to.Import(t.Context(), strings.NewReader(lines[0]+bad+lines[1]), "me")

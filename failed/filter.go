@@ -350,7 +350,7 @@ func (f Filter) Validate() error {
 // meant returns ErrInvalid if the filter is empty and All is not set.
 func (f Filter) meant() error {
 	if f.IsZero() && !f.All {
-		return fmt.Errorf("%w: the Filter is empty: say which messages, or write Filter{All: true} if all are meant", ErrInvalid)
+		return fmt.Errorf("%w: Filter must not be empty (Filter{All: true} selects all messages)", ErrInvalid)
 	}
 	return nil
 }

@@ -16,12 +16,12 @@ func TestConfigsOfTheFlow(t *testing.T) {
 		want   []string // empty if the configuration is valid
 	}{
 		{IngestConfig{Queues: []string{"orders.failed"}}, nil},
-		{IngestConfig{}, []string{"Queues is empty: name the failed queues"}},
-		{IngestConfig{Queues: []string{"a", "", "a"}, Batch: -1, Lease: time.Millisecond}, []string{"Lease 1ms: use at least 1s", "an empty name", `has "a" twice`, "Batch -1: use 1 to 65535, or 0 for 100"}},
+		{IngestConfig{}, []string{"Queues must not be empty"}},
+		{IngestConfig{Queues: []string{"a", "", "a"}, Batch: -1, Lease: time.Millisecond}, []string{"Lease must be at least 1s: got 1ms", "an empty name", `must not contain "a" twice`, "Batch must be between 0 and 65535: got -1 (0 means 100)"}},
 		{ReplayerConfig{}, nil},
-		{ReplayerConfig{Batch: 1001, Poll: -1, Lease: time.Millisecond, Marks: []topology.Marks{nil}}, []string{"Batch 1001: use 1 to 1000", "Poll -1ns is negative", "Lease 1ms: use at least 1s", "Marks has a nil entry"}},
+		{ReplayerConfig{Batch: 1001, Poll: -1, Lease: time.Millisecond, Marks: []topology.Marks{nil}}, []string{"Batch must be between 0 and 1000: got 1001", "Poll must not be negative: got -1ns", "Lease must be at least 1s: got 1ms", "Marks must not contain nil"}},
 		{RedriveConfig{From: "orders.failed"}, nil},
-		{RedriveConfig{To: &Target{}, Marks: []topology.Marks{nil}}, []string{"From is empty", "To is empty: name a routing key", "Marks has a nil entry"}},
+		{RedriveConfig{To: &Target{}, Marks: []topology.Marks{nil}}, []string{"From must not be empty", "To must have a routing key", "Marks must not contain nil"}},
 	} {
 		err := tc.config.Validate()
 		if (err == nil) != (tc.want == nil) {

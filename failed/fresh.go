@@ -79,7 +79,7 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 
 // errNowhere is returned if the work queue of a message is not known. Publishing the message to the failed queue
 // would archive it again, and no worker would receive it.
-var errNowhere = errors.New("nothing says in which queue it failed: name where to send it")
+var errNowhere = errors.New("queue in which the message failed is unknown (set a destination)")
 
 // to returns the way of a message: to the target for all messages, if set, or else to the queue in which the message
 // failed.

@@ -87,7 +87,7 @@ func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []G
 	query := selection{d: a.d}
 	where, ok := f.where(&query)
 	if where == "" || ok == "" {
-		return nil, "", fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, f.State, States())
+		return nil, "", fmt.Errorf("%w: state %q not found (use %q)", ErrInvalid, f.State, States())
 	}
 	type place struct {
 		id GroupID

@@ -61,23 +61,23 @@ func (c IngestConfig) withDefaults() IngestConfig {
 func (c IngestConfig) Validate() error {
 	var errs []error
 	if len(c.Queues) == 0 {
-		errs = append(errs, errors.New("failed: IngestConfig.Queues is empty: name the failed queues, such as orders.failed"))
+		errs = append(errs, errors.New("failed: IngestConfig.Queues must not be empty (set the failed queues, such as orders.failed)"))
 	}
 	seen := map[string]bool{}
 	for _, q := range c.Queues {
 		switch {
 		case q == "":
-			errs = append(errs, errors.New("failed: IngestConfig.Queues has an empty name: leave it out"))
+			errs = append(errs, errors.New("failed: IngestConfig.Queues must not contain an empty name"))
 		case seen[q]:
-			errs = append(errs, fmt.Errorf("failed: IngestConfig.Queues has %q twice: name it once", q))
+			errs = append(errs, fmt.Errorf("failed: IngestConfig.Queues must not contain %q twice", q))
 		}
 		seen[q] = true
 	}
 	if c.Batch < 0 || c.Batch > 65535 {
-		errs = append(errs, fmt.Errorf("failed: IngestConfig.Batch %d: use 1 to 65535, or 0 for %d", c.Batch, defaultBatch))
+		errs = append(errs, fmt.Errorf("failed: IngestConfig.Batch must be between 0 and 65535: got %d (0 means %d)", c.Batch, defaultBatch))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, defaultIngestLease))
+		errs = append(errs, fmt.Errorf("failed: IngestConfig.Lease must be at least 1s: got %s (0 means %s)", c.Lease, defaultIngestLease))
 	}
 	return errors.Join(errs...)
 }

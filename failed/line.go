@@ -105,10 +105,10 @@ func parseLine(b []byte) (*line, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if l.Archive == "" || len(l.Archive) > 40 || l.ID <= 0 || l.FailedQueue == "" && l.Queue == "" {
-		return nil, fmt.Errorf("%w: it is no line of an export: archive, id and queue are needed", ErrInvalid)
+		return nil, fmt.Errorf("%w: line is not a line of an export (archive, id and queue are required)", ErrInvalid)
 	}
 	if _, ok := codes[l.State]; !ok {
-		return nil, fmt.Errorf("%w: there is no state %q: use %q", ErrInvalid, l.State, States())
+		return nil, fmt.Errorf("%w: state %q not found (use %q)", ErrInvalid, l.State, States())
 	}
 	if l.State == Replaying {
 		l.State = Failed

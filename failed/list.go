@@ -188,7 +188,7 @@ func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err 
 
 func (p Page) size() (int, error) {
 	if p.Size < 0 || p.Size > maxPageSize {
-		return 0, fmt.Errorf("%w: Page.Size %d: use 1 to %d, or 0 for %d", ErrInvalid, p.Size, maxPageSize, defaultPageSize)
+		return 0, fmt.Errorf("%w: Page.Size must be between 0 and %d: got %d (0 means %d)", ErrInvalid, maxPageSize, p.Size, defaultPageSize)
 	}
 	if p.Size == 0 {
 		return defaultPageSize, nil

@@ -91,8 +91,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		says string
 	}{
 		{failed.Config{}, "use PostgreSQL or SQLite"},
-		{failed.Config{Dialect: failed.SQLite, Prefix: "a; DROP"}, "at most 40 small letters"},
-		{failed.Config{Dialect: failed.SQLite, Retention: -time.Hour}, "is negative"},
+		{failed.Config{Dialect: failed.SQLite, Prefix: "a; DROP"}, "at most 40 lowercase letters"},
+		{failed.Config{Dialect: failed.SQLite, Retention: -time.Hour}, "must not be negative"},
 		{failed.Config{Dialect: failed.SQLite, Redact: []failed.Rule{{}}}, "needs either a Header or a Path"},
 	} {
 		_, err := failed.Open(t.Context(), db.DB, c.cfg)

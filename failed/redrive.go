@@ -277,16 +277,16 @@ type RedriveConfig struct {
 func (c RedriveConfig) Validate() error {
 	var errs []error
 	if c.From == "" {
-		errs = append(errs, errors.New("failed: RedriveConfig.From is empty: name the failed queue, such as orders.failed"))
+		errs = append(errs, errors.New("failed: RedriveConfig.From must not be empty (set the failed queue, such as orders.failed)"))
 	}
 	if c.To != nil && *c.To == (Target{}) {
-		errs = append(errs, errors.New("failed: RedriveConfig.To is empty: name a routing key, and an exchange unless it is a queue; or leave it nil for the queue that each message failed in"))
+		errs = append(errs, errors.New("failed: RedriveConfig.To must have a routing key or an exchange (nil means the queue that each message failed in)"))
 	}
 	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("failed: RedriveConfig.Marks has a nil entry: leave it out"))
+		errs = append(errs, errors.New("failed: RedriveConfig.Marks must not contain nil"))
 	}
 	if c.Limit < 0 || !(c.Rate >= 0) { // !(x >= 0) also rejects NaN
-		errs = append(errs, fmt.Errorf("failed: RedriveConfig.Limit %d, Rate %v: use numbers above zero, or 0 for no limit", c.Limit, c.Rate))
+		errs = append(errs, fmt.Errorf("failed: RedriveConfig.Limit and Rate must not be negative: got %d and %v (0 means no limit)", c.Limit, c.Rate))
 	}
 	return errors.Join(errs...)
 }

@@ -66,7 +66,7 @@ func TestRedriveToNowhereLosesNothing(t *testing.T) {
 		}{
 			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `message "id-0" cannot be sent: reprise: unroutable: queue "nowhere" does not exist`},
 			{RedriveConfig{To: &Target{Exchange: "amq.direct", RoutingKey: "nowhere"}}, `leads to no queue`},
-			{RedriveConfig{}, `message "id-0": nothing says in which queue it failed`},
+			{RedriveConfig{}, `message "id-0": queue in which the message failed is unknown`},
 		} {
 			tc.config.From = from
 			got, err := redriveFrom(t.Context(), w.client, tc.config)

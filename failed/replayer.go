@@ -69,19 +69,19 @@ func (c ReplayerConfig) withDefaults() ReplayerConfig {
 func (c ReplayerConfig) Validate() error {
 	var errs []error
 	if c.Batch < 0 || c.Batch > maxPageSize {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Batch %d: use 1 to %d, or 0 for %d", c.Batch, maxPageSize, defaultBatch))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Batch must be between 0 and %d: got %d (0 means %d)", maxPageSize, c.Batch, defaultBatch))
 	}
 	if c.Poll < 0 {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Poll %s is negative: use 0 for %s", c.Poll, defaultPoll))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Poll must not be negative: got %s (0 means %s)", c.Poll, defaultPoll))
 	}
 	if c.Lease != 0 && c.Lease < time.Second {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Lease %s: use at least 1s, or 0 for %s", c.Lease, defaultLease))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.Lease must be at least 1s: got %s (0 means %s)", c.Lease, defaultLease))
 	}
 	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.DrainTimeout %s is negative: use 0 for %s", c.DrainTimeout, defaultReplayDrain))
+		errs = append(errs, fmt.Errorf("failed: ReplayerConfig.DrainTimeout must not be negative: got %s (0 means %s)", c.DrainTimeout, defaultReplayDrain))
 	}
 	if slices.Contains(c.Marks, nil) {
-		errs = append(errs, errors.New("failed: ReplayerConfig.Marks has a nil entry: leave it out"))
+		errs = append(errs, errors.New("failed: ReplayerConfig.Marks must not contain nil"))
 	}
 	return errors.Join(errs...)
 }

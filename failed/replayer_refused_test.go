@@ -23,7 +23,7 @@ func TestAMessageThatCannotBeSentHoldsUpNoOther(t *testing.T) {
 		"headers too large":      {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": strings.Repeat("h", 200_000)}} }, "headers must have at most"},
 		"no value of AMQP's":     {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": uint64(math.MaxUint64)}} }, "does not fit into AMQP's signed 64 bits"},
 		"a long property":        {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "the type has 300 bytes"},
-		"nobody knows its queue": {func(m *Message) { m.Queue = m.FailedQueue }, "nothing says in which queue it failed"},
+		"nobody knows its queue": {func(m *Message) { m.Queue = m.FailedQueue }, "queue in which the message failed is unknown"},
 	} {
 		for _, plan := range []Plan{{}, {Canary: 1}, {Rate: 10}} {
 			t.Run(name, func(t *testing.T) {

@@ -88,13 +88,13 @@ func (r *Replay) Left() int64 { return r.Total - r.Sent - r.Refused }
 // validate returns ErrInvalid for invalid fields, with advice.
 func (p Plan) validate() error {
 	if p.Rate < 0 || math.IsNaN(p.Rate) || math.IsInf(p.Rate, 0) {
-		return fmt.Errorf("%w: Plan.Rate %v: use messages per second, or 0 for no limit", ErrInvalid, p.Rate)
+		return fmt.Errorf("%w: Plan.Rate must be a finite number of messages per second, not negative: got %v (0 means no limit)", ErrInvalid, p.Rate)
 	}
 	if p.To != nil && *p.To == (Target{}) {
-		return fmt.Errorf("%w: Plan.To is empty: name a routing key, and an exchange unless it is a queue; or leave it nil for the queue that each message failed in", ErrInvalid)
+		return fmt.Errorf("%w: Plan.To must have a routing key or an exchange (nil means the queue that each message failed in)", ErrInvalid)
 	}
 	if p.Canary < 0 {
-		return fmt.Errorf("%w: Plan.Canary %s is negative: use 0 for none", ErrInvalid, p.Canary)
+		return fmt.Errorf("%w: Plan.Canary must not be negative: got %s (0 means no canary)", ErrInvalid, p.Canary)
 	}
 	if p.Edit != nil {
 		return p.Edit.Validate()
@@ -163,7 +163,7 @@ const maxNext = 16 << 20
 func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
 	defer annotate(&err, "reading what replay %d has to send", id)
 	if n <= 0 {
-		return nil, fmt.Errorf("%w: %d messages: ask for one at least", ErrInvalid, n)
+		return nil, fmt.Errorf("%w: number of messages must be at least 1: got %d", ErrInvalid, n)
 	}
 	rows := a.db.Rows(ctx, `SELECT i.message, m.size FROM {item} i JOIN {message} m ON m.id = i.message
 		WHERE i.replay = $1 AND i.sent = 0 AND EXISTS (SELECT 1 FROM {replay} WHERE id = $1 AND state = 'running') ORDER BY i.pos LIMIT $2`, int64(id), n)
@@ -327,7 +327,7 @@ func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why
 	switch s {
 	case ReplayDone, ReplayCancelled, ReplayStopped:
 	default:
-		return fmt.Errorf("%w: a replay does not end as %q: use %q, %q or %q", ErrInvalid, s, ReplayDone, ReplayCancelled, ReplayStopped)
+		return fmt.Errorf("%w: final state of a replay must be %q, %q or %q: got %q", ErrInvalid, ReplayDone, ReplayCancelled, ReplayStopped, s)
 	}
 	return a.writeMany(ctx, func(tx *tx) error {
 		var r Replay
@@ -343,9 +343,9 @@ func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why
 		case r.State == ReplayCancelling && s == ReplayCancelled && !claimed:
 			return tx.ended(id, s)
 		case r.State != ReplayRunning:
-			return fmt.Errorf("%w: it is %s already", ErrState, r.State)
+			return fmt.Errorf("%w: replay is already %s", ErrState, r.State)
 		case s == ReplayDone && r.Left() > 0:
-			return fmt.Errorf("%w: %d of %d messages have not been sent: it is cancelled or stopped", ErrState, r.Left(), r.Total)
+			return fmt.Errorf("%w: replay with %d of %d messages not sent must end as cancelled or stopped", ErrState, r.Left(), r.Total)
 		}
 		if claimed && s == ReplayCancelled {
 			_, err = tx.Exec(`UPDATE {replay} SET state = $2 WHERE id = $1`, int64(id), string(ReplayCancelling))
@@ -429,7 +429,7 @@ func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning
 	}
 	b.s, err = a.selection(ctx, p.Filter)
 	if err == nil && b.s == nil {
-		err = fmt.Errorf("%w: nothing is selected", ErrNotFound)
+		err = fmt.Errorf("%w: no message is selected", ErrNotFound)
 	}
 	return b, err
 }
@@ -445,7 +445,7 @@ func (t *tx) begin(b beginning) (*Replay, error) {
 		return nil, err
 	}
 	if r.Total == 0 {
-		return nil, fmt.Errorf("%w: nothing that is failed is selected", ErrNotFound)
+		return nil, fmt.Errorf("%w: no failed message is selected", ErrNotFound)
 	}
 	if err := b.plan.Filter.allows(r.Total); err != nil {
 		return nil, err

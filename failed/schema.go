@@ -248,7 +248,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 		at, _ := strconv.Atoi(about["version"])
 		switch {
 		case at > version:
-			return fmt.Errorf("the tables are of version %d, this program knows %d: use a newer program", at, version)
+			return fmt.Errorf("tables must have at most version %d: got %d (use a newer program)", version, at)
 		case at == version:
 			return tx.learn()
 		}

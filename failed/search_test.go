@@ -194,8 +194,8 @@ func TestWhatCannotBeAskedFor(t *testing.T) {
 			{failed.Filter{MinAttempts: 3, MaxAttempts: 2}, failed.Page{}, "must not be more than"},
 			{failed.Filter{MinAttempts: -1}, failed.Page{}, "must not be negative"},
 			{failed.Filter{Since: now, Until: now}, failed.Page{}, "must be before"},
-			{failed.Filter{}, failed.Page{Size: 1001}, "use 1 to 1000"},
-			{failed.Filter{}, failed.Page{After: "!"}, "is no cursor"},
+			{failed.Filter{}, failed.Page{Size: 1001}, "must be between 0 and 1000"},
+			{failed.Filter{}, failed.Page{After: "!"}, "is not a cursor"},
 		} {
 			_, _, err := a.List(t.Context(), c.f, c.p)
 			if !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), c.says) {

@@ -77,7 +77,7 @@ func (f WaitingFilter) Validate() error {
 	case len(f.IDs) > maxWaitingIDs:
 		return fmt.Errorf("%w: WaitingFilter.IDs has %d numbers: at most %d are possible", ErrInvalid, len(f.IDs), maxWaitingIDs)
 	case strings.Trim(f.Group, "0123456789abcdef") != "" || len(f.Group) > 2*groupDigestSize:
-		return fmt.Errorf("%w: WaitingFilter.Group %q: use the key of a group", ErrInvalid, f.Group)
+		return fmt.Errorf("%w: WaitingFilter.Group must be the key of a group: got %q", ErrInvalid, f.Group)
 	}
 	return nil
 }

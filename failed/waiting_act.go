@@ -36,7 +36,7 @@ const maxActReason = 1000 // bytes
 func (a WaitingAct) Validate() error {
 	switch {
 	case a.Do != RetryNow && a.Do != Postpone && a.Do != ParkNow:
-		return fmt.Errorf("%w: WaitingAct.Do %q: use %q, %q or %q", ErrInvalid, a.Do, RetryNow, Postpone, ParkNow)
+		return fmt.Errorf("%w: WaitingAct.Do must be %q, %q or %q: got %q", ErrInvalid, RetryNow, Postpone, ParkNow, a.Do)
 	case a.Do == Postpone && (a.Delay < MinPostpone || a.Delay > topology.MaxDelay):
 		return fmt.Errorf("%w: WaitingAct.Delay must be from %s to %s: got %s", ErrInvalid, MinPostpone, topology.MaxDelay, a.Delay)
 	case a.Do != Postpone && a.Delay != 0:
@@ -48,7 +48,7 @@ func (a WaitingAct) Validate() error {
 	case a.Filter.isZero() && !a.All:
 		return fmt.Errorf("%w: the filter selects all waiting messages (set All if you mean all of them)", ErrInvalid)
 	case a.All && !a.Filter.isZero():
-		return fmt.Errorf("%w: WaitingAct.All must not be set beside a filter", ErrInvalid)
+		return fmt.Errorf("%w: WaitingAct.All must not be combined with a filter", ErrInvalid)
 	}
 	return a.Filter.Validate()
 }

@@ -38,9 +38,9 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Patience < 0:
-		return fmt.Errorf("reprisetest: Config.Patience %s is negative: use 0 for %s, or %s in real time", c.Patience, DefaultPatience, DefaultRealPatience)
+		return fmt.Errorf("reprisetest: Config.Patience must not be negative: got %s (0 means %s, or %s in real time)", c.Patience, DefaultPatience, DefaultRealPatience)
 	case c.Limit < 0:
-		return fmt.Errorf("reprisetest: Config.Limit %s is negative: use 0 for %s", c.Limit, DefaultLimit)
+		return fmt.Errorf("reprisetest: Config.Limit must not be negative: got %s (0 means %s)", c.Limit, DefaultLimit)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []string {
 	}
 	queues, err := b.inside.Route("/", exchange, key)
 	if err != nil || len(queues) == 0 {
-		t.Fatalf("reprisetest: there is no failed queue of %q: exchange %q with key %q leads to none; a worker declares it; there are %s",
+		t.Fatalf("reprisetest: failed queue of %q not found: exchange %q with key %q leads to no queue (a worker declares it; existing queues: %s)",
 			work, exchange, key, b.names())
 	}
 	return queues
@@ -80,7 +80,7 @@ func (b *Broker) queue(t TB, name string) inside.Queue {
 	t.Helper()
 	q, found := b.inside.Queue("/", name)
 	if !found {
-		t.Fatalf("reprisetest: there is no queue %q; there are %s", name, b.names())
+		t.Fatalf("reprisetest: queue %q not found (existing queues: %s)", name, b.names())
 	}
 	return q
 }

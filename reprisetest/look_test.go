@@ -163,16 +163,16 @@ func TestParkedOfQueuesThatShareTheirFailedQueue(t *testing.T) {
 func TestWhatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(f *fake, b *reprisetest.Broker){
-		`reprisetest: there is no queue "oders"; there are orders, orders.failed`: func(f *fake, b *reprisetest.Broker) {
+		`reprisetest: queue "oders" not found (existing queues: orders, orders.failed)`: func(f *fake, b *reprisetest.Broker) {
 			b.Depth(f, "oders")
 		},
-		`reprisetest: publish: there is no queue "oders": Work declares one, and so does Declare; there are orders, orders.failed`: func(f *fake, b *reprisetest.Broker) {
+		`reprisetest: publish: queue "oders" not found (declare it with Work or Declare; existing queues: orders, orders.failed)`: func(f *fake, b *reprisetest.Broker) {
 			b.Publish(f, &reprise.Message{RoutingKey: "oders"})
 		},
 		`reprisetest: publish: reprise: unroutable: exchange "shop" does not exist (404 NOT_FOUND - no exchange 'shop' in vhost '/')`: func(f *fake, b *reprisetest.Broker) {
 			b.Publish(f, &reprise.Message{Exchange: "shop"})
 		},
-		`reprisetest: there is no failed queue of "oders": exchange "" with key "oders.failed" leads to none; a worker declares it; there are orders, orders.failed`: func(f *fake, b *reprisetest.Broker) {
+		`reprisetest: failed queue of "oders" not found: exchange "" with key "oders.failed" leads to no queue (a worker declares it; existing queues: orders, orders.failed)`: func(f *fake, b *reprisetest.Broker) {
 			b.Parked(f, "oders")
 		},
 		`reprisetest: topology: queue must have a name`: func(f *fake, b *reprisetest.Broker) {
@@ -195,9 +195,9 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 func TestConfigsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]reprisetest.Config{
-		"reprisetest: Config.Patience -1s is negative: use 0 for 720h0m0s, or 30s in real time": {Patience: -time.Second},
-		"reprisetest: Config.Limit -1s is negative: use 0 for 2400h0m0s":                        {Limit: -time.Second},
-		"reprisetest: broker: Config.FrameMax is 1: give 8192 to 16777216 bytes":                {Broker: broker.Config{FrameMax: 1}},
+		"reprisetest: Config.Patience must not be negative: got -1s (0 means 720h0m0s, or 30s in real time)": {Patience: -time.Second},
+		"reprisetest: Config.Limit must not be negative: got -1s (0 means 2400h0m0s)":                        {Limit: -time.Second},
+		"reprisetest: broker: Config.FrameMax must be between 8192 and 16777216 bytes: got 1":                {Broker: broker.Config{FrameMax: 1}},
 	} {
 		if got := try(t, func(f *fake) { c.New(f) }); got.String() != want {
 			t.Errorf("failed with\n%s\nwant\n%s", got, want)

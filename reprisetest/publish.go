@@ -19,7 +19,7 @@ func (b *Broker) Publish(t TB, messages ...*reprise.Message) {
 	for _, m := range messages {
 		err := client.Publish(context.Background(), m)
 		if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok && unroutable.Exchange == "" {
-			t.Fatalf("reprisetest: publish: there is no queue %q: Work declares one, and so does Declare; there are %s", m.RoutingKey, b.names())
+			t.Fatalf("reprisetest: publish: queue %q not found (declare it with Work or Declare; existing queues: %s)", m.RoutingKey, b.names())
 		}
 		if err != nil {
 			t.Fatalf("reprisetest: publish: %v", err)

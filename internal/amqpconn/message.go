@@ -181,8 +181,7 @@ func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error
 		return nil
 	}
 	if size, room := msg.Headers.WireSize(), HeaderRoom(msg, frameSize, reserve); size > room {
-		return fmt.Errorf("%w: the headers take %d bytes, the broker's frames have room for %d: put large values into the body",
-			ErrInvalidMessage, size, room)
+		return fmt.Errorf("%w: headers must have at most %d bytes, the room in the broker's frames: got %d (put large values into the body)", ErrInvalidMessage, room, size)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type ClientConfig struct {
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("console %q: use http://host:port or https://host", cfg.URL)
+		return nil, fmt.Errorf("console must be a URL such as http://host:port or https://host: got %q", cfg.URL)
 	}
 	cfg.HTTP = cmp.Or(cfg.HTTP, http.DefaultClient)
 	return &Client{u, cfg.Token, cfg.Actor, cfg.HTTP}, nil

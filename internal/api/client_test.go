@@ -256,7 +256,7 @@ func TestClientErrors(t *testing.T) {
 	checkError(t, err, http.StatusNotFound, "is there a console at http://127.0.0.1")
 
 	for _, address := range []string{"", "localhost:8085", "ftp://host", "http://"} {
-		if _, err := api.NewClient(api.ClientConfig{URL: address}); err == nil || !strings.Contains(err.Error(), "use http://host:port") {
+		if _, err := api.NewClient(api.ClientConfig{URL: address}); err == nil || !strings.Contains(err.Error(), "must be a URL such as http://host:port") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}

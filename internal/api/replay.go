@@ -135,7 +135,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%.40q is no duration: write it as 90s, 1m30s or 2h", text)
+		return fmt.Errorf("%.40q is not a duration (examples: 90s, 1m30s, 2h)", text)
 	}
 	*d = Duration(parsed)
 	return nil

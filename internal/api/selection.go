@@ -53,7 +53,7 @@ func (s Selection) Validate() error {
 	case conditions.IsZero() && !s.All:
 		return errors.New("the filter selects all messages (set all to true if you mean all of them)")
 	case s.All && !s.Filter.IsZero():
-		return errors.New("all must not be set beside a filter")
+		return errors.New("all must not be combined with a filter")
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error 
 		return err
 	}
 	for i, id := range waiting {
-		why := []string{"nothing says in which queue it failed: name where to send it", "its headers take 131402 bytes, and a frame has room for 131064"}[i%2]
+		why := []string{"queue in which the message failed is unknown (set a destination)", "headers must have at most 131064 bytes, the room in the broker's frames: got 131402"}[i%2]
 		if err := plumbing.Refused(ctx, a, int64(r.ID), id, why); err != nil {
 			return err
 		}

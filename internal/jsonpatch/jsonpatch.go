@@ -180,7 +180,7 @@ func add(doc []byte, path pointer, value []byte) ([]byte, error) {
 	}
 	isArray := doc[parent.start] == '['
 	if !isArray && doc[parent.start] != '{' {
-		return nil, fmt.Errorf("%s is neither an object nor an array", path[:len(path)-1])
+		return nil, fmt.Errorf("%s is not an object or an array", path[:len(path)-1])
 	}
 	token := last
 	if isArray && last == "-" {

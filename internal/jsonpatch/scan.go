@@ -116,7 +116,7 @@ func look(doc []byte, start int, token string) (p place, err error) {
 	if doc[start] == '[' {
 		at, err = strconv.Atoi(token)
 		if err != nil || at < 0 || token != strconv.Itoa(at) {
-			return p, errors.New("is no index of an array")
+			return p, errors.New("is not an index of an array")
 		}
 	}
 	for i, e := range elements(doc, start) {

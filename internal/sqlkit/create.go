@@ -55,7 +55,7 @@ func (d *DB) create(ctx context.Context, t Tables) error {
 
 func (t Tables) check(at string) error {
 	if n, _ := strconv.Atoi(at); n > t.Version {
-		return fmt.Errorf("the tables are of version %s, this program knows %d: use a newer program", at, t.Version)
+		return fmt.Errorf("tables must have at most version %d: got %s (use a newer program)", t.Version, at)
 	}
 	return nil
 }

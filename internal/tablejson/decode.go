@@ -70,7 +70,7 @@ func Value(v any) (any, error) {
 		}
 		return nil, fmt.Errorf(`an object needs one name, that of a type: {"int32": 5} or {"table": {…}}`)
 	case json.Number:
-		return nil, fmt.Errorf(`number %[1]s: write its type: {"int64": %[1]s} or {"float64": %[1]s}`, x)
+		return nil, fmt.Errorf(`number %[1]s must have a type: {"int64": %[1]s} or {"float64": %[1]s}`, x)
 	}
 	return nil, fmt.Errorf("unexpected %T", v)
 }
@@ -121,7 +121,7 @@ func readTyped(name string, v any) (any, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%v is no value of type %q", v, name)
+	return nil, fmt.Errorf("%v is not a value of type %q", v, name)
 }
 
 // numbers read the types that are numbers in JSON.

@@ -371,7 +371,7 @@ func TestStoresOfANewerVersionAreRefused(t *testing.T) {
 		_, err := failed.Open(t.Context(), d.DB, failed.Config{Dialect: d.dialect})
 		_, err2 := ledger.Open(t.Context(), d.DB, ledger.Config{Dialect: d.dialect})
 		for _, err := range []error{err, err2} {
-			if err == nil || !strings.Contains(err.Error(), "the tables are of version 99") || !strings.Contains(err.Error(), "use a newer program") {
+			if err == nil || !strings.Contains(err.Error(), "got 99") || !strings.Contains(err.Error(), "use a newer program") {
 				t.Errorf("the error is: %v", err)
 			}
 		}

@@ -26,7 +26,7 @@ func TestDepthIsWhatIsReady(t *testing.T) {
 		testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 2 && err == nil })
 		n, err := c.Depth(t.Context(), queue+".no")
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != queue+".no" || e.Code != 404 || n != 0 ||
-			!strings.Contains(err.Error(), "there is no queue") || strings.Contains(err.Error(), "message") {
+			!strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), "message") {
 			t.Errorf("of no queue: %d, %v", n, err)
 		}
 		exclusive := testkit.Name(t, "exclusive")

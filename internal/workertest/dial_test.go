@@ -145,9 +145,9 @@ func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
 func TestDialValidatesItsConfig(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]reprise.Config{
-		"reprise: Config.Heartbeat must be at least 1s: got 1ms (0 means 10s)":        {Heartbeat: time.Millisecond},
-		"reprise: Config.ConfirmTimeout must not be negative: got -1ns (0 means 30s)":      {ConfirmTimeout: -1},
-		"backoff: List must not be empty (List{time.Minute} always waits 1m)": {Reconnect: backoff.List{}},
+		"reprise: Config.Heartbeat must be at least 1s: got 1ms (0 means 10s)":                                                                              {Heartbeat: time.Millisecond},
+		"reprise: Config.ConfirmTimeout must not be negative: got -1ns (0 means 30s)":                                                                       {ConfirmTimeout: -1},
+		"backoff: List must not be empty (List{time.Minute} always waits 1m)":                                                                               {Reconnect: backoff.List{}},
 		"reprise: Config.Reconnect must reach a delay of at least 1ms: got 0s (shorter delays keep the process and the broker busy; nil means the default)": {Reconnect: backoff.Fixed(0)},
 	} {
 		if _, err := reprise.Dial(t.Context(), "amqp://localhost/", &c); err == nil || err.Error() != want {

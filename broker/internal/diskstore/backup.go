@@ -10,13 +10,13 @@ import (
 // Backup implements [store.Store].
 func (d *disk) Backup(dir string) error {
 	if d.fs.has(dir) {
-		return fmt.Errorf("%s is within the data directory: name one beside it, or on another disk", dir)
+		return fmt.Errorf("%s must not be in the data directory (use a directory outside, for example on another disk)", dir)
 	}
 	if err := d.Flush(context.Background()); err != nil {
 		return err
 	}
 	if _, err := d.fs.Stat(dir); err == nil {
-		return fmt.Errorf("%s is there already: name a directory to be made", dir)
+		return fmt.Errorf("%s already exists (use a new directory)", dir)
 	}
 	if err := makeDir(d.fs, dir); err != nil {
 		return err

@@ -66,7 +66,7 @@ func Check(o Options) (Report, error) {
 }
 
 // errNoData is returned for a directory that is not a data directory.
-var errNoData = fmt.Errorf("there is neither a file %s nor a directory %s", formatFile, databaseDir)
+var errNoData = fmt.Errorf("file %s and directory %s not found", formatFile, databaseDir)
 
 // openOffline locks an existing data directory. It reports whether the file FORMAT is intact.
 func openOffline(o *Options) (d *disk, whole bool, err error) {

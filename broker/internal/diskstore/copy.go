@@ -45,14 +45,14 @@ func copyable(fs vfs.FS, from, to string) error {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	if !whole {
-		return fmt.Errorf("%s is neither a data directory nor a whole backup: it has no file %s", from, formatFile)
+		return fmt.Errorf("%s is not a data directory or a complete backup: file %s not found", from, formatFile)
 	}
 	there, err := fs.List(to)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err == nil && len(there) > 0:
-		return fmt.Errorf("%s is not empty: name a directory that is, or none that is there", to)
+		return fmt.Errorf("%s must be empty (use an empty or a new directory)", to)
 	}
 	return err
 }

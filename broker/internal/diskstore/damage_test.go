@@ -80,7 +80,7 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 			if err := fs.Remove(dataDir + "/FORMAT"); err != nil {
 				t.Fatal(err)
 			}
-		}, ErrDamaged, "no file FORMAT"},
+		}, ErrDamaged, "file FORMAT not found"},
 		"the database is gone": {func(t *testing.T, fs vfs.FS) {
 			if err := fs.RemoveAll(dataDir + "/pebble"); err != nil {
 				t.Fatal(err)

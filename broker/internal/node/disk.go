@@ -59,7 +59,7 @@ func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		d.store.GiveUp(errors.New("the directory is gone"))
+		d.store.GiveUp(errors.New("directory not found"))
 	case err != nil && !d.unknown:
 		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
 	case changed && d.low.Raised() != nil && d.Free() >= d.limit:

@@ -14,7 +14,7 @@ import (
 const patience = 5 * time.Second
 
 var errGivenUp = errors.New(
-	"ended while the disk did not answer: what was not confirmed may be lost, what was delivered comes again")
+	"shut down before the disk answered; unconfirmed messages may be lost, and delivered messages are redelivered")
 
 // Hurry limits the time that a shutdown waits for the store. After the cancellation of ctx, Hurry checks the store once per
 // second until the caller calls stop. Hurry calls GiveUp if one commit takes longer than 5 seconds, or if occupied still

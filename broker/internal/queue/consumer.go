@@ -158,7 +158,7 @@ func (cs *consumers) served(c *Consumer) {
 // Errors of [Queue.Consume].
 var (
 	ErrDeleted = errors.New("the queue is deleted")
-	ErrInUse   = errors.New("an exclusive consumer is in the way: this one, or one that is there")
+	ErrInUse   = errors.New("exclusive consumer cannot share the queue with another consumer")
 )
 
 // Consume adds a consumer. It calls added before it offers the first message. Like [Receiver.Offer], added must not block.

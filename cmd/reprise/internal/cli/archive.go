@@ -25,12 +25,12 @@ func openArchiveDB(place string) (*archiveDB, error) {
 	path, sqlite := strings.CutPrefix(place, "sqlite:")
 	switch {
 	case sqlite && (path == "" || path == ":memory:" || strings.HasPrefix(path, "//")):
-		return nil, fmt.Errorf("an archive is a file: write sqlite: and its path, such as %s", defaultArchive)
+		return nil, fmt.Errorf("sqlite: must have the path of a file (example: %s)", defaultArchive)
 	case sqlite:
 		db, err := openSQLite(filepath.Clean(path))
 		return &archiveDB{db, failed.SQLite}, err
 	case !strings.HasPrefix(place, "postgres://") && !strings.HasPrefix(place, "postgresql://"):
-		return nil, fmt.Errorf("there is no such archive: write sqlite:PATH, such as %s, or postgres://user:password@host/database", defaultArchive)
+		return nil, fmt.Errorf("archive must be sqlite:PATH or postgres://user:password@host/database (example: %s)", defaultArchive)
 	}
 	db, err := openPostgres(place)
 	return &archiveDB{db, failed.PostgreSQL}, err

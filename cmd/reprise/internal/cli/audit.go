@@ -68,11 +68,11 @@ func verdict(a api.Ledger) error {
 	}
 	switch {
 	case !a.Kept:
-		return errors.New("no ledger is kept: it takes the broker's management API (reprise console --management URL; or management: below console: in the file of reprise up)")
+		return errors.New("ledger not found; it requires the management API of the broker (reprise console --management URL; or management: below console: in the file of reprise up)")
 	case states["differs"] > 0:
 		return fmt.Errorf("%s with a difference", terminal.Plural(states["differs"], "account"))
 	case states["unknown"] > 0:
-		return fmt.Errorf("%s of which nothing can be said", terminal.Plural(states["unknown"], "account"))
+		return fmt.Errorf("%s in unknown state", terminal.Plural(states["unknown"], "account"))
 	case states["opening"] > 0 || len(a.Accounts) == 0:
 		return errors.New("too early: the ledger is being opened, which takes a minute")
 	}

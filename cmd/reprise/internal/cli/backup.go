@@ -52,8 +52,7 @@ func (c *backupCmd) unanswered() error {
 		return fmt.Errorf("%s is in use, and its broker cannot be asked for a backup, since the path of its socket is too long "+
 			"for one (%s): end the broker first, or run it in a directory with a shorter path", c.Data, path)
 	}
-	return fmt.Errorf("%s is in use by a process that is neither `reprise broker` nor `reprise up`, or has said at its start "+
-		"that it has no control socket: it has to write the backup itself (Broker.Backup), or to end first", c.Data)
+	return fmt.Errorf("cannot back up %s: another process uses it and has no control socket (stop that process, or have it call Broker.Backup)", c.Data)
 }
 
 // within reports whether a path is inside a directory, also through links.

@@ -52,7 +52,7 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 	complete := listQueues(streams.Stdout, found)
 	_, err = fmt.Fprintf(streams.Stdout, "the old files are in %s\nlater changes that only a damaged file had are lost, and not counted\n", absolute(found.Aside))
 	if err == nil && !complete {
-		err = stoppedError{errors.New("not everything could be salvaged: the list says which queues lack messages")}
+		err = stoppedError{errors.New("cannot salvage all messages (see the incomplete queues in the list)")}
 	}
 	return err
 }

@@ -26,8 +26,8 @@ func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 		if a == "y" || a == "yes" {
 			return true, nil
 		}
-		return false, stoppedError{errors.New("nothing was done")}
+		return false, stoppedError{errors.New("canceled; no changes made")}
 	case <-ctx.Done():
-		return false, stoppedError{errors.New("interrupted: nothing was done")}
+		return false, stoppedError{errors.New("interrupted; no changes made")}
 	}
 }

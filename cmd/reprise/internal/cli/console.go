@@ -105,7 +105,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	case err := <-ended:
 		return err
 	case <-stop.again:
-		return errors.New("ended at once; what was not archived yet is in its queue")
+		return errors.New("stopped immediately; messages that are not archived remain in their queues")
 	}
 }
 

@@ -65,7 +65,7 @@ func TestAPathTooLongForASocket(t *testing.T) {
 	if err := (&backupCmd{Data: dir}).unanswered(); !strings.Contains(err.Error(), "the path of its socket is too long") {
 		t.Errorf("the client is told %v", err)
 	}
-	if err := (&backupCmd{Data: "short"}).unanswered(); !strings.Contains(err.Error(), "neither `reprise broker` nor `reprise up`") {
+	if err := (&backupCmd{Data: "short"}).unanswered(); !strings.Contains(err.Error(), "another process uses it and has no control socket") {
 		t.Errorf("the client is told %v", err)
 	}
 }

@@ -33,7 +33,7 @@ const maxConnections = 16
 
 func openSQLite(path string) (*database, error) {
 	if info, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("there is no directory %s for the database: make it, or write another path", filepath.Dir(path))
+		return nil, fmt.Errorf("directory %s not found (create it, or use another path for the database)", filepath.Dir(path))
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func openSQLite(path string) (*database, error) {
 func openPostgres(rawURL string) (*database, error) {
 	c, err := pgx.ParseConfig(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("the URL of the database makes no sense: %w", err) // pgx does not show the password
+		return nil, fmt.Errorf("cannot parse the URL of the database: %w", err) // pgx does not show the password
 	}
 	db := stdlib.OpenDB(*c)
 	db.SetMaxOpenConns(maxConnections)

@@ -13,7 +13,7 @@ import (
 // lateFleet is the list of workers for a console that may not be connected yet. It implements console.Fleet.
 type lateFleet struct{ list atomic.Pointer[fleet.List] }
 
-var errNotConnected = errors.New("this console is not connected to the broker yet: what it waits for is in the log")
+var errNotConnected = errors.New("console is not connected to the broker yet (see its log)")
 
 func (l *lateFleet) Workers() []fleet.Worker {
 	if list := l.list.Load(); list != nil {

@@ -92,11 +92,11 @@ func tell(streams IO, done api.Done, err error, asJSON bool, what string, named 
 func leftAlone(named int, done int64) error {
 	switch rest := named - int(done); {
 	case named == 1 && rest == 1:
-		return errors.New("the message was left alone: `reprise failed show ID` says in which state it is")
+		return errors.New("message not changed (see its state with `reprise failed show ID`)")
 	case rest == 1:
-		return fmt.Errorf("1 of the %s that were named was left alone: `reprise failed show ID` says in which state it is", terminal.Plural(named, "message"))
+		return fmt.Errorf("1 of %s not changed (see its state with `reprise failed show ID`)", terminal.Plural(named, "message"))
 	case rest > 1:
-		return fmt.Errorf("%d of the %s that were named were left alone: `reprise failed show ID` says in which state they are", rest, terminal.Plural(named, "message"))
+		return fmt.Errorf("%d of %s not changed (see their states with `reprise failed show ID`)", rest, terminal.Plural(named, "message"))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func readEdit(text string, before api.Content) (api.Content, error) {
 		head, body, found = strings.Cut(text, bodyMark+"\r\n")
 	}
 	if !found {
-		return after, fmt.Errorf("the line %q is gone: without it nobody can tell headers from body", bodyMark)
+		return after, fmt.Errorf("line %q not found (it separates headers and body)", bodyMark)
 	}
 	if len(before.Body) == 0 || before.Body[len(before.Body)-1] != '\n' {
 		body = strings.TrimSuffix(body, "\n")
@@ -92,7 +92,7 @@ func readEdit(text string, before api.Content) (api.Content, error) {
 			return after, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		if _, twice := after.Headers[name]; twice {
-			return after, fmt.Errorf("line %d: header %q is there twice, or one that attempts have left: keep one", i+1, name)
+			return after, fmt.Errorf("line %d: header %q must occur once (attempts may have added it)", i+1, name)
 		}
 		after.Headers[name] = value
 	}
@@ -105,13 +105,13 @@ var headerForm = regexp.MustCompile(`^\s*("(?:[^"\\]|\\.)*"|[^\s":=]+)\s*(:=|:)\
 func readHeader(line string) (string, any, error) {
 	m := headerForm.FindStringSubmatch(line)
 	if m == nil {
-		return "", nil, fmt.Errorf("%.60q is no header: write name: text, or name := JSON", line)
+		return "", nil, fmt.Errorf("%.60q is not a header (write name: text, or name := JSON)", line)
 	}
 	name := m[1]
 	if strings.HasPrefix(name, `"`) {
 		var err error
 		if name, err = strconv.Unquote(name); err != nil {
-			return "", nil, fmt.Errorf("%.60q is no name of a header: quote it as in Go", m[1])
+			return "", nil, fmt.Errorf("%.60q is not a name of a header (quote it as in Go)", m[1])
 		}
 	}
 	if m[2] == ":" {
@@ -122,7 +122,7 @@ func readHeader(line string) (string, any, error) {
 		return name, n, nil
 	}
 	if !json.Valid([]byte(value)) {
-		return "", nil, fmt.Errorf("%s := %.60s is no JSON: write name: text for a text", name, value)
+		return "", nil, fmt.Errorf("%s := %.60s is not JSON (write name: text for a text)", name, value)
 	}
 	t, err := tablejson.Decode(`{"v":` + value + `}`)
 	if err != nil {

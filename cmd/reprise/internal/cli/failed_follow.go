@@ -31,7 +31,7 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	case err != nil:
 		return err
 	case isSent(r) && r.Refused > 0:
-		return stoppedError{fmt.Errorf("%s cannot be sent, and failed as before: `reprise failed ls --refused-by %d` says why", terminal.Plural(int(r.Refused), "message"), r.ID)}
+		return stoppedError{fmt.Errorf("cannot send %s, still failed (see `reprise failed ls --refused-by %d`)", terminal.Plural(int(r.Refused), "message"), r.ID)}
 	case isSent(r) && verify > 0 && r.Succeeded < r.Sent:
 		return stoppedError{fmt.Errorf("%d of %s have not succeeded: `reprise failed ls --state all --sent-by %d` shows their outcomes", r.Sent-r.Succeeded, terminal.Plural(int(r.Sent), "message"), r.ID)}
 	case isSent(r):

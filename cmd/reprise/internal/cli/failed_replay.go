@@ -127,7 +127,7 @@ func (c *failedReplayCmd) destinationsText(all []api.Destination) string {
 		switch {
 		case c.To != "":
 		case d.Unknown:
-			fmt.Fprintf(&b, "  %d of %s nowhere: nothing says in which queue they failed; --to names one\n", d.Messages, terminal.OneLine(string(d.FailedQueue)))
+			fmt.Fprintf(&b, "  %d of %s: queue in which they failed is unknown (set it with --to)\n", d.Messages, terminal.OneLine(string(d.FailedQueue)))
 		default:
 			fmt.Fprintf(&b, "  %d of %s to %s%s\n", d.Messages, terminal.OneLine(string(d.FailedQueue)),
 				wayText(string(d.Queue), string(d.Exchange), string(d.RoutingKey), d.Keys), warningText(d.Warning))

@@ -127,5 +127,5 @@ func (m *moment) UnmarshalText(text []byte) error {
 		*m = moment(time.Now().Add(-d))
 		return nil
 	}
-	return fmt.Errorf("%q is no time: write one such as 2026-03-01T09:00:00Z or 2026-03-01, or 2h for two hours ago", text)
+	return fmt.Errorf("%q is not a time (examples: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago)", text)
 }

@@ -31,7 +31,7 @@ func parseHeaders(args []string) (map[string]any, error) {
 		}
 		v, err := parseJSON(value)
 		if err != nil {
-			return nil, usagef("--header %s: %q is no JSON, such as 3, true or [\"a\"]: %w", name, value, err)
+			return nil, usagef("--header %s: %q is not JSON such as 3, true or [\"a\"]: %w", name, value, err)
 		}
 		headers[name] = v
 	}

@@ -185,7 +185,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 		}
 		return in.body, nil
 	case <-ctx.Done():
-		return nil, errors.New("interrupted while reading the body from stdin: nothing was published")
+		return nil, errors.New("interrupted while reading the body from stdin; no message published")
 	}
 }
 
@@ -194,11 +194,11 @@ func (c *publishCmd) explain(ctx context.Context, err error) error {
 	if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
 		switch {
 		case c.To != "":
-			return fmt.Errorf("there is no queue %q: the message was not stored (--declare makes the queue)", c.To)
+			return fmt.Errorf("queue %q not found; message not stored (use --declare to create it)", c.To)
 		case unroutable.Code == 404:
-			return fmt.Errorf("there is no exchange %q: the message was not stored", *c.Exchange)
+			return fmt.Errorf("exchange %q not found; message not stored", *c.Exchange)
 		case *c.Exchange == "":
-			return fmt.Errorf("there is no queue %q, and the default exchange routes by that name: the message was not stored", c.Key)
+			return fmt.Errorf("queue %q not found; message not stored (the default exchange routes to the queue with the name of the key)", c.Key)
 		}
 		return fmt.Errorf("exchange %q has no queue bound for the key %q: the message was not stored", *c.Exchange, c.Key)
 	}

@@ -13,7 +13,7 @@ type perSecond float64
 func (r *perSecond) UnmarshalText(text []byte) error {
 	n, err := config.ParseRate(string(text))
 	if err == nil && n <= 0 {
-		err = fmt.Errorf("%q is no rate: write one above zero, such as 10/s", text)
+		err = fmt.Errorf("%q is not a rate above zero (example: 10/s)", text)
 	}
 	*r = perSecond(n)
 	return err

@@ -164,7 +164,7 @@ func (*redriveCmd) logger(streams IO) *slog.Logger {
 // report prints the result, also of an incomplete redrive.
 func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to *failed.Target, err error) error {
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
-		return fmt.Errorf("there is no queue %q", c.From)
+		return fmt.Errorf("queue %q not found", c.From)
 	}
 	if err != nil {
 		r.Error = textOf(err)
@@ -184,7 +184,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return stoppedError{errors.New("interrupted: what was not sent is where it was")}
+		return stoppedError{errors.New("interrupted; messages not sent remain in the queue")}
 	}
 	hint := ""
 	if claimed, ok := errors.AsType[*failed.ClaimError](err); ok {
@@ -193,7 +193,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	if _, ok := errors.AsType[*reprise.UnroutableError](err); ok && to == nil {
 		hint = "; --to names another queue, -c FILE the configuration of the workers that know it"
 	}
-	return fmt.Errorf("%s (it and what is behind it are where they were%s)", textOf(err), hint)
+	return fmt.Errorf("%s (this message and the messages behind it remain in the queue%s)", textOf(err), hint)
 }
 
 func (r redriveResult) text(to *failed.Target) string {

@@ -41,7 +41,7 @@ func targetsText(all []redriveTarget, looked, found int) string {
 	for _, t := range all {
 		switch {
 		case t.Unknown:
-			fmt.Fprintf(&b, "\n  %d nowhere: nothing says in which queue they failed; --to names one", t.Messages)
+			fmt.Fprintf(&b, "\n  %d: queue in which they failed is unknown (set it with --to)", t.Messages)
 		case t.Claimed:
 			fmt.Fprintf(&b, "\n  %d to %s, according to their own headers only (--yes accepts it)%s", t.Messages, t.way(), warningText(t.Warning))
 		default:

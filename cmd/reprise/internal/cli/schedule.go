@@ -58,7 +58,7 @@ type date time.Time
 func (d *date) UnmarshalText(text []byte) error {
 	parsed, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return fmt.Errorf("%q is no date: write one such as 2026-03-01T09:00:00Z, or 2026-03-01T10:00:00+01:00", text)
+		return fmt.Errorf("%q is not a date (examples: 2026-03-01T09:00:00Z, 2026-03-01T10:00:00+01:00)", text)
 	}
 	*d = date(parsed)
 	return nil

@@ -30,7 +30,7 @@ func (s *size) UnmarshalText(text []byte) error {
 		*s = size(n * u.bytes)
 		return nil
 	}
-	return fmt.Errorf("%q is no size: write 256MiB, 2GiB or a number of bytes", text)
+	return fmt.Errorf("%q is not a size (examples: 256MiB, 2GiB, or a number of bytes)", text)
 }
 
 // String returns the size in the form of the command line.

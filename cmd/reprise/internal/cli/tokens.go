@@ -29,7 +29,7 @@ func readTokens(path string) ([]console.Token, error) {
 			continue
 		}
 		if len(words) != 3 {
-			return nil, fmt.Errorf("%s:%d: write a name, a role and a hash: anna operate sha256:… (`reprise console token` makes such lines)", path, n)
+			return nil, fmt.Errorf("%s:%d: line must have a name, a role and a hash, as in anna operate sha256:… (`reprise console token` prints such lines)", path, n)
 		}
 		t := console.Token{Name: words[0], Hash: words[2]}
 		if err := t.Role.UnmarshalText([]byte(words[1])); err != nil {
@@ -41,7 +41,7 @@ func readTokens(path string) ([]console.Token, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(tokens) == 0 {
-		return nil, fmt.Errorf("%s has no tokens, nobody could get in: make one with `reprise console token NAME --tokens %s`", path, path)
+		return nil, fmt.Errorf("%s must have at least one token (create it with `reprise console token NAME --tokens %s`)", path, path)
 	}
 	return tokens, nil
 }

@@ -80,7 +80,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 		// The broker redelivers unsettled messages. Programs would survive as orphans, and everything else ends with
 		// this process.
 		parts.handlers.kill()
-		return errors.New("ended at once; what was running is delivered again")
+		return errors.New("stopped immediately; unsettled messages are redelivered")
 	}
 }
 

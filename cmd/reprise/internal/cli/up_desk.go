@@ -104,7 +104,7 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 		}
 		err := d.run(ctx, func(context.Context) (*reprise.Client, error) { return client, nil })
 		if err != nil && ctx.Err() == nil {
-			ended := fmt.Errorf("nothing is archived any more: %w", err)
+			ended := fmt.Errorf("archiving stopped: %w", err)
 			d.ended.Store(&ended)
 			d.log.Error("nothing is archived any more: failed messages stay in their queues", "error", err)
 		}

@@ -228,7 +228,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 				return err
 			}
 			if !paused {
-				return fmt.Errorf("queue %q is not paused (reprise workers shows what is)", c.Queue)
+				return fmt.Errorf("queue %q is not paused (see reprise workers)", c.Queue)
 			}
 		}
 		if err := client.Control(ctx, topology.Command{Do: topology.DoResume, Queue: c.Queue, Worker: id}); err != nil {

@@ -124,7 +124,7 @@ func Load(path string) (*Config, error) {
 func readFile(path string) (data []byte, lookup func(string) (string, bool), err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("there is no file %s: write one, or name another with -c FILE", path)
+		return nil, nil, fmt.Errorf("file %s not found (create it, or use another with -c FILE)", path)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)

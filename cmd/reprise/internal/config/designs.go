@@ -168,7 +168,7 @@ func part(v value) (float64, bool) {
 func distinct(p preset.CDNPurge) error {
 	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
 	if p.WaitExchange == exchange {
-		return fmt.Errorf("wait_exchange and exchange are both %s, what waits would reach the work queue at once: name another", quoted(exchange))
+		return fmt.Errorf("wait_exchange must not be %s, the exchange (waiting messages would be delivered immediately)", quoted(exchange))
 	}
 	taken := map[string]string{p.Queue: "the work queue"}
 	for _, q := range [][2]string{
@@ -176,7 +176,7 @@ func distinct(p preset.CDNPurge) error {
 		{"failed_queue", cmp.Or(p.FailedQueue, topology.FailedQueue(p.Queue))},
 	} {
 		if other, found := taken[q[1]]; found {
-			return fmt.Errorf("%s and %s are both %s: name two queues", q[0], other, quoted(q[1]))
+			return fmt.Errorf("%s and %s must be different: got %s twice", q[0], other, quoted(q[1]))
 		}
 		taken[q[1]] = q[0]
 	}

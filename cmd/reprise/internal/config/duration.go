@@ -30,7 +30,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		whole, text = time.Duration(ns), text[len(m[0]):]
 	}
 	if text == "" && whole == 0 && s == "" {
-		return 0, errors.New("an empty text is no time: write one such as 30s, 5m or 1h30m")
+		return 0, errors.New("duration must not be empty (examples: 30s, 5m, 1h30m)")
 	}
 	if text == "" {
 		return whole, nil
@@ -38,9 +38,9 @@ func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || (s != text && strings.HasPrefix(text, "-")) {
 		if m := spelt.FindStringSubmatch(s); m != nil {
-			return 0, fmt.Errorf("%s is no time: write %s", quoted(s), m[1]+abbreviate(m[2]))
+			return 0, fmt.Errorf("%s is not a duration (write %s)", quoted(s), m[1]+abbreviate(m[2]))
 		}
-		return 0, fmt.Errorf("%s is no time: write one such as 500ms, 30s, 5m, 1h30m or 7d", quoted(s))
+		return 0, fmt.Errorf("%s is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d)", quoted(s))
 	}
 	if d > math.MaxInt64-whole {
 		return 0, fmt.Errorf("%s is too long a time: 290 years are the most", quoted(s))

@@ -56,7 +56,7 @@ func (v value) rate() (reprise.Limiter, bool) {
 func ParseRate(s string) (float64, error) {
 	m := perTime.FindStringSubmatch(s)
 	if m == nil {
-		return 0, fmt.Errorf("%s is no rate: write one such as 10/s, 100/m or 5000/h", quoted(s))
+		return 0, fmt.Errorf("%s is not a rate (examples: 10/s, 100/m, 5000/h)", quoted(s))
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	return n / seconds[m[2]], err

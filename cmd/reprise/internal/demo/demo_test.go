@@ -67,7 +67,7 @@ func TestOnce(t *testing.T) {
 		"on the embedded broker", "after 20ms (4h in the real system)",
 		"✓ 24 = 21 + 3 + 0   every message is accounted for, none was lost",
 		"   1 ×  5 attempts   503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.",
-		"   1 ×  1 attempt    delete event: the body has 1 line, want id, gid",
+		"   1 ×  1 attempt    delete event: body must have the lines id, gid: got 1 line",
 		`   1 ×  1 attempt    move event: "none" is not the MBID of a release`,
 		"unknown release, skipped",
 	)
@@ -155,14 +155,14 @@ func TestHurried(t *testing.T) {
 func TestOptionsThatCannotWork(t *testing.T) {
 	dial := (&broker.Broker{}).DialContext
 	for want, o := range map[string]Options{
-		"Out must not be nil":       {Dial: dial},
-		"either Options.Dial":       {Out: io.Discard},
-		"or Options.BrokerURL":      {Out: io.Discard, Dial: dial, BrokerURL: "amqp://localhost"},
-		"got -1":                    {Out: io.Discard, Dial: dial, Events: -1},
-		"must not be negative":      {Out: io.Discard, Dial: dial, Spread: -1},
-		"at most 0.9: got 1":        {Out: io.Discard, Dial: dial, FaultRate: 1},
-		"use whole milliseconds":    {Out: io.Discard, Dial: dial, RetryDelay: time.Microsecond},
-		"amqp://user:password@host": {Out: io.Discard, BrokerURL: "localhost"},
+		"Out must not be nil":        {Dial: dial},
+		"either Options.Dial":        {Out: io.Discard},
+		"or Options.BrokerURL":       {Out: io.Discard, Dial: dial, BrokerURL: "amqp://localhost"},
+		"got -1":                     {Out: io.Discard, Dial: dial, Events: -1},
+		"must not be negative":       {Out: io.Discard, Dial: dial, Spread: -1},
+		"at most 0.9: got 1":         {Out: io.Discard, Dial: dial, FaultRate: 1},
+		"must be whole milliseconds": {Out: io.Discard, Dial: dial, RetryDelay: time.Microsecond},
+		"amqp://user:password@host":  {Out: io.Discard, BrokerURL: "localhost"},
 	} {
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want …%s…", err, want)

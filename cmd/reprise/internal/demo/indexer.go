@@ -146,7 +146,7 @@ func (x *indexer) move(ctx context.Context, m *reprise.Message) error {
 func parse(event string, body []byte, names ...string) ([]string, error) {
 	fields := strings.Split(string(body), "\n")
 	if n := len(fields); n != len(names) {
-		return nil, fmt.Errorf("%s event: the body has %s, want %s", event, terminal.Plural(n, "line"), strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s event: body must have the lines %s: got %s", event, strings.Join(names, ", "), terminal.Plural(n, "line"))
 	}
 	for i, name := range names {
 		if strings.HasSuffix(name, "gid") && !mbid.MatchString(fields[i]) {

@@ -127,7 +127,7 @@ func TestLedgerText(t *testing.T) {
 		in: 60, done: 56, burst: 11, failed: 3, waiting: 1, again: 1, unconfirmed: 1, refused: 1,
 		reasons: []reason{
 			{"503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.", 2, 5},
-			{"delete event: the body has 1 line, want id, gid", 1, 1},
+			{"delete event: body must have the lines id, gid: got 1 line", 1, 1},
 		},
 	}, Options{Once: true, Seed: 7}, 79))
 	golden(t, "ledger-missing.txt", ledgerText(ledger{

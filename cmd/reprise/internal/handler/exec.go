@@ -72,7 +72,7 @@ type Exec struct {
 // needed, see [Exec.Check].
 func NewExec(cfg ExecConfig) (*Exec, error) {
 	if len(cfg.Command) == 0 || cfg.Command[0] == "" {
-		return nil, errors.New("handler: ExecConfig.Command is empty: name a program")
+		return nil, errors.New("handler: ExecConfig.Command must not be empty (set a program)")
 	}
 	if cfg.Timeout < 0 || cfg.Grace < 0 {
 		return nil, errors.New("handler: ExecConfig.Timeout and Grace cannot be negative")
@@ -83,7 +83,7 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 		// os/exec resolves this path relative to Dir, and exec.LookPath does not.
 		abs, err := filepath.Abs(filepath.Join(cfg.Dir, path))
 		if err != nil {
-			return nil, fmt.Errorf("handler: where is %s? %w", path, err)
+			return nil, fmt.Errorf("handler: cannot find %s: %w", path, err)
 		}
 		path = abs
 	}
@@ -124,12 +124,12 @@ func (e *Exec) missing(err error) error {
 	}
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("there is no program %s in the PATH: install it, or write where it is", e.cfg.Command[0])
+		return fmt.Errorf("program %s not found in the PATH (install it, or use its full path)", e.cfg.Command[0])
 	case errors.Is(err, os.ErrNotExist):
 		if _, statErr := os.Stat(e.path); statErr == nil {
 			return fmt.Errorf("%s cannot be started: the interpreter in its first line (#!) does not exist", e.path)
 		}
-		return fmt.Errorf("there is no program %s", e.path)
+		return fmt.Errorf("program %s not found", e.path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s is not executable: chmod +x it", e.path)
 	}

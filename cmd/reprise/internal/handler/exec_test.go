@@ -151,8 +151,8 @@ func TestExecMissing(t *testing.T) {
 	write("works", "#!/bin/sh\nexit 0\n", 0o755)
 	write("lost", "#!/no/such/interpreter\n", 0o755)
 	for _, tt := range []struct{ command, dir, check, handle string }{
-		{"no-such-program", dir, "no program no-such-program in the PATH", "no program no-such-program in the PATH"},
-		{"./nothing", dir, "there is no program " + dir + "/nothing", "there is no program"},
+		{"no-such-program", dir, "program no-such-program not found in the PATH", "program no-such-program not found in the PATH"},
+		{"./nothing", dir, "program " + dir + "/nothing not found", "not found"},
 		{"./plain", dir, "chmod +x", "chmod +x"},
 		{"./lost", dir, "", "the interpreter in its first line"},
 		{"./works", dir, "", ""},

@@ -61,7 +61,7 @@ type HTTP struct {
 func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, errors.New("handler: HTTPConfig.URL is no URL such as http://host:port/path")
+		return nil, errors.New("handler: HTTPConfig.URL must be a URL such as http://host:port/path")
 	}
 	if cfg.Timeout < 0 || cfg.Connections < 0 {
 		return nil, errors.New("handler: HTTPConfig.Timeout and Connections cannot be negative")
