@@ -12,11 +12,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// archiveEvery is how many lives there are to one with an archive.
+// archiveEvery is the share of lives with an archive: one in archiveEvery.
 const archiveEvery = 4
 
-// drawArchive adds an archive to a shape, with workers, processes and people of its own. Idle processes
-// look into their database all the time, so that such a life is short.
+// drawArchive adds an archive with a worker, processes and operators to a shape. The horizon of such a life is short, because
+// idle processes poll their databases continually.
 func drawArchive(random *rand.Rand, s *Shape) {
 	s.Horizon = between(random, 8*time.Minute, 40*time.Minute)
 	w := drawWork(random, "buckets")
@@ -34,7 +34,7 @@ func drawArchive(random *rand.Rand, s *Shape) {
 	}
 }
 
-// archiving is the archive of a life. Its promises are in package archive.
+// archiving is the Actor that runs the archive of a life. Package archive checks the promises of the archive.
 type archiving struct {
 	system *archive.System
 }
@@ -109,7 +109,7 @@ func (a *archiving) Begin(l *Life) {
 			for _, who := range []string{archive.Up, archive.Console, brokerName} {
 				for _, d := range l.Disturbed(who, from, to) {
 					n++
-					if end := d.To; !end.IsZero() { // what is not confirmed within 30 s is sent once more
+					if end := d.To; !end.IsZero() { // a message without a confirm within 30 s is republished
 						n += int(end.Sub(d.From) / (30 * time.Second))
 					} else {
 						n += int(time.Since(d.From) / (30 * time.Second))
@@ -127,8 +127,8 @@ func (a *archiving) Begin(l *Life) {
 	a.system = system
 }
 
-// forgotAck reports whether the broker has ended before the acknowledgement of a message that was stored at one time was on its
-// disk, and before another time: it was acknowledged in the last moment, or the disk was bad.
+// forgotAck reports whether the broker ended between two times before it had written the acknowledgement of a message to its
+// disk. This happens if the broker crashes within grace after the first time, or if the disk was faulty.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
 		last := d.Why == "crash" && d.From.Sub(stored) <= grace

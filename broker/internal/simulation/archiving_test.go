@@ -10,7 +10,7 @@ import (
 
 var archives = flag.Int("simulation.archives", 1, "the number of lives with an archive; -simulation.seed is the first")
 
-// Archives, consoles, replays and ledgers keep the promises of the documents.
+// TestArchiveLives checks that archives, consoles, replays and ledgers keep the documented promises.
 func TestArchiveLives(t *testing.T) {
 	var total Total
 	began := time.Now()

@@ -13,12 +13,12 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Book is what is known of all messages of a life, from those who publish and handle them.
+// Book records the messages of a life, with the reports of their publishers and handlers.
 type Book struct {
 	l *Life
 
 	mu       sync.Mutex
-	messages map[string]*Message // by id
+	messages map[string]*Message // by ID
 	order    []*Message
 	pending  int // publishes that have not returned
 	drained  bool
@@ -26,51 +26,51 @@ type Book struct {
 
 func newBook(l *Life) *Book { return &Book{l: l, messages: make(map[string]*Message)} }
 
-// Message is a message and all that happened to it. The book's lock guards it.
+// Message is a message and its history. The lock of the Book guards it.
 type Message struct {
-	ID        string // begins its body; unique in a life
-	Work      string // name of the work it is for; "": none
+	ID        string // first word of the body; unique in a life
+	Work      string // name of the work that the message belongs to; "": none
 	Plan      Plan
-	MessageID string // the property, as published; "": none
+	MessageID string // the message ID property, as published; "": none
 	Headers   map[string]any
 	Body      []byte
-	Due       time.Time // not before; zero: at once
+	Due       time.Time // earliest delivery; zero: immediately
 
 	Sendings []*Sending
 	Runs     []*Run
-	Stripped bool // another program has dropped its headers
+	Stripped bool // a program other than Reprise has dropped the headers
 	Found    []time.Time
 	Parked   int      // copies in the failed queue at the end
-	Losses   []string // announced, by an act that destroys it
+	Losses   []string // reasons for a deliberate loss, reported by the act that destroys the message
 	history  []string
 }
 
-// Sending is one attempt to publish a message.
+// Sending is an attempt to publish a message.
 type Sending struct {
 	Began, Ended time.Time
-	Open         bool  // not known yet
-	Err          error // of Publish
+	Open         bool  // the publish has not returned
+	Err          error // result of Publish
 }
 
-// Run is one run of a handler.
+// Run is a run of a handler.
 type Run struct {
 	Who         string // owner of the worker's connections
-	process     any    // that it ran in
+	process     any    // process that runs the handler
 	Attempt     int
 	Redelivered bool
 	MessageID   string
 	Began       time.Time
-	Ended       time.Time // zero: it runs
+	Ended       time.Time // zero: the handler is running
 	Manner      manner
 	Cut         bool          // the handler's context or process ended before the handler did
-	Asked       time.Duration // delay; negative: none
+	Asked       time.Duration // requested delay; negative: none
 	Settled     time.Time
-	How         reprise.EventKind // 0: not known
+	How         reprise.EventKind // 0: unknown
 }
 
 const maxHistory = 60
 
-// Note adds a line to the history of a message, which is printed when a promise about it is broken. The book's lock is held.
+// note adds a line to the history of a message. A report of a broken promise prints the history. The caller holds the lock.
 func (b *Book) note(m *Message, format string, args ...any) {
 	clock.Store(int64(b.l.Now()))
 	if len(m.history) < maxHistory {
@@ -87,12 +87,12 @@ func (b *Book) Note(id, format string, args ...any) {
 	}
 }
 
-// History returns what happened to a message, for the detail of a violation.
+// History returns the recorded events of a message, for the detail of a violation.
 func (m *Message) History() string {
 	return fmt.Sprintf("%s (%+v)\n\t\t%s", m.ID, m.Plan, strings.Join(m.history, "\n\t\t"))
 }
 
-// Add makes a message for a work.
+// Add records a new message for a work and returns it.
 func (b *Book) Add(id, work string, padding int) *Message {
 	m := &Message{ID: id, Work: work, Plan: planOf(id), MessageID: id}
 	if work == steadyName {
@@ -108,7 +108,7 @@ func (b *Book) Add(id, work string, padding int) *Message {
 	return m
 }
 
-// Find returns the message of a body.
+// Find returns the message with this body, or nil.
 func (b *Book) Find(body []byte) *Message {
 	id, _, _ := bytes.Cut(body, []byte(" "))
 	b.mu.Lock()
@@ -116,7 +116,7 @@ func (b *Book) Find(body []byte) *Message {
 	return b.messages[string(id)]
 }
 
-// Of returns the messages of a work, in the order of their first publish; of all works if it is "*".
+// Of returns the messages of a work, in the order of their first publish. The name "*" selects all works.
 func (b *Book) Of(work string) (all []*Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +128,7 @@ func (b *Book) Of(work string) (all []*Message) {
 	return all
 }
 
-// waiting returns the histories of some messages whose last attempt has put them back.
+// waiting returns the histories of at most a given number of messages that wait for a retry.
 func (b *Book) waiting(most int) string {
 	var histories strings.Builder
 	for _, m := range b.Of("*") {
@@ -146,7 +146,7 @@ func (b *Book) count() int {
 	return len(b.order)
 }
 
-// Sending notes that a message is about to be published.
+// Sending records the start of a publish.
 func (b *Book) Sending(m *Message) *Sending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +157,7 @@ func (b *Book) Sending(m *Message) *Sending {
 	return s
 }
 
-// Sent notes what came of it.
+// Sent records the result of a publish.
 func (b *Book) Sent(m *Message, s *Sending, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,7 +170,7 @@ func (b *Book) Sent(m *Message, s *Sending, err error) {
 	}
 }
 
-// Lost notes that somebody has taken away a message, or a copy of it, on purpose.
+// Lost records that an act has deliberately removed a message or a copy of it.
 func (b *Book) Lost(m *Message, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +184,7 @@ const (
 	promiseBack  = "a retry returns to the queue that failed and to no other"
 )
 
-// begin notes that a handler has been given a message.
+// begin records the start of a handler.
 func (b *Book) begin(who string, process any, work string, d *reprise.Message) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil {
@@ -215,7 +215,7 @@ func (b *Book) begin(who string, process any, work string, d *reprise.Message) (
 	return m, r
 }
 
-// end notes that a handler has returned.
+// end records the return of a handler.
 func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,7 +230,7 @@ func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
 	}
 }
 
-// observe notes what a worker says.
+// observe records an event that a worker reports.
 func (b *Book) observe(process any, e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
@@ -246,7 +246,7 @@ func (b *Book) observe(process any, e reprise.Event) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, r := range m.Runs { // the handler of one that is settled has returned
+	for _, r := range m.Runs { // a handler returns before its message is settled
 		if r.process == process && r.Attempt == e.Attempt && r.How == 0 && !r.Ended.IsZero() {
 			r.How, r.Settled = e.Kind, time.Now()
 			b.note(m, "attempt %d %s", r.Attempt, e.Kind)
@@ -255,7 +255,7 @@ func (b *Book) observe(process any, e reprise.Event) {
 	}
 }
 
-// unsettled returns how many attempts a process has not settled.
+// unsettled returns the number of attempts that a process has not settled.
 func (b *Book) unsettled(process any) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,7 +269,7 @@ func (b *Book) unsettled(process any) (n int) {
 	return n
 }
 
-// over notes that a process has ended: what it has not settled is delivered again.
+// over records the end of a process. The broker redelivers the messages that the process has not settled.
 func (b *Book) over(process any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -283,7 +283,7 @@ func (b *Book) over(process any) {
 	}
 }
 
-// drain takes everything out of the failed queues, when the life is quiet.
+// drain empties the failed queues at the end of a life. Further calls do nothing.
 func (b *Book) drain() {
 	if b.drained {
 		return
@@ -296,7 +296,8 @@ func (b *Book) drain() {
 	}
 }
 
-// takeFailed takes everything out of the failed queue of a work. It returns how many messages these were; negative: it cannot.
+// takeFailed empties the failed queue of a work. It returns the number of messages, or a negative number if the queue cannot be
+// read.
 func (b *Book) takeFailed(w Work) (n int) {
 	conn, err := b.l.Open(keeperName)
 	if err != nil {
@@ -308,7 +309,7 @@ func (b *Book) takeFailed(w Work) (n int) {
 		return -1
 	}
 	for failed := findDesign(w.Design).Build(w).failed; ; n++ {
-		d, ok, err := ch.Get(failed, false) // or an answer that is cut off would take the message with it
+		d, ok, err := ch.Get(failed, false) // with automatic acknowledgement, the message would be lost if the connection fails during the reply
 		if err != nil {
 			return -1
 		}
@@ -322,7 +323,7 @@ func (b *Book) takeFailed(w Work) (n int) {
 	}
 }
 
-// parked notes a message that was found in a failed queue.
+// parked records a message from a failed queue.
 func (b *Book) parked(w Work, d amqp.Delivery) {
 	m := b.Find(d.Body)
 	if m == nil {

@@ -14,8 +14,8 @@ import (
 // rejecterName is the owner of the connections of programs that reject bursts.
 const rejecterName = "rejecter"
 
-// rejecter is an Actor: programs that take many messages of a queue with a dead-letter exchange and reject them at once. Then the
-// broker may be told to end.
+// rejecter is an Actor. It runs programs that fetch many messages from a queue with a dead-letter exchange and immediately reject
+// them. In some bursts, the broker stops after the first reject.
 type rejecter struct{ running atomic.Int32 }
 
 func init() {
@@ -25,7 +25,8 @@ func init() {
 		Draw: func(random *rand.Rand, shape Shape) []Step {
 			for _, i := range random.Perm(len(shape.Works)) {
 				if w := shape.Works[i]; w.Design == "deadletter" || w.Design == "workretry" {
-					// N is how many, and For is how long after the first reject the broker is told to end; 1 ns: it is not.
+					// N is the number of messages. For is the time between the first reject and the stop of the broker; 1 ns
+					// disables the stop.
 					s := Step{On: w.Name, N: 100 + random.IntN(1400), For: 1}
 					if shape.Disk && random.IntN(4) > 0 {
 						s.For = upTo(random, 25*time.Millisecond)
@@ -74,7 +75,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 	if err != nil {
 		return
 	}
-	d := l.Disturb(rejecterName, "stop") // what it has at its end is given back
+	d := l.Disturb(rejecterName, "stop") // the broker requeues the unacked messages when the connection ends
 	defer d.End()
 	defer conn.Close()
 	ch, err := conn.Channel()
@@ -124,7 +125,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 	if len(all) > 0 {
 		l.Struck("reject-burst")
 	}
-	time.Sleep(time.Second) // what comes meanwhile is given back
+	time.Sleep(time.Second) // the broker requeues messages that arrive in this second
 }
 
 var attemptThatFails = attempt{manner: fails}

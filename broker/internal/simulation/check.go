@@ -44,7 +44,7 @@ func init() {
 	})
 }
 
-// confirmed, possible and doubled say what the results of publishing allow.
+// confirmed reports whether the broker confirmed at least one publish of the message.
 func (m *Message) confirmed() (yes bool) {
 	for _, s := range m.Sendings {
 		yes = yes || s.Err == nil && !s.Open
@@ -52,7 +52,7 @@ func (m *Message) confirmed() (yes bool) {
 	return yes
 }
 
-// copies returns how often a message may have been stored by publishing it.
+// copies returns the maximum number of copies that the publishers may have stored.
 func (m *Message) copies() (n int) {
 	for _, s := range m.Sendings {
 		if s.Open || s.Err == nil || errors.Is(s.Err, reprise.ErrUnconfirmed) {
@@ -62,7 +62,7 @@ func (m *Message) copies() (n int) {
 	return n
 }
 
-// done returns how often the handler has succeeded.
+// done returns the number of successful runs of the handler.
 func (m *Message) done() (n int) {
 	for _, r := range m.Runs {
 		if r.Manner == succeeds && !r.Cut && !r.Ended.IsZero() {
@@ -72,12 +72,12 @@ func (m *Message) done() (n int) {
 	return n
 }
 
-// rejected reports whether a rejecter has had the message.
+// rejected reports whether a rejecter has received the message.
 func (m *Message) rejected() bool {
 	return slices.ContainsFunc(m.Runs, func(r *Run) bool { return r.Who == rejecterName })
 }
 
-// works calls do for each message of a work, with the book drained and locked.
+// works drains the book and calls do for each message of each work.
 func (l *Life) works(do func(w Work, d design, b built, m *Message)) {
 	l.Book.drain()
 	for _, w := range l.Script.Shape.Works {
@@ -101,8 +101,8 @@ func checkLost(l *Life, promise string) {
 	})
 }
 
-// lostByOrder reports whether a message may be lost since its original was acknowledged first: something has broken while an
-// attempt was settled.
+// lostByOrder reports whether a fault during the settlement of a failed attempt may have lost the message. Such a loss is
+// possible if the worker acknowledges the original before it publishes the retry.
 func (l *Life) lostByOrder(m *Message) bool {
 	for _, r := range m.Runs {
 		if r.Manner != succeeds && l.broke(r) {
@@ -112,17 +112,17 @@ func (l *Life) lostByOrder(m *Message) bool {
 	return false
 }
 
-// grace is how long after it was settled an acknowledgement may be on its way or not yet on disk.
+// grace is the maximum time after a settlement in which the acknowledgement may not be on disk.
 const grace = time.Second
 
-// broke reports whether something broke between the delivery of a message to a worker and the moment when its acknowledgement
-// counts.
+// broke reports whether a fault occurred between the delivery of a message to a worker and the moment when the broker has stored
+// the acknowledgement.
 func (l *Life) broke(r *Run) bool {
 	to := time.Now()
 	if !r.Settled.IsZero() {
 		to = r.Settled.Add(grace + l.Script.Shape.Latency)
 	}
-	if r.process == nil { // another program, which publishes and consumes on one connection: while that is blocked, acks wait
+	if r.process == nil { // such a program publishes and consumes on one connection; while the connection is blocked, its acknowledgements wait
 		for _, d := range l.Disturbed(brokerName, r.Began, to, "blocked", "disk") {
 			if d.To.After(to) {
 				to = d.To.Add(grace)
@@ -153,14 +153,14 @@ func checkEnd(l *Life, promise string) {
 		if !m.confirmed() || len(m.Losses) > 0 || d.Loses && l.lostByOrder(m) {
 			return
 		}
-		// A delivery that ends with its connection is counted as an attempt, also that of a message which was only fetched.
+		// The broker counts a delivery that ends with its connection as an attempt, even if the worker only fetched the message.
 		if d.Once && (m.MessageID == "" || m.Parked > 0 && (m.copies() > 1 || l.anyBroke(m))) {
-			return // each time that a duplicate finds the other one at work is an attempt
+			return // a delivery of a duplicate counts as an attempt while the other copy is being processed
 		}
 		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began) || d.counted(w) && l.losses(w, m.Sendings[0].Began) >= crashLimit
 		switch done := m.Plan.done(w.Attempts); {
-		case m.rejected(): // by a program that does not go by the plan
-		case !done && w.endless() && m.done() > 0 && !m.Plan.Parks: // another program has tried it once more
+		case m.rejected(): // the rejecter does not follow the plan
+		case !done && w.endless() && m.done() > 0 && !m.Plan.Parks: // another program has made a further attempt
 		case done && m.done() == 0 && !crashed:
 			l.Broken(promise, "%s: parked although attempt %d of %d succeeds, %d losses: %s", w.Name, m.Plan.Fails+1, w.Attempts, l.losses(w, m.Sendings[0].Began), m.History())
 		case !done && m.Parked == 0:
@@ -171,7 +171,7 @@ func checkEnd(l *Life, promise string) {
 	})
 }
 
-// consumers returns the owners of connections that consume the work queue.
+// consumers returns the owners of the connections that consume the work queue.
 func (w Work) consumers() (all []string) {
 	for n := range w.Workers {
 		all = append(all, workerName(w, n))
@@ -182,7 +182,7 @@ func (w Work) consumers() (all []string) {
 	return all
 }
 
-// endless reports whether other programs on the queue go on when the attempts are spent.
+// endless reports whether other programs on the queue retry messages after the permitted attempts.
 func (w Work) endless() bool { return w.Foreign > 0 && w.Design != "coverart" }
 
 // crashLimit is the default of WorkerConfig.CrashLimit.
@@ -191,7 +191,7 @@ const crashLimit = 5
 // counted reports whether the work queue counts deliveries that end with their connection.
 func (d design) counted(w Work) bool { return d.Quorum || !w.Classic }
 
-// losses returns how often a consumer of a work has lost what it had since a moment.
+// losses returns the number of times that a consumer of a work has lost its unacked deliveries since a given time.
 func (l *Life) losses(w Work, since time.Time) (n int) {
 	for i := range w.Workers {
 		n += len(l.Disturbed(workerName(w, i), since, time.Now(), "interrupted", "crash", "stop"))
@@ -202,7 +202,7 @@ func (l *Life) losses(w Work, since time.Time) (n int) {
 	return n
 }
 
-// queueDisturbed reports whether something happened to a consumer of a work since a moment.
+// queueDisturbed reports whether a disturbance affected a consumer of a work or the broker since a given time.
 func (l *Life) queueDisturbed(w Work, since time.Time) bool {
 	for _, who := range w.consumers() {
 		if len(l.Disturbed(who, since, time.Now())) > 0 {
@@ -214,7 +214,7 @@ func (l *Life) queueDisturbed(w Work, since time.Time) bool {
 
 func checkRepeats(l *Life, promise string) {
 	l.works(func(w Work, d design, _ built, m *Message) {
-		doubled := m.copies() > 1 // there are as many originals
+		doubled := m.copies() > 1 // each publish may have stored an original
 		for i, r := range m.Runs {
 			for _, before := range m.Runs[:i] {
 				if before.Attempt != r.Attempt {
@@ -233,8 +233,8 @@ func checkRepeats(l *Life, promise string) {
 	})
 }
 
-// inOrder returns two runs in the order of their deliveries. They were noted in this order, except that a client whose connection
-// was cut notes the deliveries in its buffer at any time within the same moment.
+// inOrder returns two runs in the order of their deliveries, which normally is the order of the records. After a cut, however, a
+// client records the buffered deliveries in any order within the same moment.
 func inOrder(noted, later *Run) (first, second *Run) {
 	if noted.Began.Equal(later.Began) && noted.Redelivered && !later.Redelivered {
 		return later, noted
@@ -242,8 +242,8 @@ func inOrder(noted, later *Run) (first, second *Run) {
 	return noted, later
 }
 
-// parkedUnseen reports whether a worker can have parked a message twice without its handler: the attempts, or the crashes, were
-// spent when it came, and something happened to a consumer then.
+// parkedUnseen reports whether a worker can have parked two copies of a message without a call of the handler. This happens if
+// the attempts or the crashes were exhausted at the delivery and a disturbance affected a consumer at the same time.
 func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	since := m.Sendings[0].Began
 	for _, r := range m.Runs {
@@ -255,16 +255,16 @@ func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	return l.queueDisturbed(w, since)
 }
 
-// takenBack reports whether a message that an operator took from the failed queue can have been there again: what was settled in
-// the last moment before a crash may come again.
+// takenBack reports whether a message can have returned to the failed queue after an operator took it. A crash of the broker can
+// undo the acknowledgements of the last moment.
 func (l *Life) takenBack(m *Message) bool {
 	return slices.ContainsFunc(m.Found, func(t time.Time) bool {
 		return len(l.Disturbed(brokerName, t.Add(-time.Second), t.Add(grace), "crash", "stop", "disk")) > 0
 	})
 }
 
-// anyBroke reports whether an attempt may have left two copies. A worker gives back a message whose copy is not confirmed for
-// long, and the copy may come all the same.
+// anyBroke reports whether an attempt may have left two copies. A worker requeues a message if the confirm of its copy is
+// overdue, although the broker may still store the copy.
 func (l *Life) anyBroke(m *Message) bool {
 	for _, r := range m.Runs {
 		if l.broke(r) || r.How == reprise.EventGivenBack && !r.Cut {
@@ -274,13 +274,13 @@ func (l *Life) anyBroke(m *Message) bool {
 	return false
 }
 
-// heldTooLong reports whether another program handled what the broker had taken back from it before: its client had the delivery
-// in its buffer when the consumer timeout came.
+// heldTooLong reports whether another program processed a delivery after the consumer timeout. The broker had requeued the
+// message, but the delivery was still in the client's buffer.
 func (l *Life) heldTooLong(r *Run) bool {
 	return r.process == nil && len(l.Disturbed(r.Who, r.Began.Add(-time.Hour), r.Began, "timeout")) > 0
 }
 
-// repeated says why an attempt may not come a second time; "": it may.
+// repeated returns the reason why the second run of an attempt breaks the promise, or "" if the repetition is permitted.
 func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) string {
 	if doubled || l.heldTooLong(r) {
 		return ""
@@ -291,7 +291,7 @@ func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) stri
 	}
 	if d.Copies { // an earlier attempt may have left two copies
 		for _, e := range m.Runs {
-			// A worker gives back a message whose copy is not confirmed for long, and the copy may come all the same.
+			// A worker requeues a message if the confirm of its copy is overdue, although the broker may still store the copy.
 			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.broke(e) || e.How == reprise.EventGivenBack && !e.Cut) {
 				return ""
 			}
@@ -310,17 +310,18 @@ func checkEarly(l *Life, promise string) {
 				l.Broken(promise, "%s: scheduled for %v: %s", w.Name, m.Due.Sub(l.Began), m.History())
 				return
 			}
-			// The other one of two originals may have been with a consumer that was lost before its handler began.
+			// If there are two originals, a consumer may have received the other original and failed before its handler began.
 			if r.Attempt == 1 || d.Counts && m.copies() > 1 && l.queueDisturbed(w, m.Sendings[0].Began) {
 				continue
 			}
-			var due time.Time // the earliest that any lineage of copies allows
+			var due time.Time // the earliest time that any sequence of copies permits
 			for _, before := range m.Runs[:i] {
 				if before.Attempt >= r.Attempt || before.Ended.IsZero() {
 					continue
 				}
 				at := before.Ended
-				// It was delivered again before it had ended. While it was at work, package idempotent makes an attempt of that.
+				// The broker may have redelivered the message while the handler was still running. Package idempotent counts such
+				// a redelivery as an attempt.
 				again := (d.Counts || d.Once) && l.broke(before)
 				if again {
 					at = before.Began
@@ -334,7 +335,7 @@ func checkEarly(l *Life, promise string) {
 					due = at
 				}
 			}
-			// What the handler has taken before it failed is not waited for again, and clocks of the broker count milliseconds.
+			// The delay starts when the previous attempt ends. The broker measures time in milliseconds.
 			if r.Began.Before(due.Add(-time.Millisecond)) {
 				l.Broken(promise, "%s: attempt %d was due at %v: %s", w.Name, r.Attempt, due.Sub(l.Began), m.History())
 				return
@@ -368,7 +369,8 @@ func checkRedelivered(l *Life, promise string) {
 		if len(m.Runs) == 0 || !m.Runs[0].Redelivered || m.Runs[0].Attempt > 1 {
 			return
 		}
-		// A worker that subscribes again says so when it has: what it gave back may have come to another one before.
+		// A worker reports a new subscription only after it has subscribed. Another consumer may receive the requeued messages
+		// before this report.
 		from, to := m.Sendings[0].Began, m.Runs[0].Began.Add(2*time.Second)
 		for _, who := range append(w.consumers(), rejecterName) {
 			if len(l.Disturbed(who, from, to)) > 0 {

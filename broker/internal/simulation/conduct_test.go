@@ -17,16 +17,17 @@ import (
 )
 
 const (
-	// portion is how many lives a process has. A life whose disk has failed leaves goroutines behind, and memory.
+	// portion is the number of lives per process. It is small, because a life whose disk has failed leaves goroutines and memory
+	// behind.
 	portion = 10
-	// shrinkCalls and shrinkTime bound what is spent on one script.
+	// shrinkCalls and shrinkTime limit the effort to shorten one script.
 	shrinkCalls = 60
 	shrinkTime  = 3 * time.Minute
-	// shrunk is how many different promises a script is shortened for.
+	// shrunk is the maximum number of broken promises for which a script is shortened.
 	shrunk = 4
 )
 
-// conduct runs lives of consecutive seeds in processes of their own, on all processors, until the time is over.
+// conduct plays lives with consecutive seeds in child processes, on all processors, until the time limit.
 func conduct(t *testing.T) {
 	began := time.Now()
 	var (
@@ -67,13 +68,14 @@ func conduct(t *testing.T) {
 	total.Write(os.Stdout, real)
 }
 
-// livesOf plays the lives of some seeds in a process, or in more of them if it dies.
+// livesOf plays n lives in a child process. If the process crashes, livesOf records the crash as a violation and plays the next
+// lives in a new process.
 func livesOf(t *testing.T, seed uint64, n int) (all []*Result) {
 	file := filepath.Join(t.TempDir(), fmt.Sprint("results-", seed))
 	for len(all) < n {
 		output := child(t, 10*time.Minute, "-simulation.seed", fmt.Sprint(seed+uint64(len(all))), "-simulation.lives", fmt.Sprint(n-len(all)), "-simulation.results", file)
 		all = readResults(t, file)
-		if len(all) < n { // it has died in the next one
+		if len(all) < n { // the process crashed in the next life
 			s := Draw(seed + uint64(len(all)))
 			r := &Result{Script: s, Broken: []Violation{died(output)}}
 			save := append(all, r)
@@ -93,7 +95,7 @@ func livesOf(t *testing.T, seed uint64, n int) (all []*Result) {
 
 const promiseLives = "no process dies: libraries do not panic"
 
-// died is the violation of a process that has not come to an end.
+// died returns the violation of a process that crashed or stopped making progress.
 func died(output string) Violation {
 	promise := promiseLives
 	if strings.Contains(output, promiseMoves) {
@@ -109,7 +111,7 @@ func died(output string) Violation {
 func readResults(t *testing.T, file string) (all []*Result) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil // there are none
+		return nil // the child has written no results
 	}
 	for d := json.NewDecoder(bytes.NewReader(data)); d.More(); {
 		r := new(Result)
@@ -122,7 +124,7 @@ func readResults(t *testing.T, file string) (all []*Result) {
 	return all
 }
 
-// child runs this test in another process, and returns its output.
+// child runs the test in another process and returns its output.
 func child(t *testing.T, within time.Duration, args ...string) string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -134,11 +136,11 @@ func child(t *testing.T, within time.Duration, args ...string) string {
 	c.Dir = t.TempDir()
 	output := new(bytes.Buffer)
 	c.Stdout, c.Stderr = output, output
-	_ = c.Run() // the results say how it went
+	_ = c.Run() // the results file contains the outcome
 	return output.String()
 }
 
-// shorten prints the shortest script that still breaks the first of the promises that a life has broken.
+// shorten prints the shortest script that still breaks the first broken promise of a life.
 func shorten(t *testing.T, r *Result) {
 	promise := r.Promises()[0]
 	began := time.Now()

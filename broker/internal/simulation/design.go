@@ -9,26 +9,27 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// design is a way in which failed messages come back. Its fields say what the documents promise of it.
+// design is a retry topology that a work can use. Its fields state the documented properties of the topology.
 type design struct {
 	Name    string
-	Copies  bool // a retry is a copy: it can be there twice when something breaks
-	Counts  bool // the broker counts deliveries: one that ends with its connection is an attempt
-	Loses   bool // the original is acknowledged first: a message can be lost when something breaks
-	Once    bool // duplicates are suppressed: one that comes while the other is at work makes an attempt without its handler
-	Quorum  bool // the work queue must be a quorum queue
-	Marks   bool // what was parked has x-reprise-attempts
+	Copies  bool // a retry is a copy of the message, and a fault can leave two copies.
+	Counts  bool // the broker counts deliveries. A delivery that ends with its connection is an attempt.
+	Loses   bool // the worker acknowledges the original first, and a fault can lose the message.
+	Once    bool // duplicates are suppressed. During the run of a handler, a duplicate counts as an attempt without a call of the handler.
+	Quorum  bool // the work queue must be a quorum queue.
+	Marks   bool // parked messages have the header x-reprise-attempts.
 	Build   func(w Work) built
-	Foreign func(w Work, b built) foreign // nil: no program but a worker works on it
+	Foreign func(w Work, b built) foreign // nil: only workers consume the queue
 }
 
-// built is a design with all its names and numbers.
+// built is a design with the names and numbers of one work.
 type built struct {
 	config        reprise.WorkerConfig // Queue, Policy, Strategy, Order, Topology
-	exchange, key string               // that messages are published to
+	exchange, key string               // destination of published messages
 	failed        string
 
-	// low returns the shortest delay after an attempt that failed. Asked is what the handler asked for; negative: nothing.
+	// low returns the shortest permitted delay after a failed attempt. Asked is the delay that the handler requested; negative:
+	// none.
 	low func(attempt int, asked time.Duration) time.Duration
 }
 
@@ -41,7 +42,8 @@ func findDesign(name string) design {
 	panic("simulation: design " + name + " not found")
 }
 
-// classic returns the topology that makes a work queue a classic one.
+// classic returns the topology that declares a classic work queue or a failed queue with a length limit, if the work requires
+// them.
 func classic(w Work, queue string) (t topology.Topology) {
 	if w.Classic {
 		t.Queues = append(t.Queues, topology.Queue{Name: queue, Args: topology.Table{"x-queue-type": "classic"}})
@@ -54,12 +56,12 @@ func classic(w Work, queue string) (t topology.Topology) {
 	return t
 }
 
-// policy is that of a work whose route keeps to it.
+// policy returns the retry policy of a work.
 func policy(w Work) reprise.Policy {
 	return reprise.Policy{MaxAttempts: w.Attempts, Backoff: backoff.List(w.Delays)}
 }
 
-// byPolicy is the delay of routes that keep to the policy and to what a handler asks for.
+// byPolicy returns the delay function of routes that follow the policy and the delays that a handler requests.
 func byPolicy(w Work) func(int, time.Duration) time.Duration {
 	return func(attempt int, asked time.Duration) time.Duration {
 		if asked >= 0 {
@@ -69,12 +71,12 @@ func byPolicy(w Work) func(int, time.Duration) time.Duration {
 	}
 }
 
-// fixed is the delay of routes with one wait queue.
+// fixed returns the delay function of routes with one wait queue.
 func fixed(w Work) func(int, time.Duration) time.Duration {
 	return func(int, time.Duration) time.Duration { return w.Delays[0] }
 }
 
-// plain builds a design of which everything is named after the work queue.
+// plain builds a design whose queues are all named after the work queue.
 func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration) built {
 	return built{
 		config: reprise.WorkerConfig{Queue: w.Name, Policy: policy(w), Strategy: topology.Strategy{Route: r}, Topology: classic(w, w.Name)},
@@ -82,7 +84,7 @@ func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration)
 	}
 }
 
-// longest is the longest expiration in the design of the CDN purge service. Other programs know none.
+// longest returns the longest expiration in the design of the CDN purge service. Programs other than Reprise have no maximum.
 func longest(w Work) time.Duration {
 	if w.Foreign > 0 {
 		return 20 * 24 * time.Hour

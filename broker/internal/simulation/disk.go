@@ -24,8 +24,8 @@ type Disk struct {
 	l *Life
 
 	mu    sync.Mutex
-	power *vfs.MemFS // loses what is not synced in a crash
-	fs    *faultyFS  // of the broker that runs
+	power *vfs.MemFS // after a crash, data without a sync may be missing
+	fs    *faultyFS  // used by the running broker
 	sync  time.Duration
 }
 
@@ -47,8 +47,8 @@ func (d *Disk) Open(log *slog.Logger) (store.Store, error) {
 	return simulated{opened, fs}, nil
 }
 
-// simulated is a store whose MakeRoom is kept apart from a slow disk: Pebble holds a lock that commits want while MakeRoom waits
-// for the log.
+// simulated is a store whose MakeRoom ignores the delays of a slow disk. While MakeRoom waits for the log, Pebble holds a lock
+// that commits need.
 type simulated struct {
 	store.Store
 	fs *faultyFS
@@ -63,15 +63,15 @@ func (s simulated) MakeRoom(ctx context.Context) error {
 	return s.Store.MakeRoom(ctx)
 }
 
-// FS returns the file system without faults, to look at it while no broker runs.
+// FS returns the file system without faults. Use it only while the broker is down.
 func (d *Disk) FS() *vfs.MemFS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.power
 }
 
-// cutPower loses the part of what was not synced that a crash loses. The broker that still runs goes on on the old disk,
-// which nobody looks at any more.
+// cutPower discards a random part of the data without a sync, as a power failure does. The old broker continues on the old disk,
+// which is no longer used.
 func (d *Disk) cutPower(s Step) {
 	random := s.Random()
 	percent := oneOf(random, 0, 0, 50, 100, random.IntN(101))
@@ -83,7 +83,8 @@ func (d *Disk) cutPower(s Step) {
 	}
 }
 
-// abandon leaves the disk to a broker that does not let go of it. What that has written stays.
+// abandon replaces the disk by a copy, because the old broker does not release it. The copy contains all writes of the old
+// broker.
 func (d *Disk) abandon() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,7 +98,7 @@ func (d *Disk) running() *faultyFS {
 	return d.fs
 }
 
-// faultyFS is a file system whose writes can be slow, wait, or fail.
+// faultyFS is a file system with slow, blocked or failing writes.
 type faultyFS struct {
 	vfs.FS
 	d *Disk
@@ -108,9 +109,9 @@ type faultyFS struct {
 	full    bool
 	low     bool
 	broken  bool // every sync fails
-	bad     bool // one of these has been so
-	fast    bool // no fsync takes any time
-	waiting int  // fsyncs that take their time
+	bad     bool // the disk has hung, been full or failed since the start
+	fast    bool // fsyncs return without a delay
+	waiting int  // number of fsyncs in progress
 }
 
 // set changes the state under the lock.
@@ -122,24 +123,25 @@ func (f *faultyFS) set(change func()) {
 	f.changed.Broadcast()
 }
 
-// release ends all faults but that of a disk that fails, which ends with the broker.
+// release ends all faults except a failed disk, which fails until the broker stops.
 func (f *faultyFS) release() { f.set(func() { f.hangs, f.full, f.low = false, false, false }) }
 
-// struck reports whether the disk was bad at any time since the broker was started.
+// struck reports whether the disk has hung, been full or failed since the broker started.
 func (f *faultyFS) struck() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.bad
 }
 
-// failing reports whether the disk fails until the broker is started again.
+// failing reports whether every fsync fails until the broker restarts.
 func (f *faultyFS) failing() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken
 }
 
-// hurry has no write take any time until fast is reset. It reports false if the disk does not answer.
+// hurry removes the delay of all writes until fast is reset, and waits for the fsyncs in progress. It returns false if the disk
+// hangs, is full or fails.
 func (f *faultyFS) hurry() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +155,7 @@ func (f *faultyFS) hurry() bool {
 	return true
 }
 
-// write is called before something is written.
+// write runs before each write and returns an error if the disk is full.
 func (f *faultyFS) write() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,7 +165,7 @@ func (f *faultyFS) write() error {
 	return nil
 }
 
-// synced is called before an fsync, and takes its time if the file is a log.
+// synced runs before each fsync. An fsync of a log takes the configured time.
 func (f *faultyFS) synced(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,8 +188,8 @@ func (f *faultyFS) synced(name string) error {
 	return nil
 }
 
-// outsideLocks reports whether the caller is the loop that writes Pebble's log. Others hold locks that somebody waits for while
-// they write: in a bubble, time would stand still if that took any.
+// outsideLocks reports whether the caller is the loop that writes Pebble's log. Other callers write while they hold locks that
+// other goroutines wait for. If such a write took time, the virtual clock would stop.
 func outsideLocks() bool {
 	var callers [40]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

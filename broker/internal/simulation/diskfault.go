@@ -21,7 +21,7 @@ import (
 )
 
 func init() {
-	// A disk that hangs, is full or low for a while, and then is well again.
+	// The disk hangs, is full or is low on space for a while, and then recovers.
 	for _, kind := range []struct {
 		name string
 		most time.Duration
@@ -82,7 +82,7 @@ func init() {
 	}
 }
 
-// fail has every fsync fail until somebody notices and starts the broker again.
+// fail makes every fsync fail until the broker restarts.
 func (s *Server) fail(step Step) {
 	if s.Disk == nil || s.Broker() == nil {
 		return
@@ -105,7 +105,7 @@ const (
 	promiseTolerated = "a copy of what is there twice may be damaged"
 )
 
-// damageAfter ends the broker, damages a file of a copy of its data directory and tries to start on that.
+// damageAfter ends the broker, damages a file in a copy of its data directory and tries to start a broker on the copy.
 func (s *Server) damageAfter(step Step, after string) {
 	if s.Disk == nil {
 		return
@@ -113,7 +113,7 @@ func (s *Server) damageAfter(step Step, after string) {
 	s.outage(after, step.For, func(b *broker.Broker) {
 		if after == "stop" {
 			if !s.stop(b, time.Hour) {
-				return // as a crash
+				return // treated as a crash
 			}
 		} else {
 			s.crash(b, step)
@@ -122,7 +122,7 @@ func (s *Server) damageAfter(step Step, after string) {
 	})
 }
 
-// file is a file of a data directory.
+// file is a file in a data directory.
 type file struct {
 	name    string
 	content []byte
@@ -174,7 +174,7 @@ func (s *Server) tryDamaged(step Step, after string) {
 		switch {
 		case !tolerated(base, after) && !isUnused(files, chosen, damaged):
 			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s), with all messages: %v; files: %s", kind, chosen.name, len(chosen.content), after, maps.Equal(found, undamaged), names(files))
-		case strings.HasSuffix(base, ".log") && after == "crash": // the last second may be missing
+		case strings.HasSuffix(base, ".log") && after == "crash": // messages of the last second may be missing
 		case !maps.Equal(found, undamaged):
 			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s) with other messages: %d rather than %d", kind, chosen.name, len(chosen.content), after, len(found), len(undamaged))
 		}
@@ -192,7 +192,8 @@ func (s *Server) tryDamaged(step Step, after string) {
 	}
 }
 
-// copy returns a copy of the disk. A clone alone could have files again whose removal is not synced.
+// copy returns a copy of the disk. It deletes removed files explicitly, because a plain clone can contain files whose removal was
+// not synced.
 func (d *Disk) copy() (*vfs.MemFS, error) {
 	clone := d.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 	there, err := readAll(d.FS(), dataDir)
@@ -213,7 +214,7 @@ func (d *Disk) copy() (*vfs.MemFS, error) {
 	return clone, nil
 }
 
-// contents returns the messages of a data directory, and how often each is there. It starts a broker on it and takes all out.
+// contents starts a broker on a data directory and consumes all messages. It returns the number of copies of each message.
 func (s *Server) contents(fs *vfs.MemFS) (map[string]int, error) {
 	b, err := broker.New(broker.Config{Logger: s.l.Logger("broker on damage"), Store: &Disk{l: s.l, power: fs}})
 	if err != nil {
@@ -252,14 +253,14 @@ func takeAll(b *broker.Broker, conn *amqp.Connection, all map[string]int) error 
 	return conn.Close()
 }
 
-// tolerated reports whether a broker may start after damage to a file, with all messages. After a crash there are files that
-// nobody needs.
+// tolerated reports whether a broker may start with all messages after damage to this file. A crash can leave files behind that
+// the broker does not need.
 func tolerated(base, after string) bool {
 	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
 }
 
-// isUnused reports whether only a part of a log is damaged that was not written: Pebble uses the files of old logs again, and what
-// was in them stays at the end.
+// isUnused reports whether the damage affects only the unwritten end of a log. Pebble reuses the files of old logs and leaves the
+// old content at the end.
 func isUnused(files []file, log file, damaged []byte) bool {
 	base, written := path.Base(log.name), -1
 	for _, f := range files {
@@ -278,7 +279,7 @@ func isUnused(files []file, log file, damaged []byte) bool {
 	return strings.HasSuffix(base, ".log") && written >= 0 && written <= len(damaged) && bytes.Equal(damaged[:written], log.content[:written])
 }
 
-// kindOfFile is the name of a file without its number.
+// kindOfFile returns the name of a file without its number.
 func kindOfFile(base string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -288,7 +289,7 @@ func kindOfFile(base string) string {
 	}, base)
 }
 
-// harm damages the content of a file; nil: the file is gone.
+// harm returns damaged content for a file; nil: the file is removed.
 func harm(random *rand.Rand, content []byte) (kind string, damaged []byte) {
 	switch random.IntN(4) {
 	case 0:
@@ -298,7 +299,7 @@ func harm(random *rand.Rand, content []byte) (kind string, damaged []byte) {
 	case 2:
 		damaged = bytes.Clone(content)
 		from := random.IntN(len(content))
-		damaged[from] ^= 0xff // so that something changes where there are zeros
+		damaged[from] ^= 0xff // ensures a change if the content is already zero
 		clear(damaged[from+1 : min(len(content), from+4096)])
 		return "zeros", damaged
 	default:
@@ -357,7 +358,7 @@ func names(files []file) string {
 	return b.String()
 }
 
-// write replaces a file; nil removes it.
+// write replaces the content of a file; nil removes the file.
 func write(fs vfs.FS, name string, content []byte) error {
 	if err := fs.Remove(name); err != nil || content == nil {
 		return err

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// owners are the processes whose connections can be disturbed: those of workers, publishers and others that are registered
-// here by their files. Each function returns the owners for a shape.
+// owners are functions that return the owners of connections for a shape, such as workers and publishers. Network faults affect
+// only these connections.
 var owners []func(Shape) []string
 
-// RegisterOwners adds owners of connections that faults of the network may strike.
+// RegisterOwners adds a function that returns owners of connections. Network faults can affect these connections.
 func RegisterOwners(f func(Shape) []string) { owners = append(owners, f) }
 
 func drawOwner(random *rand.Rand, shape Shape) string {
@@ -20,7 +20,7 @@ func drawOwner(random *rand.Rand, shape Shape) string {
 	return oneOf(random, all...)
 }
 
-// onLinks registers a fault of an owner's connections. Its step's N chooses one of them.
+// onLinks registers a fault of an owner's connections. The field N of the step selects the connection.
 func onLinks(name string, weight int, draw func(random *rand.Rand, s *Step), do func(l *Life, s Step, k *Link)) {
 	RegisterAct(Act{
 		Name: name, Weight: weight, Fault: true,

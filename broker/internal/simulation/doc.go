@@ -5,16 +5,15 @@
 //	                                                                                      │
 //	                                       the shortest script that still fails ◄── Shrink ┘
 //
-// A life is what happens between the start of a system and the moment when nothing is left to do in it. Its [Script] is drawn
-// from the seed before anything runs. Each [Step] has its own seed, so that a step does not change if another one is removed.
-// The seed determines the script and not the order in which goroutines run: a script that has failed once may need some
-// tries to fail again.
+// A life is one run of a simulated system, from its start until no work remains. Its [Script] is drawn from the seed before the
+// life begins. Each [Step] has a separate seed, so that the removal of a step does not change the other steps. The seed determines
+// the script, but not the order in which goroutines run. A script that has failed once may need several runs to fail again.
 //
-// At the end all faults are ended. The life goes on until it is quiet, and then the checks compare what is left with the
-// promises of docs/guarantees.md, docs/durability.md, docs/duplicates.md, docs/failed-messages.md and docs/delays.md. A check
-// allows an exception only for a fault that struck in this life: see [Life.Disturb].
+// At the end of a life, all faults end. When the life is quiet, the checks compare its final state with the documented promises.
+// The promises are in docs/guarantees.md, docs/durability.md, docs/duplicates.md, docs/failed-messages.md and docs/delays.md.
+// A check permits an exception only for a fault that occurred in this life; see [Life.Disturb].
 //
-// A file registers what it adds in its init function: [RegisterAct], [RegisterActor], [RegisterCheck]. No other file changes.
+// Each file registers its parts in an init function with [RegisterAct], [RegisterActor] and [RegisterCheck].
 //
-// docs/simulation.md describes how to run it and how to read a failure.
+// docs/simulation.md describes how to run the simulation and how to analyze a failure.
 package simulation

@@ -13,20 +13,20 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// foreign is what a program does that was written from a published design with an AMQP client, and has heard of nothing else: no
-// header and no queue of Reprise's.
+// foreign is the behavior of a program that implements a published design with an AMQP client. The program does not use the
+// headers and queues of Reprise.
 type foreign struct {
-	// attempt returns the number of the attempt, as the design counts.
+	// attempt returns the number of the attempt by the rules of the design.
 	attempt func(d amqp.Delivery) int
-	// fail does what the design says of a delivery that cannot be handled.
+	// fail treats a failed delivery by the rules of the design.
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
-	// drops says that a message loses its own headers when it is put back.
+	// drops is true if a retry loses the application headers of the message.
 	drops bool
-	// most is the number of attempts after which the program drops a message that it cannot handle. 0: it never does.
+	// most is the number of attempts after which the program drops a message. 0: it never drops a message.
 	most int
 }
 
-// coverArtRetries is the budget of a message that says nothing of it.
+// coverArtRetries is the number of retries of a message without the header mb-retries.
 const coverArtRetries = 4
 
 func foreignCoverArt(Work, built) foreign {
@@ -98,7 +98,7 @@ func foreignCDNPurge(w Work, _ built) foreign {
 	}
 	first := w.Delays[0].Milliseconds()
 	return foreign{
-		// Without an end the delay triples until one message holds the head of the wait queue for weeks.
+		// Without a limit, the delay triples until a single message blocks the head of the wait queue for weeks.
 		most: w.Attempts,
 		attempt: func(d amqp.Delivery) int {
 			n := 1
@@ -117,7 +117,7 @@ func foreignCDNPurge(w Work, _ built) foreign {
 	}
 }
 
-// program is an Actor that consumes a work queue as foreign says.
+// program is an Actor that consumes a work queue with the behavior of foreign.
 type program struct {
 	l     *Life
 	work  Work
@@ -177,7 +177,7 @@ func (p *program) End(*Life) {
 	p.group.Wait()
 }
 
-// consume handles messages, one after the other, until the connection is lost or the program ends.
+// consume processes messages one by one until the connection fails or the program ends.
 func (p *program) consume() {
 	conn, err := p.l.Open(p.name)
 	if err != nil {
@@ -244,7 +244,7 @@ func (p *program) handle(ch *amqp.Channel, d amqp.Delivery) error {
 	return err
 }
 
-// delivered notes that a program which does not use Reprise has got a message.
+// delivered records a delivery to a program that does not use Reprise.
 func (b *Book) delivered(who, work string, attempt int, d amqp.Delivery) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil || m.Work != work {
@@ -259,7 +259,7 @@ func (b *Book) delivered(who, work string, attempt int, d amqp.Delivery) (*Messa
 	return m, r
 }
 
-// foreign notes that another program has put a message back.
+// foreign records a retry by another program.
 func (b *Book) foreign(m *Message, drops bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/internal/inside"
 )
 
-// keeperName is the owner of an operator's connections. No fault strikes them but those of the broker.
+// keeperName is the owner of an operator's connections. Only faults of the broker affect them.
 const keeperName = "operator"
 
-// keeper is an Actor: an operator who empties failed queues that are full, and deletes wait queues that are empty.
+// keeper is an Actor. It is an operator who empties full failed queues and deletes empty wait queues.
 type keeper struct {
 	healed chan struct{}
 	ended  chan struct{}
@@ -46,7 +46,7 @@ func init() {
 	})
 }
 
-// Begin implements Actor: full failed queues are emptied each hour.
+// Begin implements Actor. The operator empties full failed queues once an hour.
 func (k *keeper) Begin(l *Life) {
 	k.group.Go(func() {
 		for pause := time.Hour; ; {
@@ -66,7 +66,7 @@ func (k *keeper) Begin(l *Life) {
 	})
 }
 
-// Heal implements Actor: from now on, they are emptied at once.
+// Heal implements Actor. The operator then empties full failed queues every 20 seconds.
 func (k *keeper) Heal(*Life) { k.healed <- struct{}{} }
 
 // Idle implements Actor.
@@ -78,8 +78,8 @@ func (k *keeper) End(*Life) {
 	k.group.Wait()
 }
 
-// deleteWaitQueues deletes some wait queues that are empty. They are declared again when they are needed. (AMQP cannot delete a
-// quorum queue on the condition that it is empty.)
+// deleteWaitQueues deletes some empty wait queues. Workers declare them again when they need them. It uses the inner API of the
+// broker, because AMQP cannot delete a quorum queue with the if-empty flag.
 func deleteWaitQueues(l *Life, s Step) {
 	b := l.Server.Broker()
 	if b == nil {
@@ -97,7 +97,7 @@ func deleteWaitQueues(l *Life, s Step) {
 	}
 }
 
-// take takes messages out of a work queue, for good.
+// take removes messages from a work queue permanently.
 func take(l *Life, s Step) {
 	w := l.work(s.On)
 	conn, err := l.Open(keeperName)

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// A Life is a system that runs. Its methods may be called by many goroutines at once.
+// A Life is one simulated run of a system. Its methods are safe for concurrent use.
 type Life struct {
 	Script  Script
 	Began   time.Time
@@ -25,56 +25,55 @@ type Life struct {
 	Book    *Book
 
 	dir     string
-	leaks   atomic.Bool // goroutines of a broker whose disk has failed wait for ever, as in a process that does not end
+	leaks   atomic.Bool // goroutines of a broker with a failed disk never end, because its process does not exit
 	actors  []Actor
 	running sync.WaitGroup
 
-	mu           sync.Mutex // never held while something blocks
+	mu           sync.Mutex // not held during blocking calls
 	healed       bool
 	struck       map[string]int
 	stores       map[string]*idempotent.Memory // by work
 	disturbances []*Disturbance
 	broken       []Violation
-	errors       []string // logged at level error and not explained
+	errors       []string // error records that no fault explains
 	explained    []string
 }
 
-// An Actor is a part of a system from the beginning of a life to its end, such as a worker or a publisher.
+// An Actor is a part of the system, such as a worker or a publisher. It runs from the beginning of a life to its end.
 type Actor interface {
-	// Begin starts the actor. The broker runs.
+	// Begin starts the actor. The broker is running.
 	Begin(l *Life)
 
-	// Heal ends the faults that the actor has caused or suffers from: a worker that was stopped starts again. What the
-	// actor still has to do goes on.
+	// Heal ends the faults of the actor. For example, a stopped worker starts again. The actor continues its remaining work.
 	Heal(l *Life)
 
-	// Idle reports what the actor still has to do; "": nothing. A life is quiet when all actors are idle and no message is
-	// on its way.
+	// Idle returns a description of the remaining work of the actor; "": none. A life is quiet if all actors are idle and no
+	// message is in flight.
 	Idle(l *Life) string
 
-	// End ends the actor and waits for its goroutines. The broker still runs.
+	// End stops the actor and waits for its goroutines. The broker is still running.
 	End(l *Life)
 }
 
 var actorMakers []func(*Life) []Actor
 
-// RegisterActor adds a function that returns actors for a life, none if they do not fit its shape. Actors begin in the order
-// in which their files are named, and end in the opposite order.
+// RegisterActor adds a function that returns the actors for a life. The function returns nil if they do not fit the shape. Actors
+// begin in the order of their file names and end in the reverse order.
 func RegisterActor(f func(*Life) []Actor) { actorMakers = append(actorMakers, f) }
 
-// A Check holds one promise against what is left at the end of a life. It calls [Life.Broken] for each violation.
+// A Check compares the final state of a life with one promise. It calls [Life.Broken] for each violation.
 type Check struct {
-	Promise string // in the words of the document
+	Promise string // as worded in the document
 	In      string // the document, such as docs/guarantees.md
 	Check   func(l *Life, promise string)
 }
 
 var checks []Check
 
-// RegisterCheck adds a check. It runs when the life is quiet, the actors still run and the broker can be asked.
+// RegisterCheck adds a check. It runs when the life is quiet, while the actors and the broker still run.
 func RegisterCheck(c Check) { checks = append(checks, c) }
 
-// A Violation is a promise that was not kept.
+// A Violation is a broken promise.
 type Violation struct {
 	Promise string
 	Detail  string
@@ -87,30 +86,30 @@ func (l *Life) Broken(promise, format string, args ...any) {
 	l.broken = append(l.broken, Violation{promise, fmt.Sprintf("at %v: ", l.Now()) + fmt.Sprintf(format, args...)})
 }
 
-// Now returns the virtual time since the beginning.
+// Now returns the virtual time since the beginning of the life.
 func (l *Life) Now() time.Duration { return time.Since(l.Began) }
 
-// Go runs a goroutine that the life waits for at its end.
+// Go runs f in a goroutine. The life waits for the goroutine at its end.
 func (l *Life) Go(f func()) { l.running.Go(f) }
 
-// Struck counts something that happened, under the name of the act or of a kind of it.
+// Struck counts an event by the name of its act or by another name.
 func (l *Life) Struck(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.struck[kind]++
 }
 
-// A Disturbance is a span of time in which a fault, or an orderly stop, affected somebody. Checks allow exceptions for it.
+// A Disturbance is a period in which a fault or an orderly stop affected a participant. Checks permit exceptions for it.
 type Disturbance struct {
 	Who  string // the owner of a connection, a worker, "broker" or "queue/NAME"
 	Why  string // the kind, such as "cut", "crash" or "stop"
 	From time.Time
-	To   time.Time // zero: it lasts
+	To   time.Time // zero: the disturbance continues
 
 	l *Life
 }
 
-// Disturb notes the beginning of a disturbance. End ends it.
+// Disturb records the beginning of a disturbance. [Disturbance.End] records its end.
 func (l *Life) Disturb(who, why string) *Disturbance {
 	d := &Disturbance{Who: who, Why: why, From: time.Now(), l: l}
 	l.mu.Lock()
@@ -119,7 +118,7 @@ func (l *Life) Disturb(who, why string) *Disturbance {
 	return d
 }
 
-// End notes the end of a disturbance. Calling it again is harmless.
+// End records the end of a disturbance. Further calls do nothing.
 func (d *Disturbance) End() {
 	d.l.mu.Lock()
 	defer d.l.mu.Unlock()
@@ -128,7 +127,8 @@ func (d *Disturbance) End() {
 	}
 }
 
-// Disturbed returns the disturbances of somebody that overlap a span of time; why restricts their kinds, if there are any.
+// Disturbed returns the disturbances of a participant that overlap a period. If why is not empty, it returns only the listed
+// kinds.
 func (l *Life) Disturbed(who string, from, to time.Time, why ...string) (all []*Disturbance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,21 +143,21 @@ func (l *Life) Disturbed(who string, from, to time.Time, why ...string) (all []*
 	return all
 }
 
-// Healed reports whether the faults have ended for good.
+// Healed reports whether all faults have ended permanently.
 func (l *Life) Healed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.healed
 }
 
-// Explain says that errors are expected whose log records contain a text.
+// Explain declares that log records of level error that contain this string are expected.
 func (l *Life) Explain(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.explained = append(l.explained, text)
 }
 
-// Logger returns a logger. What is logged at level error by it has to be explained by the end of the life, see [Life.Explain].
+// Logger returns a logger. Each record of level error needs an explanation by the end of the life; see [Life.Explain].
 func (l *Life) Logger(who string) *slog.Logger { return slog.New(&logHandler{l: l, who: who}) }
 
 type logHandler struct {
@@ -166,13 +166,13 @@ type logHandler struct {
 	attrs string
 }
 
-// Warnings that stand for something that happened to messages.
+// These warnings report disturbances of messages.
 const (
 	overheld   = "consumer has kept a message for too long"
 	waitedLong = "waited too long to begin"
 )
 
-// Logs has all that is logged printed, also what is no error.
+// Logs prints all log records, including the records below level error.
 var Logs bool
 
 func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
@@ -190,12 +190,12 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	if r.Message == waitedLong {
-		h.l.Disturb(h.who, "paused").End() // it has given back what it had fetched
+		h.l.Disturb(h.who, "paused").End() // the worker has requeued its fetched messages
 		h.l.Struck("waited too long to begin")
 	}
 	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == overheld {
 		owner, _, _ := strings.Cut(peer, ":")
-		h.l.Disturb(owner, "timeout").End() // the broker takes back what the consumer has
+		h.l.Disturb(owner, "timeout").End() // the broker requeues the unacked deliveries of the consumer
 		h.l.Struck("consumer timeout")
 	}
 	if Logs {
@@ -219,13 +219,13 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
-// TempDir returns a directory of this life alone, which is removed after it.
+// TempDir returns the temporary directory of this life. It is removed after the life.
 func (l *Life) TempDir() string { return l.dir }
 
-// live plays the script. It runs in a bubble.
+// live plays the script. It runs in a synctest bubble.
 func live(script Script, dir string) *Result {
 	l := &Life{Script: script, Began: time.Now(), struck: make(map[string]int), dir: dir}
-	l.Explain(": parked queue=") // which is what a worker should tell
+	l.Explain(": parked queue=") // workers report each parked message as an error
 	l.Network = newNetwork(l)
 	l.Server = newServer(l)
 	l.Book = newBook(l)
@@ -261,7 +261,7 @@ func live(script Script, dir string) *Result {
 	return l.result()
 }
 
-// tick tells watch that virtual time goes on.
+// tick reports the progress of virtual time to watch.
 func (l *Life) tick(ended <-chan struct{}) {
 	for {
 		select {
@@ -285,7 +285,7 @@ func (l *Life) heal() {
 	}
 }
 
-// Limits of the time until a life is quiet.
+// quietWithin limits the time until a life is quiet. quietLook is the first interval between the checks.
 const (
 	quietWithin = 10 * 24 * time.Hour
 	quietLook   = 15 * time.Second
@@ -293,18 +293,18 @@ const (
 
 const promiseQuiet = "each message is done or parked in the end: nothing waits for ever"
 
-// quiet waits until nothing is on its way.
+// quiet waits until no work remains and no message is in flight. It reports whether this happened in time.
 func (l *Life) quiet() bool {
 	step, quiet, within := quietLook, 0, quietWithin
 	if l.Script.Shape.Archive != nil {
-		within = 12 * time.Hour // the longest fault of a database lasts 5 h, and idle processes cost real time
+		within = 12 * time.Hour // the longest database fault lasts 5 h, and idle processes cost real time
 	}
 	for began := time.Now(); ; time.Sleep(step) {
 		synctest.Wait()
 		busy := l.busy()
 		if len(busy) > 0 {
 			quiet = 0
-		} else if quiet++; quiet == 2 { // and nothing has moved in between
+		} else if quiet++; quiet == 2 { // two checks in a row found no work
 			return true
 		}
 		if time.Since(began) > within {
@@ -315,7 +315,7 @@ func (l *Life) quiet() bool {
 	}
 }
 
-// busy returns what somebody still has to do.
+// busy returns descriptions of the remaining work.
 func (l *Life) busy() (all []string) {
 	for _, a := range l.actors {
 		if what := a.Idle(l); what != "" {
@@ -335,14 +335,14 @@ func (l *Life) checkLog() {
 	}
 }
 
-// Result is what came of a life.
+// Result is the outcome of a life.
 type Result struct {
 	Script   Script
 	Lasted   time.Duration // virtual
 	Took     time.Duration // real
 	Messages int
 	Struck   map[string]int
-	Leaks    bool // goroutines of a broker whose disk had failed are left
+	Leaks    bool // goroutines of a broker with a failed disk remain
 	Broken   []Violation
 }
 

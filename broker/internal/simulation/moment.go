@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Faults that strike while much is under way find more than those that strike at any time.
+// Faults during a burst of messages find more defects than faults at random times.
 func init() {
 	RegisterAct(Act{
 		Name: "moment", Weight: 8,

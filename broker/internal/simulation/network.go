@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Network is what connects clients with the broker. A connection has an owner: the process that opened it.
+// Network connects clients with the broker. The owner of a connection is the process that opened it.
 type Network struct {
 	l *Life
 
 	mu      sync.Mutex
 	dialled int
 	links   map[*Link]struct{}
-	dead    map[string]bool      // owners whose process has ended
-	refused map[string]time.Time // owners that cannot connect until then
-	muted   map[string]time.Time // routing keys of which no confirm arrives until then
+	dead    map[string]bool      // owners whose process has crashed
+	refused map[string]time.Time // time until which an owner cannot connect
+	muted   map[string]time.Time // time until which no confirm arrives for a routing key
 }
 
 func newNetwork(l *Life) *Network {
@@ -32,7 +32,7 @@ var (
 	errDead    = errors.New("simulation: the process has ended")
 )
 
-// Dialer returns the function that a client of an owner dials with, for reprise.Config.Dial.
+// Dialer returns the dial function of an owner, for reprise.Config.Dial.
 func (n *Network) Dialer(owner string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		if err := ctx.Err(); err != nil {
@@ -42,7 +42,7 @@ func (n *Network) Dialer(owner string) func(ctx context.Context, network, addr s
 	}
 }
 
-// Dial connects an owner with the broker.
+// Dial opens a connection from an owner to the broker.
 func (n *Network) Dial(owner string) (net.Conn, error) {
 	n.mu.Lock()
 	switch {
@@ -73,7 +73,7 @@ func (n *Network) Dial(owner string) (net.Conn, error) {
 	return &linkEnd{k: k, read: k.down, write: k.up, local: address, remote: "broker"}, nil
 }
 
-// Links returns the open connections of an owner, the oldest first; of all owners if it is empty.
+// Links returns the open connections of an owner, the oldest first. The empty owner selects all connections.
 func (n *Network) Links(owner string) (all []*Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,14 +86,14 @@ func (n *Network) Links(owner string) (all []*Link) {
 	return all
 }
 
-// Refuse lets an owner open no connection for a while.
+// Refuse rejects new connections of an owner for a while.
 func (n *Network) Refuse(owner string, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.refused[owner] = time.Now().Add(d)
 }
 
-// Kill ends the process of an owner as far as the network is concerned: its connections are cut, and it opens no more.
+// Kill cuts the connections of an owner and rejects new connections, as if its process had crashed.
 func (n *Network) Kill(owner string) {
 	n.mu.Lock()
 	n.dead[owner] = true
@@ -103,7 +103,7 @@ func (n *Network) Kill(owner string) {
 	}
 }
 
-// Revive lets an owner connect whose process starts again.
+// Revive permits connections of an owner again, after a restart of its process.
 func (n *Network) Revive(owner string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,7 +129,7 @@ func (n *Network) heal() {
 		k.tap.until = time.Time{}
 		k.tap.mu.Unlock()
 		if k.harmed() {
-			k.Cut("cut") // bytes are missing: it cannot go on
+			k.Cut("cut") // the connection cannot continue, because bytes are missing
 		}
 		k.up.stall(time.Time{})
 		k.down.stall(time.Time{})
@@ -140,9 +140,9 @@ func (n *Network) heal() {
 
 const promiseClosed = "Close closes both connections and returns when every goroutine of the client has ended"
 
-// end reports connections that nobody has closed.
+// end reports connections that are still open and cuts them.
 func (n *Network) end() {
-	time.Sleep(5 * time.Second) // what the last ones have written is on its way
+	time.Sleep(5 * time.Second) // time for the last bytes in flight
 	for _, k := range n.Links("") {
 		n.l.Broken(promiseClosed, "connection %d of %s is open at the end", k.Number, k.Owner)
 		k.Cut("end")
@@ -156,17 +156,17 @@ type Link struct {
 	Opened time.Time
 
 	n        *Network
-	up, down *stream // towards the broker, and from it
+	up, down *stream // towards the broker, and from the broker
 	tap      *tap
 	once     sync.Once
 
 	mu    sync.Mutex
-	ended int // ends that are closed
+	ended int // number of closed ends
 	hurt  bool
 	noted []*Disturbance
 }
 
-// Cut cuts the connection: both ends notice at once, and what is on its way is lost.
+// Cut cuts the connection. Both ends notice immediately, and bytes in flight are lost.
 func (k *Link) Cut(why string) {
 	k.disturb(why)
 	k.sever()
@@ -178,7 +178,7 @@ func (k *Link) sever() {
 	k.over()
 }
 
-// over is called when the connection has ended, for whatever reason.
+// over runs once, when both ends are closed or the connection is cut.
 func (k *Link) over() {
 	k.once.Do(func() {
 		k.n.forget(k)
@@ -192,7 +192,7 @@ func (k *Link) over() {
 	})
 }
 
-// disturb notes that something happens to the connection until it ends.
+// disturb records a disturbance that lasts until the connection ends.
 func (k *Link) disturb(why string) {
 	d := k.n.l.Disturb(k.Owner, why)
 	k.mu.Lock()
@@ -206,7 +206,7 @@ func (k *Link) harmed() bool {
 	return k.hurt
 }
 
-// CutAfter cuts the connection when so many more bytes have passed in one direction.
+// CutAfter cuts the connection after a number of further bytes in one direction.
 func (k *Link) CutAfter(bytes int, towardsBroker bool) {
 	k.disturb("cut")
 	s := k.down
@@ -216,7 +216,7 @@ func (k *Link) CutAfter(bytes int, towardsBroker bool) {
 	s.cutAfter(bytes, k.sever)
 }
 
-// Swallow loses what is written from now on, without an error: towards the broker, from it, or both.
+// Swallow discards all further bytes without an error: towards the broker, from the broker, or both.
 func (k *Link) Swallow(up, down bool) {
 	k.disturb("half-dead")
 	k.mu.Lock()
@@ -230,7 +230,7 @@ func (k *Link) Swallow(up, down bool) {
 	}
 }
 
-// Stall holds back what is written until a time.
+// Stall delays bytes in the selected directions until a given time.
 func (k *Link) Stall(until time.Time, up, down bool) {
 	d := k.n.l.Disturb(k.Owner, "stall")
 	time.AfterFunc(time.Until(until), d.End)
@@ -242,13 +242,13 @@ func (k *Link) Stall(until time.Time, up, down bool) {
 	}
 }
 
-// linkAddr tells connections apart in logs.
+// linkAddr identifies a connection in logs.
 type linkAddr string
 
 func (linkAddr) Network() string  { return "pipe" }
 func (a linkAddr) String() string { return string(a) }
 
-// linkEnd is one of the two ends of a connection.
+// linkEnd is one end of a connection.
 type linkEnd struct {
 	k             *Link
 	read, write   *stream
@@ -262,7 +262,7 @@ func (e *linkEnd) Read(p []byte) (int, error) { return e.read.take(p) }
 // Write implements net.Conn. It does not block.
 func (e *linkEnd) Write(p []byte) (int, error) { return e.write.put(p) }
 
-// Close implements net.Conn. What was written before can still be read at the other end.
+// Close implements net.Conn. The other end can still read the bytes that were written before.
 func (e *linkEnd) Close() error {
 	e.closed.Do(func() {
 		e.read.abandon()
@@ -293,10 +293,10 @@ func (e *linkEnd) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline implements net.Conn: there is nothing to wait for.
+// SetWriteDeadline implements net.Conn. It does nothing, because Write does not block.
 func (e *linkEnd) SetWriteDeadline(time.Time) error { return nil }
 
-// brokerEnd is the broker's end, at which the frames are seen.
+// brokerEnd is the broker's end of a connection. It passes the frames to the tap.
 type brokerEnd struct{ *linkEnd }
 
 // Read implements net.Conn.

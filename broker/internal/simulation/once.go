@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// onceName is the design of a worker whose effects happen once: package idempotent remembers what is done.
+// onceName is the design of a worker that suppresses duplicates with package idempotent.
 const onceName = "once"
 
 func init() {
@@ -22,7 +22,7 @@ func init() {
 	})
 }
 
-// once returns the middleware of a work's workers. Their store survives the end of each of them.
+// once returns the middleware for the workers of a work. All workers share a store, which survives their restarts.
 func (l *Life) once(w Work) (reprise.Middleware, error) {
 	l.mu.Lock()
 	if l.stores == nil {
@@ -46,7 +46,7 @@ func checkOnce(l *Life, promise string) {
 			if r.Manner != succeeds || r.Cut || r.Ended.IsZero() {
 				continue
 			}
-			// The store is in memory: the note is made in the moment in which the handler returns.
+			// The store is in memory and records the success at the moment when the handler returns.
 			if len(l.Disturbed(r.Who, r.Ended, r.Ended.Add(time.Millisecond), "crash")) == 0 {
 				n++
 			}

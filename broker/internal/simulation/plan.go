@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Plan is what happens to a message in its handlers. It follows from the message's id alone.
+// Plan is the planned behavior of the handlers of a message. It depends only on the ID of the message.
 type Plan struct {
-	Fails int  // attempts that fail; the next one ends it
-	Parks bool // the attempt that ends it parks the message, rather than succeed
-	Quick bool // attempts take no time and fail by an error
+	Fails int  // number of failed attempts before the last attempt
+	Parks bool // the last attempt parks the message; otherwise it succeeds
+	Quick bool // attempts take no time and fail with an error
 }
 
-// never is a number of failures that no policy allows.
+// never is a number of failures that exceeds every policy.
 const never = 1000
 
-// source returns what is random about a message, or one of its attempts.
+// source returns the random source of a message or of one of its attempts.
 func source(id string, attempt int) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id))
@@ -38,10 +38,10 @@ func planOf(id string) (p Plan) {
 	return p
 }
 
-// done reports whether a policy of so many attempts lets the message succeed.
+// done reports whether the message succeeds within a number of attempts.
 func (p Plan) done(attempts int) bool { return !p.Parks && p.Fails < attempts }
 
-// manner is how an attempt ends.
+// manner is the way in which an attempt ends.
 type manner int
 
 const (
@@ -55,11 +55,11 @@ const (
 	manners
 )
 
-// attempt is what a handler does.
+// attempt is the planned behavior of one run of a handler.
 type attempt struct {
 	manner manner
 	took   time.Duration
-	asked  time.Duration // of asks and pauses
+	asked  time.Duration // only for asks and pauses
 }
 
 func (p Plan) attempt(id string, n int) (a attempt) {
@@ -99,5 +99,5 @@ func (p Plan) attempt(id string, n int) (a attempt) {
 	return a
 }
 
-// errPlanned is the error of an attempt that is to fail.
+// errPlanned is the error of a planned failure.
 var errPlanned = errors.New("planned to fail")

@@ -19,10 +19,10 @@ import (
 // publisherName is the owner of the publisher's connections.
 const publisherName = "publisher"
 
-// publisher is a process that publishes with the library.
+// publisher is a process that publishes with Reprise.
 type publisher struct {
 	client *reprise.Client
-	acts   atomic.Int32 // that go on
+	acts   atomic.Int32 // number of acts in progress
 }
 
 func init() {
@@ -71,7 +71,7 @@ func (l *Life) publisher() *publisher {
 	return nil
 }
 
-// Open opens a connection of an AMQP client without the library.
+// Open opens a connection of a plain AMQP client.
 func (l *Life) Open(owner string) (*amqp.Connection, error) {
 	return amqp.DialConfig(url, amqp.Config{
 		Heartbeat: 10 * time.Second,
@@ -89,7 +89,7 @@ func (p *publisher) Begin(l *Life) {
 		l.Broken(promiseWorks, "publisher: %v", err)
 		return
 	}
-	for _, w := range l.Script.Shape.Works { // as a publisher does that may start before the workers
+	for _, w := range l.Script.Shape.Works { // like a publisher that can start before the workers
 		c := findDesign(w.Design).Build(w).config
 		route := c.Strategy.WithDefaults().Route.Topology(c.Queue)
 		route.Queues = slices.DeleteFunc(slices.Clone(route.Queues), func(q topology.Queue) bool {
@@ -130,7 +130,7 @@ func (m *Message) publishing(exchange, key string) *reprise.Message {
 	return &reprise.Message{Exchange: exchange, RoutingKey: key, MessageID: m.MessageID, Headers: m.Headers, Body: m.Body}
 }
 
-// act publishes something in a goroutine. The life is not quiet before it has ended.
+// act publishes in a goroutine. The life is not quiet before publish returns.
 func (p *publisher) act(l *Life, publish func()) {
 	p.acts.Add(1)
 	l.Go(func() {
@@ -139,7 +139,7 @@ func (p *publisher) act(l *Life, publish func()) {
 	})
 }
 
-// publish does the steps that publish.
+// publish performs the steps that publish messages.
 func (p *publisher) publish(l *Life, s Step) {
 	random := s.Random()
 	w := l.work(s.On)
@@ -153,7 +153,7 @@ func (p *publisher) publish(l *Life, s Step) {
 			l.Go(func() { p.send(l, m, b.exchange, b.key) })
 			time.Sleep(time.Duration(random.Int64N(int64(2*pause + 1))))
 		}
-	case "publish-batch": // of which For is meaningless
+	case "publish-batch": // ignores For
 		var all []*Message
 		var batch []*reprise.Message
 		var sendings []*Sending
@@ -190,7 +190,7 @@ func (p *publisher) publish(l *Life, s Step) {
 	}
 }
 
-// send publishes a message. Half of those that are not confirmed are published once more, as a publisher does that must know.
+// send publishes a message. It repeats half of the unconfirmed publishes once, like a publisher that needs a confirm.
 func (p *publisher) send(l *Life, m *Message, exchange, key string) {
 	for range 2 {
 		s := l.Book.Sending(m)
@@ -202,7 +202,7 @@ func (p *publisher) send(l *Life, m *Message, exchange, key string) {
 	}
 }
 
-// work returns the work of a name.
+// work returns the work with this name.
 func (l *Life) work(name string) Work {
 	for _, w := range l.Script.Shape.Works {
 		if w.Name == name {

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// rawName is the owner of the connections of publishers that do not use the library.
+// rawName is the owner of the connections of publishers that do not use Reprise.
 const rawName = "raw"
 
 func init() {
@@ -27,7 +27,7 @@ func init() {
 	})
 }
 
-// publishRaw publishes messages with an AMQP client, with confirms. Half of them have no message id.
+// publishRaw publishes messages with an AMQP client and waits for confirms. Half of the messages have no message ID.
 func publishRaw(l *Life, s Step) {
 	random := s.Random()
 	w := l.work(s.On)
@@ -52,7 +52,7 @@ func publishRaw(l *Life, s Step) {
 			DeliveryMode: amqp.Persistent, MessageId: m.MessageID, Headers: m.Headers, Body: m.Body,
 		})
 		if err != nil {
-			l.Book.Sent(m, sending, fmt.Errorf("%w: %w", reprise.ErrUnconfirmed, err)) // a part of it may have arrived
+			l.Book.Sent(m, sending, fmt.Errorf("%w: %w", reprise.ErrUnconfirmed, err)) // a part of the message may have arrived
 			return
 		}
 		<-c.Done()
@@ -69,7 +69,7 @@ func publishRaw(l *Life, s Step) {
 	}
 }
 
-// anonymous takes the id away from a message that is not published yet.
+// anonymous removes the ID of a message before its first publish.
 func (b *Book) anonymous(m *Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// standstill is the real time after which a life is taken for one that does not go on, if virtual time has not gone on.
+// standstill is the real time without progress of virtual time after which a life counts as blocked.
 const standstill = 2 * time.Minute
 
-// clock is the virtual time of the life, as far as it is known.
+// clock is the last recorded virtual time of the life.
 var clock atomic.Int64
 
-// watch ends the process when virtual time does not go on. The function that it returns ends the watching.
+// watch ends the process if virtual time stops. The returned function ends the watch.
 func watch(seed uint64) (stop func()) {
 	ended := make(chan struct{})
 	clock.Store(0)
@@ -44,7 +44,7 @@ const promiseMoves = "nothing spins or waits for a lock for ever: virtual time g
 
 const promiseEnd = "whoever ends something waits for its goroutines: none is left at the end"
 
-// Play plays a script in a bubble of its own. It must not be called in one.
+// Play plays a script in a new synctest bubble. Do not call it from a bubble.
 func Play(t *testing.T, script Script) (r *Result) {
 	began := time.Now()
 	defer watch(script.Seed)()
@@ -65,7 +65,7 @@ func Play(t *testing.T, script Script) (r *Result) {
 	dir := t.TempDir()
 	synctest.Test(t, func(*testing.T) {
 		defer func() {
-			if v := recover(); v != nil { // the bubble could not end any more
+			if v := recover(); v != nil { // the bubble can no longer end
 				panic(fmt.Sprintf("seed %d: %v\n%s", script.Seed, v, debug.Stack()))
 			}
 		}()

@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// A Script is a life before it begins.
+// A Script is the plan of a life: a shape and its steps.
 type Script struct {
 	Seed  uint64
 	Shape Shape
 	Steps []Step // ordered by time
 }
 
-// A Step is something that happens at a moment of a life. Its fields mean what the act says.
+// A Step is an act at a moment of a life. The act defines the meaning of the fields.
 type Step struct {
 	At   time.Duration // since the beginning of the life
 	Act  string        // name of a registered act
 	On   string        // its object, such as a queue or the owner of a connection
 	N    int
 	For  time.Duration
-	Seed uint64 // of everything that the act draws itself
+	Seed uint64 // seed of all values that the act draws itself
 }
 
-// Random returns the source of what the step draws. It is the same each time.
+// Random returns a random source for the step. Each call returns a source with the same sequence.
 func (s Step) Random() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, 1)) }
 
-// String returns the line of the step in a script.
+// String returns the line of the step in a script file.
 func (s Step) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %s", s.At, s.Act)
@@ -85,7 +85,7 @@ func parseStep(line string) (s Step, err error) {
 	return s, nil
 }
 
-// Write writes the script in the form that ReadScript reads.
+// Write writes the script in the format of ReadScript.
 func (s Script) Write(w io.Writer) error {
 	shape, err := json.Marshal(s.Shape)
 	if err != nil {
@@ -99,7 +99,7 @@ func (s Script) Write(w io.Writer) error {
 	return b.Flush()
 }
 
-// ReadScript reads a script.
+// ReadScript reads a script in the format of Write.
 func ReadScript(r io.Reader) (s Script, err error) {
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -127,29 +127,28 @@ func ReadScript(r io.Reader) (s Script, err error) {
 type Act struct {
 	Name string
 
-	// Fault says that something goes wrong, rather than that somebody does something. The table at the end of a run lists
-	// both apart.
+	// Fault distinguishes a fault from an action of a participant. The table at the end of a run lists the two separately.
 	Fault bool
 
-	// Weight is how often the act is drawn, compared with others. Steps of an act without a weight come from scripts
-	// that are written by hand, and from other acts' Draw.
+	// Weight is the relative frequency of the act. Acts with weight 0 occur only in handwritten scripts and in the steps that
+	// other acts draw.
 	Weight int
 
-	// Fits reports whether the act is drawn for a shape. Default: for all.
+	// Fits reports whether the act fits a shape. By default, the act fits all shapes.
 	Fits func(Shape) bool
 
-	// Draw returns the steps of one occurrence, with times between 0 and the horizon of the shape; none: the act does not
-	// fit the shape. At, Act and Seed are filled in if they are zero. Default: one step without arguments.
+	// Draw returns the steps of one occurrence, with times between 0 and the horizon of the shape. If the act does not fit the
+	// shape, Draw returns nil. Zero values of At, Act and Seed receive a default. Default: one step without arguments.
 	Draw func(random *rand.Rand, shape Shape) []Step
 
-	// Do does it, in the goroutine of the script: what lasts is done in a goroutine of [Life.Go]. An act that has no effect,
-	// since the broker is down for instance, returns. One that has an effect calls [Life.Struck].
+	// Do performs the step in the goroutine of the script. Longer work belongs in a goroutine of [Life.Go]. If the act has no
+	// effect, for example because the broker is down, Do only returns. Otherwise it calls [Life.Struck].
 	Do func(l *Life, s Step)
 }
 
 var acts = make(map[string]Act)
 
-// RegisterAct adds an act. It is called by init functions.
+// RegisterAct adds an act. Call it from an init function.
 func RegisterAct(a Act) {
 	if _, ok := acts[a.Name]; ok || a.Name == "" || a.Do == nil {
 		panic("simulation: act " + a.Name + " is registered twice or has no Do")
@@ -157,7 +156,7 @@ func RegisterAct(a Act) {
 	acts[a.Name] = a
 }
 
-// Acts returns the registered acts by name.
+// Acts returns the registered acts, ordered by name.
 func Acts() []Act {
 	all := make([]Act, 0, len(acts))
 	for _, a := range acts {
@@ -179,7 +178,7 @@ func Draw(seed uint64) Script {
 }
 
 func drawSteps(random *rand.Rand, shape Shape) (steps []Step) {
-	var drawn []Act // each as often as its weight
+	var drawn []Act // each act occurs as often as its weight
 	for _, a := range Acts() {
 		if a.Fits != nil && !a.Fits(shape) {
 			continue
@@ -205,16 +204,16 @@ func drawSteps(random *rand.Rand, shape Shape) (steps []Step) {
 	return steps
 }
 
-// upTo draws a duration in milliseconds that is positive and at most d.
+// upTo draws a positive duration in milliseconds, at most d.
 func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(1+random.Int64N(max(1, d.Milliseconds()))) * time.Millisecond
 }
 
-// between draws a duration in milliseconds whose logarithm is uniform: of each order of magnitude there are as many.
+// between draws a duration in milliseconds with a uniform logarithm. All orders of magnitude are equally likely.
 func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	d := float64(least) * math.Pow(float64(most)/float64(least), random.Float64())
 	return max(time.Millisecond, time.Duration(d).Truncate(time.Millisecond))
 }
 
-// oneOf draws one of some values.
+// oneOf draws one of the values.
 func oneOf[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }

@@ -15,21 +15,21 @@ import (
 	"github.com/reprisemq/reprise/internal/inside"
 )
 
-// Server is the broker's machine: a process that can end and start again, and its disk.
+// Server is the machine of the broker: a disk and a process that can stop and restart.
 type Server struct {
 	l    *Life
-	Disk *Disk // nil: the broker is in memory
+	Disk *Disk // nil: the broker stores messages in memory
 
-	// A channel and not a lock, since it is held while something blocks.
-	turn chan struct{} // taken by whoever starts or ends the broker
+	// This is a channel and not a lock, because its holder blocks.
+	turn chan struct{} // held during a start or stop of the broker
 
 	mu      sync.Mutex
-	broker  *broker.Broker // nil: it is down
+	broker  *broker.Broker // nil: the broker is down
 	down    *Disturbance
 	blocked bool
 }
 
-// brokerName is the owner of what disturbs the broker, see Disturb.
+// brokerName is the name of the broker in disturbances; see Disturb.
 const brokerName = "broker"
 
 func newServer(l *Life) *Server {
@@ -69,14 +69,14 @@ func (s *Server) start() error {
 	return nil
 }
 
-// Broker returns the broker; nil: it is down.
+// Broker returns the broker, or nil if it is down.
 func (s *Server) Broker() *broker.Broker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.broker
 }
 
-// Inside returns the inner view of the broker.
+// Inside returns the inner API of the broker.
 func (s *Server) Inside() (inside.Broker, bool) {
 	b := s.Broker()
 	if b == nil {
@@ -93,7 +93,7 @@ func (s *Server) serve(conn net.Conn) error {
 	return b.Serve(conn)
 }
 
-// take makes the broker unreachable and returns it, with a disturbance that lasts until it has started again.
+// take makes the broker unreachable and returns it. The disturbance lasts until the broker has restarted.
 func (s *Server) take(why string) *broker.Broker {
 	d := s.l.Disturb(brokerName, why)
 	s.mu.Lock()
@@ -103,12 +103,12 @@ func (s *Server) take(why string) *broker.Broker {
 	return b
 }
 
-// outage ends the broker by a function and starts it again after a while, in a goroutine.
+// outage ends the broker with a function and restarts it after a while, in a goroutine.
 func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker)) {
 	select {
 	case s.turn <- struct{}{}:
 	default:
-		return // it is down already
+		return // the broker is already down
 	}
 	b := s.take(why)
 	if b == nil {
@@ -128,12 +128,12 @@ func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker
 
 const promiseStop = "the process ends in order: everything is kept"
 
-// Stop ends the broker in order, within a time, and starts it again after another one.
+// Stop shuts the broker down in order, within a time limit, and restarts it after a while.
 func (s *Server) Stop(within, after time.Duration) {
 	s.outage("stop", after, func(b *broker.Broker) { s.stop(b, within) })
 }
 
-// stop reports whether the broker has ended in order.
+// stop shuts the broker down and reports whether it stopped in order.
 func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -141,7 +141,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 	switch {
 	case err == nil || err.Error() == context.DeadlineExceeded.Error():
 	case s.Disk != nil && s.Disk.running().struck():
-		// It has ended as if it had died: what it has written is there, and its goroutines wait for ever.
+		// The broker ended like a crashed process. Its writes are on the disk, and its goroutines never end.
 		s.Disk.abandon()
 		s.l.leaks.Store(true)
 		s.l.Struck("stop-broker on a bad disk")
@@ -152,7 +152,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 	return true
 }
 
-// Crash ends the broker as a crash of its machine does.
+// Crash ends the broker like a crash of its machine.
 func (s *Server) Crash(step Step) {
 	if s.Disk == nil {
 		return
@@ -161,19 +161,19 @@ func (s *Server) Crash(step Step) {
 }
 
 func (s *Server) crash(b *broker.Broker, step Step) {
-	for _, k := range s.l.Network.Links("") { // before it can confirm anything more
+	for _, k := range s.l.Network.Links("") { // before the broker can send further confirms
 		k.sever()
 	}
 	bad := s.Disk.running().struck()
 	s.Disk.cutPower(step)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := b.Shutdown(ctx); err != nil && bad { // nobody believes it any more
+	if err := b.Shutdown(ctx); err != nil && bad { // no connection remains that could receive a reply
 		s.l.leaks.Store(true)
 	}
 }
 
-// Block blocks or unblocks publishers, as a memory alarm does.
+// Block blocks or unblocks publishers, like a memory alarm.
 func (s *Server) Block(blocked bool) {
 	s.mu.Lock()
 	change := s.broker != nil && s.blocked != blocked
@@ -195,14 +195,14 @@ func (s *Server) heal() {
 		}
 	}
 	for broken := true; broken; time.Sleep(time.Second) {
-		s.turn <- struct{}{} // waits until it is up
+		s.turn <- struct{}{} // wait until the broker is up
 		<-s.turn
 		broken = s.Disk != nil && s.Disk.running().failing()
 	}
 	s.Block(false)
 }
 
-// busy returns the queues from which something will still move.
+// busy returns descriptions of the queues with messages that will still move.
 func (s *Server) busy() (all []string) {
 	b, ok := s.Inside()
 	if !ok {
@@ -222,7 +222,7 @@ const (
 	promiseCheck  = "a data directory that was left in order has no damage"
 )
 
-// end ends the broker in order and looks at what it leaves.
+// end shuts the broker down in order and checks its data directory.
 func (s *Server) end() {
 	b := s.Broker()
 	if b == nil {

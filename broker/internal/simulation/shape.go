@@ -8,13 +8,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/simulation/archive"
 )
 
-// Shape is what a system consists of.
+// Shape describes the parts of a simulated system.
 type Shape struct {
 	Disk    bool          // the broker has a data directory
-	Horizon time.Duration // when the last step begins
-	Acts    int           // how many acts are drawn
+	Horizon time.Duration // time of the last step
+	Acts    int           // number of drawn acts
 	Latency time.Duration // of each direction of a connection
-	Sync    time.Duration // how long an fsync takes
+	Sync    time.Duration // duration of an fsync
 	Works   []Work
 	Archive *archive.Options // nil: failed messages stay in their queues
 }
@@ -28,8 +28,8 @@ type Work struct {
 	Delays      []time.Duration
 	Workers     int // processes
 	Concurrency int
-	FailedMax   int // the failed queue takes no more; 0: no limit
-	Foreign     int // programs that do not use Reprise, on the same queue
+	FailedMax   int // maximum length of the failed queue; 0: no limit
+	Foreign     int // number of programs without Reprise on the same queue
 }
 
 // Names returns the names of the works.
@@ -78,10 +78,10 @@ func drawWork(random *rand.Rand, design string) Work {
 	if slices.Contains([]string{"buckets", "levels", "deadletter", "requeue", "delayed"}, design) && random.IntN(4) == 0 {
 		w.FailedMax = 5 + random.IntN(30)
 	}
-	if design == onceName { // so that duplicates have time
+	if design == onceName { // so that duplicates have time to arrive
 		w.Attempts, w.Delays[2] = 12, max(w.Delays[2], 10*time.Minute)
 	}
-	if design == "coverart" { // 0 retries would be the default
+	if design == "coverart" { // with 0 retries, the default would apply
 		w.Attempts = max(2, w.Attempts)
 	}
 	if findDesign(design).Foreign != nil {
@@ -90,7 +90,7 @@ func drawWork(random *rand.Rand, design string) Work {
 	if w.Foreign > 0 && design == "coverart" {
 		w.Attempts = 1 + coverArtRetries
 	}
-	if w.Foreign > 0 && design == "cdnpurge" { // of which each delay is three times the one before
+	if w.Foreign > 0 && design == "cdnpurge" { // each delay is three times the previous delay
 		w.Delays[0] = min(w.Delays[0], 30*time.Second)
 	}
 	return w

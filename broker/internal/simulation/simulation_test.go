@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// last are the lines that a run ends with.
+// last contains the lines at the end of a test run.
 var last []string
 
-// Systems with faults keep the promises of the documents.
+// TestLives checks that systems with faults keep the documented promises.
 func TestLives(t *testing.T) {
 	Logs = *logs
 	switch {
@@ -76,7 +76,7 @@ func playSeeds(t *testing.T) {
 	}
 }
 
-// playIn plays a script in a subtest, which fails if a promise is broken.
+// playIn plays a script in a subtest. The subtest fails if a promise is broken.
 func playIn(t *testing.T, name string, s Script) (r *Result) {
 	if *printing {
 		_ = s.Write(os.Stdout)
@@ -143,7 +143,7 @@ func playKept(t *testing.T) {
 	}
 }
 
-// A script that is written is the same when it is read.
+// TestScriptsAreReadAsWritten checks that ReadScript returns the script that Write has written.
 func TestScriptsAreReadAsWritten(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Draw(seed)
@@ -161,7 +161,7 @@ func TestScriptsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// Shrinking leaves the steps that are needed, and those alone.
+// TestShrinkLeavesWhatIsNeeded checks that Shrink keeps exactly the required steps.
 func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
 	s := Draw(3)
 	first, second := s.Steps[2], s.Steps[len(s.Steps)-3]

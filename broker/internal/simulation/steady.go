@@ -8,11 +8,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// steadyName is the work queue that every life has. Its messages are quick, each fails at most once and is parked then, and it has
-// one slot. So whatever happens elsewhere, and to its failed queue, its next message does not have to wait.
+// steadyName is the work queue of every life. It has one slot and quick messages. A message that fails is parked after its only
+// attempt. Faults of other queues, or of its failed queue, must not delay its messages.
 const steadyName = "steady"
 
-// drawSteady returns the work.
+// drawSteady returns the steady work.
 func drawSteady() Work {
 	return Work{
 		Design: steadyName, Name: steadyName, Attempts: 1, Workers: 1, Concurrency: 1,
@@ -20,17 +20,17 @@ func drawSteady() Work {
 	}
 }
 
-// Limits of the check.
+// These constants limit the time until a message reaches its handler.
 const (
 	steadyWithin  = time.Minute     // from the confirm to the handler
-	steadyRecover = 3 * time.Minute // after something happened to its worker
+	steadyRecover = 3 * time.Minute // extra time after a disturbance of the worker
 )
 
 func init() {
 	designs = append(designs, design{Name: steadyName, Copies: true, Marks: true, Build: func(w Work) built {
 		b := plain(w, nil, byPolicy(w))
-		b.config.Prefetch = 2000 // more than ever wait for a confirm
-		b.config.CrashLimit = -1 // no message is handled alone
+		b.config.Prefetch = 2000 // more than the number of messages that can wait for a confirm
+		b.config.CrashLimit = -1 // the worker processes no message alone
 		return b
 	}})
 	RegisterAct(Act{
@@ -57,7 +57,7 @@ func init() {
 	})
 }
 
-// steadyPlan is that of a message of the steady work.
+// steadyPlan returns the plan of a message of the steady work.
 func steadyPlan(id string) Plan {
 	p := Plan{Quick: true}
 	if source(id, 0).IntN(5) == 0 {
@@ -75,7 +75,7 @@ func checkSteady(l *Life, promise string) {
 			from := s.Ended
 			if due := m.Due.Add(2 * time.Second); due.After(from) {
 				from = due
-				if len(l.Disturbed(brokerName, s.Began, due)) > 0 { // one that waits on level after level is late then
+				if len(l.Disturbed(brokerName, s.Began, due)) > 0 { // a message that passes several wait queues is then late
 					continue
 				}
 			}
@@ -93,8 +93,8 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 	return len(l.Disturbed(workerName(Work{Name: steadyName}, 0), from, to)) > 0 || len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
 }
 
-// paused notes what has a worker give back messages that it has fetched and not begun: it subscribes again with another prefetch
-// before and after a message that is handled alone.
+// paused records the moments when a worker requeues fetched messages. Before and after a message that it processes alone, the
+// worker subscribes again with another prefetch.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {
 	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventGivenBack && e.Message == nil:

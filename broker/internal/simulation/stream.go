@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// stream is one direction of a connection. It takes any number of bytes without blocking: a client that waited while it holds
-// a lock would keep others waiting for that lock, and the clock of the bubble would stand still.
+// stream is one direction of a connection. It accepts any number of bytes without blocking. If a client blocked while it held a
+// lock, other goroutines would wait for the lock and the virtual clock would stop.
 type stream struct {
 	latency time.Duration
-	onCut   func() // called when a limit of bytes is reached
+	onCut   func() // called when the byte limit is reached
 
 	mu        sync.Mutex
 	changed   sync.Cond
 	chunks    []chunk
-	finished  bool // nothing more is written
-	abandoned bool // nobody reads any more
+	finished  bool // the writer has closed the stream
+	abandoned bool // the reader has closed the stream
 	severed   bool
 	swallows  bool
-	stalled   time.Time // nothing arrives before
-	left      int       // bytes until it is cut; negative: no limit
+	stalled   time.Time // time before which no bytes arrive
+	left      int       // bytes until the cut; negative: no limit
 	deadline  time.Time // of the reader
 	timer     *time.Timer
 	timerAt   time.Time
 }
 
-// chunk is what was written at once.
+// chunk is data with the same arrival time.
 type chunk struct {
 	data []byte
-	due  time.Time // when it arrives
+	due  time.Time // arrival time
 }
 
 var errCut = errors.New("simulation: connection cut")
@@ -79,7 +79,7 @@ func (s *stream) put(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// append adds bytes that arrive after the latency. Those that arrive at the same time share a chunk.
+// append adds bytes that arrive after the latency. Bytes with the same arrival time share a chunk.
 func (s *stream) append(data []byte) {
 	var due time.Time
 	if s.latency > 0 {
@@ -93,7 +93,7 @@ func (s *stream) append(data []byte) {
 	s.changed.Broadcast()
 }
 
-// drain lets the bytes before a cut arrive at once: the cut would drop them.
+// drain makes the bytes before a cut arrive immediately, because the cut would drop them.
 func (s *stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *stream) drain() {
 	for i := range s.chunks {
 		s.chunks[i].due = time.Time{}
 	}
-	s.finished = true // the reader sees the bytes and then the end
+	s.finished = true // the reader receives the bytes and then the end of the stream
 	s.changed.Broadcast()
 }
 
@@ -135,7 +135,7 @@ func (s *stream) take(p []byte) (int, error) {
 	}
 }
 
-// arrives returns when the next bytes can be read; zero: there are none, or they can be read now.
+// arrives returns the arrival time of the next bytes. It returns zero if no bytes are pending or if they are already readable.
 func (s *stream) arrives() time.Time {
 	if len(s.chunks) == 0 {
 		return time.Time{}
@@ -146,8 +146,8 @@ func (s *stream) arrives() time.Time {
 	return s.stalled
 }
 
-// wake has the reader woken when something arrives, or at its deadline. A timer that runs too early costs less than one that
-// is set for each frame.
+// wake sets a timer that wakes the reader at the next arrival or at its deadline. A timer that fires too early costs less than a
+// new timer for each frame.
 func (s *stream) wake(arrives time.Time) {
 	at := s.deadline
 	if !arrives.IsZero() && (at.IsZero() || arrives.Before(at)) {
@@ -222,7 +222,7 @@ func (s *stream) stall(until time.Time) {
 	s.changed.Broadcast()
 }
 
-// cutAfter sets the number of bytes after which do is called; negative: it is not.
+// cutAfter sets the number of bytes after which the stream calls do; negative: no limit.
 func (s *stream) cutAfter(n int, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

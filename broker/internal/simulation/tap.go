@@ -12,17 +12,17 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// tap sees the frames of a connection at the broker's end. It withholds answers, as a broker does whose queue has lost its
-// majority: confirms of what is published with some routing keys, or all answers of a kind.
+// tap reads the frames of a connection at the broker's end. It withholds replies, like a broker whose queue has lost its
+// majority. These are the confirms for some routing keys or all replies of one kind.
 type tap struct {
 	k *Link
 
 	mu       sync.Mutex
 	up, down frames
 	channels map[uint16]*tapped
-	most     int // channels that were open at a time
+	most     int // maximum number of simultaneously open channels
 	deafTo   amqpwire.MethodID
-	until    time.Time // of deafTo
+	until    time.Time // end of deafTo
 	muted    map[string]bool
 	held     []heldConfirm
 }
@@ -31,7 +31,7 @@ type tap struct {
 type tapped struct {
 	confirms  bool
 	published uint64
-	open      map[uint64]string // routing keys of what has no answer
+	open      map[uint64]string // routing keys of unconfirmed messages
 }
 
 type heldConfirm struct {
@@ -44,13 +44,13 @@ func newTap(k *Link) *tap {
 	return &tap{k: k, channels: make(map[uint16]*tapped), muted: make(map[string]bool)}
 }
 
-// frames takes bytes apart into frames.
+// frames splits bytes into frames.
 type frames struct {
 	data  []byte
 	begun bool
 }
 
-// next returns the next whole frame, or what comes before the first one; nil: there is none yet.
+// next returns the next complete frame or the protocol header. It returns nil if the data is incomplete.
 func (f *frames) next() (frame []byte) {
 	size := 0
 	switch {
@@ -76,7 +76,7 @@ func method(frame []byte) amqpwire.MethodID {
 	return amqpwire.MethodID(binary.BigEndian.Uint32(frame[7:]))
 }
 
-// sees looks at what a client has written.
+// sees records the frames that a client sends.
 func (t *tap) sees(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *tap) sees(p []byte) {
 	}
 }
 
-// hears returns what arrives of what the broker has written.
+// hears returns the part of the broker's output that reaches the client.
 func (t *tap) hears(p []byte) (arrives []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *tap) hears(p []byte) (arrives []byte) {
 	return arrives
 }
 
-// confirm returns what arrives of a confirm.
+// confirm returns the part of a confirm that reaches the client.
 func (t *tap) confirm(frame []byte) (arrives []byte) {
 	number := binary.BigEndian.Uint16(frame[1:])
 	c := t.channels[number]
@@ -155,7 +155,7 @@ func (t *tap) confirm(frame []byte) (arrives []byte) {
 	return arrives
 }
 
-// tell ends the withholding, and returns what was withheld.
+// tell ends the withholding for a routing key and returns the withheld confirms.
 func (t *tap) tell(key string) (arrives []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,7 +169,7 @@ func (t *tap) tell(key string) (arrives []byte) {
 	return arrives
 }
 
-// mute withholds confirms of what is published to the default exchange with a key, on all connections, for a while.
+// mute withholds confirms for a routing key of the default exchange, on all connections, for a while.
 func (n *Network) mute(key string, d time.Duration) {
 	n.mu.Lock()
 	n.muted[key] = time.Now().Add(d)
@@ -194,7 +194,7 @@ func (n *Network) tell(key string) {
 	}
 }
 
-// unanswered notes that an answer was lost: whoever waits for it waits for ever.
+// unanswered records a lost reply. The client waits for this reply indefinitely.
 func (k *Link) unanswered() {
 	k.mu.Lock()
 	first := !k.hurt
@@ -206,7 +206,7 @@ func (k *Link) unanswered() {
 	}
 }
 
-// answers are those that can be lost.
+// answers are the replies that a tap can withhold.
 var answers = []amqpwire.MethodID{
 	amqpwire.IDBasicConsumeOk, amqpwire.IDBasicQosOk, amqpwire.IDQueueDeclareOk, amqpwire.IDChannelOpenOk, amqpwire.IDBasicCancelOk,
 	amqpwire.IDConfirmSelectOk, amqpwire.IDChannelCloseOk, amqpwire.IDExchangeDeclareOk,
@@ -214,8 +214,8 @@ var answers = []amqpwire.MethodID{
 
 const promiseChannels = "queues that do not confirm, and requests without an answer, do not use up the channels of a connection"
 
-// mostChannels is how many channels a connection of the library may have open: those of its work, 128 for queues that do not
-// confirm, and those that wait for answers.
+// mostChannels is the maximum number of open channels of a connection of the library. It covers the regular channels, 128
+// channels for queues that do not confirm, and channels that wait for replies.
 const mostChannels = 300
 
 func (t *tap) check() {
@@ -251,8 +251,8 @@ func init() {
 			k.tap.mu.Lock()
 			lasts := s.For
 			if strings.HasPrefix(k.Owner, "staking.") {
-				// A worker subscribes again each half minute. After 20 times the broker gives up on what it delivers, and puts it
-				// into the wait queue, where it stays: see preset.Staking.
+				// A worker subscribes again every 30 seconds. After 20 deliveries, the broker moves the message to the wait
+				// queue, where it remains; see preset.Staking.
 				lasts = min(lasts, 5*time.Minute)
 			}
 			k.tap.deafTo, k.tap.until = oneOf(s.Random(), answers...), time.Now().Add(lasts)

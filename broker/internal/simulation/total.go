@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Total is what many lives have come to.
+// Total is the sum of the results of many lives.
 type Total struct {
 	Lives, Steps, Messages int
 	Lasted                 time.Duration // virtual
-	Took                   time.Duration // real, of all processors together
+	Took                   time.Duration // real time on all processors together
 	Struck                 map[string]int
-	Failed                 []*Result // at least one promise was broken
+	Failed                 []*Result // lives with at least one broken promise
 }
 
-// Add adds a life.
+// Add adds the result of a life.
 func (t *Total) Add(r *Result) {
 	t.Lives++
 	t.Steps += len(r.Script.Steps)
@@ -36,7 +36,7 @@ func (t *Total) Add(r *Result) {
 	}
 }
 
-// Never returns the acts that are drawn and have not had an effect in any life.
+// Never returns the acts with a positive weight that had no effect in any life.
 func (t *Total) Never() (names []string) {
 	for _, a := range Acts() {
 		if a.Weight > 0 && t.Struck[a.Name] == 0 {
@@ -46,7 +46,7 @@ func (t *Total) Never() (names []string) {
 	return names
 }
 
-// Write writes a table. Real is how long the lives have taken by the clock.
+// Write writes a table of the totals. The argument real is the elapsed real time.
 func (t *Total) Write(w io.Writer, real time.Duration) {
 	fmt.Fprintf(w, "%d lives, %d steps, %d messages, %.1f days in %v: %.0f days per hour\n",
 		t.Lives, t.Steps, t.Messages, t.Lasted.Hours()/24, real.Round(time.Second), (t.Lasted.Hours()/24)/max(real.Hours(), 1e-9))
@@ -67,7 +67,7 @@ func (t *Total) Write(w io.Writer, real time.Duration) {
 	}
 }
 
-// Promises returns the promises that a life has broken, each once.
+// Promises returns the broken promises of a life without duplicates.
 func (r *Result) Promises() (all []string) {
 	for _, v := range r.Broken {
 		if !slices.Contains(all, v.Promise) {
@@ -77,7 +77,7 @@ func (r *Result) Promises() (all []string) {
 	return all
 }
 
-// Report returns what a life has broken, in some detail.
+// Report describes the violations of a life.
 func (r *Result) Report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %v of virtual time, %d messages\n", r.Script.Seed, r.Lasted, r.Messages)

@@ -12,13 +12,13 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// url leads to the broker by way of the Network.
+// url is the address of the broker on the Network.
 const url = "amqp://guest:guest@broker"
 
-// workerName is the owner of the connections of a worker's process.
+// workerName is the owner of the connections of a worker process.
 func workerName(w Work, n int) string { return fmt.Sprintf("%s.%d", w.Name, n) }
 
-// worker is a process with one worker. It can end and start again.
+// worker is a process with one worker. It can stop and restart.
 type worker struct {
 	l      *Life
 	work   Work
@@ -26,14 +26,14 @@ type worker struct {
 	built  built
 	name   string
 
-	turn chan struct{} // taken by whoever starts or ends it
+	turn chan struct{} // held during a start or stop of the process
 
 	mu      sync.Mutex
-	process *process // nil: it is down
+	process *process // nil: the worker is down
 	down    *Disturbance
 }
 
-// process is one run of a worker.
+// process is one run of a worker process.
 type process struct {
 	client *reprise.Client
 	worker *reprise.Worker
@@ -97,7 +97,7 @@ func (w *worker) Begin(l *Life) {
 
 const promiseWorks = "Run returns nil after a drain"
 
-// start starts the process. It waits until the broker can be reached.
+// start starts the process and waits until it can reach the broker.
 func (w *worker) start() error {
 	l := w.l
 	l.Network.Revive(w.name)
@@ -148,7 +148,7 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	}
 }
 
-// outage ends the process by a function and starts it again after a while, in a goroutine.
+// outage ends the process with a function and restarts it after a while, in a goroutine.
 func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	if w == nil {
 		return
@@ -175,7 +175,7 @@ func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	})
 }
 
-// stop ends a process in order, within a time.
+// stop shuts a process down in order, within a time limit.
 func (p *process) stop(l *Life, name string, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -185,7 +185,7 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 		l.Broken(promiseWorks, "%s: %v", name, p.err)
 	}
 	_ = p.client.Close(ctx)
-	// Those that are still closing do so without the context.
+	// Connections that still close at the deadline do so without the context.
 	late, stop := context.WithTimeout(context.Background(), time.Hour)
 	defer stop()
 	if err := p.client.Close(late); err != nil {
@@ -193,9 +193,9 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 	}
 }
 
-// crash ends a process as SIGKILL does: its connections are cut, and nothing that its goroutines still do counts.
+// crash ends a process like SIGKILL. It cuts the connections, so that later actions of its goroutines have no effect.
 func (p *process) crash(l *Life, name string) {
-	l.Network.Kill(name) // first, so that nothing of what handlers do about it arrives
+	l.Network.Kill(name) // first, so that no reaction of the handlers reaches the broker
 	close(p.dead)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -214,7 +214,7 @@ func (w *worker) Heal(*Life) {
 	<-w.turn
 }
 
-// Idle implements Actor. A worker that acknowledges first has messages that are in no queue.
+// Idle implements Actor. It counts unsettled attempts, because a worker that acknowledges first has messages outside all queues.
 func (w *worker) Idle(l *Life) string {
 	w.mu.Lock()
 	p := w.process
@@ -235,7 +235,7 @@ func (w *worker) End(l *Life) {
 	}
 }
 
-// handle does what the plan of a message says.
+// handle follows the plan of the message.
 func (w *worker) handle(ctx context.Context, p *process, d *reprise.Message) error {
 	select {
 	case <-p.dead:
