@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A message that ends every process that receives it never gets as far as being put
-// back. Where the queue counts that, it is parked before the broker gives up on it
-// and blocks the delay queue with it.
+// A message that terminates each receiver's process is never requeued by a receiver. If the queue counts deliveries, the message is
+// parked before the broker reaches the delivery limit and dead-letters the message into the delay queue, where it would block other
+// messages.
 func TestWhatEndsItsReceiversIsParked(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
@@ -30,7 +30,7 @@ func TestWhatEndsItsReceiversIsParked(t *testing.T) {
 			testkit.Eventually(t, within, func() bool { return o.depth(name) == 1 })
 		}
 		config := staking.Config{}
-		if b.Version == "3.10" { // which counts other things with it
+		if b.Version == "3.10" { // the header of 3.10 also counts other deliveries
 			config.CrashLimit = 5
 		}
 		q := open(t, b.URL, name, config)

@@ -12,27 +12,26 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Demo is an indexer and the services behind its queues, in one process: five of
-// the queues have workers, btc_info_queue and confirmed_info_queue are received
-// from by the operations of a Queue. The database that they share fails now and
-// then.
+// Demo runs an indexer and the services behind its queues in one process. Workers consume five of the queues. The operations of a
+// Queue consume btc_info_queue and confirmed_info_queue. The services share a database that fails at regular intervals if FailEvery
+// is set.
 type Demo struct {
-	URL    string         // the broker
-	Client reprise.Config // how to connect
-	Design preset.Staking // how to retry
+	URL    string         // URL of the broker
+	Client reprise.Config // connection settings
+	Design preset.Staking // queue type and retry delay
 
-	Stakes     int // how many; each sends an event to each queue
-	MaxRetries int // how often an event is put back before it is parked
+	Stakes     int // number of stakes; each sends one event to each queue
+	MaxRetries int // number of retries before an event is parked
 	FailEvery  int // each nth booking fails; 0: none
 
 	Out io.Writer
 }
 
-// patience is how long nothing may come to an end before a Demo gives up.
+// A Demo returns an error after this time without progress.
 const patience = 30 * time.Second
 
-// Run plays it until every event is booked or parked, and prints what happened.
-// The error of a Demo that does not balance says so.
+// Run runs the indexer and the services until each event is booked or parked, and prints the results. It returns an error if the
+// counts do not balance.
 func (d Demo) Run(ctx context.Context) error {
 	return d.play(ctx, func(client *reprise.Client, t *tally) (err error) {
 		ledger := &Ledger{FailEvery: d.FailEvery}
@@ -55,7 +54,7 @@ func (d Demo) Run(ctx context.Context) error {
 	})
 }
 
-// Index plays the indexer alone, for other programs to receive what it sends.
+// Index runs only the indexer. Other programs receive its events.
 func (d Demo) Index(ctx context.Context) error {
 	return d.play(ctx, func(client *reprise.Client, t *tally) error {
 		err := d.send(ctx, client, t)
@@ -64,7 +63,7 @@ func (d Demo) Index(ctx context.Context) error {
 	})
 }
 
-// Serve plays the services alone, for what other programs send, until ctx ends.
+// Serve runs only the services, until ctx ends. Other programs send the events.
 func (d Demo) Serve(ctx context.Context) error {
 	return d.play(ctx, func(client *reprise.Client, t *tally) error {
 		stop, err := d.serve(ctx, client, t, &Ledger{FailEvery: d.FailEvery})
@@ -76,7 +75,7 @@ func (d Demo) Serve(ctx context.Context) error {
 	})
 }
 
-// terms says on what terms a message is tried again.
+// terms describes the failures of the database and the retries of a message.
 func (d Demo) terms() string {
 	fails := "The database never fails"
 	if d.FailEvery > 0 {
@@ -85,8 +84,7 @@ func (d Demo) terms() string {
 	return fmt.Sprintf("%s;\nwhat cannot be booked comes again after %s, and is parked after %d attempts.", fails, d.Design.RetryDelay, d.MaxRetries+1)
 }
 
-// play connects, declares all queues, and ends the connection after what is done
-// on it.
+// play connects, declares all queues, calls do and closes the connection.
 func (d Demo) play(ctx context.Context, do func(*reprise.Client, *tally) error) (err error) {
 	t := newTally()
 	d.Client.Observer = t
@@ -101,11 +99,11 @@ func (d Demo) play(ctx context.Context, do func(*reprise.Client, *tally) error) 
 	return do(client, t)
 }
 
-// serve starts the services. They have ended when stop returns.
+// serve starts the services. The services have stopped when stop returns.
 func (d Demo) serve(ctx context.Context, client *reprise.Client, t *tally, ledger *Ledger) (stop func() error, err error) {
 	config := d.Client
 	config.Observer = t
-	var running []func() error // ends one, and waits for it
+	var running []func() error // each function stops a service and waits for its end
 	stop = func() error {
 		var errs []error
 		for _, end := range running {
@@ -143,7 +141,7 @@ func (d Demo) serve(ctx context.Context, client *reprise.Client, t *tally, ledge
 	return stop, nil
 }
 
-// send plays the indexer.
+// send publishes the events of the indexer.
 func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) error {
 	messages, err := Troubles()
 	if err != nil {
@@ -166,8 +164,7 @@ func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) er
 	return nil
 }
 
-// settled returns when nothing is under way any more. An error says why it was not
-// waited for.
+// settled returns when no message is in flight. It returns an error if ctx ends, or if nothing changes for the given timeout.
 func settled(ctx context.Context, t *tally, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

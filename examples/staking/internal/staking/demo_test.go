@@ -23,7 +23,7 @@ func TestLedgerTakesStepsInOrder(t *testing.T) {
 	for i, e := range steps {
 		for _, later := range steps[i+1:] {
 			if _, skips := later.(*staking.ExpiredStaking); skips && i > 0 {
-				continue // not every stake is taken back before its time
+				continue // not every stake is withdrawn before the end of its time lock
 			}
 			if err := l.Book(later); !errors.Is(err, staking.ErrTooEarly) {
 				t.Errorf("%s before %s: %v", later.Kind(), e.Kind(), err)
@@ -31,7 +31,7 @@ func TestLedgerTakesStepsInOrder(t *testing.T) {
 		}
 		must(t, l.Book(e))
 		for _, earlier := range steps[:i+1] {
-			must(t, l.Book(earlier)) // again
+			must(t, l.Book(earlier)) // a repeated booking
 		}
 	}
 	if got := l.Stakes(); len(got) != 1 || got["withdrawn"] != 1 {
@@ -69,7 +69,7 @@ func TestDemoBalances(t *testing.T) {
 	}
 }
 
-// An indexer here, services there, whose connections are lost in the middle.
+// The indexer and the services run in separate Demos, and the connections of the services fail midway.
 func TestDemoServesWhatOthersSend(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var sent, served strings.Builder
@@ -95,8 +95,7 @@ func TestDemoServesWhatOthersSend(t *testing.T) {
 	})
 }
 
-// Somebody else takes the messages: the program says so, and does not wait for
-// ever.
+// If another program consumes the messages, Run returns an error and does not wait indefinitely.
 func TestDemoThatDoesNotBalanceSaysSo(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		thief := open(t, b.URL(), "btc_info_queue", staking.Config{Client: &reprise.Config{Dial: b.DialContext}})

@@ -1,6 +1,5 @@
-// Package staking is the queues of the Babylon staking indexer: an indexer reads
-// the Bitcoin chain and tells, in a queue for each kind of event, what has become
-// of stakes; services behind the queues book it.
+// Package staking implements the queues of the Babylon staking indexer. The indexer reads the Bitcoin chain and publishes each
+// change of a stake to the queue for that kind of event. The services behind the queues book the events.
 //
 //	kind             queue                     event (JSON, event_type)
 //	Active           active_staking_queue      ActiveStaking        1
@@ -11,23 +10,21 @@
 //	BtcInfo          btc_info_queue            BtcInfoUpdate        6
 //	ConfirmedInfo    confirmed_info_queue      ConfirmedInfoUpdate  7
 //
-// A message that cannot be booked yet is put back, and comes again after 5 s. Its
-// header x-processing-attempts counts how often that was:
+// If a service cannot book a message yet, it requeues the message. The service retries it after 5 s. The header
+// x-processing-attempts counts the retries:
 //
 //	indexer ─► {queue} ─► service ─► booked ─────────► ack
-//	              ▲          └─────► not now ──► copy, count + 1, confirmed ─► ack
+//	              ▲          └─────► not yet ─► copy, count + 1, confirmed ─► ack
 //	              │                                │
-//	              └── expires after 5 s ── {queue}_delay       or {queue}_failed, when
-//	                                                           it was put back 10 times
+//	              └── expires after 5 s ── {queue}_delay       or {queue}_failed,
+//	                                                           after 10 retries
 //
-// preset.Staking has it to the letter, so that the design's own programs, and
-// those that others wrote for it, share the queues: what one side puts back the
-// other may receive, and the count goes on. Unlike there, a message keeps its
-// properties when it is put back, there is an end to putting back, and
-// connections come back.
+// preset.Staking declares the same queues and headers as the original programs of this design, so those programs and clients by
+// other authors can share the queues. A message that one side requeues can be received by the other side, and the count continues.
+// In contrast to the original programs, a requeued message keeps its properties, the number of retries is limited, and the client
+// reconnects.
 //
-// There are two ways to consume. A new program has a handler, and an error puts
-// the message back ([Ledger.Handler] is one):
+// There are two ways to consume. A new program has a handler, and an error requeues the message ([Ledger.Handler] is an example):
 //
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue:    preset.StakingActiveQueue,
@@ -37,13 +34,12 @@
 //		}),
 //	})
 //
-// A program that was written for the design's own client has operations, and a
-// [Queue] gives it the same:
+// A program that uses the original client calls operations. A [Queue] provides the same operations:
 //
-//	there                               here
+//	original client                     this package
 //	NewQueueClient(config, name)        Open(ctx, url, name, config)
 //	SendMessage(ctx, body)              Send(ctx, body)
-//	ReceiveMessages()                   Receive(ctx), again and again
+//	ReceiveMessages()                   Receive(ctx), once per message
 //	QueueMessage.Body                   Received.Body
 //	QueueMessage.Receipt                Received.Receipt
 //	QueueMessage.RetryAttempts          Received.RetryAttempts

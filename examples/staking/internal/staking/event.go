@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Kind is the event_type of an event. Each kind has a queue of its own.
+// Kind is the event_type of an event. Each kind has a separate queue.
 type Kind int
 
 // The kinds of events.
@@ -22,18 +22,18 @@ const (
 	ConfirmedInfo Kind = 7
 )
 
-// Kinds are all kinds, in the order of their numbers.
+// Kinds lists all kinds in numerical order.
 var Kinds = []Kind{Active, Unbonding, Withdraw, Expired, Stats, BtcInfo, ConfirmedInfo}
 
 var kinds = map[Kind]struct {
 	name, queue string
-	schema      int // schema_version that is written
+	schema      int // schema_version of published events
 }{
 	Active:        {"active staking", preset.StakingActiveQueue, 0},
 	Unbonding:     {"unbonding", preset.StakingUnbondingQueue, 0},
-	Withdraw:      {"withdraw", preset.StakingWithdrawQueue, 1}, // 0 had the staking transaction's hash alone
+	Withdraw:      {"withdraw", preset.StakingWithdrawQueue, 1}, // version 0 contained only the hash of the staking transaction
 	Expired:       {"expired", preset.StakingExpiredQueue, 0},
-	Stats:         {"stats", preset.StakingStatsQueue, 1}, // 0 had no is_overflow
+	Stats:         {"stats", preset.StakingStatsQueue, 1}, // version 0 did not contain is_overflow
 	BtcInfo:       {"BTC info", preset.StakingBtcInfoQueue, 0},
 	ConfirmedInfo: {"confirmed info", preset.StakingConfirmedInfoQueue, 0},
 }
@@ -46,11 +46,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// Queue returns the name of the kind's queue, "" if there is no such kind.
+// Queue returns the name of the kind's queue, or "" if the kind is unknown.
 func (k Kind) Queue() string { return kinds[k].queue }
 
-// Head begins every event. Encode fills it in. Programs from before August 2024
-// write no schema_version: it is 0 then.
+// Head contains the first fields of every event. Encode sets them. Programs from before August 2024 do not write schema_version. In
+// their events, SchemaVersion is 0.
 type Head struct {
 	SchemaVersion int  `json:"schema_version"`
 	EventType     Kind `json:"event_type"`
@@ -65,20 +65,19 @@ func (h *Head) is(k Kind) error {
 	return nil
 }
 
-// Event is one of the seven, by pointer: &ActiveStaking{…}, and so on. Field
-// names and order on the wire are those of the published schema. Amounts are in
-// satoshi, timestamps in seconds since 1970, time locks in blocks.
+// Event is a pointer to one of the seven event types, such as &ActiveStaking{…}. The published schema defines the names and the
+// order of the fields on the wire. Amounts are in satoshi, timestamps in seconds since 1970, time locks in blocks.
 type Event interface {
 	Kind() Kind
 
-	// Validate reports an event_type of another kind. reprise.JSON asks it, so
-	// that what came into a wrong queue is parked.
+	// Validate returns an error if the event_type belongs to another kind. reprise.JSON calls it, so a message in the wrong queue
+	// is parked.
 	Validate() error
 
 	stamp(k Kind)
 }
 
-// ActiveStaking says that a staking transaction is deep enough in the chain.
+// ActiveStaking reports that a staking transaction has enough confirmations.
 type ActiveStaking struct {
 	Head
 	StakingTxHash    string `json:"staking_tx_hash_hex"`
@@ -93,7 +92,7 @@ type ActiveStaking struct {
 	IsOverflow       bool   `json:"is_overflow"`
 }
 
-// UnbondingStaking says that a stake is being taken back before its time.
+// UnbondingStaking reports that a staker withdraws a stake before the end of its time lock.
 type UnbondingStaking struct {
 	Head
 	StakingTxHash   string `json:"staking_tx_hash_hex"`
@@ -105,8 +104,7 @@ type UnbondingStaking struct {
 	UnbondingTxHash string `json:"unbonding_tx_hash_hex"`
 }
 
-// WithdrawStaking says that a stake was paid out. Below schema version 1 it has
-// the first field alone.
+// WithdrawStaking reports the payout of a stake. Below schema version 1, the event contains only the first field.
 type WithdrawStaking struct {
 	Head
 	StakingTxHash  string `json:"staking_tx_hash_hex"`
@@ -115,14 +113,14 @@ type WithdrawStaking struct {
 	WithdrawTx     string `json:"withdraw_tx_hex"`
 }
 
-// ExpiredStaking says that the time lock of a stake has run out.
+// ExpiredStaking reports that the time lock of a stake has expired.
 type ExpiredStaking struct {
 	Head
 	StakingTxHash string `json:"staking_tx_hash_hex"`
 	TxType        string `json:"tx_type"` // "active" or "unbonding"
 }
 
-// StakingStats tells the statistics of a stake's new state.
+// StakingStats reports the new state of a stake for the statistics.
 type StakingStats struct {
 	Head
 	StakingTxHash    string `json:"staking_tx_hash_hex"`
@@ -133,7 +131,7 @@ type StakingStats struct {
 	IsOverflow       bool   `json:"is_overflow"`
 }
 
-// BtcInfoUpdate tells the value locked as of the newest block.
+// BtcInfoUpdate reports the value locked as of the newest block.
 type BtcInfoUpdate struct {
 	Head
 	Height         uint64 `json:"height"`
@@ -141,7 +139,7 @@ type BtcInfoUpdate struct {
 	UnconfirmedTVL uint64 `json:"unconfirmed_tvl"`
 }
 
-// ConfirmedInfoUpdate tells the value locked as of the newest confirmed block.
+// ConfirmedInfoUpdate reports the value locked as of the newest confirmed block.
 type ConfirmedInfoUpdate struct {
 	Head
 	Height uint64 `json:"height"`
@@ -166,14 +164,14 @@ func (e *StakingStats) Validate() error        { return e.is(e.Kind()) }
 func (e *BtcInfoUpdate) Validate() error       { return e.is(e.Kind()) }
 func (e *ConfirmedInfoUpdate) Validate() error { return e.is(e.Kind()) }
 
-// Encode returns the body of an event, and fills in its Head.
+// Encode sets the Head of an event and returns the message body.
 func Encode(e Event) ([]byte, error) {
 	e.stamp(e.Kind())
 	return json.Marshal(e)
 }
 
-// Decode reads an event of whichever kind its event_type says. Fields that it
-// does not know are left out: those of a newer schema.
+// Decode decodes an event. The event_type determines the type of the result. Decode ignores unknown fields, because a newer schema
+// can add fields.
 func Decode(body []byte) (Event, error) {
 	var head Head
 	if err := json.Unmarshal(body, &head); err != nil {
@@ -193,8 +191,8 @@ func Decode(body []byte) (Event, error) {
 	return e, nil
 }
 
-// Message returns what to publish for an event, as all programs of the design do:
-// to the queue by its name, plain text, never tried before.
+// Message returns the message for an event in the form that all programs of this design use: the routing key is the queue name, the
+// content type is text/plain, and the attempts header is 0.
 func Message(e Event) (*reprise.Message, error) {
 	body, err := Encode(e)
 	if err != nil {
@@ -209,6 +207,6 @@ func message(queue string, body []byte) *reprise.Message {
 		Body:        body,
 		ContentType: "text/plain",
 		Headers:     map[string]any{preset.StakingAttemptsHeader: int32(0)},
-		NoTimestamp: true, // the other programs send none
+		NoTimestamp: true, // the other programs do not set a timestamp
 	}
 }

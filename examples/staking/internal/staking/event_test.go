@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/examples/staking/internal/staking"
 )
 
-// Bodies as the design's own programs write them, to the byte.
+// bodies contains the exact bodies of the original programs.
 var bodies = []struct {
 	event staking.Event
 	body  string
@@ -83,7 +83,7 @@ func TestEveryKindHasItsQueue(t *testing.T) {
 	}
 }
 
-// What programs before August 2024 wrote, and what later ones may.
+// Decode must read events of programs from before August 2024 and events of later schema versions.
 func TestDecodeReadsOtherVersions(t *testing.T) {
 	for body, want := range map[string]staking.Event{
 		`{"event_type":3,"staking_tx_hash_hex":"aa"}`: &staking.WithdrawStaking{Head: staking.Head{EventType: 3}, StakingTxHash: "aa"},

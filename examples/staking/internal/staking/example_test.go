@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Send, receive, put back, receive again, delete: on a broker in this process.
+// ExampleQueue sends, receives, requeues, receives again and deletes a message on an embedded broker.
 func ExampleQueue() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{})
@@ -23,8 +23,8 @@ func ExampleQueue() {
 	defer b.Shutdown(ctx)
 
 	q, err := staking.Open(ctx, "amqp://guest:guest@embedded/", preset.StakingExpiredQueue, &staking.Config{
-		Design: preset.Staking{RetryDelay: 50 * time.Millisecond}, // deployed are 5 s
-		Client: &reprise.Config{Dial: b.DialContext},              // to a RabbitMQ: its URL, and no Dial
+		Design: preset.Staking{RetryDelay: 50 * time.Millisecond}, // production uses 5 s
+		Client: &reprise.Config{Dial: b.DialContext},              // for RabbitMQ, use its URL and omit Dial
 	})
 	if err != nil {
 		log.Fatal(err)

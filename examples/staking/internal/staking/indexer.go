@@ -8,12 +8,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// firstBlock is where the stand-in's chain begins: that of the first stakes.
+// firstBlock is the height of the first block with stakes.
 const firstBlock = 857_910
 
-// Lives returns the events of n stakes, from active to withdrawn, one stake in a
-// block: a stand-in for an indexer. All of a kind come one after another, and the
-// last step first, since each queue is a world of its own.
+// Lives simulates an indexer. It returns the events of n stakes, from active to withdrawn, with one stake per block. The events are
+// grouped by kind, and the last step of a stake comes first, because the order of events across queues is not guaranteed.
 func Lives(n int) []Event {
 	var events []Event
 	for _, k := range []Kind{Withdraw, Expired, Unbonding, Active, Stats, BtcInfo, ConfirmedInfo} {
@@ -24,17 +23,17 @@ func Lives(n int) []Event {
 	return events
 }
 
-// troubles is how many messages Troubles returns.
+// troubles is the number of messages from Troubles.
 const troubles = 2
 
-// Troubles returns two messages that come to no good end: one that follows on a
-// stake nobody has heard of, one that is no event.
+// Troubles returns two messages that the services park. The first is an event of an unknown stake. The body of the second is not an
+// event.
 func Troubles() ([]*reprise.Message, error) {
 	lost, err := Message(&UnbondingStaking{StakingTxHash: hash("a stake that never was"), StartHeight: firstBlock})
 	return []*reprise.Message{lost, message(Stats.Queue(), []byte("<html>502 Bad Gateway</html>"))}, err
 }
 
-// event is what the ith stake, or the ith block, has to say.
+// event returns the event of kind k for the ith stake or block.
 func event(k Kind, i int) Event {
 	stake := hash(fmt.Sprintf("stake %d", i))
 	height := uint64(firstBlock + i)

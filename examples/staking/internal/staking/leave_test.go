@@ -10,8 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A worker without the preset takes over the queue as it is, what waits in the
-// delay queue included, and goes on counting.
+// A worker without the preset takes over the existing queue, including the messages in the delay queue, and continues the count.
 func TestLeavingTheDesign(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })

@@ -9,32 +9,32 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Errors of booking. Both are over some time, or may be.
+// The booking errors are temporary, or can be temporary.
 var (
-	// ErrUnavailable: the database does not answer.
+	// ErrUnavailable is returned if the database does not respond.
 	ErrUnavailable = errors.New("staking: the database is not available")
 
-	// ErrTooEarly: what the event follows on has not been booked.
+	// ErrTooEarly is returned if the preceding event has not been booked.
 	ErrTooEarly = errors.New("staking: too early")
 )
 
-// Ledger stands in for the database of a staking service: it knows the state of
-// every stake, and what was told of the chain. Its methods may be called at once.
+// Ledger simulates the database of a staking service. It stores the state of every stake and the newest information about the
+// chain. Its methods are safe for concurrent use.
 type Ledger struct {
-	// FailEvery makes each nth booking fail with ErrUnavailable; 0 is never.
+	// FailEvery makes each nth booking fail with ErrUnavailable. Default: 0, no failures.
 	FailEvery int
 
 	mu        sync.Mutex
 	calls     int
-	stakes    map[string]string // state, by the staking transaction's hash
+	stakes    map[string]string // state, by the hash of the staking transaction
 	stats     map[string]uint64 // value, by hash and state
 	btc       BtcInfoUpdate
 	confirmed ConfirmedInfoUpdate
 }
 
-// Book books an event. Booking again does nothing: a message can come twice. Each
-// queue has its own pace, so that an event may come before the one that it
-// follows on: that is ErrTooEarly, and it should come again.
+// Book books an event. A repeated booking has no effect, because the broker can deliver a message twice. The queues progress at
+// different speeds, so an event can arrive before the preceding event of the stake. In this case, Book returns ErrTooEarly, and the
+// caller should retry.
 func (l *Ledger) Book(e Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *Ledger) Book(e Event) error {
 		}
 		l.stats[e.StakingTxHash+" "+e.State] = e.Value
 	case *BtcInfoUpdate:
-		if e.Height > l.btc.Height { // one that comes again may be old
+		if e.Height > l.btc.Height { // a redelivered event can be older than the current one
 			l.btc = *e
 		}
 	case *ConfirmedInfoUpdate:
@@ -67,16 +67,16 @@ func (l *Ledger) Book(e Event) error {
 	return nil
 }
 
-// states are those of a stake, in their order. It may go from active to unbonded:
-// not every stake is taken back before its time.
+// states contains the states of a stake in their order. A stake can change from active to unbonded, because not every stake is
+// withdrawn before the end of its time lock.
 var states = map[string]int{"": 0, "active": 1, "unbonding": 2, "unbonded": 3, "withdrawn": 4}
 
-// step takes a stake to its next state.
+// step changes the state of a stake.
 func (l *Ledger) step(hash, to string) error {
 	from := l.stakes[hash]
 	switch {
 	case states[to] <= states[from]:
-		return nil // booked before
+		return nil // already booked
 	case from == "" && to != "active", to == "withdrawn" && from != "unbonded":
 		return fmt.Errorf("%w: stake %.8s… is %s, and cannot be %s yet", ErrTooEarly, hash, named(from), to)
 	}
@@ -94,7 +94,7 @@ func named(state string) string {
 	return state
 }
 
-// Stakes returns how many stakes are in each state.
+// Stakes returns the number of stakes in each state.
 func (l *Ledger) Stakes() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,15 +105,15 @@ func (l *Ledger) Stakes() map[string]int {
 	return n
 }
 
-// Height returns the newest block that was told of, and the newest confirmed one.
+// Height returns the heights of the newest block and of the newest confirmed block.
 func (l *Ledger) Height() (newest, confirmed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.btc.Height, l.confirmed.Height
 }
 
-// Handler returns a handler that books the events of a kind, nil if there is no
-// such kind. What is no such event is parked.
+// Handler returns a handler that books the events of kind k, or nil if k is unknown. The handler parks messages that are not events
+// of this kind.
 func (l *Ledger) Handler(k Kind) reprise.Handler {
 	switch k {
 	case Active:
@@ -142,8 +142,8 @@ func booking[E any, P interface {
 	return reprise.JSON(func(_ context.Context, e E, _ *reprise.Message) error { return l.Book(P(&e)) })
 }
 
-// Serve books what comes from a Queue until it is stopped, or ctx ends: the same as
-// Handler, in the manner of the design's own client.
+// Serve books the messages of q until q is stopped or ctx ends. It has the same effect as Handler, but uses the operations of the
+// original client.
 func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 	for {
 		m, err := q.Receive(ctx)
@@ -153,7 +153,7 @@ func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, ErrStopped):
 			return nil
-		case err != nil && !errors.Is(err, ErrStale): // what is stale comes again, and is booked once
+		case err != nil && !errors.Is(err, ErrStale): // the broker redelivers the message of a stale receipt, and Book ignores a repeated booking
 			return err
 		}
 	}

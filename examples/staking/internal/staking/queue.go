@@ -22,28 +22,25 @@ const (
 	DefaultUnsettled  = 100
 )
 
-// Config adjusts a Queue. The zero value, and a nil *Config, mean the defaults.
+// Config configures a Queue. The zero value and a nil *Config select the defaults.
 type Config struct {
-	// Design is what the queue is: its type, and how long a message waits that
-	// is put back. Default: a quorum queue, 5 s.
+	// Design sets the queue type and the retry delay. Default: a quorum queue, 5 s.
 	Design preset.Staking
 
-	// MaxRetries is how often a message can be put back, by any program: after
-	// that, Requeue parks it. Default 10.
+	// MaxRetries limits the number of retries of a message, including retries by other programs. After that number, Requeue parks
+	// the message. Default: 10.
 	MaxRetries int
 
-	// Unsettled is how many messages this Queue has at a time, those included that
-	// are fetched for the next Receive. When so many are received and neither
-	// deleted nor put back, Receive waits. At most 65535. Default 100.
+	// Unsettled limits the number of messages that this Queue holds, including the messages that it has prefetched for the next
+	// Receive. When the limit is reached, Receive waits for a Delete, Requeue or Park. Maximum: 65535. Default: 100.
 	Unsettled int
 
-	// CrashLimit is how many receivers a message may take down with it before it
-	// is parked. Default 5 on quorum queues of RabbitMQ 4.3 and later, else none:
-	// before 4.3, what Stop gives back counts as well. On 4.0 to 4.2 set it below
-	// 20, for what preset.Staking says about the wait queue.
+	// CrashLimit limits the number of consumers that a message can terminate before it is parked. Default: 5 on quorum queues of
+	// RabbitMQ 4.3 and later, otherwise no limit, because before 4.3 the messages that Stop returns to the queue also count. On
+	// RabbitMQ 4.0 to 4.2, use a value below 20, because of the behavior of the wait queue that preset.Staking documents.
 	CrashLimit int
 
-	// Client adjusts the connections: logger, TLS, and so on. Default: none.
+	// Client configures the connections, for example the logger and TLS. Default: nil.
 	Client *reprise.Config
 }
 
@@ -57,7 +54,7 @@ func (c *Config) withDefaults() Config {
 	return d
 }
 
-// Validate reports settings that cannot work and what to write instead.
+// Validate reports invalid settings and the valid alternatives.
 func (c *Config) Validate() error {
 	d := c.withDefaults()
 	var errs []error
@@ -70,55 +67,51 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, d.Design.Validate(), d.Client.Validate())...)
 }
 
-// settleTime is how long Stop waits for what was just deleted or put back to be
-// settled; receipts that nobody has used are not waited for any longer.
+// settleTime limits the time that Stop waits for messages to be settled after Delete, Requeue or Park. Stop does not wait longer
+// for unused receipts.
 const settleTime = 250 * time.Millisecond
 
-// Queue is one of the staking queues, with the operations that the design's
-// programs have: what is received stays with its receiver until it is deleted or
-// put back. All methods are safe for concurrent use.
+// Queue is one of the staking queues, with the operations of the original client. The receiver holds a received message until it
+// calls Delete, Requeue or Park. All methods are safe for concurrent use.
 //
 //	q, err := staking.Open(ctx, url, preset.StakingActiveQueue, nil)
 //	err = q.Send(ctx, body)
 //	m, err := q.Receive(ctx)
-//	err = q.Delete(m.Receipt)         // done
-//	err = q.Requeue(m.Receipt, cause) // or: again, after the delay
+//	err = q.Delete(m.Receipt)         // processed
+//	err = q.Requeue(m.Receipt, cause) // or: retry after the delay
 //
-// It is a reprise.Worker whose handler waits for the verdict. So a message keeps
-// all its properties when it is put back, carries why, and is parked when it has
-// been put back MaxRetries times; its original is acknowledged after the broker has
-// confirmed the copy; connections come back, and Receive goes on after that.
+// A Queue is a reprise.Worker whose handler waits for the result from the receiver. A requeued message therefore keeps all
+// properties and contains the reason. After MaxRetries retries, the message is parked. The worker acknowledges the original after
+// the broker has confirmed the copy. After a connection failure, the Queue reconnects and Receive continues.
 type Queue struct {
 	name     string
 	client   *reprise.Client
 	worker   *reprise.Worker
 	receipts *receipts
-	received chan Received // unbuffered: until it is received, a message can be given back
+	received chan Received // unbuffered, so that a message can be requeued until it is received
 
 	start sync.Once
 	begun atomic.Bool
-	ended chan struct{} // closed when the worker has ended, or is never to begin
-	err   error         // why it has ended; valid after that
+	ended chan struct{} // closed when the worker has stopped, or cannot start
+	err   error         // result of the worker; read it after ended is closed
 }
 
-// Received is a message as Receive returns it: body, properties and headers as
-// first published, errors of earlier attempts as far as they are known.
+// Received is the result of Receive. It contains the body, the properties and the headers as first published, and the known errors
+// of earlier attempts.
 type Received struct {
 	*reprise.Message
 
-	// Receipt is what the other methods ask for. It is valid once, for the Queue
-	// and the connection that it was received on.
+	// Receipt identifies the message for Delete, Requeue and Park. It can be used once, and only with the Queue and the connection
+	// that received the message.
 	Receipt string
 
-	// RetryAttempts is how often the message was put back before, by whichever
-	// program.
+	// RetryAttempts is the number of retries so far, including retries by other programs.
 	RetryAttempts int
 }
 
-// Open connects to the broker at url, declares the queue with all that belongs to
-// it, and returns. The url is that of reprise.Dial; ctx bounds the connecting. A
-// queue that exists with other arguments is a *reprise.DeclareError. Messages are
-// consumed from the first Receive on.
+// Open connects to the broker at url, declares the queue and its related queues, and returns. The url has the form that
+// reprise.Dial accepts. ctx limits the connection attempt. If the queue exists with other arguments, Open returns a
+// *reprise.DeclareError. Consumption starts with the first call to Receive.
 func Open(ctx context.Context, url, name string, config *Config) (*Queue, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -162,20 +155,18 @@ func Open(ctx context.Context, url, name string, config *Config) (*Queue, error)
 // Name returns the name of the queue.
 func (q *Queue) Name() string { return q.name }
 
-// Send publishes a message and returns when the broker has stored it. Errors are
-// those of reprise.Client.Publish.
+// Send publishes a message and returns when the broker has stored it. It returns the errors of reprise.Client.Publish.
 func (q *Queue) Send(ctx context.Context, body []byte) error {
 	return q.client.Publish(ctx, message(q.name, body))
 }
 
-// Receive returns the next message. It waits for one, also while there is no
-// connection, until ctx ends (with its cause) or Stop is called (ErrStopped). A
-// message that has ended two of its receivers' processes or connections comes
-// alone: when all others have been deleted or put back, and before any other.
+// Receive returns the next message. If the queue is empty or the connection is lost, Receive waits until ctx ends (and returns its
+// cause) or Stop is called (ErrStopped). A message that has terminated the processes or connections of two receivers is delivered
+// alone, after all other messages are settled and before the next message.
 func (q *Queue) Receive(ctx context.Context) (Received, error) {
 	q.start.Do(func() {
 		q.begun.Store(true)
-		go func() { // joined by Stop
+		go func() { // Stop waits for this goroutine
 			defer close(q.ended)
 			q.err = q.worker.Run(context.WithoutCancel(ctx))
 		}()
@@ -190,24 +181,20 @@ func (q *Queue) Receive(ctx context.Context) (Received, error) {
 	}
 }
 
-// Delete acknowledges a received message: it is done. After an error it is not
-// deleted, see ErrStale and its kin. As with every AMQP client, one that was
-// deleted in the very moment in which the connection is lost may come again.
+// Delete acknowledges a received message. If Delete returns an error, such as ErrStale, it has not deleted the message. As with
+// every AMQP client, if the connection fails during Delete, the broker can redeliver the message.
 func (q *Queue) Delete(receipt string) error { return q.settle("delete", receipt, nil) }
 
-// Requeue puts a received message back, for the reason given, which may be nil: it
-// comes again after the delay, its count one higher, or is parked if it has been
-// put back MaxRetries times.
+// Requeue returns a received message to the queue with an optional reason. After the delay, the broker delivers the message with a
+// higher count. If the message has had MaxRetries retries, Requeue parks it.
 //
-// It does not wait. The copy is published as often as it takes; until the broker
-// has confirmed it the original is not acknowledged, and if the connection is lost
-// before that, the original comes again.
+// Requeue does not wait for the broker. The Queue publishes the copy until it succeeds, and acknowledges the original after the
+// broker has confirmed the copy. If the connection fails before the confirm, the broker redelivers the original.
 func (q *Queue) Requeue(receipt string, reason error) error {
 	return q.settle("re-queue", receipt, cmp.Or(reason, errRequeued))
 }
 
-// Park moves a received message to the failed queue, for the reason given: no
-// retry will make it succeed.
+// Park moves a received message, which no retry can process, to the failed queue, with the given reason.
 func (q *Queue) Park(receipt string, reason error) error {
 	return q.settle("park", receipt, reprise.Park(reason))
 }
@@ -221,9 +208,8 @@ func (q *Queue) settle(verb, receipt string, verdict error) error {
 	return nil
 }
 
-// Ping returns nil if the broker answers, and messages can be sent, and received
-// if Receive was ever called. It comes right again by itself. ctx bounds the
-// question.
+// Ping returns nil if the broker responds and the Queue can send messages. After the first Receive, Ping also requires that the
+// Queue can consume. After a failure, the Queue recovers automatically. ctx limits the duration of Ping.
 func (q *Queue) Ping(ctx context.Context) error {
 	if q.begun.Load() {
 		return q.worker.Healthy(ctx)
@@ -231,9 +217,9 @@ func (q *Queue) Ping(ctx context.Context) error {
 	return q.client.Healthy(ctx)
 }
 
-// Stop ends Receive, settles what was deleted and put back, gives the other
-// messages back to the queue, and closes the connections, until ctx ends. Their
-// receipts are worth nothing then: ErrStopped. It may be called again.
+// Stop ends Receive, settles the messages of completed Delete, Requeue and Park calls, returns the other messages to the queue, and
+// closes the connections. ctx limits the duration. After Stop, the receipts of the other messages are invalid (ErrStopped). Stop
+// can be called repeatedly.
 func (q *Queue) Stop(ctx context.Context) error {
 	q.start.Do(func() { close(q.ended) })
 	err := q.worker.Shutdown(ctx)
@@ -248,9 +234,8 @@ func (q *Queue) Stop(ctx context.Context) error {
 	return errors.Join(err, q.client.Close(ctx))
 }
 
-// handle keeps a message until its receiver has said what becomes of it, or the
-// channel is gone that it came on: then the verdict is nil, and to acknowledge it
-// there does nothing.
+// handle holds a message until the receiver settles it or the channel of the message is closed. In the second case, the result is
+// nil, and the acknowledgement on a closed channel has no effect.
 func (q *Queue) handle(ctx context.Context, m *reprise.Message) error {
 	receipt, held := q.receipts.issue()
 	select {
@@ -263,18 +248,18 @@ func (q *Queue) handle(ctx context.Context, m *reprise.Message) error {
 		return verdict
 	case <-ctx.Done():
 		if q.receipts.withdraw(receipt) {
-			return context.Cause(ctx) // given back
+			return context.Cause(ctx) // return the message to the queue
 		}
-		return <-held // it came just in time
+		return <-held // the receiver settled the message before the withdrawal
 	}
 }
 
-// observer hears when a channel is gone, and with it what receipts stand for.
+// observer invalidates the receipts of a channel when the channel is closed.
 func (q *Queue) observer(next reprise.Observer) reprise.Observer {
 	return reprise.ObserverFunc(func(e reprise.Event) {
 		_, closed := errors.AsType[*amqp.Error](e.Err)
 		if e.Kind == reprise.EventDisconnected && e.Connection == "consume" ||
-			e.Kind == reprise.EventInterrupted && closed { // not where the broker has cancelled the consumer alone
+			e.Kind == reprise.EventInterrupted && closed { // a consumer cancellation does not close the channel
 			q.receipts.lose()
 		}
 		if next != nil {

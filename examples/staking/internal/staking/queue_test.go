@@ -27,7 +27,7 @@ func TestReceiptOfAnEarlierConnectionIsRefused(t *testing.T) {
 		before := receive(t, q)
 		proxy.Cut()
 
-		// It comes again. Its old receipt settles neither it nor what comes next.
+		// The old receipt settles neither the redelivered message nor the next message.
 		o.send("second")
 		again := map[string]staking.Received{}
 		for range 2 {
@@ -174,8 +174,7 @@ func TestPingFailsWhileThereIsNoConnection(t *testing.T) {
 	})
 }
 
-// The queue is deleted under a receiver: it is declared again, and a receipt for
-// what is gone does no harm.
+// If a queue is deleted during Receive, the Queue declares it again, and the receipt of a deleted message has no effect.
 func TestReceiveGoesOnAfterTheQueueWasDeleted(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
@@ -193,14 +192,13 @@ func TestReceiveGoesOnAfterTheQueueWasDeleted(t *testing.T) {
 		if m := receive(t, q); string(m.Body) != "second" {
 			t.Errorf("received %q", m.Body)
 		}
-		if err := q.Delete(m.Receipt); err != nil && !errors.Is(err, staking.ErrStale) { // of the first message
+		if err := q.Delete(m.Receipt); err != nil && !errors.Is(err, staking.ErrStale) { // receipt of the first message
 			t.Error(err)
 		}
 	})
 }
 
-// Whatever goes wrong when a message is put back, it is not lost: the original is
-// there until the broker has the copy.
+// A failure during Requeue does not lose the message, because the original remains until the broker has confirmed the copy.
 func TestRequeueLosesNothing(t *testing.T) {
 	for name, fault := range map[string]func(b *reprisetest.Broker){
 		"publish lost":   func(b *reprisetest.Broker) { b.LosePublishes(1) },
@@ -240,7 +238,7 @@ func TestRequeueLosesNothing(t *testing.T) {
 						done[string(m.Body)] = true
 						must(t, q.Delete(m.Receipt))
 					} else {
-						must(t, q.Requeue(m.Receipt, nil)) // it came again as it was
+						must(t, q.Requeue(m.Receipt, nil)) // the broker redelivered the original
 					}
 				}
 			})

@@ -7,38 +7,33 @@ import (
 	"sync"
 )
 
-// Why a receipt is not taken. Nothing has happened to any message then. Test for
-// them with errors.Is.
+// These errors report an invalid receipt. The operation has no effect on any message. Use errors.Is to test for them.
 var (
-	// ErrStale: the connection that the message was received on is gone. If it
-	// was not settled before, the broker delivers it again, with another receipt.
-	// Where the broker takes back a single message that was kept for too long, as
-	// RabbitMQ 4.3 does after its consumer timeout of 30 min, nobody can tell: the
-	// receipt is taken then, and does nothing.
+	// ErrStale is returned if the connection that received the message has failed. If the message was not settled before, the
+	// broker redelivers it, and the redelivery has another receipt. RabbitMQ 4.3 requeues a single message after the consumer
+	// timeout (30 min by default). The client cannot detect this case, so the Queue accepts the receipt, without effect.
 	ErrStale = errors.New("the connection is gone that it was received on: unless it was settled before, the message is delivered again")
 
-	// ErrSettled: the message was deleted, put back or parked before.
+	// ErrSettled is returned if the message has already been deleted, requeued or parked.
 	ErrSettled = errors.New("it has been used: the message was deleted, put back or parked")
 
-	// ErrForeign: it is not one of this Queue's.
+	// ErrForeign is returned if this Queue did not issue the receipt.
 	ErrForeign = errors.New("it is no receipt of this Queue")
 
-	// ErrStopped: the Queue was stopped, and what was not settled is delivered
-	// again.
+	// ErrStopped is returned after Stop. The broker redelivers messages that were not settled.
 	ErrStopped = errors.New("staking: the Queue was stopped")
 )
 
-// receipts knows who waits for a verdict. A receipt is the Queue's id, the
-// generation of its channel, and a number: none is ever given twice, so that one
-// that is too old cannot mean another message. (A delivery tag, which other
-// clients use, begins at 1 again with each channel.)
+// receipts tracks the messages that wait for a result. A receipt contains the id of the Queue, the generation of the channel, and a
+// number. Receipts are never reused, so an outdated receipt cannot identify another message. (Other clients use the delivery tag,
+// which starts at 1 on each channel.)
 type receipts struct {
 	queue string
 
 	mu         sync.Mutex
 	generation int
 	last       int
-	held       map[string]chan error // where the verdict goes; closed where there will be none
+	held       map[string]chan error // delivers the result; closed if the channel of the message is closed
 	stopped    bool
 }
 
@@ -46,8 +41,8 @@ func newReceipts(queue string) *receipts {
 	return &receipts{queue: queue, generation: 1, held: make(map[string]chan error)}
 }
 
-// issue makes a receipt. The verdict on it comes through held, which is closed
-// instead when the channel is gone that the message came on.
+// issue returns a new receipt. held delivers the result for the receipt. If the channel of the message is closed first, held is
+// closed.
 func (r *receipts) issue() (receipt string, held <-chan error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +53,7 @@ func (r *receipts) issue() (receipt string, held <-chan error) {
 	return receipt, verdict
 }
 
-// settle passes a verdict on to who waits for it.
+// settle passes a result to the handler that waits for it.
 func (r *receipts) settle(receipt string, verdict error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +75,7 @@ func (r *receipts) settle(receipt string, verdict error) error {
 	return ErrSettled
 }
 
-// withdraw takes a receipt back, unless a verdict has been given, or never will be.
+// withdraw invalidates a receipt. It reports false if the receipt has already been settled or invalidated.
 func (r *receipts) withdraw(receipt string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +84,7 @@ func (r *receipts) withdraw(receipt string) bool {
 	return found
 }
 
-// lose takes all receipts back: their channel is gone.
+// lose invalidates all receipts after their channel is closed.
 func (r *receipts) lose() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +95,7 @@ func (r *receipts) lose() {
 	clear(r.held)
 }
 
-// stop notes that there are no verdicts any more.
+// stop records that the Queue is stopped. Later calls of settle return ErrStopped.
 func (r *receipts) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Receipts end with their channel, and not before: who is told so gives up the
-// message, which acknowledges it where the channel lives.
+// Receipts become invalid when their channel is closed, and not earlier. An invalid receipt ends the handler without an error,
+// which would acknowledge the message on an open channel.
 func TestReceiptsEndWithTheirChannel(t *testing.T) {
 	closed := fmt.Errorf("consuming channel closed: %w", &amqp.Error{Code: amqp.PreconditionFailed})
 	for _, tc := range []struct {
@@ -36,15 +36,14 @@ func TestReceiptsEndWithTheirChannel(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order: each receipt is taken once, while its channel
-// lives, and afterwards it is known why not.
+// In any order of operations, each receipt is accepted once while its channel is open. Later uses return the correct error.
 func TestReceipts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newReceipts("id")
 		type issued struct {
 			receipt string
 			held    <-chan error
-			is      error // what settling it says
+			is      error // expected result of settle
 		}
 		var all []*issued
 		verdict := errors.New("verdict")

@@ -13,13 +13,12 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// RejectedQueue is the work queue of Demo.Rejected. No program of the design uses it.
+// RejectedQueue is the work queue of Demo.Rejected. The original programs do not use it.
 const RejectedQueue = "rejected_example_queue"
 
-// Rejected shows the effect of one message that a program rejects instead of putting it
-// back, and the remedy: RabbitMQ dead-letters it into the delay queue without an
-// expiration, and it blocks every message that is put back after it. Rejected deletes its
-// queues at the end.
+// Rejected shows the effect of a message that a program rejects instead of requeueing, and the remedy. RabbitMQ dead-letters the
+// rejected message into the delay queue without an expiration, and the message blocks every message that is requeued after it.
+// Rejected deletes its queues at the end.
 func (d Demo) Rejected(ctx context.Context) (err error) {
 	d.Design.Queues = []string{RejectedQueue}
 	back := make(chan struct{})
@@ -106,7 +105,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	return nil
 }
 
-// reject takes the message of the queue and rejects it.
+// reject consumes the message of the queue and rejects it.
 func reject(ctx context.Context, ch *amqp.Channel) error {
 	deliveries, err := ch.ConsumeWithContext(ctx, RejectedQueue, "", false, false, false, false, nil)
 	if err != nil {
@@ -119,8 +118,8 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
 }
 
-// deadLettered waits until the rejected message is in the delay queue. The broker sends
-// dead letters by itself, and the next message must come after this one.
+// deadLettered waits until the rejected message is in the delay queue. The broker dead-letters asynchronously, and the next message
+// must arrive after this one.
 func deadLettered(ctx context.Context, client *reprise.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -135,7 +134,7 @@ func deadLettered(ctx context.Context, client *reprise.Client) error {
 	}
 }
 
-// within reports whether a channel was closed before a time was over.
+// within reports whether closed was closed within d.
 func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -149,7 +148,8 @@ func within(ctx context.Context, d time.Duration, closed <-chan struct{}) (bool,
 	}
 }
 
-// dialer is that of the Demo's client, as another AMQP client wants it; nil for the network.
+// dialer adapts the Dial function of the Demo's client to the other AMQP client. It returns nil, for the default network, if Dial
+// is not set.
 func (d Demo) dialer(ctx context.Context) func(network, addr string) (net.Conn, error) {
 	if d.Client.Dial == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// One rejected message blocks the delay queue, and goes on when it is moved away.
+// A rejected message blocks the delay queue until Redrive moves the message away.
 func TestRejectedMessageBlocksTheDelayQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {

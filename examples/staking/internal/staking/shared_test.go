@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// both runs a test for each broker, type of queue, and side that declares first.
+// both runs a test for each broker, each queue type, and each side that declares first.
 func both(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
@@ -26,7 +26,7 @@ func both(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst
 	})
 }
 
-// What one side puts back the other receives, and the count goes on.
+// A message that one side requeues can be received by the other side, and the count continues.
 func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 	both(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
@@ -70,7 +70,7 @@ func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 		if m.attempts != 4 || m.body != "first" {
 			t.Errorf("theirs, from ours: %+v", m)
 		}
-		o.stop() // first: it would have the message again before it has stopped
+		o.stop() // stop first, otherwise the original would receive the message again
 		o.requeue(m)
 
 		q = open(t, url, name, config)
@@ -95,7 +95,7 @@ func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 	})
 }
 
-// The same for a program with a handler.
+// A worker with a handler shares the queue in the same way.
 func TestWorkerIsSharedWithTheOriginal(t *testing.T) {
 	both(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
@@ -126,7 +126,7 @@ func TestWorkerIsSharedWithTheOriginal(t *testing.T) {
 			join()
 		}
 
-		o.publish(name, "first", 2, 0) // twice put back by others
+		o.publish(name, "first", 2, 0) // other programs have requeued it twice
 		d := o.take(name + "_failed")
 		for want := 3; want <= 5; want++ {
 			if got := <-attempts; got != want {
@@ -139,7 +139,7 @@ func TestWorkerIsSharedWithTheOriginal(t *testing.T) {
 	})
 }
 
-// Every byte that others see, spelled out.
+// TestOnTheWire checks every property and header that other programs can see.
 func TestOnTheWire(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
@@ -157,13 +157,13 @@ func TestOnTheWire(t *testing.T) {
 					t.Errorf("sent, -want +got:\n%s", diff)
 				}
 
-				// Whatever a message has is kept.
+				// All properties of a message are kept.
 				began := time.Now().Truncate(time.Second)
 				full := amqp.Publishing{
 					ContentType: "application/json", ContentEncoding: "identity", CorrelationId: "correlation", ReplyTo: "reply", MessageId: "id",
 					Timestamp: time.Unix(1_724_000_000, 0), Type: "type", AppId: "app", Priority: 3, DeliveryMode: 2, Body: []byte(`{"a":1}`),
 					Headers: amqp.Table{
-						"x-processing-attempts": int64(1), // not what the design writes, but what some clients make of it
+						"x-processing-attempts": int64(1), // the original writes int32, but some clients convert it to int64
 						"trace":                 "00-1", "nested": amqp.Table{"n": int16(7)},
 					},
 				}
@@ -196,7 +196,7 @@ func TestOnTheWire(t *testing.T) {
 					t.Errorf("put back, -want +got:\n%s", diff)
 				}
 
-				// Parked, with the last of its retries used up.
+				// After the last permitted retry, the message is parked.
 				full.Expiration, full.Headers["x-processing-attempts"] = "", int32(3)
 				o.put(name, full)
 				m = receive(t, q)
@@ -217,12 +217,12 @@ func TestOnTheWire(t *testing.T) {
 	})
 }
 
-// wire is what was published, but for what the broker adds.
+// wire returns the published properties of d, without the additions of the broker.
 func wire(d amqp.Delivery) amqp.Publishing {
 	headers := amqp.Table{}
 	for k, v := range d.Headers {
 		switch k {
-		case "x-delivery-count": // RabbitMQ 3.10 writes it for basic.get
+		case "x-delivery-count": // RabbitMQ 3.10 adds it for basic.get
 		default:
 			headers[k] = v
 		}
@@ -247,7 +247,7 @@ func errorsOf(t *testing.T, d amqp.Delivery) []amqp.Table {
 	return tables
 }
 
-// A failed queue is not theirs: what they declare is not changed by it.
+// The failed queue does not belong to the original design, and it does not change the queues that the original declares.
 func TestParkKeepsTheReason(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")

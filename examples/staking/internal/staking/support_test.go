@@ -18,12 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// within is how long tests wait for what must happen. None depends on it being
-// short.
+// within is the timeout of tests that wait for an expected event. A longer value does not affect the results.
 const within = 2 * time.Minute
 
-// original does on the wire what the design's own client does, call by call: it is
-// the other side of the tests.
+// original sends the same protocol operations as the original client of this design, to represent the other side in tests.
 type original struct {
 	t          *testing.T
 	ch         *amqp.Channel
@@ -32,7 +30,7 @@ type original struct {
 	deliveries <-chan amqp.Delivery
 }
 
-// message is what it receives.
+// message is a message that the original receives.
 type message struct {
 	body     string
 	receipt  uint64
@@ -40,8 +38,7 @@ type message struct {
 	wire     amqp.Delivery
 }
 
-// newOriginal connects, and declares what the design's own client declares. The
-// queues are deleted when t ends.
+// newOriginal connects and declares the queues of the original client. The queues are deleted when t ends.
 func newOriginal(t *testing.T, url, queue, queueType string, delay time.Duration) *original {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -86,7 +83,7 @@ func (o *original) publish(queue, body string, attempts int32, ttl time.Duration
 	o.put(queue, p)
 }
 
-// put publishes anything.
+// put publishes p to a queue and waits for the confirm.
 func (o *original) put(queue string, p amqp.Publishing) {
 	o.t.Helper()
 	confirm, err := o.ch.PublishWithDeferredConfirmWithContext(o.t.Context(), "", queue, true, false, p)
@@ -96,7 +93,7 @@ func (o *original) put(queue string, p amqp.Publishing) {
 	}
 }
 
-// receive consumes from the first call on, until stop.
+// receive returns the next message. The first call starts the consumer, which stop cancels.
 func (o *original) receive() message {
 	o.t.Helper()
 	if o.deliveries == nil {
@@ -110,7 +107,7 @@ func (o *original) receive() message {
 		if attempts == nil {
 			attempts = int32(0)
 		}
-		n, ok := attempts.(int32) // it panics otherwise
+		n, ok := attempts.(int32) // the original client panics on other types
 		if !ok {
 			o.t.Fatalf("the design's own client would panic: x-processing-attempts is a %T", attempts)
 		}
@@ -132,14 +129,14 @@ func (o *original) requeue(m message) {
 	o.delete(m.receipt)
 }
 
-// stop leaves the queue to the other side.
+// stop cancels the consumer, so that only the other side receives messages.
 func (o *original) stop() {
 	o.t.Helper()
 	must(o.t, o.ch.Cancel("original", false))
 	o.deliveries = nil
 }
 
-// take waits for a message in a queue, and takes it away.
+// take waits for a message in a queue and removes it.
 func (o *original) take(queue string) amqp.Delivery {
 	o.t.Helper()
 	var d amqp.Delivery
@@ -160,7 +157,7 @@ func (o *original) depth(queue string) int {
 	return q.Messages
 }
 
-// open opens a Queue that is stopped when t ends.
+// open opens a Queue and stops it when t ends.
 func open(t *testing.T, url, name string, config staking.Config) *staking.Queue {
 	t.Helper()
 	client := reprise.Config{}
@@ -199,12 +196,12 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// short is the design with a delay for tests in real time.
+// short returns the design with a short delay, for tests in real time.
 func short(queueType string) preset.Staking {
 	return preset.Staking{RetryDelay: 20 * time.Millisecond, QueueType: queueType}
 }
 
-// long is the design with a delay that never ends: the wait queue is looked into.
+// long returns the design with a delay that does not elapse during a test, so that the test can inspect the wait queue.
 func long(queueType string) preset.Staking {
 	return preset.Staking{RetryDelay: time.Hour, QueueType: queueType}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// tally counts what becomes of messages. It is a reprise.Observer.
+// tally counts the results of messages. It is a reprise.Observer.
 type tally struct {
 	mu      sync.Mutex
 	queues  map[string]*counts
-	open    map[string]string // queue of what was sent and is not done or parked, by message id
-	parked  []string          // lines that say why
-	strange int               // done or parked, and not sent by this program, or once more
-	changed chan struct{}     // closed and replaced with every change
+	open    map[string]string // queue of each sent message that is not yet processed or parked, by message id
+	parked  []string          // lines with the reasons
+	strange int               // processed or parked messages of other programs, and duplicates
+	changed chan struct{}     // closed and replaced after every change
 }
 
 type counts struct{ sent, done, retries, parked int }
@@ -34,8 +34,7 @@ func (t *tally) of(queue string) *counts {
 	return t.queues[queue]
 }
 
-// sending notes a message that is about to be sent: it can be done before its
-// sender has heard that it was.
+// sending records a message before it is published, because a worker can process it before Publish returns.
 func (t *tally) sending(m *reprise.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,8 +64,7 @@ func (t *tally) Observe(e reprise.Event) {
 	t.changed = make(chan struct{})
 }
 
-// ended notes that a message came to its end. What comes twice ends twice, and what
-// other programs send has no id, perhaps.
+// ended records the end of a message. A duplicate ends twice, and messages of other programs can lack an id.
 func (t *tally) ended(e reprise.Event) {
 	if _, sent := t.open[e.MessageID]; !sent {
 		t.strange++
@@ -74,16 +72,14 @@ func (t *tally) ended(e reprise.Event) {
 	delete(t.open, e.MessageID)
 }
 
-// rest returns how many messages are under way, and a channel that is closed when
-// that may have changed.
+// rest returns the number of messages in flight, and a channel that is closed when the number may have changed.
 func (t *tally) rest() (int, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.open), t.changed
 }
 
-// print writes the table, the parked messages and the balance, and returns an
-// error if that is none.
+// print writes the table, the parked messages and the balance. It returns an error if the counts do not balance.
 func (t *tally) print(out io.Writer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
