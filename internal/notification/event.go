@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what has happened. It is also the word for it in configurations and messages.
+// Kind is the kind of an event, as configurations and messages name it.
 type Kind string
 
 // The kinds of events.
@@ -22,15 +22,15 @@ const (
 	TimeoutNear      Kind = "consumer-timeout"
 	StoreUnavailable Kind = "store-unavailable"
 	MessagesMissing  Kind = "messages-missing"
-	Test             Kind = "test" // by `reprise notify test`
+	Test             Kind = "test" // sent by `reprise notify test`
 )
 
-// Kinds are the kinds that a webhook can choose.
+// Kinds returns the kinds that a webhook can choose.
 func Kinds() []Kind {
 	return []Kind{NewGroup, GroupGrows, QueueGrows, ReplayStopped, ReplayDone, BreakerOpen, TimeoutNear, StoreUnavailable, MessagesMissing}
 }
 
-// plurals are what a summary calls events of a kind: one, and several.
+// plurals holds the singular and the plural of each kind for summaries.
 var plurals = map[Kind][2]string{
 	NewGroup:         {"new error group", "new error groups"},
 	GroupGrows:       {"growing error group", "growing error groups"},
@@ -44,19 +44,19 @@ var plurals = map[Kind][2]string{
 	Test:             {"test", "tests"},
 }
 
-// Event is something that needs attention. Its texts are one line each, without control characters.
+// Event is an occurrence that needs attention. Its strings are one line each, without control characters.
 type Event struct {
 	Kind     Kind      `json:"kind"`
 	Time     time.Time `json:"time"`
-	Subject  string    `json:"subject"`            // such as group/17, queue/orders, replay/3, store/archive, account/orders
-	Title    string    `json:"title"`              // such as "New error group in orders"
-	Detail   string    `json:"detail,omitempty"`   // such as the text of the group
-	Messages int64     `json:"messages,omitempty"` // that failed, arrived or are missing
+	Subject  string    `json:"subject"`            // for example group/17, queue/orders, replay/3, store/archive, account/orders
+	Title    string    `json:"title"`              // for example "New error group in orders"
+	Detail   string    `json:"detail,omitempty"`   // for example the error of the group
+	Messages int64     `json:"messages,omitempty"` // number of messages that failed, arrived or are missing
 	Outcomes *Outcomes `json:"outcomes,omitempty"` // of a replay
-	URL      string    `json:"url,omitempty"`      // page of the console; set when the message is made
+	URL      string    `json:"url,omitempty"`      // page of the console, set when the message is built
 }
 
-// Outcomes say what became of the messages of a replay.
+// Outcomes counts the messages of a replay by outcome.
 type Outcomes struct {
 	Selected    int64 `json:"selected"`
 	Sent        int64 `json:"sent"`
@@ -68,10 +68,10 @@ type Outcomes struct {
 	Refused     int64 `json:"refused"`
 }
 
-// key is the same for events of which one follows another within the cooldown.
+// key identifies equal events. Only one of them is sent within the cooldown.
 func (e *Event) key() string { return string(e.Kind) + " " + e.Subject }
 
-// page is the path of the console's page for the event.
+// page returns the path of the console's page for the event.
 func (e *Event) page() string {
 	subject, name, _ := strings.Cut(e.Subject, "/")
 	switch subject {
@@ -85,10 +85,10 @@ func (e *Event) page() string {
 	return "/"
 }
 
-// maxText bounds a text of an event, in bytes.
+// maxText is the maximum length of a string of an event, in bytes.
 const maxText = 200
 
-// line returns the beginning of the first line of a text, which may be anything.
+// line returns the beginning of the first line of an arbitrary string.
 func line(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// document is a message in the format JSON, in the envelope of Standard Webhooks.
+// document is a message in the JSON format, in the envelope of Standard Webhooks.
 type document struct {
 	Type      string    `json:"type"`
 	Timestamp time.Time `json:"timestamp"`
@@ -17,15 +17,15 @@ type document struct {
 
 type data struct {
 	Text   string         `json:"text"` // summary
-	URL    string         `json:"url"`  // of the console
+	URL    string         `json:"url"`  // URL of the console
 	Counts map[Kind]int64 `json:"counts"`
 	Events []Event        `json:"events"`
 }
 
-// documentType is document.Type.
+// documentType is the value of document.Type.
 const documentType = "reprise.notification"
 
-// body returns a message of the events of a batch. console is the URL of the console.
+// body returns a message with the events of a batch. console is the URL of the console.
 func body(f Format, console string, at time.Time, b *batch) ([]byte, error) {
 	console = strings.TrimSuffix(console, "/")
 	d := data{Text: summary(b), URL: console + "/", Counts: b.Counts}
@@ -42,7 +42,7 @@ func body(f Format, console string, at time.Time, b *batch) ([]byte, error) {
 	return json.Marshal(document{documentType, at.UTC(), d})
 }
 
-// summary says how many events of each kind there are. A single event is its title.
+// summary returns the number of events of each kind, or the title of a single event.
 func summary(b *batch) string {
 	if len(b.Events) == 1 && b.Counts[b.Events[0].Kind] == 1 {
 		return "Reprise: " + b.Events[0].Title
@@ -59,7 +59,7 @@ func summary(b *batch) string {
 	return "Reprise: " + strings.Join(parts, ", ")
 }
 
-// omitted is how many events of a batch are counted only.
+// omitted returns the number of events of a batch that the message only counts.
 func (d *data) omitted() (n int64) {
 	for _, counted := range d.Counts {
 		n += counted
@@ -67,10 +67,10 @@ func (d *data) omitted() (n int64) {
 	return n - int64(len(d.Events))
 }
 
-// maxLines is how many events a message for Slack or Teams has: Slack accepts 50 blocks.
+// maxLines is the maximum number of events in a message for Slack or Teams. Slack accepts 50 blocks.
 const maxLines = 20
 
-// lines calls add for the events that a message shows, and returns the text of the line that follows, or "".
+// lines calls add for each event that a message shows. It returns the line that follows, or "".
 func (d *data) lines(add func(Event)) string {
 	shown := d.Events[:min(len(d.Events), maxLines)]
 	for _, e := range shown {
@@ -82,7 +82,7 @@ func (d *data) lines(add func(Event)) string {
 	return ""
 }
 
-// slackText escapes what Slack would take for a link or a mention.
+// slackText escapes the characters that Slack interprets as links or mentions.
 var slackText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func slackMessage(d data) any {
@@ -104,7 +104,8 @@ func slackMessage(d data) any {
 	return map[string]any{"text": slackText.Replace(d.Text), "blocks": blocks}
 }
 
-// teamsMessage is an Adaptive Card. Its texts are runs, which have no Markdown: a text of a message cannot become a link.
+// teamsMessage returns an Adaptive Card. Its strings are text runs, in which Teams does not interpret Markdown. An
+// error message therefore cannot become a link.
 func teamsMessage(d data) any {
 	run := func(text string, more map[string]any) map[string]any {
 		r := map[string]any{"type": "TextRun", "text": text}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile is a batch whose texts are markup for some receiver.
+// hostile is a batch whose strings contain the markup of a receiver.
 var hostile = &batch{
 	Counts: map[Kind]int64{NewGroup: 41, ReplayStopped: 1},
 	Events: []Event{
@@ -62,7 +62,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// Slack accepts 50 blocks, and 3000 characters in each.
+// Slack accepts 50 blocks with 3000 characters each.
 func TestSlackIsWithinLimits(t *testing.T) {
 	b := &batch{Counts: map[Kind]int64{}}
 	for _, k := range Kinds() {

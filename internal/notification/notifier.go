@@ -24,35 +24,35 @@ const (
 
 // Times of a Notifier.
 const (
-	Every  = 10 * time.Second // from a reading to the next one
-	GiveUp = 24 * time.Hour   // after which a message that nobody accepts is dropped
+	Every  = 10 * time.Second // interval between two readings
+	GiveUp = 24 * time.Hour   // age at which the sender drops a message that the receiver has not accepted
 	lease  = 2 * requestTimeout
 )
 
-// Config adjusts a Notifier. All but the numbers, Logger, Sent, Clock and Client is required.
+// Config configures a Notifier. All fields are required except the numbers, Logger, Sent, Clock and Client.
 type Config struct {
 	DB      *sql.DB
 	Dialect sqlkit.Dialect
 
 	Webhooks []Webhook
-	Console  string // URL
+	Console  string // URL of the console
 
-	// Read returns what is in the archive now, or an error as long as nobody can know.
+	// Read returns the current content of the archive, or an error if the archive is unavailable.
 	Read func(context.Context) (*Reading, error)
 
-	Gather   time.Duration // from an event to the message that has it. Default: 30s
-	Cooldown time.Duration // between two equal events. Default: 1h
-	Growth   int           // messages within 5 minutes that are an event. Default: 100
+	Gather   time.Duration // time that a message collects events before it is sent. Default: 30s
+	Cooldown time.Duration // minimum time between two equal events. Default: 1h
+	Growth   int           // number of messages within 5 minutes that triggers an event. Default: 100
 
-	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications wait for their database" (Warn), and
-	// "notification given up" (Error). Default: none.
+	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications
+	// wait for their database" (Warn), and "notification given up" (Error). Default: no logging.
 	Logger *slog.Logger
 
-	// Sent is told the result of each attempt: sent, retried or given_up. Default: nobody is told.
+	// Sent is called with the result of each attempt: sent, retried or given_up. Default: no call.
 	Sent func(result string)
 
-	Clock  func() time.Time // default time.Now
-	Client *http.Client     // default: one that follows no redirects
+	Clock  func() time.Time // default: time.Now
+	Client *http.Client     // default: a client that follows no redirects
 }
 
 func (c Config) withDefaults() Config {
@@ -72,7 +72,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Notifier turns readings and reported events into messages, and sends them. All methods are safe for concurrent use.
+// Notifier turns readings and reported events into messages and sends them. All methods are safe for concurrent use.
 type Notifier struct {
 	cfg      Config
 	outbox   outbox
@@ -81,25 +81,25 @@ type Notifier struct {
 	is       condition
 }
 
-// condition is that of a Notifier, as the log has it.
+// condition is the condition of a Notifier that it logged last.
 type condition int
 
 const (
 	starting condition = iota
-	opening            // the first look failed, and is not logged
+	opening            // the first reading failed; not logged
 	working
 	waiting
 )
 
-// receiver is a webhook with what is not in the database.
+// receiver is a webhook with the part of its state that is not in the database.
 type receiver struct {
 	Webhook
 	wake chan struct{}
 
 	mu       sync.Mutex
-	reported []Event // that are not in the database yet
+	reported []Event // events that are not in the database yet
 	unstored []*message
-	told     map[string]time.Time // events of unstored messages, by Event.key
+	told     map[string]time.Time // time of the events of unstored messages, by Event.key
 }
 
 // New returns a Notifier. It does not connect to anything.
@@ -116,10 +116,10 @@ func New(cfg Config) *Notifier {
 	return n
 }
 
-// maxReported bounds the reported events that wait for the database.
+// maxReported limits the number of reported events that wait for the database.
 const maxReported = 200
 
-// Report adds an event that no reading shows. It does not wait. An event that waits already counts once.
+// Report adds an event that no reading shows. It does not block. It ignores an event that equals a waiting one.
 func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
 	for _, w := range n.webhooks {
@@ -132,7 +132,7 @@ func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	}
 }
 
-// Run works until ctx ends. What is not sent then stays in the database.
+// Run reads the archive and sends messages until ctx ends. Unsent messages stay in the database.
 func (n *Notifier) Run(ctx context.Context) {
 	var senders sync.WaitGroup
 	defer senders.Wait()
@@ -146,7 +146,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// pause waits, or returns earlier when it is woken. It reports false when ctx has ended.
+// pause waits for d, or until a signal on wake. It reports false if ctx ends first.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -158,9 +158,9 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// look takes a reading, and updates the states. It reports whether it could.
+// look takes a reading and updates the states. It reports whether both succeeded.
 func (n *Notifier) look(ctx context.Context) bool {
-	r, unread := n.cfg.Read(ctx) // when the tables are there, reported events go on without
+	r, unread := n.cfg.Read(ctx) // reported events do not need a reading once the tables exist
 	err := unread
 	if err == nil || n.outbox.ready.Load() {
 		err = n.outbox.open(ctx, n.cfg.Clock().Add(-2*GiveUp))
@@ -178,11 +178,11 @@ func (n *Notifier) look(ctx context.Context) bool {
 	return err == nil
 }
 
-// tell logs whether notifications work, when that has changed.
+// tell logs whether notifications work, each time that changes.
 func (n *Notifier) tell(ctx context.Context, err error) {
 	is := working
 	switch {
-	case err != nil && n.is == starting: // the archive is being opened, as a rule
+	case err != nil && n.is == starting: // usually, the archive is still being opened
 		is = opening
 	case err != nil:
 		is = waiting
@@ -205,7 +205,7 @@ func (n *Notifier) tell(ctx context.Context, err error) {
 	n.cfg.Logger.Info("notifications", "webhooks", names)
 }
 
-// update adds what is new to the state of a webhook, and makes a message when it is time.
+// update adds new events to the state of a webhook, and stores a message when it is due.
 func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
 	w.mu.Lock()
 	events := slices.Clone(w.reported)
@@ -218,7 +218,7 @@ func (n *Notifier) update(ctx context.Context, w *receiver, r *Reading) error {
 			return next, nil
 		}
 		m, err := newMessage(w.Format, n.cfg.Console, now, due)
-		if err != nil { // numbers and valid UTF-8 can always be written
+		if err != nil { // numbers and valid UTF-8 can always be encoded
 			panic(err)
 		}
 		return next, m
@@ -247,7 +247,7 @@ func (w *receiver) wakeUp() {
 	}
 }
 
-// bypass sends the news that databases are unavailable without one. Other events wait until it can be used.
+// bypass sends StoreUnavailable events without the database. Other events wait for the database.
 func (n *Notifier) bypass(w *receiver) {
 	now := n.cfg.Clock().UTC()
 	w.mu.Lock()
@@ -285,7 +285,7 @@ func (n *Notifier) sendUntil(ctx context.Context, w *receiver) {
 	}
 }
 
-// sendNext makes the next attempt for a webhook, and reports whether there was one.
+// sendNext makes the next attempt for a webhook. It reports whether a message was due.
 func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
 	now := n.cfg.Clock().UTC()
 	if ctx.Err() != nil {
@@ -303,10 +303,10 @@ func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
 	}
 	m, err := n.outbox.claim(ctx, w.id(), now, lease)
 	if err != nil || m == nil {
-		return false // look logs what is wrong with the database
+		return false // look logs database errors
 	}
 	next := n.attempt(ctx, w, m, now)
-	// The result counts even when the process is told to end meanwhile.
+	// Record the result even if ctx ends during the attempt.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.Patience)
 	defer cancel()
 	if next.IsZero() {
@@ -330,7 +330,7 @@ func (w *receiver) dueUnstored(now time.Time) *message {
 	return w.unstored[i]
 }
 
-// attempt sends a message, and returns the time of the next attempt; zero if there is none.
+// attempt sends a message. It returns the time of the next attempt, or the zero time if no attempt follows.
 func (n *Notifier) attempt(ctx context.Context, w *receiver, m *message, now time.Time) time.Time {
 	log := n.cfg.Logger.With("webhook", w.Name(), "id", m.id, "attempt", m.attempts)
 	over := m.created.Add(GiveUp)
@@ -343,11 +343,11 @@ func (n *Notifier) attempt(ctx context.Context, w *receiver, m *message, now tim
 	defer cancel()
 	answer, err := w.post(limited, n.cfg.Client, m.id, now, m.body)
 	if ctx.Err() != nil {
-		return now // it was cut off
+		return now // the attempt was cancelled
 	}
 	status := 0
 	if err == nil {
-		_ = answer.Body.Close() // the status says all that matters, and the body could be anything
+		_ = answer.Body.Close() // the status suffices, and the body is untrusted
 		status = answer.StatusCode
 		log = log.With("status", status)
 	} else {

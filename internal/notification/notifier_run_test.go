@@ -15,7 +15,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// A receiver that hangs does not keep messages from others, and what a process was not told to send does not end with it.
+// A receiver that hangs does not delay the messages of other receivers. Unsent reported events survive the exit of
+// the process.
 func TestRun(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *house) {
 		hung := make(chan struct{}, 9)
@@ -47,7 +48,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// The news that the archive cannot be used does not need it. Other news waits.
+// The notifier reports that the archive is unavailable without the archive. Other events wait for it.
 func TestNotifierWithoutADatabase(t *testing.T) {
 	h := &house{t: t, dialect: sqlkit.SQLite, now: noon, unread: errors.New("not open")}
 	dir := t.TempDir()
@@ -62,7 +63,7 @@ func TestNotifierWithoutADatabase(t *testing.T) {
 	})
 	n := h.notifier(Webhook{URL: s.URL, Format: JSON})
 	n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
-	for range 100 { // it flaps
+	for range 100 { // the database becomes unavailable repeatedly
 		n.Report(StoreUnavailable, "store/archive", "The archive cannot be used", "it is gone")
 		h.look(10*time.Second, n)
 		h.send(n)
@@ -100,7 +101,7 @@ func TestReportedEventsAreStored(t *testing.T) {
 		n.Report(TimeoutNear, "queue/orders", "not chosen", "")
 		h.look(0, n)
 		h.reading, h.unread = reading(0), nil
-		n = h.notifier(n.cfg.Webhooks...) // started again
+		n = h.notifier(n.cfg.Webhooks...) // after a restart
 		h.look(30*time.Second, n)
 		h.send(n)
 		var d document

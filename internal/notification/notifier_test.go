@@ -29,7 +29,7 @@ import (
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// receiverServer is a receiver of messages. Its handler gets the number of the request, from 1 on.
+// receiverServer is a receiver of messages. Its handler gets the number of the request, starting at 1.
 type receiverServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -60,7 +60,7 @@ func (s *receiverServer) requests() int {
 	return len(s.messages)
 }
 
-// house is a database with what notifiers on it share.
+// house is a database with the reading and the clock that its notifiers share.
 type house struct {
 	t       *testing.T
 	db      *sql.DB
@@ -97,7 +97,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// notifier returns a notifier as another process has it.
+// notifier returns a notifier on the shared database, like a separate process.
 func (h *house) notifier(webhooks ...Webhook) *Notifier {
 	return New(Config{
 		DB: h.db, Dialect: h.dialect, Webhooks: webhooks, Console: "https://ops.example.com/reprise",
@@ -107,7 +107,7 @@ func (h *house) notifier(webhooks ...Webhook) *Notifier {
 	})
 }
 
-// look has notifiers take a reading after a time.
+// look advances the clock and makes all notifiers take a reading.
 func (h *house) look(after time.Duration, all ...*Notifier) {
 	h.now = h.now.Add(after)
 	if h.reading != nil {
@@ -120,7 +120,7 @@ func (h *house) look(after time.Duration, all ...*Notifier) {
 	}
 }
 
-// send has a notifier make all attempts that are due.
+// send makes all due attempts of a notifier.
 func (h *house) send(n *Notifier) {
 	_ = n.outbox.open(h.t.Context(), h.now.Add(-2*GiveUp)) // as look does
 	for _, w := range n.webhooks {
@@ -129,7 +129,7 @@ func (h *house) send(n *Notifier) {
 	}
 }
 
-// news adds so many groups to the reading.
+// news adds the given number of groups to the reading.
 func (h *house) news(groups int) {
 	next := *h.reading
 	for range groups {
@@ -139,7 +139,7 @@ func (h *house) news(groups int) {
 	h.reading = &next
 }
 
-// stored is how many messages are in the outbox.
+// stored returns the number of messages in the outbox.
 func (h *house) stored() (n int) {
 	h.t.Helper()
 	check(h.t, h.db.QueryRow("SELECT COUNT(*) FROM reprise_notify_message").Scan(&n))
@@ -180,7 +180,7 @@ func TestNotifierSendsOneMessageForABurst(t *testing.T) {
 	})
 }
 
-// verify checks a message as the specification of Standard Webhooks has it.
+// verify checks a message by the specification of Standard Webhooks.
 func verify(t *testing.T, r *http.Request, body []byte) {
 	t.Helper()
 	k, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
@@ -195,7 +195,7 @@ func verify(t *testing.T, r *http.Request, body []byte) {
 	}
 }
 
-// The vector of the specification's own tests.
+// The test vector comes from the tests of the specification.
 func TestSign(t *testing.T) {
 	got, err := sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if err != nil || got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
@@ -203,7 +203,8 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// Each process has the news, and one of them makes a message of it. Another one sends it when the first has ended in between.
+// Two processes detect the same events, and only one of them stores a message. If it is killed before the attempt,
+// the other process sends the message.
 func TestNotifiersShareADatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *house) {
 		s := serve(t, nil)
@@ -216,7 +217,7 @@ func TestNotifiersShareADatabase(t *testing.T) {
 		if got := h.stored(); got != 1 {
 			t.Fatalf("%d messages are stored, want 1", got)
 		}
-		h.send(b) // a was killed after it stored the message
+		h.send(b) // a was killed after it had stored the message
 		h.send(a)
 		if got := s.requests(); got != 1 {
 			t.Errorf("%d requests", got)
@@ -224,7 +225,7 @@ func TestNotifiersShareADatabase(t *testing.T) {
 	})
 }
 
-// A process that is killed while it sends leaves its message to another one, when the lease is over.
+// If a process is killed while it sends a message, another process sends the message after the lease has expired.
 func TestNotifierSendsWhatAnotherOneHasClaimed(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *house) {
 		s := serve(t, nil)
@@ -250,7 +251,7 @@ func TestNotifierSendsWhatAnotherOneHasClaimed(t *testing.T) {
 	})
 }
 
-// Two processes that look and send at the same time send each message once.
+// Two processes that read and send at the same time send each message once.
 func TestNotifiersAtTheSameTime(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *house) {
 		s := serve(t, nil)
@@ -285,7 +286,7 @@ func TestNotifiersAtTheSameTime(t *testing.T) {
 	})
 }
 
-// failing are receivers that do not accept a message, at first.
+// failing holds receivers that do not accept a message at first.
 var failing = map[string]func(w http.ResponseWriter, r *http.Request){
 	"503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
 	"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
@@ -301,7 +302,7 @@ var failing = map[string]func(w http.ResponseWriter, r *http.Request){
 	"no answer": nil,
 }
 
-// deadline is a transport whose deadline is over when the server has got a request that it does not answer.
+// deadline is a transport whose context is cancelled when the server has received a request that it does not answer.
 type deadline struct {
 	next http.RoundTripper
 	hung <-chan struct{}
@@ -350,12 +351,12 @@ func TestNotifierRetries(t *testing.T) {
 				h.look(10*time.Second, n)
 				h.look(30*time.Second, n)
 				h.send(n)
-				h.send(n) // too early
+				h.send(n) // before the next attempt is due
 				if got := s.requests(); got != 1 || h.stored() != 1 {
 					t.Fatalf("%d requests, %d stored", got, h.stored())
 				}
 				h.now = h.now.Add(10 * time.Second)
-				n = h.notifier(hook) // the process was started again
+				n = h.notifier(hook) // after a restart
 				n.cfg.Client = client
 				h.send(n)
 				h.now = h.now.Add(20 * time.Second)
@@ -382,7 +383,7 @@ func TestNotifierRetries(t *testing.T) {
 	}
 }
 
-// A slow or endless body of an answer does not matter.
+// A slow or endless response body does not affect the result.
 func TestNotifierIgnoresTheBody(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *house) {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
@@ -405,7 +406,7 @@ func TestNotifierIgnoresTheBody(t *testing.T) {
 func TestNotifierGivesUp(t *testing.T) {
 	for name, x := range map[string]struct {
 		status int
-		least  int // requests
+		least  int // minimum number of requests
 		most   int
 	}{"410": {http.StatusGone, 1, 1}, "503": {http.StatusServiceUnavailable, 20, 60}} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// tables are written for both dialects. Times are milliseconds since 1970. The ID of a webhook is that of Webhook.id.
+// tables works with both dialects. Times are milliseconds since 1970. The ID of a webhook is Webhook.id.
 var tables = sqlkit.Tables{Version: 1, Lock: "7365417204", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {webhook} (id VARCHAR(40) PRIMARY KEY, state TEXT NOT NULL)`,
 	`CREATE TABLE IF NOT EXISTS {message} (
@@ -26,7 +26,7 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417204", Statements: []string{
 	`CREATE INDEX IF NOT EXISTS {message_next} ON {message} (webhook, next)`,
 }}
 
-// message is what a webhook gets.
+// message is the body of a request to a webhook, and its attempts.
 type message struct {
 	id       string
 	body     []byte
@@ -35,15 +35,15 @@ type message struct {
 	next     time.Time
 }
 
-// outbox is the tables.
+// outbox reads and writes the tables.
 type outbox struct {
 	db      *sqlkit.DB
 	dialect sqlkit.Dialect
-	ready   atomic.Bool // the tables are there
+	ready   atomic.Bool // the tables exist
 }
 
-// open creates the tables, if that was not done yet, and removes messages from before a time, whose webhooks no process has any
-// more.
+// open creates the tables on the first call. It removes messages created before old, because no process may have
+// their webhooks any longer.
 func (o *outbox) open(ctx context.Context, old time.Time) error {
 	if o.ready.Load() {
 		return nil
@@ -56,13 +56,14 @@ func (o *outbox) open(ctx context.Context, old time.Time) error {
 	return err
 }
 
-// write runs a transaction. Those of all processes wait for each other.
+// write runs a transaction. The transactions of all processes run one after the other.
 func (o *outbox) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
 	return o.db.Transaction(ctx, o.dialect.WritingAlone(tables.Lock), f)
 }
 
-// update replaces the state of a webhook by that which advance returns, and stores the message that advance returns, in one
-// transaction. There is none if the state stays as it is. It reports whether there is a message.
+// update replaces the state of a webhook by the state that advance returns, and stores the message that advance
+// returns. Both happen in one transaction. It does not write an unchanged state. It reports whether it
+// stored a message.
 func (o *outbox) update(ctx context.Context, webhook string, advance func(state) (state, *message)) (sent bool, err error) {
 	const query = `SELECT state FROM {webhook} WHERE id = $1`
 	changed, _, err := advanced(o.db.Row(ctx, query, webhook), advance)
@@ -88,7 +89,7 @@ func (o *outbox) update(ctx context.Context, webhook string, advance func(state)
 	return sent && err == nil, err
 }
 
-// advanced reads a state and advances it. changed is nil if it is the same then.
+// advanced reads a state and advances it. changed is nil if the state does not change.
 func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *message)) (changed []byte, m *message, err error) {
 	var before state
 	if err := row.Scan(sqlkit.JSON(&before)); err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -106,8 +107,8 @@ func advanced(row interface{ Scan(...any) error }, advance func(state) (state, *
 	return now, m, nil
 }
 
-// claim returns the message of a webhook whose next attempt is due, and makes it this process's for as long as the lease; nil if
-// there is none.
+// claim returns a due message of a webhook and reserves it for this process until the lease expires. It returns nil
+// if no message is due.
 func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease time.Duration) (*message, error) {
 	for o.ready.Load() {
 		m := &message{}
@@ -127,7 +128,7 @@ func (o *outbox) claim(ctx context.Context, webhook string, now time.Time, lease
 		if n == 1 {
 			m.attempts++
 			return m, nil
-		} // else another process has claimed it
+		} // otherwise, another process has claimed the message
 	}
 	return nil, nil
 }
@@ -138,7 +139,7 @@ func (o *outbox) retry(ctx context.Context, m *message, next time.Time) error {
 	return err
 }
 
-// remove removes a message.
+// remove deletes a message.
 func (o *outbox) remove(ctx context.Context, m *message) error {
 	_, err := o.db.Write(ctx, `DELETE FROM {message} WHERE id = $1`, m.id)
 	return err

@@ -11,19 +11,20 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Reading is what an archive and a ledger have at a time. The fields that a later reading is not compared with are not stored.
+// Reading is the content of an archive and a ledger at a point in time. Fields that detect does not compare with a
+// later reading are not stored.
 type Reading struct {
 	Time    time.Time        `json:"time"`
-	Newest  failed.GroupID   `json:"newest"` // group
-	Groups  []Group          `json:"groups"` // those with the latest failures and the newest ones, by ID
+	Newest  failed.GroupID   `json:"newest"` // highest group ID
+	Groups  []Group          `json:"groups"` // the groups with the latest failures and the newest groups, by ID
 	Replays []Replay         `json:"replays"`
-	Missing map[string]int64 `json:"missing"` // messages by account that differs, negative if there are too many; nil: there is no ledger
+	Missing map[string]int64 `json:"missing"` // number of missing messages by account, negative for surplus messages; nil without a ledger
 }
 
 // Group is a group of a Reading.
 type Group struct {
 	ID      failed.GroupID `json:"id"`
-	Arrived int64          `json:"arrived"` // messages, whatever has become of them
+	Arrived int64          `json:"arrived"` // all messages of the group, in any state
 	Failed  int64          `json:"failed"`  // messages in state failed
 	Queue   string         `json:"-"`
 	Text    string         `json:"-"`
@@ -33,13 +34,13 @@ type Group struct {
 // Replay is a replay of a Reading.
 type Replay struct {
 	ID       failed.ReplayID    `json:"id"`
-	Ended    bool               `json:"ended"` // with all outcomes, or stopped
+	Ended    bool               `json:"ended"` // stopped, cancelled, or done with all outcomes
 	State    failed.ReplayState `json:"-"`
 	Why      string             `json:"-"`
 	Outcomes Outcomes           `json:"-"`
 }
 
-// replayOf returns a replay as a reading has it.
+// replayOf converts a replay of the archive.
 func replayOf(p failed.Replay) Replay {
 	ended := p.State == failed.ReplayDone && !p.Verifying || p.State == failed.ReplayStopped || p.State == failed.ReplayCancelled
 	return Replay{p.ID, ended, p.State, p.Why, Outcomes{
@@ -47,7 +48,7 @@ func replayOf(p failed.Replay) Replay {
 	}}
 }
 
-// readGroups is how many groups a reading has: the latest, and as many new ones.
+// readGroups is the number of latest groups in a reading, and the maximum number of additional new groups.
 const readGroups = 500
 
 // Read reads an archive and a ledger, which may be nil.
@@ -87,10 +88,10 @@ func Read(ctx context.Context, a *failed.Archive, l *ledger.Ledger) (*Reading, e
 	return r, nil
 }
 
-// window is the time for which growth is counted, at least.
+// window is the minimum time over which growth is counted.
 const window = 5 * time.Minute
 
-// detect returns the events between two readings. Growth is that of at least so many messages per window.
+// detect returns the events between two readings. growth is the number of messages per window that triggers an event.
 func detect(before, now *Reading, growth int64) (events []Event) {
 	if before.Time.IsZero() {
 		return nil
@@ -111,7 +112,7 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 	var order []string
 	for _, g := range now.Groups {
 		was, known := old[g.ID]
-		if g.Muted || !known && g.ID <= last { // one of which the reading before has no count
+		if g.Muted || !known && g.ID <= last { // the reading before has no count of this group
 			continue
 		}
 		subject := fmt.Sprint("group/", g.ID)

@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// reading is a reading so many seconds after noon.
+// reading returns a reading at the given number of seconds after noon.
 func reading(seconds int, groups ...Group) *Reading {
 	r := &Reading{Time: noon.Add(time.Duration(seconds) * time.Second), Groups: groups}
 	for _, g := range groups {
@@ -22,7 +22,7 @@ func reading(seconds int, groups ...Group) *Reading {
 	return r
 }
 
-// A replay has not ended while outcomes are missing, since the notification of its end has them.
+// A replay ends only when all outcomes are known, because the notification lists them.
 func TestReplayEnds(t *testing.T) {
 	for _, x := range []struct {
 		replay failed.Replay
@@ -41,7 +41,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 }
 
-// keys are what events are about.
+// keys returns the keys of events.
 func keys(events []Event) []string {
 	var all []string
 	for _, e := range events {
@@ -123,7 +123,7 @@ func anyReading(t *rapid.T, label string, after *Reading) *Reading {
 	return r
 }
 
-// No event is about a muted group, all others that are new have one, and a reading is no different from itself.
+// Muted groups cause no events, each other new group causes an event, and equal readings cause none.
 func TestDetectProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := anyReading(t, "before", &Reading{})

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// state is what is stored for a webhook between two readings.
+// state is the stored state of a webhook between two readings.
 type state struct {
 	Before  Reading              `json:"before"`
-	Told    map[string]time.Time `json:"told"`    // when there was an event, by Event.key
-	Waiting []Event              `json:"waiting"` // for the next message, at most maxShown of a kind
-	Counts  map[Kind]int64       `json:"counts"`  // of events for the next message
-	Since   time.Time            `json:"since"`   // the first of them
+	Told    map[string]time.Time `json:"told"`    // time of the last event, by Event.key
+	Waiting []Event              `json:"waiting"` // events of the next message, at most maxShown of each kind
+	Counts  map[Kind]int64       `json:"counts"`  // number of events of the next message, by kind
+	Since   time.Time            `json:"since"`   // time of the first event of the next message
 }
 
-// maxShown is how many events of a kind a message has. The others are counted.
+// maxShown is the maximum number of events of a kind that a message lists. It only counts further events.
 const maxShown = 10
 
-// settings are the numbers of state.advance.
+// settings configures state.advance.
 type settings struct {
-	gather   time.Duration // from an event to the message that has it
-	cooldown time.Duration // between two equal events
-	growth   int64         // messages within window
+	gather   time.Duration // time from the first event to its message
+	cooldown time.Duration // minimum time between two equal events
+	growth   int64         // number of messages within window that triggers an event
 	wants    func(Kind) bool
 }
 
@@ -31,8 +31,8 @@ type batch struct {
 	Counts map[Kind]int64
 }
 
-// advance returns the state after a reading, which is nil if there is none, and other events. The batch is nil if nothing is to be
-// sent. The former state is not changed.
+// advance returns the state after a reading and other events. r is nil if no reading was taken. The batch is nil if
+// no message is due. advance does not modify s.
 func (s state) advance(now time.Time, r *Reading, events []Event, set settings) (state, *batch) {
 	next := s
 	next.Told, next.Counts = map[string]time.Time{}, map[Kind]int64{}
@@ -52,7 +52,7 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 		if !set.wants(e.Kind) || recent && now.Sub(told) < set.cooldown {
 			continue
 		}
-		if e.Kind != NewGroup && e.Kind != ReplayDone && e.Kind != ReplayStopped { // these happen once
+		if e.Kind != NewGroup && e.Kind != ReplayDone && e.Kind != ReplayStopped { // the excluded kinds occur once for each subject
 			next.Told[e.key()] = now
 		}
 		if len(next.Counts) == 0 {
@@ -70,14 +70,15 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	return next, due
 }
 
-// followed returns the reading that the next one is compared with. Counts are those of the beginning of a window; the rest is new.
+// followed returns the reading to compare with the next one. It keeps the time and the groups from the beginning of a
+// window, and takes the rest from now.
 func (r Reading) followed(now *Reading) Reading {
 	next := *now
 	if !r.Time.IsZero() && now.Time.Sub(r.Time) < window {
 		next.Time, next.Groups = r.Time, r.Groups
 	}
 	next.Newest = max(r.Newest, now.Newest)
-	if now.Missing == nil { // this process has no ledger, and another one may have
+	if now.Missing == nil { // this process has no ledger, but another process may have one
 		next.Missing = r.Missing
 	}
 	return next

@@ -14,7 +14,7 @@ func anyKind(Kind) bool { return true }
 
 var usual = settings{gather: DefaultGather, cooldown: DefaultCooldown, growth: DefaultGrowth, wants: anyKind}
 
-// One message has all that happens within a short time.
+// One message contains all events of a short period.
 func TestAdvanceGathers(t *testing.T) {
 	s, due := state{}.advance(noon, reading(0, Group{ID: 1}), nil, usual)
 	if due != nil {
@@ -37,7 +37,7 @@ func TestAdvanceGathers(t *testing.T) {
 	}
 }
 
-// A condition that comes and goes is told once within the cooldown.
+// An intermittent condition is reported once within the cooldown.
 func TestAdvanceCoolsDown(t *testing.T) {
 	s, told := state{}, 0
 	var due *batch
@@ -56,7 +56,7 @@ func TestAdvanceCoolsDown(t *testing.T) {
 	}
 }
 
-// A process without a ledger does not make missing messages news again.
+// A reading without a ledger does not cause missing messages to be reported again.
 func TestAdvanceKeepsLedger(t *testing.T) {
 	missing := reading(0)
 	missing.Missing = map[string]int64{"orders": 1}
@@ -78,7 +78,7 @@ func TestAdvanceLeavesOutOtherKinds(t *testing.T) {
 	}
 }
 
-// Each group is told as new exactly once, whatever the times of the readings.
+// Each group is reported as new exactly once, independent of the times of the readings.
 func TestAdvanceTellsEachNewGroupOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r, told := state{}, &Reading{}, int64(0)

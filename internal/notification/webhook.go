@@ -18,25 +18,25 @@ import (
 	"time"
 )
 
-// Format is the form of the messages of a webhook.
+// Format is the format of the messages of a webhook.
 type Format string
 
 // The formats.
 const (
 	JSON  Format = "json"  // docs/notifications.md has the schema
-	Slack Format = "slack" // an incoming webhook of Slack, or of what accepts the same
+	Slack Format = "slack" // an incoming webhook of Slack, or of a compatible service
 	Teams Format = "teams" // a workflow of Microsoft Teams that posts an Adaptive Card
 )
 
 // Webhook is a receiver of messages.
 type Webhook struct {
-	URL    string // http or https. It can hold a secret, and is in no log
+	URL    string // http or https. It can contain a secret and is not logged
 	Format Format
-	Secret string // "": messages are not signed
-	Events []Kind // none: all
+	Secret string // if empty, messages are not signed
+	Events []Kind // if empty, all kinds
 }
 
-// Validate reports what cannot work, without the values of URL and Secret.
+// Validate returns an error for an unusable webhook. The error does not contain the values of URL and Secret.
 func (w *Webhook) Validate() error {
 	u, err := url.Parse(w.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -58,7 +58,7 @@ func (w *Webhook) Validate() error {
 	return nil
 }
 
-// Name is the host, for logs.
+// Name returns the host, for logs.
 func (w *Webhook) Name() string {
 	if u, err := url.Parse(w.URL); err == nil {
 		return u.Host
@@ -66,7 +66,7 @@ func (w *Webhook) Name() string {
 	return "?"
 }
 
-// id tells webhooks apart in the database.
+// id identifies the webhook in the database.
 func (w *Webhook) id() string {
 	sum := sha256.Sum256([]byte(w.URL))
 	return hex.EncodeToString(sum[:16])
@@ -76,7 +76,7 @@ func (w *Webhook) wants(k Kind) bool {
 	return len(w.Events) == 0 || slices.Contains(w.Events, k)
 }
 
-// secretPrefix begins a secret: https://www.standardwebhooks.com
+// secretPrefix is the prefix of a secret: https://www.standardwebhooks.com
 const secretPrefix = "whsec_"
 
 // key returns the bytes of a secret.
@@ -103,10 +103,10 @@ func sign(secret, id string, at time.Time, body []byte) (string, error) {
 // Limits of a request.
 const (
 	requestTimeout = 15 * time.Second
-	maxAnswer      = 4 << 10 // bytes that are read of an answer
+	maxAnswer      = 4 << 10 // maximum number of bytes read from a response
 )
 
-// newClient returns a client that follows no redirects.
+// newClient returns a client that does not follow redirects.
 func newClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10
@@ -116,14 +116,15 @@ func newClient() *http.Client {
 	}
 }
 
-// accepted reports whether a receiver that answers so has the message.
+// accepted reports whether a status means that the receiver has accepted the message.
 func accepted(status int) bool { return status >= 200 && status < 300 }
 
-// post sends a message once. ctx needs a deadline. The error does not have the URL. The caller closes the body of the answer.
+// post sends a message once. ctx must have a deadline. The error does not contain the URL. The caller closes the body
+// of the response.
 func (w *Webhook) post(ctx context.Context, client *http.Client, id string, at time.Time, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the URL cannot be used") // which the error has
+		return nil, errors.New("the URL cannot be used") // err contains the URL
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Reprise")
@@ -149,16 +150,17 @@ func (w *Webhook) post(ctx context.Context, client *http.Client, id string, at t
 	return answer, nil
 }
 
-// Answer is the answer of a receiver.
+// Answer is the response of a receiver.
 type Answer struct {
 	Status int
 	Text   string // beginning of the first line of the body
 }
 
-// ErrNotAccepted is the error of an answer whose status is not 2xx.
+// ErrNotAccepted is returned if the status of the response is not 2xx.
 var ErrNotAccepted = errors.New("not accepted")
 
-// Try sends a test message once. The answer is nil if there is none. The error does not have the URL.
+// Try sends a test message once. The answer is nil if the receiver does not respond. The error does not contain the
+// URL.
 func (w *Webhook) Try(ctx context.Context, console string) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -175,7 +177,7 @@ func (w *Webhook) Try(ctx context.Context, console string) (*Answer, error) {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // a part of it is as good
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // a partial body is sufficient
 	if !accepted(answer.StatusCode) {
 		err = ErrNotAccepted
 	}
