@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// busy is in front of the web service, which is too busy the first times it is asked
-// about one release.
+// busy simulates an overloaded web service. It rejects the first requests for one release.
 type busy struct {
 	gid  string
 	next http.Handler
 
 	mu    sync.Mutex
-	times int // how often yet
+	times int // rejected requests so far
 }
 
 // ServeHTTP implements http.Handler.

@@ -13,46 +13,41 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Defaults of Config. Production has 4 h and 10 s.
+// Defaults of Config. Production uses 4 h and 10 s.
 const (
 	DefaultRetryDelay = 3 * time.Second
 	DefaultGrace      = time.Second
 )
 
-// Config says what to play on. Broker and Postgres are required.
+// Config configures a rehearsal. Broker and Postgres are required.
 type Config struct {
 	// Broker is an AMQP URL. DialContext, unless nil, opens its connections.
 	Broker      string
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Postgres is the URL of a PostgreSQL, and a user who may create databases:
-	// one is made for the time it takes. The driver "pgx" has to be registered.
+	// Postgres is the URL of a PostgreSQL server with a user who may create databases. The rehearsal creates a temporary database.
+	// The caller must register the driver "pgx".
 	Postgres string
 
-	// S3 is the URL of a store to use, whose buckets mbid-… are made where they
-	// are missing, and stay. Not that of the Internet Archive: the releases are
-	// real. Default: a store in the process.
+	// S3 is the URL of the store. The rehearsal creates missing buckets mbid-… and does not delete them. Do not use the store of
+	// the Internet Archive, because the releases are real. Default: a store in the process.
 	S3            string
 	S3Credentials *credentials.Credentials // default: requests are not signed
 
-	// RetryDelay and Grace are what production has 4 h and 10 s for. Defaults 3 s
-	// and 1 s.
+	// RetryDelay and Grace correspond to 4 h and 10 s in production. Defaults: 3 s and 1 s.
 	RetryDelay time.Duration
 	Grace      time.Duration
 
-	// QueueType is that of all queues: preset.CoverArt.QueueType. Default: the
-	// broker's, as deployed.
+	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the broker's default, as in production.
 	QueueType string
 
-	// Serve publishes nothing, and works on what others publish until the context
-	// ends.
+	// Serve processes the messages of other programs until the context ends, and publishes nothing.
 	Serve bool
 
-	// Logger is told what clients, workers and the indexer do. Default: nothing
-	// is logged.
+	// Logger receives the logs of clients, workers and the indexer. Default: no logs.
 	Logger *slog.Logger
 
-	// Out is where the story goes. Default: nowhere.
+	// Out receives the progress and the results. Default: no output.
 	Out io.Writer
 }
 
@@ -72,7 +67,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is missing and what to write instead.
+// Validate reports missing settings and their expected form.
 func (c Config) Validate() error {
 	switch {
 	case c.Broker == "":

@@ -17,18 +17,17 @@ import (
 //go:embed releases.sql
 var releasesSQL string
 
-// tidyUp is how long removing what was made may take, once the context has ended.
+// tidyUp limits the duration of the cleanup after the context is done.
 const tidyUp = 10 * time.Second
 
-// NewDatabase makes a database with coverart.Schema and a few releases in the
-// PostgreSQL at address, and returns it. remove closes and removes it. The driver
-// "pgx" has to be registered.
+// NewDatabase creates a database with coverart.Schema and a few releases on the PostgreSQL server at address, and returns it.
+// remove closes and deletes the database. The caller must register the driver "pgx".
 //
-// It is a database of its own, since the schemas have MusicBrainz's names.
+// The database is separate because the schemas have the same names as in MusicBrainz.
 func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func() error, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		// Not what url.Parse says: that would repeat the password.
+		// The error of url.Parse would repeat the password.
 		return nil, nil, errors.New("rehearsal: the address of PostgreSQL is no URL: write postgres://user:password@host/database")
 	}
 	server, err := sql.Open("pgx", u.String())

@@ -10,25 +10,24 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// ErrNotAsPlanned is returned by Run when the ledger does not balance, or something
-// else came of an event than what had to.
+// ErrNotAsPlanned is returned by Run if the ledger does not balance, or if the outcome of an event differs from the plan.
 var ErrNotAsPlanned = errors.New("rehearsal: not everything came out as planned")
 
-// ledger is where the messages are that were published.
+// ledger counts the published messages by their current place.
 type ledger struct {
 	published int
-	done      int // say the handlers
-	equal     int // to one that was handled in their place
-	parked    int // in the failed queue, says the broker
-	elsewhere int // with other programs that consume these queues
+	done      int // reported by the handlers
+	equal     int // coalesced with an equal message
+	parked    int // in the failed queue, as reported by the broker
+	elsewhere int // delivered to other programs that consume these queues
 }
 
 func (l ledger) balances() bool {
 	return l.published == l.done+l.equal+l.parked+l.elsewhere
 }
 
-// count makes the ledger. found are the messages in the failed queue; others, how
-// many consumers of other programs there are.
+// count creates the ledger. found contains the messages in the failed queue, and others is the number of consumers of other
+// programs.
 func (t *tally) count(found map[string]int, others int) ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +69,7 @@ func (l ledger) write(w io.Writer) {
 	fmt.Fprintf(w, "  %d %s %s: %s\n", l.published, sign, sum, verdict)
 }
 
-// report writes the ledger, and holds what came of each event against the plan.
+// report writes the ledger and compares the outcome of each event with the plan.
 func (r *rehearsal) report(ctx context.Context, events []planned, found map[string]int, others int) error {
 	l := r.tally.count(found, others)
 	l.write(r.Out)
@@ -99,8 +98,8 @@ func (r *rehearsal) report(ctx context.Context, events []planned, found map[stri
 	return nil
 }
 
-// unplanned says which messages were to end otherwise. found are those in the failed
-// queue, with the number of their error texts.
+// unplanned returns the messages whose outcome differs from the plan. found contains the messages in the failed queue, with the
+// number of their error texts.
 func (t *tally) unplanned(found map[string]int) (wrong []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +118,7 @@ func (t *tally) unplanned(found map[string]int) (wrong []string) {
 	return wrong
 }
 
-// objects says what is in the store, or missing there, other than planned.
+// objects returns the differences between the store and the plan.
 func (r *rehearsal) objects(ctx context.Context, p planned) (wrong []string, err error) {
 	for _, l := range p.there {
 		if has, err := r.archive.Has(ctx, l); err != nil {

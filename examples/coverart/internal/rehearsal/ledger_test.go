@@ -13,8 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Wherever messages are, the ledger balances if, and only if, somebody has each of
-// them.
+// The ledger balances if and only if each message is accounted for.
 func TestLedgerBalancesWhenNothingIsMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := newTally(&bytes.Buffer{})

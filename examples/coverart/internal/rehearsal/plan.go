@@ -6,39 +6,39 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// Releases with a part to play. All but the unknown one are in releases.sql.
+// The releases of the plan. All except unknown are in releases.sql.
 const (
 	loveBug   = "aff4a693-5970-4e2e-bd46-e2ee49c22de7"
 	dummy     = "76df3287-6cda-33eb-8e9a-044b5e15ffdd"
 	theCar    = "d6d1140f-5b4f-422e-a8b0-a8c43732701f"
-	mergedCar = "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce" // is the same release now
+	mergedCar = "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce" // merged into the same release
 	faceIt    = "1ff94a0f-950e-448b-935c-9218740ca778"
 	tension   = "7c88cc10-33b8-4737-b64c-4da9d24c19d5"
-	volcano   = "14fbd2c0-0468-4cd7-9630-6aa655e11d5b" // the web service is busy twice when it is asked about it
+	volcano   = "14fbd2c0-0468-4cd7-9630-6aa655e11d5b" // the web service rejects the first two requests for it
 	motorween = "403a79a8-0cbd-4a6c-b694-39a2cbd6dc75" // has no images
-	refused   = "27dd50ed-1446-4f14-8cda-23fe2f476ccc" // its bucket takes nothing
+	refused   = "27dd50ed-1446-4f14-8cda-23fe2f476ccc" // its bucket rejects all writes
 	unknown   = "5cbbe06e-ef56-414f-8b1a-00d9840d7119"
 )
 
 const (
-	busyTimes = 2 // of the web service
+	busyTimes = 2 // rejected requests of the web service
 	burst     = 6 // equal events
-	spent     = 5 // attempts, when all retries are
+	spent     = 5 // attempts when retries are exhausted
 )
 
-// planned is an event, and what has to come of it.
+// planned is an event and its expected outcome.
 type planned struct {
 	event string // index, delete or move: the routing key
 	body  []byte
 	about string
 
-	times  int                 // it is published so often; 0 means once
-	upload []coverart.Location // in the store before
+	times  int                 // number of publishes; 0 means 1
+	upload []coverart.Location // objects in the store before the event
 
-	attempts    int // 0 means one
+	attempts    int // expected number; 0 means 1
 	parked      bool
-	note        string              // what being done means
-	there, gone []coverart.Location // in the store afterwards, or not
+	note        string              // meaning of a processed event
+	there, gone []coverart.Location // expected objects in the store afterwards, and expected absences
 }
 
 func plan() []planned {
@@ -96,7 +96,7 @@ func plan() []planned {
 func (p planned) copies() int       { return max(1, p.times) }
 func (p planned) wantAttempts() int { return max(1, p.attempts) }
 
-// buckets are those that a plan needs.
+// buckets returns the buckets of a plan.
 func buckets(all []planned) []string {
 	var names []string
 	seen := map[string]bool{}

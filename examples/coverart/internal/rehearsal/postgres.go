@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// StartPostgres starts a PostgreSQL to throw away, with scripts/postgres of the
-// clone that the working directory is in, and returns its URL. stop ends it, and
-// removes what was in it.
+// StartPostgres starts a temporary PostgreSQL server with scripts/postgres of the clone that contains the working directory, and
+// returns its URL. stop stops the server and deletes its data.
 func StartPostgres(ctx context.Context) (url string, stop func() error, err error) {
 	script, err := findScript()
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/rehearsal"
 )
 
-// inClone makes a directory the working one that has a script where a clone has its
-// own.
+// inClone changes the working directory to a temporary directory that contains script at the same place as a clone.
 func inClone(t *testing.T, script string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

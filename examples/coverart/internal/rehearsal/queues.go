@@ -17,8 +17,7 @@ var workQueues = map[string]string{
 	"move":   preset.CoverArtMoveQueue,
 }
 
-// dialRaw connects as any program does: what is in the queues is asked past the
-// worker library.
+// dialRaw connects without the worker library, to inspect the queues independently.
 func dialRaw(c Config) (*amqp.Connection, error) {
 	config := amqp.Config{}
 	if c.DialContext != nil {
@@ -33,7 +32,7 @@ func dialRaw(c Config) (*amqp.Connection, error) {
 	return conn, nil
 }
 
-// consumers returns how many there are of the work queues.
+// consumers returns the number of consumers of the work queues.
 func consumers(conn *amqp.Connection) (n int, err error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -49,8 +48,8 @@ func consumers(conn *amqp.Connection) (n int, err error) {
 	return n, ch.Close()
 }
 
-// inFailed returns the messages in the failed queue that are in ours: how many error
-// texts each carries. All stay in the queue, for a person to see.
+// inFailed returns, for each message in the failed queue for which ours returns true, the number of its error texts. All messages
+// remain in the queue for inspection by the operator.
 func inFailed(conn *amqp.Connection, ours func(id string) bool) (map[string]int, error) {
 	ch, err := conn.Channel()
 	if err != nil {

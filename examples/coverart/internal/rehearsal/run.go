@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// rehearsal is everything that one run is made of.
+// rehearsal contains the parts of one run.
 type rehearsal struct {
 	Config
 	tally     *tally
@@ -25,11 +25,11 @@ type rehearsal struct {
 	archive   *coverart.S3
 	service   *coverart.HTTPWebService
 	client    *reprise.Client
-	closing   []func() error // in the order they were opened
+	closing   []func() error // in the order in which they were opened
 }
 
-// Run plays the indexer through, or with Serve until ctx ends. It returns an error
-// where not everything came out as planned.
+// Run runs the indexer with a plan of events or, with Serve, until ctx ends. It returns an error if an outcome differs from the
+// plan.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -58,7 +58,7 @@ func Run(ctx context.Context, c Config) (err error) {
 
 func (r *rehearsal) atEnd(f func() error) { r.closing = append(r.closing, f) }
 
-// open makes all that the workers need.
+// open opens the services of the workers.
 func (r *rehearsal) open(ctx context.Context, events []planned) error {
 	db, remove, err := NewDatabase(ctx, r.Postgres)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *rehearsal) open(ctx context.Context, events []planned) error {
 	return nil
 }
 
-// declare makes the queues, or finds them as they have to be.
+// declare declares the queues, or verifies existing ones.
 func (r *rehearsal) declare(ctx context.Context) error {
 	err := r.client.Declare(ctx, r.design().Topology())
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.PreconditionFailed {
@@ -102,7 +102,7 @@ func (r *rehearsal) declare(ctx context.Context) error {
 	return err
 }
 
-// newTransport returns one of its own, so that its connections can be closed.
+// newTransport returns a separate transport, so that its connections can be closed.
 func newTransport() *http.Transport {
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {
 		return t.Clone()
@@ -133,7 +133,7 @@ func (r *rehearsal) openStore(ctx context.Context, events []planned) error {
 	return err
 }
 
-// introduce says what there is.
+// introduce prints the environment of the run.
 func (r *rehearsal) introduce(ctx context.Context) error {
 	var version string
 	if err := r.catalogue.DB.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
@@ -155,8 +155,7 @@ func (r *rehearsal) introduce(ctx context.Context) error {
 	return nil
 }
 
-// work starts the three workers. They consume when it returns. stop has them finish
-// what they handle.
+// work starts the three workers and returns when they consume. stop waits until the workers have finished the deliveries in flight.
 func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 	indexer := &coverart.Indexer{Catalogue: r.catalogue, Archive: r.archive, WebService: r.service, Logger: r.Logger}
 	handlers := map[string]reprise.HandlerFunc{"index": indexer.Index, "delete": indexer.Delete, "move": indexer.Move}
@@ -190,7 +189,7 @@ func (r *rehearsal) work(ctx context.Context) (stop func() error, err error) {
 	return stop, nil
 }
 
-// consuming waits until all of them do.
+// consuming waits until all workers consume.
 func (r *rehearsal) consuming(ctx context.Context, workers []*reprise.Worker) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -206,7 +205,7 @@ func (r *rehearsal) consuming(ctx context.Context, workers []*reprise.Worker) er
 	return nil
 }
 
-// play publishes what is planned, and waits for what becomes of it.
+// play publishes the planned events and waits for their outcomes.
 func (r *rehearsal) play(ctx context.Context, events []planned) error {
 	conn, err := dialRaw(r.Config)
 	if err != nil {
@@ -225,13 +224,13 @@ func (r *rehearsal) play(ctx context.Context, events []planned) error {
 	if err == nil {
 		err = r.settled(ctx, func() (bool, error) {
 			n, err := consumers(conn)
-			return n > len(workQueues), err // one is ours, of each
+			return n > len(workQueues), err // each work queue has one consumer of this program
 		})
 	}
 	if err = errors.Join(err, stop()); err != nil {
 		return err
 	}
-	now, err := consumers(conn) // all of them of others: ours have ended
+	now, err := consumers(conn) // the workers of this program have stopped, so the others belong to other programs
 	if err != nil {
 		return err
 	}
@@ -265,9 +264,8 @@ func (r *rehearsal) publish(ctx context.Context, events []planned) error {
 	return nil
 }
 
-// settled waits until it is known of every message what became of it; or, where
-// something holds that up, for longer than all retries take; or, where other programs
-// have consumers, too, until nothing has come for longer than one retry takes.
+// settled waits until the outcome of every message is known. It waits at most for the duration of all retries. If other programs
+// also consume, it returns when no message has been processed for longer than one retry delay.
 func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) error {
 	limit := time.NewTimer(spent*(r.RetryDelay+r.Grace) + 30*time.Second)
 	defer limit.Stop()
@@ -286,17 +284,17 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 				return err
 			}
 		case <-limit.C:
-			return nil // the ledger tells
+			return nil // the ledger reports the result
 		case <-ctx.Done():
 			return fmt.Errorf("rehearsal: interrupted while nothing final was known of %d messages; a RabbitMQ has them in its queues", n)
 		}
 	}
 }
 
-// quiet is longer than it takes until a message that waits for its retry is heard of.
+// quiet is longer than the time until the retry of a waiting message.
 func (r *rehearsal) quiet() time.Duration { return r.RetryDelay + r.Grace + 3*time.Second }
 
-// serve works on what others publish until ctx ends.
+// serve processes the messages of other programs until ctx ends.
 func (r *rehearsal) serve(ctx context.Context) error {
 	stop, err := r.work(ctx)
 	if err != nil {

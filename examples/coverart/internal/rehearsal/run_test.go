@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long tests wait for what must happen.
+// Tests wait at most this time for an expected event.
 const patience = 2 * time.Minute
 
-// quick is a rehearsal on b with short delays. The test is alone with the design's
-// queues, which are removed before and after it.
+// quick returns the configuration of a rehearsal on b with short delays. The test has exclusive use of the queues, which are
+// removed before and after it.
 func quick(t *testing.T, b testkit.Target, out io.Writer) rehearsal.Config {
 	t.Helper()
 	postgres := pgtest.Server(t)
@@ -78,7 +78,7 @@ func remove(t *testing.T, b testkit.Target) {
 	}
 }
 
-// The whole of it, with a real database and a real S3.
+// TestRehearsal runs the complete plan with a real database and a real S3 store.
 func TestRehearsal(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var out bytes.Buffer
@@ -89,7 +89,7 @@ func TestRehearsal(t *testing.T) {
 		if !strings.Contains(out.String(), "every message is accounted for") {
 			t.Errorf("no ledger:\n%s", &out)
 		}
-		// Nothing is left but what was parked.
+		// Only parked messages remain.
 		ch := channel(t, b)
 		for suffix, want := range map[string]int{".index": 0, ".delete": 0, ".move": 0, ".retry": 0, ".failed": 4} {
 			testkit.Eventually(t, patience, func() bool {
@@ -100,8 +100,8 @@ func TestRehearsal(t *testing.T) {
 	})
 }
 
-// A store that makes no buckets by itself, quorum queues, and what the failed queue had
-// before.
+// The rehearsal also works with a store that does not create buckets automatically, with quorum queues, and with earlier messages
+// in the failed queue.
 func TestRehearsalOnAPlainStore(t *testing.T) {
 	b := testkit.Embedded(t)
 	var out bytes.Buffer
@@ -135,7 +135,7 @@ func TestRehearsalOnQueuesDeclaredOtherwise(t *testing.T) {
 	})
 }
 
-// syncBuffer is one that is read while it is written.
+// syncBuffer supports concurrent reads and writes.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -153,7 +153,7 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// What others publish, and retry, as the program in Perl does: its number is text.
+// Other programs publish and retry like the Perl program, whose retry count is text.
 func TestServe(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var out syncBuffer
@@ -184,7 +184,7 @@ func TestServe(t *testing.T) {
 		said("done\n")
 		publish("delete", "12\naff4a693-5970-4e2e-bd46-e2ee49c22de7", amqp.Table{"mb-retries": "1", "mb-exceptions": []any{"a", "b", "c"}})
 		said("done at attempt 4\n")
-		publish("index", "27dd50ed-1446-4f14-8cda-23fe2f476ccc", amqp.Table{"mb-retries": "0"}) // its bucket refuses
+		publish("index", "27dd50ed-1446-4f14-8cda-23fe2f476ccc", amqp.Table{"mb-retries": "0"}) // its bucket rejects all writes
 		said("failed at attempt 5: 503 SlowDown")
 		testkit.Eventually(t, patience, func() bool {
 			q, err := ch.QueueDeclarePassive("cover-art-archive.failed", true, false, false, false, nil)
@@ -215,7 +215,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// The password of a database is in no error.
+// Errors do not contain the password of a database.
 func TestNewDatabaseKeepsPasswordsToItself(t *testing.T) {
 	for _, address := range []string{"postgres://user:secret@127.0.0.1:1/x", "postgres://user:sec%ret@h/x", "mysql://user:secret@h/x", "postgres:/user:secret@h"} {
 		_, _, err := rehearsal.NewDatabase(t.Context(), address)
@@ -225,13 +225,12 @@ func TestNewDatabaseKeepsPasswordsToItself(t *testing.T) {
 	}
 }
 
-// Another program on the same queues, which comes later, takes what it is dealt: the
-// ledger says so, and balances.
+// If another program consumes from the same queues later, the ledger counts its messages and balances.
 func TestRehearsalBesideAnotherProgram(t *testing.T) {
 	b := testkit.Embedded(t)
 	var out syncBuffer
 	c := quick(t, b, &out)
-	c.RetryDelay = 300 * time.Millisecond // so that there are retries yet when it comes
+	c.RetryDelay = 300 * time.Millisecond // so that retries are pending when the other program starts
 	ended := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)

@@ -19,7 +19,7 @@ func bucketOf(u *url.URL) string {
 	return bucket
 }
 
-// refusing is on the way to a store, and answers for it: one bucket takes nothing.
+// refusing is an HTTP transport to a store that rejects all requests for one bucket.
 type refusing struct {
 	bucket string
 	next   http.RoundTripper
@@ -33,7 +33,7 @@ func (t refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.next.RoundTrip(r)
 	}
 	if r.Body != nil {
-		_ = r.Body.Close() // a transport closes it, whatever it did with it
+		_ = r.Body.Close() // a transport must always close the body
 	}
 	return &http.Response{
 		Status: "503 Slow Down", StatusCode: http.StatusServiceUnavailable, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -42,8 +42,7 @@ func (t refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// makeBuckets makes those buckets that are missing in a store that does not make
-// them itself.
+// makeBuckets creates missing buckets in a store that does not create them automatically.
 func makeBuckets(ctx context.Context, c Config, names []string) error {
 	u, err := url.Parse(c.S3)
 	if err != nil {
@@ -67,8 +66,7 @@ func makeBuckets(ctx context.Context, c Config, names []string) error {
 	return nil
 }
 
-// upload puts what a plan needs into the store, as somebody did who uploaded it some
-// time ago.
+// upload writes an object that the plan requires to the store, as in an earlier upload by a user.
 func upload(ctx context.Context, archive coverart.Archive, l coverart.Location) error {
 	return archive.Put(ctx, coverart.Object{
 		Location: l, ContentType: "image/jpeg", Body: []byte("picture"),

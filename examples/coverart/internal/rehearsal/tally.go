@@ -11,13 +11,13 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// outcome is what became of a message, as far as the workers know.
+// outcome is the result of a message, as reported by the workers.
 type outcome struct {
 	kind     reprise.EventKind // EventDone, EventDebounced or EventParked
 	attempts int
 }
 
-// tally is told by the workers what becomes of each message, and tells it on.
+// tally records the outcome of each message and prints it.
 type tally struct {
 	out   io.Writer
 	began time.Time
@@ -25,8 +25,8 @@ type tally struct {
 	mu       sync.Mutex
 	ours     map[string]planned // by message id
 	outcomes map[string]outcome
-	kinds    map[reprise.EventKind]int // of messages that others published
-	changed  chan struct{}             // closed and replaced with whatever becomes of ours
+	kinds    map[reprise.EventKind]int // of messages that other programs published
+	changed  chan struct{}             // closed and replaced when an outcome of ours changes
 }
 
 func newTally(out io.Writer) *tally {
@@ -36,7 +36,7 @@ func newTally(out io.Writer) *tally {
 	}
 }
 
-// expect notes a message before it is published.
+// expect records a message before it is published.
 func (t *tally) expect(id string, p planned) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,18 +69,18 @@ func (t *tally) Observe(e reprise.Event) {
 	t.change()
 }
 
-// change wakes who waits for one. t.mu is held.
+// change notifies the waiting goroutines. The caller holds t.mu.
 func (t *tally) change() {
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// line tells what became of an event. t.mu is held.
+// line prints the outcome of an event. The caller holds t.mu.
 func (t *tally) line(p planned, what string) {
 	fmt.Fprintf(t.out, "%6.1f s  %-7s %-46s %s\n", time.Since(t.began).Seconds(), p.event, p.about, what)
 }
 
-// handled wraps a handler, and tells of messages that others published.
+// handled wraps a handler and prints the results of messages that other programs published.
 func (t *tally) handled(h reprise.HandlerFunc, event string) reprise.HandlerFunc {
 	return func(ctx context.Context, m *reprise.Message) error {
 		err := h(ctx, m)
@@ -97,8 +97,7 @@ func (t *tally) handled(h reprise.HandlerFunc, event string) reprise.HandlerFunc
 	}
 }
 
-// unsettled returns how many messages nothing final is known of, and a channel that
-// is closed when more is known of one.
+// unsettled returns the number of messages without a final outcome, and a channel that is closed when an outcome changes.
 func (t *tally) unsettled() (int, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,10 +118,10 @@ func attempts(n int) string {
 	return fmt.Sprintf(" at attempt %d", n)
 }
 
-// maxShown is how much of an error fits beside the rest.
+// maxShown limits the length of an error in the output.
 const maxShown = 60
 
-// shown is an error in one line.
+// shown formats an error as one line.
 func shown(err error) string {
 	if err == nil {
 		return "no reason given"
