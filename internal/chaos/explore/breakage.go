@@ -1,16 +1,15 @@
 package explore
 
-// A Breakage is what breaks. The broker gets to know at once, and so does the
-// worker, unless it is said otherwise.
+// A Breakage is a failure of connections or of the worker's process. By default, the broker and the worker notice it
+// immediately.
 type Breakage struct {
 	Name  string
-	lines []string // connections that are cut
+	lines []string // connections that the failure cuts
 
-	// late: the worker gets to know when it next sends something.
+	// late means that the worker notices the failure when it next sends a frame.
 	late bool
 
-	// ends: the worker's process does not live longer than its connections.
-	// Another one goes on.
+	// ends means that the worker's process ends with its connections, and a new process replaces it.
 	ends bool
 }
 
@@ -20,7 +19,7 @@ const (
 	consuming  = "consuming"
 )
 
-// Breakages are all that there are.
+// Breakages lists all breakages.
 var Breakages = []Breakage{
 	{Name: "publishing connection", lines: []string{publishing}},
 	{Name: "consuming connection", lines: []string{consuming}},
@@ -28,17 +27,17 @@ var Breakages = []Breakage{
 	{Name: "worker's process", lines: []string{publishing, consuming}, ends: true},
 }
 
-// An Outcome is what has become of a message in the end.
+// An Outcome is the final state of a message.
 type Outcome int
 
 // The outcomes.
 const (
-	Intact     Outcome = iota // it is done, or parked, once
-	Lost                      // it is nowhere
-	Duplicated                // there are several with the same id
+	Intact     Outcome = iota // done or parked exactly once
+	Lost                      // no copy exists
+	Duplicated                // several copies with the same ID exist
 )
 
-// String returns a word; what is Intact needs none.
+// String returns "lost", "duplicated", or a dot for Intact.
 func (o Outcome) String() string { return [...]string{"·", "lost", "duplicated"}[o] }
 
 func outcomeOf(copies int) Outcome {

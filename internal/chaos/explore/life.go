@@ -35,15 +35,14 @@ var (
 		},
 	}
 
-	// Park is the life of a message that is parked at once.
+	// Park is the life of a message that is parked immediately.
 	Park = Life{
 		Name:   "park",
 		handle: func(*reprise.Message) error { return reprise.Park(errScripted) },
 		frames: func(all []testkit.Crossing) int { return len(all) },
 	}
 
-	// Done is the life of a message that does not fail: the way makes no
-	// difference to it.
+	// Done is the life of a message that does not fail. All ways treat it alike.
 	Done = Life{
 		Name:   "done",
 		handle: func(*reprise.Message) error { return nil },
@@ -53,5 +52,5 @@ var (
 
 var errScripted = errors.New("scripted failure")
 
-// delivered reports whether a delivery is complete with c.
+// delivered reports whether c is the last frame of a delivery.
 func delivered(c testkit.Crossing) bool { return c.Name == "basic.deliver: body" }

@@ -7,13 +7,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A Way is one to settle a message that failed.
+// A Way is a method to settle a failed message.
 type Way struct {
 	Name  string
 	Order reprise.Order
 	Route topology.Route
 
-	// Copies says that a retry is a copy of the message.
+	// Copies means that a retry is a copy of the message.
 	Copies bool
 
 	// classic are the queues where they are to be classic ones: by itself, a
@@ -59,7 +59,7 @@ var (
 	}
 )
 
-// delay is how long a message waits for its retry.
+// delay is the delay of a retry.
 const delay = 10 * time.Millisecond
 
 func classicBuckets(queue string) []topology.Queue {
