@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Server is an HTTP server on a free port of this machine.
+// Server is an HTTP server on a free port of the local host.
 type Server struct {
 	URL string
 
@@ -17,7 +17,7 @@ type Server struct {
 	ended  chan error
 }
 
-// Serve starts one.
+// Serve starts a Server for h.
 func Serve(h http.Handler) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +32,7 @@ func Serve(h http.Handler) (*Server, error) {
 	return s, nil
 }
 
-// Close lets requests finish, for five seconds, and returns when the server has ended.
+// Close waits up to five seconds for requests in progress and returns when the server has stopped.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

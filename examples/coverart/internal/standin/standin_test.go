@@ -46,7 +46,7 @@ func TestWebService(t *testing.T) {
 	}
 }
 
-// The indexer's archive makes buckets as it goes, and finds what somebody else has put.
+// The indexer's archive creates buckets on demand and finds objects from earlier uploads.
 func TestStore(t *testing.T) {
 	store := standin.NewStore()
 	url, client := serve(t, store)

@@ -12,14 +12,14 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// Store is an S3 in memory that makes buckets when it is told to, as the Internet
-// Archive does on x-archive-auto-make-bucket.
+// Store is an S3 store in memory. Like the Internet Archive, it creates a missing bucket if the request has the header
+// x-archive-auto-make-bucket.
 type Store struct {
 	backend *s3mem.Backend
 	s3      http.Handler
 }
 
-// NewStore returns an empty one.
+// NewStore returns an empty Store.
 func NewStore() *Store {
 	backend := s3mem.New()
 	return &Store{backend, gofakes3.New(backend, gofakes3.WithTimeSkewLimit(0)).Server()}
@@ -37,8 +37,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.s3.ServeHTTP(w, r)
 }
 
-// Upload puts an image into the store, past whatever is in front of it, as somebody did
-// who uploaded it some time ago.
+// Upload writes an image directly to the store, without an HTTP request. It simulates an earlier upload by a user.
 func (s *Store) Upload(l coverart.Location, picture []byte) error {
 	err := s.makeBucket(l.Bucket)
 	if err == nil {

@@ -1,6 +1,5 @@
-// Package standin has what the cover art indexer works with, in this process: the web
-// service of MusicBrainz, and a store such as the Internet Archive's, each an HTTP
-// handler.
+// Package standin simulates the services of the cover art indexer in this process: the web service of MusicBrainz, and a store like
+// the store of the Internet Archive. Both are HTTP handlers.
 package standin
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// The part of a MusicBrainz document that inc=artists asks for.
+// These types contain the part of a MusicBrainz document that inc=artists requests.
 type (
 	mmdMetadata struct {
 		XMLName xml.Name   `xml:"http://musicbrainz.org/ns/mmd-2.0# metadata"`
@@ -26,8 +25,7 @@ type (
 	}
 )
 
-// WebService stands for musicbrainz.org: it knows the releases of the catalogue, at
-// /ws/2/release/{gid}.
+// WebService simulates musicbrainz.org. It returns the releases of the catalogue at /ws/2/release/{gid}.
 func WebService(c coverart.Catalogue) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ws/2/release/{gid}", func(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +40,7 @@ func WebService(c coverart.Catalogue) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/xml; charset=utf-8")
 		_, _ = io.WriteString(w, xml.Header)
-		_ = xml.NewEncoder(w).Encode(mmdMetadata{Release: mmdRelease{ // it cannot fail but by the connection
+		_ = xml.NewEncoder(w).Encode(mmdMetadata{Release: mmdRelease{ // only the connection can cause an error
 			ID: release.GID, Title: release.Title, Artist: release.Artist, Date: release.Date,
 		}})
 	})
