@@ -11,36 +11,36 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// discarded is what people have dropped, by the reason that they gave, which is another one each time.
+// discarded describes one discard. The key is its reason, which is unique.
 type discarded struct {
 	epoch int
 	actor string
-	n     int64 // as the audit log has to have it
+	n     int64 // number of messages that the audit log must record
 }
 
-// begun is a replay that somebody has begun.
+// begun is a replay that an operator has started.
 type begun struct {
 	actor       string
 	total       int64
-	messages    map[failed.ID]bool // of which the act was
-	interrupted int                // how often a crash or a lost connection may have repeated some
+	messages    map[failed.ID]bool // messages selected by the act
+	interrupted int                // number of crashes and lost connections that may have repeated messages
 	cancelled   bool
-	over        bool // it has ended, as far as is known
+	over        bool // the system has seen the end of the replay
 }
 
-// intent is what somebody wants to do.
+// intent is a planned action of an operator.
 type intent struct {
 	verb    string // discard, restore or replay
 	from    failed.State
-	selects func(Row) bool // what the page, the search or the command said
-	words   []string       // which have to be on the page that asks
+	selects func(Row) bool // selection of the page, the search or the command
+	words   []string       // words that the confirmation page must contain
 	actor   string
-	reason  string // of a discard
+	reason  string // only for a discard
 	wait    time.Duration
 }
 
-// act does something on a console, and holds what changed against what was announced. Do returns
-// how many messages were announced and how the act ended.
+// act performs an action on a console and compares the changes with the announcement. The function do returns the announced
+// number of messages and the outcome of the action.
 func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending)) {
 	p := s.someConsole()
 	if p == nil || !s.untouched() {
@@ -58,7 +58,7 @@ func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending
 		if end.problem != "" {
 			s.fail(promiseAnnounced, "%s: %s", i.verb, end.problem)
 		}
-		return // nothing was to be done, or the console could not say what
+		return // the action had no messages, or the console could not show the confirmation page
 	}
 	after, err := s.Rows()
 	if err != nil || s.epochNow() != epoch || !s.untouched() {
@@ -68,14 +68,14 @@ func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending
 	s.judge(*i, announced, end, after, epoch)
 }
 
-// ending is how an act ended.
+// ending is the outcome of an action.
 type ending struct {
-	before  map[failed.ID]Row // just before it was confirmed; nil: it was not
-	status  int               // of the page
-	replay  failed.ReplayID   // which was begun
-	n       int64             // as the page said afterwards; -1: it did not
-	err     error             // of the Go API
-	problem string            // what the page had to have and has not
+	before  map[failed.ID]Row // messages just before the confirmation; nil: not confirmed
+	status  int               // HTTP status of the page
+	replay  failed.ReplayID   // the new replay
+	n       int64             // number on the result page; -1: none
+	err     error             // error of the Go API
+	problem string            // defect of the page
 }
 
 func (e ending) outcome() string {
@@ -88,7 +88,7 @@ func (e ending) outcome() string {
 	return ""
 }
 
-// judge holds what changed against what was announced.
+// judge compares the changes with the announcement.
 func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]Row, epoch int) {
 	complain := func(format string, args ...any) {
 		s.fail(promiseAnnounced, "%s by %s (%d announced, status %d, %v): %s", i.verb, i.actor, announced, e.status, e.err, fmt.Sprintf(format, args...))
@@ -139,7 +139,7 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 	accepted := e.status == http.StatusOK && e.err == nil
 	switch {
 	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable), errors.Is(e.err, errDead):
-		if n > 0 && int64(len(expected)) > n { // whether it was done nobody knows: all or nothing
+		if n > 0 && int64(len(expected)) > n { // the outcome is unknown, but the database changes all messages or none
 			complain("%d of %d messages were changed", n, len(expected))
 		}
 		s.acted(i, e, epoch, n, changed)
@@ -163,7 +163,7 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 		if err != nil {
 			return
 		}
-		// A replay that has ended already has let go of what it did not send.
+		// A replay that has already ended has released the messages that it did not send.
 		if r.State == failed.ReplayRunning && r.Refused == 0 && n != r.Total || r.Total > announced ||
 			r.Total < int64(len(expected)) || r.Total > int64(len(expected))+newcomers {
 			complain("the replay has %d messages, %d are marked with it, %d were selected", r.Total, n, len(expected))
@@ -178,7 +178,7 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 	}
 }
 
-// acted notes an act for the checks at the end.
+// acted records an action for the final checks.
 func (s *System) acted(i intent, e ending, epoch int, n int64, changed map[failed.ID]bool) {
 	s.note("%s: %s, %d messages, status %d", i.actor, i.verb, n, e.status)
 	s.mu.Lock()
@@ -205,7 +205,7 @@ func (s *System) epochNow() int {
 	return s.epoch
 }
 
-// someConsole returns a process that runs: with two, the one or the other.
+// someConsole returns a running process. If there are two, it alternates between them.
 func (s *System) someConsole() *Process {
 	all := s.processes()
 	if len(all) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// request asks the JSON API.
+// request sends a request to the JSON API.
 func request(p *Process, actor, method, path string, body, answer any) (status int, err error) {
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -33,7 +33,7 @@ func request(p *Process, actor, method, path string, body, answer any) (status i
 	return w.Code, err
 }
 
-// ByAPI acts by the JSON API, after a dry run that says how many messages it is for.
+// ByAPI acts through the JSON API, after a dry run that returns the number of messages.
 func (s *System) ByAPI(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	s.act(&i, func(b *Browser) (int64, ending) {
@@ -104,7 +104,7 @@ func with(m map[string]any, name string, value any) map[string]any {
 	return all
 }
 
-// ByGo acts by the methods of the archive.
+// ByGo acts through the methods of the archive.
 func (s *System) ByGo(verb string, random *rand.Rand) {
 	i := s.intent(verb, random)
 	s.act(&i, func(b *Browser) (int64, ending) {
@@ -141,6 +141,6 @@ func (s *System) ByGo(verb string, random *rand.Rand) {
 			<-s.acting
 			return 0, ending{}
 		}
-		return int64(len(e.before)) + 1000, e // the method announces nothing
+		return int64(len(e.before)) + 1000, e // the method does not announce a number
 	})
 }

@@ -13,34 +13,33 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// Browser is how a person uses a console: it follows the links and submits the forms that are
-// on the pages, as they are there.
+// Browser simulates an operator who uses a console. It follows the links and submits the forms of the pages unchanged.
 type Browser struct {
 	Console http.Handler
 	Actor   string
 
-	Slow func(request string, took time.Duration) // is told of what takes longer than it may; nil: nobody is
+	Slow func(request string, took time.Duration) // called for each request that exceeds the time limit; may be nil
 
 	cookies []*http.Cookie
 }
 
-// slow is longer than a page may take: it asks a database more than once.
+// slow is the time limit for a page. It is long, because a page sends several queries to a database.
 const slow = time.Minute
 
-// Page is what a browser shows.
+// Page is a page that a browser has loaded.
 type Page struct {
 	Status int
 	URL    *url.URL
-	Text   string // of the main part
+	Text   string // text of the main part
 
 	root *html.Node
 	main *html.Node
 }
 
-// Get opens a page by its address.
+// Get opens the page at an address.
 func (b *Browser) Get(address string) (*Page, error) { return b.do(http.MethodGet, address, nil) }
 
-// do makes a request, and follows where it leads.
+// do sends a request and follows redirects.
 func (b *Browser) do(method, address string, form url.Values) (*Page, error) {
 	for range 5 {
 		var r *http.Request
@@ -93,7 +92,7 @@ func (p *Page) Heading() string { return p.first(atom.H1, "") }
 // Subtitle returns the line below the heading.
 func (p *Page) Subtitle() string { return p.first(atom.P, "sub") }
 
-// Alert returns what the page warns of.
+// Alert returns the warning on the page, or "".
 func (p *Page) Alert() string {
 	for _, n := range find(p.main, func(n *html.Node) bool { return attr(n, "role") == "alert" }) {
 		return text(n)
@@ -101,7 +100,7 @@ func (p *Page) Alert() string {
 	return ""
 }
 
-// Notice returns what the page says was done, such as "3 messages discarded."
+// Notice returns the result message of the page, such as "3 messages discarded."
 func (p *Page) Notice() string {
 	for _, n := range find(p.main, func(n *html.Node) bool { return attr(n, "role") == "status" && hasClass(n, "good") }) {
 		return text(n)
@@ -127,7 +126,7 @@ func (p *Page) Links() (all []Link) {
 	return all
 }
 
-// Link returns the only link with a text; ok is false if there is none, or more than one.
+// Link returns the link with a label. The result ok is false unless the page has exactly one such link.
 func (p *Page) Link(label string) (l Link, ok bool) {
 	for _, found := range p.Links() {
 		if found.Text == label {
@@ -140,7 +139,7 @@ func (p *Page) Link(label string) (l Link, ok bool) {
 	return l, ok
 }
 
-// LinksTo returns the links to paths below a prefix.
+// LinksTo returns the links to paths directly below a prefix.
 func (p *Page) LinksTo(prefix string) (all []Link) {
 	for _, l := range p.Links() {
 		if rest, ok := strings.CutPrefix(l.Address, prefix); ok && rest != "" && !strings.ContainsAny(rest, "/?") {
@@ -159,7 +158,7 @@ func (b *Browser) Follow(p *Page, l Link) (*Page, error) {
 	return b.Get(to.RequestURI())
 }
 
-// Form is a form of a page, with what it would send.
+// Form is a form of a page, with its current values.
 type Form struct {
 	Action, Method string
 	Values         url.Values
@@ -169,7 +168,7 @@ type Form struct {
 	node *html.Node
 }
 
-// Button submits a form.
+// Button is a button that submits a form.
 type Button struct {
 	Text                string
 	Name, Value, Action string
@@ -218,7 +217,7 @@ func selectedOption(n *html.Node) string {
 	return text(options[i])
 }
 
-// Options returns the values between which a field lets choose.
+// Options returns the possible values of a field.
 func (f *Form) Options(name string) (values []string) {
 	for _, n := range find(f.node, func(n *html.Node) bool { return attr(n, "name") == name }) {
 		switch n.DataAtom {
@@ -233,7 +232,7 @@ func (f *Form) Options(name string) (values []string) {
 	return values
 }
 
-// FormTo returns the only form of the page with an action.
+// FormTo returns the form with an action. The result ok is false unless the page has exactly one such form.
 func (p *Page) FormTo(action string) (f *Form, ok bool) {
 	for _, found := range p.Forms() {
 		if found.Action == action {
@@ -246,7 +245,7 @@ func (p *Page) FormTo(action string) (f *Form, ok bool) {
 	return f, ok
 }
 
-// Button returns the button with a text.
+// Button returns the button with a label.
 func (f *Form) Button(label string) (Button, bool) {
 	i := slices.IndexFunc(f.Buttons, func(b Button) bool { return b.Text == label })
 	if i < 0 {
@@ -255,7 +254,7 @@ func (f *Form) Button(label string) (Button, bool) {
 	return f.Buttons[i], true
 }
 
-// Submit presses a button of a form.
+// Submit submits a form with a button.
 func (b *Browser) Submit(f *Form, with Button) (*Page, error) {
 	values := url.Values{}
 	for name, v := range f.Values {
@@ -275,7 +274,7 @@ func (b *Browser) Submit(f *Form, with Button) (*Page, error) {
 	if f.Method == http.MethodPost {
 		return b.do(http.MethodPost, to.RequestURI(), values)
 	}
-	to.RawQuery = values.Encode() // in place of the action's own
+	to.RawQuery = values.Encode() // replaces the query of the action
 	return b.Get(to.RequestURI())
 }
 
@@ -315,5 +314,5 @@ func rawText(n *html.Node) string {
 	return b.String()
 }
 
-// text is what a person reads of a part of a page.
+// text returns the visible text of a part of a page.
 func text(n *html.Node) string { return strings.Join(strings.Fields(rawText(n)), " ") }

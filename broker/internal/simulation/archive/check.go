@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// More promises.
+// These promises are checked at the end of a life.
 const (
 	promiseQuiet   = "goes on by itself: in the end, nothing waits in a queue, and no replay is under way"
 	promiseOnceID  = "Middleware: once, unless the process dies between the effect and the note that it is done"
@@ -24,7 +24,7 @@ const (
 	promiseEnds    = "an archive goes on by itself; it ends when it is told to"
 )
 
-// Heal ends all faults, and starts what does not run.
+// Heal ends all faults and starts the stopped processes.
 func (s *System) Heal() {
 	s.mu.Lock()
 	s.ending = true
@@ -38,8 +38,8 @@ func (s *System) Heal() {
 	}
 }
 
-// replayAll sends everything back that is failed. What no edit has mended fails once more, and has to
-// come back whatever program fails it.
+// replayAll replays all failed messages. Messages without a correcting edit fail again and must return to the archive, even if
+// another program processes them.
 func (s *System) replayAll(tries int) {
 	p := s.someConsole()
 	if p == nil || !s.untouched() || s.alone() == nil {
@@ -57,7 +57,7 @@ func (s *System) replayAll(tries int) {
 	}
 }
 
-// Busy says what still is to happen; "": nothing.
+// Busy returns a description of the remaining work; "": none.
 func (s *System) Busy() string {
 	s.mu.Lock()
 	pending, losing, away := s.pending, s.losing, s.away != ""
@@ -90,7 +90,7 @@ func (s *System) Busy() string {
 	return ""
 }
 
-// Check holds the promises against what is left of a system that is quiet.
+// Check compares the state of a quiet system with the promises.
 func (s *System) Check() {
 	a, err := s.look()
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *System) checkNothingLost(all map[failed.ID]Row, mails map[int]int) {
 	}
 }
 
-// forgotten returns how many of a message's copies may be there since the broker forgot the acknowledgement
-// of an earlier one.
+// forgotten returns the number of additional copies of a message that may exist because the broker forgot the acknowledgement of
+// an earlier copy.
 func (s *System) forgotten(stored []time.Time) (n int) {
 	for _, again := range stored {
 		if slices.ContainsFunc(stored, func(t time.Time) bool { return t.Before(again) && s.Forgot(t, again) }) {
@@ -168,7 +168,7 @@ func (s *System) checkContents(all map[failed.ID]Row) {
 			s.failLocked(promiseExactly, "message %d is %q in the archive, and was %q", m.N, r.Body, m.Body)
 		}
 		if s.Foreign && m.Queue == Covers {
-			continue // the program of the design keeps the body alone
+			continue // the program of this design does not change the body
 		}
 		p := r.Properties
 		if m.MessageID != "" && p.MessageID != m.MessageID || p.ContentType != "application/json" || p.Type != m.Class || p.CorrelationID != "c"+m.MessageID {
@@ -189,7 +189,7 @@ func (s *System) checkEffects(mails map[int]int) {
 			s.failLocked(promiseParked, "message %d of %s came without an id, and was handled without being parked", m.N, m.Queue)
 		}
 		if m.MessageID == "" && !calm {
-			continue // if an attempt is cut short, the message comes again and is given another id
+			continue // an interrupted attempt is redelivered with another ID
 		}
 		switch m.Queue {
 		case Orders:
@@ -211,7 +211,7 @@ func (s *System) checkEffects(mails map[int]int) {
 	}
 }
 
-// checkActs holds the audit log against what people did.
+// checkActs compares the audit log with the recorded actions.
 func (s *System) checkActs(all map[failed.ID]Row) {
 	acts, err := s.auditLog()
 	if err != nil {
@@ -309,7 +309,7 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 		}
 		did := s.replays[epochReplay{s.epoch, r.ID}]
 		if did == nil {
-			continue // it is of a backup, or nobody knows whether it was begun
+			continue // the replay belongs to a backup, or its start is uncertain
 		}
 		var times, distinct int64
 		for key, n := range s.written {
@@ -347,7 +347,7 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 	}
 }
 
-// checkLedger holds the ledger against what has happened.
+// checkLedger compares the ledger with the recorded events.
 func (s *System) checkLedger() {
 	s.mu.Lock()
 	p, disturbed := s.main, s.disturbed()
@@ -372,7 +372,7 @@ func (s *System) checkLedger() {
 	}
 }
 
-// disturbed returns what struck that the ledger may show as a difference. The lock is held.
+// disturbed returns the faults that the ledger may report as a discrepancy. The caller holds the lock.
 func (s *System) disturbed() (all []string) {
 	for what := range s.struck {
 		if strings.HasPrefix(what, "kill") || strings.HasPrefix(what, "cut") || strings.HasPrefix(what, "file") {
@@ -386,7 +386,7 @@ func (s *System) disturbed() (all []string) {
 	return all
 }
 
-// End stops the processes, and waits for all of them.
+// End stops the processes and waits for them.
 func (s *System) End() {
 	for _, p := range s.processes() {
 		if err := p.Stop(); err != nil && !errors.Is(err, errDead) {

@@ -14,18 +14,18 @@ import (
 	"modernc.org/sqlite"
 )
 
-// busyTimeout is how long a statement waits for a locked database, as in the command.
+// busyTimeout is the time that a statement waits for a locked database. The command uses the same value.
 const busyTimeout = 5 * time.Second
 
-// Database is what one process has of an SQLite file: a [driver.Connector] whose statements can
-// hang, fail, or be the last thing that the process does.
+// Database gives one process access to an SQLite file. It is a [driver.Connector] whose statements can hang, fail or end the
+// process.
 //
-// SQLite itself waits for locks by a system call, during which the clock of a bubble stands
-// still. So its own busy timeout is 0, and the wait for a lock is made here.
+// SQLite waits for locks in a system call, during which the virtual clock stops. Therefore the busy timeout of SQLite is 0, and
+// Database waits for locks itself.
 type Database struct {
 	path string
 
-	// Read-locked while SQLite works, which takes no virtual time.
+	// working is read-locked while SQLite executes a statement, which takes no virtual time.
 	working sync.RWMutex
 	dead    atomic.Bool
 	died    chan struct{}
@@ -33,38 +33,37 @@ type Database struct {
 	mu     sync.Mutex
 	fault  *Fault
 	calls  int
-	strike map[int]strike // by call
+	strike map[int]strike // by number of the call
 }
 
 type strike struct {
-	after bool // the statement is executed, and its answer is lost
+	after bool // the statement is executed, but its result is lost
 	do    func()
 }
 
-// newDatabase returns the database in a file, for one process.
+// newDatabase returns access to the database in a file, for one process.
 func newDatabase(path string) *Database {
 	return &Database{path: path, died: make(chan struct{}), strike: make(map[int]strike)}
 }
 
-// Fault is what is wrong with a database until it is healed.
+// Fault is a fault of a database.
 type Fault struct {
-	Hangs  bool // statements do not return before their context ends
-	Code   int  // SQLite's result code of statements; 0: they succeed
-	Writes bool // only statements that write are struck
-	After  bool // a commit takes place before its statement is struck
+	Hangs  bool // statements return only when their context ends
+	Code   int  // SQLite result code of statements; 0: success
+	Writes bool // the fault affects only statements that write
+	After  bool // a commit is executed before it fails
 
 	healed chan struct{}
 }
 
-// SQLite's result codes. https://www.sqlite.org/rescode.html
+// These constants are result codes of SQLite. See https://www.sqlite.org/rescode.html.
 const (
 	CodeReadOnly = 8
 	CodeIOError  = 10
 	CodeFull     = 13
 )
 
-// Break makes a fault strike all statements from now on, instead of any other. The function that
-// it returns ends it, and no other.
+// Break replaces the current fault. It affects all later statements. The returned function ends only this fault.
 func (d *Database) Break(f Fault) (heal func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +79,7 @@ func (d *Database) Break(f Fault) (heal func()) {
 	}
 }
 
-// Heal ends the fault. A statement that hangs goes on.
+// Heal ends the fault. Statements that hang then continue.
 func (d *Database) Heal() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,16 +93,16 @@ func (d *Database) heal() {
 	}
 }
 
-// At has do called at the n-th statement from now on: before it, or when it was executed and
-// its answer is not there yet.
+// At calls do at the n-th statement from now. If after is false, the call precedes the statement. Otherwise it follows the
+// execution, before the process receives the result.
 func (d *Database) At(n int, after bool, do func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.strike[d.calls+n] = strike{after, do}
 }
 
-// kill makes each statement fail without reaching the file. When what SQLite works on at this
-// moment is done, it calls then. Connections are closed afterwards, which changes the file.
+// kill makes all later statements fail without access to the file. It waits for the statements in progress and calls then.
+// Connections are closed afterwards, because their closing changes the file.
 func (d *Database) kill(then func()) {
 	if d.dead.CompareAndSwap(false, true) {
 		close(d.died)
@@ -115,13 +114,13 @@ func (d *Database) kill(then func()) {
 
 var errDead = errors.New("the process was killed")
 
-// failure is an error as SQLite returns it.
+// failure is an error with an SQLite result code.
 type failure int
 
 func (f failure) Error() string { return fmt.Sprintf("simulated failure of SQLite (%d)", int(f)) }
 func (f failure) Code() int     { return int(f) }
 
-// call executes a statement, or whatever strikes it.
+// call executes a statement or applies the fault that affects it.
 func (d *Database) call(ctx context.Context, query string, execute func() error) error {
 	d.mu.Lock()
 	d.calls++
@@ -157,7 +156,7 @@ func (d *Database) call(ctx context.Context, query string, execute func() error)
 	return err
 }
 
-// patient executes a statement, and waits while the database is locked.
+// patient executes a statement and waits while the database is locked.
 func (d *Database) patient(ctx context.Context, query string, execute func() error) error {
 	begun := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -175,7 +174,7 @@ func (d *Database) patient(ctx context.Context, query string, execute func() err
 	}
 }
 
-// once executes a statement without waiting.
+// once executes a statement without waiting for locks.
 func (d *Database) once(execute func() error) error {
 	d.working.RLock()
 	defer d.working.RUnlock()
@@ -197,11 +196,10 @@ func verb(query string) string {
 
 func isCommit(query string) bool { return verb(query) == "COMMIT" }
 
-// waits reports whether SQLite would wait for a lock with this statement: within a transaction
-// that writes, nothing is locked any more.
+// waits reports whether SQLite waits for a lock with this statement. A rollback does not need a lock.
 func waits(query string) bool { return verb(query) != "ROLLBACK" }
 
-// writes reports whether a statement needs a database that can be written to.
+// writes reports whether a statement needs a writable database.
 func writes(query string) bool {
 	switch verb(query) {
 	case "SELECT", "PRAGMA", "ROLLBACK", "WITH":
@@ -219,7 +217,7 @@ func (d *Database) Connect(ctx context.Context) (driver.Conn, error) {
 		return err
 	})
 	if err != nil {
-		if opened != nil { // the process was killed then
+		if opened != nil { // the process was killed during the call
 			_ = opened.Close()
 		}
 		return nil, err
@@ -293,7 +291,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	return c.d.call(ctx, "SELECT 1", func() error { return c.Conn.(driver.Pinger).Ping(ctx) })
 }
 
-// Close implements [driver.Conn]. The file is closed whatever has become of the process.
+// Close implements [driver.Conn]. It closes the file even if the process was killed.
 func (c *conn) Close() error {
 	c.d.working.RLock()
 	defer c.d.working.RUnlock()
@@ -352,8 +350,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (r dr
 	return &rows{r, s.d}, nil
 }
 
-// abandon closes the rows of a query during which the process was killed: otherwise the
-// connection would keep its locks, which a killed process does not.
+// abandon closes the rows of a query if the process was killed during the query. Otherwise the connection would keep its locks,
+// whereas a killed process releases them.
 func abandon(r driver.Rows) {
 	if r != nil {
 		_ = r.Close()

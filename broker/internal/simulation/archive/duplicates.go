@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// protected returns the workers of a process with the store of duplicates before them: an
-// idempotent.Middleware before that of orders, and an idempotent.Tx in place of that of mails.
+// protected returns the workers of a process with the store of duplicates. The worker of orders uses idempotent.Middleware, and
+// the worker of mails uses idempotent.Tx.
 func (s *System) protected(ctx context.Context, p *Process) ([]reprise.WorkerConfig, error) {
 	db := p.Open(s.donePath())
 	context.AfterFunc(ctx, func() {
@@ -65,7 +65,7 @@ func (s *System) donePath() string {
 	return s.done
 }
 
-// refuses is handle without its effect.
+// refuses is like handle, but without the effect.
 func (s *System) refuses(m *reprise.Message, o Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *System) refuses(m *reprise.Message, o Order) error {
 	return s.verdict(o)
 }
 
-// watched notes what a process is at work on, from before the claim until the note that it is done.
+// watched records the messages that a process is handling, from before the claim until the message is marked as done.
 func (s *System) watched(p *Process) reprise.Middleware {
 	return func(next reprise.Handler) reprise.Handler {
 		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
@@ -94,7 +94,7 @@ func (s *System) watched(p *Process) reprise.Middleware {
 	}
 }
 
-// effectsOfMails returns how often the effect of each order is in the database of mails.
+// effectsOfMails returns the number of effects of each order in the database of mails.
 func (s *System) effectsOfMails() (map[int]int, error) {
 	db := sql.OpenDB(newDatabase(s.donePath()))
 	defer db.Close()

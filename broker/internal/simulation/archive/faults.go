@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Promises, in the words of docs/failed-messages.md.
+// These promises quote docs/failed-messages.md.
 const (
 	promiseStored    = "A message is in the archive before it is taken out of its queue; a message is acknowledged when the database has it, and at no other time"
 	promiseReady     = "While the database cannot be used … `/readyz` answers 503 and names the database"
@@ -26,14 +26,13 @@ const (
 	promiseStates    = "failed, replaying, replayed or discarded; a replay ends as done, cancelled or stopped"
 )
 
-// settled is for how long after a fault a process may still be about to find out that it is over:
-// it asks the database every 30 s at the most.
+// settled is the time after a fault until every process has noticed its end. A process queries the database at least every 30 s.
 const settled = 2 * time.Minute
 
-// batch is how many messages a crash repeats at the most.
+// batch is the maximum number of messages that a crash repeats.
 const batch = 100
 
-// Kill kills the main process, or the other one, and has it started again after a while.
+// Kill kills a process and restarts it after a pause.
 func (s *System) Kill(p *Process, pause time.Duration) {
 	if p == nil || p.Killed() {
 		return
@@ -44,7 +43,7 @@ func (s *System) Kill(p *Process, pause time.Duration) {
 	s.startLater(p, pause)
 }
 
-// killed kills a process, and keeps what a crash leaves of its files.
+// killed kills a process and keeps the state of its files at the crash.
 func (s *System) killed(p *Process) {
 	s.blind()
 	s.mu.Lock()
@@ -52,8 +51,8 @@ func (s *System) killed(p *Process) {
 	p.Kill(func() { s.keep(p) })
 }
 
-// keep makes copies of the files of a process that is being killed: what it still does when it closes
-// them is of no account then. The lock is held.
+// keep copies the files of a process during its kill, so that later changes by the closing process have no effect. The caller
+// holds the lock.
 func (s *System) keep(p *Process) {
 	for n, times := range s.handling[p] {
 		if times > 0 {
@@ -77,7 +76,7 @@ func (s *System) keep(p *Process) {
 	}
 }
 
-// crashed returns a copy of a database, as a killed process has left it. The lock is held.
+// crashed copies a database in the state that a killed process has left, and returns the new path. The caller holds the lock.
 func (s *System) crashed(path string) string {
 	to := s.newFile()
 	if err := copyDatabase(path, to); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -86,7 +85,7 @@ func (s *System) crashed(path string) string {
 	return to
 }
 
-// interrupted notes that what is being sent may be sent once more. The lock is held.
+// interrupted records that running replays may repeat their current messages. The caller holds the lock.
 func (s *System) interrupted() {
 	for key, r := range s.replays {
 		if key.epoch == s.epoch && !r.over {
@@ -95,7 +94,7 @@ func (s *System) interrupted() {
 	}
 }
 
-// KillAt kills a process at its n-th statement from now on.
+// KillAt kills a process at its n-th statement from now.
 func (s *System) KillAt(p *Process, n int, after bool, pause time.Duration) {
 	if p == nil {
 		return
@@ -110,7 +109,7 @@ func (s *System) KillAt(p *Process, n int, after bool, pause time.Duration) {
 	})
 }
 
-// Stop stops a process in order, and has it started again after a while.
+// Stop stops a process in order and restarts it after a pause.
 func (s *System) Stop(p *Process, pause time.Duration) {
 	if p == nil || p.Killed() {
 		return
@@ -139,7 +138,7 @@ func (s *System) startLater(p *Process, pause time.Duration) {
 		s.mu.Lock()
 		waits := s.away != "" || s.losing
 		s.mu.Unlock()
-		if waits { // the file is about to be put back, or all are restarted
+		if waits { // the file will be moved back, or all processes will restart
 			s.startLater(p, 10*time.Second)
 			return
 		}
@@ -147,7 +146,7 @@ func (s *System) startLater(p *Process, pause time.Duration) {
 	})
 }
 
-// again starts a process that has ended.
+// again restarts a stopped process.
 func (s *System) again(p *Process) {
 	s.note("%s starts", p.Name)
 	if p.Work != nil {
@@ -157,7 +156,7 @@ func (s *System) again(p *Process) {
 	}
 }
 
-// later does something after a while. The life waits for it.
+// later calls do after a pause. The life waits for the call.
 func (s *System) later(pause time.Duration, do func()) {
 	s.mu.Lock()
 	s.pending++
@@ -183,7 +182,7 @@ func (s *System) Cut(p *Process) {
 	p.Cut()
 }
 
-// processes returns those that run.
+// processes returns the running processes.
 func (s *System) processes() (all []*Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +194,7 @@ func (s *System) processes() (all []*Process) {
 	return all
 }
 
-// Break makes the database of the processes fail for a while.
+// Break applies a fault to the databases of the processes for a while.
 func (s *System) Break(what string, f Fault, last time.Duration) {
 	struck := s.processes()
 	if len(struck) == 0 {
@@ -211,8 +210,8 @@ func (s *System) Break(what string, f Fault, last time.Duration) {
 	s.mu.Lock()
 	s.breaks++
 	s.mu.Unlock()
-	// A database that takes no writes is noticed by the next one: a claim is repeated at least
-	// every five seconds, and a commit without an answer is waited for.
+	// A database that rejects writes is noticed at the next write. A claim is repeated at least every five seconds, and a process
+	// waits for the reply to a commit.
 	noticed := 5 * time.Second
 	if f.Writes {
 		noticed = 90 * time.Second
@@ -244,7 +243,7 @@ func (s *System) nextFault() int {
 // fault of the database has struck since, or they have ended.
 func (s *System) demandReady(of []*Process, fault int, ready bool, since string) {
 	if s.Disturbances(time.Now().Add(-5*time.Minute), time.Now()) > 0 {
-		return // what is not stored may wait for the broker
+		return // messages that are not yet stored may wait for the broker
 	}
 	for _, p := range of {
 		err := p.Ready()
@@ -265,7 +264,7 @@ func (s *System) demandReady(of []*Process, fault int, ready bool, since string)
 	}
 }
 
-// MoveAway moves the file away, and puts it back after a while.
+// MoveAway moves the file away and moves it back after a while.
 func (s *System) MoveAway(last time.Duration) {
 	struck := s.processes()
 	if !s.untouched() || len(struck) == 0 {
@@ -275,7 +274,7 @@ func (s *System) MoveAway(last time.Duration) {
 	s.quiesce(struck, func() {
 		to, err := move(s.path(), filepath.Join(s.dir, "away"))
 		if err != nil {
-			return // it is not there yet
+			return // the file does not exist yet
 		}
 		s.mu.Lock()
 		s.away = to
@@ -305,14 +304,14 @@ func (s *System) MoveAway(last time.Duration) {
 	})
 }
 
-// untouched reports whether the file is where it belongs.
+// untouched reports whether the file is in its place.
 func (s *System) untouched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.away == "" && !s.losing
 }
 
-// quiesce does something while no process executes a statement.
+// quiesce calls do while no process executes a statement.
 func (s *System) quiesce(processes []*Process, do func()) {
 	for _, p := range processes {
 		p.Database.working.Lock()
@@ -323,7 +322,7 @@ func (s *System) quiesce(processes []*Process, do func()) {
 	}
 }
 
-// Backup makes a backup of the archive.
+// Backup backs up the archive.
 func (s *System) Backup() {
 	if !s.untouched() {
 		return
@@ -354,8 +353,8 @@ func (s *System) newFileLocked() string {
 	return s.newFile()
 }
 
-// Lose deletes the file of the archive, or puts the latest backup in its place, while the
-// processes run. After a while somebody restarts them, and they use what is there.
+// Lose deletes the file of the archive, or replaces it by the latest backup, while the processes run. After a while, the
+// processes restart and use the current file.
 func (s *System) Lose(restored bool, restart time.Duration) {
 	struck := s.processes()
 	if !s.untouched() || len(struck) == 0 {
@@ -381,8 +380,8 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 				s.fail("simulation", "%v", err)
 			}
 		}
-		// What is in it now was acknowledged, and may be lost with it. What a process
-		// writes to it from now on must not be acknowledged.
+		// The current content was acknowledged and may be lost with the file. The processes must not acknowledge messages that
+		// they write to the file later.
 		if err := copyDatabase(to, to+".then"); err != nil {
 			s.fail("simulation", "%v", err)
 		}
@@ -428,8 +427,8 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 
 func (s *System) newDir() string { return filepath.Dir(s.newFileLocked()) }
 
-// lostWith notes what people cannot find any more: what was open in a file, and is not in the one
-// that is there now.
+// lostWith records the messages that the operators can no longer find. These messages were open in the lost file and are not in
+// the current file.
 func (s *System) lostWith(file string, restored bool) error {
 	had, err := rowsIn(file)
 	if err != nil {
@@ -457,7 +456,7 @@ func (s *System) lostWith(file string, restored bool) error {
 	return nil
 }
 
-// rowsIn returns the messages of an archive in a file, without changing it.
+// rowsIn returns the messages of an archive file without changing the file.
 func rowsIn(path string) (map[failed.ID]Row, error) {
 	copied := path + ".read"
 	if err := copyDatabase(path, copied); err != nil {

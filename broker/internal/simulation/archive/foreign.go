@@ -13,11 +13,11 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// open opens a connection of the AMQP client, with a channel that confirms.
+// open opens a connection of the AMQP client with a channel in confirm mode.
 func (s *System) open(name string) (*amqp.Connection, *amqp.Channel, error) {
 	dial := s.Dial(name)
 	c, err := amqp.DialConfig(s.URL, amqp.Config{
-		Heartbeat: time.Hour, // it is not this program that is tested
+		Heartbeat: time.Hour, // the tests do not cover this program
 		Dial:      func(network, address string) (net.Conn, error) { return dial(context.Background(), network, address) },
 	})
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *System) open(name string) (*amqp.Connection, *amqp.Channel, error) {
 	return c, ch, nil
 }
 
-// foreign is a program that was written from the published cover art design, and has heard of
-// nothing else: it republishes what it cannot handle under the routing key that the message has.
+// foreign is a program that implements the published cover art design and does not know Reprise. It publishes a failed message
+// again with the routing key of the message.
 func (s *System) foreign(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.foreignOnce(ctx)
@@ -111,7 +111,7 @@ func (s *System) foreignHandles(ctx context.Context, ch *amqp.Channel, d amqp.De
 	return err == nil && acked && d.Ack(false) == nil
 }
 
-// publishWithoutID publishes messages that have no id, which the library's client would give them.
+// publishWithoutID publishes messages without an ID. The client of the library would add IDs.
 func (s *System) publishWithoutID(ctx context.Context, orders []*Sent) {
 	done := map[*Sent]bool{}
 	defer func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// inspector reads the file of an archive, whatever is wrong with the databases of the processes.
+// inspector reads the file of an archive, independent of database faults in the processes.
 type inspector struct {
 	path    string
 	pool    *sql.DB
@@ -24,10 +24,10 @@ func (i *inspector) close() {
 	}
 }
 
-// inspect opens a file that is an archive.
+// inspect opens an existing archive file.
 func inspect(path string) (*inspector, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, err // SQLite would make one
+		return nil, err // SQLite would create the file
 	}
 	pool := sql.OpenDB(newDatabase(path))
 	a, err := failed.Open(context.Background(), pool, failed.Config{Dialect: failed.SQLite})
@@ -42,10 +42,10 @@ func inspect(path string) (*inspector, error) {
 type Row struct {
 	failed.Message
 	Order Order
-	known bool // the body is that of an order
+	known bool // the body is a valid order
 }
 
-// open reports whether the message is somewhere for people to find it: it is not sent back.
+// open reports whether the message has not been replayed, so that operators can still find it.
 func (r Row) open() bool { return r.State != failed.Replayed }
 
 // rowsOf returns all messages of an archive.
@@ -62,7 +62,7 @@ func rowsOf(a *failed.Archive) (map[failed.ID]Row, error) {
 	return all, nil
 }
 
-// Rows returns all messages of the archive that is in use now.
+// Rows returns all messages of the current archive.
 func (s *System) Rows() (map[failed.ID]Row, error) {
 	a, err := s.look()
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *System) Rows() (map[failed.ID]Row, error) {
 	}
 }
 
-// whole returns a message as it was when it was first seen: most of it never changes.
+// whole returns the full message from its first read. Most of its fields never change.
 func (s *System) whole(a *failed.Archive, epoch int, id failed.ID) (Row, error) {
 	key := resend{epoch: epoch, id: id}
 	s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *System) whole(a *failed.Archive, epoch int, id failed.ID) (Row, error) 
 	return r, nil
 }
 
-// look returns the archive, as nobody of the system sees it.
+// look returns the archive through a connection that faults of the processes do not affect.
 func (s *System) look() (*failed.Archive, error) {
 	path := s.path()
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (s *System) look() (*failed.Archive, error) {
 	return i.archive, nil
 }
 
-// blind closes the inspector: the file is about to be another one.
+// blind closes the inspector before the file is replaced.
 func (s *System) blind() {
 	s.mu.Lock()
 	i := s.inspector
@@ -142,7 +142,7 @@ func (s *System) blind() {
 	i.close()
 }
 
-// move moves the files of a database into another directory, and returns the path there.
+// move moves the files of a database to another directory and returns the new path.
 func move(path, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err

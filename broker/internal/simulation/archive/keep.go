@@ -15,7 +15,7 @@ const (
 	promiseExport = "`reprise failed export` writes all of it as JSON Lines, `import` reads it; what is there already is left alone"
 )
 
-// Purge removes what is too old, by the JSON API.
+// Purge removes expired messages through the JSON API.
 func (s *System) Purge() {
 	p := s.someConsole()
 	if p == nil || s.Retention == 0 || !s.untouched() {
@@ -61,7 +61,7 @@ func (s *System) Purge() {
 	s.note("person-0 purges %d messages, status %d", removed, status)
 }
 
-// Export exports the archive, and imports that twice into an empty one.
+// Export exports the archive and imports the export twice into an empty archive.
 func (s *System) Export() {
 	p := s.someConsole()
 	if p == nil || !s.untouched() {

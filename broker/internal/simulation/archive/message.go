@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// OnMessage acts on one message, from its page.
+// OnMessage acts on one message through its page.
 func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
@@ -28,7 +28,7 @@ func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
 		case "discard":
 			link, ok := page.Link("Discard…")
 			if !ok {
-				return 0, ending{} // it is not there any more
+				return 0, ending{} // the action is no longer available
 			}
 			ask, err := b.Follow(page, link)
 			if err != nil {
@@ -57,7 +57,7 @@ func (s *System) OnMessage(verb string, random *rand.Rand, wait time.Duration) {
 	})
 }
 
-// someMessage opens the page of a message.
+// someMessage opens the page of a random message.
 func (s *System) someMessage(b *Browser, state failed.State, random *rand.Rand) (*Page, failed.ID) {
 	list, err := b.Get("/messages?state=" + string(state))
 	if err != nil || list.Status != http.StatusOK {
@@ -76,7 +76,7 @@ func (s *System) someMessage(b *Browser, state failed.State, random *rand.Rand) 
 	return page, failed.ID(id)
 }
 
-// press submits a form that acts at once.
+// press submits a form that acts without a confirmation page.
 func (s *System) press(b *Browser, f *Form, with Button, announced int64) (int64, ending) {
 	e := ending{n: -1, before: s.alone()}
 	if e.before == nil {
@@ -100,8 +100,8 @@ const (
 	promiseEdit = "The original is kept beside the edit; of two who edit one message at a time, the second is shown what the first has made of it before anything is saved"
 )
 
-// Edit edits a message on its page, so that it is handled, and replays it or not. Somebody else may
-// edit the same message in between.
+// Edit edits a message on its page, so that the handler succeeds, and sometimes replays it. Another operator may edit the same
+// message concurrently.
 func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 	i := s.intent("replay", random)
 	replays, rival := random.IntN(3) > 0, random.IntN(3) == 0
@@ -163,14 +163,14 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		}
 		s.seen(id, e, changed, replays, overtaken)
 		if !replays {
-			// Nothing may have moved, and that is all there is to see.
+			// No message may have moved. No further check is necessary.
 			<-s.acting
 			return 0, ending{}
 		}
 		if overtaken || e.replay == 0 && e.status == http.StatusOK {
 			e.status = http.StatusConflict
 		}
-		if e.status == http.StatusConflict { // of the message alone: the number is right
+		if e.status == http.StatusConflict { // the conflict concerns the single message, and the announced number is correct
 			<-s.acting
 			return 0, ending{}
 		}
@@ -178,7 +178,7 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 	})
 }
 
-// seen holds what an edit has made of a message against what was in the form.
+// seen compares the stored edit of a message with the content of the form.
 func (s *System) seen(id failed.ID, e ending, body string, replays, overtaken bool) {
 	if e.status != http.StatusOK || overtaken {
 		return
@@ -209,7 +209,7 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
 }
 
-// rivalEdits edits a message as another person, and reports whether that has been done.
+// rivalEdits edits a message as another operator and reports whether the edit succeeded.
 func (s *System) rivalEdits(m failed.Message) bool {
 	p := s.someConsole()
 	if p == nil {
@@ -220,7 +220,7 @@ func (s *System) rivalEdits(m failed.Message) bool {
 	return !bytes.Equal(c.Body, m.Current().Body) && p.Archive().Edit(context.Background(), m.ID, m.Revision, c, "rival") == nil
 }
 
-// Cancel cancels a replay that runs, on its page.
+// Cancel cancels a running replay on its page.
 func (s *System) Cancel(random *rand.Rand) {
 	p := s.someConsole()
 	if p == nil || !s.untouched() {

@@ -12,15 +12,14 @@ import (
 // Dial opens a connection to the broker.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Publish is a message that a process has written to its connection. Whether the broker
-// read it, the connection does not tell.
+// Publish is a message that a process has written to its connection. The broker may not have read it.
 type Publish struct {
 	Exchange, Key string
 	Properties    amqpwire.Properties
 	Body          []byte
 }
 
-// header returns a header of the message that is text.
+// header returns the value of a header of type string, or "".
 func (p Publish) header(name string) string {
 	for _, f := range p.Properties.Headers {
 		if f.Name == name {
@@ -31,7 +30,7 @@ func (p Publish) header(name string) string {
 	return ""
 }
 
-// network is the connections of one process. They end with it.
+// network contains the connections of one process. They end with the process.
 type network struct {
 	dial      Dial
 	published func(Publish)
@@ -65,7 +64,7 @@ func (n *network) Dial(ctx context.Context, protocol, address string) (net.Conn,
 	return w, nil
 }
 
-// cut closes all connections without a word.
+// cut closes all connections without an AMQP close.
 func (n *network) cut() (cut int) {
 	n.mu.Lock()
 	conns := n.conns
@@ -77,7 +76,7 @@ func (n *network) cut() (cut int) {
 	return len(conns)
 }
 
-// kill closes all connections for ever.
+// kill closes all connections permanently.
 func (n *network) kill() {
 	n.mu.Lock()
 	n.dead = true
@@ -85,7 +84,7 @@ func (n *network) kill() {
 	n.cut()
 }
 
-// wire is a connection that reports what is published on it.
+// wire is a connection that reports the published messages.
 type wire struct {
 	net.Conn
 	network *network
@@ -96,7 +95,7 @@ type wire struct {
 	publishing map[uint16]*content // by channel
 }
 
-// content is a message of which frames are missing.
+// content is a message with missing frames.
 type content struct {
 	Publish
 	left uint64
@@ -109,7 +108,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	published := w.read()
 	w.mu.Unlock()
 	n, err := w.Conn.Write(p)
-	for _, p := range published { // also if it was not written as a whole
+	for _, p := range published { // even if the write was incomplete
 		w.network.published(p)
 	}
 	return n, err
@@ -123,7 +122,7 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// read returns the messages whose last frame is there.
+// read returns the messages whose last frame has been written.
 func (w *wire) read() (published []Publish) {
 	if !w.begun && len(w.data) >= len(amqpwire.ProtocolHeader) {
 		w.begun = true

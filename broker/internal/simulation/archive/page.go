@@ -17,14 +17,14 @@ import (
 
 var number = regexp.MustCompile(`[0-9][0-9,  ]*`)
 
-// announcedBy reads the number of a heading such as "Discard 3 messages".
+// announcedBy parses the number in a heading such as "Discard 3 messages".
 func announcedBy(heading string) (int64, bool) {
 	m := number.FindString(heading)
 	n, err := strconv.ParseInt(strings.NewReplacer(",", "", " ", "", " ", "", " ", "").Replace(m), 10, 64)
 	return n, err == nil
 }
 
-// confirm fills in the form of a page that asks, and submits it after a while.
+// confirm fills in the form of a confirmation page and submits it after a while.
 func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill func(*Form)) (int64, ending) {
 	if page.Status >= 500 {
 		return 0, ending{}
@@ -49,7 +49,7 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 	}
 	fill(form)
 	if i.wait > 0 {
-		time.Sleep(i.wait) // the person reads, or is at lunch
+		time.Sleep(i.wait) // the operator reads the page or is away
 	}
 	if e.before = s.alone(); e.before == nil {
 		return n, ending{}
@@ -75,13 +75,13 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 	return n, e
 }
 
-// alone returns all messages as they are, from when on nobody else acts on the archive until act
-// has looked again; nil if that cannot be.
+// alone returns the current messages. It prevents all other actions on the archive until act has read the messages again. It
+// returns nil if this is not possible.
 func (s *System) alone() map[failed.ID]Row {
 	select {
 	case s.acting <- struct{}{}:
 	case <-time.After(5 * time.Minute):
-		return nil // somebody waits for a database that hangs
+		return nil // another action waits for a database that hangs
 	}
 	all, err := s.Rows()
 	if err != nil || all == nil {
@@ -91,7 +91,7 @@ func (s *System) alone() map[failed.ID]Row {
 	return all
 }
 
-// planned fills in how to replay.
+// planned fills in the settings of a replay.
 func planned(random *rand.Rand, f *Form) {
 	switch random.IntN(4) {
 	case 0:
@@ -110,7 +110,7 @@ func planned(random *rand.Rand, f *Form) {
 	}
 }
 
-// labels are what the links and buttons say.
+// labels are the labels of the links and buttons.
 var labels = map[string]struct{ group, search, action string }{
 	"discard": {"Discard all…", "Discard these…", "/discard"},
 	"replay":  {"Replay all…", "Replay these…", "/replays"},
@@ -135,7 +135,7 @@ func (s *System) intent(verb string, random *rand.Rand) intent {
 	}
 }
 
-// OnGroup acts on a whole group, from its page.
+// OnGroup acts on a whole group through its page.
 func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
@@ -169,7 +169,7 @@ func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 		if !ok {
 			return 0, ending{}
 		}
-		// What the person sees: the first message of the list.
+		// The operator sees the first message of the list.
 		some, err := s.first(page)
 		if err != nil || some == nil {
 			return 0, ending{}
@@ -217,7 +217,7 @@ func (s *System) first(page *Page) (*Row, error) {
 	return &Row{Message: *m}, nil
 }
 
-// search is what somebody looks for, and what that means.
+// search is a search with its expected result.
 type search struct {
 	fields map[string]string
 	finds  func(Row) bool
@@ -244,12 +244,12 @@ func (s *System) someSearch(random *rand.Rand, some []Row) search {
 	return search{map[string]string{"min_attempts": "2"}, func(x Row) bool { return x.Attempts >= 2 }, []string{"2"}}
 }
 
-// tenant is a header of each message.
+// tenant returns the value of a header of each message.
 func tenant(n int) string { return "t" + strconv.Itoa(n%3) }
 
 var words = regexp.MustCompile(`[\p{L}\p{N}]+`)
 
-// hasWord reports whether a message has a word in its errors, its id or its body.
+// hasWord reports whether a message contains a word in its errors, its IDs or its body.
 func hasWord(r Row, word string) bool {
 	texts := []string{r.Error, r.Properties.MessageID, r.Properties.CorrelationID, string(r.Body)}
 	for _, e := range r.Errors {
@@ -258,7 +258,7 @@ func hasWord(r Row, word string) bool {
 	return slices.ContainsFunc(words.FindAllString(strings.Join(texts, " "), -1), func(w string) bool { return strings.EqualFold(w, word) })
 }
 
-// OnSearch acts on what a search finds.
+// OnSearch acts on the results of a search.
 func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
@@ -314,7 +314,7 @@ func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 	})
 }
 
-// OnPicked acts on messages that are picked from a list.
+// OnPicked acts on selected messages of a list.
 func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
 	i := s.intent(verb, random)
 	i.wait = wait
@@ -343,7 +343,7 @@ func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
 		if !ok {
 			return 0, ending{problem: "there is no button for what is picked"}
 		}
-		if verb == "restore" { // it is done at once
+		if verb == "restore" { // without a confirmation page
 			e := ending{n: -1, before: s.alone()}
 			if e.before == nil {
 				return 0, ending{}

@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Config is what a process knows, as its command line and its file would say.
+// Config is the configuration of a process. It corresponds to the command line and the configuration file.
 type Config struct {
 	Name string
 	URL  string
@@ -28,53 +28,53 @@ type Config struct {
 
 	Heartbeat time.Duration
 
-	Queues    []string                      // failed queues to empty into the archive
-	Origin    func(*reprise.Message) string // of IngestConfig
+	Queues    []string                      // failed queues that the process moves to the archive
+	Origin    func(*reprise.Message) string // passed to IngestConfig
 	Routing   failed.Routing
 	Retention time.Duration
 	Tokens    []console.Token
 	Lease     time.Duration // of queues and replays; 0: the defaults
 	Poll      time.Duration // of replays; 0: the default
 
-	Broker   ledger.Broker // nil: no ledger is kept
+	Broker   ledger.Broker // nil: the process does not keep a ledger
 	Accounts []ledger.Account
 
-	// Work runs workers on a client, until ctx ends. Nil: there are none.
+	// Work runs workers on a client until ctx ends. Nil: the process has no workers.
 	Work func(ctx context.Context, p *Process, observer reprise.Observer) error
 
-	// Published is told what the process publishes. It must be safe for concurrent use.
+	// Published is called for each message that the process publishes. It must be safe for concurrent use.
 	Published func(p *Process, m Publish)
 
 	Logger *slog.Logger
 }
 
-// Process is what `reprise up` or `reprise console` runs: workers, an Ingest, a Replayer,
-// the console and the ledger, over one file and one broker. It can be killed at any moment.
+// Process runs the parts of `reprise up` or `reprise console`: workers, an Ingest, a Replayer, the console and the ledger. They
+// share one file and one broker. A process can be killed at any moment.
 type Process struct {
 	Config
 	Database *Database
 
 	pool    *sql.DB
-	others  []*Database // that it has opened beside its own
+	others  []*Database // additional databases that the process has opened
 	network *network
 	killed  atomic.Bool
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
-	err     error // why it ended; read it when ended is closed
+	err     error // cause of the end; valid after ended is closed
 
 	archive atomic.Pointer[failed.Archive] // nil: not open yet
 	console atomic.Pointer[console.Console]
 	ingest  atomic.Pointer[failed.Ingest]
 	sender  atomic.Pointer[failed.Replayer]
 	ledger  atomic.Pointer[ledger.Ledger]
-	cut     atomic.Int64 // how often a connection of it was cut
+	cut     atomic.Int64 // number of times that its connections were cut
 
-	mu       sync.Mutex // of what follows
-	closed   bool       // no request is accepted any more
+	mu       sync.Mutex // guards the fields below and others
+	closed   bool       // the process no longer accepts requests
 	handling sync.WaitGroup
 }
 
-// Start starts a process over the database in a file.
+// Start starts a process with the database in a file.
 func Start(cfg Config, file string) *Process {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -86,7 +86,7 @@ func Start(cfg Config, file string) *Process {
 		}
 	}}
 	p.pool = sql.OpenDB(p.Database)
-	p.pool.SetMaxOpenConns(16) // as the command does
+	p.pool.SetMaxOpenConns(16) // the same value as in the command
 	ctx, stop := context.WithCancelCause(context.Background())
 	p.stop = stop
 	go func() {
@@ -101,7 +101,7 @@ func Start(cfg Config, file string) *Process {
 	return p
 }
 
-// run works until ctx ends.
+// run runs the process until ctx ends.
 func (p *Process) run(ctx context.Context) error {
 	archive, err := await(ctx, func() (*failed.Archive, error) {
 		return failed.Open(ctx, p.pool, failed.Config{Dialect: failed.SQLite, Retention: p.Retention, Logger: p.Logger})
@@ -168,7 +168,7 @@ func (p *Process) run(ctx context.Context) error {
 		})
 	}
 	if p.Work != nil {
-		// The book is written last, when the workers have ended.
+		// The ledger is written last, after the workers have stopped.
 		run(func(ctx context.Context) error {
 			writing, written := context.WithCancel(context.WithoutCancel(ctx))
 			var books sync.WaitGroup
@@ -183,7 +183,7 @@ func (p *Process) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// await opens something in the database, as often as it takes.
+// await calls open until it succeeds or ctx ends.
 func await[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		opened, err := open()
@@ -215,7 +215,7 @@ func (p *Process) HangUp(c *reprise.Client) {
 	_ = c.Close(ctx)
 }
 
-// wake is the Replayer of the console: there is none before there is a connection.
+// wake wakes the Replayer for the console. It does nothing before the Replayer has a connection.
 type wake struct{ p *Process }
 
 func (w wake) Wake() {
@@ -224,7 +224,7 @@ func (w wake) Wake() {
 	}
 }
 
-// Open opens another database of the process. It is closed by the caller.
+// Open opens another database of the process. The caller closes it.
 func (p *Process) Open(file string) *sql.DB {
 	d := newDatabase(file)
 	p.mu.Lock()
@@ -237,10 +237,10 @@ func (p *Process) Open(file string) *sql.DB {
 	return sql.OpenDB(d)
 }
 
-// errStopped is why a process ends that got SIGTERM.
+// errStopped is the cause of the end after SIGTERM.
 var errStopped = errors.New("stopped in order")
 
-// Stop ends the process in order, and waits for it.
+// Stop stops the process in order and waits for it.
 func (p *Process) Stop() error {
 	p.stop(errStopped)
 	<-p.ended
@@ -250,9 +250,8 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
-// Kill ends the process at once, as SIGKILL does: it executes no statement any more, and its
-// connections are gone. Keep is called when its files do not change. Goroutines that it has are left
-// to find out that it has ended.
+// Kill ends the process immediately, like SIGKILL. It executes no further statement and its connections are closed. Kill calls
+// keep while the files do not change. The goroutines of the process end later, when they notice the kill.
 func (p *Process) Kill(keep func()) {
 	if p.killed.Swap(true) {
 		return
@@ -272,20 +271,20 @@ func (p *Process) Kill(keep func()) {
 // Killed reports whether the process was killed.
 func (p *Process) Killed() bool { return p.killed.Load() }
 
-// Cut cuts the connections of the process to the broker.
+// Cut cuts the connections from the process to the broker.
 func (p *Process) Cut() {
 	if p.network.cut() > 0 {
 		p.cut.Add(1)
 	}
 }
 
-// Archive returns the archive; nil if it is not open yet.
+// Archive returns the archive, or nil if it is not open yet.
 func (p *Process) Archive() *failed.Archive { return p.archive.Load() }
 
-// Ledger returns the ledger; nil if it is not open yet, or there is none.
+// Ledger returns the ledger, or nil if the process has no open ledger.
 func (p *Process) Ledger() *ledger.Ledger { return p.ledger.Load() }
 
-// ServeHTTP serves the console, as long as the process lives.
+// ServeHTTP serves the console while the process runs.
 func (p *Process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.console.Load()
 	p.mu.Lock()
@@ -300,13 +299,13 @@ func (p *Process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.ServeHTTP(w, r)
 }
 
-// checkTimeout is how long /readyz waits for a database.
+// checkTimeout is the time that /readyz waits for a database.
 const checkTimeout = 3 * time.Second
 
-// errNotOpen is the state of an archive that has not been opened.
+// errNotOpen is the state of an archive that is not open yet.
 var errNotOpen = errors.New("not open yet")
 
-// Ready returns what /readyz says of the archive, nil if it can be used.
+// Ready returns the state of the archive that /readyz reports; nil: the archive is usable.
 func (p *Process) Ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
@@ -323,7 +322,7 @@ func (p *Process) Ready() error {
 	return nil
 }
 
-// copyDatabase copies the file of a database as a killed process has left it.
+// copyDatabase copies the files of a database in the state that a killed process has left.
 func copyDatabase(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err

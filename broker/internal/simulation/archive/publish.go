@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Publish publishes messages to one work queue or to all, by a client that nothing happens to.
+// Publish publishes messages to one work queue or to all work queues. Faults do not affect its client.
 func (s *System) Publish(ctx context.Context, n int, random *rand.Rand) {
 	names := slices.Sorted(maps.Keys(classes))
 	only := ""
@@ -42,7 +42,7 @@ func (s *System) Publish(ctx context.Context, n int, random *rand.Rand) {
 	if failed, ok := errors.AsType[*reprise.BatchError](err); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, f := range failed.Failed { // nobody knows whether it was published
+		for _, f := range failed.Failed { // it is unknown whether the broker stored the message
 			var o Order
 			if json.Unmarshal(messages[f.Index].Body, &o) == nil {
 				s.gone[o.N] = "not confirmed"
@@ -51,7 +51,7 @@ func (s *System) Publish(ctx context.Context, n int, random *rand.Rand) {
 	}
 }
 
-// address returns where messages for a work queue are published.
+// address returns the exchange and the routing key of a work queue.
 func address(queue string) (exchange, key string) {
 	switch queue {
 	case Mails:
@@ -62,7 +62,7 @@ func address(queue string) (exchange, key string) {
 	return shop, orderKey
 }
 
-// newOrder notes a new message.
+// newOrder creates and records a new message.
 func (s *System) newOrder(random *rand.Rand, names []string, only string) *Sent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *System) newOrder(random *rand.Rand, names []string, only string) *Sent 
 	return m
 }
 
-// SetDown says whether the downstream fails for a kind of messages.
+// SetDown sets whether the downstream system fails for a class of messages.
 func (s *System) SetDown(class string, down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *System) SetDown(class string, down bool) {
 	}
 }
 
-// Served returns an HTTP client whose requests a handler answers, without a network.
+// Served returns an HTTP client that passes its requests to a handler, without a network.
 func Served(h http.Handler) *http.Client { return &http.Client{Transport: served{h}} }
 
 type served struct{ http.Handler }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Act is something that happens in a life, on a given day. N, last and random are its arguments.
+// Act is a kind of action or fault in a life. N, last and random are its arguments.
 type Act struct {
 	Fault  bool
 	Weight int
@@ -25,7 +25,7 @@ func lasting(most time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) { return r.IntN(1000), time.Duration(1 + r.Int64N(int64(most))) }
 }
 
-// rarely is for what lasts longer now and then.
+// rarely draws a duration of at most most, and in one of eight cases of at most rare.
 func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	return func(r *rand.Rand) (int, time.Duration) {
 		if r.IntN(8) == 0 {
@@ -35,7 +35,7 @@ func rarely(most, rare time.Duration) func(*rand.Rand) (int, time.Duration) {
 	}
 }
 
-// waiting is for people who confirm at once, or after a while.
+// waiting draws the time before a confirmation: zero in half of the cases, otherwise up to three minutes.
 func waiting(r *rand.Rand) (int, time.Duration) {
 	if r.IntN(2) == 0 {
 		return 0, 0
@@ -55,7 +55,7 @@ func (s *System) either(random *rand.Rand) *Process {
 	return all[random.IntN(len(all))]
 }
 
-// Acts are all acts by name.
+// Acts contains all acts by name.
 var Acts = map[string]Act{
 	"archive-publish": {Weight: 8, Draw: some(40), Do: func(s *System, n int, _ time.Duration, random *rand.Rand) {
 		s.Publish(context.Background(), n, random)
@@ -120,7 +120,7 @@ var Acts = map[string]Act{
 	}},
 }
 
-// Do does an act, of a step that is written in the events as it is in the script.
+// Do performs an act. The events contain the step as it appears in the script.
 func (s *System) Do(step, act string, n int, last time.Duration, random *rand.Rand) {
 	s.note("step %s", step)
 	Acts[act].Do(s, n, last, random)

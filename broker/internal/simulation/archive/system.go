@@ -21,19 +21,19 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The work queues of a system.
+// These constants name the work queues of a system and their routes.
 const (
 	Orders = "orders" // protected by idempotent.Middleware
 	Mails  = "mails"  // protected by idempotent.Tx
 	Covers = preset.CoverArtIndexQueue
 
-	shop       = "shop" // the exchange of orders
+	shop       = "shop" // exchange of orders
 	orderKey   = "order.new"
 	coverKey   = "index"
 	coverRetry = 10 * time.Second
 )
 
-// The processes of a system.
+// These constants name the processes of a system.
 const (
 	publisher = "archive-publisher"
 
@@ -41,18 +41,18 @@ const (
 	Console = "console" // `reprise console`
 )
 
-// queues are the work queues, with their failed queues.
+// queues maps the work queues to their failed queues.
 var queues = map[string]string{Orders: "orders.failed", Mails: "mails.failed", Covers: preset.CoverArtFailedQueue}
 
-// The kinds of failures: what the downstream says when it is broken. Numbers differ.
+// classes contains the error messages of the downstream system by class. The numbers in the messages differ.
 var classes = map[string]string{
 	"declined": "card %d declined after %dms",
 	"stock":    "no stock for order %d, asked %d times",
 	"down":     "POST /orders/%d: 503 after %dms",
-	"poison":   "amount of %d cannot be 9, at byte %d", // until it is edited
+	"poison":   "amount of %d cannot be 9, at byte %d", // until an operator edits the message
 }
 
-// classOf returns the kind of a failure, by its text.
+// classOf returns the class of an error message.
 func classOf(text string) string {
 	for class, format := range classes {
 		before, rest, _ := strings.Cut(format, "%d")
@@ -68,76 +68,76 @@ func classOf(text string) string {
 type Order struct {
 	N      int    `json:"n"`
 	Class  string `json:"class"`
-	Amount int    `json:"amount"` // 9 is poison
+	Amount int    `json:"amount"` // 9 makes the message fail always
 	Note   string `json:"note"`
 }
 
-// Sent is a message that was published.
+// Sent is a published message.
 type Sent struct {
 	Order
 	Queue     string
-	MessageID string // "" for none
+	MessageID string // "": none
 	Body      []byte
 }
 
-// Environment is what a System needs of the world around it.
+// Environment connects a System with the simulation.
 type Environment struct {
 	URL    string
 	Dial   func(process string) Dial
 	Broker ledger.Broker
 	Logger *slog.Logger
 
-	// Heartbeat is that of all connections. Default: the library's.
+	// Heartbeat is the heartbeat of all connections. Default: the default of the library.
 	Heartbeat time.Duration
 
-	// Broken is told of each promise that was not kept, and Struck of what happened.
+	// Broken is called for each broken promise. Struck is called for each event.
 	Broken func(promise, detail string)
 	Struck func(what string)
 
-	// Disturbances returns how often what others did to processes or to the broker in a span of time may have made
-	// a replay send its latest messages once more.
+	// Disturbances returns the number of faults outside the system in a period that may have made a replay repeat its latest
+	// messages.
 	Disturbances func(from, to time.Time) int
 
-	// Forgot reports whether the broker may have forgotten the acknowledgement of a message that was stored
-	// at one time, and have delivered it again before another.
+	// Forgot reports whether the broker may have lost the acknowledgement of a message that was stored at one time and
+	// redelivered it before another time.
 	Forgot func(stored, again time.Time) bool
 
-	// Bindings are asked by replays; nil: they are not known.
+	// Bindings returns the bindings of the broker for replays; nil: unknown.
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
-// System is an archive and all those around it: workers whose messages fail, processes that
-// keep failed messages and send them back, and people who decide about them.
+// System is an archive with its workers, processes and operators. The messages of the workers fail, the processes archive and
+// replay them, and the operators decide about them.
 type System struct {
 	Environment
 	Options
 	began time.Time
 	dir   string
 
-	acting chan struct{} // taken by whoever acts for people: one act at a time
+	acting chan struct{} // held during an action of an operator, so that actions do not overlap
 
-	mu        sync.Mutex // never held while something blocks
-	file      string     // of the archive
-	done      string     // of the store of duplicates
-	away      string     // where the file is that was moved
+	mu        sync.Mutex // not held during blocking calls
+	file      string     // path of the archive
+	done      string     // path of the store of duplicates
+	away      string     // path of the moved file
 	backup    string
-	losing    bool      // the file is gone for good, and the processes have not been restarted
-	pending   int       // things that are to happen
-	ending    bool      // no fault strikes any more
-	breaks    int       // faults of databases that last
-	mended    time.Time // when the latest of them ended
-	faulty    int       // counts faults of databases, to tell them apart
-	epoch     int       // of what the archive numbers: it begins anew with another file
+	losing    bool      // the file is lost, and the processes have not restarted yet
+	pending   int       // number of scheduled calls
+	ending    bool      // all faults have ended permanently
+	breaks    int       // number of current database faults
+	mended    time.Time // end of the latest database fault
+	faulty    int       // identifies the latest database fault
+	epoch     int       // generation of the archive file, whose numbers start again
 	files     int
 	main      *Process // `reprise up`; nil: it is down
-	second    *Process // `reprise console` beside it; nil: there is none
+	second    *Process // `reprise console` on the same file; nil: none
 	all       []*Process
 	sent      []*Sent
 	down      map[string]bool // by class
 	effects   map[int]int     // by Order.N
-	doubled   map[int]int     // effects that may have been repeated
+	doubled   map[int]int     // number of effects that may have been repeated
 	handling  map[*Process]map[int]int
-	keys      map[int]map[string]bool // ids that handlers were shown
+	keys      map[int]map[string]bool // IDs that the handlers have received
 	written   map[resend]int
 	parked    map[int]int // publishes to failed queues, by Order.N
 	gone      map[int]string
@@ -151,19 +151,19 @@ type System struct {
 	stopForeign func()
 	rows        map[resend]Row
 	client      *reprise.Client
-	turn        int // of the consoles
+	turn        int // index of the next console
 	acts        int
 }
 
-// Options say what a system consists of.
+// Options describes the parts of a system.
 type Options struct {
-	Second   bool // there is a second process on the same file
-	Foreign  bool // the cover art design is worked on by a program that does not use Reprise
-	Routed   bool // the management API tells the bindings
+	Second   bool // a second process uses the same file
+	Foreign  bool // a program without Reprise consumes the queue of the cover art design
+	Routed   bool // the management API provides the bindings
 	Ledger   bool
 	Attempts int // of the policies
 
-	Retention time.Duration // 0: messages are kept for ever
+	Retention time.Duration // 0: messages do not expire
 
 	Lease time.Duration // of queues and replays
 	Poll  time.Duration // of replays
@@ -180,21 +180,21 @@ type epochReplay struct {
 	replay failed.ReplayID
 }
 
-// note adds a line to what happened.
+// note adds a line to the events.
 func (s *System) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, fmt.Sprintf("%v ", time.Since(s.began))+fmt.Sprintf(format, args...))
 }
 
-// fail reports that a promise was not kept.
+// fail reports a broken promise.
 func (s *System) fail(promise, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failLocked(promise, format, args...)
 }
 
-// failLocked is fail, with the lock held.
+// failLocked is like fail. The caller holds the lock.
 func (s *System) failLocked(promise, format string, args ...any) {
 	detail := fmt.Sprintf(format, args...)
 	if s.failures++; s.failures == 1 {
@@ -210,7 +210,7 @@ func (s *System) strike(what string) {
 	s.Struck("archive: " + what)
 }
 
-// NewSystem returns a system over files in a directory. Begin starts it.
+// NewSystem returns a system with its files in a directory. Begin starts it.
 func NewSystem(e Environment, o Options, dir string) *System {
 	if e.Logger == nil {
 		e.Logger = slog.New(slog.DiscardHandler)
@@ -225,7 +225,7 @@ func NewSystem(e Environment, o Options, dir string) *System {
 	return s
 }
 
-// newFile returns a path at which there is no file.
+// newFile returns the path of a new file.
 func (s *System) newFile() string {
 	s.files++
 	dir := filepath.Join(s.dir, fmt.Sprint(s.files))
@@ -310,7 +310,7 @@ func failedQueues() []string {
 	return []string{"orders.failed", "mails.failed", preset.CoverArtFailedQueue}
 }
 
-// origin is what the configuration of `reprise up` knows: which work queue a failed queue belongs to.
+// origin returns the work queue of a message in a failed queue, like the configuration of `reprise up`.
 func origin(m *reprise.Message) string {
 	switch m.Queue {
 	case "orders.failed":
@@ -325,7 +325,7 @@ func accounts() []ledger.Account {
 	return []ledger.Account{{Work: []string{Orders}}, {Work: []string{Mails}}}
 }
 
-// workers are the workers of the main process, whose handlers belong to a process.
+// workers returns the configurations of the workers of the main process.
 func (s *System) workers(p *Process) []reprise.WorkerConfig {
 	policy := reprise.Policy{MaxAttempts: max(1, s.Attempts), Backoff: backoff.Fixed(2 * time.Second)}
 	handler := func(queue string) reprise.Handler {
@@ -387,7 +387,7 @@ func (s *System) work(ctx context.Context, p *Process, observer reprise.Observer
 
 var errUnknown = errors.New("the body is not an order")
 
-// handle is what all handlers do: an effect, or an error.
+// handle is the handler of all workers. It records an effect or returns an error.
 func (s *System) handle(queue string, m *reprise.Message) error {
 	var o Order
 	if err := json.Unmarshal(m.Body, &o); err != nil {
@@ -403,7 +403,7 @@ func (s *System) handle(queue string, m *reprise.Message) error {
 	return nil
 }
 
-// show notes the id that a handler was shown of an order. The lock is held.
+// show records the message ID that a handler has received for an order. The caller holds the lock.
 func (s *System) show(m *reprise.Message, o Order) {
 	if s.keys[o.N] == nil {
 		s.keys[o.N] = map[string]bool{}
@@ -413,7 +413,7 @@ func (s *System) show(m *reprise.Message, o Order) {
 	}
 }
 
-// verdict is what the downstream says of an order. The lock is held.
+// verdict returns the result of the downstream system for an order. The caller holds the lock.
 func (s *System) verdict(o Order) error {
 	class := o.Class
 	if o.Amount == 9 {
@@ -424,13 +424,13 @@ func (s *System) verdict(o Order) error {
 	return fmt.Errorf(classes[class], o.N, 10+rand.IntN(90))
 }
 
-// published is told of each message that a process writes to its connection.
+// published is called for each message that a process writes to its connection.
 func (s *System) published(p *Process, m Publish) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if mark := m.header(topology.HeaderReplay); mark != "" {
 		var r resend
-		// The copy that a worker makes of a replayed message carries the mark, too, and goes elsewhere.
+		// The retry copy of a replayed message has the same header, but another destination.
 		if _, err := fmt.Sscanf(mark, "%d/%d", &r.replay, &r.id); err == nil && isWork(m) {
 			r.epoch = s.epoch
 			s.written[r]++
@@ -444,7 +444,7 @@ func (s *System) published(p *Process, m Publish) {
 	}
 }
 
-// isWork reports whether a message was published to a work queue, rather than to where it waits.
+// isWork reports whether a message was published to a work queue and not to a wait queue or failed queue.
 func isWork(m Publish) bool {
 	return m.Exchange == shop || m.Exchange == preset.CoverArtExchange || m.Exchange == "" && queues[m.Key] != ""
 }
