@@ -155,7 +155,7 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "discard?dry_run=1", `{"all":true}`, 400, "write dry_run=true"},
 		{"POST", "restore", `{}`, 400, "set all to true"},
 		{"POST", "replays", `{}`, 400, "set all to true"},
-		{"POST", "replays", `{"all":true,"canary":"soon"}`, 400, "write it as 90s"},
+		{"POST", "replays", `{"all":true,"canary":"soon"}`, 400, "is not a duration (examples: 90s"},
 		{"POST", "replays", `{"all":true,"rate":-1}`, 400, "leave them out"},
 		{"POST", "replays", `{"filter":{"queue":"none"}}`, 422, "no selected message"},
 		{"POST", "replays/7/cancel", `{}`, 404, ""},

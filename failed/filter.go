@@ -101,7 +101,7 @@ type condition struct {
 
 var conditions = []condition{
 	{
-		FilterParam{Name: "queue", Flag: "queue", Value: "NAME", Help: "That failed in this work queue."},
+		FilterParam{Name: "queue", Flag: "queue", Value: "NAME", Help: "Work queue of the failure."},
 		"queue", func(f *Filter) any { return (*params.Text)(&f.Queue) }, "queue %s",
 	},
 	{
@@ -109,35 +109,35 @@ var conditions = []condition{
 		"states", func(f *Filter) any { return &f.States }, "in state %s",
 	},
 	{
-		FilterParam{Name: "group", Flag: "group", Value: "ID", Help: "Of this group."},
+		FilterParam{Name: "group", Flag: "group", Value: "ID", Help: "ID of an error group."},
 		"group", func(f *Filter) any { return &f.Group }, "group %d",
 	},
 	{
-		FilterParam{Name: "since", Flag: "since", Value: "TIME", Help: "Whose last failure was then or later: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago."},
+		FilterParam{Name: "since", Flag: "since", Value: "TIME", Help: "Time of the last failure, or later: 2026-03-01T09:00:00Z, 2026-03-01 (local time), or 2h for two hours ago."},
 		"since", func(f *Filter) any { return &f.Since }, "failed since %s",
 	},
 	{
-		FilterParam{Name: "until", Flag: "until", Value: "TIME", Help: "Whose last failure was before that."},
+		FilterParam{Name: "until", Flag: "until", Value: "TIME", Help: "Upper limit for the time of the last failure."},
 		"until", func(f *Filter) any { return &f.Until }, "failed before %s",
 	},
 	{
-		FilterParam{Name: "text", Flag: "text", Value: "WORDS", Help: "With these words in errors, ids or a body of text."},
+		FilterParam{Name: "text", Flag: "text", Value: "WORDS", Help: "Words in errors, the message ID, the correlation ID or a text body."},
 		"text", func(f *Filter) any { return &f.Text }, "with the words “%s”",
 	},
 	{
-		FilterParam{Name: "error", Flag: "error", Value: "TEXT", Help: "With this text in the last error, exactly as it is written there."},
+		FilterParam{Name: "error", Flag: "error", Value: "TEXT", Help: "Part of the last error, with the same case."},
 		"error", func(f *Filter) any { return &f.Error }, "error contains “%s”",
 	},
 	{
-		FilterParam{Name: "header", Flag: "header", Value: "K=V", Help: "With this header. Repeatable.", Repeated: true},
+		FilterParam{Name: "header", Flag: "header", Value: "K=V", Help: "Header, as name=value. Repeatable.", Repeated: true},
 		"headers", func(f *Filter) any { return (*params.Texts)(&f.Headers) }, "header %s",
 	},
 	{
-		FilterParam{Name: "min_attempts", Flag: "min-attempts", Value: "N", Help: "With so many attempts or more."},
+		FilterParam{Name: "min_attempts", Flag: "min-attempts", Value: "N", Help: "Minimum number of attempts."},
 		"min_attempts", func(f *Filter) any { return &f.MinAttempts }, "attempts from %d",
 	},
 	{
-		FilterParam{Name: "max_attempts", Flag: "max-attempts", Value: "N", Help: "With so many attempts at most."},
+		FilterParam{Name: "max_attempts", Flag: "max-attempts", Value: "N", Help: "Maximum number of attempts."},
 		"max_attempts", func(f *Filter) any { return &f.MaxAttempts }, "attempts up to %d",
 	},
 	{
@@ -145,23 +145,23 @@ var conditions = []condition{
 		"ids", func(f *Filter) any { return &f.IDs }, "messages %s",
 	},
 	{
-		FilterParam{Name: "replay", Flag: "back-from", Value: "ID", Help: "That failed again after this replay."},
+		FilterParam{Name: "replay", Flag: "back-from", Value: "ID", Help: "Messages that failed again after this replay."},
 		"replay", func(f *Filter) any { return &f.Replay }, "failed again after replay %d",
 	},
 	{
-		FilterParam{Name: "refused", Flag: "refused", Help: "That the latest replay could not send."},
+		FilterParam{Name: "refused", Flag: "refused", Help: "Messages that their latest replay could not send."},
 		"refused", func(f *Filter) any { return &f.Refused }, "could not be sent",
 	},
 	{
-		FilterParam{Name: "refused_by", Flag: "refused-by", Value: "ID", Help: "That this replay could not send."},
+		FilterParam{Name: "refused_by", Flag: "refused-by", Value: "ID", Help: "Messages that this replay could not send, in any state."},
 		"refused_by", func(f *Filter) any { return &f.RefusedBy }, "could not be sent by replay %d",
 	},
 	{
-		FilterParam{Name: "sent_by", Flag: "sent-by", Value: "ID", Help: "That this replay has sent."},
+		FilterParam{Name: "sent_by", Flag: "sent-by", Value: "ID", Help: "Messages that this replay sent, in any state."},
 		"sent_by", func(f *Filter) any { return &f.SentBy }, "sent by replay %d",
 	},
 	{
-		FilterParam{Name: "outcome", Flag: "outcome", Value: "OUTCOME", Help: "With this outcome of --sent-by: pending, retrying, succeeded, failed again or unknown."},
+		FilterParam{Name: "outcome", Flag: "outcome", Value: "OUTCOME", Help: "Outcome for --sent-by: pending, retrying, settled, succeeded, 'failed again' or unknown."},
 		"outcome", func(f *Filter) any { return &f.Outcome }, "with the outcome %s",
 	},
 }
@@ -332,7 +332,7 @@ func (f Filter) Validate() error {
 	case f.All && !f.IsZero():
 		return invalid("", "all must not be set beside a condition (leave one out)")
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
-		return invalid("outcome", "outcome %.40q not found (use pending, retrying, succeeded, failed again or unknown)", f.Outcome)
+		return invalid("outcome", "outcome %.40q not found (use pending, retrying, settled, succeeded, failed again or unknown)", f.Outcome)
 	case f.Outcome != "" && f.SentBy == 0:
 		return invalid("outcome", "outcome must have sent_by beside it: an outcome is that of a replay")
 	case f.SentBy != 0 && f.RefusedBy != 0:

@@ -129,7 +129,7 @@ func TestBrokersCountAttempts(t *testing.T) {
 				work := testkit.Name(t, "work")
 				topo := route.Topology(work)
 				if version, _ := r.conn.Properties["version"].(string); topo.For(version) != nil {
-					if err := c.Declare(t.Context(), topo); err == nil || !strings.Contains(err.Error(), "needs RabbitMQ 4.3.3") {
+					if err := c.Declare(t.Context(), topo); err == nil || !strings.Contains(err.Error(), "must be RabbitMQ 4.3.3 or later") {
 						t.Errorf("on RabbitMQ %s: %v", version, err)
 					}
 					return

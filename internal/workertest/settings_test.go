@@ -223,8 +223,8 @@ func TestDesignsThatCanBe(t *testing.T) {
 func TestDesignOfAnotherQueue(t *testing.T) {
 	t.Parallel()
 	for says, s := range map[string]topology.Strategy{
-		`use "cover-art-archive.index", "cover-art-archive.delete" or "cover-art-archive.move"`: preset.CoverArt{}.Strategy(),
-		`use "p.WorkQueue"`: preset.WorkRetry{Prefix: "p."}.Strategy(),
+		`must be "cover-art-archive.index", "cover-art-archive.delete" or "cover-art-archive.move"`: preset.CoverArt{}.Strategy(),
+		`must be "p.WorkQueue"`: preset.WorkRetry{Prefix: "p."}.Strategy(),
 		`preset: CDNPurge.Queue must be the queue of the worker "orders": got "cdn-purge"`: preset.CDNPurge{}.Strategy(),
 	} {
 		err := reprise.WorkerConfig{Queue: "orders", Handler: succeed, Strategy: s}.Validate()

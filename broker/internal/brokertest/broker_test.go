@@ -36,7 +36,7 @@ func TestTheDefaultPasswordStaysOnLoopback(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- b.Serve(everywhere{l}) }()
 		if test.refused {
-			if err := <-served; err == nil || !strings.Contains(err.Error(), "refusing to listen on 0.0.0.0:5672") {
+			if err := <-served; err == nil || !strings.Contains(err.Error(), "cannot listen on 0.0.0.0:5672") {
 				t.Errorf("users %v: Serve returned %v", test.users, err)
 			}
 		}
@@ -51,9 +51,9 @@ func TestTheDefaultPasswordStaysOnLoopback(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, config := range map[string]broker.Config{
-		"whole seconds":   {Heartbeat: 1500 * time.Millisecond},
-		"8192 to":         {FrameMax: 4096},
-		"positive number": {MaxMessageSize: -1},
+		"whole seconds":        {Heartbeat: 1500 * time.Millisecond},
+		"between 8192 and":     {FrameMax: 4096},
+		"must not be negative": {MaxMessageSize: -1},
 		"ConnectionMemoryLimit must be at least 33554432, twice Config.MaxMessageSize: got 1024": {ConnectionMemoryLimit: 1024},
 		"TotalConnectionMemoryLimit must be at least Config.ConnectionMemoryLimit, 2048: got 1024": {
 			MaxMessageSize: 100, ConnectionMemoryLimit: 2048, TotalConnectionMemoryLimit: 1024,

@@ -344,7 +344,7 @@ func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
 		return status == 503 && strings.Contains(answer, `"resource":"store"`)
 	})
 	confirm := r.publish()
-	if err := r.close(); err == nil || !strings.Contains(err.Error(), "gone") {
+	if err := r.close(); err == nil || !strings.Contains(err.Error(), "directory not found") {
 		t.Errorf("closed with %v", err)
 	}
 	if confirm.Acked() {

@@ -28,7 +28,7 @@ type selection struct {
 	Refused     bool     `help:"Messages that their latest replay could not send."`
 	RefusedBy   *int64   `name:"refused-by" placeholder:"ID" help:"Messages that this replay could not send, in any state."`
 	SentBy      *int64   `name:"sent-by" placeholder:"ID" help:"Messages that this replay sent, in any state."`
-	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"Outcome for --sent-by: pending, retrying, settled, succeeded, failed-again or unknown."`
+	Outcome     *string  `name:"outcome" placeholder:"OUTCOME" help:"Outcome for --sent-by: pending, retrying, settled, succeeded, 'failed again' or unknown."`
 }
 
 // filter converts the selection for the console. An empty or zero value of a given flag is an error, for example the

@@ -96,7 +96,7 @@ func lines(event, want string, body []byte, least, most int) ([]string, error) {
 		if n == 1 {
 			s = ""
 		}
-		return nil, fmt.Errorf("%s event: the body has %d line%s, want %s", event, n, s, want)
+		return nil, fmt.Errorf("%s event: body must have the lines %s: got %d line%s", event, want, n, s)
 	}
 	return fields, nil
 }

@@ -303,8 +303,8 @@ func TestOpenExplainsWhatIsWrong(t *testing.T) {
 		{staking.Config{MaxRetries: -1}, "use at least 1, or 0 for 10"},
 		{staking.Config{Unsettled: -1}, "use 1 to 65535, or 0 for 100"},
 		{staking.Config{Unsettled: 70_000}, "use 1 to 65535, or 0 for 100"},
-		{staking.Config{Design: preset.Staking{QueueType: "stream"}}, `use "quorum" or "classic"`},
-		{staking.Config{Client: &reprise.Config{Heartbeat: 1}}, "use at least 1s"},
+		{staking.Config{Design: preset.Staking{QueueType: "stream"}}, `must be "quorum" or "classic"`},
+		{staking.Config{Client: &reprise.Config{Heartbeat: 1}}, "must be at least 1s"},
 	} {
 		if _, err := staking.Open(t.Context(), "amqp://nowhere.invalid", "q", &tc.config); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%+v: %v", tc.config, err)
