@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -201,6 +202,10 @@ func TestPublishPage(t *testing.T) {
 	}
 	if body := ask(t, c, "GET", link, nil, operator).Body.String(); !strings.Contains(body, `name="queue" value="orders"`) || !strings.Contains(body, `value="application/json"`) || strings.Contains(body, "data-unsaved") {
 		t.Errorf("%s", body)
+	}
+	// A form that is submitted twice publishes two messages with one id.
+	if _, rest, _ := strings.Cut(ask(t, c, "GET", link, nil, operator).Body.String(), `name="message_id"`); !regexp.MustCompile(`^[^>]* value="[A-Z2-7]{26}"`).MatchString(rest) {
+		t.Errorf("the form has no message id: %.200s", rest)
 	}
 	form := url.Values{
 		"queue": {"orders"}, "body": {"{\r\n  \"id\": 7, \"sum\":  1.10\r\n}"}, "content_type": {"application/json"}, "message_id": {"m-7"},

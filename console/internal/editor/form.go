@@ -3,6 +3,7 @@
 package editor
 
 import (
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"net/url"
@@ -101,11 +102,16 @@ func NewEditForm(m *failed.Message) *EditFormView {
 	return f
 }
 
-// NewPublishForm returns the form of a new message. The default content type is JSON.
+// NewPublishForm returns the form of a new message with a random message ID. The default content type is JSON.
 func NewPublishForm() *EditFormView {
 	f := NewEditForm(&failed.Message{})
 	f.How = bodyIndent
 	f.Properties[0].Value = "application/json"
+	for i := range f.Properties {
+		if f.Properties[i].Name == "message_id" {
+			f.Properties[i].Value = rand.Text() // a form that is submitted twice publishes duplicates, which consumers recognize
+		}
+	}
 	return f
 }
 
