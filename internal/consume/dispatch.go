@@ -94,7 +94,6 @@ func (s *session) receive(d *Delivery) {
 // subscriptions. The first is a narrow subscription whose message waits only to be settled. Such a
 // message would block the others until its copy is confirmed. The second is a subscription
 // with less than Prefetch because other messages were unsettled.
-// Prefetch because of others that were unsettled.
 func (s *session) canWiden() bool {
 	n := s.acks.Unsettled()
 	if s.subscription.narrow {
