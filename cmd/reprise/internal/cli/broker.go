@@ -138,7 +138,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 		tellData(b, data, log)
 		defer serveControl(b, data, stop.again, log)()
 	case !c.Memory:
-		log.Warn("messages are kept in memory: they are lost when this process ends (--data DIR keeps them, --memory says that you know)")
+		log.Warn("messages are lost when this process ends (use --data DIR to keep them, or --memory to omit this warning)")
 	}
 
 	l, err := listen(c.Listen)

@@ -124,7 +124,7 @@ func (c *consoleRunCmd) config() (deskConfig, string, error) {
 			return cfg, "", usagef("--queue: %w", err)
 		}
 	} else if c.Management == "" {
-		return cfg, "", usagef("which failed queues? name each with --queue NAME, or give --management URL, and all *.failed are found")
+		return cfg, "", usagef("failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)")
 	}
 	keep, err := atLeast(time.Hour, "--keep", c.Keep)
 	if err != nil {

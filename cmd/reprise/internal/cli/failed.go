@@ -111,7 +111,7 @@ func actor() string {
 func (f serverFlags) explained(err error) error {
 	server := cmp.Or(f.Server, "http://"+defaultConsole)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fmt.Errorf("no console answers at %s: %w (`reprise console` runs one; --server names another)",
+		return fmt.Errorf("cannot reach the console at %s: %w (start it with `reprise console`, or use --server)",
 			server, op.Err)
 	}
 	if bad, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, context.Canceled) {

@@ -103,7 +103,7 @@ func (s *selection) some(all bool) (api.Selection, error) {
 	case err != nil:
 		return api.Selection{}, err
 	case f.IsZero() && !all:
-		return api.Selection{}, usagef("which messages? give their numbers, or --group, --queue, --error …; --all is all of them")
+		return api.Selection{}, usagef("a selection of messages is required (use IDs, --group, --queue, --error …, or --all)")
 	case all && !f.IsZero():
 		return api.Selection{}, usagef("--all is all messages, and other flags choose some: give one of the two")
 	}

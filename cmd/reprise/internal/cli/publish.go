@@ -125,7 +125,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 	case c.Exchange != nil:
 		m.Exchange = *c.Exchange
 	default:
-		return nil, usagef("where to? give --to QUEUE, or --exchange NAME and --key KEY")
+		return nil, usagef("a destination is required (use --to QUEUE, or --exchange NAME and --key KEY)")
 	}
 	switch {
 	case c.Declare && c.To == "":

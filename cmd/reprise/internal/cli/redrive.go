@@ -72,7 +72,7 @@ type redriveResult struct {
 func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case c.From == "":
-		return usagef("which queue? give --from QUEUE, such as --from orders.failed")
+		return usagef("--from QUEUE is required, such as --from orders.failed")
 	case c.Limit < 0:
 		return usagef("--limit %d: give 1 or more, or leave it out", c.Limit)
 	case c.Timeout <= 0:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -246,8 +247,11 @@ func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, d
 		return err
 	}
 	a := api.WaitingAct{Filter: f, All: c.All, Delay: api.Duration(delay), Reason: c.Reason}
+	if !c.All && reflect.ValueOf(f).IsZero() {
+		return usagef("a selection of messages is required (use --queue, --group, --error …, or --all)")
+	}
 	if err := a.Act(do).Validate(); err != nil {
-		return usagef("%s (--all means all messages that wait)", strings.TrimPrefix(err.Error(), "failed: invalid: "))
+		return usagef("%s", strings.TrimPrefix(err.Error(), "failed: invalid: "))
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		would, err := client.ActOnWaiting(ctx, do, a, true)

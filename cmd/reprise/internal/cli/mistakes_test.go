@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+// run runs the command without environment variables and returns the exit code and the standard error.
+func run(args ...string) (int, string) {
+	var out, errs bytes.Buffer
+	unset := func(string) (string, bool) { return "", false }
+	code := Main(args, IO{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Lookup: unset})
+	return code, errs.String()
+}
+
+// A mistake on the command line prints one line with the correction.
+func TestMistakesOnTheCommandLine(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for args, want := range map[string]string{
+		"pblish":                                    "unexpected argument pblish, did you mean \"publish\"? (see reprise --help)",
+		"publish --too orders x":                    "unknown flag --too, did you mean \"--to\"? (see reprise publish --help)",
+		"publish x":                                 "a destination is required (use --to QUEUE, or --exchange NAME and --key KEY)",
+		"publish --to orders --count 0 x":           "--count 0: give 1 or more",
+		"publish --to orders -H lang x":             "--header \"lang\": write name=text, or name:=JSON",
+		"publish --to orders -H n:=x x":             "--header n: \"x\" is not JSON such as 3, true or [\"a\"]: invalid character 'x' looking for beginning of value",
+		"publish --to orders --url rabbit:5672 x":   "cannot use this broker URL (it does not begin with amqp:// or amqps://): write amqp://user:password@host:5672/vhost, special characters percent-encoded (@ is %40, / is %2F, % is %25), further hosts of a cluster after commas",
+		"publish --to orders --url http://rabbit x": "cannot use this broker URL (it does not begin with amqp:// or amqps://): write amqp://user:password@host:5672/vhost, special characters percent-encoded (@ is %40, / is %2F, % is %25), further hosts of a cluster after commas",
+		"publish --to orders --expiration 30 x":     "--expiration: \"30\" is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d)",
+		"publish --to orders -f none.json":          "-f: open none.json: no such file or directory",
+		"publish --to orders --priority 300 x":      "--priority: \"300\" is not an integer from 0 to 255 (see reprise publish --help)",
+		"publish --exchange shop --to orders x":     "--to names a queue, --exchange and --key a route: give one of the two",
+		"up -c none.yaml":                           "file none.yaml not found (create it, or use another with -c FILE)",
+		"broker --memory --data x":                  "--data keeps messages on disk and --memory does not: give one of the two",
+		"purge":                                     "<queue> is missing: work, wait or failed queue (see reprise purge --help)",
+		"purge orders":                              "--reason TEXT is required: it is kept in the audit log",
+		"redrive":                                   "--from QUEUE is required, such as --from orders.failed",
+		"redrive --from orders.failed --rate fast":  "--rate: \"fast\" is not a rate (examples: 10/s, 100/m, 5000/h) (see reprise redrive --help)",
+		"pause":                       "<queue> is missing: work queue (see reprise pause --help)",
+		"pause orders --for 3":        "--for: \"3\" is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d) (see reprise pause --help)",
+		"schedule --attempts 0":       "--attempts 0: give 1 to 1000000",
+		"failed":                      "failed takes a command: ls, groups, show, replay, replays, edit, discard, undo, mute, unmute, export, import, erase, purge (see reprise failed --help)",
+		"failed ls --since yesterday": "--since: \"yesterday\" is not a time (examples: 2026-03-01T09:00:00Z, 2026-03-01, or 2h for two hours ago) (see reprise failed ls --help)",
+		"failed ls --header x":        "--header \"x\": write name=value",
+		"failed ls --state lost --server http://127.0.0.1:1": "--state must be one of \"failed\",\"replaying\",\"replayed\",\"discarded\",\"all\" but got \"lost\" (see reprise failed ls --help)",
+		"failed ls --server http://127.0.0.1:1":              "cannot reach the console at http://127.0.0.1:1: connect: connection refused (start it with `reprise console`, or use --server)",
+		"failed ls --server localhost:15600":                 "--server: console must be a URL such as http://host:port or https://host: got \"localhost:15600\"",
+		"failed replay --server http://127.0.0.1:1":          "a selection of messages is required (use IDs, --group, --queue, --error …, or --all)",
+		"failed replay --all --rate 10":                      "--rate: \"10\" is not a rate (examples: 10/s, 100/m, 5000/h) (see reprise failed replay --help)",
+		"failed replay --all --canary soon":                  "--canary: \"soon\" is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d) (see reprise failed replay --help)",
+		"failed replay --all --patch {":                      "--patch: \"{\" is not JSON: write an array of operations, or @FILE",
+		"failed replay --all --replace a":                    "--replace is given once, and --with 0 times: give one --with for each --replace",
+		"failed show x":                                      "<id>: \"x\" is not an integer, or too large (see reprise failed show --help)",
+		"failed erase --all":                                 "--reason TEXT is required: it is kept in the audit log, and must not be personal data",
+		"failed ls --token-file none":                        "--token-file: open none: no such file or directory",
+		"console --archive x.db":                             "failed queues are required (use --queue NAME for each, or --management URL to find all *.failed)",
+		"mark":                                               "<text> is missing: description of the event, in one line (see reprise mark add --help)",
+		"history --range year":                               "unknown flag --range (see reprise history --help)",
+		"waiting retry":                                      "a selection of messages is required (use --queue, --group, --error …, or --all)",
+		"notify test":                                        "file reprise.yaml not found (create it, or use another with -c FILE)",
+		"completion tcsh":                                    "<shell> must be one of \"bash\",\"zsh\",\"fish\" but got \"tcsh\" (see reprise completion --help)",
+	} {
+		status := ExitUsage
+		if strings.HasPrefix(want, "cannot reach") {
+			status = ExitFailed
+		}
+		if code, got := run(strings.Fields(args)...); code != status || got != "reprise: "+want+"\n" {
+			t.Errorf("reprise %s: exit code %d, want %d\ngot  %swant reprise: %s", args, code, status, got, want)
+		}
+	}
+}
+
+// A mistake in the configuration file names its line and column.
+func TestMistakesInTheFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for file, want := range map[string]string{
+		"":                              "1:1: the file is empty: write at least",
+		"worker: []\n":                  "1:1: unknown key \"worker\" in the file: did you mean workers?",
+		"workers:\n  - queue: orders\n": "2:5: a worker has no handler: add http: http://host:port/path or exec: [PROGRAM, ARGUMENT]",
+		"workers:\n  - exec: [cat]\n":   "2:5: a worker has no queue: add queue: NAME (or preset: NAME)",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    http: http://127.0.0.1\n":          "3:5: a worker has two handlers, http and exec: keep one",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    concurency: 4\n":                   "4:5: unknown key \"concurency\" in a worker: did you mean concurrency?",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    concurrency: four\n":               "4:18: concurrency is a text: write a whole number from 1 to 10000",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    attempts: 0\n":                     "4:15: attempts is 0: write 1 or more",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    drain: 30\n":                       "4:12: drain has no unit: write 30s for seconds, 30m for minutes",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    backoff: {initial: 1h, max: 1m}\n": "4:24: backoff.initial (1h) is longer than backoff.max (1m): swap them, or raise backoff.max",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    backoff: 5m\n":                     "4:14: backoff is a text: write backoff: {fixed: 5m}, or {initial: 5m, factor: 2, max: 1h} for delays that grow",
+		"workers:\n  - queue: orders\n    exec: cat\n":                                        "3:11: exec is a text: write a list of program and arguments: exec: [cat], or for a shell: exec: [sh, -c, \"cat\"]",
+		"workers:\n  - queue: orders\n    exec: [no-such-program]\n":                          "3:12: program no-such-program not found in the PATH (install it, or use its full path)",
+		"workers:\n\t- queue: orders\n":                                                       "2:1: this is not valid YAML: tabs do not indent here: use blanks",
+		"broker: http://rabbit\nworkers:\n  - queue: orders\n    exec: [cat]\n":               "1:9: broker: cannot use this broker URL (it does not begin with amqp:// or amqps://): write amqp://user:password@host:5672/vhost, special characters percent-encoded (@ is %40, / is %2F, % is %25), further hosts of a cluster after commas",
+		"broker: amqp://u:${NONE}@rabbit\nworkers:\n  - queue: orders\n    exec: [cat]\n":     "1:9: broker needs the environment variable NONE, which is not set: set it, or write the value here",
+		"broker: amqp://rabbit\ndata: d\nworkers:\n  - queue: orders\n    exec: [cat]\n":      "2:1: data is for the embedded broker, and broker names another one: remove one of the two",
+		"workers:\n  - queue: orders\n    exec: [cat]\n  - queue: orders\n    exec: [cat]\n":  "4:5: queue \"orders\" has a worker already, on line 2: merge the two, with concurrency: 2 or more",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    prefetch: 2\n    concurrency: 4\n": "4:15: prefetch (2) is less than concurrency (4), some handlers would never have work: raise it, or remove it",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    duplicates: redis://x\n":           "4:17: duplicates is none of the stores there are: write memory, sqlite:PATH or postgres://user:password@host/database",
+		"workers:\n  - queue: orders\n    exec: [cat]\narchive: failed.db\n":                  "4:10: archive is none of the stores there are: write sqlite:PATH or postgres://user:password@host/database",
+		"workers:\n  - queue: orders\n    exec: [cat]\nconsole: 15600\n":                      "1:1: a console shows an archive, and there is none: add archive: sqlite:reprise-failed.db",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    rate: 10\n":                        "4:11: rate has no unit: write 10/s for so many a second, 10/m for so many a minute",
+		"workers:\n  - queue: orders\n    exec: [cat]\n    route: bucket\n":                   "4:12: route cannot be \"bucket\": did you mean buckets?",
+	} {
+		if err := os.WriteFile("reprise.yaml", []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, got := run("up", "--check")
+		if line, _, _ := strings.Cut(got, "\n"); code != ExitUsage || line != "reprise.yaml:"+want {
+			t.Errorf("%q: exit code %d\ngot  %s\nwant reprise.yaml:%s", file, code, line, want)
+		}
+	}
+}
