@@ -107,6 +107,9 @@ func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
 	return c.Archive.Count(c.R.Context(), f)
 }
 
+// notCounted returns zero. The caller counts the messages.
+func notCounted(*web.Call, failed.Filter) (failed.Total, error) { return failed.Total{}, nil }
+
 // countShown is countQuickly for a form that confirms Filter.AtMost messages. If there may be more than the quick count, the form still
 // shows the confirmed number. The archive refuses the act if it selects more.
 func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
@@ -135,18 +138,27 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 
 var errNonePicked = fault.BadRequest("no messages are picked", "go back and pick some")
 
-// asked reads the selection of a page from its URL or from a form. The form is necessary because the IDs of many
-// selected messages exceed the length of a URL.
-func asked(c *web.Call, state failed.State, count counter) (*selection, error) {
+// errNoCount is returned for a confirmation without the number of messages that its page showed.
+var errNoCount = fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+
+// selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary because the IDs of
+// many picked messages exceed the length of a URL.
+func selectionValues(c *web.Call) (url.Values, error) {
 	if c.R.Method != http.MethodPost {
-		return selected(c, c.Params, state, count)
+		return c.Params, nil
 	}
 	v, err := c.Form()
+	if err == nil && !v.Has("id") {
+		err = errNonePicked
+	}
+	return v, err
+}
+
+// asked reads the selection of a page and counts its messages.
+func asked(c *web.Call, state failed.State, count counter) (*selection, error) {
+	v, err := selectionValues(c)
 	if err != nil {
 		return nil, err
-	}
-	if !v.Has("id") {
-		return nil, errNonePicked
 	}
 	return selected(c, v, state, count)
 }

@@ -39,12 +39,11 @@ func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 	case state == "":
 		state = failed.Failed
 	}
-	s, err := selected(c, v, state, countQuickly)
+	s, err := selected(c, v, state, notCounted) // WouldErase counts
 	if err != nil {
 		return nil, err
 	}
 	form := &eraseForm{selection: s, State: state, Form: v}
-	s.More = false
 	if s.N, form.Left, err = c.Archive.WouldErase(c.R.Context(), s.Filter); err != nil {
 		return nil, err
 	}
@@ -54,15 +53,9 @@ func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 
 // askErase shows the selected messages with a form. Picked messages come from a form.
 func (p *Pages) askErase(c *web.Call) error {
-	v := c.Params
-	if c.R.Method == http.MethodPost {
-		var err error
-		if v, err = c.Form(); err != nil {
-			return err
-		}
-		if !v.Has("id") {
-			return errNonePicked
-		}
+	v, err := selectionValues(c)
+	if err != nil {
+		return err
 	}
 	form, err := erasing(c, v)
 	if err != nil {
@@ -87,7 +80,7 @@ func (p *Pages) erase(c *web.Call) error {
 	}
 	shown := form.Filter.AtMost
 	if shown == 0 {
-		return fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+		return errNoCount
 	}
 	reason := strings.TrimSpace(v.Get("reason"))
 	count, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(v.Get("count")), ",", ""), 10, 64)

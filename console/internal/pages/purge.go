@@ -64,7 +64,7 @@ func (p *Pages) purge(c *web.Call) error {
 	}
 	n, err := strconv.Atoi(v.Get("at_most"))
 	if err != nil || n < 1 {
-		return fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+		return errNoCount
 	}
 	form := purgeForm{Queue: queue, N: int64(n), Form: v}
 	what := api.PurgeQueue{Queue: api.Text(queue), Reason: strings.TrimSpace(v.Get("reason")), Drop: v.Get("drop") != ""}

@@ -197,15 +197,9 @@ type waitingForm struct {
 
 // askWaiting shows the form of an act. It reads the selection from the URL, or picked messages from a form.
 func (p *Pages) askWaiting(c *web.Call) error {
-	v := c.Params
-	if c.R.Method == http.MethodPost {
-		var err error
-		if v, err = c.Form(); err != nil {
-			return err
-		}
-		if !v.Has("id") {
-			return errNonePicked
-		}
+	v, err := selectionValues(c)
+	if err != nil {
+		return err
 	}
 	form, _, err := waitingFormOf(c, v)
 	if err != nil {
@@ -299,7 +293,7 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 		return err
 	}
 	if act.AtMost, err = strconv.ParseInt(v.Get("at_most"), 10, 64); err != nil || act.AtMost < 1 {
-		return fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+		return errNoCount
 	}
 	act.Reason, form.Reason = strings.TrimSpace(v.Get("reason")), v.Get("reason")
 	if act.Do == failed.Postpone {
