@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -23,39 +22,26 @@ func (manCmd) Run(streams IO, command *kong.Context) error {
 	b.WriteString(".SH SYNOPSIS\n.B reprise\n.I command\n[\\fIflags\\fR]\n")
 	b.WriteString(".SH DESCRIPTION\n" + roff(summary) + "\n" + roffText(examples))
 	b.WriteString(".SH COMMANDS\n")
-	manCommands(&b, app)
+	walk(app, func(node *kong.Node) { manCommand(&b, node) })
 	b.WriteString(".SH EXIT STATUS\n" + roff(exits) + "\n")
 	b.WriteString(".SH SEE ALSO\nhttps://github.com/reprisemq/reprise\n")
 	_, err := io.WriteString(streams.Stdout, b.String())
 	return err
 }
 
-// manCommands writes a section for each command that a user can run. The section of a command includes the flags of
-// its default command.
-func manCommands(b *strings.Builder, parent *kong.Node) {
-	for _, node := range parent.Children {
-		if node.Hidden || node == parent.DefaultCmd {
-			continue
+// manCommand writes the section of a command.
+func manCommand(b *strings.Builder, node *kong.Node) {
+	fmt.Fprintf(b, ".SS %s\n%s\n", roff(node.FullPath()+usageOf(node)), roff(node.Help))
+	if node.Detail != "" {
+		b.WriteString(".PP\n" + roffText(node.Detail))
+	}
+	for _, p := range node.Positional {
+		if p.Help != "" {
+			fmt.Fprintf(b, ".TP\n\\fI%s\\fR\n%s\n", roff(p.Summary()), roff(p.Help))
 		}
-		fmt.Fprintf(b, ".SS %s\n%s\n", roff(node.FullPath()+usageOf(node)), roff(node.Help))
-		if node.Detail != "" {
-			b.WriteString(".PP\n" + roffText(node.Detail))
-		}
-		for _, p := range node.Positional {
-			if p.Help != "" {
-				fmt.Fprintf(b, ".TP\n\\fI%s\\fR\n%s\n", roff(p.Summary()), roff(p.Help))
-			}
-		}
-		flags := node.Flags
-		if node.DefaultCmd != nil {
-			flags = slices.Concat(flags, node.DefaultCmd.Flags)
-		}
-		for _, f := range flags {
-			if !f.Hidden && f.Name != "help" {
-				fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(manFlag(f)), roff(f.Help))
-			}
-		}
-		manCommands(b, node)
+	}
+	for _, f := range flagsOf(node) {
+		fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(manFlag(f)), roff(f.Help))
 	}
 }
 
