@@ -19,12 +19,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Begin begins a replay and wakes whoever carries it out.
+// Begin begins a replay and wakes the replayer.
 func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	plan = c.sparing(plan)
 	return c.carried(func() (*failed.Replay, error) {
 		r, err := c.Archive.BeginReplay(c.R.Context(), plan, c.Who.Actor)
-		if errors.Is(err, failed.ErrNotFound) { // what the filter names exists: actOn and selected check it
+		if errors.Is(err, failed.ErrNotFound) { // callers check that the objects in the filter exist
 			return nil, &fault.Failure{
 				Status: http.StatusUnprocessableEntity, Text: "no selected message is in state failed",
 				Advice: "nothing was changed: look at the list for what there is",
@@ -34,7 +34,7 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	})
 }
 
-// sparing is a plan whose edit spares the secrets that whoever asks may not see.
+// sparing returns a plan whose edit does not change the secrets that the visitor may not see.
 func (c *Call) sparing(plan failed.Plan) failed.Plan {
 	if plan.Edit != nil {
 		edit := *plan.Edit
@@ -44,12 +44,12 @@ func (c *Call) sparing(plan failed.Plan) failed.Plan {
 	return plan
 }
 
-// PreviewEdit returns what the edit of a plan would do, for whoever asks.
+// PreviewEdit returns the effect of a plan's edit on at most limit messages, as the visitor may see it.
 func (c *Call) PreviewEdit(plan failed.Plan, limit int) (failed.EditPreview, error) {
 	return c.Archive.PreviewEdit(c.R.Context(), c.sparing(plan), limit)
 }
 
-// EditAndReplay is begin for one message that is edited first, of which a revision was seen.
+// EditAndReplay edits a message and begins its replay. It fails if the message no longer has the revision seen.
 func (c *Call) EditAndReplay(id failed.ID, seen int, content failed.Content, plan failed.Plan) (*failed.Replay, error) {
 	return c.carried(func() (*failed.Replay, error) {
 		return c.Archive.EditAndReplay(c.R.Context(), id, seen, content, plan, c.Who.Actor)
@@ -71,10 +71,10 @@ func (c *Call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, er
 	return r, nil
 }
 
-// maxMute is the longest time for which a group is muted with an end, in seconds.
+// maxMute is the longest time for which a group can be muted, in seconds. A longer time mutes it indefinitely.
 const maxMute = 100 * 365 * 24 * 3600
 
-// Mute mutes a group for so many seconds, or until it is unmuted if they are 0.
+// Mute mutes a group for a number of seconds, or until it is unmuted if seconds is 0.
 func (c *Call) Mute(id failed.GroupID, seconds int64) error {
 	until := failed.MutedForever
 	if seconds > 0 && seconds <= maxMute {
@@ -83,7 +83,7 @@ func (c *Call) Mute(id failed.GroupID, seconds int64) error {
 	return c.Archive.Mute(c.R.Context(), id, until, c.Who.Actor)
 }
 
-// Accept begins an account anew.
+// Accept accepts the discrepancy of an account, for a reason, and restarts the account.
 func (c *Call) Accept(account, reason string) error {
 	switch {
 	case c.Ledger == nil:
@@ -101,8 +101,8 @@ func (c *Call) Accept(account, reason string) error {
 	return err
 }
 
-// SendBody answers with the body that a replay of a message would send, or with
-// ?original=true the body that arrived, as a file.
+// SendBody answers with a message's body as a file: the body that a replay would send or, with ?original=true, the body that
+// arrived.
 func (c *Call) SendBody(id failed.ID, extension string) error {
 	original, err := c.Flag("original")
 	if err != nil {
@@ -130,7 +130,7 @@ var errSecret = &fault.Failure{
 	Advice: "send hidden headers as they are shown, and leave a body out that has hidden parts; or ask an admin",
 }
 
-// Secrets are the rules that hide something from whoever asks; none for an admin.
+// Secrets returns the rules that hide data from the visitor. Admins have no such rules.
 func (c *Call) Secrets() []failed.Rule {
 	if c.Who.Role >= access.Admin {
 		return nil
@@ -138,7 +138,7 @@ func (c *Call) Secrets() []failed.Rule {
 	return c.Archive.Config().Redact
 }
 
-// Message returns a message as whoever asks may see it, and whether there is more.
+// Message returns a message as the visitor may see it, and reports whether parts are hidden.
 func (c *Call) Message(id failed.ID) (m *failed.Message, isRedacted bool, err error) {
 	m, err = c.Archive.Get(c.R.Context(), id)
 	rules := c.Secrets()
@@ -153,7 +153,7 @@ func hides(shown, whole failed.Content) bool {
 	return !bytes.Equal(shown.Body, whole.Body) || !reflect.DeepEqual(shown.Headers, whole.Headers)
 }
 
-// Revision returns an edit as whoever asks may see it, and whether there is more.
+// Revision returns an edit as the visitor may see it, and reports whether parts are hidden.
 func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacted bool, err error) {
 	r, err = c.Archive.Revision(c.R.Context(), id, number)
 	rules := c.Secrets()
@@ -165,7 +165,7 @@ func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacte
 	return &shown, hides(shown.Content, r.Content), nil
 }
 
-// Edited is a message as e has it. Secrets stay as they are.
+// Edited returns the content of a message after the edit e. It does not change secrets that the visitor may not see.
 func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err error) {
 	if e.Revision == nil {
 		return content, fault.BadRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
@@ -203,15 +203,15 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 	if e.Properties != nil {
 		content.Properties = e.Properties.Properties()
 	}
-	// That a body has secrets can depend on what its properties say that it is.
+	// The rules that apply to a body can depend on its properties, which the edit may have changed.
 	if !bytes.Equal(shown.Body, m.Current().Body) && !bytes.Equal(content.Redact(rules).Body, shown.Body) {
 		return content, errSecret
 	}
 	return content, nil
 }
 
-// unhide returns the headers that somebody sent who was shown only a part of whole:
-// with what was hidden put back. It must have come back as it was shown.
+// unhide returns the headers sent by a visitor who sees only shown, a redacted copy of whole. It replaces hidden values by the
+// values in whole. It fails if the visitor changed a hidden value.
 func unhide(sent, shown, whole topology.Table) (topology.Table, error) {
 	merged := make(topology.Table, len(sent))
 	maps.Copy(merged, sent)

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// broker returns the client of the broker.
+// broker returns the client of the broker, or a failure if the console is not connected.
 func (c *Call) broker() (*reprise.Client, error) {
 	if c.Broker != nil {
 		if client := c.Broker(); client != nil {
@@ -28,13 +28,13 @@ func (c *Call) broker() (*reprise.Client, error) {
 	}
 }
 
-// HasBroker reports whether there is a connection to the broker.
+// HasBroker reports whether the console is connected to a broker.
 func (c *Call) HasBroker() bool {
 	_, err := c.broker()
 	return err == nil
 }
 
-// ofBroker turns an error of the broker into what to tell of it.
+// ofBroker converts an error of the broker to a failure with advice for the visitor.
 func ofBroker(err error) error {
 	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
 		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "name a queue that exists, and that this console may use"}
@@ -42,7 +42,7 @@ func ofBroker(err error) error {
 	return err
 }
 
-// QueueDepth returns how many messages are ready in a queue.
+// QueueDepth returns the number of ready messages in a queue.
 func (c *Call) QueueDepth(queue string) (int, error) {
 	client, err := c.broker()
 	if err != nil {
@@ -57,10 +57,10 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 	return n, ofBroker(err)
 }
 
-// maxPurge is how many messages one request removes from a queue: a request has 30 s.
+// maxPurge is the maximum number of messages that one request removes from a queue, so that it ends within its 30 seconds.
 const maxPurge = 5000
 
-// PurgeQueue removes the oldest messages of a queue, and returns how many.
+// PurgeQueue removes the oldest messages of a queue and returns their number.
 func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	client, err := c.broker()
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Call) PurgeQueue(p api.PurgeQueue) (int, error) {
 	return n, ofBroker(err)
 }
 
-// Publish publishes a message, and records it. It returns the message id.
+// Publish publishes a message, records it in the audit log, and returns its message id.
 func (c *Call) Publish(p api.Publish) (id string, err error) {
 	client, err := c.broker()
 	switch {
@@ -107,7 +107,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	if _, unroutable := errors.AsType[*reprise.UnroutableError](failure); unroutable || errors.Is(failure, reprise.ErrInvalidMessage) {
 		return "", &fault.Failure{Status: http.StatusUnprocessableEntity, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the message was not stored: correct the destination or the message"}
 	}
-	// What may have been stored is recorded, too.
+	// Also record a message that the broker may have stored, even if the visitor has disconnected.
 	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
 	defer done()
 	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// past returns the history, or a failure if none is recorded.
+// past returns the history, or a failure if the console does not record a history.
 func (c *Call) past() (*history.History, error) {
 	if c.History == nil {
 		return nil, &fault.Failure{Status: http.StatusServiceUnavailable, Text: "no history is recorded", Advice: "“reprise console” and “reprise up” with an archive record one"}
@@ -20,14 +20,14 @@ func (c *Call) past() (*history.History, error) {
 	return c.History, nil
 }
 
-// Histories of queues, with marks.
+// Histories contains the histories of queues, with marks.
 type Histories struct {
 	Range  history.Range
 	Queues []history.Series
 	Marks  []history.Mark // the newest first
 }
 
-// Histories returns the history of the queue of the query, or of all, over the range of the query.
+// Histories returns the history of a queue, or of all queues if queue is empty, over the range of the query.
 func (c *Call) Histories(queue string) (all Histories, err error) {
 	h, err := c.past()
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Call) Marks() ([]history.Mark, error) {
 	return h.Marks(c.R.Context(), time.Time{})
 }
 
-// AddMark adds a mark of the visitor, and records it.
+// AddMark adds a mark of the visitor, and records it in the audit log.
 func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 	h, err := c.past()
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 	return m, c.recordMark("mark", m)
 }
 
-// RemoveMark removes a mark, and records it.
+// RemoveMark removes a mark, and records it in the audit log.
 func (c *Call) RemoveMark(id int64) (history.Mark, error) {
 	h, err := c.past()
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Call) RemoveMark(id int64) (history.Mark, error) {
 func (c *Call) recordMark(verb string, m history.Mark) error {
 	subject := fmt.Sprint("mark/", m.ID)
 	details := map[string]any{"text": m.Text, "at": m.At.Format(time.RFC3339), "queue": m.Queue}
-	// Also if the visitor has gone.
+	// Record it even if the visitor has disconnected.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, verb, subject, details); err != nil {
 		return fmt.Errorf("%s of %s was done, and is not in the audit log: %w", verb, subject, err)
 	}

@@ -22,7 +22,7 @@ func (c *Call) Write(status int, v any) error {
 	}
 	c.W.Header().Set("Content-Type", "application/json")
 	c.W.WriteHeader(status)
-	_, _ = c.W.Write(b) // to nobody, if it fails: they have gone
+	_, _ = c.W.Write(b) // a write fails only if the client has disconnected
 	return nil
 }
 
@@ -31,13 +31,12 @@ func (c *Call) OK(v any) error { return c.Write(http.StatusOK, v) }
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // it is no HTML, and says so
+	e.SetEscapeHTML(false) // the content type prevents browsers from reading it as HTML
 	err := e.Encode(v)
 	return b.Bytes(), err
 }
 
-// Read reads a body of JSON. It refuses a name that is unknown, repeated, or written in
-// another case.
+// Read decodes a JSON body into v. It refuses names that are unknown, repeated, or written in another case.
 func (c *Call) Read(v any) error {
 	if kind, _, err := mime.ParseMediaType(c.R.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &fault.Failure{
@@ -58,7 +57,7 @@ func (c *Call) Read(v any) error {
 	err = d.Decode(v)
 	if err == nil {
 		names := json.NewDecoder(bytes.NewReader(b))
-		names.UseNumber() // a number that float64 cannot hold is no error here
+		names.UseNumber() // accept numbers that exceed float64
 		err = checkFields(names, reflect.TypeOf(v))
 	}
 	if err != nil {
@@ -70,7 +69,7 @@ func (c *Call) Read(v any) error {
 	return nil
 }
 
-// ReadFailure is for a body that ended early, or is too large.
+// ReadFailure returns the failure for a body that ended early or is too large.
 func ReadFailure(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err

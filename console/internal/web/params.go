@@ -15,22 +15,22 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Parameters beside those of filters.
+// Parameters other than the parameters of filters.
 var (
 	FlashNames = []string{"did", "n", "of", "undo"} // see readFlash in package pages
 )
 
-// didWords are the values of did.
+// didWords are the permitted values of the parameter did.
 var didWords = []string{"discarded", "restored", "edited", "reverted", "purged", "dropped", "erased", "published"}
 
-// AnyParams is the query of routes that ignore it.
+// AnyParams is the query of routes that ignore their query.
 var AnyParams = []string{"*"}
 
 // repeatable are the parameters and fields that may have several values.
 var repeatable = []string{"state", "id", "header", "undo", "header_name", "header_kind", "header_value"}
 
-// readParams sets params to the query of the request, which must have no parameter but those
-// of its route: a mistyped or damaged one would select other messages than meant.
+// readParams sets Params to the query of the request. It refuses parameters that the route does not know, because a mistyped
+// parameter would select the wrong messages.
 func (c *Call) readParams() error {
 	if slices.Equal(c.route.Query, AnyParams) {
 		return nil
@@ -62,7 +62,7 @@ func (c *Call) readParams() error {
 	return nil
 }
 
-// checkNames reports names that are not known, or repeated.
+// checkNames reports unknown and repeated names.
 func checkNames(v url.Values, known []string, what string) error {
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if !slices.Contains(known, name) {
@@ -79,7 +79,7 @@ func checkNames(v url.Values, known []string, what string) error {
 	return nil
 }
 
-// Form returns the fields of a form, which must be those of the route.
+// Form returns the fields of a form. It refuses fields that the route does not know.
 func (c *Call) Form() (url.Values, error) {
 	if err := c.R.ParseForm(); err != nil {
 		return nil, fault.BadRequest("the form cannot be read: "+err.Error(), "send it as the page does")
@@ -87,7 +87,7 @@ func (c *Call) Form() (url.Values, error) {
 	return c.R.PostForm, checkNames(c.R.PostForm, c.route.Form, "field")
 }
 
-// Only returns the values of some names.
+// Only returns the values of the given names.
 func Only(v url.Values, names []string) url.Values {
 	some := url.Values{}
 	for _, name := range names {
@@ -98,8 +98,8 @@ func Only(v url.Values, names []string) url.Values {
 	return some
 }
 
-// Filter reads the filter of the query, and checks that what it names exists. Without the
-// parameter state it is for the states given; without those, for any.
+// Filter returns the filter of the query. It fails if the filter names an object that does not exist. Without the parameter state,
+// the filter selects messages in defaultState, or in any state if that is empty.
 func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 	v := Only(c.Params, api.FilterNames)
 	for _, s := range defaultState {
@@ -114,7 +114,7 @@ func (c *Call) Filter(defaultState ...failed.State) (failed.Filter, error) {
 	return f, c.Archive.Check(c.R.Context(), f)
 }
 
-// Flag reads a parameter that is true or false; false if it is absent.
+// Flag returns the value of a boolean parameter. Default: false.
 func (c *Call) Flag(name string) (bool, error) {
 	switch text := c.Params.Get(name); text {
 	case "", "false":
@@ -126,34 +126,34 @@ func (c *Call) Flag(name string) (bool, error) {
 	}
 }
 
-// Href is the address of a page, without the prefix. Templates never put a query together: they would escape it
-// as the value of a parameter, and the filter in it would be lost.
+// Href returns the address of a page, without the prefix. Templates must not assemble queries, because they would escape the query
+// as the value of one parameter and lose its filter.
 func Href(path string, query url.Values) template.URL {
 	return template.URL((&url.URL{Path: path, RawQuery: query.Encode()}).String())
 }
 
-// HrefMessages is the address of a page or an act that is for the messages of a filter.
+// HrefMessages returns the address of a page or an action for the messages of a filter.
 func HrefMessages(path string, f failed.Filter) template.URL {
 	return Href(path, api.Selection{Filter: f, All: f.All}.Values())
 }
 
-// HrefMessage is that of one for a single message.
+// HrefMessage returns the address of a page or an action for a single message.
 func HrefMessage(path string, id failed.ID) template.URL {
 	return HrefMessages(path, failed.Filter{IDs: []failed.ID{id}})
 }
 
-// HrefGroups is the address of the list of a queue's groups.
+// HrefGroups returns the address of the list of a queue's groups.
 func HrefGroups(queue string) template.URL {
 	return Href("/groups", api.GroupFilter{Queue: api.Text(queue), State: string(failed.Failed), Order: "failed"}.Values())
 }
 
-// SeeOther sends the browser to a page after something was done.
+// SeeOther redirects the browser to a page after an action.
 func (c *Call) SeeOther(path string, query url.Values) error {
 	c.Redirect(string(Href(path, query)))
 	return nil
 }
 
-// Redirect sends the browser to an address of the console.
+// Redirect redirects the browser to an address of the console.
 func (c *Call) Redirect(address string) {
 	http.Redirect(c.W, c.R, c.Prefix+address, http.StatusSeeOther)
 }

@@ -7,35 +7,35 @@ import (
 	"github.com/reprisemq/reprise/console/internal/fault"
 )
 
-// Bounds of a request's body. What may be longer says so in its route.
+// Limits of the size of a request's body. A route with a larger limit than SmallBody specifies it.
 const (
 	SmallBody = 1 << 20
 	EditBody  = 24 << 20 // a message's body of 16 MiB, as base64 and with headers
-	AnyBody   = 1 << 62  // is read as it comes, line by line
+	AnyBody   = 1 << 62  // for streams, which are read line by line
 )
 
-// policy lets pages load nothing but the console's own scripts and styles, from files.
+// policy permits pages to load only the console's scripts and styles, and only from files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secured sets the headers of all answers.
+// secured sets the headers of all responses.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
-		// Not no-referrer: it makes browsers say "Origin: null" with a form.
+		// With no-referrer, browsers would send "Origin: null" with a form.
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-		h.Set("Cache-Control", "no-store") // assets say otherwise
+		h.Set("Cache-Control", "no-store") // the handler of assets overrides this
 		next.ServeHTTP(w, r)
 	})
 }
 
-// sameOrigin refuses what would change something and was sent by another site's page.
+// sameOrigin refuses requests from another site's page that would change something.
 func (s *Server) sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,5 @@
-// Package web leads a request to its handler: it checks origin, role and parameters,
-// reads forms and JSON, answers with JSON and errors, and gives handlers the archive as the
-// visitor may see it ([Call]). Packages jsonapi and pages are made of its handlers.
+// Package web routes a request to its handler. It checks origin, role and parameters, reads forms and JSON, and answers with JSON
+// and errors. A [Call] gives a handler the archive as the visitor may see it. Packages jsonapi and pages contain the handlers.
 package web
 
 import (
@@ -19,34 +18,34 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Server passes each request to the handler of its route, if the visitor has the role.
-// All fields are required but Prefix, Replayer, Routing, Ledger, Fleet, Rescheduler, History and Broker.
+// Server passes each request to the handler of its route, if the visitor has the role. The fields Prefix, Replayer, Routing,
+// Ledger, Fleet, Rescheduler, History and Broker are optional.
 type Server struct {
-	// Prefix precedes all paths, such as /reprise. Routes, and the addresses in Go code, are
-	// without it: Build adds it to the routes, Redirect to redirects, and templates to links.
+	// Prefix precedes all paths, such as /reprise. Routes and addresses in Go code do not contain it: Build adds it to the routes,
+	// Redirect to redirects, and templates to links.
 	Prefix string
 
 	Archive  *failed.Archive
 	Replayer interface{ Wake() }
 	Routing  failed.Routing
 	Ledger   *ledger.Ledger
-	Fleet    Fleet                  // nil: workers are not listed
-	History  *history.History       // nil: none is recorded
-	Broker   func() *reprise.Client // nil: there is none
+	Fleet    Fleet                  // if nil, the console does not list workers
+	History  *history.History       // if nil, the console does not record a history
+	Broker   func() *reprise.Client // nil: no broker
 
-	Rescheduler Rescheduler // nil: waiting messages are not acted on
+	Rescheduler Rescheduler // if nil, the console does not act on waiting messages
 
 	Clock  func() time.Time
 	Logger *slog.Logger
 
 	Guard    *access.Guard
-	FailPage func(*Call, *fault.Failure) // answers with an error where the answer is a page
+	FailPage func(*Call, *fault.Failure) // writes the page of an error
 
 	mux     *http.ServeMux
-	handler http.Handler // mux behind the checks for all requests
+	handler http.Handler // mux and the checks for all requests
 }
 
-// Build sets the routes.
+// Build installs the routes.
 func (s *Server) Build(routes []Route) {
 	s.mux = http.NewServeMux()
 	for _, r := range routes {
@@ -76,28 +75,27 @@ func (s *Server) outside(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Routed reports whether a request would reach a route whose pattern contains part.
+// Routed reports whether a request matches a route whose pattern contains part.
 func (s *Server) Routed(r *http.Request, part string) bool {
 	_, pattern := s.mux.Handler(r)
 	return strings.Contains(pattern, part)
 }
 
-// Route is a row of the table of routes. A handler that returns an error has written
-// nothing.
+// Route configures a route. A handler that returns an error must not have written a response.
 type Route struct {
 	Method string      // "": any
 	Path   string      // a pattern of http.ServeMux without method and host
-	Role   access.Role // the lowest that may use it
-	Body   int64       // limit of the request's body in bytes; 0: smallBody
+	Role   access.Role // the lowest permitted role
+	Body   int64       // maximum size of the request's body in bytes; 0: SmallBody
 	Query  []string
-	Blanks bool     // parameters may be empty, since a form with optional fields leads there
+	Blanks bool     // permits empty parameters: a form with optional fields submits to this route
 	Form   []string // fields of the form
 	Handle func(*Call) error
 }
 
 func (r *Route) Pattern() string { return strings.TrimSpace(r.Method + " " + r.Path) }
 
-// IsAPI reports whether errors are JSON.
+// IsAPI reports whether the route answers with JSON errors.
 func (r *Route) IsAPI() bool { return strings.HasPrefix(r.Path, "/api/") }
 
 func (s *Server) serve(r Route) http.Handler {
@@ -118,18 +116,18 @@ func (s *Server) serve(r Route) http.Handler {
 	})
 }
 
-// Call is a request on its way through a handler.
+// Call is a request and its response, with the visitor and the server.
 type Call struct {
 	*Server
 	W   http.ResponseWriter
 	R   *http.Request
 	Who access.Visitor
 
-	Params url.Values // of the address
+	Params url.Values // the query parameters
 	route  *Route
 }
 
-// enter sets who, or returns why the visitor may not use the route.
+// enter sets Who, or returns the reason why the visitor may not use the route.
 func (c *Call) enter() error {
 	who, err := c.Guard.Identify(c.W, c.R)
 	if err != nil && (c.route.Role > access.Nobody || access.IsForeign(err)) {

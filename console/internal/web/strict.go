@@ -9,9 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// checkFields reads one JSON value, which encoding/json can decode into type t, and reports
-// what encoding/json tolerates in it: a repeated name in an object, of which it takes the
-// last, and the name of a field in another case. A nil t is for a value with any names.
+// checkFields reads one JSON value that encoding/json can decode into type t. It reports errors that encoding/json tolerates: a
+// repeated name in an object, and the name of a field in another case. If t is nil, the value may have any names.
 func checkFields(d *json.Decoder, t reflect.Type) error {
 	token, err := d.Token()
 	if err != nil {
@@ -32,7 +31,7 @@ func checkFields(d *json.Decoder, t reflect.Type) error {
 			if err != nil {
 				return err
 			}
-			written := token.(string) // the decoder returns no other name
+			written := token.(string) // the decoder returns only strings as names
 			var name api.Text
 			if name.UnmarshalText([]byte(written)) != nil {
 				name = api.Text(written)
@@ -60,8 +59,8 @@ func checkFields(d *json.Decoder, t reflect.Type) error {
 	return err
 }
 
-// jsonFields returns the JSON names and types of the fields of a struct, or the type of the
-// elements of a list or map. It returns neither for a type that decodes itself.
+// jsonFields returns the JSON names and types of the fields of a struct, or the type of the elements of a list or map. It returns
+// nil for a type that implements json.Unmarshaler.
 func jsonFields(t reflect.Type) (fields map[string]reflect.Type, element reflect.Type) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -17,7 +17,7 @@ type Rescheduler interface {
 	Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error)
 }
 
-// WaitingSummary returns waiting messages by queue and group.
+// WaitingSummary returns the numbers of waiting messages by queue and by group.
 func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err error) {
 	ctx, a := c.R.Context(), c.Archive
 	s = api.WaitingSummary{Queues: []api.WaitingQueue{}, Groups: []api.WaitingGroup{}}
@@ -58,10 +58,11 @@ func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err er
 	return s, nil
 }
 
-// actTimeout is how long a visitor waits for an act on waiting messages. It goes on when the visitor has left.
+// actTimeout limits the duration of an act on waiting messages. The act continues if the visitor disconnects.
 const actTimeout = 5 * time.Minute
 
-// ActOnWaiting acts on waiting messages. The result also counts what was done before an error.
+// ActOnWaiting acts on waiting messages. If the act fails midway, the result counts the messages processed before the error and
+// contains the error as a refusal.
 func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error) {
 	if c.Rescheduler == nil {
 		return failed.WaitingResult{}, &fault.Failure{
@@ -71,14 +72,14 @@ func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.R.Context()), actTimeout)
 	defer cancel()
 	res, err := c.Rescheduler.Act(ctx, act, c.Who.Actor)
-	if err != nil && res.Selected > 0 { // the rest is among the refusals
+	if err != nil && res.Selected > 0 { // res.Refused reports the remaining messages
 		res.Refused = append(res.Refused, failed.WaitingRefusal{Why: "it ended early: " + strings.TrimPrefix(err.Error(), "failed: ")})
 		err = nil
 	}
 	return res, err
 }
 
-// CheckWaiting refuses an act that cannot be, before messages are counted for it.
+// CheckWaiting refuses an invalid act, before the console counts messages for it.
 func CheckWaiting(act failed.WaitingAct) error {
 	if err := act.Validate(); err != nil {
 		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "nothing was changed")

@@ -19,7 +19,7 @@ import (
 // Fleet lists workers, and sends commands to them.
 type Fleet interface {
 	Workers() []fleet.Worker
-	Err() error // why the list is not kept; nil: it is
+	Err() error // the reason why the list is incomplete, or nil
 	Control(ctx context.Context, c topology.Command) error
 }
 
@@ -36,13 +36,13 @@ func (c *Call) Workers() (all api.Workers) {
 	return all
 }
 
-// maxPause is the longest pause that ends by itself.
+// maxPause is the longest pause that ends automatically.
 const maxPause = 365 * 24 * time.Hour
 
-// commandTimeout bounds how long a visitor waits for the broker.
+// commandTimeout limits the time for a request to the broker.
 const commandTimeout = 10 * time.Second
 
-// PauseWorkers pauses a queue or a worker, and records it.
+// PauseWorkers pauses a queue or a worker, and records it in the audit log.
 func (c *Call) PauseWorkers(p api.Pause) error {
 	lasts := time.Duration(p.For)
 	switch {
@@ -63,7 +63,7 @@ func (c *Call) PauseWorkers(p api.Pause) error {
 	return c.command(topology.Command{Do: topology.DoPause, Queue: p.Queue, Worker: p.Worker, Pause: pause}, details)
 }
 
-// ResumeWorkers ends a pause, and records it.
+// ResumeWorkers ends a pause, and records it in the audit log.
 func (c *Call) ResumeWorkers(r api.Resume) error {
 	if err := c.checkWorker(r.Queue, r.Worker, false); err != nil {
 		return err
@@ -71,7 +71,8 @@ func (c *Call) ResumeWorkers(r api.Resume) error {
 	return c.command(topology.Command{Do: topology.DoResume, Queue: r.Queue, Worker: r.Worker}, map[string]any{})
 }
 
-// checkWorker reports a queue, or a worker, that cannot be meant.
+// checkWorker returns a failure if the command cannot apply to the queue or the worker. If listed is set, the list of workers must
+// contain a worker of the queue.
 func (c *Call) checkWorker(queue, worker string, listed bool) error {
 	switch {
 	case c.Fleet == nil:
@@ -79,7 +80,7 @@ func (c *Call) checkWorker(queue, worker string, listed bool) error {
 	case queue == "":
 		return fault.BadRequest("there is no queue", `send "queue": the work queue of the workers`)
 	case worker == "" && !listed:
-		return nil // there may be no worker at the moment
+		return nil // a queue without running workers can be paused
 	case slices.ContainsFunc(c.Fleet.Workers(), func(w fleet.Worker) bool { return w.Queue == queue && (worker == "" || w.ID == worker) }):
 		return nil
 	case worker != "":
@@ -91,7 +92,7 @@ func (c *Call) checkWorker(queue, worker string, listed bool) error {
 	}
 }
 
-// command sends a command, and records it.
+// command sends a command to the workers, and records it in the audit log.
 func (c *Call) command(command topology.Command, details map[string]any) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
 	defer cancel()
@@ -103,14 +104,14 @@ func (c *Call) command(command topology.Command, details map[string]any) error {
 		subject = "worker/" + command.Worker
 		details["queue"] = command.Queue
 	}
-	// Also if the visitor has gone: it was done.
+	// Record it even if the visitor has disconnected, because the command was sent.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, command.Do, subject, details); err != nil {
 		return fmt.Errorf("%s of %s was done, and is not in the audit log: %w", command.Do, subject, err)
 	}
 	return nil
 }
 
-// notCommanded is the failure of a command that was not carried out.
+// notCommanded returns the failure for a command that the broker did not accept.
 func notCommanded(err error) error {
 	f := &fault.Failure{Status: http.StatusServiceUnavailable, Text: "the broker has not taken the command: " + strings.TrimPrefix(err.Error(), "reprise: "), Advice: "look at the list of workers, and try again"}
 	declare, refused := errors.AsType[*reprise.DeclareError](err)
