@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// cutOff returns a client whose connection cut ends.
+// cutOff returns a client and a function that cuts the connection of the client.
 func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.URL)
@@ -18,7 +18,7 @@ func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	return connect(t, b), proxy.Cut
 }
 
-// left takes what is in a queue once nobody consumes from it.
+// left waits until a queue has no consumer, and takes all messages from it.
 func (c *client) left(queue string) (bodies []string) {
 	c.t.Helper()
 	var n int
@@ -44,8 +44,8 @@ func numbers(n int) []string {
 	return all
 }
 
-// RabbitMQ's channel sends a quorum queue no more than 33 settlements that it has not taken, and forgets all others
-// with the connection. Those that it sends are safe as soon as it answers a later request.
+// A channel of RabbitMQ sends at most 33 settlements to a quorum queue before the queue confirms them. If the connection fails, it
+// discards the settlements that it has not sent. The sent settlements are safe as soon as the channel answers a later request.
 func TestAcksBeforeAnAnswerOutliveTheConnection(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for range 5 {
@@ -70,7 +70,7 @@ func TestAcksBeforeAnAnswerOutliveTheConnection(t *testing.T) {
 	})
 }
 
-// Each delivery beyond the prefetch says that the queue has taken one ack more, the oldest first.
+// Each delivery beyond the prefetch proves that the queue has processed one more ack, the oldest first.
 func TestDeliveriesBeyondThePrefetchProveAcks(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		const count, prefetch, until = 1000, 100, 700

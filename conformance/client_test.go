@@ -15,10 +15,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Waiting{M: m}.Run()) }
 
-// patience is how long a condition is waited for that should hold soon.
+// patience is the timeout for a condition that the test expects to hold soon.
 const patience = 2 * time.Minute
 
-// client is a connection with a channel in confirm mode, and the shorthand that the tests are written in.
+// client is a connection with a channel in confirm mode, and has shorthand methods for the tests.
 type client struct {
 	*amqp.Channel
 	t    *testing.T
@@ -43,7 +43,7 @@ func connect(t *testing.T, b testkit.Target) *client {
 	return c
 }
 
-// open returns a further channel.
+// open returns an additional channel in confirm mode.
 func (c *client) open() *amqp.Channel {
 	c.t.Helper()
 	ch, err := c.conn.Channel()
@@ -59,7 +59,7 @@ func (c *client) must(err error) {
 	}
 }
 
-// queue declares a durable queue with a name of its own, to be deleted after the test.
+// queue declares a durable queue with a unique name, and deletes it after the test.
 func (c *client) queue(label string, args amqp.Table) string {
 	c.t.Helper()
 	name := testkit.Name(c.t, label)
@@ -74,7 +74,7 @@ func (c *client) declare(name string, args amqp.Table) {
 	c.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
 }
 
-// exchange declares an exchange with a name of its own, to be deleted after the test.
+// exchange declares a durable exchange with a unique name, and deletes it after the test.
 func (c *client) exchange(label, kind string) string {
 	c.t.Helper()
 	name := testkit.Name(c.t, label)
@@ -88,7 +88,7 @@ func (c *client) bind(queue, key, exchange string) {
 	c.must(c.QueueBind(queue, key, exchange, false, nil))
 }
 
-// cleanup runs on a channel of its own, since the test may have lost its channel on purpose.
+// cleanup runs f after the test on a separate channel, because the test may have closed its channel on purpose.
 func (c *client) cleanup(f func(*amqp.Channel)) {
 	c.t.Cleanup(func() {
 		if ch, err := c.conn.Channel(); err == nil {
@@ -97,7 +97,7 @@ func (c *client) cleanup(f func(*amqp.Channel)) {
 	})
 }
 
-// publish publishes to an exchange and reports the broker's answer: true for an ack.
+// publish publishes to an exchange and reports whether the broker acked the message.
 func (c *client) publish(exchange, key string, m amqp.Publishing) bool {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -119,7 +119,7 @@ func (c *client) put(queue string, bodies ...string) {
 	}
 }
 
-// get waits for a message in a queue and takes it, unacked.
+// get waits for a message in a queue and returns it, unacked.
 func (c *client) get(queue string) amqp.Delivery {
 	c.t.Helper()
 	var d amqp.Delivery
@@ -137,7 +137,7 @@ func (c *client) get(queue string) amqp.Delivery {
 	return d
 }
 
-// bodies takes and acks n messages of a queue.
+// bodies takes and acks n messages of a queue, and returns their bodies, separated by spaces.
 func (c *client) bodies(queue string, n int) string {
 	c.t.Helper()
 	var got []string
@@ -149,7 +149,7 @@ func (c *client) bodies(queue string, n int) string {
 	return strings.Join(got, " ")
 }
 
-// ready returns how many messages a queue has ready.
+// ready returns the number of messages in a queue that are ready.
 func (c *client) ready(queue string) int {
 	c.t.Helper()
 	q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -157,7 +157,7 @@ func (c *client) ready(queue string) int {
 	return q.Messages
 }
 
-// awaitReady waits until a queue has that many messages ready.
+// awaitReady waits until n messages in a queue are ready.
 func (c *client) awaitReady(queue string, n int) {
 	c.t.Helper()
 	testkit.Eventually(c.t, patience, func() error {
@@ -191,8 +191,7 @@ func (c *client) next(deliveries <-chan amqp.Delivery) amqp.Delivery {
 	panic("unreachable")
 }
 
-// refused runs something on a channel of its own and checks the error that the broker closes the channel, or the whole
-// connection, with.
+// refused runs f on a new connection and checks the error with which the broker closes the channel or the connection.
 func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) {
 	c.t.Helper()
 	conn, err := amqp.Dial(c.b.URL)
@@ -202,7 +201,7 @@ func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) 
 	c.must(err)
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err = f(ch)
-	if err == nil { // told asynchronously
+	if err == nil { // the broker reports the error asynchronously
 		select {
 		case e := <-closed:
 			err = e
@@ -216,7 +215,7 @@ func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) 
 	}
 	name, _, _ := strings.Cut(e.Reason, " - ")
 	want := name + " - " + text
-	if len(want) > 255 { // what a text can have on the wire
+	if len(want) > 255 { // the maximum length of a short string on the wire
 		want = want[:252] + "..."
 	}
 	if e.Code != code || e.Reason != want {

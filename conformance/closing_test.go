@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The broker reads on after connection.close-ok: a client that is still writing gets all of it written, and then reads the
+// After connection.close-ok, the broker still reads. A client that is still writing can complete its writes, and then reads the
 // answer.
 func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
@@ -23,13 +23,13 @@ func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 		body := make([]byte, 64<<10)
 		publish = amqpwire.AppendHeaderFrame(publish, 1, 60, uint64(len(body)), []byte{0, 0})
 		publish = amqpwire.AppendBodyFrames(publish, 1, body, 131072)
-		for range 256 { // more than the buffers of both sockets hold
+		for range 256 { // exceeds the buffers of both sockets
 			r.write(publish)
 		}
 	})
 }
 
-// It reads on also while the client does not take what the broker has for it.
+// After connection.close, the broker still reads, even if the client does not read the frames of the broker.
 func TestAClientThatWritesEverythingBeforeItReads(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		r.open(2047, 0)
@@ -51,7 +51,8 @@ func TestAClientThatWritesEverythingBeforeItReads(t *testing.T) {
 	})
 }
 
-// While a channel awaits channel.close-ok, methods are ignored but for those that nobody may send then.
+// While a channel awaits channel.close-ok, the broker ignores its methods, except for channel.open and malformed methods, which are
+// connection errors.
 func TestAChannelThatAwaitsCloseOk(t *testing.T) {
 	for name, test := range map[string]struct {
 		send          func(r *raw)
@@ -80,7 +81,7 @@ func TestAChannelThatAwaitsCloseOk(t *testing.T) {
 	}
 }
 
-// closedBy is closed, and looks which method the broker blames.
+// closedBy expects connection.close with the given error and the given offending method.
 func (r *raw) closedBy(code uint16, text string, class, method uint16) {
 	r.t.Helper()
 	c := expect(r, &amqpwire.ConnectionClose{})
@@ -90,7 +91,8 @@ func (r *raw) closedBy(code uint16, text string, class, method uint16) {
 	}
 }
 
-// The error names the method that could not be decoded, and shows bytes as RabbitMQ does: a payload that is text as text.
+// The error contains the method that the broker could not decode. It prints bytes in the format of RabbitMQ: as a string, if the
+// payload is text, or else as numbers.
 func TestWhatMalformedFramesAreAnswered(t *testing.T) {
 	const qos = "\x00\x3c\x00\x0a"
 	for name, test := range map[string]struct {
@@ -137,7 +139,7 @@ func TestWhatMalformedFramesAreAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachRaw(t, func(_ *testing.T, b testkit.Target, r *raw) {
 				if b.Version == "3.10" && strings.Contains(test.text, "å") {
-					return // shows it as numbers
+					return // 3.10 prints the bytes as numbers
 				}
 				r.open(2047, 0)
 				r.frame(test.kind, test.channel, test.payload, amqpwire.FrameEnd)
@@ -147,7 +149,7 @@ func TestWhatMalformedFramesAreAnswered(t *testing.T) {
 	}
 }
 
-// Who does not say in order who they are is not told why the connection ends.
+// A client that does not authenticate correctly does not get a reason for the end of its connection.
 func TestMistakesBeforeTheConnectionIsOpen(t *testing.T) {
 	as := func(mechanism, response string) func(r *raw) {
 		return func(r *raw) {
@@ -176,7 +178,7 @@ func TestMistakesBeforeTheConnectionIsOpen(t *testing.T) {
 			mistake(r)
 			clients[name] = r
 		}
-		for name, r := range clients { // RabbitMQ takes three seconds
+		for name, r := range clients { // RabbitMQ closes after three seconds
 			if answer, err := io.ReadAll(r.Conn); len(answer) > 0 || err != nil && !isReset(err) {
 				t.Errorf("%s: read %q, %v; want the end", name, answer, err)
 			}

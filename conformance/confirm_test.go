@@ -11,7 +11,7 @@ import (
 
 func TestReturnComesBeforeItsConfirm(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
-		returns := c.NotifyReturn(make(chan amqp.Return)) // unbuffered: what comes first is read first
+		returns := c.NotifyReturn(make(chan amqp.Return)) // unbuffered, so that the test receives the events in the order of the frames
 		confirms := c.NotifyPublish(make(chan amqp.Confirmation))
 		sent := amqp.Publishing{MessageId: "id", Headers: amqp.Table{"h": "v"}, Body: []byte("body")}
 		c.must(c.Publish("amq.direct", "nowhere", true, false, sent))
@@ -31,7 +31,7 @@ func TestReturnComesBeforeItsConfirm(t *testing.T) {
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 1 {
 			t.Errorf("confirm is %v", confirm)
 		}
-		// Not mandatory, it is only confirmed. It has the next tag.
+		// The broker only confirms a message that is not mandatory. The confirm has the next tag.
 		c.must(c.Publish("amq.direct", "nowhere", false, false, sent))
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 2 {
 			t.Errorf("confirm is %v", confirm)
@@ -56,7 +56,7 @@ func TestEveryPublishIsConfirmed(t *testing.T) {
 	})
 }
 
-// Published to an exchange that does not exist, a message costs the channel, and there is no nack.
+// A publish to a missing exchange closes the channel. The broker does not send a nack.
 func TestMissingExchangeLosesTheConfirms(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		confirms := c.NotifyPublish(make(chan amqp.Confirmation, 1))
@@ -79,13 +79,13 @@ func TestOneCopyForEachQueue(t *testing.T) {
 		c.bind(q, "a.*", x)
 		c.bind(q, "#", x)
 		c.must(c.ExchangeBind(y, "#", x, false, nil))
-		c.must(c.ExchangeBind(x, "#", y, false, nil)) // a circle
+		c.must(c.ExchangeBind(x, "#", y, false, nil)) // a cycle
 		c.bind(q, "a.b", y)
 		c.publish(x, "a.b", amqp.Publishing{Body: []byte("1")})
 		if n := c.ready(q); n != 1 {
 			t.Errorf("%d copies", n)
 		}
-		// Bound twice, unbound once.
+		// The queue was bound twice with this key. One unbind removes the binding.
 		c.must(c.QueueUnbind(q, "#", x, nil))
 		c.must(c.QueueUnbind(q, "a.*", x, nil))
 		c.must(c.ExchangeUnbind(y, "#", x, false, nil))
@@ -120,7 +120,7 @@ func TestBodyOfManyFrames(t *testing.T) {
 	})
 }
 
-// A message that was dropped, expired or purged before anybody had it was accepted all the same.
+// The broker also acks a message that the queue drops or expires before a delivery.
 func TestConfirmedThoughGone(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-message-ttl": 0})

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// idle checks that a consumer has nothing, once the broker has had the occasion to send it something.
+// idle checks that a consumer has no delivery, after the broker has had the opportunity to send one.
 func (c *client) idle(deliveries <-chan amqp.Delivery) {
 	c.t.Helper()
 	marker := c.queue("marker", nil)
@@ -33,7 +33,7 @@ func TestPrefetchIsPerConsumer(t *testing.T) {
 		c.must(ch.Qos(1, 0, false))
 		first, err := ch.Consume(q, "", false, false, false, false, nil)
 		c.must(err)
-		c.must(ch.Qos(2, 0, false)) // for those to come
+		c.must(ch.Qos(2, 0, false)) // applies to later consumers
 		second, err := ch.Consume(q, "", false, false, false, false, nil)
 		c.must(err)
 		d := c.next(first)
@@ -48,7 +48,7 @@ func TestPrefetchIsPerConsumer(t *testing.T) {
 	})
 }
 
-// One prefetch for all consumers of a channel is denied in 4.3, and then taken for one per consumer.
+// RabbitMQ 4.3 no longer supports one prefetch for all consumers of a channel, and applies it to each consumer.
 func TestPrefetchOfTheChannel(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -90,7 +90,8 @@ func TestAutomaticAcksIgnorePrefetch(t *testing.T) {
 	})
 }
 
-// Cancelling leaves what was delivered with the consumer. Closing the channel gives it back, in place and marked.
+// Canceling a consumer does not requeue its deliveries. Closing the channel requeues them in their positions, marked as
+// redelivered.
 func TestCancelAndClose(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -138,7 +139,7 @@ func TestRecoverDeliversAgain(t *testing.T) {
 	})
 }
 
-// Requeued messages go back where they were.
+// The broker requeues messages in their original positions.
 func TestRequeuePosition(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -146,7 +147,7 @@ func TestRequeuePosition(t *testing.T) {
 		c.get(q)
 		second, third := c.get(q), c.get(q)
 		c.must(second.Nack(false, true))
-		c.must(third.Nack(true, true)) // 1 and 3
+		c.must(third.Nack(true, true)) // requeues 1 and 3
 		if got := c.bodies(q, 4); got != "1 2 3 4" {
 			t.Errorf("order is %s", got)
 		}
@@ -180,7 +181,7 @@ func TestConsumersAreToldOfTheirQueuesDeletion(t *testing.T) {
 		if tag := <-cancelled; tag != "tag" {
 			t.Errorf("cancelled %q", tag)
 		}
-		c.must(ch.Qos(1, 0, false)) // the channel is open
+		c.must(ch.Qos(1, 0, false)) // fails if the channel is closed
 	})
 }
 
@@ -191,8 +192,8 @@ func TestAutoDelete(t *testing.T) {
 		c.must(err)
 		c.must(c.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
 		c.bind(q, "", x)
-		c.must(c.QueueUnbind(q, "other", x, nil)) // not a binding: neither goes
-		c.ready(q)                                // never having had a consumer, it stays
+		c.must(c.QueueUnbind(q, "other", x, nil)) // removes no binding, so that queue and exchange remain
+		c.ready(q)                                // remains, because it never had a consumer
 		_, err = c.Consume(q, "tag", false, false, false, false, nil)
 		c.must(err)
 		c.must(c.Cancel("tag", false))
@@ -221,7 +222,7 @@ func TestCounts(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2", "3")
-		if d := c.get(q); d.MessageCount != 2 { // behind it
+		if d := c.get(q); d.MessageCount != 2 { // the messages behind this one
 			t.Errorf("get tells of %d more", d.MessageCount)
 		}
 		stats, err := c.QueueDeclarePassive(q, true, false, false, false, nil)
@@ -233,7 +234,7 @@ func TestCounts(t *testing.T) {
 			t.Errorf("purged %d, %v", n, err)
 		}
 		c.put(q, "4")
-		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // the unacked one is not counted
+		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // does not count the unacked message
 			t.Errorf("deleted with %d, %v", n, err)
 		}
 	})
@@ -253,7 +254,7 @@ func TestServerNames(t *testing.T) {
 		if tag := expect(r, &amqpwire.BasicConsumeOk{}).ConsumerTag; !regexp.MustCompile(`^amq\.ctag-[\w-]{22}$`).MatchString(tag) {
 			t.Errorf("the consumer is called %q", tag)
 		}
-		// An empty name is the one declared last, for the key too.
+		// An empty queue name means the queue declared last. An empty key then means the name of this queue.
 		c.must(c.QueueBind("", "", "amq.direct", false, nil))
 		c.publish("amq.direct", q.Name, amqp.Publishing{Body: []byte("x")})
 		c.bodies(q.Name, 1)
@@ -286,7 +287,7 @@ func TestTopicExchange(t *testing.T) {
 	})
 }
 
-// A consumer gets what its own connection published, even if it asked not to.
+// A consumer gets the messages that its own connection published, even with no-local.
 func TestNoLocalIsIgnored(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, _ *client) {
 		r := dialRaw(t, b).open(2047, 0)

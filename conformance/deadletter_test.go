@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rejected publishes a message to a queue that dead-letters to "dead", rejects it, and returns what comes out there.
+// rejected publishes a message to a queue that dead-letters to "dead", rejects the message, and returns the dead letter.
 func (c *client) rejected(m amqp.Publishing, args amqp.Table) (d amqp.Delivery, from, to string) {
 	c.t.Helper()
 	to = c.queue("dead", nil)
@@ -66,7 +66,8 @@ func TestDeathHeaders(t *testing.T) {
 	})
 }
 
-// One entry for each queue and reason. Dying again counts up and moves it to the front; the rest is as at the first time.
+// Each combination of queue and reason has one entry. A further death increments the count of the entry and moves the entry to the
+// front. Its other fields describe the first death.
 func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		work, wait := testkit.Name(t, "work"), testkit.Name(t, "wait")
@@ -140,7 +141,7 @@ func TestPropertiesSurviveDeath(t *testing.T) {
 	})
 }
 
-// A republished x-death goes on counting in 3.10, and counts for nothing since 4.0.
+// RabbitMQ 3.10 continues the counts of an x-death header that a client publishes. RabbitMQ 4.0 and later ignore it.
 func TestDeathHistorySentByAClient(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		first, from, to := c.rejected(amqp.Publishing{}, nil)
@@ -156,8 +157,8 @@ func TestDeathHistorySentByAClient(t *testing.T) {
 	})
 }
 
-// Without a key of the queue's, a dead letter is routed by all the keys it had, blind ones included. The entry tells of all
-// but the blind ones.
+// If the queue has no dead-letter routing key, the broker routes a dead letter by all of its keys, including BCC. The x-death entry
+// has all keys except BCC.
 func TestDeadLetterKeepsItsRoutingKeys(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dlx := c.exchange("dlx", amqp.ExchangeDirect)
@@ -184,7 +185,7 @@ func TestDeadLetterKeepsItsRoutingKeys(t *testing.T) {
 		if d.RoutingKey != "main" || d.Exchange != dlx {
 			t.Errorf("delivered as %q %q", d.Exchange, d.RoutingKey)
 		}
-		c.awaitReady(all, 0) // one copy, though three keys lead there
+		c.awaitReady(all, 0) // one copy, although three keys match
 	})
 }
 
@@ -207,7 +208,7 @@ func TestDeadLetterKeyReplacesAllKeys(t *testing.T) {
 	})
 }
 
-// Dead letters that have nowhere to go are dropped, without a word to anyone.
+// The broker drops unroutable dead letters silently.
 func TestDeadLettersThatNobodyTakes(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		unrouted := c.exchange("dlx", amqp.ExchangeDirect)
@@ -220,7 +221,7 @@ func TestDeadLettersThatNobodyTakes(t *testing.T) {
 				t.Error("not confirmed")
 			}
 			c.must(c.get(source).Reject(false))
-			if n := c.ready(source); n != 0 { // also shows that the channel is open
+			if n := c.ready(source); n != 0 { // fails if the channel is closed
 				t.Errorf("%d messages left in the source", n)
 			}
 			select {
@@ -232,8 +233,8 @@ func TestDeadLettersThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// A message that expires round a circle is dropped the first time round. A rejection on the way is somebody's will, and it
-// may go round for ever.
+// The broker drops an expired message that completes a cycle of queues. If a consumer rejected the message in the cycle, the
+// message may circulate indefinitely.
 func TestDeadLetterCircles(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		self := c.queue("self", amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 30})
@@ -246,7 +247,7 @@ func TestDeadLetterCircles(t *testing.T) {
 
 		c.put(self, "x")
 		c.put(name, "x")
-		// The queue that closes the circle is left out, the one beside it is not.
+		// The broker omits the queue that completes the cycle, but not the other queue of the exchange.
 		if d := c.get(beside); len(deaths(t, d)) != 1 {
 			t.Errorf("x-death is %v", deaths(t, d))
 		}
@@ -319,7 +320,7 @@ func TestDeadLetterArguments(t *testing.T) {
 	})
 }
 
-// Rejected without a place to go, a message is dropped; its publisher knows nothing of that.
+// The broker drops a rejected message of a queue without a dead-letter exchange. The publisher is not notified.
 func TestRejectedWithoutADeadLetterExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -333,7 +334,7 @@ func TestRejectedWithoutADeadLetterExchange(t *testing.T) {
 	})
 }
 
-// Of the first death it is told for ever, of the last one since 3.13.
+// The headers of the first death never change. The headers of the last death exist since RabbitMQ 3.13.
 func TestFirstAndLastDeath(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		x := c.exchange("x", amqp.ExchangeFanout)
@@ -358,7 +359,7 @@ func TestFirstAndLastDeath(t *testing.T) {
 	})
 }
 
-// A rejection before the circle began does not break it.
+// The broker still detects a cycle if a consumer rejected the message before it entered the cycle.
 func TestCircleAfterARejection(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		out := c.exchange("out", amqp.ExchangeFanout)

@@ -9,7 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// delayed declares a quorum queue with a delayed retry, or returns "" where there is none: it came with 4.3.
+// delayed declares a quorum queue with a delayed retry. It returns "" on a broker before 4.3, which does not support delayed
+// retries.
 func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 	if b.Version == "3.10" {
 		return ""
@@ -19,7 +20,7 @@ func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 	return c.queue("q", all)
 }
 
-// What is given back waits, and does not keep the others waiting. While it does it is not ready.
+// A requeued message waits for its delay, and does not block other messages. It is not ready until the delay ends.
 func TestDelayedRetry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
@@ -38,7 +39,7 @@ func TestDelayedRetry(t *testing.T) {
 	})
 }
 
-// The maximum counts, also where it is below the minimum.
+// The maximum applies, even if it is less than the minimum.
 func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.delayed(b, amqp.Table{"x-delayed-retry-type": "all", "x-delayed-retry-min": 600000, "x-delayed-retry-max": 10})
@@ -53,7 +54,8 @@ func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	})
 }
 
-// The type says which of them wait: those whose delivery failed, or those that were given back on purpose.
+// The type selects the requeued messages that wait: after failed deliveries (basic.reject), after returned deliveries (basic.nack),
+// or both.
 func TestDelayedRetryTypes(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for _, test := range []struct {
@@ -85,7 +87,7 @@ func TestDelayedRetryTypes(t *testing.T) {
 	})
 }
 
-// A message that was taken before says how often: all deliveries, and those that failed.
+// A redelivered message has the number of its earlier deliveries, and the number of its failed deliveries.
 func TestAcquiredCount(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {

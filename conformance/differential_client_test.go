@@ -14,41 +14,40 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// answerTime is how long a broker may take for an answer. The first quorum queue of a node that has just started may take
-// half a minute.
+// answerTime is the timeout for an answer of a broker. The first quorum queue of a new node can take 30 seconds.
 const answerTime = 60 * time.Second
 
-// line is a connection that is read only while an answer is waited for. So whoever has had an answer has had everything
-// that the broker sent before it: that is what makes it possible to know when there is nothing more to come.
+// line is a connection. The test reads from it only while it waits for an answer. When the answer arrives, the test has therefore
+// read everything that the broker sent before, and can detect that no more frames will follow.
 type line struct {
 	raw   *raw
 	lanes map[uint16]*lane
-	down  string // why it has ended; empty: it has not
+	down  string // the reason why the connection ended; empty while it is open
 }
 
-// lane is a channel, and what has happened on it.
+// lane is a channel and its state.
 type lane struct {
 	line  *line
 	id    uint16
 	open  bool
-	reply string // the last answer
+	reply string // the most recent answer
 
-	opening bool // what still comes is for the last channel of that number
+	opening bool // until channel.open-ok, frames belong to the previous channel with this number
 
 	seen  seen
-	named func(string) string // turns what the broker says into what both would say
+	named func(string) string // replaces the unique names of a broker with the names in the script
 
 	content content           // the message that is arriving
-	source  map[string]string // which queue each consumer has
-	asked   string            // the queue that basic.get was sent for
+	source  map[string]string // the queue of each consumer
+	asked   string            // the queue of the current basic.get
 	step    int
-	pending []pending // deliveries that are not settled
-	held    []pending // those that a transaction has settled
+	pending []pending // unsettled deliveries
+	held    []pending // deliveries that the current transaction has settled
 	tx      bool
-	settled uint64 // the tag that was settled last
+	settled uint64 // the most recently settled tag
 }
 
-// seen is what came unasked since it was last looked at.
+// seen has the frames that the broker has sent without a request since the last step.
 type seen struct {
 	deliveries map[string][]string // by consumer
 	returns    []string
@@ -57,17 +56,17 @@ type seen struct {
 	others     []string
 }
 
-// pending is a delivery that wants to be settled.
+// pending is an unsettled delivery.
 type pending struct {
 	tag    uint64
 	queue  string
-	origin string // the consumer
+	origin string // the consumer tag; empty for basic.get
 	step   int
 }
 
-// content is a message in parts.
+// content is a message that is not yet complete.
 type content struct {
-	method amqpwire.Method // nil: there is none
+	method amqpwire.Method // nil without a message
 	props  amqpwire.Properties
 	size   uint64
 	body   []byte
@@ -84,7 +83,7 @@ func dialLine(t *testing.T, b testkit.Target) *line {
 	return &line{raw: r, lanes: make(map[uint16]*lane)}
 }
 
-// lane returns channel id, open.
+// lane opens the channel with this number.
 func (l *line) lane(id uint16, named func(string) string) *lane {
 	ln := &lane{line: l, id: id, named: named, source: make(map[string]string), open: true, opening: true}
 	ln.seen.clear()
@@ -97,23 +96,23 @@ func (s *seen) clear() {
 	*s = seen{deliveries: make(map[string][]string), confirms: make(map[uint64]string), confirmed: s.confirmed}
 }
 
-// send sends a method, with what follows it.
+// send sends a method, followed by the frames in more.
 func (ln *lane) send(m amqpwire.Method, more ...byte) {
 	if !ln.open {
 		return
 	}
 	b, err := amqpwire.AppendMethodFrame(nil, ln.id, m)
 	if err != nil {
-		panic(err) // the test's own mistake
+		panic(err) // a defect of the test
 	}
 	_ = ln.line.raw.SetDeadline(time.Now().Add(answerTime))
 	if _, err := ln.line.raw.Write(append(b, more...)); err != nil {
-		// Why is told by what there is to be read.
+		// The broker may have sent the reason before it closed the connection.
 		ln.line.readUntil(func() bool { return false })
 	}
 }
 
-// call sends a method and waits for the answer, which may be that the channel is closed.
+// call sends a method and returns the answer, or the error with which the broker closes the channel.
 func (ln *lane) call(m amqpwire.Method) string {
 	if !ln.open {
 		return "closed"
@@ -124,7 +123,7 @@ func (ln *lane) call(m amqpwire.Method) string {
 	return ln.reply
 }
 
-// sync waits until the broker has taken in everything that was sent. Channel.flow changes nothing.
+// sync waits until the broker has processed all frames of the channel. Channel.flow has no other effect.
 func (ln *lane) sync() {
 	reply := ln.reply
 	if ln.open {
@@ -231,7 +230,7 @@ func (ln *lane) method(m amqpwire.Method) {
 		ln.reply = ln.named(fmt.Sprintf("%v %+v", m.ID(), deref(m)))
 		if m.ID() == amqpwire.IDChannelCloseOk {
 			ln.open = false
-			ln.seen.deliveries = nil // whether one was still under way is chance
+			ln.seen.deliveries = nil // deliveries in flight are random
 			ln.pending, ln.held, ln.tx, ln.seen.confirmed = nil, nil, false, 0
 		}
 	}
@@ -271,8 +270,7 @@ func (ln *lane) message(c content) {
 	}
 }
 
-// await notes a delivery. Those of one step are in the order of their consumers, since which consumer comes first is
-// nobody's business.
+// await adds deliveries. It sorts the deliveries of one step by consumer, because the order of the consumers is random.
 func (ln *lane) await(p ...pending) {
 	ln.pending = append(ln.pending, p...)
 	slices.SortStableFunc(ln.pending, func(a, b pending) int {

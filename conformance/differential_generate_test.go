@@ -25,7 +25,7 @@ var (
 
 func one[T any](t *rapid.T, values ...T) T { return rapid.SampledFrom(values).Draw(t, "") }
 
-// scripts draws a script: first what there is to work with, then what is done with it.
+// scripts draws a script, which declares objects and then uses them.
 var scripts = rapid.Custom(func(t *rapid.T) script {
 	var s script
 	for _, q := range []string{"q0", "q1", "q2"} {
@@ -39,7 +39,7 @@ var scripts = rapid.Custom(func(t *rapid.T) script {
 	return tame(s)
 })
 
-// step draws one operation, those that much comes of more often.
+// step draws one operation. Operations with more effects are more likely.
 var step = rapid.Custom(func(t *rapid.T) operation {
 	weighted := []*rapid.Generator[operation]{
 		publishing, publishing, publishing, publishing, publishing, publishing, publishing, publishing, publishing,
@@ -50,7 +50,7 @@ var step = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom(weighted).Draw(t, "kind").Draw(t, "operation")
 })
 
-// seldom are operations that destroy what others would work with.
+// seldom draws an operation that can end a channel or remove objects that later operations need.
 var seldom = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom([]*rapid.Generator[operation]{mistake, deleting, redeclare}).Draw(t, "kind").Draw(t, "operation")
 })

@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// What is observed is text, so that it can be compared as a whole and printed as it is. Left out of it is what two runs
-// of the same broker do not agree in: names are those of the script, and the time of a death is only said to be there.
+// Observations are text, so that the test can compare and print them directly. The text omits details that differ between two runs
+// of the same broker. It has the names of the script instead of the unique names, and omits the time of x-death entries.
 
 func deref(m amqpwire.Method) any { return reflect.ValueOf(m).Elem().Interface() }
 
-// String tells all that there is about a message.
+// String returns the observed properties of a message.
 func (c content) String() string {
 	var b strings.Builder
 	switch m := c.method.(type) {
@@ -49,7 +49,7 @@ func (c content) String() string {
 	return b.String()
 }
 
-// valueText writes a header's value with the types that matter, and tables by name: their order is nobody's business.
+// valueText formats the value of a header with its type. It sorts tables by name, because their order has no meaning.
 func valueText(v any) string {
 	switch v := v.(type) {
 	case amqpwire.Table:
@@ -73,7 +73,8 @@ func valueText(v any) string {
 	return fmt.Sprintf("%s(%v)", amqpwire.TypeName(v), v)
 }
 
-// text tells what came unasked: deliveries in order for each consumer, returns in order, confirms by their number.
+// text returns the observed frames, one per line. Deliveries are in order for each consumer, returns are in order, and confirms are
+// sorted by tag.
 func (s *seen) text(of string) string {
 	var lines []string
 	for _, tag := range sortedKeys(s.deliveries) {

@@ -8,19 +8,19 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// operation is a line of a script. It prints as it would be written in one.
+// operation is a line of a script. Its string has the notation of scripts.
 type operation interface {
 	fmt.Stringer
-	// do does it and returns the answer.
+	// do performs the operation and returns the answer.
 	do(p *player) string
 }
 
-// on is which of the two clients does it. Client 0 is in confirm mode, client 1 is not until it says so.
+// on selects one of the two clients. Client 0 is in confirm mode. Client 1 is not, unless the script selects it.
 type on int
 
 func (c on) String() string { return fmt.Sprintf("client%d", int(c)) }
 
-// method is an operation that is one method and its answer.
+// method is an operation that sends one method and waits for its answer.
 type method struct {
 	on
 	m amqpwire.Method
@@ -34,7 +34,7 @@ func (o method) do(p *player) string {
 	}
 	m := p.qualified(o.m)
 	if o.m.ID() == amqpwire.IDBasicRecover {
-		p.lane(o.on).pending = nil // before they come again
+		p.lane(o.on).pending = nil // before they are redelivered
 	}
 	answer := p.lane(o.on).call(m)
 	switch o.m.(type) {
@@ -52,7 +52,7 @@ func (o method) do(p *player) string {
 
 func (o method) String() string { return o.on.String() + " " + methodText(o.m) }
 
-// publish publishes some messages, whose bodies say in which step that was.
+// publish publishes n messages. Their bodies contain the number of the step.
 type publish struct {
 	on
 	exchange, key string
@@ -91,7 +91,7 @@ func (o publish) String() string {
 	return fmt.Sprintf("%v publish %d to %q/%q mandatory=%v %s", o.on, o.n, o.exchange, o.key, o.mandatory, props)
 }
 
-// get asks a queue for a message.
+// get gets a message from a queue.
 type get struct {
 	on
 	queue string
@@ -139,7 +139,7 @@ func (o consume) String() string {
 		o.on, o.queue, o.tag, o.prefetch, o.noAck, o.exclusive, o.priority)
 }
 
-// cancel ends a consumer.
+// cancel cancels a consumer.
 type cancel struct {
 	on
 	tag string
@@ -154,7 +154,8 @@ func (o cancel) do(p *player) string {
 
 func (o cancel) String() string { return fmt.Sprintf("%v cancel %s", o.on, o.tag) }
 
-// settle settles one of the client's deliveries, the nth, or up to it. If it has none, the other client settles one.
+// settle settles the nth delivery of the client, or all deliveries up to it. If the client does not have a delivery, the other
+// client settles one.
 type settle struct {
 	on
 	how      how
@@ -196,7 +197,7 @@ func (o settle) do(p *player) string {
 	var settled, left []pending
 	for _, other := range ln.pending {
 		if multiple && other.step == d.step {
-			tag = max(tag, other.tag) // all of a step, whose order among themselves may be any
+			tag = max(tag, other.tag) // includes all deliveries of a step, because their order is random
 		}
 	}
 	for _, other := range ln.pending {
@@ -220,7 +221,7 @@ func (o settle) String() string {
 	return fmt.Sprintf("%v %s its delivery %d multiple=%v", o.on, o.how, o.nth, o.multiple)
 }
 
-// again settles what the client has settled last.
+// again settles the most recently settled delivery of the client again.
 type again struct {
 	on
 	how how
@@ -238,7 +239,7 @@ func (o again) do(p *player) string {
 
 func (o again) String() string { return fmt.Sprintf("%v %s what it settled last", o.on, o.how) }
 
-// unknown settles a delivery that there was not.
+// unknown settles a delivery that does not exist.
 type unknown struct {
 	on
 	how      how
@@ -258,7 +259,7 @@ func (o unknown) String() string {
 	return fmt.Sprintf("%v %s delivery tag %d multiple=%v", o.on, o.how, o.tag, o.multiple)
 }
 
-// reopen closes the client's channel; it gets another when it does something.
+// reopen closes the channel of the client. The next operation of the client opens a new channel.
 type reopen struct{ on }
 
 func (o reopen) do(p *player) string {

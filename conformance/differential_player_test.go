@@ -12,13 +12,13 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// player plays scripts on one broker, for two clients with a connection each. A third one only looks.
+// player plays scripts on one broker. It has two clients with a connection each, and a third connection for observations.
 type player struct {
 	t      *testing.T
 	broker testkit.Target
 	lines  [3]*line
 
-	// Of the script that is played.
+	// The state of the current script.
 	prefix  string
 	graph   graph
 	queues  []string
@@ -27,15 +27,15 @@ type player struct {
 	step    int
 }
 
-const watching = 2 // the line of the one that looks
+const watching = 2 // the index of the observer's connection
 
-// begin makes ready for a script.
+// begin resets the state for a new script.
 func (p *player) begin(s script, prefix string) {
 	p.prefix, p.graph, p.queues, p.step = prefix, graphOf(s), s.queues(), 0
 	p.lanes, p.watcher = [2]*lane{}, nil
 }
 
-// A name in a script stands for one that nobody else has.
+// scriptName matches the names in scripts that the player replaces with unique names.
 var scriptName = regexp.MustCompile(`^([qx]\d|missing)$`)
 
 func (p *player) name(s string) string {
@@ -45,10 +45,10 @@ func (p *player) name(s string) string {
 	return s
 }
 
-// named turns names back.
+// named replaces unique names with the names in the script.
 func (p *player) named(s string) string { return strings.ReplaceAll(s, p.prefix, "") }
 
-// qualified is a method with names that nobody else has.
+// qualified returns a copy of a method with unique names.
 func (p *player) qualified(m amqpwire.Method) amqpwire.Method {
 	v := reflect.New(reflect.TypeOf(m).Elem())
 	v.Elem().Set(reflect.ValueOf(m).Elem())
@@ -76,7 +76,7 @@ func (p *player) table(t amqpwire.Table) amqpwire.Table {
 	return t
 }
 
-// methodText writes a method with the fields that are set.
+// methodText formats a method, without fields that have the zero value.
 func methodText(m amqpwire.Method) string {
 	var text strings.Builder
 	text.WriteString(m.ID().String())
@@ -100,7 +100,7 @@ func (p *player) line(i int) *line {
 	return p.lines[i]
 }
 
-// lane returns the client's channel, a new one if it has lost the last.
+// lane returns the channel of a client. It opens a new channel if the previous one is closed.
 func (p *player) lane(c on) *lane {
 	if ln := p.lanes[c]; ln != nil && ln.open {
 		return ln
@@ -126,7 +126,7 @@ func (p *player) watch() *lane {
 	return p.watcher
 }
 
-// mixed reports whether the deliveries of a client come from queues whose dead letters might meet.
+// mixed reports whether the deliveries of a client come from queues whose dead letters may reach the same queue.
 func (p *player) mixed(ln *lane) bool {
 	var queues []string
 	for _, d := range ln.pending {
@@ -135,8 +135,7 @@ func (p *player) mixed(ln *lane) bool {
 	return p.graph.meet(queues)
 }
 
-// shared reports whether several of a client's consumers have deliveries of the same queue, or it has some by basic.get
-// and some otherwise.
+// shared reports whether a client has unsettled deliveries of one queue from several consumers, or from a consumer and basic.get.
 func (p *player) shared(ln *lane) bool {
 	origins := make(map[string]string)
 	for _, d := range ln.pending {
@@ -148,8 +147,8 @@ func (p *player) shared(ln *lane) bool {
 	return false
 }
 
-// look tells all that can be seen at the moment, when both clients' channels have said what they had to say: what came
-// since the step began, and how many messages and consumers each queue has.
+// look returns the observable state: the frames that the clients have received since the step began, and the number of messages and
+// consumers of each queue. It first synchronizes the channels of both clients.
 func (p *player) look() string {
 	var lines []string
 	for i, ln := range p.lanes {
@@ -179,7 +178,7 @@ func (p *player) advance() {
 	}
 }
 
-// close ends a client's channel, so that its messages are in their queues again.
+// close closes the channel of a client, so that the broker requeues its messages.
 func (p *player) close(c on) string {
 	if ln := p.lanes[c]; ln != nil && ln.open {
 		return ln.call(&amqpwire.ChannelClose{})
@@ -187,7 +186,7 @@ func (p *player) close(c on) string {
 	return "is closed"
 }
 
-// drain takes all messages out of a queue.
+// drain removes all messages from a queue and returns them.
 func (p *player) drain(queue string) string {
 	var lines []string
 	for {
@@ -200,7 +199,7 @@ func (p *player) drain(queue string) string {
 	}
 }
 
-// clean deletes all that the script has made.
+// clean deletes all objects that the script has declared.
 func (p *player) clean(s script) {
 	p.close(0)
 	p.close(1)

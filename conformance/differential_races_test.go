@@ -6,10 +6,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// graph is where messages may go: all that a script ever declares and binds, as if nothing was ever deleted.
+// graph has the possible routes of messages. It includes all declarations and bindings of a script and ignores deletions.
 type graph struct {
 	bound map[string][]string // from an exchange to queues and exchanges
-	dead  map[string][]string // from a queue to the exchanges and queues its dead letters go to
+	dead  map[string][]string // from a queue to the targets of its dead letters
 	all   []string            // queues
 }
 
@@ -42,7 +42,7 @@ func (g *graph) add(m amqpwire.Method) {
 			g.dead[m.Queue] = append(g.dead[m.Queue], to)
 		case has:
 			g.dead[m.Queue] = append(g.dead[m.Queue], key)
-		default: // by the key it came with, which may be any
+		default: // the dead letter keeps its key, which may match any queue
 			g.dead[m.Queue] = append(g.dead[m.Queue], "")
 		}
 	case *amqpwire.QueueBind:
@@ -56,7 +56,8 @@ func (g *graph) add(m amqpwire.Method) {
 	}
 }
 
-// reach collects the queues that a message may get to from an exchange or a queue, dead letters included if so asked.
+// reach returns the queues that a message can reach from an exchange or a queue. If dead is set, it includes the routes of dead
+// letters.
 func (g *graph) reach(from string, dead bool, seen map[string]bool) []string {
 	if seen[from] {
 		return nil
@@ -83,7 +84,7 @@ func (g *graph) reach(from string, dead bool, seen map[string]bool) []string {
 	return found
 }
 
-// meet reports whether messages that are in these queues at the same time may meet in one.
+// meet reports whether messages from two of these queues can reach the same queue.
 func (g *graph) meet(queues []string) bool {
 	queues = slices.Compact(slices.Sorted(slices.Values(queues)))
 	for i, a := range queues {
@@ -106,7 +107,7 @@ func (g *graph) racy() bool {
 	return false
 }
 
-// tame takes out of a script what makes its outcome chance.
+// tame removes from a script the operations whose outcome is random.
 func tame(s script) script {
 	var kept script
 	for i, o := range s {
@@ -132,7 +133,7 @@ func tame(s script) script {
 	return kept
 }
 
-// transactional reports whether a script may do something to several queues at once.
+// transactional reports whether a script may change several queues in one transaction.
 func transactional(s script) bool {
 	return slices.ContainsFunc(s, func(o operation) bool {
 		m, ok := o.(method)
@@ -144,8 +145,7 @@ func transactional(s script) bool {
 	})
 }
 
-// ephemeral reports whether an operation declares a queue whose dead letters must not be lost, and there may be nowhere
-// for them to go.
+// ephemeral reports whether an operation declares a queue with at-least-once dead letters whose target may be missing or full.
 func ephemeral(before, all script, o operation) bool {
 	m, ok := o.(method)
 	if !ok {
@@ -179,14 +179,14 @@ func ephemeral(before, all script, o operation) bool {
 	return !there
 }
 
-// lossy is the declaration without the promise that no dead letter is lost.
+// lossy returns the declaration without the at-least-once strategy.
 func lossy(o operation) operation {
 	d := *o.(method).m.(*amqpwire.QueueDeclare)
 	d.Arguments = d.Arguments.Delete("x-dead-letter-strategy")
 	return call(o.(method).on, &d)
 }
 
-// late reports whether an operation makes messages expire at once, in a script with a queue of priorities.
+// late reports whether an operation lets messages expire immediately, in a script with a priority queue.
 func late(s script, o operation) bool {
 	if !slices.ContainsFunc(s, func(o operation) bool { return declaredWith(o, "x-max-priority") != nil }) {
 		return false
@@ -194,15 +194,15 @@ func late(s script, o operation) bool {
 	return expiring(o)
 }
 
-// hasty reports whether an operation starts a consumer that settles by itself, but only so many at a time, where a message
-// that is not taken at once is lost.
+// hasty reports whether an operation starts a consumer with automatic acks and a prefetch, in a script that loses messages without
+// immediate delivery.
 func hasty(s script, o operation) bool {
 	c, ok := o.(consume)
 	return ok && c.noAck && c.prefetch > 0 && (slices.ContainsFunc(s, expiring) || slices.ContainsFunc(s, limited))
 }
 
-// fleeting reports whether a script has messages that expire at once, and queues that are full soon. Of several that are
-// published in a row, those before may or may not have expired.
+// fleeting reports whether a script has messages that expire immediately, and queues with a small limit. If the script publishes
+// several messages in a row, it is random whether the earlier ones have expired.
 func fleeting(s script) bool {
 	return slices.ContainsFunc(s, expiring) && slices.ContainsFunc(s, limited)
 }
@@ -216,7 +216,7 @@ func expiring(o operation) bool {
 	return declaredWith(o, "x-message-ttl") == int32(0) || ok && p.props.Expiration == "0"
 }
 
-// declaredWith returns an argument of a declaration.
+// declaredWith returns an argument of a queue declaration, or nil.
 func declaredWith(o operation, name string) any {
 	if m, ok := o.(method); ok {
 		if d, ok := m.m.(*amqpwire.QueueDeclare); ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// regressions are scripts for each difference that was found, and is none any more.
+// regressions has a script for each difference that was found and corrected.
 var regressions = []struct {
 	name   string
 	script script
@@ -203,7 +203,7 @@ var regressions = []struct {
 	}},
 }
 
-// declare declares q0 with arguments, which are names and values in turn.
+// declare declares the queue q0. The arguments are alternating names and values.
 func declare(args ...any) operation { return declareAs("q0", args...) }
 
 func declareAs(queue string, args ...any) operation {

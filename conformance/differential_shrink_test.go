@@ -8,12 +8,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// shrinkTime is how long a script that fails is made smaller.
+// shrinkTime limits the time for shrinking a failed script.
 const shrinkTime = 90 * time.Second
 
-// shrink returns a smaller script for which the brokers differ, too, and how. A difference takes a while to be sure of, so
-// it tries what is likely to help and reads well: leaving out lines, then the details of those that remain. Shrinking the
-// random bits that a script was drawn from, as rapid does, takes a thousand times as many attempts.
+// shrink returns a smaller script for which the brokers differ, and the difference. To verify a difference takes time, so shrink
+// tries promising changes that improve readability. It first removes lines, and then details of the remaining lines. rapid shrinks
+// the random bits of a script instead, which needs a thousand times as many attempts.
 func (b pair) shrink(s script, difference string) (script, string) {
 	b.rest, b.within = 40*time.Millisecond, 600*time.Millisecond
 	deadline := time.Now().Add(shrinkTime)
@@ -37,7 +37,7 @@ func (b pair) shrink(s script, difference string) (script, string) {
 	}
 }
 
-// variants are scripts with less in line i.
+// variants returns copies of a script without line i or without a detail of line i.
 func variants(s script, i int) []script {
 	all := []script{slices.Delete(slices.Clone(s), i, i+1)}
 	with := func(o operation) {

@@ -16,12 +16,12 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
-// A script is played on the embedded broker and on RabbitMQ 4.3 at the same time, and whatever can be seen of the two is
-// compared after each operation, and at the end what is in the queues.
+// script is a sequence of operations. The test plays a script on the embedded broker and on RabbitMQ 4.3 at the same time. It
+// compares the observable state after each operation, and the messages in the queues at the end.
 //
-// Most of RabbitMQ is asynchronous, so the two are looked at until they show the same. They may do so before they are done,
-// and be overtaken by the next operation; so a script that fails is played again, with time between the operations to come
-// to rest, and only what differs then is a difference.
+// RabbitMQ is mostly asynchronous, so the test polls both brokers until their states are equal. The states may become equal before
+// the brokers have completed the operation, and the next operation may then overtake it. If a script fails, the test therefore
+// plays the script again with pauses between the operations, and reports only differences of the second run.
 type script []operation
 
 func (s script) String() string {
@@ -32,7 +32,7 @@ func (s script) String() string {
 	return b.String()
 }
 
-// queues are those that the script names, exchanges likewise.
+// queues and exchanges return the names that the script declares.
 func (s script) queues() []string    { return s.declared('q') }
 func (s script) exchanges() []string { return s.declared('x') }
 
@@ -53,11 +53,11 @@ func (s script) declared(kind byte) []string {
 	return slices.Compact(names)
 }
 
-// pair is the two brokers, and how patient to be with the one that is not ours.
+// pair is the two brokers, with the pauses and timeouts for the comparison.
 type pair struct {
 	ours, theirs *player
-	rest         time.Duration // after each operation
-	within       time.Duration // is the same to be seen
+	rest         time.Duration // the pause after each operation
+	within       time.Duration // the maximum time until both states are equal
 }
 
 func brokers(t *testing.T) pair {
@@ -71,7 +71,7 @@ func brokers(t *testing.T) pair {
 	panic("no RabbitMQ 4.3 is known")
 }
 
-// differ plays a script and returns how the brokers differ; empty: they do not.
+// differ plays a script and returns the difference between the brokers, or "".
 func (b pair) differ(s script) string {
 	b.rest, b.within = 0, time.Second
 	if b.play(s) == "" {
@@ -100,7 +100,7 @@ func (b pair) play(s script) string {
 		}
 	}
 	for _, q := range b.ours.queues {
-		// What another queue gave up when it was drained may be on its way to this one.
+		// Draining another queue may have dead-lettered messages to this queue.
 		if d := b.same(func(*player) string { return "" }); d != "" {
 			return fmt.Sprintf("before %s was drained:\n%s", q, d)
 		}
@@ -111,7 +111,7 @@ func (b pair) play(s script) string {
 	return ""
 }
 
-// same does something to both and returns how they differ.
+// same performs an operation on both brokers and returns the difference between their states, or "".
 func (b pair) same(do func(*player) string) string {
 	b.ours.advance()
 	b.theirs.advance()
@@ -149,8 +149,8 @@ func compare(ours, theirs string) string {
 	return b.String()
 }
 
-// A run has few scripts, always the same ones, so that it takes little time and what fails fails again.
-// For others, and more of them:
+// A normal run plays a few fixed scripts, so that it is short and failures are reproducible. The following command plays more
+// scripts:
 //
 //	go test ./conformance -run TestDifferential -timeout 0 -rapid.checks=10000 -rapid.seed=$RANDOM
 const (
@@ -162,8 +162,8 @@ func TestDifferential(t *testing.T) {
 	b := brokers(t)
 	flags.Default(t, "rapid.checks", checks)
 	flags.Default(t, "rapid.seed", seed)
-	flags.Default(t, "rapid.nofailfile", "true") // the script itself is printed
-	flags.Default(t, "rapid.shrinktime", "0s")   // see shrink
+	flags.Default(t, "rapid.nofailfile", "true") // the test prints the script
+	flags.Default(t, "rapid.shrinktime", "0s")   // the test has its own shrink
 	var differs script
 	var how string
 	defer func() {
@@ -174,7 +174,7 @@ func TestDifferential(t *testing.T) {
 	}()
 	rapid.Check(t, func(t *rapid.T) {
 		s := scripts.Draw(t, "script")
-		if s.String() != differs.String() || differs == nil { // a script that failed is run again to be sure
+		if s.String() != differs.String() || differs == nil { // rapid repeats a failed script, which differ has already verified
 			how = b.differ(s)
 		}
 		if how != "" {

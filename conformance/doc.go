@@ -1,8 +1,8 @@
-// Package conformance is one suite of behaviours that RabbitMQ has and the embedded broker must have.
+// Package conformance tests the behavior of RabbitMQ that the embedded broker must share.
 //
-// Each test runs against the embedded broker and against real RabbitMQ, so that what it claims of RabbitMQ is known to be
-// true. Where versions of RabbitMQ differ, the embedded broker follows 4.3 and the test says what the others do.
+// Each test runs against the embedded broker and against RabbitMQ, so that its assertions about RabbitMQ are verified. If the
+// versions of RabbitMQ differ, the embedded broker follows 4.3, and the test has the behavior of the other versions.
 //
-// The tests are grouped by what they are about: dead-lettering, time to live, quorum queues, errors, framing, confirms,
+// Each file has the tests of one subject, such as dead-lettering, time to live, quorum queues, errors, framing, confirms and
 // consumers.
 package conformance

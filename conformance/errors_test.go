@@ -28,14 +28,14 @@ func TestRedeclaringAQueueDifferently(t *testing.T) {
 		c.refused(406, "inequivalent arg 'x-dead-letter-exchange' for queue '"+plain+"' in vhost '/': "+
 			"received the value 'a' of type 'longstr' but current is none",
 			declare(plain, true, false, amqp.Table{"x-dead-letter-exchange": "a"}))
-		// Arguments of another type of queue are not compared: the type is.
+		// The broker compares the type of the queue before the arguments that only the other type has.
 		difference := "received 'quorum' but current is 'classic'"
 		if b.Version == "3.10" {
 			difference = "received the value 'quorum' of type 'longstr' but current is none"
 		}
 		c.refused(406, "inequivalent arg 'x-queue-type' for queue '"+plain+"' in vhost '/': "+difference,
 			declare(plain, true, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 7}))
-		// What the broker does not know it does not compare, and the classic type is what there is without one.
+		// The broker does not compare unknown arguments. A queue without a type is a classic queue.
 		c.must(declare(plain, true, false, amqp.Table{"x-unknown": 1, "x-queue-type": "classic"})(c.Channel))
 	})
 }
@@ -100,7 +100,7 @@ func TestExclusiveQueues(t *testing.T) {
 		if d := owner.get(q); string(d.Body) != "publishing is free to all" {
 			t.Errorf("got %q", d.Body)
 		}
-		// It goes with its connection.
+		// The broker deletes the exclusive queue with its connection.
 		c.must(owner.conn.Close())
 		testkit.Eventually(t, patience, func() bool {
 			ch := c.open()
@@ -141,7 +141,7 @@ func TestThingsThatDoNotExist(t *testing.T) {
 		} {
 			c.refused(404, test.text, test.try)
 		}
-		// Away is away: deleting and unbinding what is not there is done already.
+		// Deleting and unbinding a missing object succeeds.
 		if n, err := c.QueueDelete(missing, false, false, false); n != 0 || err != nil {
 			t.Errorf("deleting a missing queue: %d, %v", n, err)
 		}
@@ -235,7 +235,7 @@ func TestUnknownDeliveryTags(t *testing.T) {
 			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Nack(7, true, true) }},
 			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Reject(7, true) }},
 			{"unknown delivery tag 0", func(ch *amqp.Channel) error { return ch.Ack(0, false) }},
-			{"unknown delivery tag 1", func(ch *amqp.Channel) error { // settled when it was taken
+			{"unknown delivery tag 1", func(ch *amqp.Channel) error { // automatically acknowledged
 				_, _, err := ch.Get(q, true)
 				if err == nil {
 					err = ch.Ack(1, false)
@@ -246,7 +246,7 @@ func TestUnknownDeliveryTags(t *testing.T) {
 			c.refused(406, try.text, try.settle)
 		}
 		c.put(q, "2")
-		c.refused(406, "unknown delivery tag 1", func(ch *amqp.Channel) error { // twice
+		c.refused(406, "unknown delivery tag 1", func(ch *amqp.Channel) error { // acknowledged twice
 			d, _, err := ch.Get(q, false)
 			if err == nil {
 				err = ch.Ack(d.DeliveryTag, false)
@@ -256,7 +256,7 @@ func TestUnknownDeliveryTags(t *testing.T) {
 			}
 			return err
 		})
-		c.must(c.Ack(0, true)) // all of none
+		c.must(c.Ack(0, true)) // acknowledges all deliveries of a channel without deliveries
 		c.put(q, "still open")
 	})
 }
@@ -320,7 +320,7 @@ func TestConditionalDeletion(t *testing.T) {
 func TestMessageTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
-			return // takes up to 128 MiB
+			return // 3.10 accepts up to 128 MiB
 		}
 		q := c.queue("q", nil)
 		c.refused(406, "message size 17825792 is larger than configured max size 16777216", func(ch *amqp.Channel) error {
@@ -329,7 +329,7 @@ func TestMessageTooLarge(t *testing.T) {
 	})
 }
 
-// Line breaks are no part of a name.
+// The broker removes line breaks from a name.
 func TestLineBreaksInNames(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		name := testkit.Name(t, "q")
@@ -344,7 +344,8 @@ func TestLineBreaksInNames(t *testing.T) {
 	})
 }
 
-// An exclusive queue stays when a channel goes, and goes with its connection. Its messages are not dead-lettered.
+// An exclusive queue outlives the channel that declared it. The broker deletes it with its connection, and does not dead-letter its
+// messages.
 func TestExclusiveQueuesGoWithTheirConnection(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q, dead := testkit.Name(t, "q"), c.queue("dead", nil)

@@ -41,7 +41,7 @@ func TestHeadersExchange(t *testing.T) {
 			if test.args["x-match"] == "all-with-x" || test.args["x-match"] == "any-with-x" {
 				if b.Version == "3.10" {
 					if err := c.open().QueueBind(q, "", x, false, test.args); err != nil {
-						continue // younger than this one
+						continue // 3.10 does not support these values
 					}
 				}
 			}
@@ -60,7 +60,8 @@ func TestHeadersExchange(t *testing.T) {
 	})
 }
 
-// What an exchange has no queue for goes to its alternate, under its own name and key, and counts as routed.
+// An exchange sends unroutable messages to its alternate exchange. They keep their exchange name and routing key, and count as
+// routed.
 func TestAlternateExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		alternate := c.exchange("alternate", "fanout")
@@ -94,7 +95,7 @@ func TestAlternateExchange(t *testing.T) {
 	})
 }
 
-// Alternates in a circle end.
+// Routing through a cycle of alternate exchanges ends.
 func TestAlternateExchangesInACircle(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x, y := testkit.Name(t, "x"), testkit.Name(t, "y")
@@ -110,7 +111,7 @@ func TestAlternateExchangesInACircle(t *testing.T) {
 	})
 }
 
-// A dead letter that finds no queue goes to the alternate, too.
+// An unroutable dead letter also goes to the alternate exchange.
 func TestAlternateOfADeadLetterExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		alternate, q := c.exchange("alternate", "fanout"), c.queue("q", nil)

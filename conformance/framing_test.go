@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// raw is a client that says what it is told to, frame by frame.
+// raw is a client that sends and reads single frames.
 type raw struct {
 	net.Conn
 	t  *testing.T
@@ -54,7 +54,7 @@ func (r *raw) send(channel uint16, m amqpwire.Method) {
 	r.write(b)
 }
 
-// frame sends one of any type.
+// frame sends a frame of any type, with any end byte.
 func (r *raw) frame(kind byte, channel uint16, payload string, end byte) {
 	r.t.Helper()
 	b := binary.BigEndian.AppendUint16([]byte{kind}, channel)
@@ -62,7 +62,7 @@ func (r *raw) frame(kind byte, channel uint16, payload string, end byte) {
 	r.write(append(append(b, payload...), end))
 }
 
-// expect reads the next method, which must be of the type of want, and returns it. Heartbeats do not count.
+// expect reads the next method, which must have the type of want, and returns it. It skips heartbeats.
 func expect[M amqpwire.Method](r *raw, want M) M {
 	r.t.Helper()
 	for {
@@ -85,7 +85,7 @@ func expect[M amqpwire.Method](r *raw, want M) M {
 	}
 }
 
-// dropped waits for the server to end the connection without a word.
+// dropped waits until the server closes the connection without a frame.
 func (r *raw) dropped() {
 	r.t.Helper()
 	if b, err := io.ReadAll(r.Conn); len(b) > 0 || err != nil && !isReset(err) {
@@ -98,7 +98,7 @@ func isReset(err error) bool {
 	return ok && strings.Contains(err.Error(), "reset")
 }
 
-// start begins the handshake, up to the server's proposal.
+// start performs the handshake up to the server's connection.tune.
 func (r *raw) start(response string, capabilities amqpwire.Table) {
 	r.t.Helper()
 	r.write(amqpwire.ProtocolHeader[:])
@@ -109,7 +109,7 @@ func (r *raw) start(response string, capabilities amqpwire.Table) {
 	})
 }
 
-// open does the whole handshake, and opens channel 1.
+// open performs the complete handshake and opens channel 1.
 func (r *raw) open(channelMax uint16, heartbeat uint16) *raw {
 	r.t.Helper()
 	r.start("\x00guest\x00guest", nil)
@@ -128,7 +128,7 @@ func (r *raw) closed(code uint16, text string) {
 	if c.ReplyCode != code || c.ReplyText != text {
 		r.t.Errorf("closed with %d %q\nwant        %d %q", c.ReplyCode, c.ReplyText, code, text)
 	}
-	// After an error of framing the server may be gone already.
+	// The write may fail, because the server may close the connection after a framing error.
 	b, err := amqpwire.AppendMethodFrame(nil, 0, &amqpwire.ConnectionCloseOk{})
 	if err != nil {
 		r.t.Fatal(err)
@@ -165,7 +165,7 @@ func TestWrongProtocolHeader(t *testing.T) {
 		if _, err := io.ReadFull(r.Conn, answer[:]); err != nil {
 			t.Fatal(err)
 		}
-		// Since 4.0 RabbitMQ answers with the header of AMQP 1.0, which the embedded broker does not speak.
+		// RabbitMQ 4.0 and later answer with the header of AMQP 1.0, which the embedded broker does not support.
 		if string(answer[:4]) != "AMQP" || !b.IsRabbitMQ && answer != amqpwire.ProtocolHeader {
 			t.Errorf("answer is %q", answer)
 		}
@@ -173,13 +173,13 @@ func TestWrongProtocolHeader(t *testing.T) {
 	})
 }
 
-// What goes beyond the proposal costs the connection, without a word; RabbitMQ takes its time over it.
+// If a client exceeds the proposed limits, the broker closes the connection silently. RabbitMQ does so after a delay.
 func TestTuning(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var clients []*raw
 		for _, ok := range []*amqpwire.ConnectionTuneOk{
 			{ChannelMax: 2047, FrameMax: 200000},
-			{ChannelMax: 2047, FrameMax: 0}, // no limit is more than any
+			{ChannelMax: 2047, FrameMax: 0}, // 0 means unlimited, and so exceeds the proposal
 			{ChannelMax: 2047, FrameMax: 4095},
 			{ChannelMax: 2048, FrameMax: 131072},
 			{ChannelMax: 0, FrameMax: 131072},
@@ -199,7 +199,7 @@ func TestTuning(t *testing.T) {
 func TestNumberOfChannels(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2, 0)
-		r.send(9, &amqpwire.ChannelOpen{}) // the number is free, only how many there are is limited
+		r.send(9, &amqpwire.ChannelOpen{}) // the limit applies to the number of channels, not to the channel number
 		expect(r, &amqpwire.ChannelOpenOk{})
 		r.send(2, &amqpwire.ChannelOpen{})
 		r.closed(530, "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)")
@@ -336,7 +336,7 @@ func TestMalformedFrames(t *testing.T) {
 				r.open(2047, 0)
 				test.break_(r)
 				r.closed(test.code, test.text)
-				bystander.queue("alive", nil) // the broker goes on serving the others
+				bystander.queue("alive", nil) // the broker still serves other clients
 			})
 		})
 	}
@@ -345,7 +345,7 @@ func TestMalformedFrames(t *testing.T) {
 func TestBodyLongerThanAnnounced(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		if b.Version == "3.10" {
-			return // swallows it
+			return // 3.10 ignores the excess
 		}
 		r.open(2047, 0)
 		r.send(1, &amqpwire.BasicPublish{RoutingKey: "k"})
@@ -355,7 +355,7 @@ func TestBodyLongerThanAnnounced(t *testing.T) {
 	})
 }
 
-// After a channel error all that still comes on the channel is ignored, until the client has answered.
+// After a channel error, the broker ignores all frames of the channel until the client sends channel.close-ok.
 func TestAChannelErrorIsIgnoredUntilAnswered(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		c := connect(t, b)
@@ -390,7 +390,7 @@ func TestSilentClientIsDropped(t *testing.T) {
 	t.Parallel()
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 1)
-		for { // heartbeats come until the end does
+		for { // reads heartbeats until the connection ends
 			f, err := r.in.ReadFrame()
 			if err != nil {
 				if err != io.EOF && !isReset(err) {

@@ -7,8 +7,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Clients of AMQP 0-9, which Perl's AnyEvent::RabbitMQ and Net::AMQP are, are served as those of 0-9-1: the same
-// methods follow.
+// The broker serves clients of AMQP 0-9, such as Perl's AnyEvent::RabbitMQ and Net::AMQP, like clients of 0-9-1, because they use
+// the same methods.
 func TestProtocolHeaderOf09(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.write([]byte("AMQP\x01\x01\x00\x09"))

@@ -15,7 +15,7 @@ func (c *client) gone(queue string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, patience, func() error {
 		if c.exists(queue) {
-			// To ask was to use it: the next time is after a whole lease.
+			// The check has renewed the lease, so the next check is after a complete lease.
 			time.Sleep(1200 * time.Millisecond)
 			return errors.New(queue + " is still there")
 		}
@@ -31,7 +31,7 @@ func (c *client) exists(queue string) bool {
 	return err == nil
 }
 
-// A queue that nobody uses goes after its time, with its messages. A consumer holds it, and what it had is lost, not dead.
+// An unused queue expires with its messages, which the broker does not dead-letter. A queue with a consumer does not expire.
 func TestQueuesExpire(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
@@ -63,7 +63,7 @@ func TestExpiresArgument(t *testing.T) {
 	})
 }
 
-// To declare a queue, even passively, and to get from it is to use it.
+// Declaring a queue, even passively, and getting a message from it renew its lease.
 func TestUseRenewsTheLease(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {

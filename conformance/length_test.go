@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// answers publishes bodies and tells how each was answered: + for an ack, - for a nack.
+// answers publishes bodies and returns the answers of the broker: + for an ack, - for a nack.
 func (c *client) answers(queue string, bodies ...string) string {
 	c.t.Helper()
 	var b strings.Builder
@@ -48,7 +48,7 @@ func TestDropHead(t *testing.T) {
 	}
 }
 
-// Only what is ready counts.
+// Only ready messages count toward the maximum length.
 func TestUnackedMessagesDoNotCount(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-max-length": 1})
@@ -58,7 +58,7 @@ func TestUnackedMessagesDoNotCount(t *testing.T) {
 		if n := c.ready(q); n != 1 {
 			t.Errorf("%d ready", n)
 		}
-		// Given back it is the head again, and one too many.
+		// The requeued message is the head again, and exceeds the length.
 		c.must(d.Nack(false, true))
 		if got := c.bodies(q, 1); got != "2" {
 			t.Errorf("kept %s", got)
@@ -81,9 +81,9 @@ func TestLengthZero(t *testing.T) {
 	})
 }
 
-// A full queue refuses with a nack, and nothing else: no return, no dead letter.
+// A full queue nacks a publish. It does not return or dead-letter the message.
 func TestRejectPublish(t *testing.T) {
-	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // quorum queues take one more
+	for kind, want := range map[string]string{"classic": "+--", "quorum": "++-"} { // quorum queues accept one message more than the limit
 		t.Run(kind, func(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
 				q, dead := c.expiring(amqp.Table{"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"})
@@ -118,7 +118,7 @@ func TestRejectPublishDLX(t *testing.T) {
 		if d := c.get(dead); string(d.Body) != "2" || deaths(t, d)[0]["reason"] != "maxlen" {
 			t.Errorf("dead: %q, %v", d.Body, deaths(t, d))
 		}
-		// A quorum queue accepts the argument and drops its head.
+		// A quorum queue accepts the argument, but drops its head.
 		q, dead = c.expiring(amqp.Table{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
 		if got := c.answers(q, "1", "2"); got != "++" {
 			t.Errorf("answered %s", got)
@@ -129,7 +129,7 @@ func TestRejectPublishDLX(t *testing.T) {
 	})
 }
 
-// One full queue among several makes it a nack. The others have the message.
+// If one of several queues is full, the broker nacks the message. The other queues store it.
 func TestOneOfSeveralQueuesIsFull(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x := c.exchange("x", "fanout")

@@ -14,14 +14,15 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// An ownBroker is a test's alone, which may stop it and start it again on the same data. It is at the same URL then.
+// ownBroker is a broker for a single test, which may stop it and start it again with the same data and the same URL.
 type ownBroker struct {
 	testkit.Target
 	stop, start func()
 }
 
-// eachOwn is testkit.Each for a test that stops and starts brokers. The RabbitMQs are further nodes, since others use those
-// that there are; `make test` says how they are to be called. They take seconds to start, while other tests go on.
+// eachOwn is testkit.Each for a test that stops and starts brokers. It starts additional RabbitMQ nodes, because other tests use
+// the shared nodes. Their names are in environment variables that `make test` sets. The nodes take seconds to start, so the
+// RabbitMQ subtests run in parallel with other tests.
 func eachOwn(t *testing.T, test func(t *testing.T, b *ownBroker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -88,7 +89,7 @@ func ownRabbitMQ(t *testing.T, b testkit.Target, node string) *ownBroker {
 	o := &ownBroker{Target: b}
 	o.start = func() { o.URL = run("start") }
 	o.stop = func() { run("stop") }
-	// An orderly stop would take 3.10 six seconds, for data that goes.
+	// The cleanup kills the node, because a graceful stop of 3.10 takes six seconds, and the data is removed anyway.
 	t.Cleanup(func() {
 		run("kill")
 		run("rm")

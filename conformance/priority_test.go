@@ -15,7 +15,8 @@ func (c *client) putPriority(queue, body string, priority uint8) {
 	}
 }
 
-// The highest priority first, and within it in order. Above the maximum is as good as the maximum, none is zero.
+// The broker delivers the highest priority first, and messages with the same priority in order. A priority above the maximum counts
+// as the maximum, and a missing priority counts as 0.
 func TestClassicPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-max-priority": 5})
@@ -35,7 +36,7 @@ func TestClassicPriorities(t *testing.T) {
 	})
 }
 
-// A queue without priorities keeps the order.
+// A queue without priorities preserves the order.
 func TestNoPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -47,7 +48,7 @@ func TestNoPriorities(t *testing.T) {
 	})
 }
 
-// Since 4.3 a quorum queue has 32 of them, and a message without one is in the middle of the lower ones.
+// Since 4.3, a quorum queue has 32 priorities. A message without a priority has priority 4.
 func TestQuorumPriorities(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
@@ -66,7 +67,7 @@ func TestQuorumPriorities(t *testing.T) {
 	})
 }
 
-// A full queue with priorities loses its head, which is the most important message.
+// A full queue with priorities drops its head, which is the message with the highest priority.
 func TestPriorityQueueDropsItsHead(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q, dead := c.expiring(amqp.Table{"x-max-priority": 5, "x-max-length": 1})
@@ -78,8 +79,8 @@ func TestPriorityQueueDropsItsHead(t *testing.T) {
 	})
 }
 
-// A classic queue has one head: a message that has had its time stays while there is a more important one. A quorum queue,
-// since 4.3, has one head for each priority.
+// In a classic queue, a message expires only at the head of the queue, after all messages with a higher priority. A quorum queue of
+// 4.3 has a head for each priority.
 func TestExpiryBehindAHigherPriority(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		other, otherDead := c.expiring(nil)
@@ -122,7 +123,7 @@ func TestMaxPriorityArgument(t *testing.T) {
 	})
 }
 
-// The consumer with the highest priority gets everything while it has credit.
+// The consumer with the highest priority gets all messages while it has credit.
 func TestConsumerPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -148,7 +149,7 @@ func TestConsumerPriorities(t *testing.T) {
 	})
 }
 
-// One consumer has everything; when it goes, the next one takes over.
+// One consumer gets all messages. After its cancellation, the next consumer becomes active.
 func TestSingleActiveConsumer(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {

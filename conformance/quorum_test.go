@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The delivery count is the number of deliveries that failed: since 4.3 those that ended in basic.reject or with their
-// channel, but not in basic.nack. Beyond the limit the message is dead.
+// The delivery count is the number of failed deliveries. Since 4.3, a delivery fails by basic.reject or if its channel closes, but
+// not by basic.nack. If the count exceeds the limit, the broker dead-letters the message.
 func TestDeliveryCount(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -77,7 +77,7 @@ func TestWhatQuorumQueuesDoNotHave(t *testing.T) {
 			},
 		} {
 			if property == "non-durable" && b.IsRabbitMQ && b.Version == "4.3" {
-				continue // does not permit transient queues that are not exclusive, of whichever type
+				continue // 4.3 refuses all transient queues that are not exclusive, regardless of their type
 			}
 			c.refused(406, "invalid property '"+property+"' for queue '"+q+"' in vhost '/'", func(ch *amqp.Channel) error {
 				return declare(ch, amqp.Table{"x-queue-type": "quorum"})
@@ -98,11 +98,11 @@ func TestWhatQuorumQueuesDoNotHave(t *testing.T) {
 	})
 }
 
-// Returned messages come before the others, in the order they were returned in.
+// A quorum queue delivers requeued messages before all others, in the order of their requeues.
 func TestQuorumRequeueOrder(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
-			return // puts them at the tail
+			return // 3.10 appends them to the tail
 		}
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
 		c.put(q, "1", "2", "3", "4")
@@ -116,7 +116,7 @@ func TestQuorumRequeueOrder(t *testing.T) {
 	})
 }
 
-// Dead letters of a queue that must not lose any are where they ought to be, with the same headers as any others.
+// With the at-least-once strategy, dead letters reach their queue with the same headers as other dead letters.
 func TestAtLeastOnceDeadLetters(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -133,11 +133,12 @@ func TestAtLeastOnceDeadLetters(t *testing.T) {
 	})
 }
 
-// Without a limit of its own a quorum queue has 20 since 4.0; a message without a place to go is then gone. -1 lifts it.
+// Since 4.0, the default delivery limit of a quorum queue is 20. Beyond the limit, the broker drops a message of a queue without a
+// dead-letter exchange. The value -1 disables the limit.
 func TestDefaultDeliveryLimit(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
-			return // has none
+			return // 3.10 has no default limit
 		}
 		limited := c.queue("limited", amqp.Table{"x-queue-type": "quorum"})
 		unlimited := c.queue("unlimited", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": -1})
@@ -156,7 +157,7 @@ func TestDefaultDeliveryLimit(t *testing.T) {
 	})
 }
 
-// What a quorum queue counts is its own: a classic queue that gets the dead letter shows nothing of it.
+// A classic queue does not include the counts of a quorum queue in the headers of its dead letters.
 func TestCountsStayBehindInAClassicQueue(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -173,8 +174,8 @@ func TestCountsStayBehindInAClassicQueue(t *testing.T) {
 	})
 }
 
-// Since 4.0 a dead letter brings along how many of its deliveries failed, by basic.reject: it then counts as redelivered in
-// the next queue, and a quorum queue goes on counting.
+// Since 4.0, a dead letter preserves the number of deliveries that failed by basic.reject. If the number is positive, the next
+// queue marks the message as redelivered, and a quorum queue continues the count.
 func TestFailedDeliveriesGoAlong(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
@@ -213,7 +214,7 @@ func TestFailedDeliveriesGoAlong(t *testing.T) {
 	})
 }
 
-// Whoever has got a message from a quorum queue and not settled it counts as a consumer.
+// A channel with an unacked message from basic.get counts as a consumer of a quorum queue.
 func TestGettingCountsAsConsuming(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
@@ -230,7 +231,7 @@ func TestGettingCountsAsConsuming(t *testing.T) {
 	})
 }
 
-// A dead letter that must not be lost and has nowhere to go is not ready any more, and still takes a place in its queue.
+// With the at-least-once strategy, an unroutable dead letter is not ready, but still counts toward the maximum length of its queue.
 func TestHeldDeadLettersTakeAPlace(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{
@@ -239,7 +240,7 @@ func TestHeldDeadLettersTakeAPlace(t *testing.T) {
 		})
 		c.putExpiring(q, "held", "20")
 		c.awaitReady(q, 0)
-		// The limit is a soft one: one more than it says is taken.
+		// The limit is soft. The queue accepts one message more.
 		if got := c.answers(q, "1", "2"); got != "+-" {
 			t.Errorf("answered %s", got)
 		}

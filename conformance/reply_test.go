@@ -11,7 +11,7 @@ import (
 
 const replyTo = "amq.rabbitmq.reply-to"
 
-// A request names no queue of its own to be answered to.
+// A client can receive the reply to a request without a reply queue.
 func TestDirectReplyTo(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		requests := c.queue("requests", nil)
@@ -33,7 +33,7 @@ func TestDirectReplyTo(t *testing.T) {
 			t.Errorf("replied %q %q from %q", reply.Body, reply.CorrelationId, reply.Exchange)
 		}
 
-		// Nobody waits any more.
+		// After the cancellation, the reply address no longer exists.
 		c.must(c.Cancel("replies", false))
 		testkit.Eventually(t, patience, func() bool {
 			ch := server.open()

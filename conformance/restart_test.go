@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestRestart makes a topology with messages in all states, restarts the broker, and looks what has become of them. It is
-// one test, since a restart takes RabbitMQ ten seconds.
+// TestRestart declares a topology with messages in all states, restarts the broker, and checks the topology and the messages. It is
+// a single test, because a restart of RabbitMQ takes ten seconds.
 func TestRestart(t *testing.T) {
 	eachOwn(t, func(t *testing.T, b *ownBroker) {
 		c := connect(t, b.Target)
@@ -24,7 +24,7 @@ func TestRestart(t *testing.T) {
 			}
 		}
 
-		// Durable exchanges and bindings, to exchanges, too; and some that are not.
+		// Durable and transient exchanges, with bindings to queues and exchanges.
 		c.declare("bound", nil)
 		c.must(c.ExchangeDeclare("first", "topic", true, false, false, false, amqp.Table{"alternate-exchange": "alternate"}))
 		c.must(c.ExchangeDeclare("second", "headers", true, false, false, false, nil))
@@ -37,7 +37,7 @@ func TestRestart(t *testing.T) {
 		_, err := c.QueueDeclare("exclusive", true, false, true, false, nil)
 		c.must(err)
 
-		// Messages that are persistent and messages that are not.
+		// Persistent and transient messages.
 		c.declare("classic", nil)
 		c.declare("quorum", quorum)
 		for _, queue := range []string{"classic", "quorum"} {
@@ -48,9 +48,9 @@ func TestRestart(t *testing.T) {
 			c.must(acked.Ack(false))
 		}
 
-		// Messages that expire while the broker is down, and others that do not.
+		// A message that expires while the broker is stopped, and a message that does not expire.
 		ttl := time.Second
-		if b.Version == "3.10" { // which takes six seconds to stop
+		if b.Version == "3.10" { // 3.10 takes six seconds to stop
 			ttl = 8 * time.Second
 		}
 		c.declare("dead", nil)
@@ -62,7 +62,7 @@ func TestRestart(t *testing.T) {
 		expired := time.Now().Add(ttl)
 		must("", "expiring", persistent("for ever"))
 
-		// Messages that were delivered and not acked.
+		// Unacked messages.
 		c.declare("unacked", nil)
 		for _, body := range []string{"delivered", "delivered, too", "waiting"} {
 			must("", "unacked", persistent(body))
@@ -70,7 +70,7 @@ func TestRestart(t *testing.T) {
 		c.get("unacked")
 		c.get("unacked")
 
-		// One that has died, and one that was given back.
+		// A dead letter, and a requeued message.
 		c.declare("deadly", toDead)
 		must("", "deadly", persistent("died"))
 		died := c.get("deadly")
@@ -89,13 +89,13 @@ func TestRestart(t *testing.T) {
 		b.start()
 		c = connect(t, b.Target)
 
-		// J1
+		// Durable exchanges, queues and bindings survive. Quorum queues and persistent messages in classic queues survive, too.
 		must("first", "a.b", amqp.Publishing{Headers: amqp.Table{"n": int32(1)}, Body: []byte("by headers")})
 		must("first", "b", amqp.Publishing{Body: []byte("by the alternate exchange")})
 		if got := c.bodies("bound", 2); got != "by headers by the alternate exchange" {
 			t.Errorf("the bindings led %s here", got)
 		}
-		if !b.IsRabbitMQ || b.Version != "4.3" { // which has one place for all exchanges, and recovers them all
+		if !b.IsRabbitMQ || b.Version != "4.3" { // RabbitMQ 4.3 stores all exchanges in one place, and recovers transient exchanges
 			c.refused(404, "no exchange 'transient' in vhost '/'", func(ch *amqp.Channel) error {
 				return ch.ExchangeDeclarePassive("transient", "topic", false, false, false, false, nil)
 			})
@@ -113,9 +113,9 @@ func TestRestart(t *testing.T) {
 		if got := c.bodies("quorum", 2); got != "transient 2" {
 			t.Errorf("the quorum queue has %s", got)
 		}
-		c.declare("quorum", quorum) // as it was
+		c.declare("quorum", quorum) // with unchanged properties
 
-		// J2 and J4
+		// Dead letters keep their history, messages expire by the clock, and a quorum queue keeps its delivery counts.
 		c.awaitReady("dead", 2)
 		first, second := c.get("dead"), c.get("dead")
 		if string(first.Body) != "died" || deathOf(first, "reason") != "rejected" || deathOf(first, "queue") != "deadly" ||
@@ -132,7 +132,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("given back twice, and there are %v, redelivered %v", d.Headers, d.Redelivered)
 		}
 
-		// J3
+		// Unacked messages are redelivered.
 		for _, want := range []struct {
 			body        string
 			redelivered bool
@@ -144,7 +144,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// deathOf returns a field of a message's last death.
+// deathOf returns a field of the most recent x-death entry of a message, or nil.
 func deathOf(d amqp.Delivery, field string) any {
 	deaths, _ := d.Headers["x-death"].([]any)
 	if len(deaths) == 0 {

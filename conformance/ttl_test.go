@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// expiring declares a queue whose messages die into another, with further arguments.
+// expiring declares a queue that dead-letters its messages to another queue. Args adds arguments.
 func (c *client) expiring(args amqp.Table) (source, dead string) {
 	c.t.Helper()
 	dead = c.queue("dead", nil)
@@ -25,7 +25,7 @@ func (c *client) putExpiring(queue, body, expiration string) {
 	}
 }
 
-// Whichever is shorter, of the queue's time to live and the message's own, and without anybody asking.
+// The shorter one of the queue's time to live and the message's expiration applies, even without a consumer.
 func TestShorterTimeToLiveCounts(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(amqp.Table{"x-message-ttl": 50})
@@ -37,7 +37,7 @@ func TestShorterTimeToLiveCounts(t *testing.T) {
 	})
 }
 
-// A message whose time is over waits behind one that may stay longer, and is counted as ready, until that one has gone.
+// A message that is due waits behind a message with a later deadline, and still counts as ready.
 func TestOnlyTheHeadExpires(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -46,13 +46,13 @@ func TestOnlyTheHeadExpires(t *testing.T) {
 				other, otherDead := c.expiring(amqp.Table{"x-queue-type": kind})
 				c.putExpiring(source, "long", "600000")
 				c.putExpiring(source, "short", "1")
-				// What was published later and has come out of the other queue has seen the time of "short" pass.
+				// The other queue is a clock, because its message was published later and expires later than "short".
 				c.putExpiring(other, "clock", "50")
 				c.bodies(otherDead, 1)
 				if n := c.ready(source); n != 2 {
 					t.Errorf("%d ready, want both", n)
 				}
-				if d := c.get(source); string(d.Body) != "long" { // gone from the head, though not settled
+				if d := c.get(source); string(d.Body) != "long" { // no longer at the head, although it is unacked
 					t.Errorf("the head is %q", d.Body)
 				}
 				if got := c.bodies(dead, 1); got != "short" {
@@ -79,7 +79,8 @@ func TestZeroTimeToLive(t *testing.T) {
 	})
 }
 
-// An unacked message does not expire, but the time goes on: given back too late, it is dead and not delivered again.
+// An unacked message does not expire, but keeps its deadline. If it is requeued after the deadline, the broker dead-letters it
+// instead of redelivering it.
 func TestUnackedMessagesKeepTheirDeadline(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
@@ -117,7 +118,7 @@ func TestMessagesExpireBehindAFullPrefetch(t *testing.T) {
 	})
 }
 
-// A dead letter begins a new life in the next queue: by that queue's time to live, at its tail.
+// The time to live of the next queue applies to a dead letter. The message is appended to the tail of the queue.
 func TestDeadLetterGetsTheNextQueuesTimeToLive(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		end := c.queue("end", nil)
@@ -170,6 +171,6 @@ func TestMessageTTLArgument(t *testing.T) {
 				})
 		}
 		c.declare(q, amqp.Table{"x-message-ttl": int16(1000)})
-		c.declare(q, amqp.Table{"x-message-ttl": int64(1000)}) // the width of an integer does not matter
+		c.declare(q, amqp.Table{"x-message-ttl": int64(1000)}) // the integer type is not compared
 	})
 }

@@ -17,13 +17,13 @@ func (c *client) transaction() *amqp.Channel {
 	return ch
 }
 
-// Publishes and acks happen at the commit, or not at all.
+// Publishes and acks take effect at the commit, and a rollback undoes them.
 func TestTransactions(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		ch := c.transaction()
 		c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("1")}))
-		c.must(ch.Qos(1, 0, false)) // answered after what came before
+		c.must(ch.Qos(1, 0, false)) // the broker answers after it has processed the publish
 		if n := c.ready(q); n != 0 {
 			t.Errorf("%d ready before the commit", n)
 		}
@@ -35,7 +35,7 @@ func TestTransactions(t *testing.T) {
 		c.must(err)
 		c.must(d.Ack(false))
 		c.must(ch.TxRollback())
-		c.must(d.Ack(false)) // for the rollback it was not
+		c.must(d.Ack(false)) // the rollback has undone the first ack
 		c.must(ch.TxCommit())
 		c.must(ch.Close())
 		if n := c.ready(q); n != 0 {
@@ -44,7 +44,7 @@ func TestTransactions(t *testing.T) {
 	})
 }
 
-// What was acked in a transaction that is not committed comes back.
+// The broker requeues messages that were acked in a transaction without a commit.
 func TestUncommittedAcksAreLost(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
@@ -65,7 +65,7 @@ func TestUncommittedAcksAreLost(t *testing.T) {
 	})
 }
 
-// A mandatory message is returned at the commit, and a missing exchange is an error at once.
+// The broker returns a mandatory message at the commit, but reports a missing exchange immediately.
 func TestTransactionalErrors(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		ch := c.transaction()
@@ -111,11 +111,11 @@ func TestTransactionsAndConfirmsDoNotMix(t *testing.T) {
 	})
 }
 
-// A message is routed when it is published: that its exchange is gone at the commit changes nothing.
+// The broker routes a message at the publish. Deleting the exchange before the commit has no effect on the message.
 func TestCommitAfterItsExchangeIsGone(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
-			return // routes at the commit
+			return // 3.10 routes at the commit
 		}
 		x, q := c.exchange("x", "fanout"), c.queue("q", nil)
 		c.bind(q, "", x)

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// What an operator's acts on messages in a wait queue rely on. The wait queues are those of
-// topology.Buckets, and the same as classic queues.
+// The tests of this file verify the behavior on which an operator's actions on messages in wait queues rely. The wait queues are
+// declared like the wait queues of topology.Buckets, and as classic queues with the same arguments.
 
 // waiting declares a wait queue and its work queue.
 func (c *client) waiting(kind string) (wait, work string) {
@@ -26,7 +26,7 @@ func (c *client) waiting(kind string) (wait, work string) {
 	return c.queue("wait", args), work
 }
 
-// delay publishes bodies to a wait queue, each with an expiration a second later than the one before.
+// delay publishes bodies to a wait queue. The first expires after the given number of seconds, each further body one second later.
 func (c *client) delay(wait string, seconds int, bodies ...string) {
 	c.t.Helper()
 	for i, body := range bodies {
@@ -36,7 +36,7 @@ func (c *client) delay(wait string, seconds int, bodies ...string) {
 	}
 }
 
-// hold consumes n messages of a queue on a channel of its own, and cancels the consumer.
+// hold consumes n messages of a queue on a new channel, and cancels the consumer.
 func (c *client) hold(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
 	c.t.Helper()
 	ch := c.open()
@@ -51,8 +51,8 @@ func (c *client) hold(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
 	return ch, held
 }
 
-// giveBack ends a look at messages in the way that keeps their order and costs them nothing: before 4.3 a quorum queue puts what
-// comes by basic.nack behind the others, or counts it.
+// giveBack requeues messages in their order and without failed deliveries. Since 4.3, basic.nack does so. In 3.10, basic.nack moves
+// a message of a quorum queue to the tail or counts it, so giveBack only closes the channel.
 func (c *client) giveBack(ch *amqp.Channel, held []amqp.Delivery) {
 	c.t.Helper()
 	if c.b.Version != "3.10" && len(held) > 0 {
@@ -70,8 +70,8 @@ func eachKind(t *testing.T, test func(t *testing.T, c *client, kind string)) {
 	})
 }
 
-// basic.nack without requeue has a waiting message do at once what it would do when it expires: the reason alone differs. It
-// does not count as a delivery of the work queue. (basic.reject does, since 4.3.)
+// After basic.nack without requeue, a waiting message goes to the work queue immediately, as if it had expired. Only the reason is
+// different. The nack does not count as a failed delivery in the work queue. (Since 4.3, basic.reject does.)
 func TestWaitingIsRejected(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.waiting(kind)
@@ -92,8 +92,7 @@ func TestWaitingIsRejected(t *testing.T) {
 	})
 }
 
-// What was looked at and given back keeps its place, before what was not looked at and what has come meanwhile, and expires when
-// it is due.
+// Requeued messages keep their positions before other waiting messages and before new messages, and expire at their deadlines.
 func TestWaitingIsGivenBack(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.waiting(kind)
@@ -107,13 +106,13 @@ func TestWaitingIsGivenBack(t *testing.T) {
 	})
 }
 
-// What is due while it is looked at goes to the work queue when it is given back.
+// If the deadline of a message passes while it is unacked, it goes to the work queue after its requeue.
 func TestWaitingIsDueWhileLookedAt(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.waiting(kind)
 		c.delay(wait, 1, "1")
 		ch, held := c.hold(wait, 1)
-		c.delay(wait, 1, "2") // it expires at the head, so that the time of the first is over, too
+		c.delay(wait, 1, "2") // expires at the head, and proves that the first message is due, too
 		if got := string(c.get(work).Body); got != "2" {
 			t.Errorf("%s: %s was dead-lettered", kind, got)
 		}
@@ -124,7 +123,7 @@ func TestWaitingIsDueWhileLookedAt(t *testing.T) {
 	})
 }
 
-// A message may be looked at any number of times.
+// An operator can inspect a message any number of times.
 func TestWaitingIsLookedAtOften(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.waiting(kind)
@@ -135,7 +134,7 @@ func TestWaitingIsLookedAtOften(t *testing.T) {
 		}
 		c.awaitReady(wait, 1)
 		if c.b.Version == "3.10" {
-			return // it counts, and has no limit
+			return // 3.10 counts, and has no limit
 		}
 		ch, held := c.hold(wait, 1)
 		if n, _ := held[0].Headers["x-delivery-count"].(int64); n != 0 {
@@ -149,7 +148,8 @@ func TestWaitingIsLookedAtOften(t *testing.T) {
 	})
 }
 
-// The broker compares arguments when a queue is declared again, so that a declaration proves where a wait queue leads.
+// The broker compares the arguments of a repeated declaration. A successful declaration therefore proves the target of a wait
+// queue.
 func TestWaitingIsProvenByDeclaration(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		wait, _ := c.waiting("quorum")
@@ -164,7 +164,7 @@ func TestWaitingIsProvenByDeclaration(t *testing.T) {
 	})
 }
 
-// A crash of whoever looks counts as a failed delivery in a quorum queue, and changes nothing else.
+// If an inspecting client crashes, a quorum queue counts a failed delivery. The messages and their order do not change.
 func TestWaitingIsLookedAtByACrash(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
 		wait, work := c.waiting(kind)
