@@ -49,13 +49,14 @@ func linkTo(t *testing.T, body, path string) string {
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 
-// fieldsOf returns the hidden fields of the forms in the main part of a page.
+// fieldsOf returns the hidden fields of the forms in the main part of a page, except the submission, which is random.
 func fieldsOf(body string) url.Values {
 	v := url.Values{}
 	_, body, _ = strings.Cut(body, "<main")
 	for _, m := range hidden.FindAllStringSubmatch(body, -1) {
 		v.Add(html.UnescapeString(m[1]), html.UnescapeString(m[2]))
 	}
+	v.Del("submission")
 	return v
 }
 

@@ -224,6 +224,10 @@ var migrations = []func(d Dialect) []string{
 			`ALTER TABLE {revision} ADD COLUMN replay BIGINT NOT NULL DEFAULT 0`, // the replay that made the revision; 0: a user made it
 		}
 	},
+	// Forms that were submitted: see ClaimSubmission.
+	func(Dialect) []string {
+		return []string{`CREATE TABLE {submission} (name BYTES PRIMARY KEY, at BIGINT NOT NULL)`}
+	},
 }
 
 // migrate upgrades the schema to this version, and reads the origin and the commit counter of the archive.

@@ -249,6 +249,9 @@ func (a actPage) do(c *web.Call) error {
 	if a.hasReason && reason == "" {
 		return a.show(c, http.StatusUnprocessableEntity, s, "", "Enter a reason.")
 	}
+	if err := claimSubmission(c, v); err != nil {
+		return err
+	}
 	n, err := a.act(c, s.Filter, reason)
 	if err != nil {
 		problem, now, err := grown(c, s, v, a.state, err)

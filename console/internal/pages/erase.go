@@ -95,6 +95,9 @@ func (p *Pages) erase(c *web.Call) error {
 	if form.Wrong.Text != "" {
 		return showErase(c, http.StatusUnprocessableEntity, form)
 	}
+	if err := claimSubmission(c, v); err != nil {
+		return err
+	}
 	n, err := c.Archive.Erase(c.R.Context(), form.Filter, reason, c.Who.Actor)
 	if errors.Is(err, failed.ErrState) {
 		if form, err = erasing(c, v); err != nil {

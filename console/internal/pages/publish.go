@@ -58,6 +58,9 @@ func (p *Pages) publish(c *web.Call) error {
 	}
 	queue, err := queueIn(v)
 	if err == nil {
+		err = claimSubmission(c, v)
+	}
+	if err == nil {
 		_, err = c.Publish(api.Publish{
 			Target: api.Target{RoutingKey: api.Text(queue)}, Body: content.Body, Headers: api.Headers(content.Headers),
 			Properties: api.ContentOf(content).Properties,

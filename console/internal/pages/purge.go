@@ -77,6 +77,9 @@ func (p *Pages) purge(c *web.Call) error {
 	if form.Wrong.Text != "" {
 		return showPurge(c, http.StatusUnprocessableEntity, form)
 	}
+	if err := claimSubmission(c, v); err != nil {
+		return err
+	}
 	done, err := purgeQueue(c, what, n)
 	if err != nil {
 		return err

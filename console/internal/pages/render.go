@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"crypto/rand"
 	"embed"
 	"fmt"
 	"html/template"
@@ -126,6 +127,11 @@ var functions = template.FuncMap{
 	"total":    func(t failed.Total) string { return show.Thousands(t.N) + more(t) },
 	"textual":  func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
 	"dict":     dict,
+
+	// submission returns the hidden field that claimSubmission reads.
+	"submission": func() template.HTML {
+		return template.HTML(`<input type="hidden" name="submission" value="` + rand.Text() + `">`)
+	},
 
 	"parts":       nameParts,
 	"groups_of":   web.HrefGroups,

@@ -264,6 +264,9 @@ func (p *Pages) beginReplay(c *web.Call) error {
 	if isCounted {
 		return showReplayForm(c, http.StatusOK, s, replayForm{Form: v})
 	}
+	if err := claimSubmission(c, v); err != nil {
+		return err
+	}
 	r, err := c.Begin(plan)
 	if err != nil {
 		problem, now, err := grown(c, s, v, failed.Failed, err)

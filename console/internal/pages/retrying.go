@@ -306,6 +306,9 @@ func (p *Pages) actOnWaiting(c *web.Call) error {
 	if err := web.CheckWaiting(act); err != nil {
 		return err
 	}
+	if err := claimSubmission(c, v); err != nil {
+		return err
+	}
 	res, err := c.ActOnWaiting(act)
 	if errors.Is(err, failed.ErrState) {
 		form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",

@@ -37,7 +37,7 @@ var (
 	pickedName   = []string{"id"}
 	planNames    = append([]string{"options", "to", "exchange", "key", "rate", "ramp", "same", "canary"}, bulkEditNames...)
 	editNames    = append([]string{"base", "revision", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
-	publishNames = append([]string{"queue", "body", "header_name", "header_kind", "header_value", "do"}, editor.PropertyNames()...)
+	publishNames = append([]string{"queue", "body", "header_name", "header_kind", "header_value", "do", "submission"}, editor.PropertyNames()...)
 )
 
 // Routes returns all pages.
@@ -57,22 +57,22 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "POST", Path: "/messages/{id}/revert", Role: access.Operate, Form: []string{"revision"}, Handle: byID(p.revert)},
 		{Method: "GET", Path: "/discard", Role: access.Operate, Query: api.SelectionNames, Handle: discardPage.ask},
 		{Method: "POST", Path: "/discard/picked", Role: access.Operate, Form: pickedName, Handle: discardPage.ask},
-		{Method: "POST", Path: "/discard", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"reason"}), Handle: discardPage.do},
+		{Method: "POST", Path: "/discard", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"reason", "submission"}), Handle: discardPage.do},
 		{Method: "GET", Path: "/restore", Role: access.Operate, Query: api.SelectionNames, Handle: restorePage.ask},
-		{Method: "POST", Path: "/restore", Role: access.Operate, Form: api.SelectionNames, Handle: restorePage.do},
+		{Method: "POST", Path: "/restore", Role: access.Operate, Form: slices.Concat(api.SelectionNames, []string{"submission"}), Handle: restorePage.do},
 		{Method: "GET", Path: "/erase", Role: access.Admin, Query: api.SelectionNames, Handle: p.askErase},
 		{Method: "POST", Path: "/erase/picked", Role: access.Admin, Form: []string{"id", "state"}, Handle: p.askErase},
-		{Method: "POST", Path: "/erase", Role: access.Admin, Form: slices.Concat(api.SelectionNames, []string{"reason", "count"}), Handle: p.erase},
+		{Method: "POST", Path: "/erase", Role: access.Admin, Form: slices.Concat(api.SelectionNames, []string{"reason", "count", "submission"}), Handle: p.erase},
 		{Method: "GET", Path: "/replays", Role: access.View, Query: afterName, Handle: p.replays},
 		{Method: "GET", Path: "/replays/new", Role: access.Operate, Query: api.SelectionNames, Handle: p.replayForm},
 		{Method: "POST", Path: "/replays/picked", Role: access.Operate, Form: pickedName, Handle: p.replayForm},
-		{Method: "POST", Path: "/replays", Role: access.Operate, Form: slices.Concat(api.SelectionNames, planNames), Handle: p.beginReplay},
+		{Method: "POST", Path: "/replays", Role: access.Operate, Form: slices.Concat(api.SelectionNames, planNames, []string{"submission"}), Handle: p.beginReplay},
 		{Method: "GET", Path: "/replays/{id}", Role: access.View, Query: web.FlashNames, Handle: byID(p.replay)},
 		{Method: "POST", Path: "/replays/{id}/cancel", Role: access.Operate, Handle: byID(p.cancelReplay)},
 		{Method: "GET", Path: "/retrying", Role: access.View, Query: slices.Concat(api.WaitingNames, afterName, waitingDoneNames), Blanks: true, Handle: p.retrying},
 		{Method: "GET", Path: "/retrying/act", Role: access.Operate, Query: waitingActNames, Handle: p.askWaiting},
 		{Method: "POST", Path: "/retrying/picked", Role: access.Operate, Form: []string{"id", "do"}, Handle: p.askWaiting},
-		{Method: "POST", Path: "/retrying/act", Role: access.Operate, Form: append([]string{"delay", "reason"}, waitingActNames...), Handle: p.actOnWaiting},
+		{Method: "POST", Path: "/retrying/act", Role: access.Operate, Form: append([]string{"delay", "reason", "submission"}, waitingActNames...), Handle: p.actOnWaiting},
 		{Method: "GET", Path: "/workers", Role: access.View, Handle: p.workers},
 		{Method: "GET", Path: "/workers/pause", Role: access.Operate, Query: workerNames, Handle: askWorkers(false)},
 		{Method: "POST", Path: "/workers/pause", Role: access.Operate, Form: pauseNames, Handle: p.pauseWorkers},
@@ -84,7 +84,7 @@ func (p *Pages) Routes() []web.Route {
 		{Method: "GET", Path: "/publish", Role: access.Operate, Query: []string{"queue"}, Handle: p.publishForm},
 		{Method: "POST", Path: "/publish", Role: access.Operate, Body: web.EditBody, Form: publishNames, Handle: p.publish},
 		{Method: "GET", Path: "/queues/purge", Role: access.Admin, Query: []string{"queue"}, Handle: p.askPurge},
-		{Method: "POST", Path: "/queues/purge", Role: access.Admin, Form: []string{"queue", "at_most", "reason", "name", "drop"}, Handle: p.purge},
+		{Method: "POST", Path: "/queues/purge", Role: access.Admin, Form: []string{"queue", "at_most", "reason", "name", "drop", "submission"}, Handle: p.purge},
 		{Method: "GET", Path: "/ledger", Role: access.View, Handle: p.ledger},
 		{Method: "POST", Path: "/ledger/accept", Role: access.Operate, Form: []string{"account", "reason"}, Handle: p.acceptLedger},
 		{Method: "GET", Path: "/audit", Role: access.View, Query: afterName, Handle: p.audit},

@@ -4,6 +4,7 @@ package web
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -108,6 +109,9 @@ func (s *Server) serve(r Route) http.Handler {
 		}
 		if err == nil {
 			req.Body = http.MaxBytesReader(w, req.Body, limit)
+			err = c.claimKey()
+		}
+		if err == nil {
 			err = r.Handle(c)
 		}
 		if err != nil {
@@ -125,6 +129,26 @@ type Call struct {
 
 	Params url.Values // the query parameters
 	route  *Route
+}
+
+// claimKey returns an error if an earlier request had the same Idempotency-Key. Only requests of the API that may change
+// something have a key, which is optional. The forms of pages contain a key of their own.
+func (c *Call) claimKey() error {
+	keys := c.R.Header.Values("Idempotency-Key")
+	if len(keys) == 0 || !c.route.IsAPI() || access.IsSafe(c.R.Method) {
+		return nil
+	}
+	if len(keys) > 1 || keys[0] == "" || len(keys[0]) > 100 {
+		return fault.BadRequest("the header Idempotency-Key must have one value of 1 to 100 bytes", "send a random string; nothing was changed")
+	}
+	err := c.Archive.ClaimSubmission(c.R.Context(), keys[0])
+	if errors.Is(err, failed.ErrState) {
+		return &fault.Failure{
+			Status: http.StatusConflict, Text: "the Idempotency-Key was already used, and nothing was changed now",
+			Advice: "look at the audit log for the result of the first request; to act again, send another key",
+		}
+	}
+	return err
 }
 
 // enter sets Who, or returns the reason why the visitor may not use the route.

@@ -1,0 +1,28 @@
+package pages
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/reprisemq/reprise/console/internal/fault"
+	"github.com/reprisemq/reprise/console/internal/web"
+	"github.com/reprisemq/reprise/failed"
+)
+
+// claimSubmission returns an error if the form was submitted before: the browser repeated the request, or the user went
+// back to the page. Handlers call it directly before the action, so that a form with a mistake can be submitted again.
+// The limit of the form (at_most) is not sufficient, because a repeated form would apply to messages that arrived later.
+func claimSubmission(c *web.Call, v url.Values) error {
+	if !v.Has("submission") { // not a form of a page
+		return nil
+	}
+	err := c.Archive.ClaimSubmission(c.R.Context(), v.Get("submission"))
+	if errors.Is(err, failed.ErrState) {
+		return &fault.Failure{
+			Status: http.StatusConflict, Text: "this form was already submitted, and nothing was changed now",
+			Advice: "look at the audit log for the result of the first submission; to act again, open the page again",
+		}
+	}
+	return err
+}

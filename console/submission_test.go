@@ -1,0 +1,159 @@
+package console
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/reprisemq/reprise"
+	"github.com/reprisemq/reprise/failed"
+)
+
+var submission = regexp.MustCompile(`name="submission" value="([^"]+)"`)
+
+// A form that is submitted twice acts once, although no more messages arrived between the requests than the form showed.
+func TestAFormActsOnce(t *testing.T) {
+	arrive := func(t *testing.T, a *failed.Archive) {
+		for range 2 {
+			add(t, a, func(m *failed.Message) { m.Queue = "orders" })
+		}
+	}
+	discarded := func(t *testing.T, a *failed.Archive) {
+		arrive(t, a)
+		if _, err := a.Discard(t.Context(), failed.Filter{Queue: "orders"}, "tested", "me"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, tc := range map[string]struct {
+		page   string
+		fill   url.Values
+		arrive func(*testing.T, *failed.Archive)
+	}{
+		"/discard": {"/discard?queue=orders", url.Values{"reason": {"tested"}}, arrive},
+		"/restore": {"/restore?queue=orders", nil, discarded},
+		"/erase":   {"/erase?queue=orders", url.Values{"reason": {"tested"}, "count": {"2"}}, arrive},
+		"/replays": {"/replays/new?queue=orders", nil, arrive},
+	} {
+		t.Run(path[1:], func(t *testing.T) {
+			a := newArchive(t, failed.Config{})
+			c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+			tc.arrive(t, a)
+			page := ask(t, c, "GET", tc.page, nil).Body.String()
+			form := fieldsOf(page)
+			maps.Copy(form, tc.fill)
+			form.Set("submission", submissionOf(t, page))
+			if status, _, body := post(t, c, path, form); status != http.StatusSeeOther {
+				t.Fatalf("%d: %s", status, body)
+			}
+			tc.arrive(t, a)
+			before := states(t, a)
+			if status, _, body := post(t, c, path, form); status != http.StatusConflict || !strings.Contains(text(body), "already submitted") {
+				t.Errorf("%d: %s", status, text(body))
+			}
+			if got := moved(before, states(t, a)); got != nil {
+				t.Errorf("the second request changed the messages %v", got)
+			}
+			page = ask(t, c, "GET", tc.page, nil).Body.String()
+			form = fieldsOf(page)
+			maps.Copy(form, tc.fill)
+			form.Set("submission", submissionOf(t, page))
+			if status, _, body := post(t, c, path, form); status != http.StatusSeeOther {
+				t.Errorf("a new page: %d: %s", status, text(body))
+			}
+		})
+	}
+}
+
+// A form with a mistake can be corrected and submitted again from the same page.
+func TestAMistakeDoesNotUseUpAForm(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	add(t, a, func(m *failed.Message) { m.Queue = "orders" })
+	page := ask(t, c, "GET", "/discard?queue=orders", nil).Body.String()
+	form := fieldsOf(page)
+	form.Set("submission", submissionOf(t, page))
+	if status, _, _ := post(t, c, "/discard", form); status != http.StatusUnprocessableEntity {
+		t.Fatalf("without a reason: %d", status)
+	}
+	form.Set("reason", "tested")
+	if status, _, body := post(t, c, "/discard", form); status != http.StatusSeeOther {
+		t.Errorf("%d: %s", status, text(body))
+	}
+}
+
+// A purge and a publish act on the broker, and act once too.
+func TestAFormActsOnceOnTheBroker(t *testing.T) {
+	broker := newBroker(t)
+	c := newConsole(t, Config{Broker: broker})
+	publish := func(n int) {
+		for range n {
+			if err := broker().Publish(t.Context(), &reprise.Message{RoutingKey: "orders", Body: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		page, path string
+		fill       url.Values
+		want       int // messages after both requests
+	}{
+		{"/queues/purge?queue=orders", "/queues/purge", url.Values{"reason": {"tested"}, "name": {"orders"}}, 2},
+		{"/publish?queue=orders", "/publish", url.Values{"queue": {"orders"}, "body": {"{}"}, "do": {"publish"}}, 5},
+	} {
+		publish(2)
+		page := ask(t, c, "GET", tc.page, nil).Body.String()
+		form := fieldsOf(page)
+		maps.Copy(form, tc.fill)
+		form.Set("submission", submissionOf(t, page))
+		if status, _, body := post(t, c, tc.path, form); status != http.StatusSeeOther {
+			t.Fatalf("%s: %d: %s", tc.path, status, text(body))
+		}
+		if tc.path == "/queues/purge" {
+			publish(2)
+		}
+		if status, _, body := post(t, c, tc.path, form); status != http.StatusConflict || !strings.Contains(text(body), "already submitted") {
+			t.Errorf("%s: %d: %s", tc.path, status, text(body))
+		}
+		if n, err := broker().Depth(t.Context(), "orders"); n != tc.want || err != nil {
+			t.Errorf("%s: %d messages, want %d: %v", tc.path, n, tc.want, err)
+		}
+	}
+}
+
+// A request of the API with a key acts once. Without a key, each request acts.
+func TestAnIdempotencyKeyActsOnce(t *testing.T) {
+	a := newArchive(t, failed.Config{})
+	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	discard := func(key string) int {
+		add(t, a, func(m *failed.Message) { m.Queue = "orders" })
+		change := []func(*http.Request){}
+		if key != "" {
+			change = append(change, header("Idempotency-Key", key))
+		}
+		w := ask(t, c, "POST", "/api/v1/discard", `{"filter":{"queue":"orders"},"at_most":1,"reason":"tested"}`, change...)
+		if w.Code == http.StatusConflict {
+			refused(t, w, http.StatusConflict, "the Idempotency-Key was already used")
+			if _, err := a.Discard(t.Context(), failed.Filter{Queue: "orders"}, "tested", "me"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w.Code
+	}
+	got := []int{discard("k1"), discard("k1"), discard("k2"), discard(""), discard(""), discard(strings.Repeat("k", 101))}
+	if want := []int{200, 409, 200, 200, 200, 400}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func submissionOf(t *testing.T, page string) string {
+	t.Helper()
+	found := submission.FindStringSubmatch(page)
+	if found == nil {
+		t.Fatalf("no submission: %s", page)
+	}
+	return found[1]
+}
