@@ -38,7 +38,7 @@ import (
 // erased bytes. This needs as much free disk space as the size of the file, and blocks other writers. If only this
 // step fails, Erase returns the number of messages and an error: repeat the call. In PostgreSQL, queries no longer
 // find the erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not
-// change backups, exports, logs, unsent notifications or the queues of the broker.
+// change backups, exports, logs, unsent notifications, the list of waiting messages or the queues of the broker.
 func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
 	defer annotate(&err, "erasing")
 	if strings.TrimSpace(reason) == "" {
@@ -307,9 +307,9 @@ func (t *tx) eraseTexts(ids []ID, needles []map[string]bool) error {
 	return nil
 }
 
-// freeTexts are the JSON keys of strings that operators write, in details of acts and in plans: filters, reasons and
-// edits.
-var freeTexts = []string{"reason", "text", "error", "headers", "edit", "Text", "Error", "Headers"}
+// freeTexts are the JSON keys of strings that operators write, in details of acts and in plans: filters, reasons, edits,
+// and targets and IDs of published messages.
+var freeTexts = []string{"reason", "text", "error", "headers", "edit", "Text", "Error", "Headers", "exchange", "routing_key", "message_id"}
 
 // textsOf returns all strings in a JSON value, separated by whitespace.
 func textsOf(value json.RawMessage) string {

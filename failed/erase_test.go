@@ -74,6 +74,7 @@ func TestErasedBytesAreGone(t *testing.T) {
 		check(t, a.Edit(ctx, ids[0], 0, failed.Content{Body: []byte("edited " + secret)}, "ann"))
 		value(a.Discard(ctx, one, "called "+secret, "ann"))(t)
 		value(a.Restore(ctx, one, "ann"))(t)
+		check(t, a.Record(ctx, "ann", "publish", "", map[string]any{"exchange": secret + "0", "routing_key": "orders." + secret + "1", "message_id": "order-" + secret + "2"}))
 		value(a.Discard(ctx, failed.Filter{Error: "customer " + secret + "1", Queue: "q"}, "test", "ann"))(t)
 		edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: secret + "2", New: "<" + secret + "2>"}}}
 		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit}, "ann"))(t)
@@ -131,7 +132,7 @@ func TestErasedBytesAreGone(t *testing.T) {
 		if act.Verb != "erase" || act.Actor != "admin" || fmt.Sprint(act.Details["messages"], "/", act.Details["reason"]) != "50/request 4711" || fmt.Sprint(act.Details["filter"]) != "map[text:[erased]]" {
 			t.Errorf("%+v", act)
 		}
-		if len(acts) != 9 { // edit, discard, restore, discard, replay, end replay, 3 of erase
+		if len(acts) != 10 { // edit, discard, restore, publish, discard, replay, end replay, 3 of erase
 			t.Errorf("%d acts", len(acts))
 		}
 		queues := value(a.Queues(ctx))(t)
