@@ -21,14 +21,14 @@ type Config struct {
 	Client  string // name of the client
 	Program string // version of the program; "": as the Go toolchain has recorded it
 
-	// Link is the publishing connection: the broker may block the other one for what is published on it. A blocked connection
-	// still gets commands.
+	// Link is the publishing connection. The broker can block the other connection because of messages that are published on it. A
+	// blocked connection still receives commands.
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
 	Reconnect backoff.Backoff
 	Log       *slog.Logger
 
-	// Filled by New.
+	// New sets these fields.
 	Host    string
 	PID     int
 	reprise string
@@ -40,7 +40,7 @@ type Agent struct {
 	ctx   context.Context // ends when the client is closed
 	start sync.Once
 	wake  chan struct{} // a status is due
-	told  [4]sync.Once  // what the user may not do: see session.refused
+	told  [4]sync.Once  // missing permissions: see session.refused
 
 	retries *retries
 	current atomic.Pointer[session] // nil: not connected, or not set up
@@ -50,7 +50,7 @@ type Agent struct {
 	members []*Member
 }
 
-// New returns an agent that ends with ctx. It does nothing until a worker joins.
+// New returns an agent that ends with ctx. The agent is idle until a worker joins.
 func New(ctx context.Context, cfg Config) *Agent {
 	program, version := versions()
 	if cfg.Program == "" {
@@ -78,7 +78,7 @@ func (a *Agent) Join(w Worker) *Member {
 	return m
 }
 
-// lastTimeout bounds how long a worker waits for its last status to be written.
+// lastTimeout is the maximum time that a worker waits until its last status is written.
 const lastTimeout = time.Second
 
 // Leave sends the last status of a worker.
@@ -99,7 +99,7 @@ func (a *Agent) Leave(m *Member) {
 		a.sending.Lock()
 		defer a.sending.Unlock()
 		s.reportRetries()
-		s.publish(m) // or the worker is shown as silent
+		s.publish(m) // otherwise operators see a silent worker
 	})
 	if err != nil {
 		return
@@ -112,7 +112,7 @@ func (a *Agent) Leave(m *Member) {
 	}
 }
 
-// all returns the workers there are.
+// all returns the current workers.
 func (a *Agent) all() []*Member {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,8 +140,8 @@ func (a *Agent) run() {
 	}
 }
 
-// Check reads the pause of the queue of m on a connection, before m begins to consume there. If it fails, what was known
-// stays.
+// Check reads the pause of the queue of m on a connection, before m begins to consume there. After an error, the last known pause
+// remains.
 func (a *Agent) Check(ctx context.Context, conn *amqpconn.Conn, m *Member) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, amqpconn.ErrSilent)
 	defer cancel()

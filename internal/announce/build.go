@@ -9,7 +9,7 @@ import (
 
 const module = "github.com/reprisemq/reprise"
 
-// versions returns the versions of the program and of this module, as the Go toolchain has recorded them.
+// versions returns the versions of the program and of this module from the build information.
 var versions = sync.OnceValues(func() (program, reprise string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,22 +1,22 @@
 // Package announce makes workers visible to operators in other processes, and lets operators pause them.
 //
-// It promises:
+// Guarantees:
 //
-//   - the path of a message costs some atomic additions, and a retry the place in a report
-//   - a client has one more channel, on its publishing connection, and one more goroutine
-//   - a worker that may not announce itself works as before
-//   - the pause of a queue is read from the broker: before each subscription on a new channel, after a command, and every
-//     topology.StatusInterval. A lost command delays a pause or its end, and no more.
+//   - The path of a message costs some atomic additions, and a retry costs an entry in a report.
+//   - A client has one more channel, on its publishing connection, and one more goroutine.
+//   - A worker without permission to announce itself works as before.
+//   - The agent reads the pause of a queue from the broker before each subscription on a new channel, after a command, and every
+//     topology.StatusInterval. A lost command only delays a pause or its end.
 //
 // The files:
 //
-//	agent.go    the goroutine of a client: statuses go out, commands come in
-//	session.go  one channel of the agent, and what the broker refuses on it
+//	agent.go    the goroutine of a client: sends statuses, receives commands
+//	session.go  one channel of the agent, and refusals of the broker on it
 //	member.go   a worker: its state, its pauses and its status
 //	pause.go    the pause of a queue, in the broker
 //	tally.go    counters
 //	retries.go  reports of retries
 //	build.go    versions
 //
-// It imports the packages topology, backoff and internal/{amqpconn,retry}.
+// The package imports the packages topology, backoff and internal/{amqpconn,retry}.
 package announce

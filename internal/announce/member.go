@@ -13,19 +13,19 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Worker is a worker as an Agent sees it. Its fields do not change.
+// Worker describes a worker to an Agent. Its fields do not change.
 type Worker struct {
 	Queue       string
 	Concurrency int
 
-	// Hold keeps the worker from consuming until it is called with nil. It does not block.
+	// Hold pauses the worker, or resumes it if the pause is nil. It does not block.
 	Hold func(*topology.Pause)
 
-	// Handling yields what is being handled.
+	// Handling yields the messages that handlers process.
 	Handling iter.Seq[topology.Handling]
 }
 
-// Member is a worker from the start to the end of its Run. The methods are safe for concurrent use.
+// Member is an announced worker, from the start to the end of Run. The methods are safe for concurrent use.
 type Member struct {
 	Worker
 	Tally
@@ -44,14 +44,14 @@ type Member struct {
 	ofQueue  *topology.Pause // by an operator; nil: none
 	ofWorker *topology.Pause
 	ofItself *topology.Pause
-	hint     topology.Pause // of the newest command: the pause that the broker has, probably
+	hint     topology.Pause // pause of the newest command, which the broker probably has too
 	last     time.Time      // of the newest status
 }
 
-// Consuming notes that the worker has a consumer.
+// Consuming records that the worker has a consumer.
 func (m *Member) Consuming() { m.note(topology.WorkerConsuming, "") }
 
-// Interrupted notes that the worker has no consumer.
+// Interrupted records that the worker has no consumer because of an error.
 func (m *Member) Interrupted(err error) { m.note(topology.WorkerConnecting, err.Error()) }
 
 func (m *Member) note(state, trouble string) {
@@ -64,7 +64,7 @@ func (m *Member) note(state, trouble string) {
 	}
 }
 
-// Paused notes that the worker has no consumer on purpose, until it calls Consuming.
+// Paused records that the worker has no consumer on purpose, until it calls Consuming.
 func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 	p := &topology.Pause{Of: topology.PauseOfItself, At: time.Now()}
 	if d > 0 {
@@ -82,7 +82,7 @@ func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 	m.report()
 }
 
-// report has the agent send a status soon.
+// report makes the agent send a status soon.
 func (m *Member) report() {
 	m.changed.Store(true)
 	select {
@@ -91,13 +91,13 @@ func (m *Member) report() {
 	}
 }
 
-// setQueue applies what the broker says of the pause of the queue.
+// setQueue applies the pause of the queue that the broker reported.
 func (m *Member) setQueue(s state) {
 	m.mu.Lock()
 	var p *topology.Pause
 	if s.paused {
 		p = &s.pause
-		if p.At.IsZero() { // somebody else was reading it
+		if p.At.IsZero() { // another program was reading it
 			hint := m.hint
 			p = &hint
 			if m.ofQueue != nil && !m.ofQueue.At.Before(hint.At) {
@@ -137,16 +137,16 @@ func (m *Member) apply() {
 	m.report()
 }
 
-// expect notes what a command says of the pause of the queue.
+// expect records the pause of the queue that a command contains.
 func (m *Member) expect(p topology.Pause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hint = p
 }
 
-// check asks for the pause of the queue and applies the answer. Nobody else does so meanwhile, so that the latest answer counts.
-// It asks on ch, or if that is nil, on a channel of its own. It reads the details if it must, or if they are not known. After
-// an error, what was known stays.
+// check reads the pause of the queue and applies it. Only one check runs at a time, so that the latest result counts. It uses ch
+// or, if ch is nil, a new channel. It reads the details if details is set or if they are unknown. After an error, the last known
+// pause remains.
 func (m *Member) check(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) {
 	select {
 	case m.turn <- struct{}{}:
@@ -187,7 +187,7 @@ func (m *Member) ask(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Chan
 	return s, err
 }
 
-// known reports whether there is nothing to read of the pause of the queue.
+// known reports whether all details of the pause of the queue are known.
 func (m *Member) known() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,7 +204,7 @@ func (m *Member) Pause() *topology.Pause {
 	return m.ofWorker
 }
 
-// due returns when the pauses have to be looked at: at the end of one; zero: at the next interval.
+// due returns the time of the next check of the pauses: the end of a pause, or zero for the next interval.
 func (m *Member) due() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +217,7 @@ func (m *Member) due() time.Time {
 	return first
 }
 
-// expire ends a pause of the worker that is over. It reports whether that of the queue should be over.
+// expire ends an expired pause of the worker. It reports whether the pause of the queue should have expired.
 func (m *Member) expire(now time.Time) (look bool) {
 	m.mu.Lock()
 	look = m.ofQueue != nil && !m.ofQueue.Until.IsZero() && !now.Before(m.ofQueue.Until)
@@ -229,7 +229,7 @@ func (m *Member) expire(now time.Time) (look bool) {
 	return look
 }
 
-// sent notes that a status is sent.
+// sent records that a status was sent.
 func (m *Member) sent(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

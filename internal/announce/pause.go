@@ -9,17 +9,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// readTimeout is how long the message of a pause is waited for. Somebody else may be reading it.
+// readTimeout is the maximum time to wait for the message of a pause. Another program may be reading it.
 const readTimeout = time.Second
 
-// state is the pause of a queue, as the broker has it.
+// state is the pause of a queue on the broker.
 type state struct {
 	paused bool
-	pause  topology.Pause // the zero value if somebody else was reading it
+	pause  topology.Pause // the zero value if another program was reading it
 }
 
-// look reports whether the work queue is paused. It declares the queue of its pause if it may. Else it asks whether that exists,
-// which RabbitMQ 4.3 and later refuse as well. The broker closes the channel when it refuses.
+// look reports whether the work queue is paused. It declares the queue of its pause if mayDeclare is set. Otherwise it checks
+// whether this queue exists, which RabbitMQ 4.3 and later also refuse. The broker closes the channel after a refusal.
 func look(ctx context.Context, ch *amqpconn.Channel, queue string, mayDeclare bool) (paused bool, err error) {
 	q, ok := topology.PauseQueue(queue)
 	if !ok {
@@ -32,13 +32,13 @@ func look(ctx context.Context, ch *amqpconn.Channel, queue string, mayDeclare bo
 	return messages+consumers > 0, err
 }
 
-// unreachable tells a queue whose node is down from a queue that does not exist: RabbitMQ answers 404 for both.
+// unreachable distinguishes a queue whose node is down from a missing queue. RabbitMQ answers 404 for both.
 func unreachable(r *amqpconn.Refusal) bool {
 	return strings.Contains(r.Text, "down or inaccessible") || strings.Contains(r.Text, "process is stopped")
 }
 
-// read returns the pause of a queue that is paused. It uses a channel of its own: the message returns to its queue with the
-// end of the consumer, so that nobody sees a queue with neither.
+// read returns the pause of a paused queue. It uses its own channel: the message returns to its queue when the consumer ends, so
+// that no other reader finds the queue without a message and without a consumer.
 func read(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		in, err := ch.Consume(ctx, topology.PauseQueuePrefix+queue, "", 1, nil, func(amqpconn.Deliveries) {})
@@ -82,7 +82,7 @@ func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topolo
 // Resume ends the pause of a queue.
 func Resume(ctx context.Context, conn *amqpconn.Conn, queue string) error {
 	return conn.Do(ctx, func(ch *amqpconn.Channel) error {
-		// A message that somebody reads at the moment goes with its queue. It would survive a purge.
+		// DeleteQueue also removes a message that a reader holds. A purge would not.
 		return ch.DeleteQueue(ctx, topology.PauseQueuePrefix+queue)
 	})
 }

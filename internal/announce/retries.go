@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// reportDelay is how long retries are gathered for a report.
+	// reportDelay is the time in which retries are collected for a report.
 	reportDelay = 250 * time.Millisecond
 
-	// maxGathered bounds the retries that are gathered: what comes while the broker takes nothing is counted.
+	// maxGathered is the maximum number of collected retries. Further retries are only counted while the broker accepts nothing.
 	maxGathered = 4096
 )
 
-// retries gathers the retries of a client until they are reported.
+// retries collects the retries of a client until they are reported.
 type retries struct {
 	due chan struct{} // there are some
 
 	mu      sync.Mutex
 	n       int
 	queues  map[string]*gathered
-	missing map[string]int64 // by queue: those that were not gathered
+	missing map[string]int64 // by queue: number of retries that were not collected
 }
 
 type gathered struct {
@@ -35,7 +35,7 @@ func newRetries() *retries {
 	return &retries{due: make(chan struct{}, 1), queues: map[string]*gathered{}, missing: map[string]int64{}}
 }
 
-// add gathers a retry. It does not wait.
+// add collects a retry. It does not block.
 func (r *retries) add(queue string, x topology.Retry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *retries) add(queue string, x topology.Retry) {
 	}
 }
 
-// take returns what was gathered.
+// take returns and removes the collected retries.
 func (r *retries) take() (all []topology.RetryReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *retries) take() (all []topology.RetryReport) {
 	return all
 }
 
-// lose counts reports that were taken and not sent.
+// lose counts reports that were taken but not sent.
 func (r *retries) lose(reports []topology.RetryReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *retries) lose(reports []topology.RetryReport) {
 	}
 }
 
-// Retrying gathers a retry for the next report. It does not wait.
+// Retrying collects a retry for the next report. It does not block.
 func (m *Member) Retrying(x topology.Retry) { m.agent.retries.add(m.Queue, x) }
 
 // declareRetries declares the exchange of reports.
@@ -92,7 +92,7 @@ func (s *session) declareRetries(ctx context.Context) error {
 	return s.exchange(ctx, topology.Retries().Exchanges[0])
 }
 
-// reportRetries sends the retries that were gathered. Their end is not known.
+// reportRetries sends the collected retries without waiting for confirms.
 func (s *session) reportRetries() {
 	if s.conn.Blocked() != nil {
 		return // they wait

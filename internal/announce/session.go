@@ -11,19 +11,19 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// session is what an agent does on one connection, over one channel at a time.
+// session is the state of an agent on one connection. It uses one channel at a time.
 type session struct {
 	agent *Agent
 	conn  *amqpconn.Conn
 	ch    atomic.Pointer[amqpconn.Channel] // nil: none was opened yet
 
-	silent   bool                // statuses are not sent: the user may not
-	deaf     bool                // commands do not come: the user may not
-	mute     atomic.Bool         // retries are not reported: the user may not
+	silent   bool                // the user has no permission to send statuses
+	deaf     bool                // the user has no permission to receive commands
+	mute     atomic.Bool         // the user has no permission to report retries
 	commands amqpconn.Deliveries // nil: none come
 }
 
-// What a user may lack the permission for.
+// Actions for which a user may lack the permission.
 const (
 	ofStatuses = iota
 	ofCommands
@@ -38,26 +38,26 @@ var missing = [...]string{
 	ofPauses:   "the pause of a queue may not be noticed: the user may not declare queues " + topology.PauseQueuePrefix + "…",
 }
 
-// refused logs once what the user may not do.
+// refused logs each missing permission once.
 func (a *Agent) refused(what int, queue string) {
 	a.told[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
 }
 
-// requestTimeout bounds what an agent asks of the broker at a time: commands wait meanwhile.
+// requestTimeout is the time limit of the requests of one step. Commands wait until the step ends.
 const requestTimeout = 10 * time.Second
 
-// minGap is the shortest time between two statuses of a worker that come early.
+// minGap is the minimum time between two statuses of a worker that are sent before the interval ends.
 const minGap = 100 * time.Millisecond
 
 var errNoConsumer = errors.New("the broker cancelled the consumer")
 
-// serve sends statuses and takes commands until ctx or the connection ends.
+// serve sends statuses and receives commands until ctx or the connection ends.
 func (s *session) serve(ctx context.Context) error {
 	tick := time.NewTicker(topology.StatusInterval)
 	defer tick.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
-	report := time.After(reportDelay) // of what the session before has left
+	report := time.After(reportDelay) // for the retries that the previous session left
 	for {
 		if ch := s.ch.Load(); ch == nil || ch.IsClosed() {
 			if err := s.lost(ch); err != nil {
@@ -86,7 +86,7 @@ func (s *session) serve(ctx context.Context) error {
 				s.obey(ctx, c)
 			}
 		case <-tick.C:
-			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for what is not found
+			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for each missing queue
 			s.statuses(everyone)
 		case <-soon.C:
 			now := time.Now()
@@ -106,7 +106,7 @@ func (s *session) serve(ctx context.Context) error {
 
 func everyone(*Member) bool { return true }
 
-// setUp opens a channel, declares what there is to declare, and begins to listen. Then it tells everything that may have been
+// setUp opens a channel, declares the exchanges and the queue, and subscribes. Then it sends the statuses that watchers may have
 // missed.
 func (s *session) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.conn.Timeout(), amqpconn.ErrSilent)
@@ -134,7 +134,7 @@ func (s *session) setUp(ctx context.Context) error {
 	return nil
 }
 
-// step takes a step, unless it was refused before. It reports whether it is refused.
+// step calls take, unless the broker refused this step before. It reports whether the step is refused.
 func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
 	if before {
 		return true, nil
@@ -147,7 +147,7 @@ func (s *session) step(ctx context.Context, before bool, what int, take func(con
 	return refused, err
 }
 
-// try makes a request on an open channel. The broker closes the channel when it refuses.
+// try makes a request on an open channel. The broker closes the channel after a refusal.
 func (s *session) try(ctx context.Context, request func(*amqpconn.Channel) error) error {
 	ch := s.ch.Load()
 	if ch == nil || ch.IsClosed() {
@@ -160,7 +160,7 @@ func (s *session) try(ctx context.Context, request func(*amqpconn.Channel) error
 	return request(ch)
 }
 
-// exchange declares an exchange, or if that is refused, finds out whether it exists.
+// exchange declares an exchange. If the broker refuses the declaration, exchange checks whether the exchange exists.
 func (s *session) exchange(ctx context.Context, e topology.Exchange) error {
 	err := s.try(ctx, func(ch *amqpconn.Channel) error { return ch.DeclareExchange(ctx, e) })
 	if _, refused := amqpconn.RefusedChannel(err); refused {
@@ -190,7 +190,7 @@ func (s *session) listen(ctx context.Context) error {
 	})
 }
 
-// lost returns the reason for the end of a channel, unless the session goes on with another one.
+// lost returns the reason why a channel ended, unless the session continues on another channel.
 func (s *session) lost(ch *amqpconn.Channel) error {
 	if ch == nil {
 		return nil
@@ -217,7 +217,7 @@ func (s *session) lost(ch *amqpconn.Channel) error {
 	return nil // the exchange was deleted
 }
 
-// check looks at the pauses of the queues of some workers.
+// check checks the pauses of the queues of some workers.
 func (s *session) check(ctx context.Context, details bool, which func(*Member) bool) {
 	if s.conn.Blocked() != nil {
 		return // the broker answers nothing
@@ -231,7 +231,7 @@ func (s *session) check(ctx context.Context, details bool, which func(*Member) b
 	}
 }
 
-// obey carries out a command.
+// obey executes a command.
 func (s *session) obey(ctx context.Context, c topology.Command) {
 	meant := func(m *Member) bool {
 		return (m.Queue == c.Queue || c.Queue == "" && c.Do == topology.DoReport) && (c.Worker == "" || c.Worker == m.id)
@@ -264,7 +264,7 @@ func (s *session) close() {
 	}
 }
 
-// next sends the statuses that are due, and returns the time until there is more to do.
+// next sends the statuses that are due, and returns the time until the next one.
 func (s *session) next() time.Duration {
 	now := time.Now()
 	wait := topology.StatusInterval
@@ -301,7 +301,7 @@ func (s *session) statuses(which func(*Member) bool) {
 	}
 }
 
-// publish sends a status. Its end is not known: the next one tells more.
+// publish sends a status without waiting for a confirm, because the next status replaces it.
 func (s *session) publish(m *Member) {
 	now := time.Now()
 	m.sent(now)

@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Tally counts what a worker does. The zero value is ready for use.
+// Tally counts the results of a worker. The zero value is ready for use.
 type Tally struct {
 	Succeeded, Failed, Retried, Parked atomic.Uint64
 
@@ -15,7 +15,7 @@ type Tally struct {
 	sum     atomic.Uint64 // microseconds
 }
 
-// Took counts an attempt that has lasted d.
+// Took counts an attempt of duration d.
 func (t *Tally) Took(d time.Duration) {
 	t.buckets[topology.TookBucket(d)].Add(1)
 	t.sum.Add(uint64(max(0, d).Microseconds()))

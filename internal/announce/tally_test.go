@@ -19,7 +19,7 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// What an announced worker adds to the path of a message.
+// BenchmarkTally measures the additional cost of an announced worker per message.
 func BenchmarkTally(b *testing.B) {
 	var tally Tally
 	b.RunParallel(func(p *testing.PB) {

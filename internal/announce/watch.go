@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// watchQueue holds statuses until they are read. It belongs to a connection.
+// watchQueue returns a queue that stores statuses until they are read. The queue is exclusive to a connection.
 func watchQueue() topology.Queue {
 	return topology.Queue{
 		Name: topology.WorkersExchange + "." + newID(), Transient: true, Exclusive: true, AutoDelete: true,
@@ -18,8 +18,8 @@ func watchQueue() topology.Queue {
 	}
 }
 
-// Watch calls each with the statuses that workers send, and ready when it has begun to listen, also after each interruption. It
-// ends with ctx, or with a refusal of the broker.
+// Watch calls each with the statuses of workers. It calls ready when the subscription exists, also after each interruption. It
+// returns when ctx ends or the broker refuses a request.
 func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(topology.WorkerStatus)) error {
 	retrier := retry.Retrier{Schedule: reconnect}
 	for {

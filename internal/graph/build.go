@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// New returns the graph of what workers declare.
+// New returns the graph of the declarations of workers.
 func New(workers []Worker) *Graph {
 	b := builder{Graph: &Graph{}, waits: map[string]span{}, rejects: map[string]string{}}
 	var all topology.Topology
@@ -29,21 +29,21 @@ func New(workers []Worker) *Graph {
 	return b.Graph
 }
 
-// builder makes a Graph.
+// builder builds a Graph.
 type builder struct {
 	*Graph
 	hops    []hop
 	waits   map[string]span   // by the node that copies are published to
-	rejects map[string]string // by work queues that dead-letter what is to be retried: the label
+	rejects map[string]string // labels, by work queues that dead-letter messages for a retry
 }
 
-// hop is where copies are published to, and what for.
+// hop is a destination of copies, with the kind of queue that they reach.
 type hop struct {
 	exchange, key string
 	kind          Kind // of the queues that get them
 }
 
-// address is the node behind an exchange and a key.
+// address returns the ID of the node for an exchange and a routing key.
 func address(exchange, key string) string {
 	if exchange == "" {
 		return "queue/" + key
@@ -51,8 +51,7 @@ func address(exchange, key string) string {
 	return "exchange/" + exchange
 }
 
-// worker adds a work queue and the ways of its messages that fail, and returns
-// what else it declares.
+// worker adds a work queue and the edges of its failed messages, and returns its other declarations.
 func (b *builder) worker(w Worker) topology.Topology {
 	s := w.Strategy.WithDefaults()
 	work := "queue/" + w.Queue
@@ -88,12 +87,12 @@ func (b *builder) worker(w Worker) topology.Topology {
 				b.waits[to] = b.waits[to].with(span{waits, waits})
 			}
 			d.Headers = d.Headers.Clone()
-			// of those whose delay is made of the last one
+			// Some strategies compute a delay from the previous delay.
 			maps.Copy(d.Headers, hop.Headers)
 		}
 		d.Redelivered = true
 		d.Headers = d.Headers.Clone()
-		d.Headers["x-delivery-count"] = int64(attempt) // of those that give messages back
+		d.Headers["x-delivery-count"] = int64(attempt) // for strategies that requeue messages
 	}
 	if inside, found := b.waits[work]; found { // the queue itself keeps them back, if anything does
 		b.edge(work, work, Retried, retries)
@@ -107,8 +106,8 @@ func (b *builder) worker(w Worker) topology.Topology {
 	return declares.Merge(parked.Topology)
 }
 
-// published is a message as most come into a work queue: through an exchange that is
-// bound to it, or else by its name.
+// published returns a message as publishers send it to a work queue: through an exchange that is bound to the queue or, without a
+// binding, by the name of the queue.
 func published(queue string, t topology.Topology) topology.Delivery {
 	for _, b := range t.Bindings {
 		if b.Queue == queue {
@@ -118,7 +117,7 @@ func published(queue string, t topology.Topology) topology.Delivery {
 	return topology.Delivery{Queue: queue, RoutingKey: queue}
 }
 
-// hop adds the node that a hop leads to.
+// hop adds the node of a destination.
 func (b *builder) hop(h topology.Hop, kind Kind) string {
 	b.hops = append(b.hops, hop{h.Exchange, h.RoutingKey, kind})
 	id := address(h.Exchange, h.RoutingKey)
@@ -129,11 +128,11 @@ func (b *builder) hop(h topology.Hop, kind Kind) string {
 	return id
 }
 
-// enough attempts to have seen the longest delay of any backoff that grows.
+// enough is a number of attempts after which any growing backoff has reached its longest delay.
 const enough = 100
 
-// wait is the node that a copy is published to. The queues of Buckets and Levels
-// are one: there is one for each delay.
+// wait returns the node to which a copy is published. All queues of Buckets and Levels share a node, because each of their delays
+// has a queue.
 func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topology) {
 	id := address(hop.Exchange, hop.RoutingKey)
 	_, name, _ := strings.Cut(id, "/")
@@ -172,7 +171,7 @@ func (b *builder) declared(t topology.Topology) {
 	}
 }
 
-// deadLetters adds the way of what a queue itself passes on.
+// deadLetters adds the edge for the messages that a queue dead-letters.
 func (b *builder) deadLetters(q topology.Queue) {
 	exchange, found := q.Args["x-dead-letter-exchange"].(string)
 	if !found {
@@ -211,8 +210,7 @@ func (b *builder) deadLetters(q topology.Queue) {
 	b.edge(from, to, Returns, label)
 }
 
-// kinds tells queues apart by the hops that lead to them. That something is parked in
-// a queue counts for more than that it waits there.
+// kinds assigns kinds to queues by the hops that lead to them. Kind Failed takes precedence over Wait.
 func (b *builder) kinds(t topology.Topology) {
 	for _, kind := range []Kind{Failed, Wait} {
 		for _, h := range b.hops {
@@ -227,7 +225,7 @@ func (b *builder) kinds(t topology.Topology) {
 	}
 }
 
-// become gives queues a kind that have none yet.
+// become sets the kind of queues that have none.
 func (b *builder) become(ids []string, kind Kind) {
 	for _, id := range ids {
 		if n := b.node(id, Other); n.Kind == Other {
@@ -236,8 +234,7 @@ func (b *builder) become(ids []string, kind Kind) {
 	}
 }
 
-// returns writes on the way back how long messages wait that bring their time with
-// them.
+// returns labels the return edges of messages with a per-message TTL with the time for which they wait.
 func (b *builder) returns() {
 	for i := range b.Edges {
 		e := &b.Edges[i]
@@ -256,7 +253,7 @@ func (b *builder) returns() {
 	}
 }
 
-// reached are the nodes to which bindings lead from one, and it itself.
+// reached returns a node and the nodes to which its bindings lead.
 func (b *builder) reached(id string) []string {
 	if b.node(id, Other).Kind != Exchange {
 		return []string{id}
@@ -271,7 +268,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Duration writes a time with its two largest units, as a configuration has it.
+// Duration formats a duration with its two largest units, as in a configuration.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

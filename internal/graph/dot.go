@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// WriteDOT writes the graph in the language of Graphviz.
-// https://graphviz.org/doc/info/lang.html
+// WriteDOT writes the graph in the DOT language of Graphviz: https://graphviz.org/doc/info/lang.html
 func (g *Graph) WriteDOT(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "digraph reprise {")
@@ -34,13 +33,12 @@ func (g *Graph) WriteDOT(w io.Writer) error {
 	return b.Flush()
 }
 
-// dotText is a quoted text. Of what is in it, a quote and a backslash have a
-// meaning.
+// dotText returns a quoted string. It escapes quotes, backslashes and line breaks.
 func dotText(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", "", "\x00", "").Replace(s) + `"`
 }
 
-// fills are the colours of nodes on a light ground.
+// fills are the colors of nodes on a light background.
 var fills = map[Kind]string{
 	Exchange: "#eef2f7",
 	Work:     "#dcefe3",
@@ -49,7 +47,7 @@ var fills = map[Kind]string{
 	Other:    "#ffffff",
 }
 
-// lines are the texts of a node.
+// lines returns the text lines of a node.
 func (n Node) lines() []string {
 	lines := []string{n.Name}
 	if n.Note != "" {

@@ -1,13 +1,12 @@
-// Package graph draws what workers declare on a broker: exchanges, work queues,
-// and the ways of a message that fails, with how long it waits on them.
+// Package graph draws the declarations of workers on a broker: exchanges, work queues, and the paths of failed messages with their
+// waiting times.
 //
 //	              fails, up to 9 retries
 //	orders ──────────────────────────────► orders.wait.*
 //	   ▲                                        │
 //	   └────────────────────────────────────────┘ after 500ms to 1h
 //
-// It is made of values and asks no broker. A Graph can be written as DOT for Graphviz and as
-// Mermaid for Markdown.
+// The package only uses values and does not connect to a broker. It writes a Graph as DOT for Graphviz or as Mermaid for Markdown.
 package graph
 
 import (
@@ -21,16 +20,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Worker is what the graph has to know of one.
+// Worker has the properties of a worker that the graph shows.
 type Worker struct {
 	Queue    string
 	Strategy topology.Strategy
 	Topology topology.Topology // what it declares besides the Strategy's
-	Attempts int               // the most there are; the Strategy may have a number of its own
+	Attempts int               // maximum; the Strategy may have another limit
 	Backoff  backoff.Backoff   // of its policy
 }
 
-// Of is the worker of a configuration.
+// Of returns the Worker for a configuration.
 func Of(c reprise.WorkerConfig) Worker {
 	policy := c.Policy.WithDefaults()
 	return Worker{
@@ -39,10 +38,10 @@ func Of(c reprise.WorkerConfig) Worker {
 	}
 }
 
-// Kind is what a node is for.
+// Kind is the role of a node.
 type Kind string
 
-// The kinds of nodes. The words are also classes of Mermaid and of the console.
+// Kinds of nodes. The strings are also classes in Mermaid and in the console.
 const (
 	Exchange Kind = "exchange"
 	Work     Kind = "work"
@@ -51,20 +50,20 @@ const (
 	Other    Kind = "queue" // a queue that none of the workers is about
 )
 
-// Node is an exchange, a queue, or wait queues that differ in their delay only.
+// Node is an exchange, a queue, or a group of wait queues that only differ in their delay.
 type Node struct {
 	ID   string // "exchange/NAME" or "queue/NAME": both may have the same name
-	Name string // with a * at its end where it stands for several queues
+	Name string // ends with * for a group of queues
 	Kind Kind
 	Note string // such as the kind of an exchange; may be empty
 
 	Count *Count // nil: not known
 }
 
-// Count is how many messages a queue has.
+// Count is the number of messages in a queue.
 type Count struct{ Ready, Unacked int64 }
 
-// matches reports whether the node is a queue of that name, or stands for it.
+// matches reports whether the node is a queue with this name, or a group that contains this queue.
 func (n Node) matches(queue string) bool {
 	if n.Kind == Exchange {
 		return false
@@ -75,33 +74,33 @@ func (n Node) matches(queue string) bool {
 	return n.ID == "queue/"+queue
 }
 
-// Way is why messages take an edge.
+// Way is the reason why messages follow an edge.
 type Way string
 
-// The ways. The words are also classes of Mermaid and of the console.
+// Ways of edges. The strings are also classes in Mermaid and in the console.
 const (
 	Bound   Way = "bound"   // by a binding
 	Retried Way = "retried" // an attempt failed
-	Returns Way = "returns" // the wait is over
+	Returns Way = "returns" // after the wait
 	Parked  Way = "parked"  // no retry is left
 )
 
-// Edge is a way from one node to another.
+// Edge leads from one node to another.
 type Edge struct {
 	From, To string // IDs
 	Way      Way
 	Labels   []string // one line each
 }
 
-// Graph is what some workers declare. Nodes and edges are in the order in which
-// they came up: the same workers give the same graph.
+// Graph has the declarations of workers. Nodes and edges are in the order of their first use, so that equal workers have equal
+// graphs.
 type Graph struct {
 	Nodes []Node
 	Edges []Edge
 }
 
-// Count writes on each queue how many messages it has. Queues that are not on
-// the broker stay without a count; wait queues are added up.
+// Count sets the number of messages of each queue. Queues that do not exist on the broker have no count. The count of a group of
+// wait queues is the sum.
 func (g *Graph) Count(queues map[string]Count) {
 	for i := range g.Nodes {
 		for name, c := range queues {
@@ -121,7 +120,7 @@ func (g *Graph) find(id string) int {
 	return slices.IndexFunc(g.Nodes, func(n Node) bool { return n.ID == id })
 }
 
-// node returns the node of that ID, which may be new.
+// node returns the node with an ID. It adds the node if it does not exist.
 func (g *Graph) node(id string, kind Kind) *Node {
 	i := g.find(id)
 	if i < 0 {
@@ -132,7 +131,7 @@ func (g *Graph) node(id string, kind Kind) *Node {
 	return &g.Nodes[i]
 }
 
-// edge adds a way, or a label to one that is there.
+// edge adds an edge, or adds a label to an existing edge.
 func (g *Graph) edge(from, to string, way Way, label string) {
 	i := slices.IndexFunc(g.Edges, func(e Edge) bool { return e.From == from && e.To == to && e.Way == way })
 	if i < 0 {
@@ -144,7 +143,7 @@ func (g *Graph) edge(from, to string, way Way, label string) {
 	}
 }
 
-// Beyond returns the nodes to which messages go from one, directly or through exchanges alone.
+// Beyond returns the nodes to which messages go from a node, directly or only through exchanges.
 func (g *Graph) Beyond(id string) []string {
 	all := []string{id}
 	for i := 0; i < len(all); i++ { // grows while it is walked
@@ -160,7 +159,7 @@ func (g *Graph) Beyond(id string) []string {
 	return all[1:]
 }
 
-// span is how long messages wait at the least and at the most.
+// span is the minimum and maximum waiting time of messages.
 type span struct{ low, high time.Duration }
 
 func (s span) with(o span) span {

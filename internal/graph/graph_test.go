@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the files in testdata")
 
-// workers are one for each way that a failed message can take.
+// workers returns a worker for each path of a failed message.
 func workers() map[string][]graph.Worker {
 	shop := topology.Topology{
 		Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
@@ -117,7 +117,7 @@ func TestCount(t *testing.T) {
 		"orders":                {Ready: 3, Unacked: 1},
 		"orders.wait.0-1000":    {Ready: 5},
 		"orders.wait.1000-1250": {Ready: 7},
-		"orders.waiter":         {Ready: 100}, // somebody else's
+		"orders.waiter":         {Ready: 100}, // of another program
 	})
 	got := map[string]graph.Count{}
 	for _, n := range g.Nodes {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// WriteMermaid writes the graph as a Mermaid flowchart, which many viewers of
-// Markdown show. https://mermaid.js.org/syntax/flowchart.html
+// WriteMermaid writes the graph as a Mermaid flowchart, which many Markdown viewers support:
+// https://mermaid.js.org/syntax/flowchart.html
 func (g *Graph) WriteMermaid(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "flowchart LR")
@@ -38,7 +38,7 @@ func (g *Graph) WriteMermaid(w io.Writer) error {
 	return b.Flush()
 }
 
-// mermaidText escapes lines by entities, which are all that Mermaid knows.
+// mermaidText escapes lines with entities, the only escapes of Mermaid.
 func mermaidText(lines []string) string {
 	var b strings.Builder
 	for i, line := range lines {

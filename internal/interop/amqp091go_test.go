@@ -20,10 +20,10 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// managementURL is where the tests of amqp091-go look for a management API; the port is in their code.
+// managementURL is the URL of the management API in the tests of amqp091-go, which contain the port.
 const managementURL = "http://127.0.0.1:15672"
 
-// ctlVariable makes this program the rabbitmqctl that a test of amqp091-go calls.
+// ctlVariable makes this program act as the rabbitmqctl that a test of amqp091-go calls.
 const ctlVariable = "REPRISE_INTEROP_RABBITMQCTL"
 
 func TestMain(m *testing.M) {
@@ -36,11 +36,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// The integration tests of amqp091-go, unchanged, as they come with the module, pass against `reprise broker --management`.
-// None is left out, and none may be skipped. They take two and a half minutes, mostly waiting.
+// TestAMQP091GoSuite runs the unchanged integration tests of amqp091-go, as the module contains them, against `reprise broker
+// --management`. All tests run, and none may be skipped. They take two and a half minutes, mostly waiting.
 //
-// They run on one processor. TestDeclareArgsRejectToDeadLetterQueue asks ten times, without a pause, whether its own consumer
-// has rejected a message. On two processors the ten questions sometimes come before the rejection (3 times in 500).
+// They run on one processor. TestDeclareArgsRejectToDeadLetterQueue checks ten times without a pause whether its own consumer has
+// rejected a message. On two processors the ten checks sometimes precede the rejection (3 times in 500).
 func TestAMQP091GoSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it takes two and a half minutes")
@@ -101,7 +101,7 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// startBroker starts a broker that prints its URL, and ends it with the test.
+// startBroker starts a broker that prints its URL, and stops it at the end of the test.
 func startBroker(t *testing.T, name string, args ...string) (url string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -127,8 +127,8 @@ func startBroker(t *testing.T, name string, args ...string) (url string) {
 	return strings.TrimSpace(line)
 }
 
-// rabbitmqctl does what a test of amqp091-go wants of `rabbitmqctl set_vm_memory_high_watermark`: there is a memory alarm, or
-// none any more. The limit of a broker that runs cannot be changed, so a queue is filled with more than the limit, or deleted.
+// rabbitmqctl has the effect that a test of amqp091-go expects of `rabbitmqctl set_vm_memory_high_watermark`: it raises or clears a
+// memory alarm. The limit of a running broker cannot change, so rabbitmqctl fills a queue beyond the limit, or deletes the queue.
 func rabbitmqctl(args []string) error {
 	const queue = "/api/queues/%2F/interop.filling"
 	switch {

@@ -15,11 +15,11 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// within is how long things may take that have to happen.
+// within is the deadline for each expected event.
 const within = 5 * time.Minute
 
-// The four published designs: a program in Python, one in JavaScript and the example work on the same queues, at the same
-// time, and each publishes, or is given, messages that fail up to three times.
+// besides lists the four published designs. A program in Python, a program in JavaScript and the example work on the same queues at
+// the same time. Each of them publishes or receives messages that fail up to three times.
 var besides = []struct {
 	name     string
 	lock     string // for testkit.Alone
@@ -29,7 +29,7 @@ var besides = []struct {
 	shared   string    // an exchange that other tests use, too
 	queues   []string  // work queues
 	to       [2]string // exchange and routing key to publish to
-	// exact: all sides agree on the number of each attempt, on this version of RabbitMQ.
+	// exact reports whether all programs agree on the number of each attempt, with this version of RabbitMQ.
 	exact func(version string) bool
 }{
 	{
@@ -60,7 +60,7 @@ var besides = []struct {
 		topology: preset.CDNPurge{}.Topology(),
 		queues:   []string{"cdn-purge"},
 		to:       [2]string{"cdn-purge", "tag"},
-		// 3.10 keeps the first expiration where a program copies x-death: see docs/interop.md.
+		// RabbitMQ 3.10 keeps the first expiration if a program copies x-death: see docs/interop.md.
 		exact: func(version string) bool { return version != "3.10" },
 	},
 }
@@ -108,7 +108,7 @@ func TestBeside(t *testing.T) {
 						}
 						poison := w.publish(d.to[0], d.to[1])
 						w.ended(24)
-						// The other programs of three designs would retry it for ever.
+						// The other programs of three designs would retry it indefinitely.
 						for _, name := range []string{"python", "node"} {
 							running[name].end(running[name].stdin.Close)
 						}

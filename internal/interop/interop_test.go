@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// run runs a program of others to its end and returns what it printed.
+// run runs a third-party program to its end and returns its output.
 func run(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -30,7 +30,7 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// Debian's amqp-tools, which rest on the C client librabbitmq.
+// Debian's amqp-tools use the C client librabbitmq.
 func TestAMQPTools(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
@@ -73,7 +73,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// python is Debian's, which python3-pika belongs to; the first one in the path may be another.
+// python is Debian's Python, which has python3-pika. The first Python in PATH may be another one.
 const python = "/usr/bin/python3"
 
 // The Python client pika makes the same round trip: see python/retry.py.
@@ -90,7 +90,7 @@ func TestPython(t *testing.T) {
 	})
 }
 
-// Two programs that talk to the broker at a time do not see each other's mistakes.
+// Invalid input from one program does not affect another program that is connected at the same time.
 func TestGarbageBesideAClient(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("amqp-publish"); err != nil {

@@ -21,27 +21,27 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// watch is what was heard of messages, from all programs.
+// watch records the reports of all programs about messages.
 type watch struct {
 	t    *testing.T
 	conn *amqp.Connection
 	ch   *amqp.Channel
 
 	mu    sync.Mutex
-	fails map[string]int     // by id, of what was published
+	fails map[string]int     // by id of the published message
 	tries map[string][]tried // by id
 	said  strings.Builder
 }
 
-// tried is what a program has made of a message.
+// tried is the result of an attempt by a program.
 type tried struct {
 	by      string
 	attempt int
 	came    string // done, retried, parked
 }
 
-// newWatch removes what a design has on the broker, now and when t ends. A shared
-// exchange stays, for other tests.
+// newWatch removes the queues and exchanges of a design from the broker, now and at the end of t. It keeps the shared exchange for
+// other tests.
 func newWatch(t *testing.T, b testkit.Target, design topology.Topology, shared string) *watch {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)
@@ -64,7 +64,7 @@ func newWatch(t *testing.T, b testkit.Target, design topology.Topology, shared s
 	return w
 }
 
-// open opens a channel, on which what is published is confirmed.
+// open opens a channel in confirm mode.
 func (w *watch) open() {
 	ch, err := w.conn.Channel()
 	must(w.t, err)
@@ -72,7 +72,7 @@ func (w *watch) open() {
 	w.ch = ch
 }
 
-// program is one that runs.
+// program is a running program.
 type program struct {
 	t     *testing.T
 	name  string
@@ -82,7 +82,7 @@ type program struct {
 	ended bool
 }
 
-// start starts a program, and listens to it.
+// start starts a program and reads its output.
 func (w *watch) start(name, path string, args ...string) *program {
 	w.t.Helper()
 	p := &program{t: w.t, name: name, cmd: exec.Command(path, args...)}
@@ -110,7 +110,7 @@ func (w *watch) start(name, path string, args ...string) *program {
 	return p
 }
 
-// end has a program end, in order.
+// end calls ask, and waits until the program ends normally.
 func (p *program) end(ask func() error) {
 	p.t.Helper()
 	must(p.t, ask())
@@ -121,7 +121,7 @@ func (p *program) end(ask func() error) {
 	}
 }
 
-// lines is what a program says besides.
+// lines records other output of a program.
 type lines struct {
 	w  *watch
 	by string
@@ -134,10 +134,10 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// handled is a line of an example.
+// handled matches an output line of an example.
 var handled = regexp.MustCompile(`(\S+)  attempt (\d+): (done|failed|parked)`)
 
-// hear takes in a line.
+// hear records a line.
 func (w *watch) hear(by, line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,13 +168,13 @@ func (w *watch) hear(by, line string) {
 	}
 }
 
-// consumed waits until each of the queues has so many consumers.
+// consumed waits until each queue has the given number of consumers.
 func (w *watch) consumed(queues []string, consumers int) {
 	w.t.Helper()
 	testkit.Eventually(w.t, within, func() error {
 		for _, name := range queues {
 			q, err := w.ch.QueueDeclarePassive(name, true, false, false, false, nil)
-			if err != nil { // there is none yet, and the channel is gone
+			if err != nil { // the queue does not exist yet, and the broker has closed the channel
 				w.open()
 				return err
 			}
@@ -186,7 +186,7 @@ func (w *watch) consumed(queues []string, consumers int) {
 	})
 }
 
-// publish publishes a message that fails each time, and returns its id.
+// publish publishes a message that always fails, and returns its ID.
 func (w *watch) publish(exchange, key string) string {
 	w.t.Helper()
 	id := rand.Text()
@@ -206,7 +206,7 @@ func (w *watch) publish(exchange, key string) string {
 	return id
 }
 
-// ended waits until so many messages were done or parked.
+// ended waits until n messages are done or parked.
 func (w *watch) ended(n int) {
 	w.t.Helper()
 	testkit.Eventually(w.t, within, func() error {
@@ -225,8 +225,8 @@ func (w *watch) ended(n int) {
 	})
 }
 
-// compare holds what came of each message against what it asked for. Unless exact,
-// how often it is tried is not compared.
+// compare compares the result of each message with the result that the message requested. Unless exact is set, it ignores the
+// number of attempts.
 func (w *watch) compare(poison string, exact bool) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -264,8 +264,7 @@ func (w *watch) compare(poison string, exact bool) {
 	}
 }
 
-// left looks at what is in the queues in the end: nothing but the message that
-// always fails, as it was published.
+// left checks that only the message that always fails is still in the queues, unchanged.
 func (w *watch) left(design topology.Topology, poison string) {
 	w.t.Helper()
 	var found []amqp.Delivery

@@ -1,17 +1,17 @@
-// Package budget bounds the memory that clients can make the broker keep beside the messages in queues.
+// Package budget limits the memory that clients can use on the broker, in addition to the messages in queues.
 //
-//	Connections ──┬── Account of a connection ──┬── Share: what is unread
-//	              │                             ├── Share: what is unfinished
+//	Connections ──┬── Account of a connection ──┬── Share: unread data
+//	              │                             ├── Share: unfinished messages
 //	              │                             └── Take, Give: consumers, channels …
 //	              └── Account of another
 //	Limit: queues, exchanges and bindings, which outlive connections
 //
-// There are two ways to say no. A declaration is refused if its [Limit] has no room. A connection has an [Account], and what
-// it takes is never refused, since it may be taken in the middle of something: the connection is closed instead. It is closed
-// if it takes more than one may, or if all of them together take more than they may and it takes the most of them.
+// A [Limit] without free memory refuses a declaration. An [Account] of a connection never refuses memory, because the connection
+// may be in the middle of an operation. Instead, the broker closes a connection that exceeds the limit of a connection. If all
+// connections together exceed their limit, the broker closes the connection with the largest account.
 //
-// Figures are coarse: they are within a factor of two or so of the memory they stand for. So nobody counts single deliveries,
-// but the room that a list of them takes.
+// The numbers are approximate: within about a factor of two of the used memory. Therefore the budget counts the capacity of a list
+// of deliveries, and not each delivery.
 package budget
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sync/atomic"
 )
 
-// Kind is what memory is taken for.
+// Kind is the purpose of memory.
 type Kind uint8
 
 // The kinds.
@@ -43,24 +43,24 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Connections is the memory that all connections may take. The nil Connections gives out accounts that count nothing.
+// Connections is the memory budget of all connections. The accounts of a nil Connections count nothing.
 type Connections struct {
 	each, limit int64
 	used        atomic.Int64
 
 	mu       sync.Mutex
 	accounts map[*Account]struct{}
-	leaving  map[*Account]struct{} // those whose connection is being closed
+	leaving  map[*Account]struct{} // accounts of connections that are being closed
 }
 
-// NewConnections returns a budget of which each connection may take a part, in bytes.
+// NewConnections returns a budget of limit bytes. Each connection may use up to each bytes.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
 		each: each, limit: limit, accounts: make(map[*Account]struct{}), leaving: make(map[*Account]struct{}),
 	}
 }
 
-// Used returns how much is taken.
+// Used returns the number of used bytes.
 func (c *Connections) Used() int64 {
 	if c == nil {
 		return 0
@@ -68,19 +68,19 @@ func (c *Connections) Used() int64 {
 	return c.used.Load()
 }
 
-// Limit returns how much all connections may take.
+// Limit returns the limit of all connections in bytes.
 func (c *Connections) Limit() int64 { return c.limit }
 
-// Excess says why a connection is to be closed.
+// Excess is the reason why a connection must be closed.
 type Excess struct {
-	Together bool  // all connections take too much, and this one most of all
+	Together bool  // the connections together exceed their limit, and this one uses the most
 	Limit    int64 // that was exceeded
 	Used     int64 // by the connection
 	Mostly   Kind
 }
 
-// Open returns the account of a new connection. Exceeded is called once at the most, in a goroutine of its own, when the
-// connection is to be closed.
+// Open returns the account of a new connection. It calls exceeded at most once, in its own goroutine, when the connection must be
+// closed.
 func (c *Connections) Open(exceeded func(Excess)) *Account {
 	if c == nil {
 		return nil
@@ -92,7 +92,8 @@ func (c *Connections) Open(exceeded func(Excess)) *Account {
 	return a
 }
 
-// check closes the connection of an account that has taken too much, and the largest ones until the others together do not.
+// check closes the connection of an account that exceeds its limit. Then it closes the largest connections until the others are
+// within the common limit.
 func (c *Connections) check(a *Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +111,7 @@ func (c *Connections) check(a *Account) {
 	}
 }
 
-// staying is what those take that are not being closed.
+// staying returns the memory of the connections that are not being closed.
 func (c *Connections) staying() int64 {
 	n := c.used.Load()
 	for a := range c.leaving {
@@ -126,8 +127,8 @@ func (c *Connections) close(a *Account, e Excess) {
 	a.closing.Go(func() { a.exceeded(e) })
 }
 
-// Account is what one connection takes. Its methods may be called at the same time, and under any lock. The nil Account
-// counts nothing.
+// Account is the memory use of one connection. Its methods are safe for concurrent use, also while the caller holds a lock. A nil
+// Account does not count.
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
@@ -136,7 +137,7 @@ type Account struct {
 	byKind   [kinds]atomic.Int64
 }
 
-// Used returns how much is taken.
+// Used returns the number of used bytes.
 func (a *Account) Used() int64 {
 	if a == nil {
 		return 0
@@ -153,7 +154,7 @@ func (a *Account) mostly() (most Kind) {
 	return most
 }
 
-// Take adds memory that is taken.
+// Take adds n bytes.
 func (a *Account) Take(k Kind, n int64) {
 	if a == nil {
 		return
@@ -164,19 +165,18 @@ func (a *Account) Take(k Kind, n int64) {
 	}
 }
 
-// Give takes it off again.
+// Give subtracts n bytes.
 func (a *Account) Give(k Kind, n int64) { a.Take(k, -n) }
 
-// Exceeds reports whether a kind takes more than a part, in percent, of what the connection may take.
+// Exceeds reports whether a kind uses more than the given percentage of the limit of the connection.
 func (a *Account) Exceeds(k Kind, percent int64) bool {
 	return a != nil && a.byKind[k].Load() > a.all.each/100*percent
 }
 
-// Scarce reports whether more than half of what all connections may take is taken: then nobody should take what can wait.
+// Scarce reports whether the connections use more than half of their common limit. Callers should then defer optional memory use.
 func (a *Account) Scarce() bool { return a != nil && a.all.Used() > a.all.limit/2 }
 
-// Close ends the account with its connection, and waits for exceeded if that has been called. It returns what was not given
-// back.
+// Close closes the account, and waits for a running call of exceeded. It returns the number of bytes that are still in use.
 func (a *Account) Close() (left int64) {
 	if a == nil {
 		return 0
@@ -192,7 +192,7 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is a part of an account that changes as a whole. Whoever owns it guards it. The zero Share counts nothing.
+// Share is a part of an account that changes as a whole. Its owner must synchronize access. The zero Share does not count.
 type Share struct {
 	account *Account
 	kind    Kind
@@ -202,7 +202,7 @@ type Share struct {
 // Share returns an empty share of an account.
 func (a *Account) Share(k Kind) Share { return Share{account: a, kind: k} }
 
-// Set changes how much is taken.
+// Set changes the number of used bytes.
 func (s *Share) Set(n int64) {
 	if n == s.taken {
 		return
@@ -218,5 +218,5 @@ func (s *Share) Exceeds(percent int64) bool { return s.account.Exceeds(s.kind, p
 // Scarce is [Account.Scarce].
 func (s *Share) Scarce() bool { return s.account.Scarce() }
 
-// Add is Set with a difference.
+// Add adds n to the number of used bytes.
 func (s *Share) Add(n int64) { s.Set(s.taken + n) }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closed gathers why connections are to be closed.
+// closed records the reasons for closing connections.
 type closed struct {
 	mu  sync.Mutex
 	why map[string]Excess
@@ -61,7 +61,7 @@ func TestTheLargestConnectionIsClosed(t *testing.T) {
 		large.Take(Queues, 45)
 		last.Take(Channels, 35)
 		last.Take(Channels, 1)
-		// The large one does not count any more, though it has given nothing back.
+		// The large account no longer counts, although it still has its memory.
 		last.Take(Channels, 2)
 		synctest.Wait()
 		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(told.why) != 1 || told.why["large"] != want {
@@ -75,8 +75,7 @@ func TestTheLargestConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// Whatever is taken and given in whatever order, nothing is left in the end, and each connection is closed once at most,
-// and only if there was a reason.
+// After any sequence of Take and Give, nothing is left at the end. Each connection is closed at most once, and only for a reason.
 func TestAnyUseOfTheBudget(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,7 @@ package budget
 
 import "sync/atomic"
 
-// Limit is memory of which no more is given out than there is. The nil Limit gives out any amount.
+// Limit is a fixed amount of memory. A nil Limit is unlimited.
 type Limit struct {
 	most int64
 	used atomic.Int64
@@ -14,7 +14,7 @@ func NewLimit(most int64) *Limit { return &Limit{most: most} }
 // Most returns the limit in bytes.
 func (l *Limit) Most() int64 { return l.most }
 
-// Used returns how much is given out, which is more than the limit after Force.
+// Used returns the number of used bytes. After Force, it can exceed the limit.
 func (l *Limit) Used() int64 {
 	if l == nil {
 		return 0
@@ -22,7 +22,7 @@ func (l *Limit) Used() int64 {
 	return l.used.Load()
 }
 
-// Take reports whether there is so much left, and then gives it out.
+// Take takes n bytes if they are available, and reports whether they were.
 func (l *Limit) Take(n int64) bool {
 	if l == nil {
 		return true
@@ -34,12 +34,12 @@ func (l *Limit) Take(n int64) bool {
 	return true
 }
 
-// Force gives out more than there may be.
+// Force takes n bytes, even beyond the limit.
 func (l *Limit) Force(n int64) {
 	if l != nil {
 		l.used.Add(n)
 	}
 }
 
-// Give takes it back.
+// Give returns n bytes to the limit.
 func (l *Limit) Give(n int64) { l.Force(-n) }
