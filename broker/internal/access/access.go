@@ -1,5 +1,5 @@
-// Package access knows who may do what: users with hashed passwords, and for each virtual host they may enter three
-// regular expressions over the names of queues and exchanges, for configuring, writing and reading
+// Package access implements authentication and permissions: users with hashed passwords, and for each virtual host of a user three
+// regular expressions that match names of queues and exchanges, for configure, write and read operations
 // (https://www.rabbitmq.com/docs/access-control).
 package access
 
@@ -20,14 +20,14 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// User is somebody who may connect.
+// User is a user that can connect.
 type User struct {
 	Name string
 	Hash Hash
 	Tags []string // what they may do in the management API: administrator, monitoring, management …
 }
 
-// Permission is what a user may do in a virtual host. The empty expression allows nothing.
+// Permission has the permissions of a user in a virtual host. An empty expression permits nothing.
 type Permission struct {
 	User, VHost            string
 	Configure, Write, Read string
@@ -45,10 +45,10 @@ const (
 
 func (op Operation) String() string { return [...]string{"configure", "write", "read"}[op] }
 
-// ErrUnknownUser is returned where a user does not exist.
+// ErrUnknownUser is returned if a user does not exist.
 var ErrUnknownUser = errors.New("no such user")
 
-// Control is the list of users and permissions. Its methods may be called at the same time.
+// Control stores users and permissions. Its methods are safe for concurrent use.
 type Control struct {
 	generation atomic.Uint64
 	registry   *registry.Registry // told of every change, under the lock
@@ -68,7 +68,7 @@ type compiled struct {
 	patterns [3]*regexp.Regexp // by operation
 }
 
-// New returns a control that lets nobody in, and keeps nothing beyond the life of the process.
+// New returns a control without users. It does not store changes on disk.
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiled),
@@ -79,11 +79,11 @@ func New() *Control {
 	return c
 }
 
-// Generation changes whenever a permission does, so that whoever remembers an answer knows when to ask again. It is never
-// zero.
+// Generation returns a number that changes with each change of a permission, so that callers can cache results of Allowed. It is
+// never zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 
-// SetUser adds a user, or replaces the one with that name.
+// SetUser adds or replaces a user.
 func (c *Control) SetUser(u User) error {
 	if u.Name == "" {
 		return errors.New("a user needs a name")
@@ -95,7 +95,7 @@ func (c *Control) SetUser(u User) error {
 	return nil
 }
 
-// Lend lets a user in, to everything in a virtual host, for the life of the process: what is kept of users stays as it is.
+// Lend adds a user with all permissions in a virtual host until the process exits. The stored users do not change.
 func (c *Control) Lend(u User, vhost string) error {
 	p := Permission{User: u.Name, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
 	granted, err := compile(p)
@@ -110,7 +110,7 @@ func (c *Control) Lend(u User, vhost string) error {
 	return nil
 }
 
-// DeleteUser removes a user with all permissions.
+// DeleteUser removes a user and all permissions of the user.
 func (c *Control) DeleteUser(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *Control) DeleteUser(name string) error {
 	return nil
 }
 
-// User returns the user with that name.
+// User returns the user with a name.
 func (c *Control) User(name string) (User, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -131,20 +131,20 @@ func (c *Control) User(name string) (User, bool) {
 	return u, known
 }
 
-// Users returns all users by name.
+// Users returns all users, sorted by name.
 func (c *Control) Users() []User {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(c.users), func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Authenticate reports whether a user has that password. It takes as long for an unknown user.
+// Authenticate reports whether the password of a user is correct. For an unknown user, it takes the same time.
 func (c *Control) Authenticate(name, password string) bool {
 	u, known := c.User(name)
 	return u.Hash.Matches(password) && known
 }
 
-// SetPermission lets a user into a virtual host, and says what they may do there.
+// SetPermission sets the permissions of a user in a virtual host.
 func (c *Control) SetPermission(p Permission) error {
 	granted, err := compile(p)
 	if err != nil {
@@ -176,7 +176,7 @@ func compile(p Permission) (compiled, error) {
 	return c, nil
 }
 
-// DeletePermission shuts a user out of a virtual host.
+// DeletePermission removes the permissions of a user in a virtual host.
 func (c *Control) DeletePermission(user, vhost string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,7 +200,7 @@ func (c *Control) deletePermissions(which func(grantee) bool) {
 	c.generation.Add(1)
 }
 
-// Permissions returns all permissions by user and virtual host.
+// Permissions returns all permissions, sorted by user and virtual host.
 func (c *Control) Permissions() []Permission {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -214,7 +214,7 @@ func (c *Control) Permissions() []Permission {
 	return all
 }
 
-// Permission returns what a user may do in a virtual host. It returns false if they may not enter it.
+// Permission returns the permissions of a user in a virtual host. It returns false if the user has no permission there.
 func (c *Control) Permission(user, vhost string) (Permission, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -230,7 +230,7 @@ func (c *Control) MayEnter(user, vhost string) bool {
 	return granted
 }
 
-// Allowed reports whether a user may do something to a queue or exchange of that name.
+// Allowed reports whether a user has the permission for an operation on the queue or exchange with this name.
 func (c *Control) Allowed(user, vhost string, op Operation, name string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -58,7 +58,7 @@ func TestHash(t *testing.T) {
 	if err != nil || !again.Matches("s3cret") || again.Matches("S3cret") {
 		t.Errorf("%v: %v", again, err)
 	}
-	// The example of RabbitMQ's documentation: salt 908D C60A, password "test12".
+	// The example in RabbitMQ's documentation: salt 908D C60A, password "test12".
 	doc, err := ParseHash("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 	if err != nil || !doc.Matches("test12") {
 		t.Errorf("RabbitMQ's own example does not match (%v)", err)

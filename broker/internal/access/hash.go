@@ -10,18 +10,18 @@ import (
 
 const saltSize = 4
 
-// Hash is a salted password hash as RabbitMQ keeps it: four bytes of salt, and the SHA-256 of salt and password
-// (https://www.rabbitmq.com/docs/passwords). The zero value matches no password.
+// Hash is a salted password hash in RabbitMQ's format: four bytes of salt, and the SHA-256 of the salt and the password
+// (https://www.rabbitmq.com/docs/passwords). The zero value does not match any password.
 type Hash struct{ saltAndSum []byte }
 
-// HashPassword hashes a password with fresh salt.
+// HashPassword hashes a password with a new salt.
 func HashPassword(password string) Hash {
 	var salt [saltSize]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	return Hash{append(salt[:], sum(salt[:], password)...)}
 }
 
-// ParseHash reads a hash in base64, as definitions files have it. The empty text is the hash that nothing matches.
+// ParseHash parses a base64 hash from a definitions file. The empty string is a hash that does not match any password.
 func ParseHash(text string) (Hash, error) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -39,10 +39,10 @@ func newHash(saltAndSum []byte) (Hash, error) {
 	return Hash{saltAndSum}, nil
 }
 
-// String is what ParseHash reads.
+// String returns the hash in the format of ParseHash.
 func (h Hash) String() string { return base64.StdEncoding.EncodeToString(h.saltAndSum) }
 
-// Matches reports whether it is the hash of that password.
+// Matches reports whether h is the hash of a password.
 func (h Hash) Matches(password string) bool {
 	stored := h.saltAndSum
 	if len(stored) == 0 {

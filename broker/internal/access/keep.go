@@ -2,14 +2,14 @@ package access
 
 import "github.com/reprisemq/reprise/broker/internal/registry"
 
-// The kinds of documents in the registry, and the names of each.
+// Kinds of documents in the registry, with the parts of their names.
 const (
 	userKind       = "user"       // name
 	permissionKind = "permission" // user, virtual host
 )
 
 type userDocument struct {
-	Hash []byte   `json:"hash,omitempty"` // none: nobody can log in by a password
+	Hash []byte   `json:"hash,omitempty"` // empty if the user cannot log in with a password
 	Tags []string `json:"tags,omitempty"`
 }
 
@@ -27,7 +27,7 @@ func (c *Control) keepPermission(p Permission) {
 	c.registry.Set(permissionDocument{p.Configure, p.Write, p.Read}, permissionKind, p.User, p.VHost)
 }
 
-// Load returns a control with the users and permissions that are in the registry, and keeps there what changes.
+// Load returns a control with the users and permissions of the registry. The control stores changes in the registry.
 func Load(r *registry.Registry) (*Control, error) {
 	c := New()
 	for d, err := range registry.All[userDocument](r, userKind, 1) {

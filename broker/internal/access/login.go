@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// longestWait is how long a login can have to wait for the wrong ones before it, and for how long it is held. Clients give
-	// up after ten seconds or more.
+	// longestWait is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
 	longestWait = 5 * time.Second
-	// mostHeld is how many logins from an address are held at a time. The others that have to wait are refused at once. There
-	// is no limit for all addresses together, which guessers could use up for everybody: a login that is held takes no more
+	// mostHeld is the maximum number of delayed logins from an address. Further logins that must wait are refused immediately. All
+	// addresses together have no limit, because attackers could use it up for other users. A delayed login uses no more resources
 	// than any other connection.
 	mostHeld = 100
-	// mostBeside is how many logins from an address may be held for a known user to get in beside them.
+	// mostBeside is the maximum number of delayed logins from an address at which a known user still gets in without a delay.
 	mostBeside = mostHeld / 2
-	// knownFor is how long a user is known at an address after a login.
+	// knownFor is the time for which a user is known at an address after a login.
 	knownFor = 24 * time.Hour
-	// mostKnown is how many users are known, each at an address.
+	// mostKnown is the maximum number of pairs of a known user and an address.
 	mostKnown = 4096
 )
 
@@ -33,15 +32,15 @@ type place struct {
 	user string
 }
 
-// known are the users who have logged in.
+// known has the users that have logged in.
 type known struct {
 	mu     sync.Mutex
 	places *bounded.Map[place, time.Time]
 }
 
-// has reports whether a user has logged in from an address lately. Then it is the user rather than a guesser who has the
-// right password, and need not wait: workers whose password was changed get in although one with the old password tries
-// again and again beside them. A guesser at that address gains little, since few logins from there are held at a time.
+// has reports whether a user has recently logged in from an address. Then a correct password is probably from the user and not from
+// an attacker, and the login is not delayed: workers with a new password can log in although another worker at the address repeats
+// the old password. An attacker at this address gains little, because only a few logins from there can be delayed at a time.
 func (k *known) has(p place) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -55,7 +54,7 @@ func (k *known) add(p place) {
 	k.places.Put(p, time.Now())
 }
 
-// held counts the logins that are held, by address.
+// held counts the delayed logins by address.
 type held struct {
 	mu sync.Mutex
 	at map[netip.Prefix]int
@@ -67,7 +66,7 @@ func (h *held) count(from netip.Prefix) int {
 	return h.at[from]
 }
 
-// begin counts one more login, unless there are too many.
+// begin counts one more delayed login, unless there are too many.
 func (h *held) begin(from netip.Prefix) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +85,7 @@ func (h *held) end(from netip.Prefix) {
 	}
 }
 
-// WaitError is returned for a login that was not checked, since there have been too many wrong ones.
+// WaitError is returned for a login that was not checked, because of too many wrong passwords.
 type WaitError struct {
 	User string
 	Wait time.Duration // until the next login is checked
@@ -98,13 +97,13 @@ func (e *WaitError) Error() string {
 		e.User, e.Wait.Round(time.Second))
 }
 
-// Login reports whether a user has that password. A login with a wrong password makes the next one of that user, from the
-// same address, wait. It returns a [*WaitError] for a login that has to wait, whatever its password is.
+// Login reports whether the password of a user is correct. After a wrong password, the next login of this user from the same
+// address must wait. Login returns a [*WaitError] for a login that must wait, with any password.
 func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }
 
-// admit decides whether a login counts, whose password is right or wrong.
+// admit decides whether a login with a right or wrong password counts.
 func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	if wait := c.guesses.Try(peer, name, right); wait > 0 {
 		return false, &WaitError{User: name, Wait: wait}
@@ -112,8 +111,8 @@ func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	return right, nil
 }
 
-// AwaitLogin is Login, and holds a login that has to wait, for a few seconds or until ctx ends. A user who has logged in from
-// the address lately does not wait.
+// AwaitLogin is the same as Login, but delays a login that must wait, for some seconds or until ctx ends. It does not delay a user
+// that has recently logged in from the address.
 func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (ok bool, err error) {
 	at := place{throttle.Network(peer), name}
 	right := c.authenticFrom(peer, name, password)

@@ -24,7 +24,7 @@ func dialAs(t *testing.T, b *broker.Broker, user, vhost string) (*amqp.Connectio
 	return conn, err
 }
 
-// What a user may not do is refused in RabbitMQ's words, which were read off a 4.3.
+// The broker refuses operations without permission with the error messages of RabbitMQ 4.3.
 func TestPermissions(t *testing.T) {
 	b, _ := start(t, broker.Config{})
 	control := nodeOf(b).Access
@@ -63,7 +63,7 @@ func TestPermissions(t *testing.T) {
 		refusal(t, try(channel(t, conn)), 403, "ACCESS_REFUSED - "+what+" in vhost '/' refused for user 'ada'")
 	}
 
-	// A permission that is taken back holds at once.
+	// A removed permission takes effect immediately.
 	ch := channel(t, conn)
 	must(t, declare(ch, "ada-q", nil))
 	must(t, control.SetPermission(access.Permission{User: "ada", VHost: "/"}))
@@ -71,7 +71,7 @@ func TestPermissions(t *testing.T) {
 		"ACCESS_REFUSED - configure access to queue 'ada-q' in vhost '/' refused for user 'ada'")
 }
 
-// published publishes and returns the error that the channel is closed with.
+// published publishes a message and returns the error that closes the channel.
 func published(ch *amqp.Channel, exchange, key string) error {
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	if err := ch.Publish(exchange, key, false, false, amqp.Publishing{}); err != nil {
@@ -93,7 +93,7 @@ func refusal(t *testing.T, err error, code int, text string) {
 	}
 }
 
-// Virtual hosts know nothing of each other, and take everything along when they go.
+// Virtual hosts are isolated from each other. Deleting a virtual host deletes its content.
 func TestVirtualHosts(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	control := nodeOf(b).Access
@@ -134,7 +134,7 @@ func TestLimits(t *testing.T) {
 	must(t, declare(channel(t, conn), "q", nil))
 	refusal(t, declare(channel(t, conn), "one-more", nil), 406,
 		"PRECONDITION_FAILED - cannot declare queue 'one-more': queue limit in vhost '/' (1) is reached")
-	must(t, declare(channel(t, conn), "q", nil)) // it is there
+	must(t, declare(channel(t, conn), "q", nil)) // the queue exists
 	dial(t, b)
 	if _, err := dialAs(t, b, "guest", "/"); err == nil {
 		t.Error("a third connection was let in")

@@ -13,12 +13,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// said is something that a client may say, on a channel from 1 to 3. Messages that are left incomplete, until the next one is
-// to be, are on channel 4.
+// said is a command of a client, on a channel from 1 to 3. Incomplete messages are on channel 4.
 type said struct {
 	channel    uint16
 	methods    []amqpwire.Method
-	size       int // of the message that follows; negative: there is none
+	size       int // bytes of the following message; negative for a command without content
 	incomplete bool
 }
 
@@ -69,8 +68,8 @@ var genSaid = rapid.Custom(func(t *rapid.T) said {
 	return s
 })
 
-// Whatever clients do, and however they end, nothing is left in their accounts then, nor in that of the topology when it is
-// deleted.
+// After any commands of clients and any end of their connections, their accounts are empty. The account of the topology is empty
+// after the topology is deleted.
 func TestAccountsBalance(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		says := rapid.SliceOfN(genSaid, 50, 200).Draw(rt, "says")
@@ -154,7 +153,7 @@ func TestAccountsBalance(t *testing.T) {
 	})
 }
 
-// What a client does again and again, and takes back each time, adds up to nothing while its connection lives.
+// If a client repeatedly creates and removes something, the account of its open connection does not grow.
 func TestNothingAddsUp(t *testing.T) {
 	for name, again := range map[string]func(r *raw, tag uint64){
 		"consume and cancel": func(r *raw, _ uint64) {

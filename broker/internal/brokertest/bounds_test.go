@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Declarations that outlive their connection have a limit of their own. What is there stays in use, and room is made by
-// deleting.
+// Declarations that outlive their connection have a separate limit. Existing objects remain usable, and deleting objects frees
+// memory.
 func TestTopologyHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1 << 20
@@ -55,7 +55,7 @@ func TestTopologyHasALimit(t *testing.T) {
 			t.Errorf("exchanges are declared beyond the limit: %v", err)
 		}
 		ch = channel(t, other)
-		must(t, declare(ch, "q0", args)) // it is there
+		must(t, declare(ch, "q0", args)) // the queue exists
 		_, err = ch.QueueDeclare("", false, true, true, false, nil)
 		must(t, err) // it is the connection's
 		for i := range n - 1 {
@@ -67,8 +67,8 @@ func TestTopologyHasALimit(t *testing.T) {
 	})
 }
 
-// What is counted is the memory that is taken: clients with large tables, which connect again each time they are closed, cannot
-// make it more than twice the limit.
+// The limit applies to the used memory. Clients with large tables that reconnect after each close cannot make the broker use more
+// than twice the limit.
 func TestTheHeapIsBounded(t *testing.T) {
 	const limit = 16 << 20
 	heap := func() int64 {
@@ -110,7 +110,7 @@ func TestTheHeapIsBounded(t *testing.T) {
 	})
 }
 
-// Further routing keys take more memory than they are long, which is counted.
+// The broker counts that additional routing keys use more memory than their length.
 func TestRoutingKeysAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
@@ -137,7 +137,7 @@ func TestRoutingKeysAreCounted(t *testing.T) {
 	})
 }
 
-// The buffer for large frames counts until only small ones come after them.
+// The buffer for large frames counts until the client sends only small frames.
 func TestBuffersForLargeFramesCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100_000
@@ -172,7 +172,7 @@ func TestBuffersForLargeFramesCount(t *testing.T) {
 	})
 }
 
-// Clients that are slow to read are nobody's loss: the fewer bytes there may be, the fewer wait for each of them.
+// The broker does not close slow readers. With a lower limit, fewer bytes wait for each of them.
 func TestSlowReadersAreNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, clients = 4 << 20, 30

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// everywhere is a listener that others can reach, as far as its address tells.
+// everywhere is a listener with an address that other machines can reach.
 type everywhere struct{ net.Listener }
 
 func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 5672} }
@@ -80,7 +80,7 @@ func TestShutdownTellsTheClients(t *testing.T) {
 	})
 }
 
-// A client that answers nothing does not hold the broker up for longer than the caller wants to wait.
+// A client that does not answer does not delay a shutdown beyond the deadline of the caller.
 func TestShutdownCutsClientsThatDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
@@ -104,7 +104,7 @@ func TestIdleConnectionsLiveByHeartbeats(t *testing.T) {
 	})
 }
 
-// stuck is a connection whose client can be made to stop answering.
+// stuck is a connection whose client can stop answering.
 type stuck struct {
 	net.Conn
 	gate chan struct{}
@@ -112,7 +112,7 @@ type stuck struct {
 
 func (s stuck) Read(b []byte) (int, error) { <-s.gate; return s.Conn.Read(b) }
 
-// A consumer that does not read what it is sent gets no more, and the messages stay in the queue.
+// The broker does not send further messages to a consumer that does not read, and the messages stay in the queue.
 func TestSlowConsumersAreNotBuriedInMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 400, 64 << 10

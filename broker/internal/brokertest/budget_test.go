@@ -16,12 +16,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// raw is a client that says what a test wants it to say, and need not read the answers. It is used in a synctest bubble.
+// raw is a client that sends arbitrary commands and need not read the answers. It is for synctest bubbles.
 type raw struct {
 	t      *testing.T
 	conn   net.Conn
 	out    chan []byte
-	closed *amqpwire.ConnectionClose // nil: it is open
+	closed *amqpwire.ConnectionClose // nil while the connection is open
 }
 
 // dialRaw opens a connection with client properties, and a channel.
@@ -29,7 +29,7 @@ func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
 	return dialBeating(t, b, properties, 0)
 }
 
-// dialBeating is dialRaw with heartbeats, which the test has to send.
+// dialBeating is the same as dialRaw, with heartbeats that the test must send.
 func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *raw {
 	conn, err := b.DialContext(t.Context(), "", "")
 	must(t, err)
@@ -56,7 +56,7 @@ func (r *raw) say(channel uint16, methods ...amqpwire.Method) {
 	}
 }
 
-// publish begins a message, and sends so many bytes of its body.
+// publish begins a message and sends the given number of bytes of its body.
 func (r *raw) publish(channel uint16, m *amqpwire.BasicPublish, size, sent int) {
 	r.say(channel, m)
 	b := amqpwire.AppendHeaderFrame(nil, channel, 60, uint64(size), []byte{0, 0})
@@ -86,7 +86,8 @@ func (r *raw) read() {
 	}
 }
 
-// neighbour is a well-behaved client beside others. Each round trip is a message published with a confirm and consumed.
+// neighbour is a well-behaved client that runs at the same time. Each round trip publishes a message with a confirm and consumes
+// it.
 type neighbour struct {
 	t          *testing.T
 	ch         *amqp.Channel
@@ -123,7 +124,7 @@ func (n *neighbour) roundTrip() {
 	must(n.t, d.Ack(false))
 }
 
-// correct is a log that fails a test in which something was not counted correctly.
+// correct is a log handler that fails the test if the broker reports a counting error.
 type correct struct {
 	slog.Handler
 	t *testing.T
@@ -140,7 +141,7 @@ func (c correct) Handle(_ context.Context, r slog.Record) error {
 
 func (c correct) WithAttrs([]slog.Attr) slog.Handler { return c }
 
-// large is a table that takes more memory than it is long.
+// large is a table that uses more memory than its encoded length.
 var large = func() amqpwire.Table {
 	var words amqpwire.Array
 	for range 5000 {
@@ -149,11 +150,11 @@ var large = func() amqpwire.Table {
 	return amqpwire.Table{{Name: "words", Value: words}}
 }()
 
-// attack is a client that makes the broker keep more and more.
+// attack is a client that makes the broker store more and more.
 type attack struct {
 	mostly string
 	step   func(r *raw, i int)
-	unread bool // until it is over
+	unread bool // the client does not read
 }
 
 const attackLimit = 512 << 10
@@ -214,7 +215,8 @@ var attacks = map[string]attack{
 	}, false},
 }
 
-// A client that makes the broker keep too much is closed, and told so. Nobody else notices, and nothing is left of it.
+// The broker closes a client that makes it store too much, and reports the reason. Other clients are not affected, and the memory
+// is released.
 func TestAConnectionMayNotKeepTooMuch(t *testing.T) {
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +267,8 @@ func TestAConnectionMayNotKeepTooMuch(t *testing.T) {
 	}
 }
 
-// over reports whether a client has been closed. Of one that does not read it is not known that it has been told.
+// over reports whether the broker has closed the connection of a client. It cannot check that a client that does not read received
+// the reason.
 func over(b *broker.Broker, r *raw, unread bool) bool {
 	synctest.Wait()
 	if !unread {
@@ -279,7 +282,7 @@ func over(b *broker.Broker, r *raw, unread bool) bool {
 	return false
 }
 
-// Where no single client takes too much but all of them do, the largest goes.
+// If no single client exceeds its limit but all clients together do, the broker closes the largest one.
 func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 << 20
@@ -334,8 +337,7 @@ func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
 	})
 }
 
-// A message that is begun and not continued costs its client the connection after a minute, however busy the client is
-// otherwise.
+// The broker closes a client that does not continue a message within a minute, even if the client sends other commands.
 func TestMessagesHaveToBeContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
@@ -365,7 +367,7 @@ func TestMessagesHaveToBeContinued(t *testing.T) {
 	})
 }
 
-// A client that is not read since something has run short need not go on.
+// A client that the broker does not read because of an alarm need not continue its message.
 func TestBlockedMessagesNeedNotBeContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := start(t, broker.Config{MemoryLimit: 1})

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// The whole life of a retry, with nothing but virtual time between failing and coming back four hours later.
+// This is a complete retry in virtual time: a message fails and returns four hours later.
 func TestFourHoursInAWaitQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -42,7 +42,7 @@ func TestFourHoursInAWaitQueue(t *testing.T) {
 	})
 }
 
-// A wait queue that must lose nothing keeps its messages while there is no queue for them to return to.
+// A wait queue with at-least-once dead lettering keeps its messages while their target queue does not exist.
 func TestAtLeastOnceDeadLettersWaitForTheirQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -66,7 +66,7 @@ func TestAtLeastOnceDeadLettersWaitForTheirQueue(t *testing.T) {
 	})
 }
 
-// Without that promise they are dropped, as in RabbitMQ.
+// With at-most-once dead lettering, the broker drops these messages, as RabbitMQ does.
 func TestAtMostOnceDeadLettersAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})

@@ -22,13 +22,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// inData returns a configuration with a data directory of the test's own.
+// inData returns a configuration with a new data directory for the test.
 func inData(t *testing.T) broker.Config { return broker.Config{Store: disk.Dir(t.TempDir() + "/data")} }
 
 // dirOf returns the data directory of a configuration.
 func dirOf(c broker.Config) string { return string(c.Store.(disk.Dir)) }
 
-// life is what a broker does between New and Shutdown.
+// life runs a broker from New to Shutdown, and calls live in between.
 func life(t *testing.T, config broker.Config, live func(b *broker.Broker)) {
 	t.Helper()
 	b, err := broker.New(config)
@@ -37,7 +37,7 @@ func life(t *testing.T, config broker.Config, live func(b *broker.Broker)) {
 	must(t, b.Shutdown(context.Background()))
 }
 
-// publish publishes a message and waits until it is confirmed.
+// publish publishes a message and waits for its confirm.
 func publish(t *testing.T, ch *amqp.Channel, key string, m amqp.Publishing) {
 	t.Helper()
 	must(t, ch.Confirm(false))
@@ -183,7 +183,7 @@ func TestDataDirectoriesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A broker whose configuration cannot be had leaves the directory as it was.
+// If New fails because of its configuration, the data directory does not change.
 func TestANewThatFailsClosesTheDirectory(t *testing.T) {
 	config := inData(t)
 	wrong := config
@@ -239,7 +239,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// A broker that cannot start has not dealt with a crash before it: the next one has to.
+// A failed start does not recover from an earlier crash, so the next start still has to.
 func TestAStartThatFailsForgetsNoCrash(t *testing.T) {
 	config := inData(t)
 	crashed := broker.Config{Store: disk.Dir(dirOf(config) + "-crashed")}
@@ -274,7 +274,7 @@ func TestAStartThatFailsForgetsNoCrash(t *testing.T) {
 	})
 }
 
-// The API goes on answering after Shutdown. What is done then does not get into the directory.
+// The API still answers after Shutdown, but does not change the data directory.
 func TestChangesAfterShutdown(t *testing.T) {
 	config := inData(t)
 	b, err := broker.New(config)
@@ -300,7 +300,7 @@ func TestChangesAfterShutdown(t *testing.T) {
 	})
 }
 
-// Users of a configuration may be for one life: somebody who deleted guest does not find it again later.
+// Temporary users of a configuration are not stored, so a deleted guest does not return later.
 func TestTemporaryUsersAreNotKept(t *testing.T) {
 	config := inData(t)
 	life(t, config, func(b *broker.Broker) { must(t, nodeOf(b).Access.DeleteUser("guest")) })
@@ -314,7 +314,7 @@ func TestTemporaryUsersAreNotKept(t *testing.T) {
 	})
 }
 
-// What is on disk is loaded, be it more than may be declared by now.
+// The broker loads the stored topology even if it exceeds the current limit.
 func TestTopologyBeyondTheLimitIsLoaded(t *testing.T) {
 	config := inData(t)
 	args := amqp.Table{"x-comment": strings.Repeat("x", 1000)}

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A client that is slow to read keeps its connection as long as there is a sign of life. It is one that it reads, or that it
-// sends heartbeats, which are read however much it has not read.
+// A slow reader keeps its connection if it reads, or if it sends heartbeats. The broker reads heartbeats even if much data is
+// unread.
 func TestSlowReadersLiveByTheirHeartbeats(t *testing.T) {
 	const heartbeat, messages, size = 10, 3, 1 << 20
 	for name, test := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// exhausted is a listener that runs out of files once.
+// exhausted is a listener that fails once because of too many open files.
 type exhausted struct {
 	net.Listener
 	once chan struct{}
@@ -33,7 +33,7 @@ func (l exhausted) Accept() (net.Conn, error) {
 	}
 }
 
-// Whoever opens more connections than there are files for does not end the broker.
+// A client that opens more connections than the process can have files does not end the broker.
 func TestServeOutlivesALackOfFiles(t *testing.T) {
 	b, err := broker.New(broker.Config{})
 	must(t, err)
@@ -52,8 +52,8 @@ func TestServeOutlivesALackOfFiles(t *testing.T) {
 	}
 }
 
-// A message that each of many queues gives up at once goes from one to the next: in its turn, not deeper and deeper, and a
-// shutdown does not wait for it.
+// A message that many queues dead-letter immediately goes from queue to queue without recursion, and a shutdown does not wait for
+// it.
 func TestDeadLettersThroughManyQueues(t *testing.T) {
 	const n = 1000
 	b, conn := start(t, broker.Config{})
@@ -74,7 +74,7 @@ func TestDeadLettersThroughManyQueues(t *testing.T) {
 	must(t, b.Shutdown(context.Background()))
 }
 
-// A message that nobody takes does not keep those from being tried again that came before it.
+// A message without a target queue does not block the retries of earlier messages.
 func TestStrandedDeadLettersHaveTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -97,7 +97,7 @@ func TestStrandedDeadLettersHaveTheirTurn(t *testing.T) {
 		must(t, ch.QueueBind("target", "first", "dlx", false, nil))
 		deliveries, err := ch.Consume("target", "", true, false, false, false, nil)
 		must(t, err)
-		for range 60 { // one more each second that goes nowhere
+		for range 60 { // one more each second that is unroutable
 			publish("nowhere")
 			time.Sleep(time.Second)
 		}
@@ -109,7 +109,7 @@ func TestStrandedDeadLettersHaveTheirTurn(t *testing.T) {
 	})
 }
 
-// What is committed was routed when it was published, and a commit cannot fail half way.
+// The broker routes messages of a transaction when they are published, and a commit cannot fail partially.
 func TestCommitAfterItsExchangeIsGone(t *testing.T) {
 	_, conn := start(t, broker.Config{})
 	ch, tx := channel(t, conn), channel(t, conn)
@@ -133,7 +133,7 @@ func TestCommitAfterItsExchangeIsGone(t *testing.T) {
 	}
 }
 
-// Consuming direct replies wrongly leaves nothing behind.
+// A refused consumer of direct reply-to does not use memory on the broker.
 func TestRefusedReplyConsumersLeaveNothing(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	for range 10 {
@@ -151,7 +151,7 @@ func TestRefusedReplyConsumersLeaveNothing(t *testing.T) {
 	}
 }
 
-// A line break in a name does not get round a permission.
+// A line break in a name does not bypass a permission.
 func TestPermissionsLookAtTheNameThatCounts(t *testing.T) {
 	b, _ := start(t, broker.Config{})
 	control := nodeOf(b).Access
@@ -163,7 +163,7 @@ func TestPermissionsLookAtTheNameThatCounts(t *testing.T) {
 		"ACCESS_REFUSED - configure access to queue 'secret' in vhost '/' refused for user 'ada'")
 }
 
-// A history that the client has made up, twice, is not shown beside the real one.
+// The broker replaces a forged x-death header, even if the client sends it twice.
 func TestForgedDeathsAreReplaced(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	ch := channel(t, conn)

@@ -17,8 +17,8 @@ type keptOpen struct{ net.Conn }
 
 func (keptOpen) Close() error { return nil }
 
-// A client that keeps its socket after connection.close-ok is cut off after 30 s, or its heartbeat, and does not hold up a
-// shutdown.
+// The broker disconnects a client that keeps its socket open after connection.close-ok after 30 s or the heartbeat timeout. Such a
+// client does not delay a shutdown.
 func TestAClientThatKeepsItsSocketOpen(t *testing.T) {
 	for name, test := range map[string]struct {
 		heartbeat, lasts time.Duration

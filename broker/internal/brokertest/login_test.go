@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
-// site is a broker in memory whose clients come from addresses.
+// site is a broker in memory whose clients have chosen addresses.
 type site struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -92,7 +92,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
-// logIn logs in and out, and returns how long the answer took.
+// logIn logs in and out, and returns the time until the answer.
 func (s *site) logIn(addr, user, password string) (time.Duration, error) {
 	begin := time.Now()
 	conn, err := amqp.DialConfig("amqp://"+user+":"+password+"@site/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
@@ -112,7 +112,7 @@ const (
 	another = "192.0.2.2"
 )
 
-// Whoever guesses a password has some 720 tries an hour, over however many connections. Nobody else waits for that.
+// An attacker who guesses a password has about 720 attempts per hour, over any number of connections. Other users do not wait.
 func TestPasswordsCannotBeGuessed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -144,7 +144,8 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 	})
 }
 
-// From the address of a guesser, a right password waits for five seconds at the most if it is the first one from there.
+// From the address of an attacker, a login with the right password waits for at most five seconds if it is the first login from
+// there.
 func TestLoginBesideAGuesser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for guesses, wait := range map[int]time.Duration{4: 0, 5: time.Second, 25: 5 * time.Second} {
@@ -161,7 +162,8 @@ func TestLoginBesideAGuesser(t *testing.T) {
 	})
 }
 
-// Programs with an old password do not keep out those of the same user, at the same address, that have logged in before.
+// Programs with an old password do not lock out programs with the new password of the same user at the same address, if those have
+// logged in before.
 func TestLoginBesideProgramsWithAnOldPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -190,7 +192,7 @@ func TestLoginBesideProgramsWithAnOldPassword(t *testing.T) {
 	})
 }
 
-// So many logins are held at a time, and the next one is refused at once.
+// The broker delays a limited number of logins at a time, and refuses the next login immediately.
 func TestHeldLoginsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -222,7 +224,8 @@ func TestHeldLoginsAreBounded(t *testing.T) {
 	})
 }
 
-// However many logins are held at the address of a guesser: elsewhere, a right password is never refused for it.
+// The number of delayed logins at the address of an attacker does not affect other addresses: a right password is never refused
+// there.
 func TestHeldLoginsAreThoseOfAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -251,7 +254,7 @@ func TestHeldLoginsAreThoseOfAnAddress(t *testing.T) {
 	})
 }
 
-// A user stays known at an address as long as they log in there once a day.
+// A user stays known at an address if they log in there once a day.
 func TestUsersStayKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -269,7 +272,7 @@ func TestUsersStayKnown(t *testing.T) {
 	})
 }
 
-// The management API counts the same mistakes, and does not hold a request.
+// The management API counts the same wrong passwords, and does not delay a request.
 func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -312,7 +315,7 @@ func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
 	})
 }
 
-// The login that everybody knows is for this machine, even if an administrator makes it after the start.
+// The default login is only valid on this machine, even if an administrator creates the user after the start.
 func TestDefaultLoginIsForThisMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// Who publishes while there is no memory left waits, is told so, and goes on when others have consumed. Nothing is lost, and
-// connections that only consume are not held up.
+// While memory is low, the broker blocks publishers and notifies them. They continue after other clients have consumed messages. No
+// message is lost, and connections that only consume are not blocked.
 func TestPublishersAreBlockedWhenMemoryIsLow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 100, 100_000

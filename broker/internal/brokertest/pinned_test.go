@@ -20,7 +20,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// pinned are the ways in which a channel knows a queue that has been deleted.
+// pinned lists the references of a channel to a deleted queue.
 var pinned = map[string]struct {
 	prepare, use func(ch *amqp.Channel, queue string) error
 }{
@@ -42,7 +42,7 @@ var pinned = map[string]struct {
 	},
 }
 
-// The arguments of a queue go when it is deleted, whoever still knows the queue.
+// The arguments of a queue are freed when the queue is deleted, even if a channel still refers to the queue.
 func TestDeletedQueuesKeepNoArguments(t *testing.T) {
 	const queues, size = 300, 100_000
 	args := amqp.Table{"x-comment": strings.Repeat("x", size)}
@@ -84,7 +84,7 @@ func TestDeletedQueuesKeepNoArguments(t *testing.T) {
 	})
 }
 
-// A deleted queue counts as long as a channel knows it.
+// A deleted queue counts while a channel refers to it.
 func TestDeletedQueuesCountWhileTheyAreKnown(t *testing.T) {
 	for name, test := range pinned {
 		for _, exclusive := range []bool{false, true} {
@@ -99,7 +99,7 @@ func TestDeletedQueuesCountWhileTheyAreKnown(t *testing.T) {
 						return nodeOf(b).Topology.Used()
 					}
 					var before int64
-					for range 2 { // the first time, the permissions are looked up
+					for range 2 { // the first time, the broker checks the permissions
 						ch := channel(t, conn)
 						must(t, test.prepare(ch, "q"))
 						_, err := ch.QueueDeclare("q", true, false, exclusive, false, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// After a shutdown, every message in the work queue that a client has had is redelivered, whether the client had settled it or
-// not, and wherever the dead letter was on its way.
+// After a shutdown, every message in the work queue that a client has received is redelivered, whether the client had settled it or
+// not, and at every stage of dead lettering.
 func TestEverythingDeliveredIsRedeliveredAfterAShutdown(t *testing.T) {
 	const n = 1500
 	type settle func(ch *amqp.Channel, ds []amqp.Delivery) error
@@ -119,7 +119,7 @@ func TestEverythingDeliveredIsRedeliveredAfterAShutdown(t *testing.T) {
 	}
 }
 
-// publishMany publishes persistent messages, and waits until all are confirmed.
+// publishMany publishes persistent messages, and waits for all confirms.
 func publishMany(t *testing.T, ch *amqp.Channel, queue string, n int) {
 	t.Helper()
 	must(t, ch.Confirm(false))

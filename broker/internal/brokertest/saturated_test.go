@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
-// late is a client that takes all it gets and acknowledges it when the test says so.
+// late is a client that receives all messages and acknowledges them when the test requests it.
 type late struct {
 	t       *testing.T
 	got     []amqp.Delivery // not acknowledged
@@ -27,7 +27,7 @@ func consumeLate(t *testing.T, ch *amqp.Channel, queue string) *late {
 	return &late{t: t, seen: make(map[string]bool), deliver: ds}
 }
 
-// take takes all that has come.
+// take receives all available messages.
 func (l *late) take() {
 	l.t.Helper()
 	for {
@@ -48,13 +48,13 @@ func (l *late) take() {
 	}
 }
 
-// ack acknowledges the oldest ones.
+// ack acknowledges the oldest n messages.
 func (l *late) ack(n int) {
 	must(l.t, l.got[n-1].Ack(true))
 	l.got = l.got[n:]
 }
 
-// fill puts messages into a quorum queue whose messages must not fail.
+// fill publishes messages to a quorum queue with a delivery limit of 2.
 func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
 	t.Helper()
 	ch := channel(t, conn)
@@ -65,8 +65,8 @@ func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
 	must(t, ch.Close())
 }
 
-// Consumers without a prefetch that acknowledge late get no more than there is memory for, and the rest as they acknowledge:
-// nobody is closed, so that no delivery fails.
+// Consumers without a prefetch that acknowledge late receive only as many messages as fit into memory, and more messages after they
+// acknowledge. The broker does not close them, so that no delivery fails.
 func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 	const limit = 4 << 20
 	for name, test := range map[string]struct{ consumers, messages, batch int }{
@@ -117,8 +117,8 @@ func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 	}
 }
 
-// A consumer gets all that its prefetch allows, whatever other connections take: it may acknowledge that many at a time, and
-// would wait for the rest until it is cancelled.
+// A consumer receives as many messages as its prefetch allows, regardless of the memory use of other connections. It may
+// acknowledge only complete batches of this size, and would otherwise wait indefinitely.
 func TestAPrefetchIsGrantedWhileMemoryIsScarce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, prefetch = 16 << 20, 2000

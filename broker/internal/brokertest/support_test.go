@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start runs a broker for the test and returns a connection to it that involves no socket.
+// start runs a broker for the test and returns a connection to it without a socket.
 func start(t *testing.T, config broker.Config) (*broker.Broker, *amqp.Connection) {
 	t.Helper()
 	b, err := broker.New(config)

@@ -11,7 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// A consumer that settles nothing for half an hour is cancelled, and others get what it had. Classic queues wait for ever.
+// The broker cancels a consumer that does not settle a message for half an hour, and delivers its messages to others. Classic
+// queues have no timeout.
 func TestConsumerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -44,7 +45,7 @@ func TestConsumerTimeout(t *testing.T) {
 	})
 }
 
-// The timeout can be set, for the queue or a consumer.
+// The queue or the consumer can set the timeout.
 func TestConsumerTimeoutArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -68,7 +69,7 @@ func TestConsumerTimeoutArguments(t *testing.T) {
 	})
 }
 
-// What a consumer has kept for too long is not kept for it any more, though its client settles nothing.
+// The broker does not keep messages for a consumer after its timeout, even if its client never settles them.
 func TestTimedOutDeliveriesKeepNoMessages(t *testing.T) {
 	const rounds, messages, size = 4, 8, 1 << 20
 	synctest.Test(t, func(t *testing.T) {

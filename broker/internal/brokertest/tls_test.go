@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/internal/inside"
 )
 
-// authority makes certificates.
+// authority issues certificates.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -60,7 +60,7 @@ func (a *authority) issue(name string, ca bool) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// Over TLS a certificate is as good as a password, if it names a user.
+// Over TLS, a certificate that names a user replaces the password.
 func TestTLS(t *testing.T) {
 	ca := newAuthority(t)
 	b, err := broker.New(broker.Config{Users: map[string]string{"ada": "s3cret"}})
@@ -104,7 +104,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// deaf is a connection whose client reads nothing.
+// deaf is a connection whose client does not read.
 type deaf struct {
 	net.Conn
 	closed <-chan struct{}
@@ -115,7 +115,7 @@ func (d deaf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Clients have ten seconds for the handshakes of TLS and AMQP, be it that they say nothing, or that they do not read.
+// Clients have ten seconds for the handshakes of TLS and AMQP, whether they send nothing or do not read.
 func TestHandshakesHaveATimeout(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("server", false)}, Time: time.Now}
