@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Who may do what is as in RabbitMQ, to the status and the words, for everybody but administrators.
+// Permissions of tags are the same as in RabbitMQ, with equal statuses and error messages, for all users except administrators.
 func TestTags(t *testing.T) {
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	vhost, private := ours.vhost(t), ours.vhost(t)
@@ -95,7 +95,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// handler is the API of a broker, without sockets.
+// handler returns the API of a broker without sockets.
 func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, path, body string, header ...string) *httptest.ResponseRecorder) {
 	b, err := broker.New(config)
 	must(t, err)
@@ -111,7 +111,7 @@ func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, p
 	}
 }
 
-// fromGuest is a request of guest, from this machine.
+// fromGuest returns a request of the user guest from this machine.
 func fromGuest(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:1"
@@ -150,7 +150,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// Rates are averages between two looks, in virtual time as well.
+// Rates are averages between two requests, also in virtual time.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -202,7 +202,7 @@ func TestMemoryAlarm(t *testing.T) {
 	}
 }
 
-// Connections without a socket can be told apart, and closed one by one.
+// The API distinguishes connections without a socket, and can close each of them.
 func TestConnectionsInMemory(t *testing.T) {
 	b, call := handler(t, broker.Config{})
 	for range 2 {

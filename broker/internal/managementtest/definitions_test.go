@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// declareSome makes a topology with a little of everything.
+// declareSome declares queues, exchanges, bindings and policies of all kinds.
 func declareSome(t *testing.T, b *target, vhost string) {
 	t.Helper()
 	conn := b.dial(t, vhost)
@@ -40,7 +40,7 @@ func declareSome(t *testing.T, b *target, vhost string) {
 	})
 }
 
-// topologyOf are a virtual host's definitions, in order, without where they come from.
+// topologyOf returns the sorted definitions of a virtual host, without their virtual host.
 func topologyOf(t *testing.T, b *target, vhost string) map[string][]any {
 	t.Helper()
 	var all map[string]any
@@ -57,7 +57,7 @@ func topologyOf(t *testing.T, b *target, vhost string) map[string][]any {
 	return found
 }
 
-// What one exports the other imports, and then exports in its turn, the same.
+// Each broker imports the definitions that the other exports, and then exports the same definitions.
 func TestDefinitionsBothWays(t *testing.T) {
 	us, rabbit := embedded(t, broker.Config{}), rabbitMQ(t)
 	for name, way := range map[string]struct{ from, to *target }{"out": {us, rabbit}, "in": {rabbit, us}} {
@@ -76,7 +76,7 @@ func TestDefinitionsBothWays(t *testing.T) {
 	}
 }
 
-// A whole broker goes to RabbitMQ with its users, their passwords and their permissions.
+// RabbitMQ imports the definitions of a whole broker, with users, passwords and permissions.
 func TestDefinitionsWithUsers(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	user, vhost := testkit.Name(t, "user"), testkit.Name(t, "vhost")
@@ -106,7 +106,7 @@ func TestDefinitionsWithUsers(t *testing.T) {
 	}
 }
 
-// Whatever RabbitMQ is like at this moment, our broker can be started with its definitions.
+// The embedded broker starts with the definitions of the running RabbitMQ, regardless of its state.
 func TestDefinitionsOfAWholeRabbitMQ(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	vhost := rabbit.vhost(t)
@@ -160,7 +160,7 @@ func TestImportRefusesWhatThereIsNot(t *testing.T) {
 	}
 }
 
-// Definitions that take more memory than queues, exchanges and bindings may are refused, by the management API and by New.
+// The management API and New refuse definitions that exceed the memory limit of queues, exchanges and bindings.
 func TestImportBeyondTheMemoryLimit(t *testing.T) {
 	var queues []string
 	for i := range 10 {
@@ -182,7 +182,7 @@ func TestImportBeyondTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// What is there stays as it is, but for passwords and permissions.
+// An import does not change existing objects, except passwords and permissions.
 func TestImportLeavesWhatIsThere(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	b.must(t, "PUT", "/api/queues/%2F/q", `{"durable":true,"arguments":{"x-message-ttl":5}}`)

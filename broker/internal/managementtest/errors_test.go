@@ -10,11 +10,10 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// request is one to be sent to both. In its path V stands for a virtual host of the test's own, U for a user.
+// request is a request for both brokers. In the path, V is the virtual host of the test, and U is a user.
 type request struct{ method, path, body string }
 
-// What goes wrong goes wrong with RabbitMQ's status and words. The requests are sent to both, in this order; V is the
-// virtual host.
+// requests are sent to both brokers in this order. Errors have RabbitMQ's status and message.
 var requests = []request{
 	{"GET", "/api/nosuch", ""},
 	{"GET", "/api/queues/nosuch", ""},
@@ -146,7 +145,7 @@ var requests = []request{
 
 func TestAnswersAreRabbitMQs(t *testing.T) { sameAnswers(t, requests) }
 
-// sameAnswers sends requests to both, in this order, and compares the answers.
+// sameAnswers sends requests to both brokers in this order, and compares the answers.
 func sameAnswers(t *testing.T, requests []request) {
 	t.Helper()
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// manyDefinitions are definitions with so many queues, exchanges and bindings.
+// manyDefinitions returns definitions with n queues, exchanges and bindings.
 func manyDefinitions(n int) []byte {
 	var queues, exchanges, bindings []string
 	for i := range n {
@@ -30,7 +30,7 @@ func manyDefinitions(n int) []byte {
 		strings.Join(queues, ","), strings.Join(exchanges, ","), strings.Join(bindings, ","))
 }
 
-// weigher is a response that looks, while it is written, how much memory is held.
+// weigher is a response that measures the used memory while it is written.
 type weigher struct {
 	header        http.Header
 	status        int
@@ -49,7 +49,7 @@ func (w *weigher) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// held returns the bytes of memory that are in use.
+// held returns the number of used bytes of memory.
 func held() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,7 +61,7 @@ func ask(b http.Handler, w http.ResponseWriter, path string) {
 	b.ServeHTTP(w, fromGuest("GET", path, ""))
 }
 
-// A list is made while it is written: what is held meanwhile are names and keys to sort by, and no list of answers.
+// The API creates a list while it writes the list. Until then it only stores names and sort keys, and no list of results.
 func TestListsAreNotHeld(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -79,7 +79,7 @@ func TestListsAreNotHeld(t *testing.T) {
 	}
 }
 
-// boundHeld checks how much memory is held while an answer is written.
+// boundHeld checks the used memory while an answer is written.
 func boundHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
 	ask(b.Management(), httptest.NewRecorder(), path) // after which rates are known
 	before := held()
@@ -93,7 +93,7 @@ func boundHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
 	}
 }
 
-// A queue or channel is shown with its consumers, which can be as many as queues.
+// A queue or channel includes its consumers, which can be as many as queues.
 func TestConsumersAreNotHeld(t *testing.T) {
 	const n = 5000
 	b, _ := handler(t, broker.Config{})
@@ -107,7 +107,7 @@ func TestConsumersAreNotHeld(t *testing.T) {
 	}
 }
 
-// Messages are decoded while they are written, and the bound of what is in memory counts all that they have.
+// The API decodes messages while it writes them, and the limit of messages in memory includes their headers.
 func TestMessagesThatAreMostlyHeaders(t *testing.T) {
 	b, _ := handler(t, broker.Config{})
 	ch := get[*amqp.Channel](t)(inMemory(t, b).Channel())
@@ -148,7 +148,7 @@ func TestMessagesThatAreMostlyHeaders(t *testing.T) {
 	}
 }
 
-// A page is made of its own elements alone.
+// The API creates only the elements of the requested page.
 func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -172,7 +172,7 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	}
 }
 
-// What is said of one thing takes no list of all.
+// A request for one object does not create a list of all objects.
 func TestOneOfManyCostsLittle(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -190,7 +190,7 @@ func TestOneOfManyCostsLittle(t *testing.T) {
 	}
 }
 
-// An answer that fails in the middle is cut off. A client that took it for a whole one would believe that queues are gone.
+// The server cuts off an answer that fails in the middle. Otherwise the client would conclude that queues were deleted.
 func TestAnAnswerIsWholeOrCutOff(t *testing.T) {
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(2000)})
 	must(t, err)
@@ -214,7 +214,7 @@ func TestAnAnswerIsWholeOrCutOff(t *testing.T) {
 	}
 }
 
-// failing is a response to a client that has gone after some parts.
+// failing is a response to a client that disconnects after some parts.
 type failing struct {
 	*httptest.ResponseRecorder
 	left int
@@ -227,7 +227,8 @@ func (f *failing) Write(b []byte) (int, error) {
 	return f.ResponseRecorder.Write(b)
 }
 
-// A list of definitions is decoded element by element: an empty queue is three bytes of text, and a hundred in memory.
+// The API decodes a list of definitions element by element, because an empty queue has three bytes of JSON, and a hundred in
+// memory.
 func TestDefinitionsAreNotDecodedAtOnce(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 200_000
@@ -247,7 +248,7 @@ func TestDefinitionsAreNotDecodedAtOnce(t *testing.T) {
 	}
 }
 
-// Rates are remembered of what is there. Queues that come and go, and are looked at meanwhile, leave nothing behind.
+// The API only stores rates of existing objects. Deleted queues that were requested before do not use memory.
 func TestRatesOfDeletedQueuesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -272,7 +273,7 @@ func TestRatesOfDeletedQueuesAreForgotten(t *testing.T) {
 	})
 }
 
-// Arguments are read in the time and memory of their text, not of its square.
+// The time and memory for reading arguments are linear in their length, not quadratic.
 func TestManyArgumentsTakeLittleMemory(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 5000

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// metrics are the samples that a broker shows at a path, and the lines that describe them.
+// metrics returns the samples at a path of a broker, and the lines that describe them.
 func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]string, described []string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -45,7 +45,7 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	return samples, described
 }
 
-// The names, types and texts were read off RabbitMQ 4.3.6 with its plugin rabbitmq_prometheus.
+// The names, types and help strings are from RabbitMQ 4.3.6 with its plugin rabbitmq_prometheus.
 func TestMetricsAreCalledAsInRabbitMQ(t *testing.T) {
 	text, err := os.ReadFile("testdata/rabbitmq-4.3.6-metrics.txt")
 	must(t, err)
@@ -81,7 +81,7 @@ func TestMetrics(t *testing.T) {
 	first, second, third := <-deliveries, <-deliveries, <-deliveries
 	must(t, first.Ack(false))
 	must(t, second.Reject(false))
-	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // by now it has heard of the others
+	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // after this answer, the broker has processed the earlier commands
 	must(t, err)
 	defer func() { _ = third.Ack(false) }()
 
@@ -120,7 +120,7 @@ func TestMetrics(t *testing.T) {
 		`rabbitmq_queue_consumers{vhost="/",queue="a \"b\"` + `\\"}`:   "0",
 	})
 
-	// Totals stay when what they were counted on has gone.
+	// Totals keep their values after the counted objects are deleted.
 	must(t, conn.Close())
 	call("DELETE", "/api/queues/%2F/q", "")
 	later, _ := metrics(t, b, "/metrics")

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// One slash at the end of a path changes nothing, whatever the method. Other empty segments lead nowhere, without a redirect.
+// One slash at the end of a path has no effect, for all methods. Other empty segments are not found, without a redirect.
 func TestPathsWithSlashesAndDots(t *testing.T) {
 	sameAnswers(t, []request{
 		{"PUT", "/api/queues/V/q/", `{"durable":true}`},
@@ -75,7 +75,7 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 		{"GET", "/api/./whoami", ""},
 		{"GET", "/api/queues/../whoami", ""},
 	})
-	// These show what others have on the same RabbitMQ.
+	// These answers contain objects of other users of the same RabbitMQ.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	for _, path := range []string{
 		"/api/connections/", "/api/channels/", "/api/consumers/", "/api/queues/nosuch/..",
@@ -88,8 +88,7 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 	}
 }
 
-// What there cannot be any of is not found, with RabbitMQ's status and words, and the virtual host or user in the path must
-// exist.
+// Impossible objects are not found, with RabbitMQ's status and message. The virtual host or user in the path must exist.
 func TestWhatThereCannotBeIsNotFound(t *testing.T) {
 	var all []request
 	for _, path := range []string{"/api/policies", "/api/operator-policies"} {
@@ -172,7 +171,7 @@ func TestWhatThereCannotBeIsNotFound(t *testing.T) {
 	}...))
 }
 
-// A page without hits has an empty list of items. Lists that RabbitMQ does not page come whole.
+// A page without hits has an empty list of items. Lists that RabbitMQ does not divide into pages are complete.
 func TestPagesWithoutHits(t *testing.T) {
 	sameAnswers(t, []request{
 		{"GET", "/api/vhosts/V/connections?page=1&name=nosuch", ""},
@@ -192,7 +191,7 @@ func TestPagesWithoutHits(t *testing.T) {
 	})
 }
 
-// Definitions are an object. RabbitMQ takes a missing body for an empty one.
+// Definitions are an object. RabbitMQ treats a missing body as an empty object.
 func TestDefinitionsThatAreNone(t *testing.T) {
 	var all []request
 	for _, path := range []string{"/api/definitions", "/api/definitions/V", "/api/definitions/nosuch"} {
@@ -207,7 +206,7 @@ func TestDefinitionsThatAreNone(t *testing.T) {
 	}...))
 }
 
-// The exchange that RabbitMQ traces to can be bound to, and nobody can publish to it or delete it.
+// Clients can bind to RabbitMQ's trace exchange, but can neither publish to it nor delete it.
 func TestTraceExchange(t *testing.T) {
 	sameAnswers(t, []request{
 		{"GET", "/api/exchanges/V/amq.rabbitmq.trace?columns=name,type,durable,internal,auto_delete,arguments", ""},
@@ -221,7 +220,7 @@ func TestTraceExchange(t *testing.T) {
 	})
 }
 
-// A browser at /api finds a page, as RabbitMQ's does, without a password.
+// A browser gets a page at /api without a password, as in RabbitMQ.
 func TestIndex(t *testing.T) {
 	both(t, func(t *testing.T, b *target) {
 		for _, path := range []string{"/api", "/api/"} {
@@ -236,7 +235,7 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// Definitions in the configuration of a broker are an object, too.
+// Definitions in the configuration of a broker are also an object.
 func TestConfiguredDefinitionsThatAreNone(t *testing.T) {
 	for _, definitions := range []string{"null", "[]", "1"} {
 		if _, err := broker.New(broker.Config{Definitions: []byte(definitions)}); err == nil {

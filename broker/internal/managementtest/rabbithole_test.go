@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// hole is RabbitMQ's management API through the client that most Go programs have for it.
+// hole returns a client of RabbitMQ's management API. Most Go programs use this client.
 func hole(t *testing.T, b *target) *rabbithole.Client {
 	t.Helper()
 	c := get[*rabbithole.Client](t)(rabbithole.NewClient(b.api, "guest", "guest"))
@@ -19,7 +19,7 @@ func hole(t *testing.T, b *target) *rabbithole.Client {
 	return c
 }
 
-// done expects one of these answers.
+// done expects one of the given statuses.
 func done(t *testing.T, wanted ...int) func(*http.Response, error) {
 	t.Helper()
 	return func(r *http.Response, err error) {

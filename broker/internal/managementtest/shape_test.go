@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// leftOut are the fields that RabbitMQ has and we have not, on purpose, with the reason. A name stands for the field
-// wherever it is; one that ends in * for all that begin so. docs/compatibility.md has the same list.
+// leftOut lists the fields of RabbitMQ that the embedded broker deliberately omits, with the reason. A name applies to the field in
+// all places. A name that ends in * applies to all fields with this prefix. docs/compatibility.md has the same list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
 	"gc_*": "Erlang processes", "context_switches*": "Erlang processes", "proc_*": "Erlang processes",
@@ -41,10 +41,10 @@ var leftOut = map[string]string{
 	"cowboy_opts": "Erlang's web server", "socket_opts": "socket options",
 }
 
-// exchangeStats stands for the message_stats of exchanges, which would be nothing but publish_in and publish_out.
+// exchangeStats is the message_stats of exchanges, which would only contain publish_in and publish_out.
 const exchangeStats = "message_stats of exchanges"
 
-// shapes are the resources that are compared; V is the virtual host, and C the name of the connection.
+// shapes lists the compared resources. V is the virtual host, and C is the name of the connection.
 var shapes = []string{
 	"/api/overview", "/api/nodes", "/api/connections/C", "/api/vhosts/V/connections", "/api/channels/C%20(1)",
 	"/api/vhosts/V/channels", "/api/consumers/V", "/api/exchanges/V", "/api/exchanges/V/x",
@@ -75,7 +75,7 @@ func TestShapes(t *testing.T) {
 		must(t, json.Unmarshal([]byte(text), &v))
 		return v
 	}
-	// RabbitMQ publishes statistics every five seconds, or later, and not all of them at once.
+	// RabbitMQ publishes statistics every five seconds or later, and not all statistics at the same time.
 	testkit.Eventually(t, published, func() error {
 		for _, path := range []string{"/api/queues/V/classic", "/api/queues/V/quorum", "/api/channels/C%20(1)", "/api/vhosts/V"} {
 			found, _ := fetch(rabbit, path).(map[string]any)
@@ -102,10 +102,10 @@ func TestShapes(t *testing.T) {
 	})
 }
 
-// published is how long statistics may take to be published, on a machine that is busy.
+// published is the maximum time until statistics are published on a busy machine.
 const published = 2 * time.Minute
 
-// populate makes something of everything, so that there is something to be shown.
+// populate creates objects of all kinds, so that all lists have elements.
 func populate(t *testing.T, b *target, vhost string) {
 	conn := b.dial(t, vhost)
 	ch := get[*amqp.Channel](t)(conn.Channel())
@@ -149,7 +149,7 @@ func connectionName(t *testing.T, b *target, vhost string) string {
 	return name
 }
 
-// differences returns the fields that only one of two answers has, or that have other types.
+// differences returns the fields that only one of two answers has, and the fields with different types.
 func differences(path string, got, want any) (all []string) {
 	report := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	g, w := shape{}, shape{}
@@ -158,7 +158,7 @@ func differences(path string, got, want any) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		switch {
 		case expected(name), strings.HasPrefix(path, "/api/exchanges/") && strings.HasSuffix(name, "message_stats"):
-		case strings.HasSuffix(name, "…"): // somebody has chosen the value, too
+		case strings.HasSuffix(name, "…"): // users have also chosen the value
 		case g[name] == "" && g.covers(name):
 			report("%s: %s is missing, a %s", path, name, w[name])
 		case g[name] != "" && g[name] != w[name] && g[name] != "null" && w[name] != "null":
@@ -173,7 +173,7 @@ func differences(path string, got, want any) (all []string) {
 	return all
 }
 
-// shape has the types by the names of fields, which for elements of all lists are the same.
+// shape has the type of each field name. The elements of all lists share the names.
 type shape map[string]string
 
 func (s shape) add(name string, v any) {
@@ -183,7 +183,7 @@ func (s shape) add(name string, v any) {
 		kind = "object"
 		for field, value := range v {
 			if strings.HasSuffix(name, ".cluster_state") || strings.HasSuffix(name, ".arguments") || strings.HasSuffix(name, ".client_properties") {
-				field = "…" // these are names somebody has chosen
+				field = "…" // users have chosen these names
 			}
 			s.add(name+"."+field, value)
 		}
@@ -204,7 +204,7 @@ func (s shape) add(name string, v any) {
 	}
 }
 
-// covers reports whether there is something that the field could be in: an empty list says nothing of its elements.
+// covers reports whether the answer could contain the field. For example, an empty list has no fields of its elements.
 func (s shape) covers(name string) bool {
 	i := strings.LastIndexAny(name, ".")
 	if strings.HasSuffix(name, "[]") {
@@ -213,7 +213,7 @@ func (s shape) covers(name string) bool {
 	return i < 0 || s[name[:i]] == "object"
 }
 
-// expected reports whether a field, or what it is in, is left out.
+// expected reports whether leftOut contains a field or one of its parents.
 func expected(name string) bool {
 	for _, part := range strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		for pattern := range leftOut {

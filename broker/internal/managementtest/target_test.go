@@ -23,14 +23,14 @@ type target struct {
 	client    *http.Client
 }
 
-// embedded starts a broker of our own for a test.
+// embedded starts an embedded broker for a test.
 func embedded(t *testing.T, config broker.Config) *target {
 	t.Helper()
 	b, api := testkit.EmbeddedManaged(t, config)
 	return &target{amqp: b.URL, api: api, client: testkit.HTTPClient(t)}
 }
 
-// rabbitMQ is the real one. The test is skipped when there is none.
+// rabbitMQ returns the RabbitMQ node of the tests. It skips the test if no node is configured.
 func rabbitMQ(t *testing.T) *target {
 	t.Helper()
 	for _, b := range testkit.RabbitMQs() {
@@ -44,13 +44,13 @@ func rabbitMQ(t *testing.T) *target {
 	return nil
 }
 
-// both runs a test against both.
+// both runs a test with the embedded broker and with RabbitMQ.
 func both(t *testing.T, test func(t *testing.T, b *target)) {
 	t.Run("embedded", func(t *testing.T) { test(t, embedded(t, broker.Config{})) })
 	t.Run("rabbitmq-4.3", func(t *testing.T) { test(t, rabbitMQ(t)) })
 }
 
-// vhost makes a virtual host for the test, and removes it afterwards.
+// vhost creates a virtual host for the test, and removes it at the end.
 func (b *target) vhost(t *testing.T) string {
 	t.Helper()
 	name := testkit.Name(t, "management")

@@ -45,7 +45,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
 
-// ask sends a request, and returns the connection.
+// ask sends a request and returns its connection.
 func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	client, server := net.Pipe()
 	p.conns <- server
@@ -56,7 +56,7 @@ func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	return client
 }
 
-// The time that the server of these tests gives a request, and an answer.
+// Timeouts of the test server for a request and for an answer.
 const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = 30 * time.Second
@@ -77,7 +77,7 @@ func served(t *testing.T) (*broker.Broker, *pipes) {
 	return b, l
 }
 
-// Two lists of a user are in work at a time. Who waits for those that do not read theirs has as much time to read as they had.
+// The server writes two lists of a user at a time. A client that waits for slow readers then has the full time to read its list.
 func TestATurnIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := served(t)
@@ -103,7 +103,8 @@ func TestATurnIsWaitedFor(t *testing.T) {
 	})
 }
 
-// Messages are in memory until they are read, so that they are taken only by who has a turn.
+// Messages use memory until the client has read them, so the server removes messages from a queue only during the turn of the
+// request.
 func TestATurnIsWaitedForBeforeMessagesAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := served(t)
@@ -132,7 +133,7 @@ func TestATurnIsWaitedForBeforeMessagesAreTaken(t *testing.T) {
 	})
 }
 
-// A list waits for a turn whatever it is of: a queue and a channel have a list of consumers.
+// Each list waits for its turn, also the list of consumers in a queue or channel.
 func TestListsTakeATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, l := served(t)
@@ -157,7 +158,7 @@ func TestListsTakeATurn(t *testing.T) {
 	})
 }
 
-// A client whose body takes too long is told that it was the time, and not the size.
+// If a client sends its body too slowly, the error reports the time limit and not the size limit.
 func TestABodyThatTakesTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := served(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Whenever the power is cut, what was said to be kept is there, and whatever else there is can be loaded.
+// After a power cut at any time, all confirmed changes exist, and all other data can be loaded.
 func TestPowerCuts(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -36,12 +36,12 @@ func TestPowerCuts(t *testing.T) {
 		if diff := cmp.Diff(want, after.snapshot()); synced && diff != "" {
 			t.Errorf("seed %d: %s", seed, diff)
 		}
-		after.restart() // with what has been removed, if there was anything
+		after.restart() // with the removals, if there were any
 		after.close()
 	}
 }
 
-// What a client has been told is gone does not come back, whenever the power is cut.
+// An object whose deletion was confirmed does not return after a power cut at any time.
 func TestWhatIsGoneStaysGone(t *testing.T) {
 	for name, remove := range map[string]func(d *data, v *vhost.VHost, q *vhost.Queue){
 		"purge": func(_ *data, _ *vhost.VHost, q *vhost.Queue) { q.Purge() },
@@ -81,7 +81,7 @@ func TestWhatIsGoneStaysGone(t *testing.T) {
 	}
 }
 
-// change does something to one of a few things.
+// change performs a random action on one of a few objects.
 func (d *data) change(random *rand.Rand) {
 	v := d.hosts["/"]
 	if v == nil {

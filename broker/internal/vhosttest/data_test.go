@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// data is a data directory, and the virtual hosts of a broker that has it open.
+// data is an open data directory with the virtual hosts of its broker.
 type data struct {
 	t        *testing.T
 	fs       diskstore.FS
@@ -108,7 +108,7 @@ func toExchange(source, target, key string, args amqpwire.Table) vhost.BindingIn
 	return vhost.BindingInfo{Source: source, Destination: target, ToExchange: true, Key: key, Arguments: args}
 }
 
-// snapshot is what there is, in a form that can be compared.
+// snapshot is the content of the virtual hosts in a form that can be compared.
 type snapshot map[string]hostSnapshot
 
 type hostSnapshot struct {

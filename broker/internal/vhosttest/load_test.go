@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// every is a table with every type that there is.
+// every is a table with a value of each type.
 var every = amqpwire.Table{
 	{Name: "bool", Value: true},
 	{Name: "int8", Value: int8(-1)},
@@ -36,7 +36,7 @@ var every = amqpwire.Table{
 	{Name: "nothing", Value: nil},
 }
 
-// odd are names that some would take for something else.
+// odd lists names that parsers could misread.
 var odd = []string{
 	" ", "/", "a/b", "%2F", "%", ".", "..", "\x00", "\xff\xfe", "queue/x", "日本語", strings.Repeat("/", 255), "?#&=+",
 }
@@ -79,11 +79,11 @@ func TestWhatIsDurableSurvives(t *testing.T) {
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
-	d.restart() // from what was loaded
+	d.restart() // with the loaded data
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
-	// It is all in use again: the alternate exchange leads on.
+	// All objects work again. For example, the alternate exchange routes messages.
 	root = d.hosts["/"]
 	m := persistently("nowhere", "x")
 	m.Exchange = "alternate"
@@ -116,7 +116,7 @@ func TestWhatIsNotDurableDoesNot(t *testing.T) {
 	}
 }
 
-// However something goes, it is gone, and its name can be used for something else.
+// Objects that were deleted in any way do not return, and their names can be used again.
 func TestWhatIsDeletedStaysDeleted(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
@@ -163,7 +163,7 @@ func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
 	delete(d.hosts, "/a")
 	want := d.snapshot()
 	gone.Forget()
-	// Connections to it may not have ended yet, and another one may have its name already.
+	// Some connections to the deleted virtual host may still exist while another virtual host has its name.
 	again := vhost.New("/a", d.config())
 	d.declare(gone, "late", true, nil)
 	gone.Delete()
@@ -178,7 +178,7 @@ func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
 	}
 }
 
-// What a crash left over of something that went is removed. It does not come back with the next thing of that name.
+// The broker removes the remains of a deleted object after a crash. They do not return with the next object of this name.
 func TestLeftoversAreRemoved(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
@@ -214,7 +214,7 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	}
 }
 
-// Nothing is dead-lettered before the queue is there that it goes to, and a lease begins anew.
+// The broker dead-letters messages only after their target queue exists, and a lease starts again.
 func TestWhatExpiredMeanwhileIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := openData(t)
@@ -257,7 +257,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// Documents that make no sense are no crash's doing: nobody knows what else is wrong.
+// A crash does not cause invalid documents, so the broker refuses to load them, because other data may be damaged too.
 func TestDamagedDocuments(t *testing.T) {
 	for name, value := range map[string]string{
 		"vhost/%2F":             "{",

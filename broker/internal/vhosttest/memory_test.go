@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// What declarations are counted as is about the memory that they take.
+// The counted size of declarations is about their memory use.
 func TestDeclarationsAreCountedAsTheyAre(t *testing.T) {
 	declare := func(v *vhost.VHost, name string, args amqpwire.Table) error {
 		_, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name, Arguments: args}, nil, func(string) error { return nil })

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A connection that owns nothing ends without waiting for a declaration that is under way.
+// A connection without exclusive queues ends without waiting for a running declaration.
 func TestAConnectionWithoutQueuesEndsDuringADeclaration(t *testing.T) {
 	v := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
 	defer v.Close()

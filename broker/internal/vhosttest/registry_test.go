@@ -74,7 +74,7 @@ func TestBeginOnce(t *testing.T) {
 	}
 }
 
-// No number is given twice, also not to what was there before a restart.
+// Each number is assigned once, also after a restart.
 func TestNumbers(t *testing.T) {
 	fs := vfs.NewMem()
 	last := uint64(0)
