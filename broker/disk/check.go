@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// Checked is what Check, or Salvage, has found in a data directory.
+// Checked is the result of Check or Salvage.
 type Checked struct {
 	Damage []string // what is wrong with which file; nil: nothing
 	Queues []CheckedQueue
@@ -16,13 +16,13 @@ type Checked struct {
 
 // CheckedQueue is a durable queue in a data directory.
 type CheckedQueue struct {
-	VHost, Name string // empty: its declaration cannot be read, and its messages are not kept
+	VHost, Name string // empty if the declaration is unreadable; then the messages are lost
 	Expected    int    // messages, by the counts that are kept with them; -1: these cannot be read
 	Found       int    // messages that can be read
 }
 
-// Check reads everything in a data directory that no broker runs on, and changes nothing. An error says that the directory
-// could not be checked; damage is none.
+// Check reads all data in a data directory, which no broker may use at this time. It does not change the directory. It returns an
+// error if it cannot check the directory. Damage is not an error.
 func Check(dir string) (Checked, error) {
 	r, err := diskstore.Check(diskstore.Options{Dir: dir})
 	if err != nil {
@@ -31,9 +31,9 @@ func Check(dir string) (Checked, error) {
 	return checked(r), nil
 }
 
-// Salvage makes a data directory of what can be read in a damaged one that no broker runs on. It moves the old files aside,
-// into a directory within the data directory, and needs room for the messages once more. All messages come as redelivered;
-// some that had been acknowledged may come again.
+// Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at this time. Salvage moves the
+// old files to a directory within the data directory, and needs free disk space for another copy of the messages. All messages
+// become redelivered. Some acknowledged messages may return.
 func Salvage(dir string) (Checked, error) {
 	r, err := diskstore.Salvage(diskstore.Options{Dir: dir}, vhost.Complete)
 	if err != nil {

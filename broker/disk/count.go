@@ -15,8 +15,8 @@ type QueueCount struct {
 	Messages    int
 }
 
-// Count returns the durable queues in a data directory that no broker runs on, ordered by virtual host and name. It changes
-// nothing, and returns nothing for a directory that does not exist.
+// Count returns the durable queues in a data directory, sorted by virtual host and name. No broker may use the directory at this
+// time. Count does not change the directory. It returns no queues if the directory does not exist.
 func Count(dir string) ([]QueueCount, error) {
 	documents, counts, err := diskstore.Survey(dir)
 	if err != nil {
@@ -30,7 +30,7 @@ func Count(dir string) ([]QueueCount, error) {
 	return all, nil
 }
 
-// Copy copies a data directory that no broker runs on, or a backup. The target must not exist, or must be empty.
+// Copy copies a data directory that no broker uses, or a backup. The target must be empty or must not exist.
 func Copy(from, to string) error {
 	if err := diskstore.Copy(from, to); err != nil {
 		return fmt.Errorf("broker: copy: %w", err)

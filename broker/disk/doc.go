@@ -1,10 +1,10 @@
-// Package disk keeps the state of a broker in a directory:
+// Package disk stores the state of a broker in a directory:
 //
 //	b, err := broker.New(broker.Config{Store: disk.Dir("/var/lib/app")})
 //
-// It also works on data directories that no broker runs on: it copies, restores, counts, checks and salvages them.
+// It also copies, restores, counts, checks and salvages data directories that no broker uses.
 //
-// Package broker does not import it, so that a program whose broker is in memory does not link the database (Pebble).
+// Package broker does not import it, so that a program with a broker in memory does not link the database (Pebble).
 package disk
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Dir is a data directory, as [broker.Config.Store]. The broker makes it if it does not exist, and has it to itself: while
-// one broker uses it, another one gets [broker.ErrInUse].
+// Dir is a data directory for [broker.Config.Store]. The broker creates it if it does not exist, and locks it. While one broker
+// uses the directory, another broker gets [broker.ErrInUse].
 type Dir string
 
 var _ broker.Store = Dir("")

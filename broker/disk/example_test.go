@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker/disk"
 )
 
-// A broker with a data directory, which clients in any language can use, and which has its messages again after a restart.
+// This broker has a data directory. Clients in any language can use it, and its messages survive a restart.
 func Example() {
 	dir, err := os.MkdirTemp("", "broker")
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// Restored is what Restore found.
+// Restored is the result of Restore.
 type Restored struct {
 	Queues   int // durable ones
 	Messages int // in them
 }
 
-// Restore makes a data directory of what [Broker.Backup] has written: one that is not there yet, or is empty. It reads
-// all of it, and tells what is in it. An error leaves behind what has been copied so far.
+// Restore creates a data directory from the output of [Broker.Backup]. The directory must be empty or must not exist. Restore reads
+// the complete backup and returns a summary. After an error, the directory contains the data that was copied so far.
 //
-// Which messages had been delivered when the backup was made is not known: those of queues that had been consumed from all
-// come as redelivered.
+// A backup does not contain the deliveries at the time of the backup. Therefore all messages of queues from which clients had
+// consumed become redelivered.
 func Restore(backup, dir string) (found Restored, err error) {
 	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)

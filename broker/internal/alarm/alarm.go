@@ -1,5 +1,4 @@
-// Package alarm says when publishers have to wait because something has run short, and why
-// (https://www.rabbitmq.com/docs/alarms).
+// Package alarm reports when publishers must wait for a resource, and why (https://www.rabbitmq.com/docs/alarms).
 package alarm
 
 import (
@@ -9,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// Resource is what an alarm is about, by RabbitMQ's name for it.
+// Resource is the resource of an alarm, with RabbitMQ's name.
 type Resource string
 
-// The resources. Store and Damage are none of RabbitMQ's: that goes down with its disk.
+// Store and Damage do not exist in RabbitMQ, which stops if its disk fails.
 const (
 	Memory Resource = "memory"
 	Disk   Resource = "disk"
@@ -20,15 +19,15 @@ const (
 	Damage Resource = "damage"
 )
 
-// Alarm is something that runs short, and is enough again. The zero Alarm is not raised.
+// Alarm is raised while a resource is low. The zero Alarm is not raised.
 type Alarm struct {
 	Resource Resource
 
 	mu   sync.Mutex                    // held while it is raised or cleared
-	over atomic.Pointer[chan struct{}] // nil: it is not raised
+	over atomic.Pointer[chan struct{}] // nil if the alarm is not raised
 }
 
-// Set raises the alarm, or clears it. It reports whether that is a change.
+// Set raises or clears the alarm. It reports whether the alarm changed.
 func (a *Alarm) Set(raised bool) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +45,8 @@ func (a *Alarm) Set(raised bool) (changed bool) {
 	return true
 }
 
-// Raised returns nil while there is enough, and else a channel that is closed when there is again. It is fast.
+// Raised returns nil if the alarm is not raised. Otherwise it returns a channel that is closed when the alarm is cleared. It is
+// fast.
 func (a *Alarm) Raised() <-chan struct{} {
 	if over := a.over.Load(); over != nil {
 		return *over
@@ -54,10 +54,10 @@ func (a *Alarm) Raised() <-chan struct{} {
 	return nil
 }
 
-// Set is the alarms of a broker. The zero Set is never raised.
+// Set contains the alarms of a broker. The zero Set is never raised.
 type Set []*Alarm
 
-// Raised returns nil while no alarm is raised, and else a channel that is closed when one of those that are is not any more.
+// Raised returns nil if no alarm is raised. Otherwise it returns a channel that is closed when one of the raised alarms is cleared.
 func (s Set) Raised() <-chan struct{} {
 	for _, a := range s {
 		if over := a.Raised(); over != nil {
@@ -67,7 +67,7 @@ func (s Set) Raised() <-chan struct{} {
 	return nil
 }
 
-// Resources returns what has run short.
+// Resources returns the resources whose alarms are raised.
 func (s Set) Resources() (all []Resource) {
 	for _, a := range s {
 		if a.Raised() != nil {
@@ -77,10 +77,10 @@ func (s Set) Resources() (all []Resource) {
 	return all
 }
 
-// Has reports whether something has run short.
+// Has reports whether the alarm of a resource is raised.
 func (s Set) Has(r Resource) bool { return slices.Contains(s.Resources(), r) }
 
-// Reason is what blocked publishers are told.
+// Reason returns the reason that blocked publishers receive.
 func Reason(resources []Resource) string {
 	var low []string
 	for _, r := range resources {

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// Damage that is found while the broker runs is an error to whoever reads, an alarm and a failed health check. The queue is
-// not empty, and the broker does not panic.
+// Damage that the broker finds while it runs causes an error for the reader, an alarm and a failed health check. The queue does not
+// appear empty, and the broker does not panic.
 func TestDamageFoundLater(t *testing.T) {
 	zero := func(t *testing.T, disk vfs.FS, name string) {
 		f, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // it may be open already

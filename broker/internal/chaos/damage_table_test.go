@@ -17,7 +17,7 @@ const (
 	damageEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// documentDamage compares docs/durability.md with what was found. A sample may have found less.
+// documentDamage compares docs/durability.md with the results. A sample may have fewer results.
 func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	t.Helper()
 	old, err := os.ReadFile(durability)
@@ -81,7 +81,7 @@ func damageTable(found map[string]map[string]bool) string {
 	return b.String()
 }
 
-// readDamage is the reverse of damageTable.
+// readDamage parses the output of damageTable.
 func readDamage(table string) map[string]map[string]bool {
 	found := make(map[string]map[string]bool)
 	for line := range strings.Lines(table) {

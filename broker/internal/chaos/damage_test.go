@@ -31,7 +31,7 @@ var (
 	update    = flag.Bool("update", false, "write the table of docs/durability.md")
 )
 
-// ending is how the broker ended before its data directory was damaged.
+// ending is a way in which the broker ended before its data directory was damaged.
 type ending struct {
 	name string
 	disk *vfs.MemFS
@@ -39,7 +39,7 @@ type ending struct {
 	all  []string
 }
 
-// damage is something that can happen to a file.
+// damage is a kind of damage of a file.
 type damage struct {
 	kind string
 	do   func(content []byte) []byte // nil: the file is removed
@@ -74,10 +74,10 @@ func damages() []damage {
 	return all
 }
 
-// A broker starts with every confirmed message, whatever has happened to one of its files, or it does not start, names the
-// file, says what can be done and changes nothing. After a crash messages of the last second may be missing.
+// After any damage of one file, a broker either starts with every confirmed message, or it does not start, names the file,
+// recommends an action and changes nothing. After a crash, messages of the last second may be missing.
 func TestDamage(t *testing.T) {
-	found := make(map[string]map[string]bool) // by file and kind of damage: what became of it
+	found := make(map[string]map[string]bool) // results by file and kind of damage
 	for _, e := range endings(t) {
 		for _, file := range filesOf(t, e.disk, "data") {
 			for i, d := range damages() {
@@ -102,7 +102,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// endings runs a broker, and ends it in three ways.
+// endings runs a broker and ends it in three ways.
 func endings(t *testing.T) (all []ending) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()
@@ -152,7 +152,7 @@ func dialChannel(t *testing.T, p *powered) *amqp.Channel {
 
 var damageRandom = rand.New(rand.NewPCG(1, 2))
 
-// publishSome returns the bodies of messages that were confirmed.
+// publishSome returns the bodies of confirmed messages.
 func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 	t.Helper()
 	for i := range n {
@@ -174,7 +174,7 @@ func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 	return sent
 }
 
-// damaged damages a file, starts the broker, and tells what became of it.
+// damaged damages a file, starts the broker, and returns the result.
 func damaged(t *testing.T, e ending, file string, d damage) string {
 	disk := copyOf(e.disk)
 	if d.do == nil {
@@ -225,13 +225,13 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 	return "starts"
 }
 
-// salvaged has the broker start with what can be read of a directory in which one file is damaged. Messages that are in no
-// other file may be missing; the report has their number.
+// salvaged starts the broker with the readable data of a directory in which one file is damaged. Messages that only the damaged
+// file contained may be missing, and the report has their number.
 func salvaged(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 	t.Helper()
 	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)
 	if errors.Is(err, store.ErrFormat) {
-		return // the file FORMAT may be that of another version
+		return // the file FORMAT may be from another version
 	}
 	if err != nil {
 		t.Errorf("not salvaged: %v", err)
@@ -280,7 +280,7 @@ func tryPower(disk *vfs.MemFS) (*powered, error) {
 	return &powered{n, disk, s}, nil
 }
 
-// consumeAll takes all messages and returns how often each is there.
+// consumeAll consumes all messages and returns the number of copies of each.
 func consumeAll(t *testing.T, p *powered) map[string]int {
 	t.Helper()
 	ch := dialChannel(t, p)
@@ -305,7 +305,7 @@ func copyOf(disk *vfs.MemFS) *vfs.MemFS {
 	return disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// filesOf returns the files in a directory and those below.
+// filesOf returns the files in a directory and its subdirectories.
 func filesOf(t *testing.T, disk vfs.FS, dir string) (all []string) {
 	t.Helper()
 	names, err := disk.List(dir)
@@ -367,7 +367,7 @@ func writeTo(t *testing.T, disk vfs.FS, name string, content []byte) {
 
 var number = regexp.MustCompile(`[0-9]{6}`)
 
-// kindOf is the name of a file without the numbers that differ.
+// kindOf returns the name of a file without variable numbers.
 func kindOf(file string) string {
 	name := strings.TrimPrefix(file, "data/")
 	if strings.Contains(name, "marker.") {

@@ -39,7 +39,7 @@ func powerUp(t *testing.T, disk *vfs.MemFS) *powered {
 	return powerUpAfter(t, disk, func() {})
 }
 
-// powerUpAfter does something when the store has been opened and nothing has been read from it.
+// powerUpAfter calls do after the store has been opened and before it is read.
 func powerUpAfter(t *testing.T, disk *vfs.MemFS, do func()) *powered {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -75,7 +75,7 @@ func (p *powered) dial() (*amqp.Connection, error) {
 	}})
 }
 
-// off ends a broker that nobody believes any more.
+// off ends a broker whose power was cut.
 func (p *powered) off(t *testing.T) {
 	t.Helper()
 	gone, cancel := context.WithCancel(context.Background())
@@ -86,8 +86,8 @@ func (p *powered) off(t *testing.T) {
 	}
 }
 
-// A machine whose power is cut at any moment, so that its disk has lost any part of what was not synced, goes on with all
-// that was confirmed.
+// After a power cut at any time, in which the disk loses any part of the data that was not synced, the broker continues with all
+// confirmed messages.
 func TestPowerCutAtAnyMoment(t *testing.T) {
 	brokers := uint64(max(2, *rounds/3))
 	if testing.Short() {
@@ -113,7 +113,7 @@ func cutPower(t *testing.T, seed uint64, longest time.Duration) {
 		defer mu.Unlock()
 		return time.Duration(random.Int64N(int64(most)))
 	}
-	// Without a pause no time would pass at all.
+	// Without a pause, virtual time would not advance.
 	pause := func() { time.Sleep(between(longest)) }
 	l := load.NewLedger(t)
 	disk := vfs.NewCrashableMem()

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A client that declares and deletes without waiting for answers is not read while the disk does not keep up.
+// The broker stops reading from a client that declares and deletes without waiting for answers while the disk is behind.
 func TestDeclarationsWithoutAnswersWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs atomic.Bool

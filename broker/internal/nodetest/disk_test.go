@@ -35,7 +35,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// running is a node with its store on a file system of the test's, and a client of it.
+// running is a node with its store on a file system of the test, and a client of the node.
 type running struct {
 	*node.Node
 	t     *testing.T
@@ -71,7 +71,7 @@ func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
 	return r
 }
 
-// close ends the node, and returns what closing its store came to.
+// close ends the node and returns the error of closing its store.
 func (r *running) close() error {
 	r.t.Helper()
 	must(r.t, r.Shutdown(context.Background()))
@@ -102,7 +102,7 @@ func (r *running) ready(queue string) int {
 	return q.Stats().Ready
 }
 
-// small is a disk of which the test says how much is free.
+// small is a disk whose free space the test sets.
 type small struct {
 	vfs.FS
 	free atomic.Uint64
@@ -112,7 +112,7 @@ func (s *small) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
 }
 
-// fillable is a disk that is full whenever the test says so.
+// fillable returns a disk that is full while the test sets full.
 func fillable() (fs vfs.FS, full *atomic.Bool) {
 	full = new(atomic.Bool)
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -123,7 +123,7 @@ func fillable() (fs vfs.FS, full *atomic.Bool) {
 	})), full
 }
 
-// Who publishes while the disk is nearly full waits, and is told so, until there is room again.
+// While the disk is nearly full, the broker blocks publishers and notifies them.
 func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
 	disk := &small{FS: vfs.NewMem()}
 	disk.free.Store(1000)
@@ -166,8 +166,8 @@ func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// Once a write has failed nothing more is confirmed, everybody is told, and what was confirmed before is there after a
-// restart.
+// After a failed write, the broker does not confirm messages and reports the error to all publishers. After a restart, all messages
+// that were confirmed before still exist.
 func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 	memory := vfs.NewCrashableMem()
 	var broken atomic.Bool
@@ -212,7 +212,7 @@ func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 	must(t, r.close())
 }
 
-// Whoever ends a broker whose disk is full does not wait for somebody to make room.
+// The shutdown of a broker with a full disk does not wait for free space.
 func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 	fs, full := fillable()
 	r := run(t, fs, 0)
@@ -238,7 +238,7 @@ func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 	}
 }
 
-// An answer that waits for the disk keeps nobody from ending the node.
+// An answer that waits for the disk does not delay a shutdown.
 func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
 	fs, full := fillable()
 	r := run(t, fs, 0)
@@ -269,10 +269,10 @@ func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
 	}
 }
 
-// slowStore is one whose disk takes its time to read.
+// slowStore is a store whose disk reads slowly.
 type slowStore struct {
 	store.Store
-	reading chan struct{} // closed when it has been asked
+	reading chan struct{} // closed by the first read
 	read    chan struct{} // closed when it may answer
 	once    sync.Once
 }
@@ -283,7 +283,7 @@ func (s *slowStore) Load(queue uint64, level uint8, after uint64, n, bytes int) 
 	return s.Store.Load(queue, level, after, n, bytes)
 }
 
-// The store may be closed after Shutdown. A virtual host that is being deleted reads no more by then.
+// The caller may close the store after Shutdown, so the deletion of a virtual host must have finished reading by then.
 func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 	fs := vfs.NewMem()
 	r := run(t, fs, 0)
@@ -318,7 +318,7 @@ func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 	})
 }
 
-// gone is a disk whose directory somebody has removed.
+// gone is a disk whose directory was removed.
 type gone struct {
 	vfs.FS
 	removed atomic.Bool
@@ -331,7 +331,7 @@ func (g *gone) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
 }
 
-// Files that are open can be written although nobody will ever read them again: that is not keeping.
+// The broker can write to open files of a removed directory, but must not confirm messages, because the files cannot be read later.
 func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
 	disk := &gone{FS: vfs.NewMem()}
 	r := run(t, disk, 0)
@@ -352,7 +352,7 @@ func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
 	}
 }
 
-// While publishers are blocked for want of room nothing is put, and the room of what was consumed is given back all the same.
+// While publishers are blocked because of low disk space, the broker still frees the space of consumed messages.
 func TestRoomIsMadeWhilePublishersAreBlocked(t *testing.T) {
 	disk := &small{FS: vfs.NewMem()}
 	disk.free.Store(1000)

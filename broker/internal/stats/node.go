@@ -2,26 +2,26 @@ package stats
 
 import "sync/atomic"
 
-// Node is what is counted once for a whole broker.
+// Node has the counters of a whole broker.
 type Node struct {
 	Messages Totals
 	Churn    Churn
 	Dead     Dead
 }
 
-// Churn counts what comes and goes.
+// Churn counts created and closed objects.
 type Churn struct {
 	ConnectionsCreated, ConnectionsClosed        atomic.Uint64
 	ChannelsCreated, ChannelsClosed              atomic.Uint64
 	QueuesDeclared, QueuesCreated, QueuesDeleted atomic.Uint64
 }
 
-// Dead counts the messages that queues have given up. The nil Dead counts nothing.
+// Dead counts the messages that queues removed without an acknowledgement. A nil Dead does not count.
 type Dead struct {
 	counts [reasons][2][strategies]atomic.Uint64
 }
 
-// Reason is why a queue gave a message up.
+// Reason is the reason why a queue removed a message.
 type Reason uint8
 
 // The reasons.
@@ -33,10 +33,10 @@ const (
 	reasons
 )
 
-// Strategy is what became of the message.
+// Strategy is the dead-letter strategy that applied to the message.
 type Strategy uint8
 
-// The strategies; Disabled means that it was dropped.
+// Strategies. Disabled: the message was dropped.
 const (
 	Disabled Strategy = iota
 	AtMostOnce
@@ -51,7 +51,7 @@ func (d *Dead) Add(r Reason, quorum bool, s Strategy) {
 	}
 }
 
-// Of returns how many there were.
+// Of returns the number of messages.
 func (d *Dead) Of(r Reason, quorum bool, s Strategy) uint64 {
 	return d.counts[r][index(quorum)][s].Load()
 }

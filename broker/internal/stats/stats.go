@@ -1,8 +1,7 @@
-// Package stats counts what a broker does with messages, connections and queues.
+// Package stats counts messages, connections and queues of a broker.
 //
-// A message is counted where it passes, without a lock of its own: by a [Counter] for each channel, which one goroutine at
-// a time adds to, so that no two processors fight over it. Whoever asks sums up: a [Totals] knows the counters of the
-// channels there are, and keeps what those have counted that are gone.
+// Each channel has a [Counter]. Only one goroutine at a time adds to it, so that processors do not compete for a lock. A [Totals]
+// adds up the counters of the open channels, and keeps the sums of closed channels.
 package stats
 
 import (
@@ -10,13 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// Kind is something that happens to messages. The names are those of message_stats in RabbitMQ's management API.
+// Kind is a kind of message event. The names are from message_stats in RabbitMQ's management API.
 type Kind uint8
 
-// The kinds. Those up to Unroutable happen between a client and an exchange, those from Get on between it and a queue.
+// Kinds up to Unroutable are between a client and an exchange. Kinds from Get on are between a client and a queue.
 const (
 	Publish   Kind = iota
-	Confirm        // the client was told that its message is safe
+	Confirm        // the broker confirmed the message
 	Confirmed      // published on a channel with confirms
 	Returned       // mandatory, and no queue was found
 	Dropped        // not mandatory, and no queue was found
@@ -30,26 +29,26 @@ const (
 	kinds
 )
 
-// Counts are numbers of messages by kind.
+// Counts has the number of messages for each kind.
 type Counts [kinds]uint64
 
-// Of returns the number of one kind.
+// Of returns the number of a kind.
 func (c *Counts) Of(k Kind) uint64 { return c[k] }
 
-// DeliverGet is how many messages clients were given, in whatever way.
+// DeliverGet returns the number of messages that clients received in any way.
 func (c *Counts) DeliverGet() uint64 { return c[Get] + c[GetNoAck] + c[Deliver] + c[DeliverNoAck] }
 
-// Add adds other numbers.
+// Add adds other to c.
 func (c *Counts) Add(other *Counts) {
 	for k := range c {
 		c[k] += other[k]
 	}
 }
 
-// Split are numbers of messages, and of those that came out of queues, apart by the type of queue.
+// Split has separate numbers for classic queues and quorum queues. Events without a queue count as classic.
 type Split struct{ Classic, Quorum Counts }
 
-// Sum returns the numbers for all queues.
+// Sum returns the numbers of all queues.
 func (s *Split) Sum() Counts {
 	sum := s.Classic
 	sum.Add(&s.Quorum)
@@ -61,7 +60,7 @@ func (s *Split) add(other *Split) {
 	s.Quorum.Add(&other.Quorum)
 }
 
-// Counter counts for one channel.
+// Counter counts the events of one channel.
 type Counter struct {
 	byType [2][kinds]atomic.Uint64
 }
@@ -78,7 +77,7 @@ func (c *Counter) AddFrom(quorum bool, k Kind, n uint64) {
 	c.byType[0][k].Add(n)
 }
 
-// Out counts a message that a client was given, in one of the ways from Get on.
+// Out counts a message that a client received. The way is a Kind from Get on.
 func (c *Counter) Out(quorum, redelivered bool, way Kind) {
 	c.AddFrom(quorum, way, 1)
 	if redelivered {
@@ -95,20 +94,20 @@ func (c *Counter) Split() Split {
 	return s
 }
 
-// Counts returns the numbers for all queues.
+// Counts returns the numbers of all queues.
 func (c *Counter) Counts() Counts {
 	s := c.Split()
 	return s.Sum()
 }
 
-// Totals sums counters up. What it returns never gets less.
+// Totals adds up counters. The results never decrease.
 type Totals struct {
 	mu   sync.Mutex
 	gone Split
 	live map[*Counter]struct{}
 }
 
-// Join adds a counter from now on.
+// Join adds a counter.
 func (t *Totals) Join(c *Counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,13 +117,13 @@ func (t *Totals) Join(c *Counter) {
 	t.live[c] = struct{}{}
 }
 
-// Add keeps what a counter has that has not joined.
+// Add adds the numbers of a counter that has not joined.
 func (t *Totals) Add(c *Counter) {
 	t.Join(c)
 	t.Leave(c)
 }
 
-// Leave keeps what the counter has, and forgets it.
+// Leave keeps the numbers of a counter and removes the counter.
 func (t *Totals) Leave(c *Counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +147,7 @@ func (t *Totals) Split() Split {
 	return sum
 }
 
-// Counts returns the sums for all queues.
+// Counts returns the sums of all queues.
 func (t *Totals) Counts() Counts {
 	s := t.Split()
 	return s.Sum()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What channels count while others join and leave is in the totals at every moment, once.
+// The totals contain each event of a channel exactly once, while other channels join and leave.
 func TestTotalsNeverGetLess(t *testing.T) {
 	const channels, messages = 8, 1000
 	var totals Totals
@@ -37,7 +37,7 @@ func TestTotalsNeverGetLess(t *testing.T) {
 					c.AddFrom(true, Ack, 2)
 				}
 				totals.Leave(&c)
-				totals.Leave(&c) // counts for nothing
+				totals.Leave(&c) // has no effect
 			}
 		})
 	}
