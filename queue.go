@@ -330,7 +330,7 @@ func (c *Client) sendCommand(ctx context.Context, command topology.Command) erro
 func (c *Client) pauseQueue(ctx context.Context, queue string, p topology.Pause) error {
 	q, ok := topology.PauseQueue(queue)
 	if !ok {
-		return fmt.Errorf("reprise: cannot pause queue %.40q…: its name is too long for the queue %s…", queue, topology.PauseQueuePrefix)
+		return fmt.Errorf("reprise: cannot pause queue %.40q… because its name is too long for the queue %s…", queue, topology.PauseQueuePrefix)
 	}
 	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now()}
 	if !p.Until.IsZero() {

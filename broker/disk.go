@@ -121,7 +121,7 @@ func (b *Broker) Backup(ctx context.Context, dir string) error {
 		return err
 	}
 	if b.disk.store == nil {
-		return errors.New("broker: cannot back up: the broker has no Store, all messages are in memory")
+		return errors.New("broker: cannot back up a broker without a Store, whose messages are in memory")
 	}
 	if !b.disk.beginBackup() {
 		return ErrClosed

@@ -247,15 +247,15 @@ func TestValidate(t *testing.T) {
 		want string
 		cfg  Config
 	}{
-		{"Config.Archive is missing", Config{}},
-		{`Config.Management.URL "localhost:15672": use http://`, Config{Archive: archive, Management: &Management{URL: "localhost:15672"}}},
-		{"Config.Workers[0] needs", Config{Archive: archive, Workers: []Worker{{Queue: "orders"}}}},
+		{"Config.Archive must not be nil", Config{}},
+		{`must be a URL such as http://host:15672: got "localhost:15672"`, Config{Archive: archive, Management: &Management{URL: "localhost:15672"}}},
+		{"Config.Workers[0] must have", Config{Archive: archive, Workers: []Worker{{Queue: "orders"}}}},
 		{`Tokens[0].Name "a b": use 1 to 64 letters`, Config{Archive: archive, Tokens: []Token{{"a b", View, hash}}}},
 		{`Tokens[0].Name "policy:x"`, Config{Archive: archive, Tokens: []Token{{"policy:x", View, hash}}}},
-		{`Tokens[1].Name "a" is there twice`, Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"a", View, HashToken("x")}}}},
-		{"Tokens[1].Hash is there twice", Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"b", View, hash}}}},
-		{"Tokens[0].Role nobody: use View", Config{Archive: archive, Tokens: []Token{{"a", Nobody, hash}}}},
-		{"Tokens[0].Hash is no hash", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
+		{`Tokens[1].Name must be unique: got "a" twice`, Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"a", View, HashToken("x")}}}},
+		{"Tokens[1].Hash must be unique", Config{Archive: archive, Tokens: []Token{{"a", View, hash}, {"b", View, hash}}}},
+		{"Tokens[0].Role must be View, Operate or Admin: got nobody", Config{Archive: archive, Tokens: []Token{{"a", Nobody, hash}}}},
+		{"Tokens[0].Hash must be from NewToken", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
 	} {
 		if _, err := New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v does not say %q", err, tc.want)
@@ -272,7 +272,7 @@ func TestRoleText(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "nobody", "root", "Admin"} {
-		if err := new(Role).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "use view, operate or admin") {
+		if err := new(Role).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "must be view, operate or admin") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

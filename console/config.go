@@ -132,16 +132,16 @@ var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+/?$`)
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Archive == nil {
-		errs = append(errs, errors.New("console: Config.Archive is missing: use what failed.Open returns"))
+		errs = append(errs, errors.New("console: Config.Archive must not be nil (use failed.Open)"))
 	}
 	if m := c.Management; m != nil {
 		if u, err := url.Parse(m.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			errs = append(errs, fmt.Errorf("console: Config.Management.URL %q: use http://host:15672 or https://…", m.URL))
+			errs = append(errs, fmt.Errorf("console: Config.Management.URL must be a URL such as http://host:15672: got %q", m.URL))
 		}
 	}
 	for i, w := range c.Workers {
 		if w.Queue == "" || w.State == nil {
-			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] needs a Queue and a State: use the worker's method Consuming", i))
+			errs = append(errs, fmt.Errorf("console: Config.Workers[%d] must have a Queue and a State (use the worker's method Consuming)", i))
 		}
 	}
 	if c.Prefix != "" && !prefixForm.MatchString(c.Prefix) {

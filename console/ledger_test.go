@@ -83,7 +83,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "no reason")
-	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "no such account")
+	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "account not found")
 	a = get[api.Ledger](t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"purged by hand"}`))
 	if l := a.Accounts[0]; !a.Balanced || l.State != "balanced" || !strings.Contains(string(l.Note), "purged by hand") {
 		t.Errorf("accepted: %+v", l)

@@ -29,7 +29,7 @@ type stopped struct{ why string }
 func (s *stopped) Error() string { return s.why }
 
 // errOver is returned after a replay was ended, or while it is being cancelled.
-var errOver = errors.New("the replay has ended")
+var errOver = errors.New("replay ended")
 
 // noteGrace is the additional time for writes to the database when the Replayer ends.
 const noteGrace = 5 * time.Second

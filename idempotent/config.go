@@ -61,7 +61,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Lease != 0 && c.Lease < leastLease {
-		errs = append(errs, fmt.Errorf("idempotent: Config.Lease %s: use at least %s, or 0 for %s", c.Lease, leastLease, DefaultLease))
+		errs = append(errs, fmt.Errorf("idempotent: Config.Lease %s must be at least %s (0 means %s)", c.Lease, leastLease, DefaultLease))
 	}
 	return errors.Join(append(errs,
 		validRetention("Config", c.Retention),
@@ -73,14 +73,14 @@ func (c Config) keys() keys { return keys{c.Key, c.Scope, c.Keyless} }
 
 func validRetention(in string, d time.Duration) error {
 	if d < 0 {
-		return fmt.Errorf("idempotent: %s.Retention %s is negative: use 0 for %s", in, d, DefaultRetention)
+		return fmt.Errorf("idempotent: %s.Retention must not be negative: got %s (0 means %s)", in, d, DefaultRetention)
 	}
 	return nil
 }
 
 func validKeyless(in string, k Keyless) error {
 	if k != HandleKeyless && k != ParkKeyless {
-		return fmt.Errorf("idempotent: %s.Keyless %d: use ParkKeyless or HandleKeyless", in, k)
+		return fmt.Errorf("idempotent: %s.Keyless must be ParkKeyless or HandleKeyless: got %d", in, k)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 //	not remembered   key, error          (Error: the effect has happened, a duplicate would repeat it)
 func Middleware(store Store, cfg Config) (reprise.Middleware, error) {
 	if store == nil {
-		return nil, errors.New("idempotent: Middleware needs a Store: new(Memory), or what NewSQL returns")
+		return nil, errors.New("idempotent: Middleware must have a Store (use new(Memory) or NewSQL)")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err

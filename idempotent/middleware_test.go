@@ -331,9 +331,9 @@ func TestConfig(t *testing.T) {
 		cfg  idempotent.Config
 		want string
 	}{
-		{idempotent.Config{Lease: time.Millisecond}, "use at least 1s"},
-		{idempotent.Config{Lease: -time.Minute}, "use at least 1s"},
-		{idempotent.Config{Retention: -1}, "use 0 for 168h"},
+		{idempotent.Config{Lease: time.Millisecond}, "must be at least 1s"},
+		{idempotent.Config{Lease: -time.Minute}, "must be at least 1s"},
+		{idempotent.Config{Retention: -1}, "(0 means 168h"},
 		{idempotent.Config{Keyless: 2}, "ParkKeyless or HandleKeyless"},
 	} {
 		if _, err := idempotent.Middleware(new(idempotent.Memory), tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {

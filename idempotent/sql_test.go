@@ -147,7 +147,7 @@ func TestSQLConfig(t *testing.T) {
 		{idempotent.SQLConfig{Dialect: idempotent.SQLite}, ""},
 		{idempotent.SQLConfig{Dialect: idempotent.SQLite, Table: long[1:]}, ""},
 		{idempotent.SQLConfig{Dialect: idempotent.SQLite, Table: long}, "at most 50"},
-		{idempotent.SQLConfig{Dialect: idempotent.SQLite, Table: "main.t"}, "SQLite has no schemas"},
+		{idempotent.SQLConfig{Dialect: idempotent.SQLite, Table: "main.t"}, "must not have a schema with SQLite"},
 		{idempotent.SQLConfig{Dialect: idempotent.PostgreSQL, Table: "a.b"}, ""},
 		{idempotent.SQLConfig{Dialect: idempotent.PostgreSQL, Table: "a.b.c"}, "at most 50"},
 		{idempotent.SQLConfig{Dialect: idempotent.PostgreSQL, Table: "."}, "at most 50"},

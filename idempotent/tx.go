@@ -35,7 +35,7 @@ type TxConfig struct {
 func (c TxConfig) Validate() error {
 	err := errors.Join(validRetention("TxConfig", c.Retention), validKeyless("TxConfig", c.Keyless))
 	if c.Options != nil && c.Options.ReadOnly {
-		err = errors.Join(err, errors.New("idempotent: TxConfig.Options.ReadOnly: the key has to be written: leave it false"))
+		err = errors.Join(err, errors.New("idempotent: TxConfig.Options.ReadOnly must be false, because Tx writes the key"))
 	}
 	return err
 }
@@ -127,7 +127,7 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	if err := tx.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
 			if err = context.Cause(ctx); err == nil { // the cause of the rollback
-				err = fmt.Errorf("%w: the handler has ended it: leave that to Tx", sql.ErrTxDone)
+				err = fmt.Errorf("%w: ended by the handler (Tx ends the transaction)", sql.ErrTxDone)
 			}
 		}
 		return &StoreError{Op: "commit", Key: key, Err: err}

@@ -219,7 +219,7 @@ func TestTxOfAHandlerThatEndsIt(t *testing.T) {
 			}
 			return tx.Commit()
 		})
-		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "leave that to Tx") {
+		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "Tx ends the transaction") {
 			t.Errorf("the handler has committed, and: %v", err)
 		}
 		if err := h.Handle(t.Context(), message()); err != nil {
@@ -348,9 +348,9 @@ func TestTxConfig(t *testing.T) {
 		cfg  idempotent.TxConfig
 		want string
 	}{
-		{idempotent.TxConfig{Retention: -1}, "use 0 for 168h"},
+		{idempotent.TxConfig{Retention: -1}, "(0 means 168h"},
 		{idempotent.TxConfig{Keyless: 2}, "ParkKeyless or HandleKeyless"},
-		{idempotent.TxConfig{Options: &sql.TxOptions{ReadOnly: true}}, "leave it false"},
+		{idempotent.TxConfig{Options: &sql.TxOptions{ReadOnly: true}}, "must be false"},
 	} {
 		if _, err := idempotent.Tx(store, tc.cfg, f); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)

@@ -36,9 +36,9 @@ func TestJoinIsTransitive(t *testing.T) {
 
 func TestInvalidAccounts(t *testing.T) {
 	for want, a := range map[string]Account{
-		"Work is empty":                       {},
-		"has an empty name":                   {Work: []string{""}},
-		"in Account.Wait and in Account.Work": {Work: []string{"a"}, Wait: []string{"a"}},
+		"Work must not be empty":                {},
+		"must not contain an empty name":        {Work: []string{""}},
+		"in both Account.Wait and Account.Work": {Work: []string{"a"}, Wait: []string{"a"}},
 	} {
 		if err := a.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", a, err, want)

@@ -59,7 +59,7 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 }
 
 // ErrNotOpen is returned by Book.Healthy until Run or Write has created the tables.
-var ErrNotOpen = errors.New("ledger: not open yet: the log has the reason")
+var ErrNotOpen = errors.New("ledger: not open yet (the log contains the reason)")
 
 // Healthy returns nil if it can read the tables, and ErrNotOpen until the Book has created them. Other errors contain the
 // reason. The error is a failed.ErrUnavailable if the database caused it. ctx should have a deadline.
@@ -70,7 +70,7 @@ func (b *Book) Healthy(ctx context.Context) error {
 	return b.store.Healthy(ctx)
 }
 
-var errNoDatabase = errors.New("ledger: a database is needed: sql.Open returns one")
+var errNoDatabase = errors.New("ledger: database must not be nil (sql.Open returns one)")
 
 func thisProcess() string {
 	host, err := os.Hostname()
@@ -121,7 +121,7 @@ func (b *Book) Run(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultReport)
 		defer cancel()
 		if err := b.write(ctx, true); err != nil {
-			return fmt.Errorf("ledger: the last report of %s is not written: %w", b.cfg.Process, err)
+			return fmt.Errorf("ledger: cannot write the last report of %s: %w", b.cfg.Process, err)
 		}
 		return nil
 	}

@@ -61,10 +61,10 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	errs := []error{validateStore(c.Dialect, c.Prefix)}
 	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("ledger: Config.Every %s is negative: use 0 for %s", c.Every, DefaultEvery))
+		errs = append(errs, fmt.Errorf("ledger: Config.Every must not be negative: got %s (0 means %s)", c.Every, DefaultEvery))
 	}
 	if c.Keep < 0 || c.Keep > 0 && c.Keep < 100 {
-		errs = append(errs, fmt.Errorf("ledger: Config.Keep %d: use at least 100, or 0 for %d", c.Keep, DefaultKeep))
+		errs = append(errs, fmt.Errorf("ledger: Config.Keep must be at least 100: got %d (0 means %d)", c.Keep, DefaultKeep))
 	}
 	return errors.Join(errs...)
 }
@@ -105,7 +105,7 @@ func (c BookConfig) withDefaults() BookConfig {
 func (c BookConfig) Validate() error {
 	errs := []error{validateStore(c.Dialect, c.Prefix)}
 	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("ledger: BookConfig.Every %s is negative: use 0 for %s", c.Every, DefaultReport))
+		errs = append(errs, fmt.Errorf("ledger: BookConfig.Every must not be negative: got %s (0 means %s)", c.Every, DefaultReport))
 	}
 	return errors.Join(errs...)
 }
@@ -117,7 +117,7 @@ func validateStore(d failed.Dialect, prefix string) error {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	if prefix != "" && !prefixes.MatchString(prefix) {
-		return fmt.Errorf("ledger: Prefix %q: use at most 40 small letters, digits and underscores, not a digit first, or leave it empty for %s", prefix, DefaultPrefix)
+		return fmt.Errorf("ledger: Prefix must be at most 40 lowercase letters, digits and underscores, and not begin with a digit: got %q (empty means %s)", prefix, DefaultPrefix)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 	cfg = cfg.withDefaults()
 	l := &Ledger{store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, turn: make(chan struct{}, 1), verdict: map[string]bool{}}
 	if err := l.db.Create(ctx, tables); err != nil {
-		return nil, fmt.Errorf("ledger: opening it in %s: %w", cfg.Dialect, err)
+		return nil, fmt.Errorf("ledger: cannot open the ledger in %s: %w", cfg.Dialect, err)
 	}
 	return l, nil
 }
@@ -108,7 +108,7 @@ func (l *Ledger) tell(ctx context.Context) error {
 // operator and the reason from then on. It returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
 func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
 	if reason == "" {
-		return errors.New("ledger: Accept needs a reason: write what the difference was")
+		return errors.New("ledger: Accept: reason must not be empty (describe the discrepancy)")
 	}
 	if err := l.begun(ctx); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	old := *r
 	r.opened, r.opening = time.Time{}, opening{}
 	if old.opened.IsZero() || !r.open(newest) {
-		return fmt.Errorf("%w: account %q: try again in %s", ErrTooEarly, name, 2*l.cfg.Every)
+		return fmt.Errorf("%w of account %q (try again in %s)", ErrTooEarly, name, 2*l.cfg.Every)
 	}
 	n := r.terms.missing(&old.terms)
 	r.note = fmt.Sprintf("begun anew at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)
@@ -142,6 +142,6 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 
 // Errors of Accept.
 var (
-	ErrNoAccount = errors.New("ledger: there is no such account")
-	ErrTooEarly  = errors.New("ledger: there are too few samples to begin anew")
+	ErrNoAccount = errors.New("ledger: account not found")
+	ErrTooEarly  = errors.New("ledger: not enough samples for a restart")
 )

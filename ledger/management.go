@@ -43,7 +43,7 @@ func (m *Management) Queues(ctx context.Context) (map[string]Figures, error) {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	if overview.Mode == "none" {
-		return nil, errors.New("ledger: the broker does not count messages: set management.rates_mode = basic in its rabbitmq.conf")
+		return nil, errors.New("ledger: management.rates_mode of the broker must not be none (set it to basic in rabbitmq.conf)")
 	}
 	var answer []struct {
 		Name     string `json:"name"`

@@ -16,7 +16,7 @@ import (
 // yet.
 func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) error {
 	if from.Broker == nil {
-		return errors.New("ledger: Sources.Broker is missing: use a *Management")
+		return errors.New("ledger: Sources.Broker must not be nil (use a *Management)")
 	}
 	accounts = Join(accounts)
 	for _, a := range accounts {

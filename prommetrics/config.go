@@ -56,9 +56,9 @@ func (c Config) Validate() error {
 		for i, bound := range bounds {
 			switch {
 			case math.IsNaN(bound), math.IsInf(bound, 0):
-				errs = append(errs, fmt.Errorf("prommetrics: Config.%s has the bound %v: use finite ones, the bucket above them is always there", name, bound))
+				errs = append(errs, fmt.Errorf("prommetrics: Config.%s must only have finite bounds: got %v", name, bound))
 			case i > 0 && bound <= bounds[i-1]:
-				errs = append(errs, fmt.Errorf("prommetrics: Config.%s has the bound %v after %v: sort them, each higher than the one before", name, bound, bounds[i-1]))
+				errs = append(errs, fmt.Errorf("prommetrics: bounds of Config.%s must increase: got %v after %v", name, bound, bounds[i-1]))
 			}
 		}
 	}

@@ -20,11 +20,11 @@ func TestBucketsThatCannotBe(t *testing.T) {
 		config prommetrics.Config
 		want   string
 	}{
-		{prommetrics.Config{HandlerDuration: []float64{1, 1}}, "Config.HandlerDuration has the bound 1 after 1: sort them"},
-		{prommetrics.Config{PublishDuration: []float64{2, 1}}, "Config.PublishDuration has the bound 1 after 2: sort them"},
-		{prommetrics.Config{MessageAge: []float64{1, math.NaN()}}, "Config.MessageAge has the bound NaN: use finite ones"},
-		{prommetrics.Config{RetryDelay: []float64{1, math.Inf(1)}}, "Config.RetryDelay has the bound +Inf: use finite ones"},
-		{prommetrics.Config{MessageAttempts: []float64{3, 2, 1}}, "Config.MessageAttempts has the bound 1 after 2: sort them"},
+		{prommetrics.Config{HandlerDuration: []float64{1, 1}}, "Config.HandlerDuration must increase: got 1 after 1"},
+		{prommetrics.Config{PublishDuration: []float64{2, 1}}, "Config.PublishDuration must increase: got 1 after 2"},
+		{prommetrics.Config{MessageAge: []float64{1, math.NaN()}}, "Config.MessageAge must only have finite bounds: got NaN"},
+		{prommetrics.Config{RetryDelay: []float64{1, math.Inf(1)}}, "Config.RetryDelay must only have finite bounds: got +Inf"},
+		{prommetrics.Config{MessageAttempts: []float64{3, 2, 1}}, "Config.MessageAttempts must increase: got 1 after 2"},
 	} {
 		m, err := prommetrics.New(tc.config)
 		for _, err := range []error{tc.config.Validate(), err} {

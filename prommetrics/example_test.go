@@ -124,5 +124,5 @@ func ExampleConfig() {
 	fmt.Println(config.Validate())
 	// Output:
 	// <nil>
-	// prommetrics: Config.HandlerDuration has the bound 30 after 60: sort them, each higher than the one before
+	// prommetrics: bounds of Config.HandlerDuration must increase: got 30 after 60
 }

@@ -112,7 +112,7 @@ func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 func (c *consumer) deliver(f amqpwire.Frame) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if id != amqpwire.IDBasicDeliver {
-		return fmt.Errorf("a consumer did not expect what came%s", reason(f))
+		return fmt.Errorf("unexpected message at a consumer%s", reason(f))
 	}
 	b := f.Payload[4:]
 	if len(b) < 1 || len(b) < 1+int(b[0])+9 {
@@ -125,7 +125,7 @@ func (c *consumer) deliver(f amqpwire.Frame) error {
 	b = b[1+b[0]:]
 	c.tag = binary.BigEndian.Uint64(b)
 	if redelivered := b[8]&1 != 0; redelivered {
-		return fmt.Errorf("queue %d: a message was delivered again", c.queue)
+		return fmt.Errorf("queue %d: message redelivered", c.queue)
 	}
 	c.expected = amqpwire.FrameHeader
 	return nil

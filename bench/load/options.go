@@ -78,11 +78,11 @@ func (o Options) complete() (Options, error) {
 	case o.Body < stampSize:
 		return o, fmt.Errorf("a body of %d bytes has no room for the stamp of %d", o.Body, stampSize)
 	case o.Prefetch < 0 || o.Prefetch > 65535:
-		return o, fmt.Errorf("prefetch is %d: give 0 to 65535", o.Prefetch)
+		return o, fmt.Errorf("prefetch must be 0 to 65535: got %d", o.Prefetch)
 	case o.Ack != AckAuto && o.Ack != AckEach && o.Ack != AckMultiple:
 		return o, fmt.Errorf("ack is %q: give %s, %s or %s", o.Ack, AckAuto, AckEach, AckMultiple)
 	case o.TTL%time.Millisecond != 0:
-		return o, fmt.Errorf("ttl is %v: give whole milliseconds", o.TTL)
+		return o, fmt.Errorf("ttl must be whole milliseconds: got %v", o.TTL)
 	}
 	return o, nil
 }

@@ -128,7 +128,7 @@ func (p *publisher) write(n, at int64) error {
 func (p *publisher) frame(f amqpwire.Frame, now int64) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if f.Type != amqpwire.FrameMethod || id != amqpwire.IDBasicAck || p.window == nil {
-		return fmt.Errorf("publisher %d did not expect what came%s", p.id, reason(f))
+		return fmt.Errorf("unexpected answer at publisher %d%s", p.id, reason(f))
 	}
 	var ack amqpwire.BasicAck
 	if err := amqpwire.Parse(f.Payload[4:], &ack); err != nil {

@@ -51,7 +51,7 @@ func main() {
 				return standIn(ctx, s, c, f.FailFirst)
 			}
 			if f.FailFirst != 0 {
-				return errors.New("-fail-first and -postgres: what the indexer itself fails at is not for flags to say, so give one of the two")
+				return errors.New("cannot combine -fail-first with -postgres (the real indexer decides which messages fail)")
 			}
 		}
 		return rehearse(ctx, s, c)

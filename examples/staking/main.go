@@ -50,9 +50,9 @@ func main() {
 		case *rejected && (f.Serve || *send):
 			return errors.New("-rejected goes without -serve and -send")
 		case *queues != "" && !f.Serve:
-			return errors.New("-queues goes with -serve")
+			return errors.New("-queues requires -serve")
 		case *send && s.Embedded():
-			return errors.New("-send needs -url: a broker in this process, and all that is in it, would end with it")
+			return errors.New("-send requires -url (the messages of an embedded broker are lost when this program exits)")
 		case f.Serve && !s.Shared:
 			return serve.ErrAlone
 		case f.Serve:

@@ -11,7 +11,7 @@ import (
 var (
 	ErrClosed         = errors.New("reprise: closed")
 	ErrDisconnected   = errors.New("reprise: not connected to the broker")
-	ErrBlocked        = errors.New("reprise: the broker takes no messages")
+	ErrBlocked        = errors.New("reprise: broker blocks publishers")
 	ErrInvalidMessage = errors.New("reprise: invalid message")
 )
 

@@ -246,7 +246,7 @@ func parsePointer(text string) (p pointer, err error) {
 	for token := range strings.SplitSeq(text[1:], "/") {
 		unescaped := strings.NewReplacer("~0", "", "~1", "").Replace(token)
 		if strings.Contains(unescaped, "~") {
-			return nil, fmt.Errorf("path %.80q must have ~0 or ~1 in place of ~ or /", text)
+			return nil, fmt.Errorf("path %.80q must have ~0 instead of ~, and ~1 instead of /", text)
 		}
 		p = append(p, strings.NewReplacer("~1", "/", "~0", "~").Replace(token))
 	}

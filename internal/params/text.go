@@ -39,7 +39,7 @@ func (t *Text) UnmarshalText(text []byte) error {
 	}
 	b, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return fmt.Errorf("%.40q must have base64 after %q (a text that begins with it is written in base64 as well)", text, base64Text)
+		return fmt.Errorf("%.40q must have base64 after %q (encode a string with this prefix in base64 as well)", text, base64Text)
 	}
 	*t = Text(b)
 	return nil

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("what is %q?", flags.Arg(0))
+		return fmt.Errorf("unknown argument %q", flags.Arg(0))
 	}
 	result, err := load.Run(ctx, o, func(e load.Event) {
 		if *events {

@@ -74,7 +74,7 @@ func parse(args []string) (*options, error) {
 		return nil, err
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("what is %q? Give flags only: -scenarios %s", f.Arg(0), f.Arg(0))
+		return nil, fmt.Errorf("unknown argument %q (use flags, such as -scenarios %s)", f.Arg(0), f.Arg(0))
 	}
 	if o.short {
 		o.duration, o.warmUp, o.messages = 2*time.Second, time.Second, min(o.messages, 50_000)

@@ -89,7 +89,7 @@ func (c *client) handshake(user, password string) error {
 	}
 	offered, ok := tune.(*amqpwire.ConnectionTune)
 	if !ok {
-		return fmt.Errorf("got %v, want connection.tune", tune.ID())
+		return fmt.Errorf("unexpected method %v instead of connection.tune", tune.ID())
 	}
 	if err := c.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: offered.ChannelMax, FrameMax: offered.FrameMax}); err != nil {
 		return err

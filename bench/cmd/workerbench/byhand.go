@@ -95,7 +95,7 @@ func (j *job) publish(inFlight int) (*publisher, error) {
 	return p, nil
 }
 
-var errGone = errors.New("the channel is gone")
+var errGone = errors.New("channel closed")
 
 // check reports what was not confirmed, or not routed. The broker sends a return
 // before the confirm.
@@ -108,7 +108,7 @@ func (p *publisher) check(c amqp.Confirmation, ok bool) error {
 	}
 	select {
 	case r := <-p.returns:
-		return fmt.Errorf("a message for %q came back: %s", r.RoutingKey, r.ReplyText)
+		return fmt.Errorf("message for %q returned as unroutable: %s", r.RoutingKey, r.ReplyText)
 	default:
 		return nil
 	}

@@ -61,7 +61,7 @@ func (s *Setup) New(kind string) (Broker, error) {
 	case Reprise:
 		return s.reprise()
 	}
-	return nil, fmt.Errorf("there is no broker %q", kind)
+	return nil, fmt.Errorf("broker %q not found", kind)
 }
 
 func (s *Setup) reprise() (Broker, error) {

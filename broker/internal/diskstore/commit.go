@@ -196,7 +196,7 @@ func (d *disk) end(err, cause error) bool {
 
 // GiveUp implements [store.Store].
 func (d *disk) GiveUp(why error) {
-	if d.end(fmt.Errorf("the data directory %s was given up: %w", d.dir, why), why) {
+	if d.end(fmt.Errorf("data directory %s closed after an error: %w", d.dir, why), why) {
 		d.log.Error("the store was given up: what had not been confirmed may be lost, what had been delivered comes again",
 			"directory", d.dir, "reason", why)
 	}

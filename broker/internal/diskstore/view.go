@@ -122,7 +122,7 @@ func (v *view) manifest(database string, names []string, broken func(string) boo
 		}
 	}
 	if content == nil {
-		return "", nil, fmt.Errorf("%s: neither the MANIFEST nor its copy can be read: restore a backup", database)
+		return "", nil, fmt.Errorf("%s: cannot read the MANIFEST or its copy (restore a backup)", database)
 	}
 	return name, content, nil
 }

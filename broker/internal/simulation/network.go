@@ -29,7 +29,7 @@ func newNetwork(l *Life) *Network {
 
 var (
 	errRefused = errors.New("simulation: connection refused")
-	errDead    = errors.New("simulation: the process has ended")
+	errDead    = errors.New("simulation: process exited")
 )
 
 // Dialer returns the dial function of an owner, for reprise.Config.Dial.

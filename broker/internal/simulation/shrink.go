@@ -48,7 +48,7 @@ func (s Script) Keep(numbers []int) (Script, error) {
 	var steps []Step
 	for _, n := range numbers {
 		if n < 0 || n >= len(s.Steps) {
-			return s, fmt.Errorf("step %d not found: the script has %d", n, len(s.Steps))
+			return s, fmt.Errorf("step %d not found in a script of %d steps", n, len(s.Steps))
 		}
 		steps = append(steps, s.Steps[n])
 	}

@@ -32,7 +32,7 @@ func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 func (r *Role) UnmarshalText(text []byte) error {
 	i := slices.Index(roleNames, string(text))
 	if i <= 0 {
-		return fmt.Errorf("role %q: use view, operate or admin", text)
+		return fmt.Errorf("role must be view, operate or admin: got %q", text)
 	}
 	*r = Role(i)
 	return nil

@@ -56,16 +56,16 @@ func ValidateTokens(tokens []Token) error {
 			errs = append(errs, fmt.Errorf("%s.Name %q: use 1 to %d letters, digits and . _ - @", at, t.Name, maxTokenName))
 		}
 		if names[t.Name] {
-			errs = append(errs, fmt.Errorf("%s.Name %q is there twice: give each a name of its own, so that acts are told apart", at, t.Name))
+			errs = append(errs, fmt.Errorf("%s.Name must be unique: got %q twice", at, t.Name))
 		}
 		if t.Role < View || t.Role > Admin {
-			errs = append(errs, fmt.Errorf("%s.Role %s: use View, Operate or Admin", at, t.Role))
+			errs = append(errs, fmt.Errorf("%s.Role must be View, Operate or Admin: got %s", at, t.Role))
 		}
 		sum, err := hex.DecodeString(strings.TrimPrefix(t.Hash, hashPrefix))
 		if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(t.Hash, hashPrefix) {
-			errs = append(errs, fmt.Errorf("%s.Hash is no hash of a token: use what NewToken or HashToken returns", at))
+			errs = append(errs, fmt.Errorf("%s.Hash must be from NewToken or HashToken", at))
 		} else if hashes[string(sum)] {
-			errs = append(errs, fmt.Errorf("%s.Hash is there twice: make each a token of its own", at))
+			errs = append(errs, fmt.Errorf("%s.Hash must be unique (create a token for each user)", at))
 		}
 		names[t.Name], hashes[string(sum)] = true, true
 	}

@@ -190,7 +190,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 			return after, fmt.Errorf("header %q is Reprise's or the broker's: choose another name", show.Clip(show.Visible(h.Name), 40))
 		}
 		if _, twice := after.Headers[h.Name]; twice {
-			return after, fmt.Errorf("header %q is there twice: take one out", show.Clip(show.Visible(h.Name), 40))
+			return after, fmt.Errorf("duplicate header %q (remove one)", show.Clip(show.Visible(h.Name), 40))
 		}
 		if len(h.Name) > 128 {
 			return after, fmt.Errorf("header %q has a name of %d bytes: at most 128 are possible", show.Clip(show.Visible(h.Name), 40), len(h.Name))
@@ -198,7 +198,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 		was, known := before.Headers[h.Name]
 		if h.Fixed {
 			if !known {
-				return after, fmt.Errorf("header %q cannot get another name here: use “reprise failed edit”", show.Clip(show.Visible(h.Name), 40))
+				return after, fmt.Errorf("cannot rename header %q here (use “reprise failed edit”)", show.Clip(show.Visible(h.Name), 40))
 			}
 			after.Headers[h.Name] = was
 			continue

@@ -141,13 +141,13 @@ func ParseHeader(kind, text string, before any) (any, error) {
 	case "integer":
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no whole number", Clip(text, 40))
+			return nil, fmt.Errorf("%q is not an integer", Clip(text, 40))
 		}
 		return sameWidth(n, before), nil
 	case "decimal":
 		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no number", Clip(text, 40))
+			return nil, fmt.Errorf("%q is not a number", Clip(text, 40))
 		}
 		if _, short := before.(float32); short {
 			return float32(f), nil
@@ -156,11 +156,11 @@ func ParseHeader(kind, text string, before any) (any, error) {
 	case "boolean":
 		yes, err := strconv.ParseBool(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("%q is neither true nor false", Clip(text, 40))
+			return nil, fmt.Errorf("%q is not true or false", Clip(text, 40))
 		}
 		return yes, nil
 	}
-	return nil, fmt.Errorf("a header of type %s cannot be changed here: use “reprise failed edit”", Clip(kind, 20))
+	return nil, fmt.Errorf("cannot edit a header of type %s here (use “reprise failed edit”)", Clip(kind, 20))
 }
 
 // sameWidth returns n in the integer type of before where it fits, else as int64.

@@ -94,9 +94,9 @@ func (c *Call) Accept(account, reason string) error {
 	err := c.Ledger.Accept(c.R.Context(), account, c.Who.Actor, reason)
 	switch {
 	case errors.Is(err, ledger.ErrNoAccount):
-		return &fault.Failure{Status: 404, Text: "there is no such account", Advice: "look at the ledger for what there is"}
+		return &fault.Failure{Status: 404, Text: "account not found", Advice: "the page Ledger lists the accounts"}
 	case errors.Is(err, ledger.ErrTooEarly):
-		return &fault.Failure{Status: 409, Text: "the account has too few samples to begin anew", Advice: "nothing was changed: try again in a minute"}
+		return &fault.Failure{Status: 409, Text: "the account has not enough samples for a restart", Advice: "nothing was changed: try again in a minute"}
 	}
 	return err
 }

@@ -42,9 +42,9 @@ func (f *Flags) Define() {
 func (f *Flags) Validate() error {
 	switch {
 	case f.FailFirst != 0 && !f.Serve:
-		return errors.New("-fail-first says what -serve does: give both, or none")
+		return errors.New("-fail-first requires -serve")
 	case f.FailFirst < Never:
-		return fmt.Errorf("-fail-first %d: use a positive number, or -1 to have all attempts fail", f.FailFirst)
+		return fmt.Errorf("-fail-first must be positive, or -1 for all attempts: got %d", f.FailFirst)
 	}
 	return nil
 }

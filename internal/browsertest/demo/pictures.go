@@ -59,7 +59,7 @@ func takeForReadme(b *browsertest.Browser, url string, all []browsertest.Page, d
 	} {
 		i := slices.IndexFunc(all, func(p browsertest.Page) bool { return p.Name == want.name })
 		if i < 0 {
-			return fmt.Errorf("there is no page %s", want.name)
+			return fmt.Errorf("page %s not found", want.name)
 		}
 		if err := b.Look(1280, 880, want.scheme, 1.5); err != nil {
 			return err

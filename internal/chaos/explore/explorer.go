@@ -82,7 +82,7 @@ func (x *explorer) record() ([]testkit.Crossing, error) {
 		return nil, err
 	}
 	if got, err := x.outcome(p); got != Intact || err != nil {
-		return nil, fmt.Errorf("nothing broke, and the message is %s: %w", got, err)
+		return nil, fmt.Errorf("unexpected message without a broken promise: %s: %w", got, err)
 	}
 	all := p.tap.Recorded()
 	return all[:x.life.frames(all)], nil
@@ -120,7 +120,7 @@ func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Out
 		case <-broken:
 			return nil
 		default:
-			return errors.New("nothing has broken yet")
+			return errors.New("no promise is broken yet")
 		}
 	}); err != nil {
 		return 0, err

@@ -95,7 +95,7 @@ func (x *explorer) config() reprise.WorkerConfig {
 func (x *explorer) unused() error {
 	q, err := x.ch.QueueDeclarePassive(x.queue, true, false, false, false, nil)
 	if err == nil && q.Consumers > 0 {
-		err = errors.New("the broker has not noticed that the program before is gone")
+		err = errors.New("broker still has the connection of the previous program")
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func (p *program) ready() error {
 	p.mu.Unlock()
 	confirming := p.tap.Crossed(testkit.Crossing{Line: publishing, Direction: testkit.ToClient, Name: "confirm.select-ok"})
 	if err == nil && (confirming < 2 || p.count(reprise.EventConsuming) == 0) {
-		err = errors.New("it is not ready")
+		err = errors.New("program not ready")
 	}
 	return err
 }

@@ -122,7 +122,7 @@ func (p patch) apply(tree fs.FS) (map[string]string, error) {
 			content = string(text)
 		}
 		if n := strings.Count("\n"+content, "\n"+h.old); n != 1 {
-			return nil, fmt.Errorf("%s: %s must have these lines once, and has them %d times; bring the patch up to date:\n%s", p.name, h.file, n, h.old)
+			return nil, fmt.Errorf("%s: %s must contain these lines once: found %d times (update the patch):\n%s", p.name, h.file, n, h.old)
 		}
 		changed[h.file] = strings.TrimPrefix(strings.Replace("\n"+content, "\n"+h.old, "\n"+h.new, 1), "\n")
 	}

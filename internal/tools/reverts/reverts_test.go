@@ -60,9 +60,9 @@ func TestApply(t *testing.T) {
 	for name, test := range map[string]struct{ diff, want, err string }{
 		"replaces":        {"@@ -1,2 +1,2 @@\n one\n-two\n+2\n", "one\n2\nthree\ntwo\n", ""},
 		"at the start":    {"@@ -1 +1 @@\n-one\n+1\n", "1\ntwo\nthree\ntwo\n", ""},
-		"twice":           {"@@ -2 +2 @@\n-two\n+2\n", "", "has them 2 times"},
-		"not there":       {"@@ -2 +2 @@\n-four\n+4\n", "", "has them 0 times"},
-		"within a line":   {"@@ -2 +2 @@\n-ne\n+1\n", "", "has them 0 times"},
+		"twice":           {"@@ -2 +2 @@\n-two\n+2\n", "", "found 2 times"},
+		"not there":       {"@@ -2 +2 @@\n-four\n+4\n", "", "found 0 times"},
+		"within a line":   {"@@ -2 +2 @@\n-ne\n+1\n", "", "found 0 times"},
 		"two hunks":       {"@@ -1,2 +1,2 @@\n one\n-two\n@@ -3 +2 @@\n three\n-two\n", "one\nthree\n", ""},
 		"two files":       {"@@ -1 +1 @@\n-one\n+1\ndiff --git a/b.go b/b.go\n--- a/b.go\n+++ b/b.go\n@@ -1 +1 @@\n-x\n+y\n", "1\ntwo\nthree\ntwo\n", ""},
 		"no hunk":         {"", "", "no hunk"},

@@ -40,7 +40,7 @@ type network struct {
 	conns map[*wire]bool
 }
 
-var errNoProcess = errors.New("the process has ended")
+var errNoProcess = errors.New("process exited")
 
 func (n *network) Dial(ctx context.Context, protocol, address string) (net.Conn, error) {
 	n.mu.Lock()

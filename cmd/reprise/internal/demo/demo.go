@@ -44,7 +44,7 @@ import (
 )
 
 // ErrUnbalanced is returned by Run if messages are missing in the ledger.
-var ErrUnbalanced = errors.New("demo: the ledger does not balance, messages are missing")
+var ErrUnbalanced = errors.New("demo: missing messages in the ledger")
 
 // Options are the settings of Run. Out, and one of Dial and BrokerURL, are required.
 type Options struct {

@@ -40,7 +40,7 @@ type S3 struct {
 func NewS3(c S3Config) (*S3, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("coverart: S3Config.Endpoint %q: write http://host:port or https://host", c.Endpoint)
+		return nil, fmt.Errorf("coverart: S3Config.Endpoint must be a URL such as http://host:port: got %q", c.Endpoint)
 	}
 	if c.Credentials == nil {
 		c.Credentials = credentials.NewStatic("", "", "", credentials.SignatureAnonymous)

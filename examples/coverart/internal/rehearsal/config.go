@@ -71,11 +71,11 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	switch {
 	case c.Broker == "":
-		return fmt.Errorf("rehearsal: Config.Broker is empty: write amqp://user:password@host:5672/vhost")
+		return fmt.Errorf("rehearsal: Config.Broker must not be empty (example: amqp://user:password@host:5672/vhost)")
 	case c.Postgres == "":
-		return fmt.Errorf("rehearsal: Config.Postgres is empty: write postgres://user:password@host/database")
+		return fmt.Errorf("rehearsal: Config.Postgres must not be empty (example: postgres://user:password@host/database)")
 	case c.Grace < 0:
-		return fmt.Errorf("rehearsal: Config.Grace %s: use a positive duration, or 0 for %s", c.Grace, DefaultGrace)
+		return fmt.Errorf("rehearsal: Config.Grace must not be negative: got %s (0 means %s)", c.Grace, DefaultGrace)
 	}
 	return c.design().Validate()
 }

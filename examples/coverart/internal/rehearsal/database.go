@@ -28,7 +28,7 @@ func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func()
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		// The error of url.Parse would repeat the password.
-		return nil, nil, errors.New("rehearsal: the address of PostgreSQL is no URL: write postgres://user:password@host/database")
+		return nil, nil, errors.New("rehearsal: the address of PostgreSQL must be a URL (example: postgres://user:password@host/database)")
 	}
 	server, err := sql.Open("pgx", u.String())
 	if err != nil {
@@ -36,7 +36,7 @@ func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func()
 	}
 	name := "reprise_coverart_" + strings.ToLower(rand.Text())
 	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("rehearsal: PostgreSQL: making a database of its own: %w", err), server.Close())
+		return nil, nil, errors.Join(fmt.Errorf("rehearsal: cannot create a database in PostgreSQL: %w", err), server.Close())
 	}
 	u.Path = "/" + name
 	db, err = sql.Open("pgx", u.String())

@@ -286,7 +286,7 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 		case <-limit.C:
 			return nil // the ledger reports the result
 		case <-ctx.Done():
-			return fmt.Errorf("rehearsal: interrupted while nothing final was known of %d messages; a RabbitMQ has them in its queues", n)
+			return fmt.Errorf("rehearsal: interrupted with %d unfinished messages, which stay in the queues of RabbitMQ", n)
 		}
 	}
 }

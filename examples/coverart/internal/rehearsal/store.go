@@ -46,7 +46,7 @@ func (t refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 func makeBuckets(ctx context.Context, c Config, names []string) error {
 	u, err := url.Parse(c.S3)
 	if err != nil {
-		return fmt.Errorf("rehearsal: the address of S3 is no URL: write http://host:port")
+		return fmt.Errorf("rehearsal: the address of S3 must be a URL (example: http://host:port)")
 	}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: c.S3Credentials, Secure: u.Scheme == "https", BucketLookup: minio.BucketLookupPath, MaxRetries: 1,

@@ -52,7 +52,7 @@ func (s *Store) Upload(l coverart.Location, picture []byte) error {
 func (s *Store) makeBucket(name string) error {
 	err := s.backend.CreateBucket(name)
 	if err != nil && !gofakes3.HasErrorCode(err, gofakes3.ErrBucketAlreadyExists) {
-		return fmt.Errorf("standin: make bucket %s: %w", name, err)
+		return fmt.Errorf("standin: cannot create bucket %s: %w", name, err)
 	}
 	return nil
 }

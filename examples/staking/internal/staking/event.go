@@ -175,7 +175,7 @@ func Encode(e Event) ([]byte, error) {
 func Decode(body []byte) (Event, error) {
 	var head Head
 	if err := json.Unmarshal(body, &head); err != nil {
-		return nil, fmt.Errorf("staking: the body is no event: %w", err)
+		return nil, fmt.Errorf("staking: cannot parse the body as an event: %w", err)
 	}
 	events := map[Kind]Event{
 		Active: &ActiveStaking{}, Unbonding: &UnbondingStaking{}, Withdraw: &WithdrawStaking{}, Expired: &ExpiredStaking{},
@@ -183,7 +183,7 @@ func Decode(body []byte) (Event, error) {
 	}
 	e, known := events[head.EventType]
 	if !known {
-		return nil, fmt.Errorf("staking: event_type is %d: it goes from %d to %d", head.EventType, Active, ConfirmedInfo)
+		return nil, fmt.Errorf("staking: event_type %d must be %d to %d", head.EventType, Active, ConfirmedInfo)
 	}
 	if err := json.Unmarshal(body, e); err != nil {
 		return nil, fmt.Errorf("staking: the body is no %s event: %w", head.EventType, err)

@@ -100,12 +100,12 @@ func TestDecodeReadsOtherVersions(t *testing.T) {
 
 func TestDecodeExplainsWhatItIsNot(t *testing.T) {
 	for body, says := range map[string]string{
-		``:                                    "no event",
-		`<html>`:                              "no event",
-		`{"height":1}`:                        "event_type is 0: it goes from 1 to 7",
-		`{"event_type":8}`:                    "event_type is 8: it goes from 1 to 7",
+		``:                                    "cannot parse the body as an event",
+		`<html>`:                              "cannot parse the body as an event",
+		`{"height":1}`:                        "event_type 0 must be 1 to 7",
+		`{"event_type":8}`:                    "event_type 8 must be 1 to 7",
 		`{"event_type":6,"height":-1}`:        "no BTC info event",
-		`{"event_type":"6"}`:                  "no event",
+		`{"event_type":"6"}`:                  "cannot parse the body as an event",
 		`{"event_type":4,"tx_type":["once"]}`: "no expired event",
 	} {
 		if _, err := staking.Decode([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {

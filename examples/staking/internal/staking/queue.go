@@ -59,10 +59,10 @@ func (c *Config) Validate() error {
 	d := c.withDefaults()
 	var errs []error
 	if d.MaxRetries < 0 {
-		errs = append(errs, fmt.Errorf("staking: Config.MaxRetries %d: use at least 1, or 0 for %d", d.MaxRetries, DefaultMaxRetries))
+		errs = append(errs, fmt.Errorf("staking: Config.MaxRetries must not be negative: got %d (0 means %d)", d.MaxRetries, DefaultMaxRetries))
 	}
 	if d.Unsettled < 0 || d.Unsettled > 65535 {
-		errs = append(errs, fmt.Errorf("staking: Config.Unsettled %d: use 1 to 65535, or 0 for %d", d.Unsettled, DefaultUnsettled))
+		errs = append(errs, fmt.Errorf("staking: Config.Unsettled must be 1 to 65535: got %d (0 means %d)", d.Unsettled, DefaultUnsettled))
 	}
 	return errors.Join(append(errs, d.Design.Validate(), d.Client.Validate())...)
 }

@@ -300,9 +300,9 @@ func TestOpenExplainsWhatIsWrong(t *testing.T) {
 		config staking.Config
 		says   string
 	}{
-		{staking.Config{MaxRetries: -1}, "use at least 1, or 0 for 10"},
-		{staking.Config{Unsettled: -1}, "use 1 to 65535, or 0 for 100"},
-		{staking.Config{Unsettled: 70_000}, "use 1 to 65535, or 0 for 100"},
+		{staking.Config{MaxRetries: -1}, "must not be negative: got -1 (0 means 10)"},
+		{staking.Config{Unsettled: -1}, "must be 1 to 65535: got"},
+		{staking.Config{Unsettled: 70_000}, "must be 1 to 65535: got"},
 		{staking.Config{Design: preset.Staking{QueueType: "stream"}}, `must be "quorum" or "classic"`},
 		{staking.Config{Client: &reprise.Config{Heartbeat: 1}}, "must be at least 1s"},
 	} {

@@ -80,7 +80,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if came, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
 		return err
 	} else if came {
-		return errors.New("staking: the message came back")
+		return errors.New("staking: message returned as unroutable")
 	}
 	depth, err := client.Depth(ctx, RejectedQueue+"_delay")
 	if err != nil {
