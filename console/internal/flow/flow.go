@@ -1,5 +1,5 @@
-// Package flow makes the graph of exchanges and queues that the topology page shows, from
-// the topology found on the broker and from the workers of this program.
+// Package flow builds the graph of exchanges and queues for the topology page, from the topology of the broker and from the workers
+// of this program.
 package flow
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// NewGraph draws a topology, be it one that was configured or one that was found on a
-// broker. Wait queues of one work queue become one node, since there are dozens of
-// them, and what only exists between them goes with it. What a topology does not say,
-// where a worker sends what has failed, is told by the workers that are known, and
-// otherwise comes from the names of queues, and from where their dead letters go.
+// NewGraph returns the graph of a topology. It combines the wait queues of a work queue, of which there can be dozens, and the
+// exchanges between them into one node.
+//
+// A topology does not specify the destinations of failed messages. NewGraph takes them from workers or, for other work queues,
+// derives them from the names and the dead-letter arguments of queues.
 func NewGraph(t topology.Topology, works []string, workers []graph.Worker, counts map[string]graph.Count) *graph.Graph {
 	b := graphBuilder{
 		Graph: &graph.Graph{}, names: map[string]bool{},
@@ -58,12 +58,12 @@ func NewGraph(t topology.Topology, works []string, workers []graph.Worker, count
 	return b.Graph
 }
 
-// labels says of wait queues how long messages are in them.
+// labels labels the edges from wait queues with the range of their delays.
 func (b *graphBuilder) labels() {
 	for i, e := range b.Edges {
 		if w := b.waits[e.From]; w != nil && e.Way == graph.Returns && w.high > 0 {
 			from := graph.Duration(w.low) + " to "
-			if w.low == 0 { // the bucket of all short delays: nothing comes back at once
+			if w.low == 0 { // the first bucket begins at 0, but no delay is 0
 				from = "up to "
 			}
 			b.Edges[i].Labels = []string{"after " + from + graph.Duration(w.high)}
@@ -73,14 +73,14 @@ func (b *graphBuilder) labels() {
 
 type graphBuilder struct {
 	*graph.Graph
-	names map[string]bool   // of all queues
-	index map[string]int    // nodes by ID; also by those of what one stands for
-	waits map[string]*waits // by the nodes that stand for many wait queues
-	ways  map[way]int       // edges
+	names map[string]bool   // names of all queues
+	index map[string]int    // nodes by ID, and by the IDs of the queues and exchanges that a node combines
+	waits map[string]*waits // by the ID of the node that combines the wait queues
+	ways  map[way]int       // indices of edges
 	into  map[string][]string
 }
 
-// way is what there is one edge for.
+// way identifies an edge. Two nodes have at most one edge for each reason.
 type way struct {
 	from, to string
 	why      graph.Way
@@ -110,7 +110,7 @@ func (b *graphBuilder) queues(t topology.Topology, works []string) {
 func (b *graphBuilder) exchanges(t topology.Topology) {
 	for _, e := range slices.SortedFunc(slices.Values(t.Exchanges), func(x, y topology.Exchange) int { return cmp.Compare(x.Name, y.Name) }) {
 		if all, _, ok := family(e.Name); ok {
-			if i, known := b.index[all]; known { // it is between the queues of that node
+			if i, known := b.index[all]; known { // one of the exchanges between combined wait queues
 				b.index[exchangeID(e.Name)] = i
 				continue
 			}
@@ -119,7 +119,7 @@ func (b *graphBuilder) exchanges(t topology.Topology) {
 	}
 }
 
-// add adds a node, unless it is there.
+// add adds a node, unless the graph contains it.
 func (b *graphBuilder) add(id string, kind graph.Kind, note string) {
 	if _, known := b.index[id]; known {
 		return
@@ -129,7 +129,7 @@ func (b *graphBuilder) add(id string, kind graph.Kind, note string) {
 	b.Nodes = append(b.Nodes, graph.Node{ID: id, Name: show.Visible(name), Kind: kind, Note: note})
 }
 
-// node is the node of an ID, nil if there is none.
+// node returns the node with an ID, or nil.
 func (b *graphBuilder) node(id string) *graph.Node {
 	if i, ok := b.index[id]; ok {
 		return &b.Nodes[i]
@@ -137,7 +137,7 @@ func (b *graphBuilder) node(id string) *graph.Node {
 	return nil
 }
 
-// edge adds a way between two nodes that are there; a second one adds its label.
+// edge adds an edge between two nodes. If the edge exists, it adds the label. It ignores nodes that the graph does not contain.
 func (b *graphBuilder) edge(from, to string, why graph.Way, label string) {
 	f, t := b.node(from), b.node(to)
 	if f == nil || t == nil || f == t {
@@ -155,7 +155,7 @@ func (b *graphBuilder) edge(from, to string, why graph.Way, label string) {
 	}
 }
 
-// deadLetters is where the broker sends what expires in a queue or is rejected.
+// deadLetters adds the edge for messages that expire in a queue or are rejected.
 func (b *graphBuilder) deadLetters(q topology.Queue) {
 	exchange, ok := q.Args["x-dead-letter-exchange"].(string)
 	from := b.node(queueID(q.Name))
@@ -183,8 +183,7 @@ func (b *graphBuilder) deadLetters(q topology.Queue) {
 	b.edge(from.ID, to, way, label)
 }
 
-// byName joins a work queue to its wait queues and its failed queue: they are named
-// after it.
+// byName connects a work queue with the wait queues and the failed queue whose names begin with its name.
 func (b *graphBuilder) byName() {
 	for _, n := range slices.Clone(b.Nodes) {
 		if n.Kind != graph.Work {
@@ -202,8 +201,8 @@ func (b *graphBuilder) byName() {
 	}
 }
 
-// byWayBack joins a work queue to what nothing leads to: the way into a wait queue
-// whose messages come back to it, and into a failed queue that its name begins like.
+// byWayBack connects a work queue with queues that have no incoming edge: with a wait queue whose messages return to the work
+// queue, and with a failed queue that shares the prefix of its name.
 func (b *graphBuilder) byWayBack() {
 	for _, n := range b.Nodes {
 		if n.Kind != graph.Wait && n.Kind != graph.Failed {
@@ -226,10 +225,10 @@ func (b *graphBuilder) byWayBack() {
 	}
 }
 
-// entry is where messages for a queue are published to: itself, or the exchange that
-// leads to it alone. ok if nothing leads there.
+// entry returns the node that publishers of a queue use: the queue, or the only exchange that routes to it. If the queue has other
+// incoming edges, ok is false.
 func (b *graphBuilder) entry(id string) (entry string, ok bool) {
-	for range b.Nodes { // a circle of exchanges has no entry
+	for range b.Nodes { // a cycle of exchanges has no entry
 		from := b.into[id]
 		switch {
 		case len(from) == 0:

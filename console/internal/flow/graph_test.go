@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// ways are a graph's edges in words.
+// ways returns the edges of a graph as strings.
 func ways(g *graph.Graph) []string {
 	var all []string
 	name := func(id string) string { _, name, _ := strings.Cut(id, "/"); return name }
@@ -117,15 +117,15 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// Every queue is what it is for in its design, whatever it is called there.
+// The graph derives the kinds of queues in each preset, whatever their names are.
 func TestKinds(t *testing.T) {
 	failing := topology.Topology{Queues: []topology.Queue{
-		{Name: "payments_failed"}, // of no payments
+		{Name: "payments_failed"}, // without a work queue named payments
 		{Name: "retry-payments", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry-payments.failed"}},
 	}}
 	for name, test := range map[string]struct {
 		topology topology.Topology
-		want     map[graph.Kind][]string // other kinds than exchanges
+		want     map[graph.Kind][]string // without exchanges
 	}{
 		"of its own": {topology.Buckets{}.Topology("orders"), map[graph.Kind][]string{graph.Work: {"orders"}, graph.Failed: {"orders.failed"}}},
 		"cover art": {preset.CoverArt{}.Topology(), map[graph.Kind][]string{
@@ -157,7 +157,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// levels are the queues and exchanges of a wait of five seconds.
+// levels returns the queues and exchanges for a delay of five seconds.
 func levels(t *testing.T, queue string) topology.Topology {
 	t.Helper()
 	hop, err := topology.Levels{}.Wait(topology.Delivery{Queue: queue}, 5e9)

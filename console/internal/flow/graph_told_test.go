@@ -14,13 +14,13 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Of a worker that is known, the console says of its failed messages what reprise
-// topology graph says, word for word, whatever the broker's queues are called.
+// For a known worker, the console and "reprise topology graph" draw the same edges for failed messages, whatever the names of the
+// queues are.
 func TestGraphOfKnownWorkers(t *testing.T) {
 	short := reprise.Policy{MaxAttempts: 4, Backoff: backoff.Exponential{Initial: 500 * time.Millisecond, Max: 2 * time.Second}}
 	for name, test := range map[string]struct {
 		config reprise.WorkerConfig
-		found  topology.Topology // on the broker
+		found  topology.Topology // the topology on the broker
 		want   []string
 	}{
 		"wait queues": {

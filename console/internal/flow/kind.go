@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// stakingMark ends the names of the failed queues of preset.Staking.
+// stakingMark is the suffix of the names of failed queues in preset.Staking.
 const stakingMark = "_failed"
 
-// kindOf is what a queue is for, by what it does with messages and by its name.
+// kindOf returns the kind of a queue, derived from its arguments and its name, and a note.
 func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, string) {
 	ttl, waits := millis(q.Args["x-message-ttl"])
 	_, back := q.Args["x-dead-letter-exchange"]
@@ -30,25 +30,24 @@ func (b *graphBuilder) kindOf(q topology.Queue, works []string) (graph.Kind, str
 	return graph.Work, "work queue"
 }
 
-// isFailed reports whether a queue is named as failed queues are. Others may be called
-// _failed as well: such a one is a failed queue beside its work queue.
+// isFailed reports whether a queue has the name of a failed queue. Other systems also use the suffix _failed, so that it only
+// counts if the corresponding work queue exists.
 func (b *graphBuilder) isFailed(name string) bool {
 	work, found := strings.CutSuffix(name, stakingMark)
 	return strings.HasSuffix(name, topology.FailedQueue("")) || found && b.names[work]
 }
 
-// millis reads a duration in milliseconds from an argument.
+// millis returns the duration in an argument in milliseconds.
 func millis(v any) (time.Duration, bool) {
 	n, ok := amqpvalue.Integer(v)
 	return time.Duration(n) * time.Millisecond, ok
 }
 
-// The marks in the names of wait queues: of topology.Buckets, and of topology.Levels
-// to a queue and to an exchange. Levels have exchanges of the same names.
+// waitMarks are the markers in the names of wait queues: of topology.Buckets, and of topology.Levels for retries to a queue and to
+// an exchange. The exchanges of Levels have the names of their queues.
 var waitMarks = []string{".wait.", ".level.", ".level-"}
 
-// family is the node of a wait queue that Reprise has named, and what tells it from
-// the others there; ok if it is one.
+// family splits the name of one of Reprise's wait queues into the ID of the combined node and the suffix that identifies the queue.
 func family(name string) (id, rest string, ok bool) {
 	if !amqpvalue.IsWaitQueue(name) {
 		return "", "", false
@@ -61,14 +60,13 @@ func family(name string) (id, rest string, ok bool) {
 	return "", "", false
 }
 
-// waits are wait queues of one work queue: how many, and how long messages are in them,
-// if their names say so.
+// waits summarizes the wait queues of a work queue: their number and, if their names contain it, the range of their delays.
 type waits struct {
 	n         int
 	low, high time.Duration
 }
 
-// add adds a queue; its bounds are LOW-HIGH, in milliseconds, if it has any.
+// add adds a wait queue. If bounds has the form LOW-HIGH, it is the range of the delay in milliseconds.
 func (w *waits) add(bounds string) {
 	w.n++
 	from, to, ok := strings.Cut(bounds, "-")

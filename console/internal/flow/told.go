@@ -11,12 +11,12 @@ import (
 // Worker is a worker of this program.
 type Worker struct {
 	Queue   string
-	State   func() error  // nil: it consumes
-	Breaker func() string // nil: it has none
+	State   func() error  // the reason why the worker does not consume; if the function is nil, it consumes
+	Breaker func() string // the state of the circuit breaker; nil without a breaker
 	Config  *reprise.WorkerConfig
 }
 
-// Policies are the workers of which it is known how they retry.
+// Policies returns the workers whose retry policy is known.
 func Policies(workers []Worker) (known []graph.Worker) {
 	for _, w := range workers {
 		if w.Config != nil {
@@ -26,8 +26,8 @@ func Policies(workers []Worker) (known []graph.Worker) {
 	return known
 }
 
-// told draws what workers say of themselves, in place of what was guessed of the same
-// queues: a queue's name says how long a message may be in it, and not how long any is.
+// told adds the graph that workers declare. It replaces the edges that were derived from the same queues, because the name of a
+// queue only contains the longest permitted delay, not the delays that the worker uses.
 func (b *graphBuilder) told(g *graph.Graph) {
 	says := map[way]bool{}
 	for _, e := range g.Edges {
@@ -52,7 +52,7 @@ func (b *graphBuilder) told(g *graph.Graph) {
 		}
 	}
 	for _, e := range g.Edges {
-		if e.From == e.To { // its messages wait in the queue itself
+		if e.From == e.To { // the messages wait in the work queue
 			b.Edges = append(b.Edges, e)
 			continue
 		}

@@ -7,24 +7,24 @@ import (
 	"github.com/reprisemq/reprise/internal/graph"
 )
 
-// Step is a node of the graph with the ways that lead on from it. Each node is a Step with
-// ways once; everywhere else it is Again, without them.
+// Step is a node of the graph with its outgoing edges. If a node occurs several times, only its first Step has edges; the others
+// set Again.
 type Step struct {
 	graph.Node
 	Again bool
-	Notes []string // the ways back, in words
+	Notes []string // descriptions of the edges that lead back
 	Ways  []Way
 }
 
-// Way leads on to a step.
+// Way is an edge to a step.
 type Way struct {
 	Kind   graph.Way
 	Labels []string
 	To     *Step
 }
 
-// Trees returns the graph as trees, in the order of its nodes. The roots are the nodes to
-// which nothing leads but what comes back.
+// Trees returns the graph as trees, in the order of its nodes. A node is a root if it has no incoming edge except edges that return
+// messages.
 func Trees(g *graph.Graph) []*Step {
 	t := treeBuilder{nodes: map[string]graph.Node{}, out: map[string][]graph.Edge{}, seen: map[string]bool{}, above: map[string]bool{}}
 	entered := map[string]bool{}
@@ -38,7 +38,7 @@ func Trees(g *graph.Graph) []*Step {
 		}
 	}
 	var roots []*Step
-	for _, all := range []bool{false, true} { // then what is only in a circle
+	for _, all := range []bool{false, true} { // the second pass adds nodes that only a cycle reaches
 		for _, n := range g.Nodes {
 			if !t.seen[n.ID] && (all || !entered[n.ID]) {
 				roots = append(roots, t.step(n.ID))
@@ -52,7 +52,7 @@ type treeBuilder struct {
 	nodes map[string]graph.Node
 	out   map[string][]graph.Edge
 	seen  map[string]bool
-	above map[string]bool // the nodes on the way from the root
+	above map[string]bool // the nodes between the root and the current node
 }
 
 func (t *treeBuilder) step(id string) *Step {
@@ -78,11 +78,11 @@ func (t *treeBuilder) step(id string) *Step {
 	return s
 }
 
-// isBack reports whether an edge leads to a node on the way from the root, or is a way back
-// to a work queue, which has a place of its own.
+// isBack reports whether an edge leads back: to a node between the root and the current node, or from a wait queue to its work
+// queue.
 func isBack(e graph.Edge, above map[string]bool) bool { return above[e.To] || e.Way == graph.Returns }
 
-// back describes a way back to the node called name.
+// back describes an edge that leads back to the node called name.
 func back(e graph.Edge, name string) string {
 	labels := strings.Join(e.Labels, "; ")
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Trees have every node once in full, and every edge once.
+// Trees contain each node in full once, and each edge once.
 func TestTrees(t *testing.T) {
 	circle := &graph.Graph{
 		Nodes: []graph.Node{{ID: "queue/a", Name: "a"}, {ID: "queue/b", Name: "b"}},

@@ -101,8 +101,7 @@ func (c *Call) Accept(account, reason string) error {
 	return err
 }
 
-// SendBody answers with a message's body as a file: the body that a replay would send or, with ?original=true, the body that
-// arrived.
+// SendBody answers with the current body of a message, as a file. With ?original=true, it sends the body as it arrived.
 func (c *Call) SendBody(id failed.ID, extension string) error {
 	original, err := c.Flag("original")
 	if err != nil {
