@@ -6,10 +6,10 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// DoneRates are how fast work is done, as the ledger knows it. The broker does not: it sees
-// messages acknowledged that are retried and parked as well.
+// DoneRates caches the rates of processed messages from the ledger. The broker cannot report these rates, because it also counts
+// retried and parked messages as acknowledged.
 type DoneRates struct {
-	ledger *ledger.Ledger // nil: nothing is known
+	ledger *ledger.Ledger // nil if no ledger is configured
 	kept   Remembered[[]ledger.Rate]
 }
 
@@ -17,7 +17,7 @@ func NewDoneRates(l *ledger.Ledger) *DoneRates {
 	return &DoneRates{ledger: l, kept: Remembered[[]ledger.Rate]{Age: figuresAge}}
 }
 
-// Get returns the rates of accounts. An error is as good as none: pages do without.
+// Get returns the rates of all accounts, or nil if the ledger returns an error, because pages can omit the rates.
 func (d *DoneRates) Get(ctx context.Context) []ledger.Rate {
 	if d.ledger == nil {
 		return nil

@@ -1,5 +1,4 @@
-// Package figures fetches and caches the live figures of a broker from its management API,
-// and the rates of the ledger.
+// Package figures fetches and caches the live figures of a broker from its management API, and the rates of the ledger.
 package figures
 
 import (
@@ -18,33 +17,31 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Of the management HTTP API: how long an answer is used for, and how long one is
-// waited for.
+// Maximum age of a cached response of the management API, and timeout of a request.
 const (
 	figuresAge     = 2 * time.Second
 	topologyAge    = 10 * time.Second
 	figuresTimeout = 3 * time.Second
 )
 
-// ErrNoFigures is what there is to say without a management API.
+// ErrNoFigures is returned if no management API is configured.
 var ErrNoFigures = errors.New("no management API is configured")
 
-// QueueFigures is what a broker says of a queue at the moment.
+// QueueFigures has the current figures of a queue.
 type QueueFigures struct {
 	Name      string
-	Ready     int64 // waits for a consumer
-	Unacked   int64 // is with one
+	Ready     int64 // messages in the backlog
+	Unacked   int64 // delivered and not yet acknowledged
 	Consumers int
 	In        float64 // published, messages per second
 	Args      topology.Table
 }
 
-// Depth is how many messages are in the queue.
+// Depth returns the number of messages in the queue, ready and unacked.
 func (q QueueFigures) Depth() int64 { return q.Ready + q.Unacked }
 
-// Broker asks the management HTTP API of a broker, RabbitMQ's or the embedded one's,
-// for what is in its queues. All methods are safe for concurrent use, and for a nil
-// broker: nobody has to know whether there is one.
+// Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. All methods are safe for
+// concurrent use. On a nil Broker, they return ErrNoFigures.
 type Broker struct {
 	api   mgmtapi.API
 	vhost string
@@ -53,7 +50,7 @@ type Broker struct {
 	layout  Remembered[topology.Topology]
 }
 
-// NewBroker returns nil without a URL.
+// NewBroker returns nil if api has no URL.
 func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	if api.URL == "" {
 		return nil
@@ -72,7 +69,7 @@ func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	}
 }
 
-// Queues returns the figures of all queues by name, as old as figuresAge at most.
+// Queues returns the figures of all queues by name. The figures are at most figuresAge old.
 func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
 	if b == nil {
 		return nil, ErrNoFigures
@@ -80,7 +77,7 @@ func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
 	return b.figures.Get(ctx, b.fetchQueues)
 }
 
-// Topology returns the exchanges, queues and bindings that there are.
+// Topology returns the present exchanges, queues and bindings.
 func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 	if b == nil {
 		return topology.Topology{}, ErrNoFigures
@@ -88,8 +85,7 @@ func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 	return b.layout.Get(ctx, b.fetchTopology)
 }
 
-// rate is a number of messages per second as the API writes it. It leaves out what
-// has never happened.
+// rate is a number of messages per second. The API omits the rate of an event that has never occurred.
 type rate struct {
 	Rate float64 `json:"rate"`
 }
@@ -140,7 +136,7 @@ func (b *Broker) fetchTopology(ctx context.Context) (t topology.Topology, err er
 	return t, nil
 }
 
-// denied says of which virtual host the user may not see anything.
+// denied adds the virtual host to an authorization error.
 func (b *Broker) denied(err error) error {
 	bad, ok := errors.AsType[*mgmtapi.StatusError](err)
 	if ok && (bad.Code == http.StatusUnauthorized || bad.Code == http.StatusForbidden) {
@@ -149,21 +145,19 @@ func (b *Broker) denied(err error) error {
 	return err
 }
 
-// Remembered is an answer that is asked for by many, and fetched by one of them once
-// it is too old.
+// Remembered caches a value for concurrent callers. If the value is older than Age, one of the callers fetches it again.
 type Remembered[T any] struct {
 	Age time.Duration
 
 	mu    sync.Mutex
-	busy  chan struct{} // closed when the fetch under way has ended; nil if none is
+	busy  chan struct{} // closed at the end of the present fetch; nil without a fetch
 	at    time.Time
 	value T
 	err   error
 }
 
-// Get returns what is remembered, or fetches it. Who comes while it is being fetched
-// waits for that. A failure is remembered as well, so that a broker that does not
-// answer holds up one page in each age, not every one.
+// Get returns the cached value, or fetches it. Callers during a fetch wait for its result. Get also caches an error, so that a
+// broker that does not respond delays one page per Age instead of every page.
 func (r *Remembered[T]) Get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
 	for {
 		r.mu.Lock()
@@ -187,7 +181,7 @@ func (r *Remembered[T]) Get(ctx context.Context, fetch func(context.Context) (T,
 	r.busy = done
 	r.mu.Unlock()
 
-	// Whoever waits for this has a context of its own: this one's end is not theirs.
+	// Other callers wait for this fetch, so the end of this caller's context must not cancel it.
 	value, err := fetch(context.WithoutCancel(ctx))
 
 	r.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Figures are what the API says, and what it leaves out is none. Queues of Reprise itself have none.
+// Queues returns the figures of the API, with 0 for omitted figures, and leaves out the queues that Reprise uses internally.
 func TestBrokerQueues(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" || r.URL.EscapedPath() != "/api/queues/a%2Fb" {
@@ -46,8 +46,7 @@ func TestBrokerQueues(t *testing.T) {
 	}
 }
 
-// Those who ask at once are answered by one question, and it is asked again once the
-// answer is old; a failure is an answer, too.
+// Concurrent callers share one fetch. After Age, the next caller fetches again. Errors are cached, too.
 func TestRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

@@ -17,28 +17,28 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Bounds of what a page shows of a body; the rest can be downloaded.
+// Limits of the displayed body. The page has a link to the complete body.
 const (
 	MaxBodyShown = 256 << 10
 	MaxHexShown  = 16 << 10
 	MaxFields    = 1000 // of a form
 )
 
-// BodyView is a body as a page shows it: always as text.
+// BodyView is a body prepared for a page. All kinds of bodies are displayed as text.
 type BodyView struct {
 	Kind   string      // JSON, XML, form, text or binary
-	Size   int         // of the body as it is
-	Spans  []span      // for all kinds but binary
+	Size   int         // of the received body, in bytes
+	Spans  []span      // for all kinds except binary
 	Hex    string      // for binary
-	Cut    bool        // there is more than is shown
-	Coding string      // it was decoded from this for the page
+	Cut    bool        // the page omits the end of the body
+	Coding string      // the content encoding that the page decoded
 	Fields [][2]string // for form
 }
 
-// span is a run of text with the class it is coloured by; "" is none.
+// span is a run of text with a CSS class, or "" for plain text.
 type span struct{ Class, Text string }
 
-// ViewBody makes a body readable by what it says it is, or else by what it looks like.
+// ViewBody formats a body according to its content type, or else according to its first bytes.
 func ViewBody(c failed.Content) BodyView {
 	v := BodyView{Size: len(c.Body)}
 	body := c.Body
@@ -69,8 +69,7 @@ func ViewBody(c failed.Content) BodyView {
 	return v
 }
 
-// gunzip decodes as much as a page shows. A few bytes can be made to swell to any
-// size, so it reads no further than that.
+// gunzip decompresses at most the displayed part of a body. A small body can decompress to any size.
 func gunzip(body []byte) (plain []byte, cut bool, err error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -83,8 +82,7 @@ func gunzip(body []byte) (plain []byte, cut bool, err error) {
 	return plain, len(plain) > MaxBodyShown, nil
 }
 
-// IsText reports whether bytes are UTF-8 in which hardly anything is a control
-// character: one in a text is shown as an escape, many make it no text.
+// IsText reports whether b is valid UTF-8 with at most 5 % of control characters other than line breaks and tabs.
 func IsText(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
@@ -113,8 +111,8 @@ func looksLikeXML(media string, body []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(body), []byte("<?xml"))
 }
 
-// json indents the body and colours it. Numbers, the order of names, and names that
-// are there twice stay as they are, for they may be what is wrong with it.
+// json indents and highlights the body. It preserves the form of numbers, the order of names and duplicate names, because they can
+// be the cause of the failure.
 func (v *BodyView) json(body []byte) bool {
 	indented, ok := api.Indent(bytes.TrimSpace(body), 4*MaxBodyShown)
 	if !ok {
@@ -124,8 +122,7 @@ func (v *BodyView) json(body []byte) bool {
 	return true
 }
 
-// colourJSON splits valid, indented JSON into what is a name, a string, a number, a
-// word, and the rest.
+// colourJSON splits valid, indented JSON into names, strings, numbers, literals and the remaining text.
 func colourJSON(s string) []span {
 	var spans []span
 	add := func(class, text string) {
@@ -163,11 +160,10 @@ func colourJSON(s string) []span {
 	return spans
 }
 
-// prefix is how many bytes at the beginning of s are of the set.
+// prefix returns the number of leading bytes of s that are in set.
 func prefix(s, set string) int { return len(s) - len(strings.TrimLeft(s, set)) }
 
-// xml indents the body where that is safe: where no element has both text and
-// elements in it. Otherwise it stays as it is.
+// xml indents the body, unless an element contains both text and elements. Such a body remains unchanged.
 func (v *BodyView) xml(body []byte) bool {
 	text, err := indentXML(body)
 	if err != nil {
@@ -197,7 +193,7 @@ func indentXML(body []byte) (string, error) {
 		}
 		raw := body[lastEnd:d.InputOffset()]
 		lastEnd = d.InputOffset()
-		if len(raw) == 0 { // the end that <a/> stands for
+		if len(raw) == 0 { // the implicit end element of <a/>
 			depth--
 			last = 'e'
 			continue
@@ -242,7 +238,7 @@ func indentXML(body []byte) (string, error) {
 	return b.String(), nil
 }
 
-// form shows the fields of a form in the order in which they stand.
+// form lists the fields of a form in the order of the body.
 func (v *BodyView) form(body []byte) bool {
 	for pair := range strings.SplitSeq(string(body), "&") {
 		if len(v.Fields) == MaxFields {

@@ -61,7 +61,7 @@ func TestViewForm(t *testing.T) {
 	}
 }
 
-// A few bytes that swell to very many are read as far as they are shown.
+// A compressed body is decompressed only up to the limit of the page.
 func TestViewCompressed(t *testing.T) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// ChartView is a bar chart, in units of its own viewBox: the template draws it, and
-// styles say how it looks.
+// ChartView is a bar chart in units of the SVG viewBox. The template draws the chart, and the style sheet sets its colors.
 type ChartView struct {
 	Width, Height int
 	Base          int // y of the base line
@@ -17,12 +16,12 @@ type ChartView struct {
 	Path          string // the bars of a small chart
 	Grid          []chartGrid
 	Labels        []chartLabel
-	Title         string // what it shows, in words
+	Title         string // describes the chart
 }
 
 type chartBar struct {
 	X, Y, W, H float64
-	Now        bool // the bucket under way
+	Now        bool // the current bucket
 	Title      string
 }
 
@@ -37,18 +36,18 @@ type chartLabel struct {
 	Text   string
 }
 
-// Hours draws the last 24 hours.
+// Hours returns the chart of the last 24 hours.
 func Hours(g failed.Group) ChartView {
 	return barChart(g.Hours, "Failures per hour, last 24 hours", "15:04 UTC", "15:04", 6)
 }
 
-// Days draws the last 30 days.
+// Days returns the chart of the last 30 days.
 func Days(g failed.Group) ChartView {
 	return barChart(g.Days, "Failures per day, last 30 days", "Mon 2 Jan", "2 Jan", 7)
 }
 
-// barChart draws buckets side by side, with a label below each every-th, counted
-// from the newest.
+// barChart returns a chart with a bar for each bucket. Counted from the newest bucket, each bucket with a multiple of every as its
+// index has a label.
 func barChart(buckets []failed.Bucket, title, exact, short string, every int) ChartView {
 	const width, height, left, top, bottom = 440, 150, 36, 10, 22
 	c := ChartView{Width: width, Height: height, Base: height - bottom, Title: title}
@@ -96,8 +95,7 @@ func nowWord(buckets []failed.Bucket) string {
 	return "now"
 }
 
-// ceiling is the least round number that is not below n, at least 2: 1, 2 or 5 times
-// a power of ten, or 4, 6 or 8 of it, so that half of it is whole.
+// ceiling returns the smallest number that is at least n and is 2, 4, 6, 8 or 10 times a power of ten, so that its half is an integer.
 func ceiling(n int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, m := range []int64{2, 4, 6, 8, 10} {
@@ -110,7 +108,7 @@ func ceiling(n int64) int64 {
 
 func round1(v float64) float64 { return float64(int64(v*10+0.5)) / 10 }
 
-// Spark draws buckets as a line of a table: 96 wide, 22 high.
+// Spark returns a sparkline of 96 by 22 units for a row of a table.
 func Spark(buckets []failed.Bucket) ChartView {
 	const width, height = 96, 22
 	c := ChartView{Width: width, Height: height, Base: height - 1}

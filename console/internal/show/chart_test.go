@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Each bucket has a bar on the base line and within the drawing, and one failure is seen.
+// Each bar is on the base line and inside the drawing, and a single failure is visible.
 func TestBarChart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int64Range(0, 1_000_000), 1, 40).Draw(t, "counts")

@@ -1,5 +1,5 @@
-// Package show turns values into text for people: numbers, times, bodies, headers, charts
-// and icons. It shows any bytes as text, never as markup, and bounds the size of the output.
+// Package show formats values for pages: numbers, times, bodies, headers, charts and icons. It displays all bytes as text, never as
+// markup, and limits the size of the output.
 package show
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Thousands writes a number with its digits in groups of three: 12 345 is 12,345.
+// Thousands formats n with commas between groups of three digits: 12,345.
 func Thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -25,7 +25,7 @@ func Thousands(n int64) string {
 	return sign + s
 }
 
-// PerSecond writes a rate: two digits that mean something, and none where it is 0.
+// PerSecond formats a rate with one decimal place below 10, and as an integer from 10.
 func PerSecond(r float64) string {
 	switch {
 	case r <= 0 || math.IsNaN(r):
@@ -38,10 +38,10 @@ func PerSecond(r float64) string {
 	return Thousands(int64(math.Round(r)))
 }
 
-// Decimal writes a number as somebody gave it.
+// Decimal formats f with the smallest number of digits that represents it exactly.
 func Decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// ByteSize writes a number of bytes in the unit that leaves one to four digits.
+// ByteSize formats a number of bytes with the unit that needs one to four digits.
 func ByteSize(n int) string {
 	if n < 1024 {
 		return strconv.Itoa(n) + " B"
@@ -56,8 +56,8 @@ func ByteSize(n int) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + unit
 }
 
-// Ago says how long before now t was, in the unit that fits. console.js says it in
-// the same words.
+// Ago formats the time between t and now in the largest suitable unit. The same function in console.js must return the same
+// strings.
 func Ago(now, t time.Time) string {
 	d := now.Sub(t).Round(time.Second)
 	text, later := Short(d.Abs()), d < 0
@@ -70,7 +70,7 @@ func Ago(now, t time.Time) string {
 	return text + " ago"
 }
 
-// Short writes a duration in its greatest unit, rounded down.
+// Short formats a duration in its largest unit, rounded down.
 func Short(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -86,7 +86,7 @@ func Short(d time.Duration) string {
 	return strconv.Itoa(int(d/time.Millisecond)) + " ms"
 }
 
-// Exactly writes a duration in full, as it was configured: 300000 ms is 5 min.
+// Exactly formats a configured duration without rounding: 300000 ms is 5 min.
 func Exactly(d time.Duration) string {
 	const day = 24 * time.Hour
 	var parts []string
@@ -105,7 +105,7 @@ func Exactly(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// Plural is a number with its noun: 1 message, 2 messages.
+// Plural formats a number with its noun: 1 message, 2 messages.
 func Plural(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -113,9 +113,8 @@ func Plural(n int64, one string) string {
 	return Thousands(n) + " " + one + "s"
 }
 
-// Visible is s as a person may see it: bytes that are no text, control characters,
-// and characters that turn the direction of what follows are written out. Line
-// breaks and tabs stay. What it returns is text still: templates escape it.
+// Visible replaces invalid UTF-8, control characters and characters that change the direction of text by escapes. Line breaks and
+// tabs remain. Templates must escape the result.
 func Visible(s string) string {
 	if !strings.ContainsFunc(s, Odd) && utf8.ValidString(s) {
 		return s
@@ -138,7 +137,7 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// Odd reports whether a character would not be seen, or would change how others are.
+// Odd reports whether a character is invisible or changes the appearance of other characters.
 func Odd(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t' || r == '\r':
@@ -149,7 +148,7 @@ func Odd(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }
 
-// Clip cuts s to n characters, at the end of one.
+// Clip cuts s after n characters.
 func Clip(s string, n int) string {
 	count := 0
 	for i := range s {
@@ -161,8 +160,7 @@ func Clip(s string, n int) string {
 	return s
 }
 
-// FirstLine is the first line of s that has something in it, and no longer than 300
-// characters: what stands for an error where there is one line for it.
+// FirstLine returns the first line of s that is not blank, cut after 300 characters. Lists use it as the summary of an error.
 func FirstLine(s string) string {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -172,5 +170,5 @@ func FirstLine(s string) string {
 	return ""
 }
 
-// Exact is a time in full.
+// Exact formats a time with date, seconds and UTC.
 func Exact(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

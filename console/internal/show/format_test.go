@@ -47,8 +47,8 @@ func TestExactly(t *testing.T) {
 	}
 }
 
-// What is visible is text without anything that acts on what stands beside it, and stays
-// as it is where it was such before.
+// The result of Visible does not contain characters that affect the adjacent text. A string that is already visible remains
+// unchanged.
 func TestVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")

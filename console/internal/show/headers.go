@@ -14,22 +14,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Bounds of what a page shows of a header.
+// Limits of a displayed header.
 const (
 	maxHeaderDepth = 8
 	maxHeaderShown = 8 << 10
 )
 
-// HeaderRow is a header on a page.
+// HeaderRow is a row of the table of headers.
 type HeaderRow struct{ Name, Kind, Value string }
 
-// IsBrokerHeader reports whether a header is one that Reprise or the broker writes. A replay
-// leaves most of them out.
+// IsBrokerHeader reports whether Reprise or the broker sets a header. A replay omits most of these headers.
 func IsBrokerHeader(name string) bool {
 	return strings.HasPrefix(name, "x-reprise-") || amqpvalue.IsBrokerHeader(name)
 }
 
-// SplitHeaders are the application's headers, and those of Reprise and the broker.
+// SplitHeaders returns the headers of the application and the headers of Reprise and the broker, each sorted by name.
 func SplitHeaders(t topology.Table) (own, theirs []HeaderRow) {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		row := HeaderRow{Visible(name), HeaderKind(t[name]), HeaderValue(t[name])}
@@ -42,7 +41,7 @@ func SplitHeaders(t topology.Table) (own, theirs []HeaderRow) {
 	return own, theirs
 }
 
-// HeaderKind is the type of a header in words.
+// HeaderKind returns the displayed name of a header's type.
 func HeaderKind(v any) string {
 	switch v.(type) {
 	case string:
@@ -67,7 +66,7 @@ func HeaderKind(v any) string {
 	return "other"
 }
 
-// HeaderValue writes a header for people. Tables and arrays are indented.
+// HeaderValue formats the value of a header. It indents tables and arrays.
 func HeaderValue(v any) string {
 	var b strings.Builder
 	writeHeader(&b, v, 0)
@@ -132,8 +131,7 @@ func writeHeader(b *strings.Builder, v any, depth int) {
 	}
 }
 
-// ParseHeader reads what somebody typed as a header of a kind. Numbers take the width
-// that they had before, if they fit.
+// ParseHeader parses the form field of a header of a kind. A number keeps the integer type of the previous value, if it fits.
 func ParseHeader(kind, text string, before any) (any, error) {
 	switch kind {
 	case "text":
@@ -163,7 +161,7 @@ func ParseHeader(kind, text string, before any) (any, error) {
 	return nil, fmt.Errorf("cannot edit a header of type %s here (use “reprise failed edit”)", Clip(kind, 20))
 }
 
-// sameWidth returns n in the integer type of before where it fits, else as int64.
+// sameWidth returns n in the integer type of before if it fits, and otherwise as an int64.
 func sameWidth(n int64, before any) any {
 	v := reflect.ValueOf(before)
 	if v.CanInt() && !v.OverflowInt(n) || v.CanUint() && n >= 0 && !v.OverflowUint(uint64(n)) {

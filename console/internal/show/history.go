@@ -10,7 +10,8 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// HistoryChart is a chart of a history: bars, or lines of quantiles. It has a wide and a narrow drawing. Styles show one of them.
+// HistoryChart is a chart of a history, with bars or with lines of quantiles. It has a wide and a narrow drawing. The style sheet
+// selects one of them.
 type HistoryChart struct {
 	ID    string // in the page
 	Title string
@@ -18,7 +19,7 @@ type HistoryChart struct {
 	Draws []HistoryDrawing
 }
 
-// HistoryDrawing is a drawing in units of its viewBox.
+// HistoryDrawing is a drawing in units of the SVG viewBox.
 type HistoryDrawing struct {
 	ID, Class     string
 	Width, Height int
@@ -33,7 +34,7 @@ type HistoryDrawing struct {
 	Marks         []historyMark
 }
 
-// Room is the height of the area of bars and lines.
+// Room returns the height of the plot area.
 func (d HistoryDrawing) Room() int { return d.Base - d.Top }
 
 type historyLine struct{ Class, Path string }
@@ -55,7 +56,7 @@ type historyMark struct {
 	Title             string
 }
 
-// historySize is one of the two sizes of a drawing.
+// historySize has the dimensions of the wide or the narrow drawing.
 type historySize struct {
 	class      string
 	width      int
@@ -76,7 +77,7 @@ const (
 	historyHeight = 190
 )
 
-// HistoryBars draws a number of each interval, as a rate per minute.
+// HistoryBars returns a chart of a count for each interval, as a rate per minute.
 func HistoryBars(s history.Series, marks []history.Mark, id, title string, of func(history.Totals) uint64) HistoryChart {
 	sum := of(s.Sum())
 	highest := 0.0
@@ -116,13 +117,13 @@ func HistoryBars(s history.Series, marks []history.Mark, id, title string, of fu
 	return c
 }
 
-// quantiles of HistoryTimes, and their classes.
+// quantiles are the quantiles of HistoryTimes and their CSS classes.
 var quantiles = []struct {
 	q    float64
 	name string
 }{{0.99, "p99"}, {0.95, "p95"}, {0.5, "p50"}}
 
-// HistoryTimes draws quantiles of handling times, on a logarithmic scale.
+// HistoryTimes returns a chart of quantiles of handling times, on a logarithmic scale.
 func HistoryTimes(s history.Series, marks []history.Mark, id, title string) HistoryChart {
 	all := s.Sum().Took
 	c := HistoryChart{ID: id, Title: title, Desc: "Nothing was handled."}
@@ -154,7 +155,7 @@ func HistoryTimes(s history.Series, marks []history.Mark, id, title string) Hist
 	return c
 }
 
-// line is a path through the middles of intervals in which something was handled.
+// line returns a path through the middle of each interval that has handling times.
 func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration) float64) string {
 	var b strings.Builder
 	drawn := false
@@ -175,7 +176,7 @@ func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration)
 	return b.String()
 }
 
-// timeGrid has round times between two.
+// timeGrid returns grid lines at round times between low and high.
 func timeGrid(low, high time.Duration, y func(time.Duration) float64) (grid []historyGrid) {
 	for _, unit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
 		if unit >= low*2/3 && unit <= high*5/4 {
@@ -215,7 +216,7 @@ func newHistoryDrawing(s history.Series, marks []history.Mark, id string, size h
 	return d
 }
 
-// tickText is a time below a chart.
+// tickText formats a time on the horizontal axis.
 func tickText(name string, t time.Time) string {
 	if name == "7d" {
 		return t.UTC().Format("Mon 2 Jan")
@@ -223,28 +224,28 @@ func tickText(name string, t time.Time) string {
 	return t.UTC().Format("15:04")
 }
 
-// end is the end of the last interval.
+// historyEnd returns the end of the last interval.
 func historyEnd(s history.Series) time.Time {
 	return s.Points[len(s.Points)-1].Start.Add(s.Range.Step)
 }
 
-// at is the place of a time.
+// at returns the horizontal position of a time.
 func (d *HistoryDrawing) at(s history.Series, t time.Time) float64 {
 	begin := s.Points[0].Start
 	part := float64(t.Sub(begin)) / float64(historyEnd(s).Sub(begin))
 	return float64(d.Left) + part*float64(d.Width-d.Left-historyRight)
 }
 
-// box is the place of an interval.
+// box returns the horizontal position and the width of an interval.
 func (d *HistoryDrawing) box(s history.Series, i int) (x, w float64) {
 	x = d.at(s, s.Points[i].Start)
 	return x, d.at(s, s.Points[i].Start.Add(s.Range.Step)) - x
 }
 
-// maxMarkLabel is the length of the label of a mark, in characters.
+// maxMarkLabel is the maximum length of a mark's label, in characters.
 const maxMarkLabel = 18
 
-// mark draws marks, the oldest first. A label is in the first line that has room for it.
+// mark adds marks, the oldest first. Each label is in the first of two lines that has room for it.
 func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	var ends [2]float64
 	for _, m := range marks {
@@ -272,7 +273,7 @@ func (d *HistoryDrawing) mark(s history.Series, marks []history.Mark) {
 	}
 }
 
-// historyTitle describes an interval.
+// historyTitle returns the tooltip of an interval.
 func historyTitle(s history.Series, i int) string {
 	p := s.Points[i]
 	text := historyTime(s, p.Start)
@@ -287,7 +288,7 @@ func historyTitle(s history.Series, i int) string {
 	return text
 }
 
-// historyTime is a time, with the day if the range has several.
+// historyTime formats a time, with the day if the range is longer than an hour.
 func historyTime(s history.Series, t time.Time) string {
 	if s.Range.Length > time.Hour {
 		return t.UTC().Format("2 Jan 15:04 UTC")
@@ -295,7 +296,7 @@ func historyTime(s history.Series, t time.Time) string {
 	return t.UTC().Format("15:04 UTC")
 }
 
-// Took writes a handling time, which is the bound of a bucket: 125 µs, 64 ms, 2 s, 17 min.
+// Took formats a handling time, which is the bound of a bucket: 125 µs, 64 ms, 2 s, 17 min.
 func Took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -308,7 +309,7 @@ func Took(d time.Duration) string {
 	return Short(d)
 }
 
-// ceilingOf is the least round number that is not below v.
+// ceilingOf returns the smallest round number that is at least v.
 func ceilingOf(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -322,7 +323,7 @@ func ceilingOf(v float64) float64 {
 	return 10 * unit
 }
 
-// axisNumber writes a round number at an axis.
+// axisNumber formats a round number on an axis.
 func axisNumber(v float64) string {
 	if v >= 1000 {
 		return Thousands(int64(v))
@@ -330,5 +331,5 @@ func axisNumber(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// num is a coordinate.
+// num formats a coordinate with one decimal place.
 func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }

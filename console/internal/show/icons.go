@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// icons are drawn with a pen of 1.5 on 16 by 16.
+// icons are SVG paths on a grid of 16 by 16, with a stroke width of 1.5.
 var icons = map[string]string{
 	"brand":    `<path d="M13 4.5A6 6 0 1 0 14 8"/><path d="M14 1.5v3.2h-3.2"/><circle cx="8" cy="8" r="1.6" fill="currentColor" stroke="none"/>`,
 	"overview": `<rect x="2" y="2" width="5" height="5" rx="1"/><rect x="9" y="2" width="5" height="5" rx="1"/><rect x="2" y="9" width="5" height="5" rx="1"/><rect x="9" y="9" width="5" height="5" rx="1"/>`,
@@ -33,14 +33,14 @@ var icons = map[string]string{
 	"in":        `<circle cx="8" cy="8" r="6"/><path d="M8 4.8v6.4M5.4 8.6 8 11.2l2.6-2.6"/>`,
 }
 
-// likeIcons are states that look like another.
+// likeIcons maps a state to the state whose icon it uses.
 var likeIcons = map[string]string{
 	"running": "replaying", "cancelling": "replaying", "done": "replayed", "cancelled": "discarded",
 	"closed": "replayed", "open": "stopped", "half-open": "replaying",
 	"consuming": "replaying", "connecting": "warn", "silent": "warn",
 }
 
-// Icon draws a sign that says nothing which is not said in words beside it.
+// Icon returns a decorative icon, which screen readers ignore. The adjacent text has the meaning.
 func Icon(name string) template.HTML {
 	if like, ok := likeIcons[name]; ok {
 		name = like
@@ -57,7 +57,7 @@ func Icon(name string) template.HTML {
 		`stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">%s</svg>`, size, size, drawing))
 }
 
-// Tag is a state: a shape, a word, and a colour.
+// Tag returns a state as an icon and a word with a color.
 func Tag(state any) template.HTML {
 	word := fmt.Sprint(state)
 	drawn := strings.Replace(string(Icon(word)), `width="16" height="16"`, `width="12" height="12"`, 1)
