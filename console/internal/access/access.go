@@ -1,6 +1,5 @@
-// Package access decides who a request is from and which role they have: by token, by
-// session, or, without tokens, because they are on this machine. It knows nothing of
-// routes and pages.
+// Package access authenticates requests and determines the role of the user: by token, by session, or, without tokens, by the
+// loopback address. It is independent of routes and pages.
 package access
 
 import (
@@ -17,40 +16,40 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// Visitor is whoever asks.
+// Visitor is the authenticated sender of a request.
 type Visitor struct {
-	Actor   failed.Actor // "" if nobody is logged in
+	Actor   failed.Actor // "" without a login
 	Role    Role
-	Session string // the cookie's value, where that let them in
+	Session string // value of the session cookie, if the user has a session
 }
 
-// Guard decides who a request is from.
+// Guard authenticates requests.
 type Guard struct {
 	tokens   []Token
-	secure   bool   // cookies are for HTTPS only
+	secure   bool   // sets the Secure attribute of cookies
 	path     string // of cookies
 	logger   *slog.Logger
 	Sessions *sessions
 	Wrong    *throttle.Throttle
 }
 
-// LongestWait is how long wrong tokens can make the next one wait.
+// LongestWait is the maximum delay after wrong tokens.
 const LongestWait = time.Minute
 
 func NewGuard(tokens []Token, secure bool, path string, clock func() time.Time, logger *slog.Logger) *Guard {
 	return &Guard{tokens, secure, path, logger, newSessions(clock), throttle.New(clock, LongestWait)}
 }
 
-// HasTokens reports whether visitors need a token.
+// HasTokens reports whether users need a token.
 func (g *Guard) HasTokens() bool { return len(g.tokens) > 0 }
 
-// ActorHeader says who asks, where there are no tokens to know it by.
+// ActorHeader is the header with the name of the user, if no tokens are configured.
 const ActorHeader = "Reprise-Actor"
 
-// localActor is who that is if the header says nothing.
+// localActor is the name of the user without an ActorHeader.
 const localActor = "local"
 
-// errForeign says that a request did not come from this machine, or did not mean it.
+// errForeign is returned, without tokens, for a request that is not from this machine or not for a loopback host.
 var errForeign = &fault.Failure{
 	Status: http.StatusForbidden,
 	Text:   "only this machine gets in while there are no tokens",
@@ -85,7 +84,7 @@ func Forbidden(who Visitor, needed Role) *fault.Failure {
 	}
 }
 
-// Identify finds out who asks.
+// Identify returns the sender of a request.
 func (g *Guard) Identify(w http.ResponseWriter, r *http.Request) (Visitor, error) {
 	if len(g.tokens) == 0 {
 		return identifyLocal(r)
@@ -105,7 +104,7 @@ func (g *Guard) Identify(w http.ResponseWriter, r *http.Request) (Visitor, error
 	return g.identifySession(r)
 }
 
-// identifyLocal lets in what comes from this machine and asks for it.
+// identifyLocal accepts requests from this machine for a loopback host. It rejects forwarded requests.
 func identifyLocal(r *http.Request) (Visitor, error) {
 	if !isLoopback(r.RemoteAddr) || !isLoopbackHost(r.Host) {
 		return Visitor{}, errForeign
@@ -118,8 +117,7 @@ func identifyLocal(r *http.Request) (Visitor, error) {
 	return Visitor{Actor: claimedActor(r), Role: Admin}, nil
 }
 
-// claimedActor is who asks by their own account: one of those who may do everything
-// on this machine anyway.
+// claimedActor returns the name in ActorHeader. The name needs no proof, because all users of this machine have the role admin.
 func claimedActor(r *http.Request) failed.Actor {
 	text := r.Header.Get(ActorHeader)
 	if text == "" || len(text) > maxTokenName || strings.ContainsFunc(text, Unprintable) {
@@ -130,14 +128,14 @@ func claimedActor(r *http.Request) failed.Actor {
 
 func Unprintable(r rune) bool { return r <= ' ' || r > '~' }
 
-// isLoopback reports whether addr, an address and a port, is of this machine.
+// isLoopback reports whether addr, an address with a port, is a loopback address.
 func isLoopback(addr string) bool {
 	a, err := netip.ParseAddrPort(addr)
 	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
-// isLoopbackHost reports whether a Host header names this machine and leaves no name
-// server a say in it.
+// isLoopbackHost reports whether a Host header is localhost or a loopback address. Other names could resolve to this machine by DNS
+// rebinding.
 func isLoopbackHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -151,7 +149,7 @@ func isLoopbackHost(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// IsSafe reports whether a method changes nothing.
+// IsSafe reports whether requests with a method must not change data.
 func IsSafe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Role is what somebody may do. Each role includes those before it.
+// Role is a set of permissions. Each role includes the permissions of the roles before it.
 type Role uint8
 
 // The roles.
 const (
-	Nobody  Role = iota // somebody who is not logged in
-	View                // read everything but secrets
+	Nobody  Role = iota // not logged in
+	View                // read everything except secrets
 	Operate             // replay, edit, discard, and undo
 	Admin               // see secrets, import, purge
 )

@@ -18,7 +18,7 @@ const (
 	mostSessions  = 10_000
 )
 
-// sessions are the sessions of browsers. Their number is bounded: the oldest goes first.
+// sessions stores the sessions of browsers. At the limit, a new session replaces the oldest session.
 type sessions struct {
 	clock func() time.Time
 
@@ -26,7 +26,7 @@ type sessions struct {
 	byID *bounded.Map[sessionKey, session]
 }
 
-// sessionKey is the hash of an id, so that the time of a look-up tells nothing of the id.
+// sessionKey is the hash of a session ID. Lookups by hash do not leak the ID through timing.
 type sessionKey [sha256.Size]byte
 
 type session struct {
@@ -38,7 +38,7 @@ func newSessions(clock func() time.Time) *sessions {
 	return &sessions{clock: clock, byID: bounded.New[sessionKey, session](mostSessions)}
 }
 
-// Begin returns the id of a new session.
+// Begin creates a session and returns its ID.
 func (s *sessions) Begin(t Token) string {
 	id := rand.Text()
 	s.mu.Lock()
@@ -58,16 +58,16 @@ func (s *sessions) find(id string) (Token, bool) {
 	return found.token, ok && s.clock().Before(found.ends)
 }
 
-// End ends a session, if there is one of that id.
+// End deletes a session. An unknown ID is ignored.
 func (s *sessions) End(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID.Drop(sha256.Sum256([]byte(id)))
 }
 
-// identifySession finds out who asks by their cookie. A browser sends it with whatever
-// it is told to send, so that a request that changes something must say where it comes
-// from; that it is from here, sameOrigin has seen.
+// identifySession returns the user of the session cookie. Browsers send the cookie with all requests, including forged requests of
+// other sites. A request that changes data must therefore have a header with its origin, which sameOrigin compares with the
+// console's origin.
 func (g *Guard) identifySession(r *http.Request) (Visitor, error) {
 	cookie, err := r.Cookie(SessionCookie)
 	if err != nil {
@@ -83,7 +83,7 @@ func (g *Guard) identifySession(r *http.Request) (Visitor, error) {
 	return Visitor{Actor: failed.Actor(t.Name), Role: t.Role, Session: cookie.Value}, nil
 }
 
-// setCookie sets the cookie of a session, or with "" deletes it.
+// setCookie sets the session cookie. An empty value deletes the cookie.
 func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, value string) {
 	age := int(SessionLife / time.Second)
 	if value == "" {
@@ -95,7 +95,7 @@ func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, value string) 
 	})
 }
 
-// LogIn begins a session for who sent this secret.
+// LogIn begins a session for the token with this secret. It ends the present session of who.
 func (g *Guard) LogIn(w http.ResponseWriter, r *http.Request, who Visitor, secret string) error {
 	t, err := g.check(r, strings.TrimSpace(secret))
 	if err != nil {
@@ -107,7 +107,7 @@ func (g *Guard) LogIn(w http.ResponseWriter, r *http.Request, who Visitor, secre
 	return nil
 }
 
-// LogOut ends the session of who, if there is one.
+// LogOut ends the session of who, if any, and deletes the cookie.
 func (g *Guard) LogOut(w http.ResponseWriter, r *http.Request, who Visitor) {
 	g.Sessions.End(who.Session)
 	g.setCookie(w, r, "")

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/fault"
 )
 
-// Token lets somebody in.
+// Token gives a user access with a role.
 type Token struct {
 	Name string
 	Role Role
@@ -29,8 +29,7 @@ const (
 	maxTokenName = 64
 )
 
-// NewToken returns a token of 256 random bits, to be given to who is to have it, and
-// its hash for Token.Hash.
+// NewToken returns a token of 256 random bits for a user, and its hash for Token.Hash.
 func NewToken() (token, hash string) {
 	var b [tokenBytes]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -38,10 +37,9 @@ func NewToken() (token, hash string) {
 	return token, HashToken(token)
 }
 
-// HashToken returns the hash of a token. It is a fast one without salt, which is
-// safe for what NewToken makes and nothing that a person thought up: whoever has the
-// hash of that can guess it, and at the console only slowness stands before it, which
-// its owner shares with whoever guesses from the same address.
+// HashToken returns the SHA-256 hash of a token, without salt. This fast hash is only safe for the random tokens of NewToken. With
+// the hash of another token, an attacker can guess the token. Without the hash, only the delay after wrong tokens protects it, and
+// the delay also applies to the owner, if the owner and the attacker have the same address.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -74,14 +72,13 @@ func ValidateTokens(tokens []Token) error {
 
 const tokenNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@"
 
-// check returns the token that a secret is. An address that has sent wrong tokens waits. A
-// token of NewToken does not: behind a proxy all users have one address, and others could
-// keep its owner out. Its 256 random bits cannot be guessed at any speed. A token that a
-// person made up waits like a wrong one, since only waiting protects it.
+// check returns the token with this secret. After wrong tokens, an address must wait. Tokens of NewToken are exempt, because behind
+// a proxy all users have the same address and an attacker could lock out the owner. Their 256 random bits resist guessing at any
+// rate. Other tokens must wait like wrong tokens, because only the delay protects them.
 func (g *Guard) check(r *http.Request, secret string) (Token, error) {
 	hash := []byte(HashToken(secret))
 	var found *Token
-	for i := range g.tokens { // all of them, so that time tells nothing
+	for i := range g.tokens { // compares all tokens, so that the time does not depend on the match
 		if subtle.ConstantTimeCompare([]byte(strings.ToLower(g.tokens[i].Hash)), hash) == 1 {
 			found = &g.tokens[i]
 		}
@@ -109,8 +106,7 @@ func tooOften(wait time.Duration) *fault.Failure {
 	}
 }
 
-// isRandom reports whether a secret has the form of those that NewToken makes: 256 bits,
-// which are not guessed at any speed.
+// isRandom reports whether a secret has the form of a token of NewToken, with 256 bits.
 func isRandom(secret string) bool {
 	bits, ok := strings.CutPrefix(secret, tokenPrefix)
 	b, err := base64.RawURLEncoding.DecodeString(bits)

@@ -13,23 +13,22 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxEdited bounds the body that a form takes: browsers get slow with more.
+// maxEdited is the maximum size of an editable body. Larger forms make browsers slow.
 const maxEdited = 1 << 20
 
-// maxIndented bounds it once it is indented.
+// maxIndented is the maximum size of an editable body after indentation.
 const maxIndented = 2 * maxEdited
 
-// The ways in which a form has a body in it.
+// Representations of a body in a form.
 const (
-	bodyText   = "text"   // as it is
+	bodyText   = "text"   // unchanged
 	bodyIndent = "indent" // JSON on one line, formatted; saved on one line
-	bodyHex    = "hex"    // bytes that are no text
-	bodyNone   = "none"   // too long: it stays as it is
+	bodyHex    = "hex"    // binary data
+	bodyNone   = "none"   // too large to edit
 )
 
-// editableBody is a body as a form can hold it without losing a byte. Browsers turn
-// every line break of a form into CR LF, so that a body with such is only text if all
-// of its line breaks are.
+// editableBody returns the representation of a body that a form returns without loss. Browsers convert all line breaks of a form to
+// CR LF. A body with CR LF is therefore editable as text only if all its line breaks are CR LF.
 func editableBody(body []byte) (how, text string) {
 	switch {
 	case len(body) > maxEdited:
@@ -53,7 +52,7 @@ func mixedBreaks(s string) bool {
 	return strings.Count(s, "\r") != crlf || crlf > 0 && strings.Count(s, "\n") != crlf
 }
 
-// hexLines writes bytes as pairs of digits, 16 to a line.
+// hexLines formats bytes as hexadecimal, 16 on each line.
 func hexLines(body []byte) string {
 	var lines []string
 	for line := range slices.Chunk(body, 16) {
@@ -62,7 +61,7 @@ func hexLines(body []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// bytes is the body that the form has in it.
+// bytes decodes the body of the form.
 func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	switch f.How {
 	case bodyNone:
@@ -85,8 +84,7 @@ func (f *EditFormView) bytes(before []byte) ([]byte, error) {
 	return []byte(f.Body), nil
 }
 
-// onOneLine returns edited JSON on one line, with spaces as the body before it has them. What has not changed but in
-// its spaces is the body before.
+// onOneLine returns the edited JSON on one line, with the same spacing as before. If only white space differs, it returns before.
 func onOneLine(edited, before []byte) []byte {
 	compact, was := compacted(edited), compacted(before)
 	switch {
@@ -100,7 +98,7 @@ func onOneLine(edited, before []byte) []byte {
 	return compact
 }
 
-// compacted returns JSON without spaces, nil for what is not JSON.
+// compacted removes white space from JSON. It returns nil for invalid JSON.
 func compacted(body []byte) []byte {
 	var compact bytes.Buffer
 	if json.Compact(&compact, body) != nil {
@@ -109,7 +107,7 @@ func compacted(body []byte) []byte {
 	return compact.Bytes()
 }
 
-// spaced returns compact JSON with a space after each comma and colon, as some programs write it.
+// spaced adds a space after each comma and colon of compact JSON. Python, for example, writes JSON with these spaces.
 func spaced(compact []byte) []byte {
 	var b bytes.Buffer
 	inText, escaped := false, false

@@ -13,15 +13,14 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxDiffLines is how many lines a page shows of a comparison.
+// maxDiffLines is the maximum number of displayed lines of a comparison.
 const maxDiffLines = 2000
 
-// diffLine is a line of a comparison. Class is "add", "del", "skip-lines", or "" for
-// one that is in both.
+// diffLine is a line of a comparison. Class is "add", "del", "skip-lines", or "" for a line in both texts.
 type diffLine struct{ Class, Text string }
 
-// diff compares two texts line by line and returns what is different, with up to
-// context lines around it, as far as a page has room for it. Nil if nothing is.
+// diff compares two texts by line. It returns the differences with up to context lines before and after them, cut after
+// maxDiffLines, or nil for equal texts.
 func diff(before, after string, context int) []diffLine {
 	if before == after {
 		return nil
@@ -54,13 +53,13 @@ func diff(before, after string, context int) []diffLine {
 
 var diffClasses = map[udiff.OpKind]string{udiff.Insert: "add", udiff.Delete: "del"}
 
-// EditDiff is what an edit changes.
+// EditDiff has the differences between two contents.
 type EditDiff struct {
 	Body, Headers []diffLine
 	Same          bool
 }
 
-// Compare compares two contents as people read them.
+// Compare compares two contents in the form that pages display.
 func Compare(before, after failed.Content) EditDiff {
 	d := EditDiff{
 		Body:    diff(diffText(before.Body), diffText(after.Body), 3),
@@ -74,7 +73,7 @@ func Compare(before, after failed.Content) EditDiff {
 	return d
 }
 
-// diffText is a body in lines: JSON indented, bytes in hexadecimal.
+// diffText formats a body for a comparison: JSON indented, binary data in hexadecimal.
 func diffText(body []byte) string {
 	if len(body) > maxEdited {
 		return fmt.Sprintf("%s, too long to be compared", show.ByteSize(len(body)))
@@ -87,7 +86,7 @@ func diffText(body []byte) string {
 	return show.Visible(string(body))
 }
 
-// fieldText is properties and the application's headers in lines.
+// fieldText formats properties and headers of the application, one on each line.
 func fieldText(c failed.Content) string {
 	var b strings.Builder
 	for _, e := range editFields {

@@ -8,8 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is taken out and what stays is the first text; what is added and what stays is
-// the second.
+// The deleted and common lines are the first text. The added and common lines are the second text.
 func TestDiff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := rapid.SampledFrom([]string{"a", "b", "c", ""})

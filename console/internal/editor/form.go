@@ -1,5 +1,4 @@
-// Package editor converts a message to a form that can be edited without losing a byte,
-// converts the form back, and compares two contents.
+// Package editor converts a message to a form and back without loss, and compares two contents.
 package editor
 
 import (
@@ -16,40 +15,40 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// spareHeaders are empty rows for headers to be added.
+// spareHeaders is the number of empty rows for new headers.
 const spareHeaders = 2
 
-// EditFormView is the form.
+// EditFormView is a form that edits a message.
 type EditFormView struct {
 	How        string
 	Body       string
 	Properties []editField
 	Headers    []editHeader
-	Kept       []show.HeaderRow // those that cannot be edited: see isKept
+	Kept       []show.HeaderRow // headers that the form cannot edit; see isKept
 }
 
-// keepKind is what the form has in place of the type of a header that is Fixed.
+// keepKind is the submitted type of a Fixed header.
 const keepKind = "keep"
 
 type editField struct {
 	Name, Label, Value string
-	Fixed              bool // it is not in the form
+	Fixed              bool // not editable
 }
 
-// isPlain reports whether a field of a form gives a text back as it was given it.
+// isPlain reports whether browsers return s unchanged from a form field.
 func isPlain(s string) bool { return show.Visible(s) == s && !strings.ContainsAny(s, "\r\n") }
 
-// isKept reports whether a header is none of the form's: it is Reprise's or the
-// broker's, or has a name that no form can hold.
+// isKept reports whether the form cannot edit a header, because Reprise or the broker sets it or because a field cannot hold its
+// name.
 func isKept(name string) bool { return show.IsBrokerHeader(name) || !isPlain(name) || name == "" }
 
 type editHeader struct {
 	Name, Kind, Value string
-	Fixed             bool // its value cannot be changed here, and is not in the form
+	Fixed             bool // the form cannot edit the value
 	Index             int
 }
 
-// editFields are the properties that can be edited.
+// editFields are the editable properties.
 var editFields = []struct {
 	name, label string
 	of          func(*failed.Properties) *string
@@ -62,7 +61,7 @@ var editFields = []struct {
 	{"reply_to", "Reply to", func(p *failed.Properties) *string { return &p.ReplyTo }},
 }
 
-// PropertyNames are the fields of properties.
+// PropertyNames returns the field names of the editable properties.
 func PropertyNames() []string {
 	var names []string
 	for _, e := range editFields {
@@ -115,7 +114,7 @@ func NewPublishForm() *EditFormView {
 	return f
 }
 
-// ReadPublishForm reads the form of a new message, and formats a JSON body.
+// ReadPublishForm reads the submitted form of a new message and indents a JSON body.
 func ReadPublishForm(v url.Values) *EditFormView {
 	f := ReadEditForm(v, &failed.Message{})
 	f.How = bodyIndent
@@ -134,8 +133,8 @@ func (f *EditFormView) spare() {
 	}
 }
 
-// ReadEditForm is the form as it was sent. What it says of how the body is in it is
-// not believed: the message says that.
+// ReadEditForm reads a submitted form. It derives the representation of the body from m, because it does not trust the submitted
+// value.
 func ReadEditForm(v url.Values, m *failed.Message) *EditFormView {
 	f := NewEditForm(m)
 	f.Body = strings.ReplaceAll(v.Get("body"), "\r\n", "\n")
@@ -161,7 +160,7 @@ func ReadEditForm(v url.Values, m *failed.Message) *EditFormView {
 	return f
 }
 
-// Content is what the form says, with all that it does not show left as it is.
+// Content applies the form to the message and returns the result. Content that the form omits remains unchanged.
 func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	before := m.Current()
 	after := before
@@ -184,7 +183,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	}
 	for _, h := range f.Headers {
 		if h.Name == "" {
-			continue // taken out, or never put in
+			continue // the user removed the header or left the row empty
 		}
 		if show.IsBrokerHeader(h.Name) {
 			return after, fmt.Errorf("header %q is Reprise's or the broker's: choose another name", show.Clip(show.Visible(h.Name), 40))
@@ -216,7 +215,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	return after, nil
 }
 
-// unchanged reports whether a header is in the form as the form showed it.
+// unchanged reports whether a header has the same value as in the original form.
 func unchanged(was any, h editHeader) bool {
 	if s, ok := was.(string); ok && s == h.Value {
 		return true

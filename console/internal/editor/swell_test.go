@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A small body cannot be made to swell to a page that nobody can take.
+// A small body cannot produce a huge page.
 func TestBodiesThatWouldSwell(t *testing.T) {
 	const depth = 9000
 	nested := strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth)

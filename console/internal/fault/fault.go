@@ -1,5 +1,4 @@
-// Package fault defines the error that a visitor of the console is told of, with advice,
-// and turns the errors of package failed into it.
+// Package fault defines the errors, with advice, that the console returns to users, and converts errors of package failed to them.
 package fault
 
 import (
@@ -12,13 +11,13 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Failure is an error that whoever asked is told of.
+// Failure is an error that the console returns to the user.
 type Failure struct {
 	Status     int
 	Text       string
-	Advice     string // what to do about it
-	Param      string // the parameter of a filter that is wrong; "": none
-	RetryAfter int    // seconds; 0: not said
+	Advice     string // how to correct the error
+	Param      string // the invalid parameter of a filter, or ""
+	RetryAfter int    // in seconds, or 0
 }
 
 func (f *Failure) Error() string { return f.Text }
@@ -27,14 +26,14 @@ func BadRequest(text, advice string) *Failure {
 	return &Failure{Status: http.StatusBadRequest, Text: text, Advice: advice}
 }
 
-// BadFilter returns the failure of a filter that cannot be read.
+// BadFilter returns the failure for an invalid filter.
 func BadFilter(err error) *Failure {
 	f := BadRequest(err.Error(), "correct the parameter")
 	f.Param = paramOf(err)
 	return f
 }
 
-// paramOf returns the name of the parameter that an error is about, or "".
+// paramOf returns the name of the invalid parameter, or "".
 func paramOf(err error) string {
 	if e, ok := errors.AsType[*failed.FilterError](err); ok {
 		return e.Param
@@ -45,8 +44,7 @@ func paramOf(err error) string {
 	return ""
 }
 
-// AsFailure finds out what to say of an error; nil if there is nothing that they
-// should know of it.
+// AsFailure converts err to a Failure. It returns nil for an internal error, which users must not see.
 func AsFailure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f

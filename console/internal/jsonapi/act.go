@@ -10,8 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// act returns a handler that answers with the number of messages that f has changed, or
-// would change.
+// act returns a handler that responds with the number of messages that f has changed, or would change in a dry run.
 func act(f func(c *web.Call, isDryRun bool) (int64, error)) handler {
 	return answer(func(c *web.Call) (done api.Done, err error) {
 		if done.DryRun, err = c.Flag("dry_run"); err != nil {
@@ -22,7 +21,7 @@ func act(f func(c *web.Call, isDryRun bool) (int64, error)) handler {
 	})
 }
 
-// selected returns the filter of a valid selection.
+// selected validates a selection and returns its filter.
 func selected(c *web.Call, s api.Selection) (failed.Filter, error) {
 	if err := s.Validate(); err != nil {
 		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
@@ -63,7 +62,7 @@ func restore(c *web.Call, isDryRun bool) (int64, error) {
 	return c.Archive.Restore(c.R.Context(), f, c.Who.Actor)
 }
 
-// erase deletes contents of messages for good.
+// erase deletes contents of messages permanently.
 func erase(c *web.Call) (done api.Done, err error) {
 	if done.DryRun, err = c.Flag("dry_run"); err != nil {
 		return done, err
@@ -149,7 +148,7 @@ func revert(c *web.Call, id int64) (m api.Message, err error) {
 	return message(c, id)
 }
 
-// editAndReplay edits a message and begins to replay it, or does neither.
+// editAndReplay edits a message and begins a replay of it, or does neither.
 func editAndReplay(c *web.Call) error {
 	id, err := pathNumber(c, "id")
 	if err != nil {
@@ -210,7 +209,7 @@ func beginReplay(c *web.Call) error {
 	return created(c, r)
 }
 
-// maxEdited is how many messages a dry run looks at.
+// maxEdited is the maximum number of messages that a dry run examines.
 const maxEdited = 100_000
 
 func editPreview(c *web.Call, plan failed.Plan) (*api.EditPreview, error) {

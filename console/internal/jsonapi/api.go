@@ -1,5 +1,4 @@
-// Package jsonapi has the handlers of the JSON API below /api/v1. Its types are those of
-// internal/api; openapi.json describes it.
+// Package jsonapi implements the JSON API below /api/v1. Package internal/api defines its types, and openapi.json describes it.
 package jsonapi
 
 import (
@@ -86,7 +85,7 @@ func Routes() []web.Route {
 
 type handler = func(*web.Call) error
 
-// answer returns a handler that answers with the value of f.
+// answer returns a handler that writes the result of f as JSON.
 func answer[T any](f func(*web.Call) (T, error)) handler {
 	return func(c *web.Call) error {
 		v, err := f(c)
@@ -97,7 +96,7 @@ func answer[T any](f func(*web.Call) (T, error)) handler {
 	}
 }
 
-// byID is answer for the thing whose number is in the path.
+// byID is like answer, and passes the ID in the path to f.
 func byID[T any](f func(*web.Call, int64) (T, error)) handler {
 	return answer(func(c *web.Call) (v T, err error) {
 		id, err := pathNumber(c, "id")
@@ -117,7 +116,7 @@ func pathNumber(c *web.Call, name string) (int64, error) {
 	return n, nil
 }
 
-// convert returns the elements of a list as they are shown, never null.
+// convert converts the elements of a list. The result is never nil, so that JSON contains [] instead of null.
 func convert[From, To any](list []From, to func(From) To) []To {
 	shown := make([]To, len(list))
 	for i, v := range list {
@@ -128,9 +127,9 @@ func convert[From, To any](list []From, to func(From) To) []To {
 
 func describe(c *web.Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
-	// The address is the only text of this form in it.
+	// This string occurs once in the description.
 	const server = `"url": "/api/v1"`
-	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1)) // a client that has gone gets nothing
+	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1)) // the error means that the client has disconnected
 	return nil
 }
 
@@ -140,8 +139,8 @@ func me(c *web.Call) (api.Me, error) {
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// absentRoutes answer in JSON below /api where no other route does. They have methods, so
-// that they do not conflict with the page for all other paths.
+// absentRoutes respond with a JSON error to unknown paths below /api. They have methods so that they do not conflict with the page
+// for all other paths.
 func absentRoutes() []web.Route {
 	var absent []web.Route
 	for _, method := range methods {

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// csvColumns are the columns of a list in CSV, with the names that the fields have in JSON. It
-// has what a list shows, and so no body and no header of a message.
+// csvColumns are the columns of a list in CSV, with the JSON names of the fields. They do not include the bodies and headers of
+// messages.
 var csvColumns = []struct {
 	name string
 	of   func(api.Summary) string
@@ -44,7 +44,7 @@ var csvColumns = []struct {
 	{"refused", func(s api.Summary) string { return csvText(api.Text(s.Refused)) }},
 }
 
-// writeCSV writes the selected messages as a list in CSV, the latest failure first.
+// writeCSV writes the selected messages in CSV, the latest failure first.
 func writeCSV(c *web.Call, f failed.Filter, w io.Writer) error {
 	out := csv.NewWriter(w)
 	row := make([]string, len(csvColumns))
@@ -76,7 +76,7 @@ func writeCSV(c *web.Call, f failed.Filter, w io.Writer) error {
 	}
 }
 
-// number is the text of a number; "" if it is not set.
+// number formats n in decimal, and 0 as "".
 func number(n int64) string {
 	if n == 0 {
 		return ""
@@ -91,16 +91,15 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// formulas are places where a spreadsheet can find a formula: = + - @, also in full width, at the beginning of a
-// cell. A spreadsheet whose separator is not the comma ignores the quotes, so that a cell begins
-// after a separator of its own, too.
+// formulas matches the beginning of spreadsheet formulas: = + - @, also in full width, at the beginning of a cell. A spreadsheet
+// with another separator than the comma ignores the quotes, so a cell can also begin after its separator.
 var formulas = regexp.MustCompile(`(^|[;|\t\r\n])([\s\p{Z}\p{Cc}"]*)([=+\-@＝＋－＠])`)
 
-// csvText is a text that no spreadsheet takes for a formula: an apostrophe precedes what could be one.
+// csvText returns t with an apostrophe before each possible formula, so that spreadsheets do not execute it.
 func csvText(t api.Text) string {
 	b, err := t.MarshalText()
 	if err != nil {
-		return fmt.Sprint(err) // it has none
+		return fmt.Sprint(err) // MarshalText does not fail
 	}
 	text := string(b)
 	if !strings.ContainsAny(text, "=+-@＝＋－＠") {

@@ -16,10 +16,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxDiff is how large a body may be to be compared line by line.
+// maxDiff is the maximum size of a body for a comparison by line.
 const maxDiff = 1 << 20
 
-// difference compares what arrived with what was made of it.
+// difference compares the original content with the edited content.
 func difference(original, edited failed.Content) api.Diff {
 	a, b := api.ContentOf(original), api.ContentOf(edited)
 	return api.Diff{
@@ -67,7 +67,7 @@ func propertyLines(p api.Properties) map[string]string {
 	return lines
 }
 
-// fields are lines in the order of their names.
+// fields joins lines, sorted by name.
 func fields(lines map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(lines)) {

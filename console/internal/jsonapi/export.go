@@ -15,7 +15,7 @@ import (
 
 const jsonLines = "application/x-ndjson"
 
-// errSecrets says that an export would tell what they may not see.
+// errSecrets is returned to users who may not see secrets, because an export contains them.
 var errSecrets = &fault.Failure{
 	Status: http.StatusForbidden,
 	Text:   "an export has secrets in it that you may not see",
@@ -48,7 +48,7 @@ func exportMessages(c *web.Call) error {
 			c.W.Header().Del("Content-Disposition")
 			return err
 		}
-		// The only way to say that what was sent is not all.
+		// After the first bytes, the client recognizes an incomplete export only by the aborted connection.
 		c.Logger.Error("export broken off", "actor", c.Who.Actor, "err", err)
 		panic(http.ErrAbortHandler)
 	}
@@ -64,11 +64,10 @@ func importMessages(c *web.Call) (api.Done, error) {
 	return api.Done{Messages: n}, err
 }
 
-// idleTimeout is how long the client may be silent within a long body.
+// idleTimeout is the timeout of a single read or write within a long body.
 const idleTimeout = time.Minute
 
-// extendingWriter extends the write deadline with each write: the deadline of a server is for
-// the whole answer.
+// extendingWriter extends the write deadline with each write, because the server's deadline covers the complete response.
 type extendingWriter struct {
 	w       io.Writer
 	control *http.ResponseController
@@ -81,7 +80,7 @@ func (p *extendingWriter) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// extendingReader extends the deadlines with each read.
+// extendingReader extends the read and write deadlines with each read.
 type extendingReader struct {
 	r       io.Reader
 	control *http.ResponseController
@@ -91,7 +90,7 @@ type extendingReader struct {
 func (p *extendingReader) Read(b []byte) (int, error) {
 	end := time.Now().Add(idleTimeout)
 	_ = p.control.SetReadDeadline(end)
-	_ = p.control.SetWriteDeadline(end) // the answer comes after it
+	_ = p.control.SetWriteDeadline(end) // the response follows the body
 	n, err := p.r.Read(b)
 	p.err = err
 	return n, err

@@ -10,10 +10,10 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxPageSize is the largest failed.Page.Size.
+// maxPageSize is the maximum of failed.Page.Size.
 const maxPageSize = 1000
 
-// page returns a handler that answers with a page of a list.
+// page returns a handler that responds with a page of a list.
 func page[T any](f func(*web.Call, failed.Page) (T, error)) handler {
 	return answer(func(c *web.Call) (v T, err error) {
 		p := failed.Page{After: c.Params.Get("after")}
@@ -54,8 +54,7 @@ func message(c *web.Call, id int64) (api.Message, error) {
 	return shown, nil
 }
 
-// body answers with the bytes of the body that a replay would send, or with ?original=true
-// those that arrived.
+// body responds with the body that a replay would publish, or with ?original=true the received body.
 func body(c *web.Call) error {
 	id, err := pathNumber(c, "id")
 	if err != nil {
@@ -140,7 +139,7 @@ func ledgerReport(c *web.Call) (api.Ledger, error) {
 	return api.LedgerOf(report), nil
 }
 
-// created answers with a replay that was begun.
+// created responds with a new replay.
 func created(c *web.Call, r *failed.Replay) error {
 	return c.Write(http.StatusCreated, api.ReplayOf(*r))
 }

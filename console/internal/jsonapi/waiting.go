@@ -32,7 +32,7 @@ func waitingSummary(c *web.Call) (s api.WaitingSummary, err error) {
 	return c.WaitingSummary(f)
 }
 
-// actOnWaiting returns a handler for an act on waiting messages.
+// actOnWaiting returns a handler for an action on waiting messages.
 func actOnWaiting(do failed.WaitingDo) handler {
 	return answer(func(c *web.Call) (done api.WaitingDone, err error) {
 		done.DryRun, err = c.Flag("dry_run")
