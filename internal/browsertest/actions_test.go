@@ -29,9 +29,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// desk is a console of an archive that nothing else works on: what changes in it is what an
-// action on a page has done. One server is for all archives of a browser, which keeps the
-// assets of its pages.
+// desk is a console for an archive without workers, so that only actions on pages change the archive. All archives of a browser
+// share one server, because the browser caches the assets of its pages.
 type desk struct {
 	url     string
 	console atomic.Pointer[console.Console]
@@ -63,7 +62,7 @@ func newDesk(t *testing.T, archive []byte) *desk {
 	d.reset(t, archive)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.console.Load().ServeHTTP(w, r) }))
 	t.Cleanup(func() {
-		server.CloseClientConnections() // pages listen for changes as long as it is there
+		server.CloseClientConnections() // pages hold a connection for live updates
 		server.Close()
 		d.db.Close()
 	})
@@ -90,8 +89,8 @@ func (d *desk) reset(t *testing.T, archive []byte) {
 	}
 }
 
-// threeGroups returns the file of an archive with three groups of failures over two queues, in
-// which there are messages of each in all states, an edit, and replays that run and have ended.
+// threeGroups returns the file of an archive with three error groups in two queues. Each group has messages in all states, an edit,
+// and running and finished replays.
 func threeGroups(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "failed.db")
@@ -128,7 +127,7 @@ func threeGroups(t *testing.T) []byte {
 	}
 	_, err := a.Discard(ctx, failed.Filter{IDs: []failed.ID{1}}, "prepared", "test")
 	must(err)
-	// A replay that could not send two of them, one of which was discarded since, and one that runs.
+	// A finished replay with two failed publications, one of a message that was discarded later, and a running replay.
 	r, err := a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2, 11, 12, 17}}}, "test")
 	must(err)
 	must(plumbing.Sent(ctx, a, int64(r.ID), 2))
@@ -147,7 +146,7 @@ func threeGroups(t *testing.T) []byte {
 	return archive
 }
 
-// rows are the messages of an archive by ID, as far as an action can change them.
+// rows returns the state of each message that an action can change, by ID.
 func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
 	t.Helper()
 	all := map[failed.ID]string{}
@@ -166,7 +165,7 @@ func rows(t *testing.T, a *failed.Archive) map[failed.ID]string {
 	return all
 }
 
-// changed are the messages that differ.
+// changed returns the IDs of the messages that differ.
 func changed(before, after map[failed.ID]string) []failed.ID {
 	var ids []failed.ID
 	for _, id := range slices.Sorted(maps.Keys(after)) {
@@ -177,18 +176,18 @@ func changed(before, after map[failed.ID]string) []failed.ID {
 	return ids
 }
 
-// action is something on a page that changes messages, or leads to where they are changed.
+// action is a button or link that changes messages, or leads to a page that changes them.
 type action struct {
 	Label  string
 	Target string // the path that it leads to
 	Picked bool   // it is for the messages that are picked
 }
 
-// findActions is JavaScript for the elements of the actions on a page.
+// findActions is a JavaScript expression for the elements of the actions on a page.
 const findActions = `[...document.querySelectorAll("main form[method=post] button, main a")]
 	.filter(e => e.tagName === "BUTTON" ? e.type === "submit" && !e.closest("noscript") : /^\/(discard|erase|restore|replays\/new)$|\/edit$/.test(e.pathname))`
 
-// actionsOf are the actions on the page that is open.
+// actionsOf returns the actions on the open page.
 func actionsOf(t *testing.T, b *Browser) []action {
 	t.Helper()
 	return is[[]action](t, b, findActions+`.map(e => ({
@@ -196,7 +195,7 @@ func actionsOf(t *testing.T, b *Browser) []action {
 		Picked: !!e.closest("[data-picked]") }))`)
 }
 
-// ids evaluates JavaScript for the numbers of messages.
+// ids evaluates a JavaScript expression that returns message IDs.
 func ids(t *testing.T, b *Browser, script string) []failed.ID {
 	t.Helper()
 	all := is[[]int64](t, b, script)
@@ -210,10 +209,10 @@ func ids(t *testing.T, b *Browser, script string) []failed.ID {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// kind is the path of an action without numbers.
+// kind returns the path of an action with its numbers replaced by N.
 func kind(path string) string { return digits.ReplaceAllString(path, "N") }
 
-// press presses an action and waits for the page that it leads to.
+// press presses the button or link of an action and waits for the next page.
 func press(t *testing.T, b *Browser, script string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.Tab, patience)
@@ -227,7 +226,7 @@ func press(t *testing.T, b *Browser, script string) {
 	}
 }
 
-// announced is the number of messages in the heading of the page that is open.
+// announced returns the number of messages in the heading of the open page.
 func announced(t *testing.T, b *Browser) int {
 	t.Helper()
 	heading := is[string](t, b, `document.querySelector("h1").innerText`)
@@ -268,7 +267,7 @@ func TestActionsDoWhatIsAnnounced(t *testing.T) {
 	}
 }
 
-// tryPage presses each action on a page, each time with the archive as it was.
+// tryPage presses each action on a page, each time with an unmodified archive.
 func tryPage(t *testing.T, b *Browser, d *desk, archive []byte, page string, pressed map[string]bool) {
 	t.Helper()
 	for i, n := 0, 1; i < n; i++ {
@@ -284,7 +283,7 @@ func tryPage(t *testing.T, b *Browser, d *desk, archive []byte, page string, pre
 	}
 }
 
-// tryAction presses an action on the page that is open, confirms it, and compares the archive.
+// tryAction presses an action on the open page, confirms it, and compares the archive.
 func tryAction(t *testing.T, b *Browser, d *desk, page string, i int, a action) {
 	t.Helper()
 	before := rows(t, d.archive)
@@ -325,8 +324,7 @@ func tryAction(t *testing.T, b *Browser, d *desk, page string, i int, a action) 
 	}
 }
 
-// expected says which messages an action on the page that is open is for, and in which state
-// they are afterwards.
+// expected returns the messages that an action on the open page must change, and their state after the action.
 func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, state string) {
 	t.Helper()
 	const listed = `[...document.querySelectorAll("#rows > tr[id^=m]")].map(r => +r.id.slice(1))`
@@ -377,8 +375,8 @@ var (
 	number = regexp.MustCompile(`<h1>\w+ ([0-9]+) messages?</h1>`)
 )
 
-// crawl follows all links of a console, each of which leads somewhere. It returns where actions
-// lead to, without numbers, each with a page that has it.
+// crawl follows all links of a console and fails on a broken link. It returns the paths of actions, without numbers, each with a
+// page that links to the path.
 func crawl(t *testing.T, base string) map[string]string {
 	t.Helper()
 	targets := map[string]string{}
@@ -413,7 +411,7 @@ func crawl(t *testing.T, base string) map[string]string {
 			path, _, _ := strings.Cut(link, "?")
 			if path == "/discard" || path == "/erase" || path == "/restore" || path == "/replays/new" {
 				targets[path] = page
-				// What the page lists, all of which is on it, is what is asked about.
+				// A confirmation must announce the number of messages that the page lists.
 				n := number.FindStringSubmatch(mustGet(t, get, link))
 				if rows := len(listed.FindAllString(text, -1)); rows > 0 && (n == nil || n[1] != strconv.Itoa(rows)) && !strings.HasPrefix(page, "/groups/") {
 					t.Errorf("%s lists %d messages, and its link %s announces %v", page, rows, link, n)

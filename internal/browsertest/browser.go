@@ -15,19 +15,19 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Browser is a Chromium without a window, with one tab.
+// Browser is a headless Chromium with one tab.
 type Browser struct {
 	Tab  context.Context // for chromedp's functions
-	stop func()          // at once
+	stop func()          // does not wait for the browser
 	once sync.Once
 
 	mu       sync.Mutex
 	problems []string
 }
 
-// NewBrowser starts one. ctx bounds its life; Close ends it.
+// NewBrowser starts a browser. It ends with ctx or with Close.
 func NewBrowser(ctx context.Context) (*Browser, error) {
-	// It runs as root here and there, and sees no page but ours.
+	// Some test machines run Chromium as root, which needs NoSandbox. The browser only loads pages of the tests.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU)
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		options = append(options, chromedp.ExecPath(path))
@@ -53,8 +53,7 @@ func (b *Browser) begin() error {
 	return err
 }
 
-// Close ends the browser, in order: one that is killed leaves a directory among the
-// temporary files.
+// Close shuts the browser down. A killed browser would leave a temporary directory behind.
 func (b *Browser) Close() {
 	b.once.Do(func() {
 		asked, cancel := context.WithTimeout(b.Tab, 10*time.Second)
@@ -64,8 +63,7 @@ func (b *Browser) Close() {
 	})
 }
 
-// listen notes what a browser complains of: scripts that fail, and what the content
-// security policy keeps a page from.
+// listen records script errors and violations of the content security policy.
 func (b *Browser) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +79,7 @@ func (b *Browser) listen(event any) {
 	}
 }
 
-// Problems returns what the browser complained of since it was asked last.
+// Problems returns the errors since the last call.
 func (b *Browser) Problems() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,12 +88,12 @@ func (b *Browser) Problems() []string {
 	return p
 }
 
-// Do does things in its tab.
+// Do runs steps in the tab.
 func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) error {
 	return chromedp.Do(b.Tab, steps...)
 }
 
-// Look makes it as wide as a screen, light or dark, with so many pixels to a CSS one.
+// Look sets the size of the viewport, the color scheme (light or dark) and the number of device pixels per CSS pixel.
 func (b *Browser) Look(width, height int, scheme string, scale float64) error {
 	if err := b.Do(chromedp.EmulateViewport(int64(width), int64(height), chromedp.EmulateScale(scale))); err != nil {
 		return err

@@ -18,11 +18,10 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// patience is how long anything on a page may take.
+// patience is the maximum duration of each step on a page.
 const patience = 2 * time.Minute
 
-// life ends a browser that hangs. It is far longer than all pages of a test take on a busy
-// machine.
+// life is the timeout of a browser that hangs. It is much longer than a test takes on a busy machine.
 const life = 10 * time.Minute
 
 // newBrowser starts a browser for a test.
@@ -59,7 +58,7 @@ func newShop(t *testing.T, cfg ShopConfig) *Shop {
 	return s
 }
 
-// do does things in the browser, which all have to be possible soon.
+// do runs steps in the browser, with a timeout.
 func do(t *testing.T, b *Browser, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.Tab, patience)
@@ -70,7 +69,7 @@ func do(t *testing.T, b *Browser, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// shows waits until an element's text contains something.
+// shows waits until the text of an element contains a string.
 func shows(t *testing.T, b *Browser, selector, text string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -90,13 +89,13 @@ func shows(t *testing.T, b *Browser, selector, text string) {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "\\'") + "'" }
 
-// link is the first link or button with a text.
+// link finds the first link or button with a text.
 func link(text string) chromedp.Search {
 	return chromedp.Search("//*[self::a or self::button][contains(normalize-space(.), '" + text + "')]")
 }
 
-// click follows a link or presses a button that leads to another page. It finds and
-// clicks it in one go: a part of a page that is live can be another one a moment later.
+// click follows a link or presses a button that leads to another page. It finds and clicks the element in one step, because a live
+// page can replace the element between two steps.
 func click(t *testing.T, b *Browser, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.Tab, patience)
@@ -119,7 +118,7 @@ func quiet(t *testing.T, b *Browser) {
 	}
 }
 
-// A message that its worker has given up is found, corrected, sent back, and succeeds.
+// A user finds a failed message, corrects and replays it, and the replay succeeds.
 func TestFindEditReplay(t *testing.T) {
 	b := newBrowser(t)
 	done := make(chan string, 10)
@@ -140,7 +139,7 @@ func TestFindEditReplay(t *testing.T) {
 	}
 
 	do(t, b, chromedp.Navigate(shop.URL))
-	// It comes by itself: the page is live.
+	// The live page displays the failure without a reload.
 	shows(t, b, "main", "decode order *: quantity is no number")
 	click(t, b, "decode order")
 	shows(t, b, "h1", "decode order *")
@@ -182,10 +181,10 @@ func TestFindEditReplay(t *testing.T) {
 	quiet(t, b)
 }
 
-// leavingAsks reports whether the page would ask whoever leaves it.
+// leavingAsks is a JavaScript expression that reports whether the page asks for confirmation before the user leaves it.
 const leavingAsks = `!window.dispatchEvent(new Event("beforeunload", {cancelable: true}))`
 
-// What fails again after a replay stops the replay, and is shown with it.
+// A message that fails again stops its replay, and the page of the replay lists the message.
 func TestReplayStops(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Attempts: 1, Handlers: map[string]reprise.Handler{
@@ -208,11 +207,11 @@ func TestReplayStops(t *testing.T) {
 	quiet(t, b)
 }
 
-// A page that fetches itself anew leaves the focus where it was.
+// A live update of a page keeps the focus.
 func TestLiveKeepsFocus(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
-	// In one step: what is looked up first can be another node by the time of the focus.
+	// The script finds and focuses the link in one step, because a live update can replace the link between two steps.
 	focus := chromedp.Evaluate[string](`document.querySelector("a[href*='queue=emails']").focus(); ""`)
 	do(t, b, chromedp.Navigate(shop.URL))
 	if _, err := chromedp.Run(b.Tab, focus); err != nil {
@@ -234,7 +233,7 @@ func TestLiveKeepsFocus(t *testing.T) {
 	quiet(t, b)
 }
 
-// Messages that are picked are discarded for a reason; undo brings them back.
+// A user selects messages, discards them with a reason, and restores them with undo.
 func TestPickDiscardUndo(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
@@ -251,7 +250,7 @@ func TestPickDiscardUndo(t *testing.T) {
 	quiet(t, b)
 }
 
-// A list goes on where it ended, without a new page.
+// A list loads more rows without a new page.
 func TestShowMore(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
@@ -259,9 +258,8 @@ func TestShowMore(t *testing.T) {
 	quiet(t, b)
 }
 
-// Every page, light and dark, wide and narrow: nothing that axe finds wrong, nothing
-// wider than the screen, and nothing that the security policy had to stop, whatever is
-// in the messages.
+// All pages, light and dark, wide and narrow, have no findings of axe, no elements wider than the screen, and no violations of the
+// content security policy, for any content of the messages.
 func TestPages(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
@@ -276,7 +274,7 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody forbids names without an end.
+	// The names of queues can be very long.
 	queue := strings.Repeat("of-a-team-with-long-names.", 8)
 	ids, err := shop.Archive.Add(t.Context(), []failed.Message{{
 		FailedQueue: queue + ".failed", Error: strings.Repeat("unbroken", 80), LastFailed: time.Now(),
@@ -312,7 +310,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Who has a token signs in, and gets to where they wanted; who has not does not.
+// A user with a token logs in and gets the requested page. A user without a token does not.
 func TestSignIn(t *testing.T) {
 	b := newBrowser(t)
 	secret, hash := console.NewToken()
@@ -333,21 +331,20 @@ func TestSignIn(t *testing.T) {
 	quiet(t, b)
 }
 
-// stickingOut are elements that are wider than the screen, but for those that can be
-// scrolled.
+// stickingOut is a JavaScript expression for the elements outside the screen that the user cannot scroll to.
 const stickingOut = `[...document.querySelectorAll("body *")]
 	.filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, .skip, .graph, .tabs, .nav, .crumbs, .from, pre, svg"))
 	.map(e => e.outerHTML.slice(0, 200))`
 
-// scrolling are elements, but for code, whose content is wider than they are.
+// scrolling is a JavaScript expression for the elements, except code, with content that needs horizontal scrolling.
 const scrolling = `[...document.querySelectorAll("body *:not(pre, textarea, input, select, .diff, .crumbs li, .clip1, .only-read)")]
 	.filter(e => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX))
 	.map(e => e.outerHTML.slice(0, 200))`
 
-// check asks axe what is wrong with a page.
+// check checks a page with axe.
 func check(t *testing.T, b *Browser, script, path string, width int, scheme string) {
 	t.Helper()
-	// The tool is put into the page by the debugger, which no policy binds.
+	// The debugger injects axe, because the content security policy does not apply to the debugger.
 	wrong, err := chromedp.Run(b.Tab, chromedp.Evaluate[[]string](script+`;
 		axe.run().then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + v.help + ": " + n.html.slice(0, 200) + " " + (n.failureSummary || ""))))`,
 		chromedp.EvalAwaitPromise))
@@ -362,7 +359,7 @@ func check(t *testing.T, b *Browser, script, path string, width int, scheme stri
 	}
 }
 
-// A browser that has ended leaves nothing among the temporary files.
+// A closed browser does not leave temporary files behind.
 func TestABrowserCleansUp(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -415,7 +412,7 @@ func TestPublishAndPurge(t *testing.T) {
 	quiet(t, b)
 }
 
-// Messages that wait for a retry are picked for an act.
+// A user selects messages that wait for a retry, for an action.
 func TestPickRetrying(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})

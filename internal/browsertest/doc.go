@@ -1,5 +1,4 @@
-// Package browsertest drives the console with a headless Chromium: people find a
-// group, open a message, edit it, replay it, and see it succeed, on the embedded
-// broker with a real ingest and a real replayer. Its program demo serves the console
-// on made-up failures, to be looked at, and takes pictures of all its pages.
+// Package browsertest tests the console with a headless Chromium, on the embedded broker with an ingest and a replayer. Its tests
+// find a group, open a message, edit it, replay it and check that it succeeds. The program demo serves the console with generated
+// failures and takes pictures of all pages.
 package browsertest

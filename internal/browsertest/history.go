@@ -96,7 +96,7 @@ func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.
 	return recorded(ctx, db, now)
 }
 
-// recorded notes all minutes as recorded, but for the first day and a night.
+// recorded marks all minutes as recorded, except the first day and a night.
 func recorded(ctx context.Context, db *sql.DB, now time.Time) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// fail puts failures into a shop's archive.
+// fail adds failures to the archive of a shop.
 func fail(t *testing.T, shop *Shop, queue string, errors ...string) {
 	t.Helper()
 	for _, text := range errors {
@@ -21,7 +21,7 @@ func fail(t *testing.T, shop *Shop, queue string, errors ...string) {
 	}
 }
 
-// is evaluates an expression on the page.
+// is evaluates a JavaScript expression on the page.
 func is[T any](t *testing.T, b *Browser, expression string) T {
 	t.Helper()
 	v, err := chromedp.Run(b.Tab, chromedp.Evaluate[T](expression))
@@ -31,11 +31,11 @@ func is[T any](t *testing.T, b *Browser, expression string) T {
 	return v
 }
 
-// place is where the third row of a list is, and what it is of.
+// place is a JavaScript expression for the ID and the position of the third row of a list.
 const place = "(r => r.id + ' at ' + r.getBoundingClientRect().top)(document.querySelectorAll('#rows > tr')[2])"
 
-// A list of messages says what is new, and shows it when it is told to, by keyboard:
-// what is read and picked meanwhile stays where it is.
+// A list of messages reports the number of new messages and displays them on request, by keyboard. The selected rows, and the
+// position of the present rows, remain unchanged.
 func TestNewMessages(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
@@ -70,14 +70,13 @@ func TestNewMessages(t *testing.T) {
 	if !is[bool](t, b, "document.querySelector('.news button').hidden") {
 		t.Error("there is still news")
 	}
-	// What is shown by now is no news, and what comes then is.
+	// The displayed messages are not new. Only later failures count.
 	fail(t, shop, "emails", "mailbox full")
 	shows(t, b, ".news button", "Show 1 new failure")
 	quiet(t, b)
 }
 
-// More news than a page has room for is a page of its own, and so is the first of an
-// empty list.
+// If the new messages need more than a page, or the list was empty, the button loads a new page.
 func TestManyNewMessages(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})
@@ -97,8 +96,7 @@ func TestManyNewMessages(t *testing.T) {
 	quiet(t, b)
 }
 
-// A list of groups counts on in place; a group that is new is not among them until it is
-// asked for.
+// A list of groups updates its counts in place. It adds new groups on request.
 func TestNewGroups(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})
@@ -121,8 +119,8 @@ func TestNewGroups(t *testing.T) {
 	quiet(t, b)
 }
 
-// A part that is fetched anew does not take the place of what is being pressed, also if
-// it was asked for before; it does so afterwards.
+// A live update does not replace an element while the user presses it, even if its request began before. It replaces the element
+// afterwards.
 func TestLiveWaitsForThePress(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})

@@ -8,15 +8,15 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Page is a page of the console that is there to be looked at.
+// Page is a page of the console, for checks and pictures.
 type Page struct{ Name, Path string }
 
-// IsError reports whether the status of the page is that of an error.
+// IsError reports whether the page has an error status.
 func (p Page) IsError() bool {
 	return slices.Contains([]string{"missing", "search-wrong", "search-unknown", "groups-wrong", "history-wrong", "retrying-wrong"}, p.Name)
 }
 
-// Pages are all kinds of pages, of an archive that was filled by Seed.
+// Pages returns all kinds of pages of an archive that Seed has filled.
 func Pages(ctx context.Context, a *failed.Archive) ([]Page, error) {
 	all := []Page{
 		{"overview", "/"},

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/console"
 )
 
-// prefixProxy is a proxy that publishes a console below /reprise/, beside another site.
+// prefixProxy is a proxy that publishes a console below /reprise/, next to another site.
 type prefixProxy struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ func newPrefixProxy(t *testing.T, target string) *prefixProxy {
 	})
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(func() {
-		p.CloseClientConnections() // pages listen for changes as long as it is there
+		p.CloseClientConnections() // pages hold a connection for live updates
 		p.Close()
 	})
 	return p
@@ -60,7 +60,7 @@ func (p *prefixProxy) takeEscaped() []string {
 	return escaped
 }
 
-// Behind a proxy, below a path prefix, every page works and no address leads out of the prefix.
+// Behind a proxy with a path prefix, all pages work and no address leads outside the prefix.
 func TestPrefixBehindProxy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a browser takes its time")
@@ -75,14 +75,14 @@ func TestPrefixBehindProxy(t *testing.T) {
 	shows(t, b, "h1", "Failed groups")
 	shows(t, b, "#live", "Live")
 
-	// By the menu.
+	// The menu.
 	for _, entry := range []string{"Overview", "Failed groups", "Messages", "Replays", "Topology", "Ledger", "Audit log"} {
 		click(t, b, entry)
 		shows(t, b, "h1", entry)
 		shows(t, b, "#live", "Live")
 	}
 
-	// What is picked, confirmed, undone; a list that goes on; an edit whose changes are shown.
+	// Selection, confirmation, undo, more rows of a list, and the preview of an edit.
 	do(t, b, chromedp.Navigate(proxy.URL+"/reprise/messages?queue=emails"), chromedp.Click(chromedp.CSS("#rows tr:nth-child(1) input")))
 	click(t, b, "Discard…")
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-reason"), "no such people"))
@@ -97,7 +97,7 @@ func TestPrefixBehindProxy(t *testing.T) {
 	shows(t, b, "#changes .add", "other")
 	is[bool](t, b, `document.getElementById("edit").reset() || true`)
 
-	// All kinds of pages, with all addresses that are in them.
+	// All kinds of pages, with all their addresses.
 	pages, err := Pages(t.Context(), shop.Archive)
 	if err != nil {
 		t.Fatal(err)

@@ -16,17 +16,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Clock is a clock for an archive that is filled with what happened before: it shows
-// a time that is set, and the real one once it has been let go.
+// Clock is the clock of an archive that a test fills with past events. It returns the time of Set, and after Release the real time.
 type Clock struct{ set atomic.Pointer[time.Time] }
 
-// Set makes it show t.
+// Set sets the time to t.
 func (c *Clock) Set(t time.Time) { c.set.Store(&t) }
 
-// Release makes it show the real time.
+// Release switches to the real time.
 func (c *Clock) Release() { c.set.Store(nil) }
 
-// Now is the time it shows.
+// Now returns the current time of the clock.
 func (c *Clock) Now() time.Time {
 	if t := c.set.Load(); t != nil {
 		return *t
@@ -34,7 +33,7 @@ func (c *Clock) Now() time.Time {
 	return time.Now()
 }
 
-// fault is a way to fail: how often it did, since when, and with what error.
+// fault describes equal failures: their number, their first time and their error.
 type fault struct {
 	queue    string
 	n        int
@@ -92,8 +91,8 @@ func hexID(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// Seed fills an archive with the failures of a month of a shop, and with what people
-// did about them. The clock is the archive's. It is the same shop every time.
+// Seed fills an archive with the failures of a shop during a month, and with the actions of its operators. The archive must use
+// clock. The result is always the same.
 func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -121,14 +120,14 @@ func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) e
 	return seedWaiting(ctx, a, now)
 }
 
-// act is what people did.
+// act performs the actions of the operators.
 func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) error {
 	const anna, ben = failed.Actor("anna"), failed.Actor("ben")
 	clock.Set(now.Add(-26 * time.Hour))
 	if _, err := a.Discard(ctx, failed.Filter{Queue: "emails", Error: "index out of range"}, "sent by hand, ticket 4711", anna); err != nil {
 		return err
 	}
-	// A replay that ran to its end but for what could not be sent, and one that stopped.
+	// A finished replay with failed publications, and a stopped replay.
 	clock.Set(now.Add(-5 * time.Hour))
 	if err := replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "invoices", Error: "exchange rate"}, Rate: 5, Ramp: true}, ben, 0.8, func(r *failed.Replay) error {
 		clock.Set(r.Begun.Add(9 * time.Second))
@@ -146,7 +145,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	}); err != nil {
 		return err
 	}
-	// An edit, and a replay under way.
+	// An edit, and a running replay.
 	clock.Set(now.Add(-14 * time.Minute))
 	list, _, err := a.List(ctx, failed.Filter{Queue: "orders", Error: "decode order"}, failed.Page{Size: 1})
 	if err != nil {
@@ -167,7 +166,7 @@ func act(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) er
 	return replay(ctx, a, failed.Plan{Filter: failed.Filter{Queue: "orders", Error: "503 Service Unavailable"}, Rate: 20, Ramp: true, Canary: 30 * time.Second}, ben, 0.37, func(*failed.Replay) error { return nil })
 }
 
-// replay begins a replay, notes a part of it as sent, and does what comes then.
+// replay begins a replay, records a part of it as sent, and calls then.
 func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Actor, part float64, then func(*failed.Replay) error) error {
 	r, err := a.BeginReplay(ctx, p, who)
 	if err != nil {
@@ -183,7 +182,7 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 	return then(r)
 }
 
-// unsent returns the messages of the only replay that runs, the oldest failure first.
+// unsent returns the messages of the only running replay, the oldest failure first.
 func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
 	for m, err := range a.Each(ctx, failed.Filter{States: []failed.State{failed.Replaying}}) {
 		if err != nil {
@@ -194,7 +193,7 @@ func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
 	return ids, nil
 }
 
-// refuseRest notes that what a replay has not sent cannot be.
+// refuseRest records that the remaining messages of a replay cannot be published.
 func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error {
 	waiting, err := unsent(ctx, a)
 	if err != nil {
@@ -209,7 +208,7 @@ func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error 
 	return nil
 }
 
-// failure is a message that failed last at a time.
+// failure returns a message whose last failure was at a time.
 func failure(r *rand.Rand, f fault, last time.Time) failed.Message {
 	m := failed.Message{
 		Queue: f.queue, FailedQueue: f.queue + ".failed", Exchange: "shop", RoutingKey: f.queue + ".created",
@@ -271,7 +270,7 @@ func body(r *rand.Rand, f fault, p *failed.Properties) []byte {
 	return fmt.Appendf(nil, "to: user%d@mail.example.net\nsubject: Your order is on its way\n\nHello,\n\nyour parcel left our warehouse today.\n", r.IntN(9999))
 }
 
-// hostile is a message that would like to be more than text.
+// hostile returns a message with markup, control characters and other content that a page must escape.
 func hostile(last time.Time) failed.Message {
 	deep := topology.Table{"end": "here"}
 	for range 20 {

@@ -30,15 +30,15 @@ type ShopConfig struct {
 	Listen   string                     // of the console; "" is any free port of this machine
 	Handlers map[string]reprise.Handler // the workers, by queue
 	Attempts int                        // of each worker
-	Breakers map[string]string          // by queue: the state of a breaker to show
+	Breakers map[string]string          // displayed state of the circuit breaker of each queue
 	Seeded   bool                       // the archive has the failures of a month
 	Tokens   []console.Token
 	Prefix   string // console.Config.Prefix
 	Redact   []failed.Rule
 }
 
-// Shop is a small shop with all that Reprise has, in this process: a broker with its
-// management API, workers, and an archive with its console.
+// Shop is a small shop that runs all parts of Reprise in this process: a broker with its management API, workers, and an archive
+// with its console.
 type Shop struct {
 	URL     string // of the console, without the prefix
 	Archive *failed.Archive
@@ -48,7 +48,7 @@ type Shop struct {
 	stop []func()
 }
 
-// Topology is the shop's exchange.
+// Topology returns the exchange of the shop, bound to a queue.
 func Topology(queue string) topology.Topology {
 	return topology.Topology{
 		Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
@@ -100,7 +100,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Seeded { // before anybody is there who carries out its replays
+	if cfg.Seeded { // before the replayer starts, which would execute the replays
 		now := time.Now()
 		if err := Seed(ctx, s.Archive, s.Clock, now); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (s *Shop) open(ctx context.Context, cfg ShopConfig) error {
 	return err
 }
 
-// fillImports declares a queue without workers that has 12 messages.
+// fillImports declares a queue with 12 messages and without workers.
 func (s *Shop) fillImports(ctx context.Context) error {
 	if err := s.Client.Declare(ctx, topology.Topology{Queues: []topology.Queue{{Name: "imports"}}}); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (s *Shop) work(ctx context.Context, cfg ShopConfig) ([]console.Worker, erro
 	return workers, nil
 }
 
-// atEnd does something when the shop closes, what was opened last first.
+// atEnd registers f for Close. Close calls the functions in reverse order.
 func (s *Shop) atEnd(f func(context.Context)) {
 	s.stop = append(s.stop, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -215,7 +215,7 @@ func (s *Shop) atEnd(f func(context.Context)) {
 	})
 }
 
-// run runs something until the shop closes.
+// run runs f until Close.
 func (s *Shop) run(f func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -246,7 +246,7 @@ func (s *Shop) serve(listen string, h http.Handler) (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// Close closes it, and waits for all that it runs.
+// Close closes the shop and waits for its goroutines.
 func (s *Shop) Close() {
 	for i := len(s.stop) - 1; i >= 0; i-- {
 		s.stop[i]()

@@ -28,7 +28,7 @@ const (
 	typing   = 0.28 // of a key
 )
 
-// stopwatch counts what an operator does on pages, and how long the pages take to answer.
+// stopwatch counts the actions of the operator and measures the response times of the pages.
 type stopwatch struct {
 	*testing.T
 	b      *Browser
@@ -53,7 +53,7 @@ func (s *stopwatch) press(what, selector string) {
 	s.step(begun, "click "+what)
 }
 
-// choose picks an option of a select: a click opens it, and another one picks.
+// choose selects an option of a select element with two clicks.
 func (s *stopwatch) choose(id, option string) {
 	s.Helper()
 	begun := time.Now()
@@ -79,7 +79,7 @@ func (s *stopwatch) step(begun time.Time, what string) {
 	s.Logf("%5.1f s  %5.2f s for the page  %2d clicks  %s", s.person(), took.Seconds(), s.clicks, what)
 }
 
-// person is how long the operator took.
+// person returns the duration of the operator's actions, in seconds.
 func (s *stopwatch) person() float64 {
 	return float64(s.clicks)*(thinking+pointing+pressing) + float64(s.keys)*typing
 }
@@ -138,7 +138,7 @@ func TestStory(t *testing.T) {
 	quiet(t, b)
 }
 
-// failPayments adds failures with three causes, and returns how many have the first.
+// failPayments adds failures with three causes, and returns the number of failures with the first cause.
 func failPayments(t *testing.T, shop *Shop, n int) (first int) {
 	t.Helper()
 	var messages []failed.Message
@@ -165,7 +165,7 @@ func failPayments(t *testing.T, shop *Shop, n int) (first int) {
 	return first
 }
 
-// grouped is a number as pages show it.
+// grouped formats a number like the pages.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

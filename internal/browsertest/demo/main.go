@@ -1,5 +1,4 @@
-// Demo serves the console on a made-up shop, to be looked at, or takes pictures of
-// all its pages: light and dark, wide and narrow.
+// Demo serves the console of a shop with generated data, or takes pictures of all its pages, light and dark, wide and narrow.
 //
 //	go run ./internal/browsertest/demo                    # open the URL that it prints
 //	go run ./internal/browsertest/demo -pictures DIR        # or: make screenshots
@@ -64,7 +63,7 @@ func run(ctx context.Context, listen, pictures, readme string) error {
 	return nil
 }
 
-// handler succeeds but for a few percent, which come back in an hour.
+// handler fails for a few percent of the messages, which are retried after an hour.
 func handler(percent int) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		select {
@@ -78,7 +77,7 @@ func handler(percent int) reprise.Handler {
 	})
 }
 
-// customers publish until ctx ends.
+// customers publishes messages until ctx ends.
 func customers(ctx context.Context, c *reprise.Client) {
 	for _, q := range []struct {
 		key   string

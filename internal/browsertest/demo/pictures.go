@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/browsertest"
 )
 
-// takePictures makes NAME-WIDTH-SCHEME.png of each page, and the pictures of the README.
+// takePictures writes NAME-WIDTH-SCHEME.png for each page, and the pictures of the README.
 func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -50,8 +50,7 @@ func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme strin
 	return nil
 }
 
-// takeForReadme makes two pictures of the size of a screen: of the overview, once the
-// broker knows its rates, and of a message.
+// takeForReadme takes two pictures in the size of a screen. They show the overview, after the broker has measured its rates, and a message.
 func takeForReadme(b *browsertest.Browser, url string, all []browsertest.Page, dir string) error {
 	for _, want := range []struct{ name, scheme, ready string }{
 		{"overview", "light", "[...document.querySelectorAll('dt')].some(t => t.innerText === 'Done per second' && !t.nextElementSibling.innerText.startsWith('0'))"},
