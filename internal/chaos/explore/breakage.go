@@ -9,7 +9,7 @@ type Breakage struct {
 	// late means that the worker notices the failure when it next sends a frame.
 	late bool
 
-	// ends means that the worker's process ends with its connections, and a new process replaces it.
+	// ends means that the worker's process exits with its connections, and a new process replaces it.
 	ends bool
 }
 

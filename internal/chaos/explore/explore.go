@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Embedded explores passages on embedded brokers, in virtual time, and finds their
-// scripts.
+// Embedded explores passages on embedded brokers, in virtual time, and records their scripts.
 func Embedded(t *testing.T, s Setting, passages []*Passage) {
 	t.Helper()
 	for _, p := range passages {
@@ -23,7 +22,7 @@ func Embedded(t *testing.T, s Setting, passages []*Passage) {
 	}
 }
 
-// inBubble lets something be explored on a broker of its own.
+// inBubble calls explore with a new broker, in virtual time.
 func inBubble(t *testing.T, s Setting, p *Passage, explore func(x *explorer) error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,8 +42,7 @@ func inBubble(t *testing.T, s Setting, p *Passage, explore func(x *explorer) err
 	})
 }
 
-// Server explores passages on a broker that others use, too, by the scripts that
-// were found elsewhere.
+// Server explores passages on a shared broker, with the scripts of the passages in like.
 func Server(t *testing.T, url string, s Setting, passages, like []*Passage) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -15,12 +15,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Setting is what else may differ.
+// Setting has the options of an exploration.
 type Setting struct {
 	Classic bool // the queues are classic ones
 }
 
-// place is where something is explored.
+// place is the broker and the queue of an exploration.
 type place struct {
 	Setting
 	url   string
@@ -28,16 +28,15 @@ type place struct {
 	queue string
 }
 
-// An explorer lets messages live a life, one at a time, on queues of its own, and
-// breaks something at a given moment of it.
+// An explorer repeats the life of a message, one message at a time, on separate queues, and causes a failure at a given moment.
 type explorer struct {
 	place
 	way  Way
 	life Life
 
-	ch       *amqp.Channel  // of its own, which nothing happens to
+	ch       *amqp.Channel  // on a separate connection without failures
 	messages int            // published so far
-	leaving  sync.WaitGroup // programs that are past
+	leaving  sync.WaitGroup // stopped programs
 }
 
 // explore calls explore with an explorer for a passage.
@@ -67,7 +66,7 @@ func (at place) explore(p *Passage, explore func(x *explorer) error) (err error)
 	return explore(x)
 }
 
-// record returns what crosses in a life in which nothing breaks.
+// record returns the frames of a life without a failure.
 func (x *explorer) record() ([]testkit.Crossing, error) {
 	p, err := x.begin()
 	if err != nil {
@@ -88,8 +87,7 @@ func (x *explorer) record() ([]testkit.Crossing, error) {
 	return all[:x.life.frames(all)], nil
 }
 
-// explore breaks something when a frame of the script is about to cross, and
-// returns what becomes of the message.
+// explore causes a failure immediately before a frame of the script, and returns the outcome of the message.
 func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Outcome, err error) {
 	p, err := x.begin()
 	if err != nil {
@@ -126,7 +124,7 @@ func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Out
 		return 0, err
 	}
 	switch {
-	case b.late: // it may have nothing to send
+	case b.late: // the worker may not have frames to send
 		if err := await(p.idle); err != nil {
 			return 0, err
 		}
@@ -142,8 +140,7 @@ func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Out
 	return x.outcome(p)
 }
 
-// warmUp has a message done, so that those after it are not the first ones, which
-// workers treat in a way of their own on some brokers.
+// warmUp processes a message, because some brokers treat the first message of a consumer differently.
 func (x *explorer) warmUp(p *program) error {
 	if err := x.send(warmUp); err != nil {
 		return err
@@ -178,8 +175,8 @@ func (x *explorer) send(id string) error {
 
 func (x *explorer) id() string { return fmt.Sprint("message-", x.messages) }
 
-// outcome waits until all is over for a program and for those before it, and
-// counts how often the message is parked, or done.
+// outcome waits until a program and its predecessors have settled all attempts, and counts the copies of the message that are
+// parked or done.
 func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 	failed := topology.FailedQueue(x.queue)
 	parked := 0
@@ -218,7 +215,7 @@ func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 	return outcomeOf(parked), nil
 }
 
-// account is what has happened to one message, and its copies.
+// account counts the events of a message and its copies.
 type account struct{ attempts, published, returned, acked int }
 
 func accountOf(programs ...*program) (a account) {
@@ -231,13 +228,13 @@ func accountOf(programs ...*program) (a account) {
 	return a
 }
 
-// copies is how many there are anywhere at the broker.
+// copies returns the number of copies at the broker.
 func (a account) copies() int { return 1 + a.published - a.returned - a.acked }
 
-// patience is how long something may take that has to happen.
+// patience is the maximum duration of each step.
 const patience = 2 * time.Minute
 
-// await waits until a condition holds, or returns what is still missing.
+// await waits until condition returns nil. After the timeout, it returns the last error of condition.
 func await(condition func() error) error {
 	deadline := time.Now().Add(patience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {

@@ -8,19 +8,18 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A Life is what happens to a message between its delivery and the moment when it
-// is settled for good, or delivered again.
+// A Life is the course of a message from its delivery until it is settled finally or redelivered.
 type Life struct {
 	Name   string
 	handle func(m *reprise.Message) error
 
-	// frames is how many belong to it, of all that cross until nothing does.
+	// frames returns the number of frames in all that belong to the life.
 	frames func(all []testkit.Crossing) int
 }
 
 // The lives.
 var (
-	// Retry is the life of a message that fails and is delivered again.
+	// Retry is the life of a message that fails and is retried.
 	Retry = Life{
 		Name: "retry",
 		handle: func(m *reprise.Message) error {
@@ -42,7 +41,7 @@ var (
 		frames: func(all []testkit.Crossing) int { return len(all) },
 	}
 
-	// Done is the life of a message that does not fail. All ways treat it alike.
+	// Done is the life of a message that does not fail. It is the same for all ways.
 	Done = Life{
 		Name:   "done",
 		handle: func(*reprise.Message) error { return nil },

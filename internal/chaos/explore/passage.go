@@ -7,18 +7,17 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A Passage is a Life in one Way, and what was found out about it.
+// A Passage is a Life in a Way, with the results of its exploration.
 type Passage struct {
 	Way    Way
 	Life   Life
 	Script []testkit.Crossing
 
-	// Outcomes are, for each frame of the Script that was about to cross, those
-	// of the Breakages.
+	// Outcomes has a row for each frame of the Script, with the outcome of each of the Breakages immediately before the frame.
 	Outcomes [][]Outcome
 }
 
-// Passages returns all of them, not explored yet. Done is there once.
+// Passages returns all passages, before their exploration. It contains Done once.
 func Passages() (all []*Passage) {
 	for _, l := range []Life{Retry, Park} {
 		for _, w := range []Way{Requeue, PublishThenAck, AckThenPublish, DeadLetter} {
@@ -28,15 +27,15 @@ func Passages() (all []*Passage) {
 	return append(all, &Passage{Way: PublishThenAck, Life: Done})
 }
 
-// String names the passage.
+// String returns the names of the life and the way.
 func (p *Passage) String() string { return p.Life.Name + ", " + p.Way.Name }
 
-// Has reports whether there is such an outcome.
+// Has reports whether a breakage has the outcome o.
 func (p *Passage) Has(o Outcome) bool {
 	return slices.ContainsFunc(p.Outcomes, func(row []Outcome) bool { return slices.Contains(row, o) })
 }
 
-// record finds the script.
+// record records the script.
 func (p *Passage) record(x *explorer) error {
 	script, err := x.record()
 	p.follow(script)
@@ -50,7 +49,7 @@ func (p *Passage) follow(script []testkit.Crossing) {
 	}
 }
 
-// survey has the nth breakage happen at every moment.
+// survey causes the nth breakage at each moment.
 func (p *Passage) survey(x *explorer, n int) error {
 	for at := range p.Script {
 		o, err := x.explore(p.Script, at, Breakages[n])

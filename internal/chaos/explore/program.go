@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A program is a client with a worker, as they run in a process of their own.
+// A program is a client with a worker, like a separate process.
 type program struct {
 	tap    *testkit.Tap
 	client *reprise.Client
@@ -29,7 +29,7 @@ type program struct {
 	err    error // of Run
 }
 
-// begin returns a program that is ready, and has the queue for itself.
+// begin returns a program that is ready and is the only consumer of the queue.
 func (x *explorer) begin() (*program, error) {
 	if x.messages > 0 {
 		if err := await(x.unused); err != nil {
@@ -82,7 +82,7 @@ func (x *explorer) config() reprise.WorkerConfig {
 		Strategy:     topology.Strategy{Route: x.way.Route},
 		Order:        x.way.Order,
 		Policy:       reprise.Policy{MaxAttempts: 10, Backoff: backoff.Fixed(delay)},
-		Prefetch:     1, // so that nothing happens side by side
+		Prefetch:     1, // no concurrent deliveries
 		DrainTimeout: time.Millisecond,
 	}
 	if x.Classic {
@@ -91,7 +91,7 @@ func (x *explorer) config() reprise.WorkerConfig {
 	return cfg
 }
 
-// unused returns an error while the broker has a consumer of the program before.
+// unused returns an error while the previous program still consumes from the queue.
 func (x *explorer) unused() error {
 	q, err := x.ch.QueueDeclarePassive(x.queue, true, false, false, false, nil)
 	if err == nil && q.Consumers > 0 {
@@ -100,8 +100,7 @@ func (x *explorer) unused() error {
 	return err
 }
 
-// ready returns an error until the program consumes, and can publish: for itself
-// and for its worker.
+// ready returns an error until the program consumes and both its publishers are ready.
 func (p *program) ready() error {
 	p.mu.Lock()
 	err := p.err
@@ -113,7 +112,7 @@ func (p *program) ready() error {
 	return err
 }
 
-// end ends a program. One that is cut off takes its time: nobody waits for it.
+// end stops a program. It does not wait for a program without connections, which needs longer.
 func (x *explorer) end(p *program) {
 	p.tap.Release()
 	p.stop()
@@ -136,7 +135,7 @@ func (p *program) Observe(e reprise.Event) {
 	p.events[e.Kind]++
 }
 
-// count is how often one of these has happened.
+// count returns the number of events of these kinds.
 func (p *program) count(kinds ...reprise.EventKind) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,8 +145,7 @@ func (p *program) count(kinds ...reprise.EventKind) (n int) {
 	return n
 }
 
-// idle returns an error while an attempt is under way: until the worker has
-// settled it, or knows that it cannot.
+// idle returns an error until the worker has settled all attempts, or knows that it cannot settle them.
 func (p *program) idle() error {
 	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost)
 	if begun := p.count(reprise.EventStarted); settled != begun {
@@ -156,7 +154,7 @@ func (p *program) idle() error {
 	return nil
 }
 
-// notice waits until the program knows that it has lost connections.
+// notice waits until the program has noticed the loss of its connections.
 func (p *program) notice(lines []string) {
 	events := map[string]reprise.EventKind{publishing: reprise.EventDisconnected, consuming: reprise.EventInterrupted}
 	for _, line := range lines {
@@ -169,7 +167,7 @@ func (p *program) notice(lines []string) {
 	}
 }
 
-// journal keeps what is logged, for when something goes wrong.
+// journal keeps the log for error messages.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -182,7 +180,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// String returns the beginning: what has gone wrong has gone wrong early.
+// String returns the beginning of the log, because the cause of an error is usually there.
 func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Tables are a summary of passages, and a table for each, those that are the same
-// put together, in Markdown.
+// Tables returns a summary of passages and a table for each passage, in Markdown. Passages with equal outcomes share a table.
 func Tables(passages []*Passage) string {
 	var b strings.Builder
 	breaks := 0
@@ -42,8 +41,7 @@ func (p *Passage) wayName() string {
 	return p.Way.Name
 }
 
-// Table has a row for each frame that was about to cross, and a column for each
-// of the Breakages.
+// Table returns a table with a row for each frame of the script and a column for each of the Breakages.
 func (p *Passage) Table() string {
 	var b strings.Builder
 	b.WriteString("| about to cross |")
@@ -66,7 +64,7 @@ func (p *Passage) Table() string {
 	return b.String()
 }
 
-// step names a frame such that one knows what it is for.
+// step describes a frame and its purpose.
 func (p *Passage) step(at int) string {
 	c := p.Script[at]
 	name := "`" + c.Name + "`"
@@ -79,7 +77,7 @@ func (p *Passage) step(at int) string {
 	return name
 }
 
-// when says in a line what has to break, and when, for an outcome.
+// when returns the breakages and moments that lead to an outcome, on one line.
 func (p *Passage) when(o Outcome) string {
 	var all []string
 	for n, k := range Breakages {

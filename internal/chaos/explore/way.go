@@ -16,8 +16,7 @@ type Way struct {
 	// Copies means that a retry is a copy of the message.
 	Copies bool
 
-	// classic are the queues where they are to be classic ones: by itself, a
-	// Route declares quorum queues.
+	// classic returns the queues of an exploration with classic queues. A Route itself declares quorum queues.
 	classic func(queue string) []topology.Queue
 }
 
