@@ -17,10 +17,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The node that leads the work queue is killed, comes back, and another one is
-// killed, while messages fail, are retried and parked. A worker that knows all the
-// nodes goes on, and loses nothing: in the end each message is done or parked,
-// whichever of the ways that lose nothing it is settled in.
+// The leader of the work queue is killed and restarted, and then another node is killed, while messages fail, are retried and
+// parked. A worker with the addresses of all nodes continues. In the end, each message is done or parked, in each way that does not
+// lose messages.
 func TestLeadersAreKilled(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		all := []*orders{
@@ -50,8 +49,8 @@ func TestLeadersAreKilled(t *testing.T) {
 		}
 		c.Kill(second)
 		goOn()
-		// What workers had from a node that is gone is kept for them, for 60 s
-		// (consumer_disconnected_timeout), or until the node is back.
+		// RabbitMQ reserves the unacked messages of a stopped node for their consumers for 60 s (consumer_disconnected_timeout), or
+		// until the node is restarted.
 		c.Start(second)
 
 		t.Logf("%s was killed, then %s", first, second)
@@ -63,12 +62,11 @@ func TestLeadersAreKilled(t *testing.T) {
 	})
 }
 
-// patience is how long something may take that has to happen: a node that starts,
-// or leaders that are elected, on a busy machine.
+// patience is the maximum duration of a step, such as the start of a node or the election of leaders, on a busy machine.
 const patience = 2 * time.Minute
 
-// orders are messages that are numbered. Each third one fails: of those, each
-// third one until it is parked, the others once.
+// orders are numbered messages. A third of them fails. A third of the failing messages fails until it is parked; the others fail
+// once.
 type orders struct {
 	queue     string
 	route     topology.Route
@@ -138,8 +136,7 @@ func (o *orders) work(t *testing.T, url string) {
 	running.Go(func() { o.publish(ctx, client) })
 }
 
-// publish publishes at a moderate pace, each message until it is confirmed: maybe
-// several times, with the same id.
+// publish publishes at a moderate rate. It repeats each message, with the same ID, until the broker confirms it.
 func (o *orders) publish(ctx context.Context, c *reprise.Client) {
 	pace := time.NewTicker(10 * time.Millisecond)
 	defer pace.Stop()
@@ -189,8 +186,7 @@ func (o *orders) Observe(e reprise.Event) {
 	}
 }
 
-// more returns a function that waits until a number of messages more are done or
-// parked than when more was called.
+// more returns a function that waits until further messages have been done or parked since the call of more.
 func (o *orders) more(t *testing.T) func() {
 	const wanted = 60
 	handled := func() int {
@@ -210,7 +206,7 @@ func (o *orders) more(t *testing.T) func() {
 	}
 }
 
-// openChannel opens a channel of the bare client.
+// openChannel opens a channel without Reprise's client.
 func openChannel(t *testing.T, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -250,7 +246,7 @@ func (o *orders) allSettled(t *testing.T, url string) {
 	}
 }
 
-// missing says which messages are neither done nor parked.
+// missing returns an error with the messages that are neither done nor parked.
 func (o *orders) missing() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -266,7 +262,7 @@ func (o *orders) missing() error {
 	return nil
 }
 
-// String says what there was.
+// String summarizes the counts for error messages.
 func (o *orders) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

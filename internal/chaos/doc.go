@@ -1,5 +1,5 @@
-// Package chaos tests workers and brokers whose processes, nodes and connections are killed while messages are on their
-// way. Each test holds the messages that come out against those that went in.
+// Package chaos tests workers and brokers whose processes, nodes and connections are killed while messages are in flight. Each test
+// compares the processed messages with the published messages.
 //
 //	TestKilledAtAnyMoment   the embedded broker's process, with SIGKILL; package load publishes and counts
 //	TestLeadersAreKilled    nodes of a RabbitMQ cluster that lead the work queue

@@ -21,9 +21,8 @@ const (
 	tablesEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// Whatever breaks, at whatever moment in the life of a message that fails: what
-// becomes of it stands in docs/guarantees.md, and is the same on every broker, on
-// quorum queues and on classic ones.
+// For each failure at each moment in the life of a failing message, docs/guarantees.md has the outcome. All brokers have the same
+// outcomes, on quorum queues and on classic queues.
 func TestGuarantees(t *testing.T) {
 	embedded := explore.Passages()
 	explore.Embedded(t, explore.Setting{}, embedded)
@@ -48,16 +47,14 @@ func TestGuarantees(t *testing.T) {
 	}
 }
 
-// differing leaves out what a broker sees twice: a message is parked by a copy, also
-// where it is retried in another way.
+// differing removes passages that are equal for the broker, because workers always park a copy, in each way of retrying.
 func differing(passages []*explore.Passage) []*explore.Passage {
 	return slices.DeleteFunc(slices.Clone(passages), func(p *explore.Passage) bool {
 		return p.Life.Name == explore.Park.Name && !p.Way.Copies
 	})
 }
 
-// promised holds what was found against what there is no doubt about, whatever
-// the tables say.
+// promised compares the outcomes with the guarantees that do not depend on the tables.
 func promised(t *testing.T, passages []*explore.Passage) {
 	t.Helper()
 	for _, p := range passages {
@@ -70,7 +67,7 @@ func promised(t *testing.T, passages []*explore.Passage) {
 	}
 }
 
-// same compares what was found on two brokers.
+// same compares the outcomes on two brokers.
 func same(t *testing.T, embedded, other []*explore.Passage) {
 	t.Helper()
 	if t.Failed() {
@@ -83,7 +80,7 @@ func same(t *testing.T, embedded, other []*explore.Passage) {
 	}
 }
 
-// documented compares docs/guarantees.md with what was found.
+// documented compares the outcomes with docs/guarantees.md.
 func documented(t *testing.T, passages []*explore.Passage) {
 	t.Helper()
 	old, err := os.ReadFile(guarantees)

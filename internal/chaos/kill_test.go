@@ -24,7 +24,7 @@ import (
 
 var rounds = flag.Int("chaos.rounds", 6, "how often the broker is ended")
 
-// dataVariable makes this program the broker that is to be killed, with the data directory that it names.
+// dataVariable is the environment variable with the data directory of a broker. If it is set, the test program runs this broker.
 const dataVariable = "REPRISE_CHAOS_DATA"
 
 func TestMain(m *testing.M) {
@@ -57,16 +57,16 @@ func serve(dir string) error {
 	return b.Shutdown(context.Background())
 }
 
-// process is a broker of its own.
+// process is a broker in a separate process.
 type process struct {
 	*exec.Cmd
 	address string
 	talk    sync.WaitGroup
 }
 
-// ended waits until the process has ended.
+// ended waits until the process exits.
 func (p *process) ended() error {
-	p.talk.Wait() // before Wait, which closes what it says
+	p.talk.Wait() // before Wait, which closes the output pipes
 	return p.Wait()
 }
 
@@ -102,7 +102,7 @@ func (p *process) dial() (*amqp.Connection, error) {
 	return amqp.Dial("amqp://guest:guest@" + p.address)
 }
 
-// A broker whose process is killed at any moment goes on with all that it has confirmed.
+// After SIGKILL at any moment, the restarted broker has all confirmed messages.
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	l := load.NewLedger(t)

@@ -14,9 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A quorum queue has lost its majority. RabbitMQ then neither confirms what is
-// published there nor reads on for long, and it keeps the first such message of each
-// channel for 65 s. A client goes on publishing to other queues.
+// A quorum queue has lost its majority. RabbitMQ does not confirm messages for this queue and soon stops reading from the
+// connection. It keeps the first such message of each channel for 65 s. A client continues to publish to other queues.
 func TestAQueueWithoutAMajority(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		const timeout = 3 * time.Second
@@ -78,8 +77,8 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 	})
 }
 
-// Many queues for failed messages have lost their majority, and the copies for them wait.
-// Each is there once when the majority is back.
+// Many failed queues have lost their majority, so the copies for these queues wait. After the majority returns, the queues have each
+// copy exactly once.
 func TestCopiesWaitForAMajority(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		const queues, each = 20, 12
@@ -158,7 +157,7 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 	})
 }
 
-// tally is a log of which the messages are counted.
+// tally is a log handler that counts its messages.
 type tally struct {
 	mu   sync.Mutex
 	said map[string]int
