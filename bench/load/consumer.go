@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// consumer consumes from some queues on one channel.
+// consumer consumes from one or more queues on one channel.
 type consumer struct {
 	o        *Options
 	link     *link
@@ -26,20 +26,19 @@ type consumer struct {
 	late      int64
 	early     int64
 
-	// What is being received.
+	// State of the delivery that is being read.
 	expected amqpwire.FrameType
 	queue    int
 	tag      uint64
-	left     uint64 // bytes of its body
+	left     uint64 // unread bytes of the body
 
 	fresh int64 // received since the last flush
 	at    int64
-	ack   []byte // the frame of an ack, as a pattern
+	ack   []byte // the encoded frame of an ack, as a template
 	acks  []byte
 }
 
-// A histogram counts in nanoseconds, from a tenth of a microsecond to an hour, and
-// is off by a thousandth.
+// newHistogram returns a histogram of durations in nanoseconds, from 100 ns to one hour, with three significant digits.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(100, int64(time.Hour), 3)
 }
@@ -107,8 +106,7 @@ func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 	return nil
 }
 
-// deliver looks at a basic.deliver without making strings of its names. The
-// consumer tag is the number of the queue.
+// deliver parses a basic.deliver without allocating strings for its names. The consumer tag is the number of the queue.
 func (c *consumer) deliver(f amqpwire.Frame) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if id != amqpwire.IDBasicDeliver {
@@ -154,7 +152,7 @@ func (c *consumer) receive(s stamp, now int64) error {
 	return nil
 }
 
-// received acks a message, or remembers to.
+// received counts a message, and adds its ack if the consumer acks each message.
 func (c *consumer) received() {
 	c.fresh++
 	if c.o.Ack == AckEach {

@@ -1,18 +1,20 @@
-// Package load drives a broker over AMQP 0-9-1, as hard or as evenly as it is
-// told to, and checks that what comes out is what went in.
+// Package load publishes to a broker and consumes from it over AMQP 0-9-1, at full speed or at a fixed rate, and verifies that each
+// message arrives once, in order and unchanged.
 //
 //	result, err := load.Run(ctx, load.Options{URL: url, Count: 1_000_000, Ack: load.AckAuto}, nil)
 //
-// It stands on the wire codec alone, so that the generator is not what is
-// measured: what is published is encoded once and only stamped for each message,
-// what is received is not decoded but looked at, and neither allocates.
+// The generator uses only the wire codec, so that a measurement shows the broker and not the client. A publisher encodes its
+// message once per queue, and then only writes a new stamp into a copy. A consumer reads the fields that it needs without decoding
+// the frames. Neither allocates memory per message.
 //
-// Every message carries when it was published, by whom, and its number among
-// those of that publisher in that queue. A message that is lost, or comes twice,
-// or out of order, or from elsewhere, is an error of the run.
+// Each message contains its time of publication, its publisher and a sequence number per publisher and queue. A lost, duplicated,
+// reordered or foreign message fails the run.
 //
-// A run goes: queues are declared anew; consumers start; with a warm-up,
-// publishers run for that long and everything is drained; then comes the part
-// that is measured, until the last message has been delivered and acked; then
-// the queues are looked at once more, which must be empty, and deleted.
+// A run has these steps:
+//
+//  1. Delete the queues and declare them again.
+//  2. Start the consumers.
+//  3. If a warm-up is configured, publish for its duration and drain the queues.
+//  4. Measure until the last message is delivered and acked.
+//  5. Check that the queues are empty, and delete them.
 package load

@@ -12,9 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A fault is what becomes of the messages that a client is sent: those that have
-// come so far, and of them what it is to see. One that is kept back is given to
-// the next call again.
+// A fault changes the deliveries to a client. It receives the number of deliveries so far and the pending messages, and returns the
+// messages for the client and the messages to pass to the next call.
 type fault func(n int, messages [][]byte) (seen, kept [][]byte)
 
 func TestFaultsOfTheBrokerFailTheRun(t *testing.T) {
@@ -55,7 +54,7 @@ func TestFaultsOfTheBrokerFailTheRun(t *testing.T) {
 		}, "delivered twice"},
 		"of another run": {func(n int, m [][]byte) (seen, kept [][]byte) {
 			if n == victim {
-				// The run stands before the publisher and the number, at the end of a body of 16 bytes.
+				// The body has 16 bytes. The number of the run precedes the publisher and the sequence number at the end.
 				end := len(m[0]) - 1
 				m[0][end-8] ^= 1
 			}
@@ -77,15 +76,15 @@ func TestFaultsOfTheBrokerFailTheRun(t *testing.T) {
 	}
 }
 
-// faulty is a connection on which deliveries meet with a fault.
+// faulty is a connection that applies a fault to its deliveries.
 type faulty struct {
 	net.Conn
 	fault fault
 
 	frames  *amqpwire.Reader
 	out     bytes.Buffer
-	message []byte // a delivery that has come in part
-	n       int    // deliveries so far
+	message []byte // the incomplete delivery
+	n       int    // number of deliveries
 	kept    [][]byte
 }
 
@@ -101,7 +100,7 @@ func (f *faulty) Read(b []byte) (int, error) {
 	return f.out.Read(b)
 }
 
-// next takes a frame: those of a delivery are three, a method, a header and a body.
+// next reads one frame. A delivery has three frames: the method, the header and the body.
 func (f *faulty) next() error {
 	frame, err := f.frames.ReadFrame()
 	if err != nil {

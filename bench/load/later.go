@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// later writes what the reading side of a link has to say, in a goroutine of its
-// own: a reader that waited for its socket to take acks, on a connection that is
-// full of what is being published, would wait for a broker that waits for it.
+// later writes the frames of the reading side of a link, such as acks, in a separate goroutine. If the reader wrote them itself, it
+// would block on a connection that is full of published messages, and the broker could block on its deliveries: a deadlock.
 type later struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -23,7 +22,7 @@ func newLater() *later {
 	return l
 }
 
-// write adds whole frames.
+// write appends whole frames to the buffer.
 func (l *later) write(frames []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +30,7 @@ func (l *later) write(frames []byte) {
 	l.changed.Broadcast()
 }
 
-// wait returns when all has been written, or nothing more will be.
+// wait waits until run has written the buffer or returned.
 func (l *later) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +46,7 @@ func (l *later) end() {
 	l.changed.Broadcast()
 }
 
-// run writes to w until the end is called.
+// run writes the buffer to w until end is called or a write fails.
 func (l *later) run(w io.Writer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

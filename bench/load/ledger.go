@@ -5,35 +5,35 @@ import (
 	"math/bits"
 )
 
-// flow is what one publisher sends to one queue.
+// flow identifies the messages of one publisher in one queue.
 type flow struct {
 	queue     int
 	publisher uint16
 }
 
-// seen is what a consumer, or all of them, got of a flow.
+// seen is the set of messages received of a flow.
 type seen struct {
 	numbers bitset
-	highest int64 // the number received last: they come in ascending order
+	highest int64 // the last number received; numbers must ascend
 }
 
-// ledger is what a consumer received, and what was wrong with it. Lost messages
-// are found when all have been told what they should have: see settle.
+// ledger records the messages that a consumer received, and detects duplicates and wrong order. The function settle finds lost
+// messages at the end.
 type ledger struct {
 	run   uint16
 	flows map[flow]*seen
 
-	last     flow // looked up before
+	last     flow // the previous lookup in flows
 	lastSeen *seen
 }
 
 func newLedger(run uint16) *ledger { return &ledger{run: run, flows: make(map[flow]*seen)} }
 
-// furthest is how far ahead of the others a number may be. More than that is
-// taken for nonsense, before room is made for it.
+// furthest limits the gap between a number and the highest number before it. A larger gap is an error, detected before the bitset
+// grows.
 const furthest = 1 << 26
 
-// receive notes a message from a queue.
+// receive records a message from a queue.
 func (l *ledger) receive(queue int, s stamp) error {
 	if s.run != l.run {
 		return fmt.Errorf("a message in queue %d that this run has not published", queue)
@@ -58,7 +58,7 @@ func (l *ledger) receive(queue int, s stamp) error {
 	return nil
 }
 
-// settle holds what all consumers got against what was published, by flow.
+// settle compares the messages of all consumers with the numbers of published messages per flow.
 func settle(published map[flow]int64, ledgers []*ledger) error {
 	all := make(map[flow]*bitset)
 	for _, l := range ledgers {
@@ -88,10 +88,10 @@ func settle(published map[flow]int64, ledgers []*ledger) error {
 	return nil
 }
 
-// bitset is a set of small numbers.
+// bitset is a set of small non-negative integers.
 type bitset []uint64
 
-// add returns whether n is new.
+// add adds n and reports whether the set did not contain it.
 func (b *bitset) add(n int64) bool {
 	word, bit := int(n/64), uint64(1)<<(n%64)
 	if word >= len(*b) {
@@ -104,7 +104,7 @@ func (b *bitset) add(n int64) bool {
 	return true
 }
 
-// merge adds all of o, and returns one that was in both.
+// merge adds the elements of o. If both sets have an element in common, merge stops and returns the element.
 func (b *bitset) merge(o *bitset) (n int64, twice bool) {
 	if len(*o) > len(*b) {
 		*b = append(*b, make([]uint64, len(*o)-len(*b))...)
@@ -118,7 +118,7 @@ func (b *bitset) merge(o *bitset) (n int64, twice bool) {
 	return 0, false
 }
 
-// missing counts which of the numbers below n are not there.
+// missing returns the number of non-negative integers below n that the set does not contain.
 func (b *bitset) missing(n int64) (missing int64) {
 	missing = n
 	for i, word := range *b {

@@ -11,25 +11,25 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// handler is what happens on a channel of a link.
+// handler receives the frames of a channel.
 type handler interface {
-	// frame takes a frame that came at a time of the clock.
+	// frame handles a frame that was received at now, a time of clock.
 	frame(f amqpwire.Frame, now int64) error
-	// flush is called when all that was read has been handled.
+	// flush is called before the link waits for more input.
 	flush()
 }
 
-// link is a connection to the broker. Whole frames are written to it in one call
-// of Write, which any goroutine may do; only run, and call before it, read.
+// link is a connection to the broker. Each call of Write contains whole frames, so that any goroutine can write. Only call, before
+// run starts, and run read from it.
 type link struct {
 	conn     net.Conn
 	r        *amqpwire.Reader
 	frameMax uint32
-	channels []handler // by number; channel 0 has none
+	channels []handler // by channel number; channel 0 is nil
 	later    *later
 }
 
-// open connects and shakes hands.
+// open connects to the broker and performs the AMQP handshake.
 func open(o *Options) (*link, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil {
@@ -70,7 +70,7 @@ func (l *link) handshake(u *url.URL) error {
 		return err
 	}
 	l.frameMax = tune.FrameMax
-	// No heartbeats: a broker that is too busy to send one is what is looked for.
+	// Heartbeats are off: the generator also measures brokers that are too busy to send them.
 	if err := l.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax}); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (l *link) handshake(u *url.URL) error {
 	return l.call(0, &amqpwire.ConnectionOpen{VirtualHost: vhost}, &amqpwire.ConnectionOpenOk{})
 }
 
-// channel opens a channel, which h serves from now on.
+// channel opens a channel. Its frames go to h.
 func (l *link) channel(h handler) (uint16, error) {
 	l.channels = append(l.channels, h)
 	id := uint16(len(l.channels) - 1)
@@ -97,7 +97,7 @@ func (l *link) send(channel uint16, m amqpwire.Method) error {
 	return err
 }
 
-// call sends a method and awaits its answer.
+// call sends a method and waits for the reply.
 func (l *link) call(channel uint16, m, answer amqpwire.Method) error {
 	if err := l.send(channel, m); err != nil {
 		return fmt.Errorf("%v: %w", m.ID(), err)
@@ -108,7 +108,7 @@ func (l *link) call(channel uint16, m, answer amqpwire.Method) error {
 	return nil
 }
 
-// await reads up to a method; what else comes goes where it belongs.
+// await reads frames until it receives the given method on the channel, and dispatches all other frames.
 func (l *link) await(channel uint16, answer amqpwire.Method) error {
 	for {
 		f, err := l.r.ReadFrame()
@@ -127,7 +127,7 @@ func (l *link) await(channel uint16, answer amqpwire.Method) error {
 	}
 }
 
-// run handles what comes until the connection has been closed in order.
+// run dispatches frames until the broker confirms the close of the connection, or reading fails.
 func (l *link) run() error {
 	now := clock()
 	for {
@@ -142,7 +142,7 @@ func (l *link) run() error {
 			return err
 		}
 		if waits {
-			now = clock() // the same for all that was read at once
+			now = clock() // one time for all frames of a read
 		}
 		if closed, err := l.dispatch(f, now); closed || err != nil {
 			return err
@@ -160,8 +160,7 @@ func (l *link) dispatch(f amqpwire.Frame, now int64) (closed bool, err error) {
 	return false, l.channels[f.Channel].frame(f, now)
 }
 
-// control handles what concerns the whole connection. That it is blocked need
-// not be minded: the broker reads nothing meanwhile.
+// control handles the frames of channel 0. It ignores connection.blocked, because writes block while the broker does not read.
 func control(f amqpwire.Frame) (closed bool, err error) {
 	if f.Type != amqpwire.FrameMethod {
 		return false, nil
@@ -175,7 +174,7 @@ func control(f amqpwire.Frame) (closed bool, err error) {
 	return false, errors.New("the broker ended the connection" + reason(f))
 }
 
-// reason tells what a frame says that was not expected.
+// reason describes an unexpected frame for an error message.
 func reason(f amqpwire.Frame) string {
 	if f.Type != amqpwire.FrameMethod {
 		return fmt.Sprintf(": frame of type %d", f.Type)
@@ -193,8 +192,8 @@ func reason(f amqpwire.Frame) string {
 	return fmt.Sprintf(": %v", m.ID())
 }
 
-// close takes leave of the broker; run returns when it has answered. All that was
-// written before has been heard by then.
+// close sends connection.close after the buffered frames. The run method returns when the broker confirms the close, and the broker
+// has then read all previous frames.
 func (l *link) close() error {
 	l.later.wait()
 	return l.send(0, &amqpwire.ConnectionClose{ReplyCode: 200, ReplyText: "done"})

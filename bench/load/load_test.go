@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// embedded starts the broker of this repository, and ends it with the test.
+// embedded starts the embedded broker and stops it at the end of the test.
 func embedded(t *testing.T) (url string) {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -33,7 +33,7 @@ func embedded(t *testing.T) (url string) {
 	return "amqp://guest:guest@" + l.Addr().String()
 }
 
-// null starts a null broker, and ends it with the test.
+// null starts a null broker and stops it at the end of the test.
 func null(t *testing.T) (url string) {
 	t.Helper()
 	s, l := nullbroker.New(), listen(t)
@@ -182,7 +182,7 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// The names are what scripts read.
+// Scripts depend on the JSON names.
 func TestResultAsJSON(t *testing.T) {
 	r := load.Result{
 		Published: 1, Confirmed: 2, Delivered: 3, PublishedPerSecond: 4, ConfirmedPerSecond: 5, DeliveredPerSecond: 6,

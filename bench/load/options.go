@@ -9,47 +9,46 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// How consumers acknowledge.
+// The acknowledgement modes of consumers.
 const (
-	AckAuto     = "auto"     // not at all: the broker takes what it has sent for settled
-	AckEach     = "each"     // one basic.ack for each message; those that are due together are written together
-	AckMultiple = "multiple" // one basic.ack for all that was read at once
+	AckAuto     = "auto"     // no acks: the broker treats sent messages as settled
+	AckEach     = "each"     // one basic.ack per message; the acks for one read are one write
+	AckMultiple = "multiple" // one basic.ack per read
 )
 
-// Options say what to do to which broker. The zero value of a field is its
-// default.
+// Options configures a run. A field with the zero value has its default.
 type Options struct {
 	URL string // amqp://user:password@host:port/vhost
 
 	Publishers  int // Default: 1.
-	Consumers   int // Default: 1. Negative: none, and what is published stays in the queues.
-	Connections int // Shared by publishers and consumers alike. Default: one for each of them.
-	Queues      int // Publisher i serves the queues i, i+Publishers and so on, and so do consumers. Default: 1.
+	Consumers   int // Default: 1. If negative, the messages stay in the queues.
+	Connections int // Publishers and consumers share them. Default: one for each of them.
+	Queues      int // Publisher i and consumer i use the queues i, i+Publishers (i+Consumers) and so on. Default: 1.
 
-	Queue     string         // Name of the queues; a number follows. Default: "bench".
+	Queue     string         // Prefix of the names; a number follows. Default: "bench".
 	QueueType string         // classic or quorum. Default: "classic".
-	Arguments amqpwire.Table // Further arguments of the queues.
-	Transient bool           // Messages need not survive; the queues are durable all the same.
-	Body      int            // Bytes of a message, 16 at least. Default: 16.
+	Arguments amqpwire.Table // Additional arguments of the queues.
+	Transient bool           // Messages are transient; the queues remain durable.
+	Body      int            // Size of a message in bytes, at least 16. Default: 16.
 
-	// TTL is how long messages wait before they are dead-lettered into another
-	// queue, from which they are consumed. Default: they do not wait.
+	// TTL is the time that messages wait before the broker dead-letters them into a second queue, where the consumers receive them.
+	// Default: no delay.
 	TTL time.Duration
 
-	Confirms int    // Messages in flight of each publisher. Default: publishing is not confirmed.
-	Prefetch int    // Of each consumer of a queue. Default: no limit.
-	Ack      string // Default: AckEach.
+	Confirms int    // Maximum number of unconfirmed messages per publisher. Default: no publisher confirms.
+	Prefetch int    // Maximum number of unacked messages per subscription. Default: no limit.
+	Ack      string // AckAuto, AckEach or AckMultiple. Default: AckEach.
 
-	Rate     float64       // Messages per second, of all publishers together and evenly spaced. Default: as fast as it goes.
-	Count    int64         // Messages to publish in all, or
-	Duration time.Duration // for how long to publish.
-	WarmUp   time.Duration // How long to publish before that. Default: not at all.
+	Rate     float64       // Messages per second of all publishers, evenly spaced. Default: no limit.
+	Count    int64         // Number of messages. Set either Count or Duration.
+	Duration time.Duration // Time to publish.
+	WarmUp   time.Duration // Time to publish before the measurement. Default: no warm-up.
 
-	Late  time.Duration // What counts as late, with a TTL. Default: 50 ms.
-	Stall time.Duration // How long nothing may arrive before the rest is taken for lost. Default: 30 s.
-	Keep  bool          // Leave the queues, and what is in them, as they are at the end.
+	Late  time.Duration // Lateness from which a message counts as late, if TTL is set. Default: 50 ms.
+	Stall time.Duration // Maximum time without a new message; later messages count as lost. Default: 30 s.
+	Keep  bool          // Do not delete the queues and their messages at the end.
 
-	// Dial connects to the broker. Default: a net.Dialer.
+	// Dial connects to the broker. Default: net.Dialer with a timeout of 10s.
 	Dial func(network, address string) (net.Conn, error)
 }
 
@@ -94,10 +93,10 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// queueName is what is published to.
+// queueName returns the name of the queue that publishers use.
 func (o *Options) queueName(i int) string { return fmt.Sprintf("%s-%d", o.Queue, i) }
 
-// outName is what is consumed from.
+// outName returns the name of the queue that consumers use.
 func (o *Options) outName(i int) string {
 	if o.TTL > 0 {
 		return o.queueName(i) + "-expired"
@@ -105,8 +104,7 @@ func (o *Options) outName(i int) string {
 	return o.queueName(i)
 }
 
-// share returns which of n things the i-th of some takers gets: every one of them
-// one at least, and every thing at least one taker.
+// share returns the items, out of n, of taker i. Each taker has at least one item, and each item has at least one taker.
 func share(i, takers, n int) []int {
 	if n <= takers {
 		return []int{i % n}

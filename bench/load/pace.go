@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// plan is how much a publisher is to publish, and how fast.
+// plan specifies the number of messages and the rate of a publisher.
 type plan struct {
-	count    int64 // messages
-	begin    int64 // of the clock
-	end      int64 // of the clock, too
+	count    int64 // number of messages
+	begin    int64 // a time of clock
+	end      int64 // a time of clock
 	interval float64
 }
 
-// tick is how often a publisher wakes at most. At a higher rate it writes a few
-// messages at a time: to wake for each would cost the machine more than they do.
+// tick is the minimum time between two writes of a paced publisher. At rates above one message per tick, it writes several messages
+// at a time, because a wake-up per message would cost more processor time than the messages.
 const tick = 500 * time.Microsecond
 
 func newPlan(o *Options, count int64, duration time.Duration, publisher int) plan {
@@ -30,17 +30,16 @@ func newPlan(o *Options, count int64, duration time.Duration, publisher int) pla
 	}
 	if o.Rate > 0 {
 		p.interval = 1e9 / o.Rate * float64(o.Publishers)
-		p.begin += int64(1e9 / o.Rate * float64(publisher)) // one after the other
+		p.begin += int64(1e9 / o.Rate * float64(publisher)) // spreads the publishers evenly
 	}
 	return p
 }
 
 func (p *plan) paced() bool { return p.interval > 0 }
 
-// wait returns, after sent messages, how many are due, one at least, and the time
-// from which their latency counts. That is now, if the publisher could keep its
-// pace. If it comes late, because the broker held it up, it is when the first of
-// them should have been sent: what waits in front of a broker waits for it, too.
+// wait waits until the next message is due. It returns the number of due messages, at least one, and the start time for their
+// latency. This time is now, if the publisher is on schedule. If the broker delayed the publisher, it is the time at which the
+// first of the messages was due, so that the latency includes the delay (no coordinated omission).
 func (p *plan) wait(sent int64) (due, at int64) {
 	at = p.begin + int64(float64(sent)*p.interval)
 	now := clock()
@@ -51,12 +50,12 @@ func (p *plan) wait(sent int64) (due, at int64) {
 	return max(1, int64(float64(now-p.begin)/p.interval)+1-sent), at
 }
 
-// sleepUntil sleeps in the kernel: the timers of Go's runtime are off by as much
-// as a millisecond, which is two messages at two thousand a second.
+// sleepUntil sleeps in the kernel, because the timers of the Go runtime can be late by a millisecond: two messages at a rate of
+// 2,000 per second.
 func sleepUntil(t int64) (now int64) {
 	for now = clock(); now < t; now = clock() {
 		left := syscall.NsecToTimespec(t - now)
-		_ = syscall.Nanosleep(&left, nil) // interrupted, it is asked again
+		_ = syscall.Nanosleep(&left, nil) // the loop continues after an interrupt
 	}
 	return now
 }

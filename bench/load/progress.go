@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// progress is what publishers and consumers have done together.
+// progress counts the messages of all publishers and consumers.
 type progress struct {
 	fail context.CancelCauseFunc
 
 	published, confirmed, delivered atomic.Int64
-	confirmedAt, deliveredAt        atomic.Int64 // times of the clock
+	confirmedAt, deliveredAt        atomic.Int64 // times of clock
 
-	waitsFor atomic.Int64 // that many are to be confirmed and delivered; negative: not known yet
+	waitsFor atomic.Int64 // number of messages to confirm and deliver; negative if not known yet
 	confirms bool
 	consumes bool
 	complete chan struct{}
@@ -55,8 +55,7 @@ func (p *progress) done() bool {
 	return n >= 0 && (!p.confirms || p.confirmed.Load() >= n) && (!p.consumes || p.delivered.Load() >= n)
 }
 
-// wait waits until all that has been published is confirmed and delivered, and
-// gives up when for as long as stall there was nothing new.
+// wait waits until all published messages are confirmed and delivered. It fails if no message arrives for the duration stall.
 func (p *progress) wait(ctx context.Context, stall time.Duration) error {
 	p.waitsFor.Store(p.published.Load())
 	defer p.waitsFor.Store(-1)
@@ -69,7 +68,7 @@ func (p *progress) wait(ctx context.Context, stall time.Duration) error {
 			if p.done() {
 				return nil
 			}
-			continue // said of the warm-up, once more
+			continue // a remaining signal of the warm-up
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timer.C:

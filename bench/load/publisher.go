@@ -9,11 +9,11 @@ import (
 
 const (
 	classBasic = 60
-	// writeSize is about how much is written at once.
+	// writeSize is the approximate size of a write in bytes.
 	writeSize = 1 << 16
 )
 
-// publisher publishes to some queues in turn.
+// publisher publishes to one or more queues in turn.
 type publisher struct {
 	o        *Options
 	link     *link
@@ -26,12 +26,12 @@ type publisher struct {
 	buf      []byte
 }
 
-// target is a queue as a publisher sees it.
+// target is a queue of a publisher.
 type target struct {
 	queue    int
 	encoded  []byte // the method, the header and the body of a message
-	stampAt  int    // where its body begins
-	messages int64  // how many it was sent
+	stampAt  int    // offset of the body
+	messages int64  // number of messages sent
 }
 
 func newPublisher(o *Options, l *link, run, id uint16, progress *progress) (*publisher, error) {
@@ -74,7 +74,7 @@ func newTarget(o *Options, channel uint16, queue int, frameMax uint32) (target, 
 	return t, nil
 }
 
-// publish publishes until the plan is fulfilled or the window has been closed.
+// publish publishes until the plan is complete or the window is closed.
 func (p *publisher) publish(plan plan) error {
 	batch := max(1, int64(writeSize/len(p.targets[0].encoded)))
 	for sent := int64(0); sent < plan.count; {
@@ -92,7 +92,7 @@ func (p *publisher) publish(plan plan) error {
 				return nil
 			}
 		}
-		if at == 0 || p.o.TTL > 0 { // the time to live begins when the broker has it, not when it should have
+		if at == 0 || p.o.TTL > 0 { // the TTL starts when the broker receives the message, not at its due time
 			at = clock()
 		}
 		if err := p.write(n, at); err != nil {
@@ -104,7 +104,7 @@ func (p *publisher) publish(plan plan) error {
 	return nil
 }
 
-// write writes n messages at once.
+// write sends n messages with one call of Write. Their stamps contain the time at.
 func (p *publisher) write(n, at int64) error {
 	p.buf = p.buf[:0]
 	for range n {
@@ -124,7 +124,7 @@ func (p *publisher) write(n, at int64) error {
 	return err
 }
 
-// frame takes a confirm, the one thing that may come.
+// frame handles a publisher confirm, the only frame that a publisher expects.
 func (p *publisher) frame(f amqpwire.Frame, now int64) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if f.Type != amqpwire.FrameMethod || id != amqpwire.IDBasicAck || p.window == nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// admin does what is done to queues, on a connection of its own.
+// admin declares, inspects and deletes the queues on a separate connection.
 type admin struct {
 	o       *Options
 	link    *link
 	channel uint16
 }
 
-// nothing is the handler of a channel on which only answers come.
+// nothing is the handler of a channel that receives only replies.
 type nothing struct{}
 
 func (nothing) frame(f amqpwire.Frame, _ int64) error {
@@ -37,13 +37,13 @@ func newAdmin(o *Options) (*admin, error) {
 	return a, nil
 }
 
-// close takes leave, and does not wait for an answer that is of no use.
+// close closes the connection without waiting for the reply.
 func (a *admin) close() {
 	_ = a.link.send(0, &amqpwire.ConnectionClose{ReplyCode: 200, ReplyText: "done"})
 	_ = a.link.conn.Close()
 }
 
-// declare makes the queues anew.
+// declare deletes the queues and declares them again.
 func (a *admin) declare() error {
 	if err := a.remove(); err != nil {
 		return err
@@ -94,9 +94,8 @@ func (a *admin) names(i int) []string {
 
 const depthTimeout = 2 * time.Second
 
-// Depth returns how many messages wait in a queue, which must exist. It is how to
-// learn from the outside that a broker is there, and has what it should. One that
-// accepts connections and says nothing is not there yet.
+// Depth returns the number of messages in a queue, which must exist. Its success shows that the broker is ready: a broker that
+// accepts connections but does not reply within two seconds returns an error.
 func Depth(url, queue string) (messages int, err error) {
 	o, err := Options{URL: url, Count: 1, Dial: func(network, address string) (net.Conn, error) {
 		conn, err := net.DialTimeout(network, address, depthTimeout)
@@ -124,8 +123,7 @@ func (a *admin) depth(queue string) (int, error) {
 	return int(ok.MessageCount), nil
 }
 
-// empty waits until the queues are: what a broker says of them may be some moments
-// old, the more so if it is a replicated one.
+// empty waits until the queues are empty. The message count of a broker can be outdated, in particular for a replicated queue.
 func (a *admin) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, a.o.Stall)
 	defer cancel()

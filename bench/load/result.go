@@ -7,8 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Result is what was measured. Rates are messages per second from the first
-// publish: to the last publish, the last confirm, and the last delivery.
+// Result contains the measurements of a run. The rates are messages per second, from the first publish to the last publish, the
+// last confirm and the last delivery.
 type Result struct {
 	Published          int64   `json:"published"`
 	Confirmed          int64   `json:"confirmed"`
@@ -16,15 +16,15 @@ type Result struct {
 	PublishedPerSecond float64 `json:"published_per_s"`
 	ConfirmedPerSecond float64 `json:"confirmed_per_s"`
 	DeliveredPerSecond float64 `json:"delivered_per_s"`
-	Seconds            float64 `json:"seconds"` // to the last of all these
+	Seconds            float64 `json:"seconds"` // to the last of these events
 
 	Latency  *Percentiles `json:"publish_to_deliver,omitempty"`
-	Lateness *Lateness    `json:"lateness,omitempty"` // with a time to live
+	Lateness *Lateness    `json:"lateness,omitempty"` // if Options.TTL is set
 
-	CPUSeconds float64 `json:"cpu_s"` // of the generator's own process, meanwhile
+	CPUSeconds float64 `json:"cpu_s"` // processor time of the generator during the measurement
 }
 
-// Percentiles of durations, in microseconds.
+// Percentiles contains the percentiles of a duration, in microseconds.
 type Percentiles struct {
 	P50  float64 `json:"p50_us"`
 	P90  float64 `json:"p90_us"`
@@ -33,8 +33,8 @@ type Percentiles struct {
 	Max  float64 `json:"max_us"`
 }
 
-// Lateness is how long after the end of its time to live a message came. Early
-// ones count as being in time, and are counted.
+// Lateness is the time between the expiry of the TTL and the delivery. Messages before the expiry have a lateness of 0; Early
+// counts them.
 type Lateness struct {
 	Percentiles
 	Late  int64 `json:"late"`
@@ -53,7 +53,7 @@ func rate(n, from, to int64) float64 {
 	return float64(n) / time.Duration(to-from).Seconds()
 }
 
-// cpu returns the seconds of processor time this process has used.
+// cpu returns the processor time of this process, in seconds.
 func cpu() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Event is a point in a run.
+// Event identifies a point in a run.
 type Event string
 
 // The events of a run, in order.
 const (
-	Measuring Event = "measuring" // the warm-up is over and drained
-	Published Event = "published" // all that there is to publish is written
-	Drained   Event = "drained"   // and confirmed, delivered and acked
+	Measuring Event = "measuring" // the warm-up is complete and its queues are drained
+	Published Event = "published" // all messages are published
+	Drained   Event = "drained"   // all messages are confirmed, delivered and acked
 )
 
-// runner is a run in progress.
+// runner contains the state of a run.
 type runner struct {
 	o          Options
 	admin      *admin
@@ -31,8 +31,8 @@ type runner struct {
 	serving sync.WaitGroup
 }
 
-// Run does what the options say. An error is one of the broker's or of the
-// options'; there is no result then. Observe, unless it is nil, is told of events.
+// Run performs a run and returns its measurements. It calls observe for each event, unless observe is nil. Run returns an error if
+// the options are invalid, the broker fails or a message is missing, duplicated or out of order.
 func Run(ctx context.Context, o Options, observe func(Event)) (Result, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options, observe func(Event)) (Result, error) {
 	return result, nil
 }
 
-// prepare declares and connects.
+// prepare declares the queues and connects the publishers and consumers.
 func (r *runner) prepare() (err error) {
 	if r.admin, err = newAdmin(&r.o); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (r *runner) prepare() (err error) {
 	return nil
 }
 
-// serve reads from all connections, and writes what they have to say.
+// serve starts the goroutines that read from the links and write their acks.
 func (r *runner) serve() {
 	for _, l := range r.links {
 		r.serving.Go(func() {
@@ -112,7 +112,7 @@ func (r *runner) serve() {
 	}
 }
 
-// measure warms up and measures.
+// measure publishes during the warm-up, and then measures.
 func (r *runner) measure(ctx context.Context) (Result, error) {
 	if r.o.WarmUp > 0 {
 		if _, err := r.phase(ctx, 0, r.o.WarmUp, func() {}); err != nil {
@@ -143,8 +143,7 @@ func (r *runner) measure(ctx context.Context) (Result, error) {
 	return result, nil
 }
 
-// phase publishes, and waits until all of it has arrived. It returns when the last
-// was published.
+// phase publishes, and waits until all messages have arrived. It calls published after the last publish and returns its time.
 func (r *runner) phase(ctx context.Context, count int64, duration time.Duration, published func()) (last int64, err error) {
 	var publishing sync.WaitGroup
 	for i, p := range r.publishers {
@@ -164,7 +163,7 @@ func (r *runner) phase(ctx context.Context, count int64, duration time.Duration,
 	return last, r.progress.wait(ctx, r.o.Stall+r.o.TTL)
 }
 
-// verify takes leave of the broker and holds what came against what was sent.
+// verify closes the connections, compares the received with the published messages, and checks that the queues are empty.
 func (r *runner) verify(ctx context.Context) error {
 	for _, l := range r.links {
 		if err := l.close(); err != nil {
@@ -199,7 +198,7 @@ func (r *runner) verify(ctx context.Context) error {
 	return r.admin.remove()
 }
 
-// histograms adds up what the consumers have measured. They must have ended.
+// histograms merges the histograms of the consumers into the result. Call it after the consumers have ended.
 func (r *runner) histograms(result *Result) {
 	if r.o.Consumers == 0 {
 		return
@@ -219,7 +218,7 @@ func (r *runner) histograms(result *Result) {
 	}
 }
 
-// cut ends everything at once.
+// cut closes all connections immediately.
 func (r *runner) cut() {
 	for _, p := range r.publishers {
 		if p.window != nil {
@@ -235,7 +234,7 @@ func (r *runner) cut() {
 	}
 }
 
-// end waits for what was started.
+// end closes all connections and waits for the goroutines of serve.
 func (r *runner) end() {
 	r.cut()
 	r.serving.Wait()

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// A stamp is what each body begins with:
+// A stamp is the beginning of each body:
 //
 //	 0           8      10         12         16
 //	+-----------+------+-----------+----------+
 //	| published | run  | publisher | number   |
 //	+-----------+------+-----------+----------+
-//	  ns          of the            of its publisher
-//	              generator         in its queue
+//	  ns, by             0 to        per publisher
+//	  clock              65535       and queue
 const (
 	stampSize     = 16
 	maxPublishers = 1 << 16
@@ -44,6 +44,5 @@ func readStamp(b []byte) stamp {
 
 var begin = time.Now()
 
-// clock tells the nanoseconds since the process began. It is monotonic, and half
-// as dear as asking for the time of day, too.
+// clock returns the nanoseconds since the start of the process. It is monotonic, and takes half as long as time.Now.
 func clock() int64 { return int64(time.Since(begin)) }

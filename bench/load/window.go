@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// window is how many messages of a publisher may await their confirms.
+// window limits the number of unconfirmed messages of a publisher.
 type window struct {
 	size int64
 
-	// Of the reading side alone.
+	// Only the reading side uses these fields.
 	seen  bitset
-	low   int64 // the lowest delivery tag that is not confirmed
+	low   int64 // the lowest unconfirmed delivery tag
 	fresh int64 // confirmed since the last flush
 
 	mu        sync.Mutex
@@ -27,8 +27,7 @@ func newWindow(size int) *window {
 	return w
 }
 
-// reserve waits until one more message may be sent, and returns how many may, most
-// at the most. They count as sent. It returns 0 when the window has been closed.
+// reserve waits until the window has room, counts up to most messages as sent, and returns their number. It returns 0 after close.
 func (w *window) reserve(most int64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,7 +42,7 @@ func (w *window) reserve(most int64) int64 {
 	return n
 }
 
-// ack notes a confirm.
+// ack records a confirm.
 func (w *window) ack(tag uint64, multiple bool) error {
 	n := int64(tag)
 	if n-w.low > furthest {
@@ -71,7 +70,7 @@ func (w *window) contains(n int64) bool {
 	return word < len(w.seen) && w.seen[word]&(1<<(n%64)) != 0
 }
 
-// flush lets the publisher know. It returns how many more are confirmed.
+// flush releases the confirmed messages to the publisher and returns their number.
 func (w *window) flush() (fresh int64, err error) {
 	if w.fresh == 0 {
 		return 0, nil
