@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A key says what is to be done: whatever way a message came by, it comes back under the
-// key it had, to programs in other languages as well, and to this queue alone.
+// The routing key of a message selects its action. After a retry, a message returns only to this queue and with its original key,
+// also if programs in other languages retried it.
 func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 20 * time.Millisecond, Jitter: -1})
@@ -24,7 +24,7 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 		c := s.client()
 		s.declare(c)
 
-		// What somebody else has bound, to this queue and to another one.
+		// Another program has bound this exchange to this queue and to another queue.
 		if err := s.ch.ExchangeDeclare(elsewhere, "fanout", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 				t.Errorf("%s: handled as %v, want %s", way.name, keys, want)
 			}
 
-			// A program of the design sees what it would have seen.
+			// A program of the design receives the same message as before.
 			s.publish(way.exchange, way.key, amqp.Publishing{MessageId: way.name, Headers: way.headers})
 			s.failOnce(c, reprise.Policy{})
 			d := s.take(s.p.Queue)
@@ -92,7 +92,7 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 	})
 }
 
-// declare has a worker declare what it needs.
+// declare runs a worker until it has declared its queues.
 func (s *purgeSystem) declare(c *reprise.Client) {
 	s.t.Helper()
 	if err := c.Declare(s.t.Context(), s.p.Topology()); err != nil {

@@ -26,7 +26,7 @@ func TestCDNPurgeDeclaresWhatIsDeployed(t *testing.T) {
 					s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 					c := s.client()
 					if first == "ours" {
-						work = nil // what a work queue is that somebody else declares is theirs to say
+						work = nil // the other program chooses the arguments of its work queue
 						if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
 							t.Fatal(err)
 						}
@@ -53,8 +53,7 @@ func TestCDNPurgeDeclaresWhatIsDeployed(t *testing.T) {
 	})
 }
 
-// What is there already in another way is not used as it is: the wait queue would
-// lose what it does not lead back.
+// The worker refuses an existing wait queue with other arguments, because messages that do not return from it would be lost.
 func TestCDNPurgeRefusesAnotherWaitQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{})
@@ -77,7 +76,7 @@ func TestCDNPurgeRefusesAnotherWaitQueue(t *testing.T) {
 	})
 }
 
-// The copy in the wait queue, and the one that is parked, byte for byte.
+// This test compares the copies in the wait queue and in the failed queue with the design, byte for byte.
 func TestCDNPurgeOnTheWire(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{})
@@ -129,8 +128,7 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 	})
 }
 
-// A message goes through both programs in every order, and its back-off goes on
-// where the other one left it.
+// A message passes through both programs in every order, and each program continues the backoff of the other.
 func TestCDNPurgeGoesOnWhereOthersLeftIt(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, copyDeath := range []bool{false, true} {
@@ -195,8 +193,8 @@ func TestCDNPurgeExpirationsFollow(t *testing.T) {
 					last, want := int64(0), int64(20)
 					for i := range theirs {
 						last = s.backOff(s.take(s.p.Queue), copyDeath)
-						// RabbitMQ before 4.0 keeps a copied x-death, the first expiration with
-						// it: there the design's own back-off goes no further than three times that.
+						// RabbitMQ before 4.0 keeps a copied x-death with its first expiration. Therefore the backoff of the design
+						// stops at three times that value.
 						if stuck := copyDeath && b.Version == "3.10"; stuck && i > 1 && (last < 60 || last > 64) ||
 							!stuck && !tripled(want, last, 0, 0.05, i == 0) {
 							t.Errorf("theirs, %d: %d ms after %d", i+1, last, want)
@@ -212,7 +210,7 @@ func TestCDNPurgeExpirationsFollow(t *testing.T) {
 					if count != 1 || !tripled(want, ours, 0.16, 0.16, theirs == 0) {
 						t.Errorf("ours: %d ms after %d, counted %d", ours, want, count)
 					}
-					// And they go on from there.
+					// The other program continues the backoff.
 					if next := s.backOff(d, copyDeath); !tripled(ours, next, 0, 0.05, false) {
 						t.Errorf("theirs: %d ms after %d of ours", next, ours)
 					}
@@ -222,8 +220,8 @@ func TestCDNPurgeExpirationsFollow(t *testing.T) {
 	})
 }
 
-// tripled reports whether an expiration is three times the one before, less or
-// more by such parts; or, the first one, exactly as wanted.
+// tripled reports whether an expiration is three times the previous expiration, within the fractions less and more. The first
+// expiration must be equal to before.
 func tripled(before, now int64, less, more float64, first bool) bool {
 	if first {
 		return now == before
@@ -232,8 +230,8 @@ func tripled(before, now int64, less, more float64, first bool) bool {
 	return float64(now) >= three*(1-less)-1 && float64(now) <= three*(1+more)+1
 }
 
-// Both at once, on the same queues, with a downstream that refuses each message
-// three times: each is handled as often as it must be, whoever had it before.
+// Both programs work on the same queues, and the downstream system refuses each message three times. Each message is attempted the
+// required number of times, by either program.
 func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const messages, refusals = 40, 3
@@ -296,7 +294,7 @@ func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 	})
 }
 
-// A message that is given up is parked, with its way on it, and disturbs nobody.
+// A message without retries left is parked with its history, and does not affect other messages.
 func TestCDNPurgeParks(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})

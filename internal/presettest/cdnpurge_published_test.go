@@ -14,9 +14,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The design as its published code declares it: with its names, and with the defaults of a
-// client whose exchanges and queues are transient and auto-delete. A worker takes part by
-// the preset's options, or by declaring them itself, whichever side is there first.
+// This test uses the declarations of the published code, with its names and the defaults of a client whose exchanges and queues are
+// transient and auto-delete. A worker joins with the options of the preset or with its own declarations, before or after the other
+// program.
 func TestCDNPurgeAsPublished(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		// RabbitMQ 4.3 refuses transient queues unless its configuration permits them.
@@ -94,7 +94,7 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 					if err := errors.Join(worker.Shutdown(t.Context()), <-ended); err != nil {
 						t.Error(err)
 					}
-					// It went with its last consumer, as its declaration says.
+					// The queue was deleted with its last consumer, as declared.
 					testkit.Eventually(t, purgePatience, func() bool {
 						ch, err := conn.Channel()
 						if err != nil {
@@ -109,8 +109,7 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 	})
 }
 
-// publishedSystem plays the published program, whose client makes what it declares
-// transient and auto-delete.
+// publishedSystem acts as the published program, whose declarations are transient and auto-delete.
 type publishedSystem struct {
 	t               *testing.T
 	ch              *amqp.Channel

@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// purgeSystem is the design on a broker: a worker of ours, and beside it what
-// somebody else wrote to the letter of it, with an AMQP client and nothing more.
+// purgeSystem is the design on a broker, with a Reprise worker and another program that implements the design with only an AMQP
+// client.
 type purgeSystem struct {
 	p       preset.CDNPurge
 	t       *testing.T
@@ -32,7 +32,7 @@ const purgePatience = 2 * time.Minute
 
 var errQueueFull = errors.New("507: queue is full")
 
-// newPurgeSystem has names of its own for p, and ends with the test.
+// newPurgeSystem gives p unique names, and removes the system at the end of the test.
 func newPurgeSystem(t *testing.T, b testkit.Target, p preset.CDNPurge) *purgeSystem {
 	t.Helper()
 	name := testkit.Name(t, "purge")
@@ -73,8 +73,7 @@ func (s *purgeSystem) reopen() {
 	s.ch, s.returns = ch, ch.NotifyReturn(make(chan amqp.Return, 16))
 }
 
-// declareForeign is how another program declares the design, with the arguments
-// of its own that work has.
+// declareForeign declares the design as another program does, with additional arguments of the work queue.
 func (s *purgeSystem) declareForeign(work amqp.Table) {
 	s.t.Helper()
 	_, err := s.ch.QueueDeclare(s.p.Queue, true, false, false, false, work)
@@ -170,8 +169,7 @@ func (s *purgeSystem) client() *reprise.Client {
 	return c
 }
 
-// run runs a worker of ours until the returned function is called, which waits
-// until it has settled what it had.
+// run runs a Reprise worker until the returned function is called. That function waits until the worker has settled its messages.
 func (s *purgeSystem) run(c *reprise.Client, policy reprise.Policy, h reprise.HandlerFunc) (stop func()) {
 	s.t.Helper()
 	w, err := reprise.NewWorker(c, reprise.WorkerConfig{Queue: s.p.Queue, Strategy: s.p.Strategy(), Handler: h, Policy: policy, Concurrency: 4})
@@ -206,7 +204,7 @@ func (s *purgeSystem) failOnce(c *reprise.Client, policy reprise.Policy) *repris
 	}
 }
 
-// lastWait is what x-death says of the wait queue.
+// lastWait returns the entry of the wait queue in x-death.
 func (s *purgeSystem) lastWait(d amqp.Delivery) (expiration, count int64) {
 	s.t.Helper()
 	deaths, _ := d.Headers["x-death"].([]any)

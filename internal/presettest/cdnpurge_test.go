@@ -57,7 +57,7 @@ func TestCDNPurgeSchedule(t *testing.T) {
 	})
 }
 
-// At Max, what a worker counts is all that ends it.
+// At Max, only the count of the worker ends the retries.
 func TestCDNPurgeEndsAtMax(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -74,8 +74,8 @@ func TestCDNPurgeEndsAtMax(t *testing.T) {
 	})
 }
 
-// Workers of Reprise's default take over, while messages still wait as designed:
-// what waits comes back to them, with the attempts it has made.
+// Workers with the default strategy replace workers of the design. Waiting messages of the design return to them with the number of
+// their attempts.
 func TestCDNPurgeMovesToTheDefault(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -181,12 +181,12 @@ func TestCDNPurgeStrategy(t *testing.T) {
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
 		t.Errorf("failed: %+v", hop)
 	}
-	// Put into the queue by its name, it comes back under that.
+	// A message that was published to the queue by name returns by name.
 	hop, err = s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0)
 	if err != nil || hop.Exchange != "cdn-purge.wait.aside" || hop.RoutingKey != "cdn-purge" || hop.TTL != 10*time.Second {
 		t.Errorf("by name: %+v, %v", hop, err)
 	}
-	// The wait exchange goes by the key, and has not this one.
+	// The wait exchange routes by key, and does not have this key.
 	mixed := preset.CDNPurge{Kind: "fanout", WaitKind: "direct"}.Strategy().Route
 	if hop, err := mixed.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "host"}, 0); err != nil || hop.Exchange != "cdn-purge.wait.aside" {
 		t.Errorf("by another key: %+v, %v", hop, err)
@@ -223,7 +223,7 @@ func TestCDNPurgeValidate(t *testing.T) {
 			t.Errorf("%+v is valid", p)
 		}
 	}
-	// Its copies would be in the work queue at once, and expire there.
+	// Otherwise the copies would be in the work queue immediately, and expire there.
 	if err := (preset.CDNPurge{WaitExchange: "cdn-purge"}).Strategy().Validate(); err == nil {
 		t.Error("a strategy whose copies do not wait is valid")
 	}

@@ -19,18 +19,15 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// coverArtPatience is how long tests wait for what must happen.
+// coverArtPatience is the timeout for expected events.
 const coverArtPatience = 2 * time.Minute
 
-// perlIndexer does on the wire what CAA-indexer does, the program in Perl that this
-// design is from: what it declares and how, what it reads, what it writes with
-// which types, what it confirms (nothing) and acknowledges (everything).
+// perlIndexer has the wire behavior of CAA-indexer, the Perl program of this design. This includes its declarations, reads, written headers with
+// their types, confirms (none) and acknowledgements (all messages).
 //
-// It has no prefetch limit. It holds each event for a grace period, and
-// acknowledges those that equal it meanwhile. Whatever came of the event, it is
-// acknowledged then; one that failed was published again before, without a
-// confirm: transient, priority 1, its user's name on it, mb-retries as text,
-// other headers and properties gone.
+// The program does not set a prefetch limit. It holds each event for a grace period, and acknowledges equal events that arrive
+// until then. It acknowledges each event after any result. Before that, it publishes a failed event without a confirm: transient,
+// with priority 1, the name of its user, mb-retries as a string, and without other headers and properties.
 type perlIndexer struct {
 	t      *testing.T
 	ch     *amqp.Channel
@@ -38,7 +35,7 @@ type perlIndexer struct {
 	grace  time.Duration
 	handle func(body string) error
 
-	mu      sync.Mutex // the channel's, and of what follows: timers end at the same time
+	mu      sync.Mutex // guards the channel and the following fields, because timers run concurrently
 	pending map[string]bool
 	timers  sync.WaitGroup
 }
@@ -70,7 +67,7 @@ func (p *perlIndexer) declare() {
 	}
 }
 
-// consume returns once the consumer is there. It ends with the test.
+// consume returns when the consumer exists. The consumer ends with the test.
 func (p *perlIndexer) consume(event string) {
 	p.t.Helper()
 	deliveries, err := p.ch.Consume("cover-art-archive."+event, "", false, false, false, false, nil)
@@ -99,7 +96,7 @@ func (p *perlIndexer) consumed(event string, d amqp.Delivery) {
 	defer p.mu.Unlock()
 	id := event + ":" + string(d.Body)
 	if p.pending[id] {
-		_ = d.Ack(false) // an error here means that the channel is gone: nothing of it counts any more
+		_ = d.Ack(false) // an error means that the channel is closed, and its deliveries are no longer valid
 		return
 	}
 	p.pending[id] = true
@@ -127,7 +124,7 @@ func (p *perlIndexer) due(id string, d amqp.Delivery) {
 			ContentType: "application/octet-stream", DeliveryMode: amqp.Transient, Priority: 1, Timestamp: time.Now(), UserId: "guest",
 			Body: d.Body,
 			Headers: amqp.Table{
-				"mb-retries":    strconv.Itoa(remaining - 1), // AnyEvent::RabbitMQ sends what looks like a number as text
+				"mb-retries":    strconv.Itoa(remaining - 1), // AnyEvent::RabbitMQ sends numbers as strings
 				"mb-exceptions": append(slices.Clip(texts), any(err.Error())),
 			},
 		})
@@ -135,8 +132,8 @@ func (p *perlIndexer) due(id string, d amqp.Delivery) {
 	_ = d.Ack(false)
 }
 
-// netAMQPReads reports whether the Perl client knows a field's type: with the patch
-// that is deployed, V S I l D F A T t, of which it dies of V, too.
+// netAMQPReads reports whether the Perl client can decode the type of a field. With the deployed patch, it knows the types V S I l
+// D F A T t, and crashes on V.
 func netAMQPReads(v any) bool {
 	switch v := v.(type) {
 	case string, int32, int64, bool, time.Time, amqp.Decimal:
@@ -149,7 +146,7 @@ func netAMQPReads(v any) bool {
 	return false
 }
 
-// journal is what was tried, by event: the texts of its errors.
+// journal records the error messages of the attempts by event.
 type journal struct {
 	mu    sync.Mutex
 	texts map[string][]string
@@ -166,9 +163,8 @@ func (j *journal) fails(who, body string) error {
 	return errors.New(text)
 }
 
-// Events that always fail go to and fro between a worker and the program in Perl,
-// on the same queues, whoever declared them. Each is tried once and four times more,
-// in all, and is parked with the texts of five errors.
+// Events that always fail alternate between a worker and the Perl program on the same queues, declared by either program. Each
+// event has one attempt and four retries in total, and is parked with five error messages.
 func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")

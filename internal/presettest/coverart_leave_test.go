@@ -14,9 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A worker with the default strategy takes the design's queues over as they are:
-// what still waits in the old retry queue comes back to it, and from then on goes
-// its way.
+// A worker with the default strategy uses the existing queues of the design. Messages that wait in the old retry queue return to
+// the worker, and their later retries use the default strategy.
 func TestCoverArtIsLeftForBuckets(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
@@ -37,7 +36,7 @@ func TestCoverArtIsLeftForBuckets(t *testing.T) {
 		tried := make(chan int, 10)
 		workCoverArt(t, b, reprise.WorkerConfig{
 			Queue:    "cover-art-archive.index",
-			Topology: design.Topology(), // the queues as they are
+			Topology: design.Topology(), // the existing queues
 			Policy:   reprise.Policy{MaxAttempts: 2, Backoff: backoff.Fixed(time.Millisecond)},
 			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 				tried <- m.Attempt

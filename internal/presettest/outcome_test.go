@@ -67,7 +67,7 @@ func TestOutcomesOfDesigns(t *testing.T) {
 	})
 }
 
-// publishAsking publishes a message that asks for a report.
+// publishAsking publishes a message that requests a report.
 func (s *sentBack) publishAsking(t *testing.T, to, id string) {
 	t.Helper()
 	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: s.queue, MessageID: id}

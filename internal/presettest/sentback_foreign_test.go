@@ -22,8 +22,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// foreign is a program that was written from a published design with an AMQP client, and has
-// heard of nothing else: no header and no queue of Reprise's.
+// foreign is a program that implements a published design with an AMQP client. It does not know headers or queues of Reprise.
 type foreign struct {
 	exchange, key string // by which it publishes
 	queue         string // that it consumes
@@ -32,14 +31,14 @@ type foreign struct {
 
 	declare func(ch *amqp.Channel) error
 
-	// fail does what the design says of a delivery that cannot be handled.
+	// fail performs the steps of the design for a failed delivery.
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
 
-	// fresh reports what a message has that was tried before, as the design counts.
+	// fresh returns an error if the design would count an earlier attempt of a delivery.
 	fresh func(d amqp.Delivery) error
 }
 
-// foreignDelay is what a retry of the designs waits in these tests.
+// foreignDelay is the retry delay of the designs in these tests.
 const foreignDelay = 100 * time.Millisecond
 
 // foreignCoverArt is the cover art indexer.
@@ -224,9 +223,8 @@ var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreign, 
 	},
 }
 
-// A program that knows only the published design handles, fails and finds again all that Reprise
-// sends it: what a worker retried, what was replayed, redriven, edited and scheduled. It sees the
-// routing key that the message was published with, and a count that begins anew.
+// A program that knows only the published design can handle and retry all messages from Reprise: retried, replayed, redriven,
+// edited and scheduled messages. It receives the original routing key, and a count that starts again.
 func TestForeignProgramsFindAgainWhatIsSentBack(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		m := console.Management{URL: api, User: "guest", Password: "guest"}
@@ -381,7 +379,7 @@ func (s *sentBack) work(t *testing.T) {
 				return errors.New("not yet")
 			}
 			close(retried)
-			<-ctx.Done() // for the other program, when this one has ended
+			<-ctx.Done() // the message is for the other program, after this one stops
 			return ctx.Err()
 		}),
 	})
@@ -406,7 +404,7 @@ func (s *sentBack) work(t *testing.T) {
 	}
 }
 
-// ingest takes what is parked into the archive.
+// ingest moves parked messages to the archive.
 func (s *sentBack) ingest(t *testing.T, n int64) {
 	t.Helper()
 	in, err := failed.NewIngest(s.client, s.archive, failed.IngestConfig{
@@ -425,8 +423,7 @@ func (s *sentBack) ingest(t *testing.T, n int64) {
 	ok(t, <-ended)
 }
 
-// findAgain is the other program: it fails each message once, as the design says, and handles it
-// when it comes back.
+// findAgain acts as the other program. It fails each message once as the design requires, and handles the retry.
 func (s *sentBack) findAgain(t *testing.T) {
 	t.Helper()
 	ok(t, s.ch.Qos(1, 0, false))

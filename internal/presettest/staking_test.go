@@ -22,7 +22,7 @@ func ExampleStaking() {
 	for _, q := range p.Topology().Queues {
 		fmt.Println(q.Name, "→", q.Args["x-dead-letter-routing-key"])
 	}
-	hop, err := p.Strategy().Route.Wait(topology.Delivery{Queue: preset.StakingActiveQueue}, time.Hour) // whatever is asked for
+	hop, err := p.Strategy().Route.Wait(topology.Delivery{Queue: preset.StakingActiveQueue}, time.Hour) // the design ignores the requested delay
 	fmt.Println(hop.RoutingKey, hop.TTL, err)
 	// Output:
 	// active_staking_queue_delay → active_staking_queue
@@ -53,7 +53,7 @@ func TestStakingTopologyToTheLetter(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		// A worker declares what its own queue needs, whatever the others are.
+		// A worker only declares the objects that its queue needs.
 		got = preset.Staking{QueueType: queueType}.Strategy().Route.Topology("btc_info_queue")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -135,7 +135,7 @@ func TestStakingValidate(t *testing.T) {
 	if err := (preset.Staking{}).Strategy().ValidateQueue(strings.Repeat("q", 250)); err == nil {
 		t.Error("a name that leaves no room for others is valid")
 	}
-	// A worker there would take what is to wait, and declare the queue as nobody else does.
+	// A worker on such a queue would consume waiting messages, and declare the queue in a unique way.
 	for _, queue := range []string{"active_staking_queue_delay", "v2_active_staking_queue_delay", "active_staking_queue_failed"} {
 		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "must not have the name of a wait queue or a failed queue") {
 			t.Errorf("a worker may consume %s: %v", queue, err)
@@ -146,8 +146,8 @@ func TestStakingValidate(t *testing.T) {
 	}
 }
 
-// declareStaking does what the design's own client does when it starts, in its words. A
-// queueType of "" is that of its first versions, which left the argument out.
+// declareStaking makes the declarations of the design's own client. If queueType is "", it omits the argument, as the first
+// versions did.
 func declareStaking(ch *amqp.Channel, queue, queueType string) error {
 	args := func(more amqp.Table) amqp.Table {
 		if queueType != "" {
@@ -226,7 +226,7 @@ func TestStakingQueueOfAnotherTypeIsExplained(t *testing.T) {
 	})
 }
 
-// A message that the broker gives up on waits for ever, and all behind it: why
+// A message that the broker removes because of its delivery limit waits indefinitely and blocks the messages behind it. Therefore
 // workers have a CrashLimit, and preset.Staking recommends a policy.
 func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -252,7 +252,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 		}
 		publish("common_dlx", queue+"_routing_key", "") // what the broker does with a dead letter
 		publish("", queue+"_delay", "1")                // a retry behind it
-		// What is put back into another queue after that comes first.
+		// The blocked queue does not affect a later retry of another queue.
 		other := testkit.Name(t, "staking")
 		forgetStaking(t, ch, other)
 		if err := declareStaking(ch, other, "quorum"); err != nil {
@@ -263,7 +263,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 		if n := depth(queue + "_delay"); n != 2 {
 			t.Errorf("the delay queue has %d messages", n)
 		}
-		// Once the first is taken away, the second is free.
+		// After the first message is removed, the second message returns.
 		if _, ok, err := ch.Get(queue+"_delay", true); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -286,8 +286,7 @@ func stakingChannel(t *testing.T, url string) *amqp.Channel {
 	return ch
 }
 
-// forgetStaking deletes a queue's queues when t ends. The exchange stays: it is common to
-// all.
+// forgetStaking deletes the queues of a work queue when t ends. It keeps the exchange, which other queues share.
 func forgetStaking(t *testing.T, ch *amqp.Channel, queue string) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -15,8 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The names of the design are fixed: what runs with them on a shared broker is
-// one test, not parallel to others.
+// The names of the design are fixed, so one test that is not parallel covers all uses of these names on a shared broker.
 func TestWorkRetryDeclaresWhatIsDeployed(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
@@ -60,7 +59,7 @@ func TestWorkRetryDeclaresWhatIsDeployed(t *testing.T) {
 	})
 }
 
-// What exists with other numbers is left alone, and the error says what to do.
+// The worker does not change existing queues with other values. The error recommends an action.
 func TestWorkRetryRefusesToGuess(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		o := newOther(t, b, "")

@@ -13,9 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// RabbitMQ 3.10 believes an x-death that a publisher has written, counts on from
-// there, and its queue ends where it cannot. Whatever is written there, the message
-// comes to an end, and those behind it come through.
+// RabbitMQ 3.10 trusts an x-death header of a publisher and increases its counts, and its queue process crashes if it cannot. With
+// any content of the header, the message must reach an end, and later messages must be handled.
 func TestWorkRetryIsNotStoppedByAForgedHistory(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"classic", "quorum"} {

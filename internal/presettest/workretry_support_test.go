@@ -119,7 +119,7 @@ func (o *other) get(queue string) amqp.Delivery {
 	return d
 }
 
-// reject takes the next message of WorkQueue and rejects it, as one that failed.
+// reject receives the next message of WorkQueue and rejects it as failed.
 func (o *other) reject() amqp.Delivery {
 	o.t.Helper()
 	d := o.get("WorkQueue")

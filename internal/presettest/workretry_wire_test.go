@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Rejections count, whoever rejects.
+// Rejections of all programs count.
 func TestWorkRetryCountsWithOthers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"", "quorum"} {
@@ -70,11 +70,11 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				// And the other way round: what we rejected goes on counting with them.
+				// The other program also counts the rejections of the worker.
 				h = &attempts{}
 				stop = ours(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 					if m.Attempt > 2 {
-						<-ctx.Done() // it is theirs: given back when we stop
+						<-ctx.Done() // the message is for the other program, and is requeued when the worker stops
 					}
 					return h.Handle(ctx, m)
 				}), DrainTimeout: time.Millisecond, Policy: reprise.Policy{MaxAttempts: 10}})
@@ -94,8 +94,8 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 	})
 }
 
-// diffDeaths says how x-death differs from that of a message which WorkQueue has
-// rejected n times, and which has expired in RetryQueue as often.
+// diffDeaths returns the difference between an x-death header and the header of a message that was rejected n times in WorkQueue
+// and expired n times in RetryQueue.
 func diffDeaths(d amqp.Delivery, prefix string, n int64) string {
 	type death struct {
 		Queue, Reason, Exchange string
@@ -116,7 +116,7 @@ func diffDeaths(d amqp.Delivery, prefix string, n int64) string {
 	}, got)
 }
 
-// A message that was put into WorkQueue by name comes back, too.
+// A message that was published to WorkQueue by name is also retried.
 func TestWorkRetryLosesNothingPutInByName(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, kind := range []string{"direct", "fanout", "topic"} {
@@ -154,9 +154,8 @@ func TestWorkRetryCrashes(t *testing.T) {
 		}
 		_ = parked.Ack(false)
 
-		// Three workers of others die with it, after a rejection. Before 4.3 the
-		// queue's count does not include the rejection that is subtracted: one of
-		// the crashes is missing.
+		// Three workers of other programs crash on it after a rejection. Before RabbitMQ 4.3, the count of the queue does not
+		// include the subtracted rejection, so one crash is missing.
 		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("kills")})
 		o.reject()
 		for range 3 {
@@ -187,8 +186,7 @@ func TestWorkRetryCrashes(t *testing.T) {
 	})
 }
 
-// Messages go the way that the broker knows; what is published is no more than a
-// body and what others wrote on it.
+// The broker moves messages by dead lettering. A published message only has a body and the headers of other programs.
 func TestWorkRetryPublishesNothingForARetry(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: time.Hour, Prefix: testkit.Name(t, "pair") + "."}
@@ -224,8 +222,8 @@ func deathsOf(d amqp.Delivery) topology.Table {
 	return topology.Table{"x-death": list}
 }
 
-// Why quorum queues of this design have a delivery limit that is never reached:
-// what goes to RetryQueue without having been rejected does not come back.
+// Quorum queues of this design need a delivery limit that is never reached, because a message that reaches RetryQueue without a
+// rejection does not return.
 func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for limit, comesBack := range map[int64]bool{1: false, 2147483647: true} {
@@ -244,8 +242,8 @@ func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
 				}
 				continue
 			}
-			// A second message overtakes nobody: when it has been in RetryQueue and
-			// is back, the first one has been through there.
+			// The second message cannot overtake the first. When it returns from RetryQueue, the first message has also passed
+			// through.
 			o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("fails")})
 			if d := o.reject(); string(d.Body) != "fails" {
 				t.Fatalf("delivered a third time: %q", d.Body)
@@ -264,7 +262,7 @@ func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
 	})
 }
 
-// The way off: a worker without the design takes over, and what waits is not lost.
+// A worker without the design replaces the workers of the design, and does not lose waiting messages.
 func TestWorkRetryIsLeftForBuckets(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		o := newOther(t, b, testkit.Name(t, "pair")+".")
@@ -305,7 +303,7 @@ func TestWorkRetryIsLeftForBuckets(t *testing.T) {
 	})
 }
 
-// Queues that are deployed as no field of the preset has it are used as they are.
+// The worker uses existing queues that the fields of the preset cannot describe.
 func TestWorkRetryInQueuesOfOthers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Prefix: testkit.Name(t, "pair") + "."}
@@ -331,9 +329,8 @@ func TestWorkRetryInQueuesOfOthers(t *testing.T) {
 	})
 }
 
-// Programs of the oldest articles do not reject, but publish to RetryExchange
-// and acknowledge. Their copies come back to workers; what had been counted goes
-// on only where the broker believes an x-death that a client has published.
+// Programs of the oldest articles do not reject. They publish to RetryExchange and acknowledge. Their copies return to workers. The
+// count continues only if the broker trusts an x-death header of a client.
 func TestWorkRetryBesideThoseWhoPublishCopies(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Prefix: testkit.Name(t, "pair") + "."}
