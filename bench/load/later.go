@@ -30,7 +30,7 @@ func (l *later) write(frames []byte) {
 	l.changed.Broadcast()
 }
 
-// wait waits until run has written the buffer or returned.
+// wait waits until run has written the buffer, or until end is called.
 func (l *later) wait() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

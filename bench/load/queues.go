@@ -94,8 +94,8 @@ func (a *admin) names(i int) []string {
 
 const depthTimeout = 2 * time.Second
 
-// Depth returns the number of messages in a queue, which must exist. Its success shows that the broker is ready: a broker that
-// accepts connections but does not reply within two seconds returns an error.
+// Depth returns the number of messages in a queue, which must exist. A result shows that the broker is ready.
+// If the broker accepts the connection but does not reply within two seconds, Depth returns an error.
 func Depth(url, queue string) (messages int, err error) {
 	o, err := Options{URL: url, Count: 1, Dial: func(network, address string) (net.Conn, error) {
 		conn, err := net.DialTimeout(network, address, depthTimeout)

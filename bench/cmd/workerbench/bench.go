@@ -16,12 +16,12 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/report"
 )
 
-// bench is what scenarios share.
+// bench is the shared state of scenarios.
 type bench struct {
 	*options
 	tmp    string
 	self   string         // this program
-	broker brokers.Broker // nil: one that runs already
+	broker brokers.Broker // nil: a broker that is already running
 }
 
 func prepare(ctx context.Context, o *options) (*bench, error) {
@@ -51,7 +51,7 @@ func prepare(ctx context.Context, o *options) (*bench, error) {
 	return b, nil
 }
 
-// end ends the broker, and removes what it wrote.
+// end stops the broker and removes its files.
 func (b *bench) end() (err error) {
 	if b.broker != nil {
 		err = b.broker.Remove()
@@ -96,7 +96,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 	if err := b.fill(ctx, filled); err != nil {
 		return nil, fmt.Errorf("filling the queue: %w", err)
 	}
-	// A machine that does not come to rest is seen in what others used meanwhile.
+	// On a machine that does not become idle, the result includes the processor use of other programs.
 	if _, err := proc.AwaitIdle(ctx, proc.Busy); err != nil {
 		return nil, err
 	}

@@ -8,9 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// What is called "by hand" is what a good programmer would write over the bare
-// AMQP client for this one purpose, and less than what package reprise does: when a
-// connection is lost, it ends.
+// Code "by hand" is written directly with the AMQP client for one purpose. It does less than package reprise. For example, it ends when
+// the connection is lost.
 
 // byHand is a connection with a channel.
 type byHand struct {
@@ -54,12 +53,11 @@ func (j *job) consume(autoAck bool) (*consumer, error) {
 	return c, nil
 }
 
-// grace is how long a channel of acks stays open after the last one: of those that
-// a quorum queue has not taken yet, RabbitMQ forgets the rest with their channel.
+// grace is the time for which a channel stays open after its last ack. If the channel closes earlier, RabbitMQ drops the acks that
+// a quorum queue has not processed.
 const grace = 500 * time.Millisecond
 
-// finish ends what is measured when the broker has read all acks, and the channel
-// when it has taken them.
+// finish ends the measurement when the broker has read all acks, and closes the channel when the broker has processed them.
 func (j *job) finish(c *consumer) error {
 	if err := c.ch.Qos(1, 0, false); err != nil {
 		return err
@@ -76,8 +74,7 @@ type publisher struct {
 	returns  <-chan amqp.Return
 }
 
-// publish opens a channel on which up to inFlight messages are not confirmed: the
-// client waits for whoever does not take its notifications.
+// publish opens a channel for up to inFlight unconfirmed messages. The client blocks if the notifications are not read.
 func (j *job) publish(inFlight int) (*publisher, error) {
 	h, err := dial(j.url)
 	if err != nil {
@@ -97,8 +94,7 @@ func (j *job) publish(inFlight int) (*publisher, error) {
 
 var errGone = errors.New("channel closed")
 
-// check reports what was not confirmed, or not routed. The broker sends a return
-// before the confirm.
+// check returns an error if a message was not confirmed or not routed. The broker sends a return before the confirm.
 func (p *publisher) check(c amqp.Confirmation, ok bool) error {
 	switch {
 	case !ok:

@@ -13,7 +13,7 @@ func (j *job) work(amqp.Delivery) error {
 	return nil
 }
 
-// consumeWithoutAcks is the limit: the broker takes what it has sent for settled.
+// consumeWithoutAcks is the upper limit, because the broker treats sent messages as settled.
 func consumeWithoutAcks(_ context.Context, j *job) error {
 	c, err := j.consume(true)
 	if err != nil {
@@ -54,8 +54,7 @@ func consumeAckEach(_ context.Context, j *job) error {
 	return j.finish(c)
 }
 
-// consumeAckBatch acks many messages at once: whenever there is a batch of them,
-// and every tick what there is.
+// consumeAckBatch acks many messages at a time. It acks each complete batch, and the remaining messages every tick.
 func consumeAckBatch(_ context.Context, j *job) error {
 	c, err := j.consume(false)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// message is what all messages of the benchmark look like.
+// message returns message i of the benchmark.
 func message(i int) amqp.Publishing {
 	return amqp.Publishing{
 		Headers:      amqp.Table{"tenant": "acme"},
@@ -26,7 +26,7 @@ func publishOneByOne(_ context.Context, j *job) error {
 	return j.publishWindow(1)
 }
 
-// publishPipelined has up to so many messages in flight.
+// publishPipelined keeps up to concurrency messages in flight.
 func publishPipelined(_ context.Context, j *job) error {
 	return j.publishWindow(j.concurrency)
 }

@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// errDown is what every attempt of the scenario retries ends with.
+// errDown is the error of each attempt in the scenario retries.
 var errDown = errors.New("payment provider: 503 Service Unavailable")
 
 // fail is the handler that fails.
@@ -19,8 +19,7 @@ func (j *job) fail(amqp.Delivery) error {
 	return errDown
 }
 
-// copyOf is what goes into the wait queue: all properties, and the attempts and
-// the error in two headers.
+// copyOf returns the copy for the wait queue, with all properties, and with the attempts and the error in two headers.
 func copyOf(d amqp.Delivery, failure error) amqp.Publishing {
 	headers := make(amqp.Table, len(d.Headers)+2)
 	maps.Copy(headers, d.Headers)
@@ -47,8 +46,7 @@ func copyOf(d amqp.Delivery, failure error) amqp.Publishing {
 
 var host, _ = os.Hostname()
 
-// copyWithTrail writes what package reprise writes: the history of errors, and
-// where the message comes from.
+// copyWithTrail writes the same headers as package reprise: the history of errors and the origin of the message.
 func (j *job) copyWithTrail(d amqp.Delivery, failure error) amqp.Publishing {
 	p := copyOf(d, failure)
 	now := time.Now()
@@ -101,10 +99,8 @@ func retryPipelined(_ context.Context, j *job) error { return j.pipeline(copyOf)
 
 func retryPipelinedTrail(_ context.Context, j *job) error { return j.pipeline(j.copyWithTrail) }
 
-// pipeline publishes copies as long as there are messages, and acks originals, many
-// at once, as confirms come. The client gives those in the order of the copies,
-// which is that of the deliveries: confirm n is for the n-th delivery, and delivery
-// tags begin with 1, too.
+// pipeline publishes copies while messages arrive, and acks many originals at a time as confirms arrive. The confirms are in the
+// order of the copies, which is the order of the deliveries. Confirm n is for delivery n, because delivery tags also begin with 1.
 func (j *job) pipeline(makeCopy func(amqp.Delivery, error) amqp.Publishing) error {
 	c, err := j.consume(false)
 	if err != nil {

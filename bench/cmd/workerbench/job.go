@@ -11,23 +11,22 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/profiles"
 )
 
-// job is what a contender has to do. It has a process of its own for it.
+// job is the work of a contender, in a separate process.
 type job struct {
 	contender contender
 
 	url         string
-	queue       string // where the messages are, or go to
+	queue       string // source or destination of the messages
 	messages    int    // how many
 	prefetch    int    // 0: no limit
-	concurrency int    // handlers, or publishers, at once
-	batch       int    // how many messages a loop by hand acks at once
+	concurrency int    // number of concurrent handlers or publishers
+	batch       int    // number of messages that a loop by hand acks at a time
 
 	meter    meter
 	profiles profiles.Files
 }
 
-// contender does a job in its own way. It tells the meter of each message that was
-// handled, and of the end, when the broker has been told of all of them.
+// contender performs a job. It reports each handled message to the meter, and the end when the broker has all acks.
 type contender func(context.Context, *job) error
 
 var contenders = map[string]contender{
@@ -45,7 +44,7 @@ var contenders = map[string]contender{
 	"publish-reprise":    publishReprise,
 }
 
-// tick is how often a loop by hand acks what does not fill a batch.
+// tick is the interval after which a loop by hand acks an incomplete batch.
 const tick = 10 * time.Millisecond
 
 func parseJob(args []string) (*job, error) {

@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string) (err error) {
 // contending is the first argument of a process that is a contender's.
 const contending = "contender"
 
-// contend is what such a process does. It prints what it measured.
+// contend runs a contender and prints its measurements.
 func contend(ctx context.Context, args []string) error {
 	j, err := parseJob(args[1:])
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// warmUpShare is the share of the messages that come before what is measured.
+// warmUpShare is the share of the messages before the measurement.
 const warmUpShare = 0.2
 
 // meter counts the messages of a job, and what they cost from the end of the
@@ -41,10 +41,10 @@ func (m *meter) handled() {
 	}
 }
 
-// end is called when the broker has been told of all messages.
+// end records the end, when the broker has all acks.
 func (m *meter) end() { m.to = m.sample() }
 
-// sample is what was used up to a moment.
+// sample is the resource use until a point in time.
 type sample struct {
 	at                time.Time
 	own, broker, busy float64 // seconds of processor time: this process's, the broker's, everything's
@@ -67,7 +67,7 @@ func (m *meter) sample() sample {
 	return s
 }
 
-// result is what the process of a contender prints.
+// result is the output of a contender process.
 type result struct {
 	Messages   float64 `json:"messages"`
 	Seconds    float64 `json:"seconds"`

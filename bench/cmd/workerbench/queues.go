@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// workQueue is where the messages are.
+// workQueue is the queue with the messages.
 const workQueue = "workerbench"
 
-// hop is where a Worker sends the copy of a message that failed.
+// hop returns the destination of a Worker's copy of a failed message.
 func hop(queue string) topology.Hop {
 	h, err := topology.Buckets{}.Wait(topology.Delivery{Queue: queue}, delay)
 	if err != nil {
@@ -31,7 +31,7 @@ var (
 	expiration = strconv.FormatInt(hop(workQueue).TTL.Milliseconds(), 10)
 )
 
-// fill makes the queues anew, which are those of a Worker, and publishes messages.
+// fill declares the queues of a Worker again, and publishes messages.
 func (b *bench) fill(ctx context.Context, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 	return j.publishWindow(1000)
 }
 
-// patience is how long a broker may take until what it says of a queue is so.
+// patience is the timeout until a broker reports the current state of a queue.
 const patience = 20 * time.Second
 
 // verify checks that messages are in the queue where they should be, and in no

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// delay is when messages that failed come back: long after the benchmark.
+// delay is the delay of retries, which is longer than the benchmark.
 const delay = 24 * time.Hour
 
 // consumeReprise is a Worker whose handler returns nil.

@@ -10,24 +10,23 @@ import (
 // that is not there.
 var ErrNotInArchive = errors.New("coverart: not in the archive")
 
-// Archive is the store of images, an S3 with headers of its own. Every method
-// tries once, may be called again with the same arguments, and is safe for
-// concurrent use. A nil error means the store has answered that it is done.
+// Archive is the store of images: an S3 server with additional headers. Each method makes one attempt, can be repeated with the
+// same arguments, and is safe for concurrent use. A nil error means that the store has confirmed the request.
 type Archive interface {
-	// Put writes an object, over what was there.
+	// Put writes an object, and replaces an existing object.
 	Put(ctx context.Context, o Object) error
 
 	// Copy copies an object inside the store. ErrNotInArchive: from is not there.
 	Copy(ctx context.Context, from, to Location, headers http.Header) error
 
-	// Delete deletes an object. ErrNotInArchive: it is not there.
+	// Delete deletes an object. It returns ErrNotInArchive if the object does not exist.
 	Delete(ctx context.Context, l Location, headers http.Header) error
 
-	// Has tells whether an object is there.
+	// Has reports whether an object exists.
 	Has(ctx context.Context, l Location) (bool, error)
 }
 
-// Location is where an object is.
+// Location is the address of an object.
 type Location struct {
 	Bucket string
 	Key    string
@@ -59,11 +58,9 @@ func MetadataLocation(gid string) Location {
 	return Location{Bucket: Bucket(gid), Key: "mbid-" + gid + "_mb_metadata.xml"}
 }
 
-// The archive's headers, one set per kind of request. They are part of the
-// protocol with the archive: without x-archive-auto-make-bucket the first
-// object of a release has nowhere to go, without x-archive-cascade-delete the
-// thumbnails of a deleted image stay. What stands in the -meta- headers becomes
-// the bucket's when it is made.
+// These functions return the headers of the archive, one set per kind of request. The headers are part of the protocol with the
+// archive. Without x-archive-auto-make-bucket, the first object of a release has no bucket. Without x-archive-cascade-delete, the
+// thumbnails of a deleted image remain. The -meta- headers set the metadata of a new bucket.
 func indexHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }
 
 // The metadata are written on every index event, mostly unchanged: old versions

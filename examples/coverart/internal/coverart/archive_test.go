@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-// fakeArchive is a real S3 server that remembers what it was asked.
+// fakeArchive is an S3 server that records its requests.
 type fakeArchive struct {
 	t       *testing.T
 	backend *s3mem.Backend
@@ -41,7 +41,7 @@ func newArchive(t *testing.T) *fakeArchive {
 			_, _ = io.WriteString(w, `<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`)
 			return
 		}
-		// As the Internet Archive does, and only when it is told to.
+		// The Internet Archive also creates buckets only on request.
 		if r.Header.Get("x-archive-auto-make-bucket") == "1" {
 			bucket, _, _ := strings.Cut(r.URL.Path[1:], "/")
 			_ = a.backend.CreateBucket(bucket) // it may exist
@@ -65,7 +65,7 @@ func (a *fakeArchive) store(l coverart.Location, body string) {
 	}
 }
 
-// content returns "" for what is not there.
+// content returns the content of an object, or "" if it does not exist.
 func (a *fakeArchive) content(l coverart.Location) string {
 	a.t.Helper()
 	o, err := a.backend.GetObject(l.Bucket, l.Key, nil)

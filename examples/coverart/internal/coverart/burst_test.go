@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// countingService counts, and stands for the work of an index event.
+// countingService counts its calls, one for each handled index event.
 type countingService struct {
 	coverart.Archive
 	puts atomic.Int32
@@ -21,8 +21,7 @@ type countingService struct {
 
 func (s *countingService) Put(context.Context, coverart.Object) error { s.puts.Add(1); return nil }
 
-// The indexer in its worker, as the package comment has it: of a burst of equal
-// events, one is handled after the grace period.
+// This worker is configured as in the package comment. Of a burst of equal events, it handles one event after the grace period.
 func TestABurstIsHandledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})

@@ -10,14 +10,13 @@ var ErrUnknownRelease = errors.New("coverart: unknown release")
 
 // Catalogue is the database, as far as the indexer needs it.
 type Catalogue interface {
-	// Release returns the release that gid leads to now: releases are merged,
-	// and a gid that once was another release's is a redirect ever after, so
-	// the result's own GID may differ. A gid that leads nowhere gives
-	// ErrUnknownRelease. Safe for concurrent use; the result is not changed.
+	// Release returns the current release for gid. After a merge, the gid of the old release redirects to another release, so the
+	// result can have another GID. Release returns ErrUnknownRelease if no release exists. It is safe for concurrent use. Callers
+	// do not change the result.
 	Release(ctx context.Context, gid string) (*Release, error)
 }
 
-// Release is a release and its images, in the order they are shown.
+// Release is a release with its images in display order.
 type Release struct {
 	GID    string  `json:"gid"`
 	Title  string  `json:"title"`
@@ -30,7 +29,7 @@ type Release struct {
 type Image struct {
 	ID       int64    `json:"id"`
 	Types    []string `json:"types"` // Front, Back, Booklet, …
-	Front    bool     `json:"front"` // the one to show when only one is shown
+	Front    bool     `json:"front"` // the image for pages with a single image
 	Back     bool     `json:"back"`
 	Comment  string   `json:"comment,omitempty"`
 	Suffix   string   `json:"suffix,omitempty"` // default jpg
@@ -54,7 +53,7 @@ type Memory struct {
 
 // Release looks gid up, through any number of redirects.
 func (m *Memory) Release(_ context.Context, gid string) (*Release, error) {
-	for range len(m.Redirects) { // redirects in a circle lead nowhere
+	for range len(m.Redirects) { // the limit ends a cycle of redirects
 		next, found := m.Redirects[gid]
 		if !found {
 			break

@@ -1,6 +1,5 @@
-// Package coverart is the cover art indexer of MusicBrainz as three handlers:
-// it keeps what an archive stores for a release in step with what the database
-// says about it.
+// Package coverart implements the cover art indexer of MusicBrainz as three handlers, which update an archive of images from the
+// database.
 //
 //	database's triggers ─► cover-art-archive ─┬ index ──► Index ──┬─◄ release and images, of PostgreSQL
 //	                        ▲                 │                   ├─► index.json, to S3
@@ -10,29 +9,25 @@
 //	                        │                 └ move ───► Move ─────► copy, then DELETE, to S3
 //	                        └─ 4 h ─ .retry ◄─ failed, up to 4 times ─► .failed
 //
-//	event    body                              what is done
-//	index    gid                               index.json and the release's metadata are written anew
-//	delete   id \n gid [\n suffix]             the image mbid-{gid}-{id}.{suffix} is deleted, or index.json
-//	move     id \n old \n new [\n suffix]      the image is copied to the release it belongs to now, then deleted
+//	event    body                              action
+//	index    gid                               write index.json and the release's metadata again
+//	delete   id \n gid [\n suffix]             delete the image mbid-{gid}-{id}.{suffix}, or index.json
+//	move     id \n old \n new [\n suffix]      copy the image to its new release, then delete the original
 //
-// A gid is the MBID of a release, an id the number of an image. A suffix that
-// is missing is "jpg". Every release has a bucket of its own, mbid-{gid}. A gid
-// that was merged into another release leads there; a release that is not in the
-// database is skipped.
+// A gid is the MBID of a release, and an id is the number of an image. The default suffix is "jpg". Each release has a bucket
+// mbid-{gid}. The gid of a merged release refers to the target of the merge. The handlers skip a release that is not in the database.
 //
-// Every handler may run any number of times for the same event: writing again
-// writes the same, what is already gone needs no deleting, what is already
-// moved needs no moving. So a message may be delivered twice, and come back
-// after a crash, without harm.
+// Each handler can run any number of times for the same event. It writes the same objects again, and skips objects that are already
+// deleted or moved. Therefore a message can be delivered twice, for example after a crash.
 //
-// What comes of an attempt:
+// Results of an attempt:
 //
 //	nil             done
-//	reprise.Park    the body can never be understood
-//	other errors    the archive or the web service did not do it (this time)
+//	reprise.Park    the body is invalid
+//	other errors    the archive or the web service failed this time
 //
-// Retrying is left to Reprise altogether: nothing in here tries anything twice.
-// Package rehearsal plays it all through; examples/coverart is the program.
+// All retries are left to Reprise, so the handlers make one attempt. Package rehearsal runs the whole design, and examples/coverart
+// is the program.
 //
 //	indexer := &coverart.Indexer{Catalogue: catalogue, Archive: archive, WebService: service}
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{

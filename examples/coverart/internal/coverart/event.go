@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// DefaultSuffix is the suffix of an image whose event names none.
+// DefaultSuffix is the suffix of an image if its event does not contain a suffix.
 const DefaultSuffix = "jpg"
 
-// IndexKey is the key of a release's index, and what a delete event has in
-// place of an image's id to delete that.
+// IndexKey is the key of the index of a release. A delete event contains it instead of the id of an image, to delete the index.
 const IndexKey = "index.json"
 
 // Delete is the body of a delete event.
@@ -120,7 +119,7 @@ func parseGID(event, s string) (string, error) {
 	return strings.ToLower(s), nil
 }
 
-// maxID is how many digits the largest 64-bit integer has.
+// maxID is the number of digits of the largest 64-bit integer.
 const maxID = 19
 
 func checkImage(event, id string) error {

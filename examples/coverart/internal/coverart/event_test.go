@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// malformed bodies, by event, with what the error must say.
+// malformed has invalid bodies by event, with a part of the expected error.
 var malformed = map[string]map[string]string{
 	"index": {
 		"":                        "not the MBID",
@@ -84,8 +84,7 @@ func TestParseMalformed(t *testing.T) {
 	}
 }
 
-// What a parser takes cannot reach into another bucket, and means the same
-// when it is written and read again.
+// An accepted body cannot address another bucket, and does not change when it is written and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(gidA))
 	f.Add([]byte("12\n" + gidA + "\njpg"))

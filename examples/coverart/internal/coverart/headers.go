@@ -8,9 +8,8 @@ import (
 
 type headersKey struct{}
 
-// withHeaders makes requests under ctx carry the archive's headers. The S3
-// client has no place for headers that are neither S3's own nor user metadata
-// (those it would rename to x-amz-meta-…).
+// withHeaders adds the headers of the archive to requests with this context. The S3 client has no option for headers that are
+// neither standard S3 headers nor user metadata, which it would rename to x-amz-meta-….
 func withHeaders(ctx context.Context, h http.Header) context.Context {
 	return context.WithValue(ctx, headersKey{}, h)
 }

@@ -10,19 +10,18 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Grace is the grace period of the real indexer: MusicBrainz says the same several
-// times when an edit touches a release in several places, so an event waits that
-// long for equal ones, and one of them is handled.
+// Grace is the grace period of the original indexer. MusicBrainz publishes several equal events when an edit changes a release in
+// several places. Therefore an event waits for equal events, and the worker handles one of them.
 const Grace = 10 * time.Second
 
-// Indexer handles the three kinds of events. Catalogue, Archive and WebService
-// are required. Its handlers may run at once.
+// Indexer handles the three kinds of events. Catalogue, Archive and WebService are required. Its handlers are safe for concurrent
+// use.
 type Indexer struct {
 	Catalogue  Catalogue
 	Archive    Archive
 	WebService WebService
 
-	// Logger is told what was skipped and why. Default: nothing is logged.
+	// Logger receives skipped events with the reason. Default: none.
 	Logger *slog.Logger
 }
 
@@ -63,8 +62,7 @@ func (x *Indexer) log() *slog.Logger {
 func (x *Indexer) index(ctx context.Context, gid string) error {
 	r, err := x.Catalogue.Release(ctx, gid)
 	if errors.Is(err, ErrUnknownRelease) {
-		// Deleted since, in all likelihood: no attempt will ever find it, and
-		// nobody misses its index.
+		// The release was probably deleted since. A retry would not find it, and it does not need an index.
 		x.log().WarnContext(ctx, "unknown release, skipped", "release", gid)
 		return nil
 	}
@@ -98,7 +96,7 @@ func (x *Indexer) delete(ctx context.Context, d Delete) error {
 	return x.remove(ctx, l)
 }
 
-// remove deletes an object; one that is gone already is what was wanted.
+// remove deletes an object. A missing object is not an error.
 func (x *Indexer) remove(ctx context.Context, l Location) error {
 	err := x.Archive.Delete(ctx, l, deleteHeaders())
 	if errors.Is(err, ErrNotInArchive) {

@@ -106,7 +106,7 @@ func (brokenCatalogue) Release(context.Context, string) (*coverart.Release, erro
 	return nil, errors.New("no connection")
 }
 
-// Whatever fails on the way is an error for a retry, tried once.
+// Each failure returns an error for a retry, after one attempt.
 func TestFailuresAreRetried(t *testing.T) {
 	tests := map[string]struct {
 		prepare  func(*coverart.Indexer, *fakeArchive)
@@ -174,7 +174,7 @@ func TestDeleteOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// The Internet Archive's own way to say that an item is gone.
+// The Internet Archive reports a removed item with this error.
 func TestDeleteOfAnItemThatCannotBeRetrieved(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
@@ -215,7 +215,7 @@ func TestMove(t *testing.T) {
 		t.Error("the image was not moved")
 	}
 
-	// Again, as after a crash: it is where it belongs, so that is that.
+	// A repetition, as after a crash, finds the image at its destination and succeeds.
 	if err := x.Move(t.Context(), message(body)); err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +232,7 @@ func TestMoveOfWhatIsNowhere(t *testing.T) {
 	}
 }
 
-// Between copy and delete is where a crash would lose something, were they the
-// other way round.
+// Move copies before it deletes, so that a crash between both does not lose the image.
 func TestMoveKeepsTheOldUntilTheNewIsThere(t *testing.T) {
 	x, a, _ := newIndexer(t)
 	from := coverart.ImageLocation(gidA, "12", "jpg")

@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// The fields of these types stand in the order of their names in bytes, which
-// makes the document canonical: the same release always gives the same bytes.
+// The fields of these types are sorted by name, so that the same release always has the same bytes.
 type (
 	indexDocument struct {
 		Images  []indexImage `json:"images"`

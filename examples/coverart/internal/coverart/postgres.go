@@ -15,14 +15,13 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// Postgres is the Catalogue that is a MusicBrainz database. It reads
+// Postgres is a Catalogue in a MusicBrainz database. It reads
 //
 //	musicbrainz.release, .artist_credit, .release_gid_redirect
 //	cover_art_archive.index_listing, .image_type
 //
-// by these names, whatever the search path, and needs no more than to SELECT from
-// them. Where the tables are missing, or the database is, an event fails and comes
-// back later.
+// by these names, with any search path, and only needs SELECT permissions. If the tables or the database are missing, an event
+// fails and is retried.
 type Postgres struct {
 	// DB is the database, through whichever driver. Behind a pooler that shares
 	// connections between transactions the driver must not keep prepared
@@ -46,8 +45,7 @@ JOIN cover_art_archive.image_type t ON t.mime_type = i.mime_type
 WHERE i.release = $1
 ORDER BY i.ordering, i.id`
 
-// Release looks gid up and reads the images of the release it leads to, both as
-// they are at the same moment.
+// Release finds the release for gid and reads its images, in one snapshot.
 func (p *Postgres) Release(ctx context.Context, gid string) (*Release, error) {
 	r, err := p.release(ctx, gid)
 	switch {
@@ -76,7 +74,7 @@ func (p *Postgres) release(ctx context.Context, gid string) (*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has told
+	defer func() { _ = rows.Close() }() // rows.Err has the error
 	for rows.Next() {
 		var (
 			i     Image

@@ -34,8 +34,7 @@ const loveBug = "aff4a693-5970-4e2e-bd46-e2ee49c22de7"
 func TestPostgresReadsARelease(t *testing.T) {
 	db := newDatabase(t)
 	p := &coverart.Postgres{DB: db}
-	// A second front, after the first; its edit is still open. Of a third image the
-	// edit is not known.
+	// The release gets a second front image, whose edit is still open, and a third image without a known edit.
 	for _, statement := range []string{
 		`INSERT INTO cover_art_archive.cover_art (id, release, comment, edit, ordering, mime_type)
 		 VALUES (10, 59662, 'later', 2, 3, 'application/pdf'), (11, 59662, '', 999, 4, 'image/gif')`,
@@ -60,8 +59,7 @@ func TestPostgresReadsARelease(t *testing.T) {
 	}
 }
 
-// The number of the release is what a redirect leads to, so that it follows any
-// number of merges at once.
+// A redirect refers to the number of the release, so that one redirect covers any number of merges.
 func TestPostgresFollowsARedirect(t *testing.T) {
 	p := &coverart.Postgres{DB: newDatabase(t)}
 	r, err := p.Release(t.Context(), "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce")

@@ -14,7 +14,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// S3Config says where an archive is. Endpoint is required.
+// S3Config configures the connection to an archive. Endpoint is required.
 type S3Config struct {
 	// Endpoint is the store's URL, http or https, without a path. Buckets are
 	// addressed as the first part of the path.
@@ -31,7 +31,7 @@ type S3Config struct {
 	Transport http.RoundTripper
 }
 
-// S3 is an Archive that speaks S3.
+// S3 is an Archive on an S3 server.
 type S3 struct {
 	client *minio.Client
 }
@@ -57,8 +57,7 @@ func NewS3(c S3Config) (*S3, error) {
 		Region:       c.Region,
 		BucketLookup: minio.BucketLookupPath,
 		Transport:    headerTransport{c.Transport},
-		// One try: the client would sit on a worker while it waits between
-		// tries, and forget about them in a crash.
+		// The client makes one attempt. Otherwise it would block the worker between attempts, and a crash would lose them.
 		MaxRetries: 1,
 	})
 	if err != nil {
@@ -74,8 +73,8 @@ func (s *S3) Put(ctx context.Context, o Object) error {
 	return explain("PUT", o.Location, err)
 }
 
-// Copy lets the store copy an object (x-amz-copy-source). A success that carries
-// an error, as S3 has it for copies, is an error.
+// Copy copies an object within the store (x-amz-copy-source). S3 can report an error of a copy with a success status, which Copy
+// returns as an error.
 func (s *S3) Copy(ctx context.Context, from, to Location, headers http.Header) error {
 	_, err := s.client.CopyObject(withHeaders(ctx, headers),
 		minio.CopyDestOptions{Bucket: to.Bucket, Object: to.Key},
@@ -97,12 +96,11 @@ func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
 	return err == nil, err
 }
 
-// gone is what the Internet Archive says, in place of 404, about an item that
-// was taken away as a whole.
+// gone is the message of the Internet Archive for a removed item, instead of status 404.
 const gone = "The item you are trying to edit cannot be retrieved"
 
-// explain makes the store's answer a text that says, in a failed queue, what
-// the store said (first, since texts are cut) and what was asked.
+// explain returns an error for the failed queue with the answer of the store and the request. The answer is first, because long
+// errors are truncated.
 func explain(verb string, l Location, err error) error {
 	if err == nil {
 		return nil
@@ -112,8 +110,7 @@ func explain(verb string, l Location, err error) error {
 	case !ok:
 		return fmt.Errorf("%s %s: %w", verb, l, err)
 	case answer.StatusCode/100 == 2 && strings.HasPrefix(answer.Code, strconv.Itoa(answer.StatusCode)):
-		// The client wants the very status that Amazon answers with, and its
-		// document. Stores differ: any success that names no error is one.
+		// The client expects the exact status and document of Amazon. Stores differ, so any success without an error counts.
 		return nil
 	case answer.StatusCode == http.StatusNotFound || strings.Contains(answer.Resource, gone):
 		return fmt.Errorf("%s %s: %w (%d %s)", verb, l, ErrNotInArchive, answer.StatusCode, answer.Code)

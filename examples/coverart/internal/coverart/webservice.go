@@ -11,14 +11,14 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// WebService is where the metadata of a release come from.
+// WebService returns the metadata of releases.
 type WebService interface {
 	// ReleaseXML returns the release and its artists as MusicBrainz XML. It
 	// tries once, and is safe for concurrent use.
 	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
 }
 
-// maxMetadata bounds what is read of an answer. Real ones have some kilobytes.
+// maxMetadata is the maximum size of an answer. Typical answers have some kilobytes.
 const maxMetadata = 16 << 20
 
 // maxRetryAfter is the most seconds that are believed: a year.
@@ -27,13 +27,12 @@ const maxRetryAfter = 365 * 24 * 60 * 60
 // HTTPWebService is the web service of a MusicBrainz server.
 type HTTPWebService struct {
 	BaseURL   string       // https://musicbrainz.org
-	UserAgent string       // MusicBrainz wants to know who asks, and whom to write to
+	UserAgent string       // MusicBrainz requires the program and a contact
 	Client    *http.Client // default http.DefaultClient
 }
 
-// ReleaseXML asks for /ws/2/release/{gid}?inc=artists. When the server says how
-// long to stay away (Retry-After), the error is a reprise.RetryAfterError, which the
-// design itself, whose retries all wait the same, has no use for.
+// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If the server sends Retry-After, the error is a reprise.RetryAfterError. The
+// design ignores its delay, because all its retries have the same delay.
 func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
 	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -52,13 +51,13 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 	if err != nil {
 		return nil, fmt.Errorf("coverart: web service: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }() // everything was read, or the error is told already
+	defer func() { _ = resp.Body.Close() }() // the body was read, or its error was returned
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("coverart: GET %s: %w", url, err)
 	case resp.StatusCode != http.StatusOK:
-		err = fmt.Errorf("%s: GET %s", resp.Status, url) // the status first, since texts are cut
+		err = fmt.Errorf("%s: GET %s", resp.Status, url) // the status is first, because long errors are truncated
 		if seconds, bad := strconv.Atoi(resp.Header.Get("Retry-After")); bad == nil && seconds > 0 {
 			return nil, reprise.RetryAfter(time.Duration(min(seconds, maxRetryAfter))*time.Second, err)
 		}
