@@ -190,7 +190,7 @@ func TestBucketsCutWhatNoTimerHolds(t *testing.T) {
 	}
 }
 
-// A work queue that takes nothing holds up its own retries only.
+// A blocked work queue delays only its own retries.
 func TestWorkQueuesShareNoWaitQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, delay := buckets().Draw(t, "buckets"), delays().Draw(t, "delay")
@@ -259,8 +259,8 @@ func TestWaitQueuesAreKnownByTheirNames(t *testing.T) {
 	}
 }
 
-// Whatever the numbers, those included that Validate refuses, there is an answer, and
-// one that a delay of up to MaxDelay lies in.
+// The function returns bounds for all numbers, including numbers that Validate refuses. Each delay up to MaxDelay is within the
+// bounds.
 func TestBoundsOfAnything(t *testing.T) {
 	growths := []float64{0, 1, -3, 1.0000001, 1.25, 1000, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)}
 	bases := []time.Duration{0, -time.Second, 1, time.Millisecond, time.Second, topology.MaxDelay, math.MaxInt64, math.MinInt64}

@@ -32,7 +32,7 @@ func TestCountUpCountsInOneHeader(t *testing.T) {
 	}
 }
 
-// What other programs have counted goes on, in whatever type they write.
+// The count continues the counts of other programs, which may have any type.
 func TestCountUpGoesOnWhereOthersStopped(t *testing.T) {
 	for _, tc := range []struct {
 		found any
@@ -140,7 +140,7 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 	})
 }
 
-// A message that two other programs have put back.
+// Two other programs have retried this message.
 func ExampleCountUp() {
 	marks := topology.CountUp{Header: "x-processing-attempts"}
 	d := topology.Delivery{Queue: "orders", Headers: topology.Table{"x-processing-attempts": int64(2), "own": "kept"}}

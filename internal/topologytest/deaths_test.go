@@ -21,7 +21,7 @@ func died(queue string, rounds int64) []any {
 	}
 }
 
-// forged is an x-death of a publisher who would like to be retried for ever.
+// forged returns an x-death header of a publisher that wants infinite retries.
 func forged(queue string) []any {
 	return []any{topology.Table{"reason": "rejected", "queue": queue, "count": int64(1 << 40)}}
 }
@@ -64,13 +64,13 @@ func TestDeathsCountRejections(t *testing.T) {
 			1,
 		},
 		{
-			// 3.10 counts anew in each queue
+			// RabbitMQ 3.10 starts the count again in each queue.
 			"never fewer than none",
 			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(1)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			0,
 		},
-		// Anybody can write that another queue rejected it: crashes are not hidden so.
+		// A publisher can claim a rejection in another queue, which must not hide crashes.
 		{"rejected elsewhere", topology.Table{"x-death": forged("other"), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 3},
 		{
 			// A rejection by this queue hides a crash, and is an attempt.
@@ -80,8 +80,7 @@ func TestDeathsCountRejections(t *testing.T) {
 			0,
 		},
 		{
-			// Somebody has put a parked message of another queue here: that one's
-			// trail must not hide what this one's broker counts.
+			// A parked message of another queue was moved to this queue. Its trail must not hide the count of this queue.
 			"another queue's trail",
 			topology.Table{"x-death": died("q", 2), "x-reprise-attempts": int64(10), "x-reprise-queue": "other"},
 			topology.History{Attempts: 2, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
@@ -120,7 +119,7 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 		{"no number", topology.Table{"x-delivery-count": "2"}, 0},
 		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
 		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32 - 1},
-		// On 4.3 the count came along; before, it began anew, and all five were here.
+		// In RabbitMQ 4.3, the message keeps its count. Before, the count starts again, so all five deliveries were in this queue.
 		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 5},
 		{"forged", topology.Table{"x-delivery-count": int64(5), "x-death": forged("other")}, 5},
 		{"forged here", topology.Table{"x-delivery-count": int64(5), "x-death": forged("q")}, 5},
@@ -138,7 +137,7 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 	}
 }
 
-// Marks that do not know better take all that the queue counts for crashes.
+// Marks without a separate count treat all counted deliveries as crashes.
 func TestCrashes(t *testing.T) {
 	d := topology.Delivery{Redelivered: true, Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
 	if n := crashCount(topology.Trail{}, d); n != 3 {
@@ -149,8 +148,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// The count that a message was published with, by whoever copied all headers, is
-// not this queue's: on a first delivery nothing has failed here.
+// If a publisher copied all headers, the count of a first delivery is not from this queue, in which no attempt has failed.
 func TestCountsOfAFirstDeliveryAreNotTheQueues(t *testing.T) {
 	d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(6)}}
 	for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}, topology.Trail{}} {
@@ -194,8 +192,7 @@ func TestDeathsTolerateAnyHeader(t *testing.T) {
 	})
 }
 
-// What is parked by a copy carries a Trail, with the attempts that the broker
-// counted.
+// A parked copy has a Trail with the attempts that the broker counted.
 func TestBrokersCountsArriveInTheTrail(t *testing.T) {
 	for _, tc := range []struct {
 		marks topology.Marks

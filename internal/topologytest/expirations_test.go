@@ -70,7 +70,7 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 		{"waited twice", topology.Table{"x-death": waited("30000", 1)}, 2, 90 * second},
 		{"with randomness", topology.Table{"x-death": waited("33333", 1)}, 2, 99999 * time.Millisecond},
 		{"shorter than the first", topology.Table{"x-death": waited("500", 1)}, 1, 1500 * time.Millisecond},
-		// 3.10, for a program that copies x-death: original-expiration stays that of the first.
+		// On 3.10, original-expiration keeps the first value if a program copies x-death.
 		{"x-death was copied", topology.Table{"x-death": waited("10000", 3)}, 3, 90 * second},
 		{"not the first entry", topology.Table{"x-death": append(entry(topology.Table{"queue": "other"}), entry(nil)...)}, 2, 90 * second},
 		{"no expiration", topology.Table{"x-death": entry(topology.Table{"original-expiration": nil})}, 1, 30 * second},
@@ -85,7 +85,7 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 		{"negative", topology.Table{"x-death": entry(topology.Table{"original-expiration": "-1", "count": int64(-1)})}, 1, 30 * second},
 		{"no array", topology.Table{"x-death": "30000"}, 0, 10 * second},
 		{"no tables", topology.Table{"x-death": []any{"30000", nil}}, 0, 10 * second},
-		// What a worker of ours has counted is exact, whatever the delays; others go on from there.
+		// The count of a Reprise worker is exact for all delays. Other programs continue it.
 		{"ours", ours(7, 10_000, waited("10000", 1)), 7, 30 * second},
 		{"ours, then theirs", ours(2, 33_000, waited("95000", 1)), 3, 285 * second},
 		{"ours, then theirs with x-death", ours(2, 33_000, waited("33000", 2)), 3, 297 * second},
@@ -108,8 +108,7 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 	}
 }
 
-// Where delays do not grow they tell nothing but that there was one, however long
-// other programs have made it.
+// If delays do not grow, a delay of any length only shows that there was a retry.
 func TestExpirationsThatStayTheSame(t *testing.T) {
 	e := topology.Expirations{Factor: 1}
 	for _, expiration := range []string{"9000", "10000", "10001", "86400000"} {
@@ -132,8 +131,7 @@ func TestExpirationsKnowTheFirstFailure(t *testing.T) {
 	}
 }
 
-// As it goes round, through whichever program: what is on the message is all that
-// there is.
+// The delay grows in each round, through any program. The message contains the complete state.
 func TestGrowingTTLGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rapid.Float64Range(0, math.Nextafter(1, 0))

@@ -40,7 +40,7 @@ func ExampleLevels_Schedule() {
 	// exchange.invoices.level-22 eu.reminder 720h0m0s <nil>
 }
 
-// arrival is where and when a message comes out of the wait queues.
+// arrival is the target and the time at which a message leaves the wait queues.
 type arrival struct {
 	exchange, key string
 	after         time.Duration
@@ -123,7 +123,7 @@ func TestLevelsHoldAMessageForItsDelay(t *testing.T) {
 	})
 }
 
-// What an earlier, longer wait left on a message leads it nowhere else.
+// Headers of an earlier, longer delay do not change the route of a message.
 func TestLevelsIgnoreHeadersOfAnotherWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := topology.Delivery{Queue: "orders", RoutingKey: "other"}
@@ -134,7 +134,7 @@ func TestLevelsIgnoreHeadersOfAnotherWait(t *testing.T) {
 		}
 		headers := before.Headers.Clone()
 		maps.Copy(headers, hop.Headers)
-		// What both need is one topology: levels are only ever added.
+		// Both topologies can be merged, because a longer delay only adds levels.
 		all := before.Topology.Merge(hop.Topology)
 		if err := all.Validate(); err != nil {
 			t.Fatal(err)
@@ -201,7 +201,7 @@ func TestLevelsBounds(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// What is due is not kept waiting.
+	// A message that is already due is not delayed.
 	for _, delay := range []time.Duration{0, -time.Hour} {
 		if hop, err := l.Schedule("x", "k", delay); err != nil || hop.Exchange != "x" || hop.RoutingKey != "k" || hop.Delay != 0 || hop.Headers != nil {
 			t.Errorf("%+v, %v", hop, err)

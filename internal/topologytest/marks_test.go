@@ -31,7 +31,7 @@ func fail(marks topology.Marks, headers topology.Table, n, room int) topology.Ta
 			History: h, Queue: "q", Exchange: exchange, RoutingKey: key, Room: room,
 		}
 		d.Headers = marks.Retry(d.Headers, f)
-		d.Exchange, d.RoutingKey = "", "q" // it comes back by another way
+		d.Exchange, d.RoutingKey = "", "q" // the retry has another exchange and key
 	}
 	return d.Headers
 }

@@ -27,8 +27,8 @@ func ExampleDelayedRetry() {
 	// topology: broker must be RabbitMQ 4.3.3 or later: got "4.0.5" (earlier versions ignore arguments of this topology; use another route, such as Buckets)
 }
 
-// What is given back is neither published anywhere nor lost: the queue that
-// counts it has a limit of its own far beyond any policy's, and parks there.
+// A requeued message is neither published nor lost. The queue counts deliveries, and has a delivery limit beyond any policy, at
+// which the message is parked.
 func TestRequeuingPublishesNothing(t *testing.T) {
 	for name, r := range map[string]topology.Route{"at once": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
 		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)
@@ -57,7 +57,7 @@ func TestRequeuingPublishesNothing(t *testing.T) {
 	}
 }
 
-// A queue that does not count would be given the same message back for ever.
+// A queue that does not count deliveries would redeliver the same message indefinitely.
 func TestRequeuingRefusesQueuesThatDoNotCount(t *testing.T) {
 	for _, tc := range []struct {
 		name        string

@@ -18,7 +18,7 @@ func ExampleMessageTTL() {
 	hop, err := topology.MessageTTL{}.Wait(topology.Delivery{Queue: "orders"}, 1500*time.Millisecond)
 	fmt.Println(hop.RoutingKey, "expires", hop.TTL, err)
 
-	// A system that is there already, with an exchange in front of its wait queues.
+	// This is an existing system with an exchange in front of its wait queues.
 	route := topology.MessageTTL{
 		WaitAddress:    topology.Address{Exchange: "common_dlx", Key: "{queue}_routing_key"},
 		Infrastructure: topology.Topology{Exchanges: []topology.Exchange{{Name: "common_dlx", Kind: topology.Direct}} /* … */},
@@ -44,7 +44,7 @@ func ExampleDeadLettering() {
 	// orders → orders.retry
 }
 
-// routes are all that need no more than a queue's name.
+// routes has all routes that only need the name of a queue.
 var routes = []topology.Route{
 	topology.Buckets{},
 	topology.Buckets{Base: time.Minute, Growth: 1.01},
@@ -58,8 +58,8 @@ var routes = []topology.Route{
 	topology.DeadLettering{Delay: time.Hour},
 }
 
-// A queue that passes the checks never leads to a name, or a declaration, that
-// no broker accepts; whatever delay is asked for, the message is back no earlier.
+// For a queue that passes the checks, brokers accept all names and declarations of a route. With any requested delay, a message
+// does not return earlier.
 func TestRoutesMakeWhatBrokersAccept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := topology.Strategy{Route: rapid.SampledFrom(routes).Draw(t, "route")}
@@ -112,8 +112,8 @@ func declares(t topology.Topology, queue string) bool {
 	return false
 }
 
-// Nothing that Reprise declares drops a message by itself: it is a quorum queue
-// that either dead-letters at least once, or is the end of the way.
+// Queues that Reprise declares do not drop messages. Each of them is a quorum queue that either dead-letters at least once or is
+// the last queue of the route.
 func TestRoutesDeclareQueuesThatKeepMessages(t *testing.T) {
 	for _, r := range routes {
 		hop, err := r.Wait(topology.Delivery{Queue: "q"}, time.Hour)
@@ -220,7 +220,7 @@ func TestDeadLetteringOfAnExistingSystem(t *testing.T) {
 	if err := s.ValidateQueue("WorkQueue"); err != nil {
 		t.Fatal(err)
 	}
-	// Rejected from a queue without a dead-letter exchange, a message is gone.
+	// A rejected message is lost if its queue does not have a dead-letter exchange.
 	if err := s.ValidateQueue("FailedQueue"); err == nil || !strings.Contains(err.Error(), "must have x-dead-letter-exchange") {
 		t.Error(err)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// attack is what a hostile client does. It returns what became of the client.
+// attack is the program of a hostile client. It returns a description of the client's end.
 type attack struct {
 	name    string
 	flags   []string      // of the broker
-	lasts   time.Duration // at the least, if it does not end by itself
-	blocks  bool          // all publishers, as long as it goes on
+	lasts   time.Duration // minimum time of an attack that has no end
+	blocks  bool          // blocks all publishers during the attack
 	prepare func(context.Context, *target) error
 	run     func(context.Context, *target) string
 }
@@ -77,7 +77,7 @@ func declare(name string) func(context.Context, *target) error {
 	}
 }
 
-// prefill puts so many messages of a size into a queue.
+// prefill publishes n messages of the given size to a queue.
 func prefill(name string, n, size int) func(context.Context, *target) error {
 	return func(ctx context.Context, t *target) error {
 		if err := declare(name)(ctx, t); err != nil {
@@ -108,7 +108,7 @@ func prefill(name string, n, size int) func(context.Context, *target) error {
 	}
 }
 
-// repeat does something until it fails, or until the attack ends, and returns what became of the client.
+// repeat calls do until it fails or the attack ends, and returns a description of the client's end.
 func (t *target) repeat(ctx context.Context, c *client, do func(i int) error) string {
 	for i := 0; ctx.Err() == nil && !t.spent(); i++ {
 		if err := do(i); err != nil {
@@ -134,7 +134,7 @@ func consumeTables(ctx context.Context, t *target) string {
 	return t.answered(ctx, c)
 }
 
-// answered asks for something that a broker answers, to find out whether all that was sent before has been taken.
+// answered makes a request with a reply, to check that the broker has processed all earlier requests.
 func (t *target) answered(ctx context.Context, c *client) string {
 	_, err := c.call(1, &amqpwire.BasicQos{PrefetchCount: 1})
 	if err == nil {
@@ -154,7 +154,7 @@ func flood(method func(i int) amqpwire.Method) func(context.Context, *target) st
 	}
 }
 
-// reading is repeat for a client that reads meanwhile what it is told.
+// reading is the same as repeat, for a client that also reads.
 func (t *target) reading(ctx context.Context, c *client, do func(i int) error) string {
 	ended := make(chan error, 1)
 	go func() { ended <- c.end() }()
@@ -315,7 +315,7 @@ func deletes(ctx context.Context, t *target) string {
 	}
 }
 
-// alarm publishes to a queue that nobody consumes, while somebody works off another one.
+// alarm publishes to a queue without consumers, while another queue has a consumer.
 func alarm(ctx context.Context, t *target) string {
 	if err := declare("heap")(ctx, t); err != nil {
 		return t.after("%v", err)
@@ -344,7 +344,7 @@ func alarm(ctx context.Context, t *target) string {
 	return t.after("not stopped")
 }
 
-// heap publishes a message again and again to a queue that nobody consumes.
+// heap repeatedly publishes a message to a queue without consumers.
 func heap(message []byte) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)

@@ -28,7 +28,7 @@ type client struct {
 	boasts amqpwire.Table // further capabilities, which the broker keeps
 }
 
-// dial connects without a word.
+// dial connects without sending data.
 func (t *target) dial(ctx context.Context) (*client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", t.address)
@@ -112,7 +112,7 @@ func (c *client) send(channel uint16, m amqpwire.Method) error {
 	return c.write(b)
 }
 
-// call sends a method and returns the next one that comes.
+// call sends a method and returns the next received method.
 func (c *client) call(channel uint16, m amqpwire.Method) (amqpwire.Method, error) {
 	if err := c.send(channel, m); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (c *client) call(channel uint16, m amqpwire.Method) (amqpwire.Method, error
 	return c.receive()
 }
 
-// receive returns the next method. One that closes a connection or a channel is an error.
+// receive returns the next method. It returns an error if the method closes the connection or a channel.
 func (c *client) receive() (amqpwire.Method, error) {
 	for {
 		f, err := c.in.ReadFrame()
@@ -150,12 +150,12 @@ func (c *client) end() error {
 	}
 }
 
-// over reports whether an attack has ended, which may be what an error says.
+// over reports whether an attack has reached its time limit, possibly according to an error.
 func over(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// fate says what became of a client whose last action failed with an error: the reason that the broker gave, if it did.
+// fate describes the end of a client whose last action failed, with the reason of the broker if it sent one.
 func (t *target) fate(ctx context.Context, c *client, err error) string {
 	if over(ctx, err) {
 		return t.after("not stopped")
@@ -174,7 +174,7 @@ func (t *target) fate(ctx context.Context, c *client, err error) string {
 	return t.after("%s", short(err))
 }
 
-// short returns the text of an error, so far as it fits into a table.
+// short returns an error message, truncated to fit into a table.
 func short(err error) string {
 	text := err.Error()
 	if len(text) > 160 {

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// parallel runs something in so many goroutines, and waits for all.
+// parallel calls do in n goroutines and waits for all of them.
 func parallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -74,7 +74,7 @@ func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
 	}
 }
 
-// silent connects, sends the protocol header, and says no more.
+// silent connects and only sends the protocol header.
 func silent(ctx context.Context, t *target) string {
 	var ended firsts
 	var all sync.WaitGroup
@@ -161,7 +161,7 @@ func guess(ctx context.Context, t *target) string {
 	return outcome
 }
 
-// request sends a request to the management API, and returns how many bytes the answer has.
+// request sends a request to the management API, and returns the number of bytes in the answer.
 func (t *target) request(ctx context.Context, method, path string, body io.Reader) (int64, error) {
 	r, err := http.NewRequestWithContext(ctx, method, t.management+path, body)
 	if err != nil {

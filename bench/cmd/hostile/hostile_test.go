@@ -33,7 +33,7 @@ func embedded(t *testing.T) *target {
 	return &target{address: address, url: "amqp://guest:guest@" + address, most: 1 << 30, began: time.Now()}
 }
 
-// What is reported of an attacker is the reason that the broker gave.
+// The report about an attacker contains the reason of the broker.
 func TestTheFateOfAttackers(t *testing.T) {
 	for name, want := range map[string]string{
 		"3,183 basic.consume with tables of 120 KB": "506 RESOURCE_ERROR",

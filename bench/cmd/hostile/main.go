@@ -1,11 +1,11 @@
-// Command hostile starts a broker as a process of its own, sets one hostile client after the other on it, and prints as a
-// Markdown table what each cost: the memory of the broker, and the latency of a well-behaved client beside it.
+// Command hostile starts a broker in a separate process and runs hostile clients against it, one after the other. It prints a
+// Markdown table with the memory of the broker and the latency of a well-behaved client during each attack.
 //
 //	hostile -reprise bin/reprise
 //	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
 //
-// The well-behaved client publishes 200 messages a second, with confirms, and consumes and acknowledges them. It is measured
-// for five seconds before the attack, and until the end of the attack.
+// The well-behaved client publishes 200 messages per second with confirms, and consumes and acknowledges them. The command measures
+// it for five seconds before the attack, and until the end of the attack.
 package main
 
 import (
@@ -173,7 +173,7 @@ func (t *target) closeAll() {
 	}
 }
 
-// after says when something happened.
+// after appends the time since the begin of the attack to a description.
 func (t *target) after(format string, args ...any) string {
 	return fmt.Sprintf(format, args...) + fmt.Sprintf(", after %.1f s", time.Since(t.began).Seconds())
 }

@@ -11,8 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// witness is the well-behaved client: it publishes 200 messages a second, with confirms, and consumes and acknowledges them.
-// The latency of a message is the time from when it was due to be published until it was delivered and confirmed.
+// witness is the well-behaved client. It publishes 200 messages per second with confirms, and consumes and acknowledges them. The
+// latency of a message is the time from its due time until it was delivered and confirmed.
 type witness struct {
 	publisher, consumer *amqp.Connection
 	stop                chan struct{}
@@ -145,10 +145,10 @@ func (w *witness) problem(format string, args ...any) {
 	}
 }
 
-// latencies are those of a time.
+// latencies has the latencies of a period.
 type latencies struct{ taken *hdrhistogram.Histogram }
 
-// next ends a time, and returns its latencies. A message that is still on its way counts with what it has taken so far.
+// next ends a period and returns its latencies. For a message in flight, it counts the time so far.
 func (w *witness) next() latencies {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +169,8 @@ func (l latencies) at(percentile float64) string {
 	return fmt.Sprintf("%.1f ms", float64(l.taken.ValueAtPercentile(percentile))/1000)
 }
 
-// troubles says what went wrong, after time enough for all messages to come, unless publishers are blocked.
+// troubles describes the problems of the witness. Unless publishers are blocked, it first waits long enough for all messages to
+// arrive.
 func (w *witness) troubles(blocked bool) string {
 	var missing int
 	for range 300 {

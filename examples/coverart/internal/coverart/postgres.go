@@ -10,7 +10,7 @@ import (
 )
 
 // Schema makes the part of a MusicBrainz database that Postgres reads, in an empty
-// database of PostgreSQL 12 or later. A real one has it already.
+// database of PostgreSQL 12 or later. Existing databases already have this schema.
 //
 //go:embed schema.sql
 var Schema string
