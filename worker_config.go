@@ -323,12 +323,12 @@ type Debounce struct {
 }
 
 // validate reports an invalid Window, for example more than half of the acknowledgement timeout, and a missing Key.
-func (d Debounce) validate(patience time.Duration) error {
+func (d Debounce) validate(timeout time.Duration) error {
 	if d.Key == nil {
 		return errors.New("reprise: Debounce.Key must not be nil (reprise.ContentKey compares messages by content)")
 	}
-	if d.Window <= 0 || d.Window > patience/2 {
-		return fmt.Errorf("reprise: Debounce.Window must be positive and at most %s, half of the time after which deliveries are requeued: got %s (see ConsumerTimeout)", patience/2, d.Window)
+	if d.Window <= 0 || d.Window > timeout/2 {
+		return fmt.Errorf("reprise: Debounce.Window must be positive and at most %s, half of the time after which deliveries are requeued: got %s (see ConsumerTimeout)", timeout/2, d.Window)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 func (c *client) left(queue string) (bodies []string) {
 	c.t.Helper()
 	var n int
-	testkit.Eventually(c.t, patience, func() error {
+	testkit.Eventually(c.t, timeout, func() error {
 		q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
 		c.must(err)
 		if n = q.Messages; q.Consumers > 0 {

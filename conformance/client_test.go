@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Waiting{M: m}.Run()) }
 
-// patience is the timeout for a condition that the test expects to hold soon.
-const patience = 2 * time.Minute
+// timeout limits the wait for a condition that the test expects to hold soon.
+const timeout = 2 * time.Minute
 
 // client is a connection with a channel in confirm mode, and has shorthand methods for the tests.
 type client struct {
@@ -100,7 +100,7 @@ func (c *client) cleanup(f func(*amqp.Channel)) {
 // publish publishes to an exchange and reports whether the broker acked the message.
 func (c *client) publish(exchange, key string, m amqp.Publishing) bool {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	confirm, err := c.PublishWithDeferredConfirm(exchange, key, false, false, m)
 	c.must(err)
@@ -123,7 +123,7 @@ func (c *client) put(queue string, bodies ...string) {
 func (c *client) get(queue string) amqp.Delivery {
 	c.t.Helper()
 	var d amqp.Delivery
-	testkit.Eventually(c.t, patience, func() error {
+	testkit.Eventually(c.t, timeout, func() error {
 		found, ok, err := c.Get(queue, false)
 		switch {
 		case err != nil:
@@ -160,7 +160,7 @@ func (c *client) ready(queue string) int {
 // awaitReady waits until n messages in a queue are ready.
 func (c *client) awaitReady(queue string, n int) {
 	c.t.Helper()
-	testkit.Eventually(c.t, patience, func() error {
+	testkit.Eventually(c.t, timeout, func() error {
 		if got := c.ready(queue); got != n {
 			return errors.New(queue + " has not the right number of messages")
 		}
@@ -185,7 +185,7 @@ func (c *client) next(deliveries <-chan amqp.Delivery) amqp.Delivery {
 			c.t.Fatal("the consumer was cancelled")
 		}
 		return d
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		c.t.Fatal("no delivery")
 	}
 	panic("unreachable")
@@ -205,7 +205,7 @@ func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) 
 		select {
 		case e := <-closed:
 			err = e
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			c.t.Fatalf("not refused; want %d %s", code, text)
 		}
 	}

@@ -25,7 +25,7 @@ func TestReturnComesBeforeItsConfirm(t *testing.T) {
 			}
 		case <-confirms:
 			t.Fatal("confirmed before it was returned")
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("not returned")
 		}
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 1 {

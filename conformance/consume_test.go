@@ -206,7 +206,7 @@ func TestAutoDelete(t *testing.T) {
 				return ch.ExchangeDeclarePassive(x, "fanout", true, true, false, false, nil)
 			},
 		} {
-			testkit.Eventually(t, patience, func() error {
+			testkit.Eventually(t, timeout, func() error {
 				ch := c.open()
 				if err := passive(ch); err != nil && err.(*amqp.Error).Code == 404 {
 					return nil

@@ -102,7 +102,7 @@ func TestExclusiveQueues(t *testing.T) {
 		}
 		// The broker deletes the exclusive queue with its connection.
 		c.must(owner.conn.Close())
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			ch := c.open()
 			defer ch.Close()
 			_, err := ch.QueueDeclarePassive(q, false, false, false, false, nil)
@@ -358,7 +358,7 @@ func TestExclusiveQueuesGoWithTheirConnection(t *testing.T) {
 		c.must(ch.Close())
 		owner.put(q, "x")
 		c.must(owner.conn.Close())
-		testkit.Eventually(t, patience, func() bool { return !c.exists(q) })
+		testkit.Eventually(t, timeout, func() bool { return !c.exists(q) })
 		c.put(dead, "end")
 		if got := c.bodies(dead, 1); got != "end" {
 			t.Errorf("%s was dead-lettered", got)

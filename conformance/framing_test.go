@@ -34,7 +34,7 @@ func dialRaw(t *testing.T, b testkit.Target) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	return &raw{Conn: conn, t: t, in: amqpwire.NewReader(conn, 1<<20)}
 }
 

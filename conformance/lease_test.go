@@ -13,7 +13,7 @@ import (
 // gone waits until a queue does not exist.
 func (c *client) gone(queue string) {
 	c.t.Helper()
-	testkit.Eventually(c.t, patience, func() error {
+	testkit.Eventually(c.t, timeout, func() error {
 		if c.exists(queue) {
 			// The check has renewed the lease, so the next check is after a complete lease.
 			time.Sleep(1200 * time.Millisecond)
@@ -71,7 +71,7 @@ func TestUseRenewsTheLease(t *testing.T) {
 		clock, rung := c.expiring(nil)
 		c.putExpiring(clock, "two leases later", "2500")
 		passive := true
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			if passive = !passive; passive {
 				if !c.exists(q) {
 					t.Fatal("gone though it was declared")

@@ -225,9 +225,9 @@ func TestGettingCountsAsConsuming(t *testing.T) {
 			c.must(err)
 			return stats.Consumers
 		}
-		testkit.Eventually(t, patience, func() bool { return consumers() == 1 })
+		testkit.Eventually(t, timeout, func() bool { return consumers() == 1 })
 		c.must(d.Ack(false))
-		testkit.Eventually(t, patience, func() bool { return consumers() == 0 })
+		testkit.Eventually(t, timeout, func() bool { return consumers() == 0 })
 	})
 }
 

@@ -35,7 +35,7 @@ func TestDirectReplyTo(t *testing.T) {
 
 		// After the cancellation, the reply address no longer exists.
 		c.must(c.Cancel("replies", false))
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			ch := server.open()
 			defer ch.Close()
 			_, err := ch.QueueDeclarePassive(request.ReplyTo, false, false, false, false, nil)

@@ -80,7 +80,7 @@ func TestTransactionalErrors(t *testing.T) {
 		c.must(ch.TxCommit())
 		select {
 		case <-returned:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Error("not returned")
 		}
 

@@ -174,7 +174,7 @@ func TestWaitingOnThePage(t *testing.T) {
 		}
 	}
 	after := ask(t, c, "GET", "/retrying?act=postpone&done=1&gone=1&left=1&unsure=0", nil).Body.String()
-	if !strings.Contains(after, "1 message postponed. 1 did not wait any more. 1 left as they were.") {
+	if !strings.Contains(after, "1 message postponed. 1 no longer waiting. 1 unchanged.") {
 		t.Errorf("the result is not on the page: %s", after)
 	}
 }

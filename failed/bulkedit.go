@@ -188,7 +188,7 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 		if n, err := strconv.Atoi(name); m[0] == "$$" || err == nil && n <= x.NumSubexp() || err != nil && name != "" && x.SubexpIndex(name) >= 0 {
 			continue
 		}
-		return fmt.Errorf("%.40q names no group of the regular expression (write ${1}x for group 1 before an x, and $$ for a dollar)", m[0])
+		return fmt.Errorf("group %.40q does not exist in the regular expression (write ${1}x for group 1 before an x, and $$ for a dollar)", m[0])
 	}
 	return nil
 }

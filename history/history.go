@@ -163,7 +163,7 @@ func (h *History) Run(ctx context.Context, from Sources) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.Patience)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.CommitTimeout)
 			defer cancel()
 			if err := h.Record(last, Sources{Archive: from.Archive}); err != nil { // workers that end now announce no more totals
 				h.cfg.Logger.Warn("history is not recorded", "error", err)

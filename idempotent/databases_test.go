@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is the timeout for expected events. No test depends on a short timeout.
-const patience = 2 * time.Minute
+// timeout limits the wait for expected events. No test depends on a short timeout.
+const timeout = 2 * time.Minute
 
 // database is an empty database for one test.
 type database struct {

@@ -122,7 +122,7 @@ func ExampleConfig_key() {
 	// Output:
 	// 17 paid
 	// 17 sent
-	// idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key
+	// idempotent: key of message is empty (set a message id in the publisher, or configure another key)
 }
 
 // A JSON body, decoded. A message whose body is not JSON of the type is parked.

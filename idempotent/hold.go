@@ -83,13 +83,13 @@ func (h *hold) extend(ctx context.Context) (Claim, error) {
 const firstPause = 50 * time.Millisecond
 
 // complete marks the key as done. The effect has happened, so complete retries until the lease ends, or until
-// patience has passed after ctx is canceled. The message is acknowledged even if complete fails.
+// timeout has passed after ctx is canceled. The message is acknowledged even if complete fails.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	insisting, stop := h.insist(ctx)
 	defer stop()
 	ended := ctx.Done()
 	for pause := firstPause; ; pause *= 2 {
-		asking, cancel := context.WithTimeout(insisting, patience)
+		asking, cancel := context.WithTimeout(insisting, timeout)
 		err := h.store.Complete(asking, h.key, h.token, retention)
 		cancel()
 		if err == nil {
@@ -113,10 +113,10 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	}
 }
 
-// insist returns a context that is canceled at the end of the lease, or after patience if that is later. If ctx is
-// canceled, the returned context is canceled after patience at the latest.
+// insist returns a context that is canceled at the end of the lease, or after timeout if that is later. If ctx is
+// canceled, the returned context is canceled after timeout at the latest.
 func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func()) {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	if h.until.After(end) {
 		end = h.until
 	}
@@ -124,7 +124,7 @@ func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func
 	done := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {
 		defer close(done)
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -149,7 +149,7 @@ func (h *hold) release(ctx context.Context) {
 	}
 }
 
-// leave returns a context that ignores the cancellation of ctx and has the timeout patience.
+// leave returns a context that ignores the cancellation of ctx and has the timeout timeout.
 func leave(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), patience)
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }

@@ -91,6 +91,6 @@ func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error)
 	return o.next.Handle(handling, m)
 }
 
-// patience is the timeout of store calls at the end of a handler, whose context may be canceled. It is shorter than the
+// timeout limits store calls at the end of a handler, whose context may be canceled. It is shorter than the
 // time that a worker's drain leaves after handlers are canceled.
-const patience = 3 * time.Second
+const timeout = 3 * time.Second

@@ -48,7 +48,7 @@ func TestBusyMessagesCarryTheirCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			var parked amqp.Delivery
-			testkit.Eventually(t, patience, func() (found bool) {
+			testkit.Eventually(t, timeout, func() (found bool) {
 				parked, found, err = ch.Get(queue+".failed", true)
 				return found && err == nil
 			})

@@ -65,11 +65,11 @@ func TestSQLGoesByTheClockOfTheDatabase(t *testing.T) {
 		if c, err := s.Claim(t.Context(), "short", "a", time.Microsecond); c.State != idempotent.Claimed {
 			t.Fatal(c, err)
 		}
-		testkit.Eventually(t, patience, free("short"))
+		testkit.Eventually(t, timeout, free("short"))
 		if err := s.Complete(t.Context(), "done", "a", 10*time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, patience, free("done"))
+		testkit.Eventually(t, timeout, free("done"))
 	})
 }
 

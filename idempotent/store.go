@@ -97,7 +97,7 @@ var (
 	ErrFull = errors.New("idempotent: no room for another claim")
 
 	// ErrNoKey is the reason for parking a message without a key, if Config.Keyless is ParkKeyless.
-	ErrNoKey = errors.New("idempotent: the message has no key, by which a duplicate could be told: have its publisher set a message id, or name another key")
+	ErrNoKey = errors.New("idempotent: key of message is empty (set a message id in the publisher, or configure another key)")
 )
 
 type busy struct{}

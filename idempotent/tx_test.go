@@ -39,7 +39,7 @@ func transaction(t testing.TB, store *idempotent.SQL, cfg idempotent.TxConfig, f
 // idle fails the test if a connection was not returned to the pool.
 func (d database) idle(t testing.TB) {
 	t.Helper()
-	testkit.Eventually(t, patience, func() error {
+	testkit.Eventually(t, timeout, func() error {
 		if n := d.Stats().InUse; n > 0 {
 			return fmt.Errorf("%d connections are in use", n)
 		}
@@ -321,7 +321,7 @@ func TestTxPurges(t *testing.T) {
 		}
 		h := transaction(t, store, idempotent.TxConfig{}, db.bookings(t))
 		n := 0
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			n++
 			if err := h.Handle(t.Context(), &reprise.Message{Queue: "q", MessageID: fmt.Sprint(n)}); err != nil {
 				return err

@@ -100,7 +100,7 @@ func TestTheEffectHappensOnce(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						testkit.Eventually(t, patience, func() error {
+						testkit.Eventually(t, timeout, func() error {
 							if n, again := int(deliveries.Load()), redelivered.Load(); n < tc.deliveries || tc.cut && again == 0 {
 								return fmt.Errorf("%d deliveries, %d of them again", n, again)
 							}

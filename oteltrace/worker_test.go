@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // A message is published, fails, loses its connection, fails again and succeeds. The links between its spans survive
 // the transport through the broker.
@@ -160,7 +160,7 @@ func TestWorkerReadsErrorsAsTheSpansDo(t *testing.T) {
 // dial connects with the given function, or over the network.
 func dial(t testing.TB, url string, by func(context.Context, string, string) (net.Conn, error), o reprise.Observer) *reprise.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	client, err := reprise.Dial(ctx, url, &reprise.Config{Dial: by, Observer: o, Reconnect: backoff.Fixed(5 * time.Millisecond)})
 	if err != nil {
@@ -234,7 +234,7 @@ func wait(t testing.TB, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("still not done")
 	}
 }
@@ -242,7 +242,7 @@ func wait(t testing.TB, done <-chan struct{}) {
 // wait returns the first n ended spans, sorted by start.
 func (r *recorder) wait(t testing.TB, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
-	testkit.Eventually(t, patience, func() bool { return len(r.Ended()) >= n })
+	testkit.Eventually(t, timeout, func() bool { return len(r.Ended()) >= n })
 	spans := r.Ended()
 	slices.SortFunc(spans, func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) })
 	return spans

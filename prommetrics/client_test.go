@@ -79,7 +79,7 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	blocked := func(want float64) func() bool {
 		return func() bool { return samples(t, m)[`connection_blocked{connection="publish"}`] == want }
 	}
-	testkit.Eventually(t, patience, blocked(1))
+	testkit.Eventually(t, timeout, blocked(1))
 
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue:   "orders",
@@ -90,7 +90,7 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- worker.Run(context.WithoutCancel(t.Context())) }()
-	testkit.Eventually(t, patience, blocked(0)) // processed messages need no memory
+	testkit.Eventually(t, timeout, blocked(0)) // processed messages need no memory
 	if err := <-published; err != nil {
 		t.Error(err)
 	}
@@ -102,4 +102,4 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	}
 }
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute

@@ -88,7 +88,7 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	retryDelay := m.histogram(cfg, "retry_delay_seconds", "How long retried messages are to wait.", cfg.RetryDelay, "queue")
 	lastSuccess := m.gauge("last_success_timestamp_seconds", "When a message was last done; before the first one, when consuming began.", "queue")
 	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
-	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages being handled that the worker has had for so long that the broker loses patience soon.", "queue")
+	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages being handled for nearly as long as the consumer timeout of the broker.", "queue")
 	unreported := m.counter("outcomes_unreported_total", "Outcomes of replayed messages that the archive was not told.", "queue")
 	debounced := m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
 

@@ -55,7 +55,7 @@ const heartbeat = time.Hour
 // a lost connection in memory without heartbeats.
 func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), b.config.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), b.config.Timeout)
 	defer cancel()
 	client, err := reprise.Dial(ctx, b.URL(), b.clientConfig(config, b.DialContext))
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	b.mu.Unlock()
 	t.Cleanup(func() {
 		b.Heal()
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		if err := client.Close(ctx); err != nil {
 			t.Errorf("reprisetest: closing a client: %v", err)
@@ -75,9 +75,9 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	return client
 }
 
-// closePatience is the timeout for closing a client. A client waits for all its goroutines, which have
+// closeTimeout limits the closing of a client. A client waits for all its goroutines, which have
 // their own timeouts.
-const closePatience = time.Minute
+const closeTimeout = time.Minute
 
 func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, string, string) (net.Conn, error)) *reprise.Config {
 	var c reprise.Config
@@ -106,7 +106,7 @@ func (b *Broker) hands(t TB) *reprise.Client {
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()
 	if b.own == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), b.config.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), b.config.Timeout)
 		defer cancel()
 		var err error
 		b.own, err = reprise.Dial(ctx, b.URL(), b.clientConfig(&reprise.Config{Name: ownUser},

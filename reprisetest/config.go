@@ -10,23 +10,23 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultPatience     = 30 * 24 * time.Hour  // virtual time
-	DefaultRealPatience = 30 * time.Second     // real time
+	DefaultTimeout     = 30 * 24 * time.Hour  // virtual time
+	DefaultRealTimeout = 30 * time.Second     // real time
 	DefaultLimit        = 100 * 24 * time.Hour // virtual time
 )
 
 // Config configures [Run], [New] and [Listen], which are also its methods:
 //
-//	reprisetest.Config{Patience: time.Hour}.Run(t, func(t *testing.T, b *reprisetest.Broker) { … })
+//	reprisetest.Config{Timeout: time.Hour}.Run(t, func(t *testing.T, b *reprisetest.Broker) { … })
 //
 // The zero value selects the defaults.
 type Config struct {
 	// Broker configures the broker. Default: in memory, with the user guest.
 	Broker broker.Config
 
-	// Patience is the timeout of [Broker.Drain] and the other functions that wait. After it, the test
+	// Timeout limits the waits of [Broker.Drain] and the other functions that wait. After it, the test
 	// fails. Default: 30 days of virtual time, or 30 s of real time.
-	Patience time.Duration
+	Timeout time.Duration
 
 	// Limit is the maximum virtual time of a test. Without a limit, a test that waits for an
 	// impossible event would run forever, because the heartbeats of a connection advance the clock.
@@ -37,8 +37,8 @@ type Config struct {
 // Validate reports invalid settings, with advice. broker.New reports invalid settings of Broker.
 func (c Config) Validate() error {
 	switch {
-	case c.Patience < 0:
-		return fmt.Errorf("reprisetest: Config.Patience must not be negative: got %s (0 means %s, or %s in real time)", c.Patience, DefaultPatience, DefaultRealPatience)
+	case c.Timeout < 0:
+		return fmt.Errorf("reprisetest: Config.Timeout must not be negative: got %s (0 means %s, or %s in real time)", c.Timeout, DefaultTimeout, DefaultRealTimeout)
 	case c.Limit < 0:
 		return fmt.Errorf("reprisetest: Config.Limit must not be negative: got %s (0 means %s)", c.Limit, DefaultLimit)
 	}
@@ -46,10 +46,10 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults(virtual bool) Config {
-	if c.Patience == 0 {
-		c.Patience = DefaultRealPatience
+	if c.Timeout == 0 {
+		c.Timeout = DefaultRealTimeout
 		if virtual {
-			c.Patience = DefaultPatience
+			c.Timeout = DefaultTimeout
 		}
 	}
 	c.Limit = cmp.Or(c.Limit, DefaultLimit)

@@ -7,7 +7,7 @@ import (
 )
 
 // Drain waits until no message is in flight in any virtual host. In a bubble, time advances only as
-// far as necessary. If the wait exceeds Config.Patience, the test fails and reports the location of
+// far as necessary. If the wait exceeds Config.Timeout, the test fails and reports the location of
 // the messages.
 //
 // With AckThenPublish, a failed message is briefly in no queue, and only its client knows it. Drain

@@ -382,7 +382,7 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				got := try(t, func(f *fake) {
-					b := reprisetest.Config{Patience: 10 * time.Minute}.New(f)
+					b := reprisetest.Config{Timeout: 10 * time.Minute}.New(f)
 					c.begin(f, b)
 					b.Drain(f)
 				})

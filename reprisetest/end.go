@@ -42,9 +42,9 @@ func (b *Broker) giveUp() {
 	b.stir()
 }
 
-// together calls end for all values concurrently, with the timeout closePatience.
+// together calls end for all values concurrently, with the timeout closeTimeout.
 func together[T any](all []T, end func(context.Context, T)) {
-	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, x := range all {
@@ -53,12 +53,12 @@ func together[T any](all []T, end func(context.Context, T)) {
 	wg.Wait()
 }
 
-// shutdownPatience is the timeout for the shutdown of the broker.
-const shutdownPatience = 10 * time.Second
+// shutdownTimeout limits the shutdown of the broker.
+const shutdownTimeout = 10 * time.Second
 
 // shutdown ends the test's own client and the broker.
 func (b *Broker) shutdown() error {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	b.turn <- struct{}{}
 	own := b.own

@@ -83,11 +83,11 @@ func (f *Fault) Happened() int {
 }
 
 // Await waits until the fault has occurred as often as requested and, in a bubble, until its immediate
-// effects are complete. If the wait exceeds Config.Patience, the test fails.
+// effects are complete. If the wait exceeds Config.Timeout, the test fails.
 func (f *Fault) Await(t TB) {
 	t.Helper()
 	if !f.broker.await(func() (bool, time.Time) { return f.Happened() >= f.times, time.Time{} }) {
-		t.Fatalf("reprisetest: after %s: %d %s, not %d", f.broker.config.Patience, f.Happened(), f.what, f.times)
+		t.Fatalf("reprisetest: after %s: %d %s, not %d", f.broker.config.Timeout, f.Happened(), f.what, f.times)
 	}
 }
 

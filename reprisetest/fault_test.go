@@ -239,7 +239,7 @@ func TestFaultAwait(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		got := try(t, func(f *fake) {
-			b := reprisetest.Config{Patience: time.Hour}.New(f)
+			b := reprisetest.Config{Timeout: time.Hour}.New(f)
 			b.Nack(2).Await(f)
 		})
 		if want := "reprisetest: after 1h0m0s: 0 publishes nacked, not 2"; got.String() != want {

@@ -148,7 +148,7 @@ func TestDrainInRealTimeOverlooksNothing(t *testing.T) {
 func TestDrainInRealTimeGivesUp(t *testing.T) {
 	t.Parallel()
 	got := try(t, func(f *fake) {
-		b := reprisetest.Config{Patience: 2 * time.Second}.New(f)
+		b := reprisetest.Config{Timeout: 2 * time.Second}.New(f)
 		b.Work(f, retrying(time.Hour))
 		b.Publish(f, order("1"))
 		b.Drain(f)

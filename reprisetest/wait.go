@@ -30,10 +30,10 @@ func (b *Broker) still() {
 }
 
 // await calls ask repeatedly until it returns true, and reports whether this occurred within
-// Config.Patience. ask may return the time of the next call. Events on connections cause earlier
+// Config.Timeout. ask may return the time of the next call. Events on connections cause earlier
 // calls.
 func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
-	deadline := time.Now().Add(b.config.Patience)
+	deadline := time.Now().Add(b.config.Timeout)
 	for {
 		stirred := b.stirring()
 		b.still()

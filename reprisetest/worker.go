@@ -101,7 +101,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 		w.cleanup(t)
 	})
 	if !b.await(func() (bool, time.Time) { return w.isOver() || b.consumers(w.queue) > before, time.Time{} }) {
-		t.Fatalf("reprisetest: the worker of %q does not consume after %s", w.queue, b.config.Patience)
+		t.Fatalf("reprisetest: the worker of %q does not consume after %s", w.queue, b.config.Timeout)
 	}
 	if w.isOver() {
 		t.Fatalf("reprisetest: the worker of %q has ended: %v", w.queue, w.err)
@@ -142,12 +142,12 @@ func (w *Worker) Attempts() Attempts {
 
 // Await waits until n attempts have ended. In a bubble, it also waits for the immediate effects of the
 // last attempt. The worker has then settled the message, unless a fault prevents this. If the wait
-// exceeds Config.Patience, the test fails.
+// exceeds Config.Timeout, the test fails.
 func (w *Worker) Await(t TB, n int) Attempts {
 	t.Helper()
 	var got Attempts
 	if !w.broker.await(func() (bool, time.Time) { got = w.Attempts(); return len(got) >= n, time.Time{} }) {
-		t.Fatalf("reprisetest: after %s there were %d attempts at messages of %q, not %d", w.broker.config.Patience, len(got), w.queue, n)
+		t.Fatalf("reprisetest: after %s there were %d attempts at messages of %q, not %d", w.broker.config.Timeout, len(got), w.queue, n)
 	}
 	return got
 }

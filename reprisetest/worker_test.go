@@ -122,7 +122,7 @@ func TestAwaitWaitsUntilAnAttemptIsSettled(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		got := try(t, func(f *fake) {
-			b := reprisetest.Config{Patience: time.Hour}.New(f)
+			b := reprisetest.Config{Timeout: time.Hour}.New(f)
 			w := b.Work(f, retrying(time.Hour))
 			b.Publish(f, order("1"))
 			w.Await(f, 3)
@@ -206,7 +206,7 @@ func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		got := try(t, func(f *fake) {
-			b := reprisetest.Config{Patience: time.Hour}.New(f)
+			b := reprisetest.Config{Timeout: time.Hour}.New(f)
 			client := b.Client(f, nil)
 			b.Refuse(2 * time.Hour)
 			b.Cut()

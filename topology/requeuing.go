@@ -92,7 +92,7 @@ func requeuing(queue string, more Table) Topology {
 }
 
 // errUncounted is returned for a message that must not be requeued again because its queue is classic.
-var errUncounted = errors.New("topology: the work queue does not count deliveries, so retries would not end: a redelivered message has no header x-delivery-count (use a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets)")
+var errUncounted = errors.New("topology: redelivered message has no header x-delivery-count, so the number of retries is unknown (use a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets)")
 
 // counted returns an error if the delivery is a redelivery without a count. RabbitMQ 4.3 uses another
 // header if the first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead

@@ -27,7 +27,7 @@ func TestFaultsOfTheBrokerFailTheRun(t *testing.T) {
 				return nil, nil
 			}
 			return m, nil
-		}, "nothing came for"},
+		}, "no message confirmed or delivered for"},
 		"duplicated": {func(n int, m [][]byte) (seen, kept [][]byte) {
 			if n == victim {
 				return append(m, m...), nil

@@ -79,7 +79,7 @@ func (o Options) complete() (Options, error) {
 	case o.Prefetch < 0 || o.Prefetch > 65535:
 		return o, fmt.Errorf("prefetch must be 0 to 65535: got %d", o.Prefetch)
 	case o.Ack != AckAuto && o.Ack != AckEach && o.Ack != AckMultiple:
-		return o, fmt.Errorf("ack is %q: give %s, %s or %s", o.Ack, AckAuto, AckEach, AckMultiple)
+		return o, fmt.Errorf("ack must be %s, %s or %s: got %q", AckAuto, AckEach, AckMultiple, o.Ack)
 	case o.TTL%time.Millisecond != 0:
 		return o, fmt.Errorf("ttl must be whole milliseconds: got %v", o.TTL)
 	}

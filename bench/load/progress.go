@@ -75,7 +75,7 @@ func (p *progress) wait(ctx context.Context, stall time.Duration) error {
 		}
 		now := p.confirmed.Load() + p.delivered.Load()
 		if now == last {
-			return fmt.Errorf("nothing came for %v: of %d messages published, %d were confirmed and %d delivered",
+			return fmt.Errorf("no message confirmed or delivered for %v (published %d, confirmed %d, delivered %d)",
 				stall, p.published.Load(), p.confirmed.Load(), p.delivered.Load())
 		}
 		last = now

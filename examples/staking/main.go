@@ -46,7 +46,7 @@ func main() {
 		case f.Serve && *send:
 			return errors.New("-serve and -send: with neither, it does both")
 		case *book && (!f.Serve || f.FailFirst != 0 || *queues != ""):
-			return errors.New("-book goes with -serve, on the queues of the design, and without -fail-first: -fail says how often it fails")
+			return errors.New("-book requires -serve, the queues of the design, and -fail in place of -fail-first")
 		case *rejected && (f.Serve || *send):
 			return errors.New("-rejected goes without -serve and -send")
 		case *queues != "" && !f.Serve:

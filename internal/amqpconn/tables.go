@@ -92,7 +92,7 @@ func encodeValue(v any) (any, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%w: a value of type %T cannot be sent: see topology.Table for those that can", ErrInvalidMessage, v)
+	return nil, fmt.Errorf("%w: cannot send a value of type %T (see topology.Table for the types)", ErrInvalidMessage, v)
 }
 
 // encodeNested returns the client's type, because the client does not support other nested tables. It replaces a nil

@@ -215,7 +215,7 @@ func kind(path string) string { return digits.ReplaceAllString(path, "N") }
 // press presses the button or link of an action and waits for the next page.
 func press(t *testing.T, b *Browser, script string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.Tab, patience)
+	ctx, cancel := context.WithTimeout(b.Tab, timeout)
 	defer cancel()
 	step := func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		_, err := chromedp.Evaluate[bool](script+".click() || true")(ctx, target)

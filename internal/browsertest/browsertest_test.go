@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// patience is the maximum duration of each step on a page.
-const patience = 2 * time.Minute
+// timeout is the maximum duration of each step on a page.
+const timeout = 2 * time.Minute
 
 // life is the timeout of a browser that hangs. It is much longer than a test takes on a busy machine.
 const life = 10 * time.Minute
@@ -61,7 +61,7 @@ func newShop(t *testing.T, cfg ShopConfig) *Shop {
 // do runs steps in the browser, with a timeout.
 func do(t *testing.T, b *Browser, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.Tab, patience)
+	ctx, cancel := context.WithTimeout(b.Tab, timeout)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		text, _ := chromedp.Run(b.Tab, chromedp.Evaluate[string]("location.pathname + ': ' + document.body.innerText"))
@@ -72,7 +72,7 @@ func do(t *testing.T, b *Browser, steps ...chromedp.Action[chromedp.Void]) {
 // shows waits until the text of an element contains a string.
 func shows(t *testing.T, b *Browser, selector, text string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("(document.querySelector("+quoted(selector)+") || {innerText: ''}).innerText"))
 		if err == nil && strings.Contains(got, text) {
@@ -98,7 +98,7 @@ func link(text string) chromedp.Search {
 // page can replace the element between two steps.
 func click(t *testing.T, b *Browser, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.Tab, patience)
+	ctx, cancel := context.WithTimeout(b.Tab, timeout)
 	defer cancel()
 	press := func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		find := fmt.Sprintf("document.evaluate(%q, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE, null).singleNodeValue", link(text))
@@ -170,7 +170,7 @@ func TestFindEditReplay(t *testing.T) {
 		if want := `{"order":4711,"quantity":2}`; body != want {
 			t.Errorf("the worker got %s, want %s", body, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the worker did not get it")
 	}
 	do(t, b, chromedp.Navigate(shop.URL+"/messages/1"))

@@ -62,8 +62,8 @@ func TestLeadersAreKilled(t *testing.T) {
 	})
 }
 
-// patience is the maximum duration of a step, such as the start of a node or the election of leaders, on a busy machine.
-const patience = 2 * time.Minute
+// timeout is the maximum duration of a step, such as the start of a node or the election of leaders, on a busy machine.
+const timeout = 2 * time.Minute
 
 // orders are numbered messages. A third of them fails. A third of the failing messages fails until it is parked; the others fail
 // once.
@@ -121,7 +121,7 @@ func (o *orders) work(t *testing.T, url string) {
 	})
 	t.Cleanup(func() {
 		enough()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := errors.Join(worker.Shutdown(ctx), client.Close(ctx)); err != nil {
 			t.Errorf("%s: at the end: %v", o.queue, err)
@@ -130,7 +130,7 @@ func (o *orders) work(t *testing.T, url string) {
 	})
 	select {
 	case <-o.consuming:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s: the worker does not consume", o.queue)
 	}
 	running.Go(func() { o.publish(ctx, client) })
@@ -197,7 +197,7 @@ func (o *orders) more(t *testing.T) func() {
 	before := handled()
 	return func() {
 		t.Helper()
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			if n := handled() - before; n < wanted {
 				return fmt.Errorf("%s: %d messages done or parked, not %d", o.queue, n, wanted)
 			}
@@ -225,7 +225,7 @@ func openChannel(t *testing.T, url string) *amqp.Channel {
 func (o *orders) allSettled(t *testing.T, url string) {
 	t.Helper()
 	ch := openChannel(t, url)
-	testkit.Eventually(t, patience, func() error {
+	testkit.Eventually(t, timeout, func() error {
 		for {
 			d, ok, err := ch.Get(topology.FailedQueue(o.queue), true)
 			if err != nil {

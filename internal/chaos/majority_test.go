@@ -18,8 +18,8 @@ import (
 // connection. It keeps the first such message of each channel for 65 s. A client continues to publish to other queues.
 func TestAQueueWithoutAMajority(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
-		const timeout = 3 * time.Second
-		client, err := reprise.Dial(t.Context(), c.URLs[0], &reprise.Config{ConfirmTimeout: timeout, Heartbeat: time.Second})
+		const confirmTimeout = 3 * time.Second
+		client, err := reprise.Dial(t.Context(), c.URLs[0], &reprise.Config{ConfirmTimeout: confirmTimeout, Heartbeat: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +63,8 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 			}
 			return nil
 		}
-		testkit.Eventually(t, patience, func() error { return steady(100) }) // over another connection
-		for until := time.Now().Add(3 * timeout); time.Now().Before(until); {
+		testkit.Eventually(t, timeout, func() error { return steady(100) }) // over another connection
+		for until := time.Now().Add(3 * confirmTimeout); time.Now().Before(until); {
 			if err := steady(1); err != nil {
 				t.Fatalf("to another queue: %v", err)
 			}
@@ -72,8 +72,8 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 		enough()
 		publishers.Wait()
 		c.Start(c.Nodes[1])
-		testkit.Eventually(t, patience, func() error { return publish("stuck") })
-		testkit.Eventually(t, patience, func() error { return client.Healthy(t.Context()) })
+		testkit.Eventually(t, timeout, func() error { return publish("stuck") })
+		testkit.Eventually(t, timeout, func() error { return client.Healthy(t.Context()) })
 	})
 }
 
@@ -106,7 +106,7 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 			}
 			running.Go(func() { _ = worker.Run(context.Background()) })
 		}
-		testkit.Eventually(t, patience, func() bool { return log.count("consuming") == queues })
+		testkit.Eventually(t, timeout, func() bool { return log.count("consuming") == queues })
 		publish := func(n int) {
 			for id := range n {
 				for i := range queues {
@@ -117,19 +117,19 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 			}
 		}
 		publish(1)
-		testkit.Eventually(t, patience, func() bool { return log.count("parked") == queues })
+		testkit.Eventually(t, timeout, func() bool { return log.count("parked") == queues })
 		c.Kill(c.Nodes[1])
 		c.Kill(c.Nodes[2])
 		publish(each)
-		testkit.Eventually(t, patience, func() bool { return log.count("confirm is late") >= queues*each })
+		testkit.Eventually(t, timeout, func() bool { return log.count("confirm is late") >= queues*each })
 		c.Start(c.Nodes[1])
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			if n := log.count("parked"); n < queues*(1+each) {
 				return fmt.Errorf("%d messages are parked", n)
 			}
 			return nil
 		})
-		testkit.Eventually(t, patience, func() error { return client.Healthy(t.Context()) })
+		testkit.Eventually(t, timeout, func() error { return client.Healthy(t.Context()) })
 
 		ch := openChannel(t, c.URLs[0])
 		for i := range queues {

@@ -307,7 +307,7 @@ func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
 	}
 	next := n.attempt(ctx, w, m, now)
 	// Record the result even if ctx ends during the attempt.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.CommitTimeout)
 	defer cancel()
 	if next.IsZero() {
 		err = n.outbox.remove(ctx, m)

@@ -62,7 +62,7 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 				case k := <-again:
 					attempts++
 					keys = append(keys, k)
-				case <-time.After(purgePatience):
+				case <-time.After(purgeTimeout):
 					t.Fatalf("%s: it does not come back, after %v", way.name, keys)
 				}
 			}

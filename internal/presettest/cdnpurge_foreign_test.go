@@ -264,7 +264,7 @@ func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 			return done == messages
 		}
 		handled := 0
-		for deadline := time.After(purgePatience); !finished(); {
+		for deadline := time.After(purgeTimeout); !finished(); {
 			select {
 			case d := <-theirs:
 				if handled++; call(d.MessageId) != nil {

@@ -87,7 +87,7 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 							}
 						case r := <-returns:
 							t.Fatalf("returned: %+v", r)
-						case <-time.After(purgePatience):
+						case <-time.After(purgeTimeout):
 							t.Fatalf("no attempt %d", attempt)
 						}
 					}
@@ -95,7 +95,7 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 						t.Error(err)
 					}
 					// The queue was deleted with its last consumer, as declared.
-					testkit.Eventually(t, purgePatience, func() bool {
+					testkit.Eventually(t, purgeTimeout, func() bool {
 						ch, err := conn.Channel()
 						if err != nil {
 							return false

@@ -28,7 +28,7 @@ type purgeSystem struct {
 	returns chan amqp.Return
 }
 
-const purgePatience = 2 * time.Minute
+const purgeTimeout = 2 * time.Minute
 
 var errQueueFull = errors.New("507: queue is full")
 
@@ -111,7 +111,7 @@ func (s *purgeSystem) publish(exchange, key string, msg amqp.Publishing) {
 func (s *purgeSystem) take(queue string) amqp.Delivery {
 	s.t.Helper()
 	var d amqp.Delivery
-	testkit.Eventually(s.t, purgePatience, func() error {
+	testkit.Eventually(s.t, purgeTimeout, func() error {
 		var ok bool
 		var err error
 		if d, ok, err = s.ch.Get(queue, false); err != nil || !ok {
@@ -198,7 +198,7 @@ func (s *purgeSystem) failOnce(c *reprise.Client, policy reprise.Policy) *repris
 	select {
 	case m := <-seen:
 		return m
-	case <-time.After(purgePatience):
+	case <-time.After(purgeTimeout):
 		s.t.Fatal("the worker was given nothing")
 		return nil
 	}

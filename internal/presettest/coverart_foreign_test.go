@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// coverArtPatience is the timeout for expected events.
-const coverArtPatience = 2 * time.Minute
+// coverArtTimeout is the timeout for expected events.
+const coverArtTimeout = 2 * time.Minute
 
 // perlIndexer has the wire behavior of CAA-indexer, the Perl program of this design. This includes its declarations, reads, written headers with
 // their types, confirms (none) and acknowledgements (all messages).
@@ -204,7 +204,7 @@ func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				patience := time.After(coverArtPatience)
+				timeout := time.After(coverArtTimeout)
 				for range events {
 					select {
 					case d := <-failed:
@@ -220,7 +220,7 @@ func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 						if left := fmt.Sprint(d.Headers["mb-retries"]); left != "0" && left != "-1" || d.RoutingKey != "index" {
 							t.Errorf("%s is parked with %s retries left and key %q", d.Body, left, d.RoutingKey)
 						}
-					case <-patience:
+					case <-timeout:
 						t.Fatalf("not all was parked; attempts: %v", j.texts)
 					}
 				}
@@ -281,11 +281,11 @@ func workCoverArt(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig) {
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(context.WithoutCancel(t.Context())) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), coverArtPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), coverArtTimeout)
 		defer cancel()
 		if err := errors.Join(worker.Shutdown(ctx), <-ended, client.Close(ctx)); err != nil {
 			t.Error(err)
 		}
 	})
-	testkit.Eventually(t, coverArtPatience, func() bool { return worker.Consuming() == nil })
+	testkit.Eventually(t, coverArtTimeout, func() bool { return worker.Consuming() == nil })
 }

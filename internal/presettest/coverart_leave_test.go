@@ -48,14 +48,14 @@ func TestCoverArtIsLeftForBuckets(t *testing.T) {
 			select {
 			case attempt := <-tried:
 				total[attempt]++
-			case <-time.After(coverArtPatience):
+			case <-time.After(coverArtTimeout):
 				t.Fatalf("tried %v", total)
 			}
 		}
 		if total[1] != 2 || total[2] != 2 {
 			t.Errorf("attempts %v, want 1 and 2 of each", total)
 		}
-		testkit.Eventually(t, coverArtPatience, func() bool {
+		testkit.Eventually(t, coverArtTimeout, func() bool {
 			q, err := ch.QueueDeclarePassive("cover-art-archive.index.failed", true, false, false, false, nil)
 			return err == nil && q.Messages == 2
 		})

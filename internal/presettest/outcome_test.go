@@ -47,7 +47,7 @@ func TestOutcomesOfDesigns(t *testing.T) {
 				}
 
 				s.publishAsking(t, to, "theirs")
-				testkit.Eventually(t, coverArtPatience, func() bool {
+				testkit.Eventually(t, coverArtTimeout, func() bool {
 					d, found, err := s.ch.Get(f.queue, false)
 					ok(t, err)
 					if found {

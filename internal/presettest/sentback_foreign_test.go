@@ -292,7 +292,7 @@ func newSentBack(t *testing.T, b testkit.Target, f *foreign, failedQueue string,
 	s.client, err = reprise.Dial(t.Context(), b.URL, nil)
 	ok(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), coverArtPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), coverArtTimeout)
 		defer cancel()
 		ok(t, s.client.Close(ctx))
 	})
@@ -391,15 +391,15 @@ func (s *sentBack) work(t *testing.T) {
 		end()
 		<-ended // the attempt that it cuts off
 	}()
-	testkit.Eventually(t, coverArtPatience, func() bool { return worker.Consuming() == nil })
+	testkit.Eventually(t, coverArtTimeout, func() bool { return worker.Consuming() == nil })
 	for i, body := range []string{"redriven", "replayed", "edited"} {
 		s.publish(t, body)
-		testkit.Eventually(t, coverArtPatience, func() bool { return s.depth(t, s.failedQueue) == i+1 })
+		testkit.Eventually(t, coverArtTimeout, func() bool { return s.depth(t, s.failedQueue) == i+1 })
 	}
 	s.publish(t, "retried")
 	select {
 	case <-retried:
-	case <-time.After(coverArtPatience):
+	case <-time.After(coverArtTimeout):
 		t.Fatal("the retry did not come back")
 	}
 }
@@ -414,7 +414,7 @@ func (s *sentBack) ingest(t *testing.T, n int64) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
-	testkit.Eventually(t, coverArtPatience, func() bool {
+	testkit.Eventually(t, coverArtTimeout, func() bool {
 		total, err := s.archive.Count(t.Context(), failed.Filter{All: true})
 		ok(t, err)
 		return total.N == n
@@ -430,7 +430,7 @@ func (s *sentBack) findAgain(t *testing.T) {
 	deliveries, err := s.ch.Consume(s.queue, "", false, false, false, false, nil)
 	ok(t, err)
 	seen := map[string]int{}
-	waiting := time.After(coverArtPatience)
+	waiting := time.After(coverArtTimeout)
 	for done := 0; done < 5; {
 		var d amqp.Delivery
 		select {
@@ -459,6 +459,6 @@ func (s *sentBack) findAgain(t *testing.T) {
 		}
 	}
 	for _, queue := range append(slices.Clone(s.queues), s.failedQueue) {
-		testkit.Eventually(t, coverArtPatience, func() bool { return s.depth(t, queue) == 0 })
+		testkit.Eventually(t, coverArtTimeout, func() bool { return s.depth(t, queue) == 0 })
 	}
 }

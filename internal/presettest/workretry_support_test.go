@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-const workRetryPatience = 2 * time.Minute
+const workRetryTimeout = 2 * time.Minute
 
 // other is a program of the design in which nothing is Reprise's: names and
 // arguments are spelled out, failed messages are rejected.
@@ -109,7 +109,7 @@ func (o *other) publish(exchange, key string, msg amqp.Publishing) {
 func (o *other) get(queue string) amqp.Delivery {
 	o.t.Helper()
 	var d amqp.Delivery
-	testkit.Eventually(o.t, workRetryPatience, func() (err error) {
+	testkit.Eventually(o.t, workRetryTimeout, func() (err error) {
 		found := false
 		if d, found, err = o.ch.Get(o.pre+queue, false); err == nil && !found {
 			err = fmt.Errorf("nothing in %s", queue)
@@ -169,7 +169,7 @@ func ours(t *testing.T, b testkit.Target, p preset.WorkRetry, cfg reprise.Worker
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(context.WithoutCancel(t.Context())) }()
 	stop = sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), workRetryPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), workRetryTimeout)
 		defer cancel()
 		if err := errors.Join(w.Shutdown(ctx), <-ended, c.Close(ctx)); err != nil {
 			t.Error(err)
@@ -178,7 +178,7 @@ func ours(t *testing.T, b testkit.Target, p preset.WorkRetry, cfg reprise.Worker
 	t.Cleanup(stop)
 	select {
 	case <-consuming:
-	case <-time.After(workRetryPatience):
+	case <-time.After(workRetryTimeout):
 		t.Fatal("the worker does not consume")
 	}
 	return stop

@@ -79,7 +79,7 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 					return h.Handle(ctx, m)
 				}), DrainTimeout: time.Millisecond, Policy: reprise.Policy{MaxAttempts: 10}})
 				o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("job")})
-				testkit.Eventually(t, workRetryPatience, func() bool { return len(h.all()) >= 2 })
+				testkit.Eventually(t, workRetryTimeout, func() bool { return len(h.all()) >= 2 })
 				stop()
 				if d := o.reject(); diffDeaths(d, p.Prefix, 2) != "" {
 					t.Error(diffDeaths(d, p.Prefix, 2))

@@ -91,7 +91,7 @@ func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 func (d *DB) Committed() error { return d.file.check(false) }
 
 // Transaction runs f in a transaction that the statements of begin start. It commits if f returns nil. If ctx is
-// canceled during the commit, Transaction waits for the result up to Patience, and then returns ErrUnknown. It returns
+// canceled during the commit, Transaction waits for the result up to CommitTimeout, and then returns ErrUnknown. It returns
 // ErrGone if the file was removed or replaced before the end.
 func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error) error {
 	if err := d.file.check(false); err != nil {

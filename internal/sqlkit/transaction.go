@@ -26,9 +26,9 @@ const (
 	Longer = "SET LOCAL statement_timeout = '5min'"
 )
 
-// Patience is the maximum time to wait for the answer to COMMIT or ROLLBACK, even after the context is canceled. The
+// CommitTimeout is the maximum time to wait for the answer to COMMIT or ROLLBACK, even after the context is canceled. The
 // limit exists so that a database that does not respond cannot block a shutdown.
-const Patience = 5 * time.Second
+const CommitTimeout = 5 * time.Second
 
 // ErrUnknown means that the result of a commit is unknown. The caller must allow for both results.
 var ErrUnknown = errors.New("the database does not answer, and may have committed it or not")
@@ -111,7 +111,7 @@ func transaction(starting context.Context, db *sql.DB, begin []string, f func(*s
 }
 
 func end(ctx context.Context, conn *sql.Conn, how string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()
 	_, err := conn.ExecContext(ctx, how)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrBadConn)) {

@@ -72,7 +72,7 @@ func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 				if !errors.Is(err, c.want) {
 					t.Errorf("it ended with %v, want %v", err, c.want)
 				}
-				if took := time.Since(begun); took != sqlkit.Patience {
+				if took := time.Since(begun); took != sqlkit.CommitTimeout {
 					t.Errorf("it took %s", took)
 				}
 				if !slices.Equal(m.said, c.said) {

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -99,7 +99,7 @@ func TestProxyCutWhileStuck(t *testing.T) {
 	}
 	c.CloseWrite()
 	p.Cut()
-	server.SetDeadline(time.Now().Add(patience))
+	server.SetDeadline(time.Now().Add(timeout))
 	got, err := io.Copy(io.Discard, server)
 	if err != nil || got >= int64(sent) {
 		t.Errorf("%d of %d bytes arrived (%v)", got, sent, err)
@@ -158,7 +158,7 @@ func refused(t *testing.T, p *Proxy) {
 		return
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(timeout))
 	if n, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("not refused: read %d bytes (%v)", n, err)
 	}
@@ -344,7 +344,7 @@ func (s *echo) received(t *testing.T, n int) []string {
 		select {
 		case got := <-s.done:
 			all = append(all, got)
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatal("the server's connection does not end")
 		}
 	}
@@ -358,7 +358,7 @@ func dial(t *testing.T, p *Proxy) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(timeout))
 	return c.(*net.TCPConn)
 }
 
@@ -392,7 +392,7 @@ func wait(t *testing.T, cut <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-cut:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the cut does not happen")
 	}
 }

@@ -133,8 +133,8 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 // because a close with unread bytes resets the connection, and the peer may lose data that it has not read. Therefore part sends
 // the end of the stream to each peer, and discards further data until the peer closes or the timeout expires.
 func (c *proxyConn) part() {
-	const patience = 2 * time.Second
-	c.deadline(time.Now().Add(patience))
+	const timeout = 2 * time.Second
+	c.deadline(time.Now().Add(timeout))
 	c.both(c.proxy.ctx, func() { drain(c.client) }, func() { drain(c.server) })
 }
 

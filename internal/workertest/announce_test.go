@@ -56,7 +56,7 @@ func of(list *fleet.List, queue string) (some []fleet.Worker) {
 func listed(t *testing.T, list *fleet.List, queue string, n int, state string) []fleet.Worker {
 	t.Helper()
 	var all []fleet.Worker
-	testkit.Eventually(t, patience, func() error {
+	testkit.Eventually(t, timeout, func() error {
 		all = of(list, queue)
 		if len(all) != n {
 			return fmt.Errorf("%d workers are listed, want %d", len(all), n)
@@ -101,7 +101,7 @@ func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{MessageId: "one"})
 		one := h.next()
 		control(t, c, topology.Command{Do: topology.DoReport})
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			w = of(list, queue)[0]
 			if len(w.Handling) != 1 || w.Handling[0].MessageID != "one" || w.Handling[0].Attempt != 1 || w.Running != 1 || w.Handling[0].Since.Before(w.Started) {
 				return fmt.Errorf("it handles %+v", w.Handling)
@@ -114,7 +114,7 @@ func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
 		for range 2 {
 			h.next().result <- errScripted
 		}
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			control(t, c, topology.Command{Do: topology.DoReport, Queue: queue})
 			w = of(list, queue)[0]
 			if w.Counts != (topology.Counts{Succeeded: 1, Failed: 3, Retried: 2, Parked: 1}) || w.Took.Count() != 4 || w.Running != 0 {
@@ -125,7 +125,7 @@ func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		testkit.Eventually(t, patience, func() bool { return len(of(list, queue)) == 0 })
+		testkit.Eventually(t, timeout, func() bool { return len(of(list, queue)) == 0 })
 	})
 }
 
@@ -252,12 +252,12 @@ func TestThePauseOfAWorker(t *testing.T) {
 		}
 		pause := topology.Command{Do: topology.DoPause, Queue: queue, Worker: id, Pause: topology.Pause{By: "ann"}}
 		control(t, c, pause)
-		testkit.Eventually(t, patience, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
+		testkit.Eventually(t, timeout, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
 		// A pause of the queue and its end do not affect the pause of the worker.
 		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
 		listed(t, list, queue, 2, topology.WorkerPaused)
 		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue})
-		testkit.Eventually(t, patience, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
+		testkit.Eventually(t, timeout, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
 		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue, Worker: id})
 		listed(t, list, queue, 2, topology.WorkerConsuming)
 
@@ -336,7 +336,7 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 				if tc.pauses {
 					c.log.wait(t, "paused", 1)
 				} else { // RabbitMQ 4.3 does not report the pause, other brokers do
-					testkit.Eventually(t, patience, func() bool { return c.log.count("paused")+c.log.count("consuming") == 2 })
+					testkit.Eventually(t, timeout, func() bool { return c.log.count("paused")+c.log.count("consuming") == 2 })
 				}
 				cancel()
 				if err := <-ended; err != nil {

@@ -54,7 +54,7 @@ func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
 					Queue: queue, Handler: h, Strategy: strategy, Topology: existing, CrashLimit: tc.limit, ConsumerTimeout: time.Minute,
 				})
 				r.publish("", queue, amqp.Publishing{MessageId: "next"})
-				testkit.Eventually(t, patience, func() error {
+				testkit.Eventually(t, timeout, func() error {
 					for _, m := range h.wait(t, h.count()) {
 						if m.MessageID == "next" {
 							return nil
@@ -84,7 +84,7 @@ func (r *raw) crash(queue string, n int) {
 		r.t.Fatal(err)
 	}
 	for range n {
-		testkit.Eventually(r.t, patience, func() error {
+		testkit.Eventually(r.t, timeout, func() error {
 			if _, ok, err := ch.Get(queue, false); err != nil || !ok {
 				return fmt.Errorf("nothing in %s: %v", queue, err)
 			}
@@ -136,7 +136,7 @@ func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
 				// The worker acts before the acknowledgement timeout, which would cost its other messages a delivery.
 				time.Sleep(3 * time.Hour)
 				if n := c.log.count("consumer cancelled") + c.log.count("consuming interrupted"); n != 0 {
-					t.Errorf("the broker lost patience %d times", n)
+					t.Errorf("the broker lost timeout %d times", n)
 				}
 				m.tell(t)
 			})

@@ -236,7 +236,7 @@ func TestABatchThatIsCancelled(t *testing.T) {
 		go func() {
 			published <- c.PublishBatch(ctx, numbered(n, func(int) (string, string) { return "", queue }))
 		}()
-		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == bound })
+		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == bound })
 		cancel(enough)
 		failed, ok := errors.AsType[*reprise.BatchError](<-published)
 		if !ok || len(failed.Failed) != n {

@@ -159,7 +159,7 @@ func TestAnAlarmThatComesWithAMessage(t *testing.T) {
 	}
 	start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Message) error { return nil })})
 	c.log.wait(t, "publishing unblocked", 1)
-	testkit.Eventually(t, patience, func() error {
+	testkit.Eventually(t, timeout, func() error {
 		return c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", MessageID: "last"})
 	})
 	for _, q := range b.Queues() {

@@ -46,7 +46,7 @@ func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				testkit.Eventually(t, patience, func() error { // they have expired by then
+				testkit.Eventually(t, timeout, func() error { // they have expired by then
 					if n := r.depth(wait); n > 0 {
 						return fmt.Errorf("%d messages still wait", n)
 					}

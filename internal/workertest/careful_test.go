@@ -38,7 +38,7 @@ func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
 		h := newScript(func(*reprise.Message) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		h.wait(t, innocent)
-		testkit.Eventually(t, patience, func() error {
+		testkit.Eventually(t, timeout, func() error {
 			if n := r.depth(queue + ".failed"); n != 1 {
 				return fmt.Errorf("%d messages are parked", n)
 			}

@@ -118,13 +118,13 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 		for i := range count {
 			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
-		testkit.Eventually(t, patience, func() bool { return h.messages() == count })
+		testkit.Eventually(t, timeout, func() bool { return h.messages() == count })
 		busy(t, r)
 		close(h.first)
 		<-over
 		c.log.wait(t, "consuming", sessions+1)
 		close(h.second)
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(known) == count && r.depth(work) == 0
@@ -152,7 +152,7 @@ func TestAWorkerThatEndsIsHeard(t *testing.T) {
 		for i := range count {
 			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
-		testkit.Eventually(t, patience, func() bool { return h.messages() == count })
+		testkit.Eventually(t, timeout, func() bool { return h.messages() == count })
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -182,7 +182,7 @@ func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
 		for i := range count {
 			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
-		testkit.Eventually(t, patience, func() bool { return h.messages() == count })
+		testkit.Eventually(t, timeout, func() bool { return h.messages() == count })
 		sessions := c.log.count("consuming")
 		const acks, copies = count / 2, 3 // a copy has three frames
 		cut := proxy.CutAfterFrame(testkit.ToServer, acks+3*copies)
@@ -191,7 +191,7 @@ func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
 		<-cut
 		c.log.wait(t, "consuming", sessions+1)
 		close(h.second)
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			for i := 0; i < count; i += 2 {
 				if h.runs(fmt.Sprint(i)) < 2 {
 					return false

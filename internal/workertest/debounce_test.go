@@ -128,14 +128,14 @@ func TestABurstThatIsCutShortComesBack(t *testing.T) {
 			}
 			return nil
 		}
-		testkit.Eventually(t, patience, delivered)
+		testkit.Eventually(t, timeout, delivered)
 		proxy.Cut()
 		c.log.wait(t, "consuming", 2)
-		testkit.Eventually(t, patience, delivered)
+		testkit.Eventually(t, timeout, delivered)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == 5 })
+		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 5 })
 		if n := h.count(); n != 0 {
 			t.Errorf("%d messages were handled before their window ended", n)
 		}

@@ -226,13 +226,13 @@ func TestDeclareOverAConnectionThatIsLost(t *testing.T) {
 		queue := topology.Topology{Queues: []topology.Queue{{Name: testkit.Name(t, "q")}}}
 		newRaw(t, b.URL).deleteQueues(queue.Queues[0].Name)
 		// The handshakes of two connections (3 each), and two publishing channels (2 each).
-		testkit.Eventually(t, patience, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2 })
+		testkit.Eventually(t, timeout, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2 })
 		lost := proxy.CutBeforeFrame(testkit.ToClient, 2)
 		err := c.Declare(t.Context(), queue)
 		<-lost
 		if !errors.Is(err, reprise.ErrDisconnected) {
 			t.Errorf("got %v", err)
 		}
-		testkit.Eventually(t, patience, func() error { return c.Declare(t.Context(), queue) })
+		testkit.Eventually(t, timeout, func() error { return c.Declare(t.Context(), queue) })
 	})
 }

@@ -126,9 +126,9 @@ func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 		c := dial(t, proxy.URL())
 		stop := start(t, c, reprise.WorkerConfig{Queue: work, Strategy: strategy, Handler: h, Acked: a.acked})
 		r.publish("", work, amqp.Publishing{MessageId: "first"})
-		testkit.Eventually(t, patience, func() bool { told, _ := a.all(); return len(told) == 1 })
+		testkit.Eventually(t, timeout, func() bool { told, _ := a.all(); return len(told) == 1 })
 		r.publish("", work, amqp.Publishing{MessageId: "cut"})
-		testkit.Eventually(t, patience, func() bool { told, _ := a.all(); return len(told) == 4 })
+		testkit.Eventually(t, timeout, func() bool { told, _ := a.all(); return len(told) == 4 })
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

@@ -23,7 +23,7 @@ func TestDepthIsWhatIsReady(t *testing.T) {
 		if _, ok, err := r.Get(queue, false); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 2 && err == nil })
+		testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 2 && err == nil })
 		n, err := c.Depth(t.Context(), queue+".no")
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != queue+".no" || e.Code != 404 || n != 0 ||
 			!strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), "message") {

@@ -34,7 +34,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 			{"virtual host", with(func(u *url.URL) { u.Path = "/no-such-vhost" }), `does not let user "guest" into virtual host "no-such-vhost": check that it exists`},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				c, err := reprise.Dial(ctx, tc.url, nil)
 				if err == nil {

@@ -44,7 +44,7 @@ func (h held) Handle(_ context.Context, m *reprise.Message) error {
 
 func (h held) next() attempt {
 	h.t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	select {
 	case a := <-h.running:
@@ -86,7 +86,7 @@ func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 				proxy.Refuse()
 				proxy.Cut()
 				var kept amqp.Delivery
-				testkit.Eventually(t, patience, func() (ok bool) {
+				testkit.Eventually(t, timeout, func() (ok bool) {
 					var err error
 					if kept, ok, err = r.Get(queue, false); err != nil {
 						t.Fatal(err)

@@ -47,7 +47,7 @@ func TestPauseForStopsConsuming(t *testing.T) {
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{MessageId: "full"})
 		c.log.wait(t, "paused", 1)
-		testkit.Eventually(t, patience, func() bool { return r.consumers(queue) == 0 })
+		testkit.Eventually(t, timeout, func() bool { return r.consumers(queue) == 0 })
 		for i := range 3 {
 			r.publish("", queue, amqp.Publishing{MessageId: fmt.Sprint("next", i)})
 		}

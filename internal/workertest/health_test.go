@@ -28,7 +28,7 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("cut off: %v", err)
 		}
 		proxy.Resume()
-		testkit.Eventually(t, patience, func() error { return c.Healthy(t.Context()) })
+		testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestNotHealthyWithoutAnAnswer(t *testing.T) {
 				if !errors.Is(err, reprise.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer") {
 					t.Errorf("deaf: %v", err)
 				}
-				testkit.Eventually(t, patience, func() error { return c.Healthy(t.Context()) })
+				testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
 			})
 		}
 	})

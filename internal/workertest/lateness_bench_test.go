@@ -70,7 +70,7 @@ func lateness(r *raw, c client, route topology.Route) []time.Duration {
 	}
 	s.wait()
 	late := make([]time.Duration, 0, messages)
-	for _, d := range collected(patience) {
+	for _, d := range collected(timeout) {
 		var i int
 		if _, err := fmt.Sscan(d.MessageId, &i); err != nil {
 			r.t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 // A slow handler does not cost the channel because of the messages that wait behind it. The worker requeues them before
 // the acknowledgement timeout and processes them later. The log warns about the slow handler.
-func TestWhatWaitsTooLongIsGivenBackBeforeTheBrokerLosesPatience(t *testing.T) {
+func TestReturnsDeliveriesBeforeTheConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return nil })
@@ -111,7 +111,7 @@ func TestASlowLimiterDuplicatesNothing(t *testing.T) {
 					t.Errorf("handled %d times, %v", h.count(), seen)
 				}
 				if n := c.log.count("consumer cancelled"); n != 0 {
-					t.Errorf("the broker lost patience %d times", n)
+					t.Errorf("the broker lost timeout %d times", n)
 				}
 			})
 		})

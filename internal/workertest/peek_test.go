@@ -40,17 +40,17 @@ func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 					}
 					return seen
 				}
-				testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
+				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 				if seen := peek(3); !slices.Equal(seen, want[:3]) {
 					t.Errorf("the first three are %v", seen)
 				}
 				for i := range 30 { // no number of calls removes a message
-					testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
+					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 					if seen := peek(10); i < reprise.MaxPeeks-1 && !slices.Equal(seen, want) {
 						t.Errorf("all are %v", seen)
 					}
 				}
-				testkit.Eventually(t, patience, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
+				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 			})
 		})
 	}

@@ -59,7 +59,7 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 			}
 		})
 		stop := start(t, c, mine)
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			select {
 			case <-p.dead:
 				return true

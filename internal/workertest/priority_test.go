@@ -38,7 +38,7 @@ func TestConsumerPriority(t *testing.T) {
 			t.Error(err)
 		}
 		publish()
-		testkit.Eventually(t, patience, func() bool { return none.count()+another.count() == messages })
+		testkit.Eventually(t, timeout, func() bool { return none.count()+another.count() == messages })
 		if n := low.count() + high.count(); n != messages {
 			t.Errorf("the highest and the lowest were given %d messages, want %d", n, messages)
 		}

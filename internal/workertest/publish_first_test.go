@@ -39,7 +39,7 @@ func TestPublisherStartsBeforeItsWorker(t *testing.T) {
 			if body != "17" {
 				t.Errorf("handled %q", body)
 			}
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Error("not handled")
 		}
 	})

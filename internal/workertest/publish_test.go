@@ -259,7 +259,7 @@ func TestPublishWhoseConfirmIsLost(t *testing.T) {
 		}
 		// The next frame must be the confirm. The earlier frames are the handshakes of two connections (3 each), the
 		// opening of two publishing channels (2 each), the declaration (3) and the first confirm.
-		testkit.Eventually(t, patience, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2+3+1 })
+		testkit.Eventually(t, timeout, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2+3+1 })
 		lost := proxy.CutBeforeFrame(testkit.ToClient, 1)
 		if err := c.Publish(t.Context(), m); !errors.Is(err, reprise.ErrUnconfirmed) {
 			t.Errorf("got %v", err)

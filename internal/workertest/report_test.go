@@ -260,7 +260,7 @@ func TestReportsAreNotSentWhileBlocked(t *testing.T) {
 		r.deleteQueues(topology.FailedQueue(queue))
 		request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: queue, MessageID: "1"}
 		r.publish("", queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}})
-		testkit.Eventually(t, patience, func() bool { return len(events.of(reprise.EventDone)) == 1 })
+		testkit.Eventually(t, timeout, func() bool { return len(events.of(reprise.EventDone)) == 1 })
 		publishing.say(t, "")
 		c.log.wait(t, "publishing unblocked", 1)
 		missing := events.of(reprise.EventUnreported)

@@ -124,7 +124,7 @@ func TestADeclarationEndsWithTheTimeout(t *testing.T) {
 		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 200 * time.Millisecond })
 		hearing.Lock()
 		defer hearing.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		err := c.Declare(ctx, topology.Topology{Exchanges: []topology.Exchange{{Name: "amq.direct", Kind: topology.Direct}}})
 		if err == nil || !strings.Contains(err.Error(), "the broker did not answer within 200ms") {

@@ -48,7 +48,7 @@ func TestNoRouteIsEarly(t *testing.T) {
 				}
 				s.wait()
 				var late []time.Duration
-				for _, d := range collected(patience) {
+				for _, d := range collected(timeout) {
 					var i int
 					if _, err := fmt.Sscan(d.MessageId, &i); err != nil {
 						t.Fatal(err)
@@ -93,7 +93,7 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 			})
 		}
 		s.wait()
-		for _, d := range collected(patience) {
+		for _, d := range collected(timeout) {
 			hop := hops[d.MessageId]
 			if took := d.at.Sub(sent[d.MessageId]); took < hop.Delay {
 				t.Errorf("a delay of %s took %s", hop.Delay, took)
@@ -296,7 +296,7 @@ func (r *raw) declare(c client, topo topology.Topology) {
 // get waits for a message and leaves it unsettled.
 func (r *raw) get(queue string) (d amqp.Delivery) {
 	r.t.Helper()
-	testkit.Eventually(r.t, patience, func() error {
+	testkit.Eventually(r.t, timeout, func() error {
 		var ok bool
 		var err error
 		if d, ok, err = r.Get(queue, false); err != nil || !ok {

@@ -156,7 +156,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"CDNPurge.TransientQueues", preset.CDNPurge{TransientQueues: true, QueueType: "quorum"}.Strategy(), "must not be transient"},
 		{"CDNPurge.AutoDelete", preset.CDNPurge{AutoDelete: true, QueueType: "quorum"}.Strategy(), "must not be transient, exclusive or auto-delete"},
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-dead-letter-exchange": "other"}}.Strategy(), "CDNPurge.WaitArgs: x-dead-letter-exchange must be"},
-		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "a value of type time.Duration cannot be sent"},
+		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-message-ttl": time.Minute}}.Strategy(), "cannot send a value of type time.Duration"},
 		{"CDNPurge.WaitArgs", preset.CDNPurge{WaitArgs: topology.Table{"x-queue-type": "stream"}}.Strategy(), "CDNPurge.WaitArgs: x-queue-type must be"},
 	}
 	// Any value of these settings is valid.

@@ -322,7 +322,7 @@ func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 			}),
 		})
 		r.publish("", "work", amqp.Publishing{MessageId: "late"})
-		testkit.Eventually(t, patience, func() bool { return len(events.of(reprise.EventStarted)) == 1 })
+		testkit.Eventually(t, timeout, func() bool { return len(events.of(reprise.EventStarted)) == 1 })
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

@@ -42,7 +42,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 			for range n {
 				all.Go(func() { results <- c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
 			}
-			testkit.Eventually(t, patience, func() error { // up to the maximum in flight
+			testkit.Eventually(t, timeout, func() error { // up to the maximum in flight
 				if n := r.depth(stuck); n < min(n, 1024) {
 					return fmt.Errorf("%d messages are stored", n)
 				}
@@ -80,7 +80,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 		}
 		m.tell(t)
 		for range 100 {
-			testkit.Eventually(t, patience, func() error { return c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
+			testkit.Eventually(t, timeout, func() error { return c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestNotHealthyWithoutConfirms(t *testing.T) {
 			t.Errorf("not confirmed: %v", err)
 		}
 		m.tell(t)
-		testkit.Eventually(t, patience, func() error { return c.Healthy(t.Context()) })
+		testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
 	})
 }
 
@@ -261,7 +261,7 @@ func TestABrokerThatStopsReading(t *testing.T) {
 		if err := c.Publish(t.Context(), m); err == nil {
 			t.Error("a message that nobody has read is confirmed")
 		}
-		testkit.Eventually(t, patience, func() error { return c.Publish(t.Context(), m) })
+		testkit.Eventually(t, timeout, func() error { return c.Publish(t.Context(), m) })
 	})
 }
 
@@ -286,7 +286,7 @@ func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
 		}
 		arrived := func(queue string, n int) {
 			t.Helper()
-			testkit.Eventually(t, patience, func() error {
+			testkit.Eventually(t, timeout, func() error {
 				if have := r.depth(queue + ".failed"); have != n {
 					return fmt.Errorf("%d copies are in %s.failed, want %d", have, queue, n)
 				}

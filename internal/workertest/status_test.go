@@ -40,13 +40,13 @@ func TestWorkerHealth(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(t.Context()) }()
 		c.log.wait(t, "consuming", 1)
-		testkit.Eventually(t, patience, func() error { return w.Healthy(t.Context()) })
+		testkit.Eventually(t, timeout, func() error { return w.Healthy(t.Context()) })
 
 		proxy.Refuse()
 		proxy.Cut()
-		testkit.Eventually(t, patience, func() bool { return errors.Is(w.Consuming(), reprise.ErrNotConsuming) })
+		testkit.Eventually(t, timeout, func() bool { return errors.Is(w.Consuming(), reprise.ErrNotConsuming) })
 		proxy.Resume()
-		testkit.Eventually(t, patience, func() error { return w.Healthy(t.Context()) })
+		testkit.Eventually(t, timeout, func() error { return w.Healthy(t.Context()) })
 
 		r.publish("", queue, amqp.Publishing{})
 		c.log.wait(t, "paused", 1)

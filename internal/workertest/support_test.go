@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Waiting{M: m}) }
 
 // Maximum time that tests wait for an expected event. No test depends on a short value.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // client is a Client that reconnects almost without a delay, with its log.
 type client struct {
@@ -42,7 +42,7 @@ func dial(t testing.TB, url string, options ...func(*reprise.Config)) client {
 	for _, o := range options {
 		o(config)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	c, err := reprise.Dial(ctx, url, config)
 	if err != nil {
@@ -52,7 +52,7 @@ func dial(t testing.TB, url string, options ...func(*reprise.Config)) client {
 		if t.Failed() {
 			t.Logf("events:\n%s", log)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)
@@ -153,7 +153,7 @@ func (r *records) countLocked(text string) (n int) {
 // wait waits for the nth event of a kind.
 func (r *records) wait(t testing.TB, text string, n int) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
@@ -315,7 +315,7 @@ func (r *raw) depth(queue string) int {
 func (r *raw) take(queue string) amqp.Delivery {
 	r.t.Helper()
 	var d amqp.Delivery
-	testkit.Eventually(r.t, patience, func() error {
+	testkit.Eventually(r.t, timeout, func() error {
 		ch, err := r.conn.Channel()
 		if err != nil {
 			return err
@@ -354,7 +354,7 @@ func (s *script) Handle(_ context.Context, m *reprise.Message) error {
 // wait waits for n messages and returns the first n.
 func (s *script) wait(t testing.TB, n int) []*reprise.Message {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	for {
 		s.mu.Lock()

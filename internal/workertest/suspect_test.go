@@ -26,7 +26,7 @@ func TestDebounceBeforeASuspectMakesProgress(t *testing.T) {
 	}
 	for range 2 {
 		crashWithTheSecond(t, b.URL, queue)
-		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == 2 })
+		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 2 })
 	}
 	h := newScript(func(*reprise.Message) error { return nil })
 	start(t, c, reprise.WorkerConfig{

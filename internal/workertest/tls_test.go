@@ -195,7 +195,7 @@ func TestTLS(t *testing.T) {
 			for _, o := range tc.options {
 				o(config)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			_, err := reprise.Dial(ctx, tc.url, config)
 			if _, ok := errors.AsType[*reprise.ConnectError](err); !ok || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cret") {

@@ -112,7 +112,7 @@ func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 				t.Errorf("run %d is attempt %d", i+1, m.Attempt)
 			}
 		}
-		testkit.Eventually(t, patience, func() bool { return r.depth(queue) == 0 })
+		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 0 })
 	})
 }
 

@@ -263,7 +263,7 @@ func TestOutcomes(t *testing.T) {
 				if parked.MessageId == "" {
 					t.Error("the parked message has no id")
 				}
-				testkit.Eventually(t, patience, func() bool { return r.depth(queue) == 0 })
+				testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 0 })
 			})
 		}
 	})

@@ -97,12 +97,12 @@ func restart(ctx context.Context, b *bench, e *entry, end func(brokers.Broker) e
 	return m, memory(broker, m)
 }
 
-// patience is how long a broker may take to start.
-const patience = 2 * time.Minute
+// timeout is how long a broker may take to start.
+const timeout = 2 * time.Minute
 
 // awaitDepth waits until a client finds all messages in the queue.
 func (b *bench) awaitDepth(ctx context.Context, broker brokers.Broker) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		n, err := load.Depth(broker.URL(), "bench-0")
@@ -112,7 +112,7 @@ func (b *bench) awaitDepth(ctx context.Context, broker brokers.Broker) error {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %d messages of %d, %w", patience, n, b.messages, err)
+			return fmt.Errorf("not ready after %v: %d messages of %d, %w", timeout, n, b.messages, err)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 	return j.publishWindow(1000)
 }
 
-// patience is the timeout until a broker reports the current state of a queue.
-const patience = 20 * time.Second
+// timeout limits the wait until a broker reports the current state of a queue.
+const timeout = 20 * time.Second
 
 // verify checks that messages are in the queue where they should be, and in no
 // other.
@@ -74,7 +74,7 @@ func (b *bench) verify(ctx context.Context, where string, messages int) error {
 	if where != "" {
 		want[where] = messages
 	}
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(timeout); ; {
 		err := h.compare(want)
 		if err == nil || time.Now().After(end) {
 			return err

@@ -91,7 +91,7 @@ func (d *disk) empty() error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: it contains %s, but file %s not found (restore a backup, or use an empty or a new directory)",
+	return fmt.Errorf("%w (found %s without %s; restore a backup, or use an empty or a new directory)",
 		ErrDamaged, names[0], formatFile)
 }
 

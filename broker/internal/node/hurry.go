@@ -11,7 +11,7 @@ import (
 
 // A disk that works on one commit for longer than this timeout counts as not responding. A disk that is only slow completes
 // its commits earlier.
-const patience = 5 * time.Second
+const timeout = 5 * time.Second
 
 var errGivenUp = errors.New(
 	"shut down before the disk answered; unconfirmed messages may be lost, and delivered messages are redelivered")
@@ -44,7 +44,7 @@ func Hurry(ctx context.Context, s store.Store, occupied func() bool) (stop func(
 				return
 			case <-look.C:
 			}
-			if s.Behind() > patience || occupied != nil && occupied() && time.Since(ended) > patience {
+			if s.Behind() > timeout || occupied != nil && occupied() && time.Since(ended) > timeout {
 				s.GiveUp(errGivenUp)
 				return
 			}

@@ -54,7 +54,7 @@ func TestHurry(t *testing.T) {
 		"slow": func(t *testing.T, b *busy, end func()) {
 			end()
 			for range 100 {
-				time.Sleep(patience - time.Second/2)
+				time.Sleep(timeout - time.Second/2)
 				b.commit()
 			}
 			if b.givenUp() {
@@ -63,7 +63,7 @@ func TestHurry(t *testing.T) {
 		},
 		"hangs": func(t *testing.T, b *busy, end func()) {
 			end()
-			time.Sleep(patience)
+			time.Sleep(timeout)
 			if b.givenUp() {
 				t.Error("given up too early")
 			}
@@ -73,7 +73,7 @@ func TestHurry(t *testing.T) {
 			}
 		},
 		"has hung before": func(t *testing.T, b *busy, end func()) {
-			time.Sleep(patience)
+			time.Sleep(timeout)
 			end()
 			time.Sleep(2 * time.Second)
 			if !b.givenUp() {

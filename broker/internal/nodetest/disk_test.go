@@ -26,7 +26,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -136,7 +136,7 @@ func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
 	check := func(free uint64, alarm string, status int) {
 		t.Helper()
 		disk.free.Store(free)
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			_, node := r.call("GET", "/api/nodes/reprise@localhost?columns=disk_free,disk_free_limit,disk_free_alarm", "")
 			return strings.Contains(node, `"disk_free_alarm":`+alarm) && strings.Contains(node, `"disk_free_limit":1000`)
 		})
@@ -184,7 +184,7 @@ func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 
 	broken.Store(true)
 	confirm := r.publish()
-	testkit.Eventually(t, patience, func() bool {
+	testkit.Eventually(t, timeout, func() bool {
 		status, answer := r.call("GET", "/api/health/checks/alarms", "")
 		return status == 503 && strings.Contains(answer, `"resource":"store"`)
 	})
@@ -222,7 +222,7 @@ func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 		_, err := r.ch.QueueDeclare("late", true, false, false, false, nil)
 		declared <- err
 	}()
-	testkit.Eventually(t, patience, func() bool {
+	testkit.Eventually(t, timeout, func() bool {
 		return r.VHost("/").FindQueue("late") != nil
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -248,7 +248,7 @@ func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
 		got, _ := r.call("PUT", "/api/queues/%2F/late", `{"durable":true}`)
 		status <- got
 	}()
-	testkit.Eventually(t, patience, func() bool { return r.store.Behind() > 0 })
+	testkit.Eventually(t, timeout, func() bool { return r.store.Behind() > 0 })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	ended := make(chan error, 1)
@@ -258,7 +258,7 @@ func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
 		if err == nil {
 			t.Error("the node says that it has ended in order")
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("it does not end")
 	}
 	if r.store.Close(true) == nil {
@@ -339,7 +339,7 @@ func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
 		t.Error("not confirmed")
 	}
 	disk.removed.Store(true)
-	testkit.Eventually(t, patience, func() bool {
+	testkit.Eventually(t, timeout, func() bool {
 		status, answer := r.call("GET", "/api/health/checks/alarms", "")
 		return status == 503 && strings.Contains(answer, `"resource":"store"`)
 	})
@@ -368,7 +368,7 @@ func TestRoomIsMadeWhilePublishersAreBlocked(t *testing.T) {
 	_, err := r.ch.QueuePurge("q", false)
 	must(t, err)
 	disk.free.Store(999)
-	testkit.Eventually(t, patience, func() bool {
+	testkit.Eventually(t, timeout, func() bool {
 		names, err := disk.List("data/pebble")
 		must(t, err)
 		return !strings.Contains(strings.Join(names, " "), ".blob")

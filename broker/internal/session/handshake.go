@@ -24,7 +24,7 @@ func (s *Session) handshake() error {
 	}
 	if header != amqpwire.ProtocolHeader && header != amqp09Header {
 		s.out.write(func(b []byte) []byte { return append(b, amqpwire.ProtocolHeader[:]...) })
-		return s.refuse(fmt.Errorf("handshake: cannot accept protocol header %q: want %q (the client uses another protocol, or TLS)",
+		return s.refuse(fmt.Errorf("handshake: cannot accept protocol header %q (expected %q; the client uses another protocol, or TLS)",
 			header, amqpwire.ProtocolHeader))
 	}
 	for _, step := range []func() error{s.authenticate, s.tune, s.open} {

@@ -51,7 +51,7 @@ func ValidateTokens(tokens []Token) error {
 	for i, t := range tokens {
 		at := fmt.Sprintf("console: Config.Tokens[%d]", i)
 		if t.Name == "" || len(t.Name) > maxTokenName || strings.Trim(t.Name, tokenNameBytes) != "" {
-			errs = append(errs, fmt.Errorf("%s.Name %q: use 1 to %d letters, digits and . _ - @", at, t.Name, maxTokenName))
+			errs = append(errs, fmt.Errorf("%s.Name must be 1 to %d letters, digits and . _ - @: got %q", at, maxTokenName, t.Name))
 		}
 		if names[t.Name] {
 			errs = append(errs, fmt.Errorf("%s.Name must be unique: got %q twice", at, t.Name))

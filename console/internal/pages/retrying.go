@@ -172,13 +172,13 @@ func waitingFlash(v url.Values) (text string, left bool) {
 	n := func(name string) int64 { n, _ := strconv.ParseInt(v.Get(name), 10, 64); return max(0, n) }
 	text = show.Plural(n("done"), "message") + " " + verb[1] + "."
 	if n("gone") > 0 {
-		text += " " + show.Thousands(n("gone")) + " did not wait any more."
+		text += " " + show.Thousands(n("gone")) + " no longer waiting."
 	}
 	if n("unsure") > 0 {
-		text += " The connection was lost: " + show.Thousands(n("unsure")) + " may be done, or not, or there twice."
+		text += " The connection was lost. " + show.Thousands(n("unsure")) + " may be unchanged, done or duplicated."
 	}
 	if n("left") > 0 {
-		text += " " + show.Thousands(n("left")) + " left as they were."
+		text += " " + show.Thousands(n("left")) + " unchanged."
 	}
 	return text, n("left")+n("unsure") > 0
 }

@@ -24,7 +24,7 @@ import (
 )
 
 // ErrAlone says that there is nobody to serve.
-var ErrAlone = errors.New("-serve: no other program can reach a broker in this process: give it an address with -listen 127.0.0.1:5672, or name a RabbitMQ with -url")
+var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
 
 // Flags are the two that every program has.
 type Flags struct {
@@ -79,7 +79,7 @@ func (s Service) Run(ctx context.Context, on *stage.Stage) (err error) {
 	defer func() { err = errors.Join(err, client.Close(background)) }()
 	if err := client.Declare(ctx, s.Design); err != nil {
 		if _, refused := errors.AsType[*reprise.DeclareError](err); refused && s.Flags != "" {
-			err = fmt.Errorf("%w\n(here: say how it was declared with %s)", err, s.Flags)
+			err = fmt.Errorf("%w\n(here, pass its settings with %s)", err, s.Flags)
 		}
 		return err
 	}

@@ -126,7 +126,7 @@ func TestServiceThatCannotWorkSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = service(&out).Run(t.Context(), on(b))
-		if err == nil || !strings.Contains(err.Error(), "(here: say how it was declared with -type)") || out.Len() > 0 {
+		if err == nil || !strings.Contains(err.Error(), "(here, pass its settings with -type)") || out.Len() > 0 {
 			t.Errorf("queues of another type: %v, and printed is %q", err, &out)
 		}
 		bad := service(&out)

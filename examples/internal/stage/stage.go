@@ -107,7 +107,7 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 		}
 		defer func() { err = errors.Join(err, end()) }()
 	case listen != "":
-		return errors.New("-listen is for the broker in this process, -url names another one: give one of the two")
+		return errors.New("-listen and -url exclude each other (-listen is for the broker in this process, -url for another broker)")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
@@ -168,7 +168,7 @@ func listenHere(addr string) (net.Listener, error) {
 		return nil, err
 	}
 	if at, ok := l.Addr().(*net.TCPAddr); !ok || !at.IP.IsLoopback() {
-		return nil, errors.Join(errors.New("the user is guest, with the password guest, so that it has to be for this machine only: use 127.0.0.1:5672"), l.Close())
+		return nil, errors.Join(errors.New("a broker with the user guest and the password guest must listen on a loopback address (use 127.0.0.1:5672)"), l.Close())
 	}
 	return l, nil
 }

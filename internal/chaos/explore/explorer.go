@@ -231,12 +231,12 @@ func accountOf(programs ...*program) (a account) {
 // copies returns the number of copies at the broker.
 func (a account) copies() int { return 1 + a.published - a.returned - a.acked }
 
-// patience is the maximum duration of each step.
-const patience = 2 * time.Minute
+// timeout is the maximum duration of each step.
+const timeout = 2 * time.Minute
 
 // await waits until condition returns nil. After the timeout, it returns the last error of condition.
 func await(condition func() error) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := condition()
 		if err == nil || time.Now().After(deadline) {

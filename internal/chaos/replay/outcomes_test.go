@@ -70,7 +70,7 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 
 	// The end: what has no outcome, the worker could not report.
 	var notes notes
-	testkit.Eventually(t, patience, func() bool {
+	testkit.Eventually(t, timeout, func() bool {
 		notes = h.notes()
 		for _, id := range ids {
 			if r := h.replay(id); r.State != failed.ReplayDone || r.Sent != r.Total {
@@ -168,7 +168,7 @@ func (h *house) killAtRandom(known func() int64, total int64) {
 	draw := rand.New(rand.NewPCG(*seed, 0))
 	for n := range outcomeKills {
 		goal := total * 8 / 10 * int64(n+1) / (outcomeKills + 1)
-		testkit.Eventually(h.T, patience, func() bool { return known() >= goal })
+		testkit.Eventually(h.T, timeout, func() bool { return known() >= goal })
 		role := slices.Sorted(maps.Keys(h.running))[draw.IntN(len(h.running))]
 		h.running[role].kill()
 		h.Logf("%s killed with %d of %d outcomes known", role, known(), total)

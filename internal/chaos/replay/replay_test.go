@@ -24,7 +24,7 @@ const (
 	workQueue   = "orders"
 	failedQueue = "orders.failed"
 
-	patience = 10 * time.Minute // no test passes because of it
+	timeout = 10 * time.Minute // no test passes because of it
 )
 
 // scene is a broker in a process of its own and an archive in a file.
@@ -95,7 +95,7 @@ func (s *scene) killed(role string, done func() int64, more ...string) *process 
 	p := start(s.T, role, append(s.environment, more...)...)
 	for life := range kills {
 		goal := int64(*messages) * int64(life+1) / (kills + 1)
-		testkit.Eventually(s.T, patience, func() bool { return done() >= goal })
+		testkit.Eventually(s.T, timeout, func() bool { return done() >= goal })
 		p.kill()
 		s.Logf("killed with %d of %d done", done(), *messages)
 		p = start(s.T, role, append(s.environment, more...)...)
@@ -184,9 +184,9 @@ func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
 	kept := func() int64 { return s.states()[failed.Failed] }
 	last := s.killed("ingest", kept)
 	for left := -1; left != 0; last = start(t, "ingest", s.environment...) {
-		testkit.Eventually(t, patience, func() bool { return s.look().Messages == 0 && kept() >= int64(*messages) })
+		testkit.Eventually(t, timeout, func() bool { return s.look().Messages == 0 && kept() >= int64(*messages) })
 		last.kill()
-		testkit.Eventually(t, patience, func() bool { return s.look().Consumers == 0 })
+		testkit.Eventually(t, timeout, func() bool { return s.look().Consumers == 0 })
 		left = s.look().Messages // which the broker has not heard of: they come to another one
 	}
 	last.kill()

@@ -59,7 +59,7 @@ func TestAnActWhoseProcessIsKilled(t *testing.T) {
 			s := newScene(t)
 			s.wait(wait)
 			p := start(t, "act", append(s.environment, actVariable+"="+string(do))...)
-			testkit.Eventually(t, patience, func() bool {
+			testkit.Eventually(t, timeout, func() bool {
 				q, err := s.channel.QueueDeclarePassive(to, true, false, false, false, nil)
 				if err != nil { // the act has not declared the queue yet
 					s.reopen()
@@ -68,7 +68,7 @@ func TestAnActWhoseProcessIsKilled(t *testing.T) {
 			})
 			p.kill()
 			there, moved := map[string]int{}, map[string]int{}
-			testkit.Eventually(t, patience, func() error { // the broker requeues the deliveries of the process
+			testkit.Eventually(t, timeout, func() error { // the broker requeues the deliveries of the process
 				s.drain(wait.RoutingKey, there)
 				s.drain(to, moved)
 				for i := range waits {

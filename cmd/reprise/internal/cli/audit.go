@@ -74,7 +74,7 @@ func verdict(a api.Ledger) error {
 	case states["unknown"] > 0:
 		return fmt.Errorf("%s in unknown state", terminal.Plural(states["unknown"], "account"))
 	case states["opening"] > 0 || len(a.Accounts) == 0:
-		return errors.New("too early: the ledger is being opened, which takes a minute")
+		return errors.New("cannot read the ledger while it is being opened (try again in a minute)")
 	}
 	return nil
 }

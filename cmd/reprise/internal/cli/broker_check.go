@@ -43,7 +43,7 @@ func (c *brokerCheckCmd) Run(streams IO) error {
 		fmt.Fprintln(streams.Stdout, "no damage found")
 		return nil
 	case !c.Salvage:
-		return errors.New("the data directory is damaged: restore a backup, or keep what can be read with --salvage")
+		return errors.New("the data directory is damaged (restore a backup, or keep the readable messages with --salvage)")
 	}
 	found, err = disk.Salvage(c.Data)
 	if err != nil {

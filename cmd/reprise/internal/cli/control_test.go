@@ -43,7 +43,7 @@ func TestStopDuringABackup(t *testing.T) {
 		}
 		select {
 		case <-stopped:
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			t.Fatalf("in a hurry: %v: it does not end", inAHurry)
 		}
 		if err := <-asked; (err != nil) != inAHurry {

@@ -96,7 +96,7 @@ func editPreviewText(v *api.EditPreview, e *api.BulkEdit) string {
 		return "stay failed"
 	}
 	if v.More {
-		fmt.Fprintf(&b, "Of the oldest %d messages:\n", v.Changed+v.Unchanged+v.Impossible)
+		fmt.Fprintf(&b, "Sample: the oldest %d messages\n", v.Changed+v.Unchanged+v.Impossible)
 	}
 	fmt.Fprintf(&b, "  %d edited\n", v.Changed)
 	if v.Unchanged > 0 {

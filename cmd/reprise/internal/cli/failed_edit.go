@@ -78,7 +78,7 @@ func (c *failedEditCmd) edit(ctx context.Context, streams IO, client *api.Client
 	}
 	switch {
 	case m.Redacted:
-		return errors.New("cannot edit this message: its secrets are hidden from your role, and an edit would lose them (use the admin role)")
+		return errors.New("cannot edit a message with secrets that your role does not see (an edit would lose them; use the admin role)")
 	case m.State != "failed":
 		return fmt.Errorf("message %d is %s: only a message in state failed can be edited", m.ID, m.State)
 	}
@@ -185,7 +185,7 @@ func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary,
 	editor := exec.CommandContext(ctx, words[0], append(words[1:], f.Name())...)
 	editor.Stdin, editor.Stdout, editor.Stderr = streams.Stdin, streams.Stderr, streams.Stderr
 	if err := editor.Run(); err != nil {
-		return before, fmt.Errorf("cannot run editor %s: %w (the text is in %s)", command, err, f.Name())
+		return before, fmt.Errorf("cannot run editor %s: %w (the edited body is in %s)", command, err, f.Name())
 	}
 	written, err := os.ReadFile(f.Name())
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary,
 	}
 	after, err := readEdit(string(written), before)
 	if err != nil {
-		return before, fmt.Errorf("%w (the text is in %s)", err, f.Name())
+		return before, fmt.Errorf("%w (the edited body is in %s)", err, f.Name())
 	}
 	_ = os.Remove(f.Name()) // the content was read
 	return after, nil

@@ -57,7 +57,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 			defer stop()
 			cancelled, err := cancelReplay(later, client, r.ID, "interrupted")
 			if err != nil {
-				return r, fmt.Errorf("replay %d goes on, it cannot be cancelled: %w", r.ID, err)
+				return r, fmt.Errorf("cannot cancel replay %d, which continues: %w", r.ID, err)
 			}
 			return cancelled, nil
 		}
@@ -69,7 +69,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 			if wrong++; wrong < patientPolls { // a restarted console continues the replay
 				continue
 			}
-			return r, fmt.Errorf("replay %d goes on as soon as the console does: %w", r.ID, f.explained(err))
+			return r, fmt.Errorf("replay %d continues when the console runs again: %w", r.ID, f.explained(err))
 		}
 		r, wrong = now, 0
 	}
@@ -84,7 +84,7 @@ func unended(r api.Replay) bool { return r.State == "running" || r.State == "can
 // cancelReplay cancels a replay, and waits briefly for the outcome of the messages in flight.
 func cancelReplay(ctx context.Context, client *api.Client, id int64, reason string) (api.Replay, error) {
 	r, err := client.Cancel(ctx, id, reason)
-	for until := time.Now().Add(cancelPatience); err == nil && unended(r) && time.Now().Before(until); {
+	for until := time.Now().Add(cancelTimeout); err == nil && unended(r) && time.Now().Before(until); {
 		select {
 		case <-time.After(polling):
 		case <-ctx.Done():
@@ -97,8 +97,8 @@ func cancelReplay(ctx context.Context, client *api.Client, id int64, reason stri
 	return r, err
 }
 
-// cancelPatience is sufficient unless the broker does not respond.
-const cancelPatience = 5 * time.Second
+// cancelTimeout is sufficient unless the broker does not respond.
+const cancelTimeout = 5 * time.Second
 
 // patientPolls is the maximum number of consecutive failed requests to the console.
 const patientPolls = 20

@@ -60,7 +60,7 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	if m.Body, err = c.body(ctx, streams); err != nil {
 		return err
 	}
-	connecting, cancel := c.patience(ctx)
+	connecting, cancel := c.timeout(ctx)
 	defer cancel()
 	client, err := dial(connecting, cmp.Or(c.URL, defaultURL), &reprise.Config{
 		ConfirmTimeout: c.Timeout, Name: "reprise publish",
@@ -79,7 +79,7 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 }
 
 // The context limits one step, and each step has the full timeout.
-func (c *publishCmd) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *publishCmd) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
 }
 
@@ -87,7 +87,7 @@ func (c *publishCmd) patience(ctx context.Context) (context.Context, context.Can
 func (c *publishCmd) publish(ctx context.Context, publish func(context.Context, *reprise.Message) error, m *reprise.Message, streams IO) error {
 	for n := range c.Count {
 		one := *m
-		trying, cancel := c.patience(ctx)
+		trying, cancel := c.timeout(ctx)
 		err := publish(trying, &one)
 		if err != nil {
 			err = c.explain(trying, err)

@@ -166,7 +166,7 @@ func waitingText(s api.WaitingSummary, now time.Time, width int) string {
 		fmt.Fprintf(&b, "%d retries of the last day are missing: the list has room for %d\n", s.Missing, failed.MaxWaiting)
 	}
 	for _, queue := range s.Silent {
-		fmt.Fprintf(&b, "queue %s: its workers retry messages and report none: they are of an older version\n", terminal.OneLine(string(queue)))
+		fmt.Fprintf(&b, "queue %s: its workers are of an older version, which does not report retries\n", terminal.OneLine(string(queue)))
 	}
 	if s.Problem != "" {
 		b.WriteString(s.Problem + "\n")
@@ -280,17 +280,17 @@ func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, d
 		for _, line := range []struct {
 			n   int64
 			why string
-		}{{done.Gone, "did not wait any more"}, {done.Unsure, "may be done, or not, or there twice: the connection was lost"}} {
+		}{{done.Gone, "no longer waiting"}, {done.Unsure, "unknown because the connection was lost (unchanged, moved or duplicated)"}} {
 			if line.n > 0 {
 				fmt.Fprintf(&b, "  %d %s\n", line.n, line.why)
 			}
 		}
 		for _, r := range done.Refused {
-			fmt.Fprintf(&b, "  %d left as they were: %s\n", r.Messages, terminal.OneLine(r.Why))
+			fmt.Fprintf(&b, "  %d unchanged: %s\n", r.Messages, terminal.OneLine(r.Why))
 		}
 		err = streams.result(c.JSON, done, b.String())
 		if len(done.Refused) > 0 || done.Unsure > 0 {
-			err = cmp.Or(err, error(stoppedError{errors.New("some messages were left as they were")}))
+			err = cmp.Or(err, error(stoppedError{errors.New("some messages are unchanged, or their state is unknown")}))
 		}
 		return err
 	})

@@ -99,7 +99,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // A script that exceeds this duration counts as hanging.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
@@ -108,7 +108,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
 	var text []byte
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		text, err = os.ReadFile(ts.MkAbs(args[0]))
 		if err == nil && re.Match(text) {
 			return
@@ -153,7 +153,7 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	await(ts, false, []string{args[0], `http://\S+:[0-9]+`})
 	url := regexp.MustCompile(`http://[^/\s]+`).FindString(ts.ReadFile(args[0])) + args[1]
 	var text []byte
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		answer, err := http.Get(url)
 		ts.Check(err)
 		text, err = io.ReadAll(answer.Body)
@@ -199,7 +199,7 @@ func isReceived(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile(args[0])
 	ts.Check(err)
 	x := ts.Value(requestsKey{}).(*requests)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		x.mu.Lock()
 		found := slices.ContainsFunc(x.bodies, re.MatchString)
 		x.mu.Unlock()
@@ -216,7 +216,7 @@ func runUntil(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	re, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		err = ts.Exec(args[1], args[2:]...)
 		if err == nil && re.MatchString(ts.ReadFile("stdout")) {
 			return

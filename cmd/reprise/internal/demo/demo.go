@@ -167,10 +167,10 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // declare declares the topology and checks that no one else uses it.
 func (r *run) declare(ctx context.Context) error {
-	const advice = "give the demo a virtual host of its own (rabbitmqctl add_vhost demo; amqp://…/demo)"
+	const advice = "use a separate virtual host (rabbitmqctl add_vhost demo; amqp://…/demo)"
 	err := r.client.Declare(ctx, r.o.design().Topology())
 	if _, differs := errors.AsType[*reprise.DeclareError](err); differs {
-		return fmt.Errorf("demo: these queues exist with other settings: %s, or the same --retry-delay: %w", advice, err)
+		return fmt.Errorf("demo: the queues exist with other settings (%s, or pass the same --retry-delay): %w", advice, err)
 	} else if err != nil {
 		return err
 	}

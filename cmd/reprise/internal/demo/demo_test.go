@@ -182,7 +182,7 @@ func TestQueuesInUse(t *testing.T) {
 	<-first.seen
 	second := quick(t, io.Discard)
 	second.Dial = dial
-	if err := Run(t.Context(), second); err == nil || !strings.Contains(err.Error(), "a virtual host of its own") {
+	if err := Run(t.Context(), second); err == nil || !strings.Contains(err.Error(), "a separate virtual host") {
 		t.Errorf("error %v", err)
 	}
 	interrupt()

@@ -127,7 +127,7 @@ func (e *Exec) missing(err error) error {
 		return fmt.Errorf("program %s not found in the PATH (install it, or use its full path)", e.cfg.Command[0])
 	case errors.Is(err, os.ErrNotExist):
 		if _, statErr := os.Stat(e.path); statErr == nil {
-			return fmt.Errorf("%s cannot be started: the interpreter in its first line (#!) does not exist", e.path)
+			return fmt.Errorf("cannot start %s: interpreter in its first line (#!) not found", e.path)
 		}
 		return fmt.Errorf("program %s not found", e.path)
 	case errors.Is(err, os.ErrPermission):

@@ -154,7 +154,7 @@ func TestExecMissing(t *testing.T) {
 		{"no-such-program", dir, "program no-such-program not found in the PATH", "program no-such-program not found in the PATH"},
 		{"./nothing", dir, "program " + dir + "/nothing not found", "not found"},
 		{"./plain", dir, "chmod +x", "chmod +x"},
-		{"./lost", dir, "", "the interpreter in its first line"},
+		{"./lost", dir, "", "interpreter in its first line"},
 		{"./works", dir, "", ""},
 		{filepath.Join(dir, "works"), dir, "", ""},
 		{"true", filepath.Join(dir, "gone"), "cannot be used: no such file", "cannot be used: no such file"},

@@ -47,7 +47,7 @@ var askEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 
 // run simulates a week, and then drains the backlog.
 func (w way) run(t *testing.T, all []purge) (r result) {
-	config := reprisetest.Config{Patience: 60 * day}
+	config := reprisetest.Config{Timeout: 60 * day}
 	config.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, preset.CDNPurge{}.Topology())
 		began := time.Now()

@@ -97,7 +97,7 @@ func (r *rehearsal) open(ctx context.Context, events []planned) error {
 func (r *rehearsal) declare(ctx context.Context) error {
 	err := r.client.Declare(ctx, r.design().Topology())
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.PreconditionFailed {
-		return fmt.Errorf("%w\nQueues of this design are there already. To work with them as they are, say how they were declared with -retry-delay and -queue-type", err)
+		return fmt.Errorf("%w\nThe queues of this design exist with other settings. To use them unchanged, pass their settings with -retry-delay and -queue-type", err)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Tests wait at most this time for an expected event.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
 // quick returns the configuration of a rehearsal on b with short delays. The test has exclusive use of the queues, which are
 // removed before and after it.
@@ -92,7 +92,7 @@ func TestRehearsal(t *testing.T) {
 		// Only parked messages remain.
 		ch := channel(t, b)
 		for suffix, want := range map[string]int{".index": 0, ".delete": 0, ".move": 0, ".retry": 0, ".failed": 4} {
-			testkit.Eventually(t, patience, func() bool {
+			testkit.Eventually(t, timeout, func() bool {
 				q, err := ch.QueueDeclarePassive("cover-art-archive"+suffix, true, false, false, false, nil)
 				return err == nil && q.Messages == want
 			})
@@ -165,7 +165,7 @@ func TestServe(t *testing.T) {
 		t.Cleanup(stop)
 		said := func(text string) {
 			t.Helper()
-			testkit.Eventually(t, patience, func() error {
+			testkit.Eventually(t, timeout, func() error {
 				if !strings.Contains(out.String(), text) {
 					return errors.New("in\n" + out.String() + "there is no " + text)
 				}
@@ -186,7 +186,7 @@ func TestServe(t *testing.T) {
 		said("done at attempt 4\n")
 		publish("index", "27dd50ed-1446-4f14-8cda-23fe2f476ccc", amqp.Table{"mb-retries": "0"}) // its bucket rejects all writes
 		said("failed at attempt 5: 503 SlowDown")
-		testkit.Eventually(t, patience, func() bool {
+		testkit.Eventually(t, timeout, func() bool {
 			q, err := ch.QueueDeclarePassive("cover-art-archive.failed", true, false, false, false, nil)
 			return err == nil && q.Messages == 1
 		})
@@ -236,13 +236,13 @@ func TestRehearsalBesideAnotherProgram(t *testing.T) {
 	t.Cleanup(stop)
 	go func() { ended <- rehearsal.Run(ctx, c) }()
 	ch := channel(t, b)
-	testkit.Eventually(t, patience, func() bool { return strings.Contains(out.String(), "failed, comes back") })
+	testkit.Eventually(t, timeout, func() bool { return strings.Contains(out.String(), "failed, comes back") })
 	deliveries, err := ch.Consume("cover-art-archive.index", "", true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := 0
-	patient := time.After(patience)
+	patient := time.After(timeout)
 	for over := false; !over; {
 		select {
 		case <-deliveries:

@@ -28,7 +28,7 @@ type Demo struct {
 }
 
 // A Demo returns an error after this time without progress.
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 // Run runs the indexer and the services until each event is booked or parked, and prints the results. It returns an error if the
 // counts do not balance.
@@ -44,7 +44,7 @@ func (d Demo) Run(ctx context.Context) error {
 		if err := d.send(ctx, client, t); err != nil {
 			return err
 		}
-		err = settled(ctx, t, d.Design.RetryDelay+patience)
+		err = settled(ctx, t, d.Design.RetryDelay+timeout)
 		if err := errors.Join(err, t.print(d.Out)); err != nil {
 			return err
 		}
@@ -165,8 +165,8 @@ func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) er
 }
 
 // settled returns when no message is in flight. It returns an error if ctx ends, or if nothing changes for the given timeout.
-func settled(ctx context.Context, t *tally, patience time.Duration) error {
-	timer := time.NewTimer(patience)
+func settled(ctx context.Context, t *tally, timeout time.Duration) error {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for {
 		n, changed := t.rest()
@@ -175,9 +175,9 @@ func settled(ctx context.Context, t *tally, patience time.Duration) error {
 		}
 		select {
 		case <-changed:
-			timer.Reset(patience)
+			timer.Reset(timeout)
 		case <-timer.C:
-			return fmt.Errorf("staking: nothing has happened for %s", patience)
+			return fmt.Errorf("staking: no message delivered, retried or parked for %s", timeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

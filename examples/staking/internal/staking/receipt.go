@@ -12,13 +12,13 @@ var (
 	// ErrStale is returned if the connection that received the message has failed. If the message was not settled before, the
 	// broker redelivers it, and the redelivery has another receipt. RabbitMQ 4.3 requeues a single message after the consumer
 	// timeout (30 min by default). The client cannot detect this case, so the Queue accepts the receipt, without effect.
-	ErrStale = errors.New("the connection is gone that it was received on: unless it was settled before, the message is delivered again")
+	ErrStale = errors.New("the connection of the receipt is closed (a message that was not settled before is redelivered)")
 
 	// ErrSettled is returned if the message has already been deleted, requeued or parked.
-	ErrSettled = errors.New("it has been used: the message was deleted, put back or parked")
+	ErrSettled = errors.New("the receipt was used before (the message was deleted, requeued or parked)")
 
 	// ErrForeign is returned if this Queue did not issue the receipt.
-	ErrForeign = errors.New("it is no receipt of this Queue")
+	ErrForeign = errors.New("the receipt is not from this Queue")
 
 	// ErrStopped is returned after Stop. The broker redelivers messages that were not settled.
 	ErrStopped = errors.New("staking: the Queue was stopped")

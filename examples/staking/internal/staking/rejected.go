@@ -96,10 +96,10 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 		return err
 	}
 	say("The remedy moves the first message to %s_failed, as this command does:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1", RejectedQueue)
-	if came, err := within(ctx, patience, back); err != nil {
+	if came, err := within(ctx, timeout, back); err != nil {
 		return err
 	} else if !came {
-		return fmt.Errorf("staking: the message did not come back within %s", patience)
+		return fmt.Errorf("staking: message not redelivered within %s", timeout)
 	}
 	say("The message that was put back is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)
 	return nil
@@ -121,7 +121,7 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 // deadLettered waits until the rejected message is in the delay queue. The broker dead-letters asynchronously, and the next message
 // must arrive after this one.
 func deadLettered(ctx context.Context, client *reprise.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		n, err := client.Depth(ctx, RejectedQueue+"_delay")
