@@ -60,7 +60,7 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	}
 	if config != nil && config.TLS != nil && !addresses.TLS() {
 		return nil, &ConnectError{Addr: addresses.First(), Reason: "Config.TLS is given, but the URL asks for a connection without TLS: " +
-			"write amqps:// (its port is 5671 where none is named), or leave Config.TLS out"}
+			"use amqps:// (default port 5671), or remove Config.TLS"}
 	}
 	c := &Client{cfg: config.withDefaults()}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

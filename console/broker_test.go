@@ -224,7 +224,7 @@ func TestPublishPage(t *testing.T) {
 		want   string
 	}{
 		"a preview":        {nil, http.StatusOK, "{\n  &#34;id&#34;: 7,\n  &#34;sum&#34;: 1.10\n}</textarea>"},
-		"no queue":         {[]string{"do", "publish", "queue", ""}, http.StatusBadRequest, "There is no destination"},
+		"no queue":         {[]string{"do", "publish", "queue", ""}, http.StatusBadRequest, "Exchange and routing key must not both be empty"},
 		"an unknown queue": {[]string{"do", "publish", "queue", "none"}, http.StatusUnprocessableEntity, "the message was not stored"},
 		"a wrong header":   {[]string{"do", "publish", "header_value", "x"}, http.StatusUnprocessableEntity, "eader “n”"},
 		"broken JSON":      {[]string{"body", "{"}, http.StatusOK, "The body is not valid JSON."},

@@ -82,7 +82,7 @@ func TestLedger(t *testing.T) {
 	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages missing since 2026-03-01 12:01:00") {
 		t.Errorf("%+v", l)
 	}
-	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "no reason")
+	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "reason must not be empty")
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "account not found")
 	a = get[api.Ledger](t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"purged by hand"}`))
 	if l := a.Accounts[0]; !a.Balanced || l.State != "balanced" || !strings.Contains(string(l.Note), "purged by hand") {
@@ -116,7 +116,7 @@ func TestLedgerPage(t *testing.T) {
 	}
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
-	for _, want := range []string{"1 account", "3 messages missing since 2026-03-01 12:01:00 UTC", "nobody acknowledged them", "<button>Accept</button>"} {
+	for _, want := range []string{"1 account", "3 messages missing since 2026-03-01 12:01:00 UTC", "not acknowledged by a worker", "<button>Accept</button>"} {
 		if p := page(); !strings.Contains(p, want) {
 			t.Errorf("no %q in %s", want, p)
 		}

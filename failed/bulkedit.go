@@ -165,7 +165,7 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 		case name == "" || len(name) > 255:
 			return invalid("header %.80q must have a name of 1 to 255 bytes", name)
 		case i > 0 && name == names[i-1]:
-			return invalid("header %.80q is named twice", name)
+			return invalid("header %.80q is listed twice", name)
 		case strings.HasPrefix(name, "x-reprise-") || spent(name, nil) || name == "CC" || name == "BCC":
 			return invalid("header %.80q is one of Reprise or the broker: an edit cannot change it", name)
 		}

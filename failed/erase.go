@@ -73,7 +73,7 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 // WouldErase returns the number of messages that Erase would erase, and the number of selected messages that Erase
 // would skip because their replay is running.
 func (a *Archive) WouldErase(ctx context.Context, f Filter) (n, left int64, err error) {
-	defer annotate(&err, "counting what would be erased")
+	defer annotate(&err, "counting the messages to erase")
 	s, err := a.selection(ctx, f)
 	if err != nil || s == nil {
 		return 0, 0, err

@@ -67,7 +67,7 @@ func (a *Archive) descends(origin string, commits, known int64) error {
 	case origin != a.origin:
 		err = sqlkit.Gone("the database has another archive now than the one that was opened (restart this process to use it)")
 	case commits < known:
-		err = sqlkit.Gone(fmt.Sprintf("the database is older than what this process wrote to it: the last %d changes are missing (if it was restored from a backup, restart this process to go on with it)", known-commits))
+		err = sqlkit.Gone(fmt.Sprintf("changes of this process are missing in the database: %d (if it was restored from a backup, restart this process)", known-commits))
 	default:
 		return nil
 	}

@@ -18,7 +18,7 @@ type ClaimError struct {
 }
 
 func (e *ClaimError) Error() string {
-	return fmt.Sprintf("nothing but a header of the message says that it failed in %q, and whoever published it can have written that", e.Queue)
+	return fmt.Sprintf("only a header, which every publisher can set, names the queue %q", e.Queue)
 }
 
 // maxLook is the maximum number of messages that LookBeforeRedrive reads.

@@ -161,7 +161,7 @@ const maxNext = 16 << 20
 // unsentOf returns up to n unsent messages of a replay in state running, the oldest failure first. For other states it returns
 // none. It returns fewer messages if their bodies together exceed 16 MiB, but at least one if any is unsent.
 func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
-	defer annotate(&err, "reading what replay %d has to send", id)
+	defer annotate(&err, "reading the messages of replay %d", id)
 	if n <= 0 {
 		return nil, fmt.Errorf("%w: number of messages must be at least 1: got %d", ErrInvalid, n)
 	}

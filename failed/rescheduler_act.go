@@ -162,7 +162,7 @@ func (x *waitingAct) unfit() string {
 	case p.wait == "":
 		return "it is not known where they wait, or they wait in several queues, one after the other (topology.Levels): have the handler park them at their next attempt"
 	case p.wait == p.queue:
-		return "they wait inside of the work queue, where the broker shows them to nobody: have the handler park them at their next attempt"
+		return "they wait inside the work queue, where no client can read them (let the handler park them at the next attempt)"
 	case len(designsOf(p)) == 0:
 		return fmt.Sprintf("their wait queue %q is not one of a known design: move all its messages with reprise redrive", p.wait)
 	}

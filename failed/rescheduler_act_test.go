@@ -251,7 +251,7 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 			x.work + ".failed":          "is not one of a known design",
 			x.work + ".wait.x.wait.1-2": "is not one of a known design",
 			forged:                      "already exists with another",
-			x.work:                      "inside of the work queue",
+			x.work:                      "inside the work queue",
 			"":                          "one after the other",
 		} {
 			r := topology.RetryReport{Queue: x.work, Retries: []topology.Retry{{MessageID: "victim", Wait: wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}

@@ -23,7 +23,7 @@ const purgeBatch = 1000
 // Purge can be canceled through ctx at any time. The Act contains the messages that were removed before that.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, doing(err, "removing what is too old")
+		return 0, doing(err, "removing expired messages")
 	}
 	if !a.cfg.Expires() {
 		return 0, nil
@@ -44,14 +44,14 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.ages.latest, "act", p.act)
 	}
 	if err != nil {
-		err = doing(err, "removing what is too old")
+		err = doing(err, "removing expired messages")
 	}
 	return p.total, err
 }
 
 // WouldPurge returns the number of messages that Purge would remove.
 func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
-	defer annotate(&err, "counting what is too old")
+	defer annotate(&err, "counting expired messages")
 	if !a.cfg.Expires() {
 		return 0, nil
 	}

@@ -66,10 +66,10 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 				}, says: path + " was replaced by another one", stays: true}
 			},
 			"emptied": func(t *testing.T, path string) accident {
-				return accident{happens: func(t *testing.T) { check(t, os.Truncate(path, 0)) }, says: path + " was emptied", stays: true}
+				return accident{happens: func(t *testing.T) { check(t, os.Truncate(path, 0)) }, says: path + " was truncated", stays: true}
 			},
 			"log deleted": func(t *testing.T, path string) accident {
-				return accident{happens: func(t *testing.T) { check(t, os.Remove(path+"-wal")) }, says: path + "-wal was deleted", stays: true}
+				return accident{happens: func(t *testing.T) { check(t, os.Remove(path+"-wal")) }, says: path + "-wal with the newest part of the database was deleted", stays: true}
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 		all := map[string]accident{
 			"older": {
 				happens: func(t *testing.T) { db.exec(t, `UPDATE `+p+`counter SET last = last - 3 WHERE name = 'commit'`) },
-				says:    "the last 3 changes are missing",
+				says:    "changes of this process are missing in the database: 3",
 				stays:   true,
 			},
 			"restored in part": { // the tables first, then their rows
@@ -267,7 +267,7 @@ func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
 	for _, table := range []string{"counter", "message", "content"} {
 		other.exec(t, fmt.Sprintf(`DELETE FROM main.%s%s; INSERT INTO main.%[1]s%[2]s SELECT * FROM old.%[1]s%[2]s`, "reprise_failed_", table))
 	}
-	if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), "the last 1 changes are missing") {
+	if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), "changes of this process are missing in the database: 1") {
 		t.Errorf("added: %v", err)
 	}
 }

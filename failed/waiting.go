@@ -250,7 +250,7 @@ func (r WaitingReports) Reports(queue string) bool {
 
 // WaitingReports returns a description of the workers' reports.
 func (a *Archive) WaitingReports(ctx context.Context) (r WaitingReports, err error) {
-	defer annotate(&err, "reading who reports retries")
+	defer annotate(&err, "reading the workers that report retries")
 	now := a.now()
 	if err := a.db.Row(ctx, `SELECT n, at FROM {waiting_counter} WHERE name = 'missing'`).Scan(&r.Missing, sqlkit.Time(&r.Last)); err != nil {
 		return r, err

@@ -73,7 +73,7 @@ func ExampleLedger() {
 	// Output:
 	// orders differs: in 10, done 7, ready 1, missing 2
 	// 2 messages missing since 2026-03-01 12:01:00 UTC, until 2026-03-01 12:01:15 UTC
-	// nobody acknowledged them: purged, expired, or dropped by the broker
+	// not acknowledged by a worker: purged, expired, or dropped by the broker
 }
 
 // In some designs, work queues share a wait queue. They form one account.

@@ -30,14 +30,14 @@ func TestFound(t *testing.T) {
 			},
 		},
 		{
-			name: "purged from the work queue", want: 2, reason: "nobody acknowledged them",
+			name: "purged from the work queue", want: 2, reason: "not acknowledged by a worker",
 			wrong: func(t *testing.T, h *house) {
 				h.publish(t, "a", "b")
 				h.purge(t, "orders", 2)
 			},
 		},
 		{
-			name: "purged from a wait queue", before: []string{"late"}, want: 1, reason: "nobody acknowledged them",
+			name: "purged from a wait queue", before: []string{"late"}, want: 1, reason: "not acknowledged by a worker",
 			wrong: func(t *testing.T, h *house) {
 				for _, q := range h.Queues() {
 					if strings.HasPrefix(q.Name, "orders.wait.") {
@@ -67,7 +67,7 @@ func TestFound(t *testing.T) {
 			},
 		},
 		{
-			name: "the queue deleted with what was in it", want: 3, reason: "the broker lost count",
+			name: "the queue deleted with what was in it", want: 3, reason: "the counters of the broker restarted",
 			wrong: func(t *testing.T, h *house) {
 				h.publish(t, "a", "b", "c")
 				time.Sleep(time.Minute)
@@ -120,7 +120,7 @@ func TestFound(t *testing.T) {
 			},
 		},
 		{
-			name: "done by a process that was killed", want: 2, reason: "worker 2 ended without a last report",
+			name: "done by a process that was killed", want: 2, reason: "worker 2 stopped without a last report",
 			wrong: func(t *testing.T, h *house) {
 				time.Sleep(time.Second)
 				db := openFile(t, h.file)
@@ -223,7 +223,7 @@ func TestUnknown(t *testing.T) {
 	runHouse(t, func(t *testing.T, h *house) {
 		w := h.WorkWith(t, h.Client(t, nil), reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(obey)})
 		h.publish(t, "a")
-		if l := h.line(t); l.State != ledger.Unknown || !strings.Contains(l.Note, "no worker of it keeps a book") {
+		if l := h.line(t); l.State != ledger.Unknown || !strings.Contains(l.Note, "no worker reports to the ledger") {
 			t.Errorf("found %+v", l)
 		}
 		w.Stop()

@@ -133,7 +133,7 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 		return fmt.Errorf("%w of account %q (try again in %s)", ErrTooEarly, name, 2*l.cfg.Every)
 	}
 	n := r.terms.missing(&old.terms)
-	r.note = fmt.Sprintf("begun anew at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)
+	r.note = fmt.Sprintf("restarted at %s by %s, with a difference of %d: %s", l.cfg.Clock().UTC().Format(time.RFC3339), who, n, reason)
 	if err := l.begin(ctx, r); err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}

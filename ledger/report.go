@@ -126,10 +126,10 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	reports := slices.ContainsFunc(pages, func(p page) bool { return slices.Contains(a.work, p.queue) })
 	switch {
 	case !reports:
-		line.State, line.Note = Unknown, "no worker of it keeps a book: what is done is not known"
+		line.State, line.Note = Unknown, "no worker reports to the ledger: the number of handled messages is unknown"
 		return line
 	case now.Sub(last.until) > 4*l.cfg.Every:
-		line.State, line.Note = Unknown, "there were no figures since "+clock(last.until)
+		line.State, line.Note = Unknown, "no figures since "+clock(last.until)
 		return line
 	}
 	line.State = Balanced
@@ -167,7 +167,7 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 	say := func(format string, args ...any) { d.Reasons = append(d.Reasons, fmt.Sprintf(format, args...)) }
 
 	if grown(resets) > 0 {
-		say("the broker lost count (a restart, or a queue was deleted): what came in just before is not known")
+		say("the counters of the broker restarted (a restart, or a deleted queue): the number of messages just before is unknown")
 	}
 	if n := grown(dropped); n > 0 && s.n < 0 {
 		say("%s given up with a lost connection, perhaps after a copy was published", deliveries(n))
@@ -176,31 +176,31 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 		say("copies that were not confirmed, and published again: %d", n)
 	}
 	if n := grown(done) + grown(debounced) - grown(taken); n > 0 && s.n < 0 {
-		say("%s done more often than acknowledged: the acknowledgement was lost with a connection, and it was delivered again", deliveries(n))
+		say("%s done more often than acknowledged (an acknowledgement was lost with a connection, and the message was redelivered)", deliveries(n))
 	}
 	if s.n < 0 {
 		return d
 	}
 	if n := grown(lost); n > 0 {
-		say("workers lost %d, or perhaps: acknowledged, and no copy published (AckThenPublish)", n)
+		say("up to %d messages lost by workers: acknowledged, and no copy published (AckThenPublish)", n)
 	}
 	for _, p := range pages {
 		if slices.Contains(a.work, p.queue) && p.died(now) && !p.seen.Before(d.Since.Add(-2*p.every)) && p.seen.Before(d.Until) {
-			say("%s ended without a last report: what it did after %s is not counted", p.name, clock(p.seen))
+			say("%s stopped without a last report: its results after %s are not counted", p.name, clock(p.seen))
 		}
 	}
 	// Compare the acknowledgements of the broker with the settlements that the workers and the archive report.
 	settled := grown(done) + grown(debounced) + grown(retried) + grown(gaveUp) + grown(lost)
 	others := grown(taken) - settled // negative if workers reject instead of acknowledge
 	if n := others; n > 0 {
-		say("%s acknowledged in the work queue by somebody whose acknowledgements are not reported", deliveries(n))
+		say("%s acknowledged in the work queue by consumers that do not report to the ledger", deliveries(n))
 	}
 	archived := grown(failing) + grown(replaying) + grown(replayed) + grown(discarded) + grown(removed)
 	if n := grown(outParking) - archived; n > 0 {
 		say("%s acknowledged in the failed queue, and not archived", deliveries(n))
 	}
 	if len(d.Reasons) == 0 && others == 0 {
-		say("nobody acknowledged them: purged, expired, or dropped by the broker")
+		say("not acknowledged by a worker: purged, expired, or dropped by the broker")
 	}
 	return d
 }

@@ -189,7 +189,7 @@ func TestBrokerLosesCount(t *testing.T) {
 		report(0)
 		d.pass(t, 4)
 		l := d.line(t)
-		if l.State != ledger.Differs || l.Missing != -3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Reasons[0], "the broker lost count") {
+		if l.State != ledger.Differs || l.Missing != -3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Reasons[0], "the counters of the broker restarted") {
 			t.Errorf("came in unseen: %+v", l)
 		}
 	})

@@ -83,7 +83,7 @@ func Example() {
 	// # HELP reprise_attempts_running Handlers that are running now.
 	// # TYPE reprise_attempts_running gauge
 	// reprise_attempts_running{queue="orders"} 0
-	// # HELP reprise_attempts_total Attempts by what became of the message.
+	// # HELP reprise_attempts_total Attempts by outcome.
 	// # TYPE reprise_attempts_total counter
 	// reprise_attempts_total{outcome="done",queue="orders"} 1
 	// reprise_attempts_total{outcome="dropped",queue="orders"} 0

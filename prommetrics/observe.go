@@ -80,16 +80,16 @@ func (w *workers) note(worker int, in bool) {
 
 // newQueues creates the metrics of work queues. It returns a function that returns the metrics of one queue.
 func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
-	attempts := m.counter("attempts_total", "Attempts by what became of the message.", "queue", "outcome")
+	attempts := m.counter("attempts_total", "Attempts by outcome.", "queue", "outcome")
 	running := m.gauge("attempts_running", "Handlers that are running now.", "queue")
-	handlerDuration := m.histogram(cfg, "handler_duration_seconds", "How long handlers ran.", cfg.HandlerDuration, "queue", "result")
-	messageAttempts := m.histogram(cfg, "message_attempts", "How many attempts messages took until they were done or parked.", cfg.MessageAttempts, "queue", "outcome")
+	handlerDuration := m.histogram(cfg, "handler_duration_seconds", "Running time of handlers.", cfg.HandlerDuration, "queue", "result")
+	messageAttempts := m.histogram(cfg, "message_attempts", "Attempts of messages until they were done or parked.", cfg.MessageAttempts, "queue", "outcome")
 	messageAge := m.histogram(cfg, "message_age_seconds", "Age of messages, by their timestamp, when their first attempt began.", cfg.MessageAge, "queue")
-	retryDelay := m.histogram(cfg, "retry_delay_seconds", "How long retried messages are to wait.", cfg.RetryDelay, "queue")
+	retryDelay := m.histogram(cfg, "retry_delay_seconds", "Delays of retries.", cfg.RetryDelay, "queue")
 	lastSuccess := m.gauge("last_success_timestamp_seconds", "When a message was last done; before the first one, when consuming began.", "queue")
 	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
 	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages being handled for nearly as long as the consumer timeout of the broker.", "queue")
-	unreported := m.counter("outcomes_unreported_total", "Outcomes of replayed messages that the archive was not told.", "queue")
+	unreported := m.counter("outcomes_unreported_total", "Outcomes of replayed messages that were not reported to the archive.", "queue")
 	debounced := m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
 
 	return func(name string) *queue {
@@ -130,9 +130,9 @@ func (m *Metrics) newTakers() func(name string) *prometheus.Counter {
 // newConsumers creates the metrics of queues with any workers, as newQueues does.
 func (m *Metrics) newConsumers() func(name string) *consumer {
 	consuming := m.gauge("consuming", "Workers that have a consumer.", "queue")
-	interruptions := m.counter("interruptions_total", "How often consuming was interrupted, or could not begin.", "queue")
+	interruptions := m.counter("interruptions_total", "Interruptions and failed starts of consumers.", "queue")
 	paused := m.gauge("paused", "Workers that consume nothing on purpose.", "queue")
-	pauses := m.counter("pauses_total", "How often workers have paused.", "queue")
+	pauses := m.counter("pauses_total", "Pauses of workers.", "queue")
 	return func(name string) *consumer {
 		return &consumer{
 			interruptions: interruptions.WithLabelValues(name),
@@ -203,7 +203,7 @@ type connection struct {
 
 // newConnections creates the metrics of connections, as newQueues does.
 func (m *Metrics) newConnections() func(name string) *connection {
-	up := m.gauge("connection_up", "Whether the connection to the broker stands.", "connection")
+	up := m.gauge("connection_up", "1 if connected to the broker, else 0.", "connection")
 	blocked := m.gauge("connection_blocked", "Whether the broker takes nothing on the connection.", "connection")
 	reconnects := m.counter("reconnects_total", "Connections after the first.", "connection")
 	return func(name string) *connection {
@@ -240,8 +240,8 @@ type publishing struct {
 }
 
 func (m *Metrics) newPublishing(cfg Config) publishing {
-	messages := m.counter("published_total", "Messages published, by what the broker said.", "result")
-	took := m.histogram(cfg, "publish_duration_seconds", "How long the broker took to confirm messages that it confirmed.", cfg.PublishDuration)
+	messages := m.counter("published_total", "Published messages by result.", "result")
+	took := m.histogram(cfg, "publish_duration_seconds", "Time from publish to confirm.", cfg.PublishDuration)
 	p := publishing{results: map[string]prometheus.Counter{}, took: took.WithLabelValues()}
 	for _, result := range published.Results() {
 		p.results[result] = messages.WithLabelValues(result)

@@ -12,7 +12,7 @@ import (
 const (
 	DefaultTimeout     = 30 * 24 * time.Hour  // virtual time
 	DefaultRealTimeout = 30 * time.Second     // real time
-	DefaultLimit        = 100 * 24 * time.Hour // virtual time
+	DefaultLimit       = 100 * 24 * time.Hour // virtual time
 )
 
 // Config configures [Run], [New] and [Listen], which are also its methods:

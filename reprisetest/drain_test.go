@@ -342,7 +342,7 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 			b.Publish(t, order("1"))
 		}, []string{
 			"orders: 1 unacknowledged, 1 consumer\n",
-			`message "1" of orders, attempt 1: being handled, begun 10m0s ago`,
+			`message "1" of orders, attempt 1: being handled, started 10m0s ago`,
 		}},
 		"a retry that comes too late": {func(t reprisetest.TB, b *reprisetest.Broker) {
 			b.Work(t, retrying(time.Hour))
@@ -394,7 +394,7 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 						t.Errorf("nothing of %q in\n%s", want, got)
 					}
 				}
-				if len(got.logs) != 1 || !strings.Contains(got.logs[0], "what happened") || !strings.Contains(got.logs[0], "orders") {
+				if len(got.logs) != 1 || !strings.Contains(got.logs[0], "events") || !strings.Contains(got.logs[0], "orders") {
 					t.Errorf("logged:\n%s", got.logs)
 				}
 			})

@@ -17,7 +17,7 @@ func (b *Broker) end(t TB) {
 	}
 	if t.Failed() {
 		b.still()
-		t.Logf("reprisetest: what happened (times since the beginning):\n%s\nmessages:\n%s", &b.events, b.inventory())
+		t.Logf("reprisetest: events (times since the start):\n%s\nmessages:\n%s", &b.events, b.inventory())
 	}
 	if err := b.shutdown(); err != nil {
 		t.Errorf("reprisetest: the end of the broker: %v", err)

@@ -93,7 +93,7 @@ func (b *Broker) aloft() []string {
 		if j.handled {
 			doing = "handled and not yet settled"
 		}
-		all = append(all, fmt.Sprintf("%s: %s, begun %s ago", f, doing, time.Since(j.since)))
+		all = append(all, fmt.Sprintf("%s: %s, started %s ago", f, doing, time.Since(j.since)))
 	}
 	return all
 }

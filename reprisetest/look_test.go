@@ -196,8 +196,8 @@ func TestConfigsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]reprisetest.Config{
 		"reprisetest: Config.Timeout must not be negative: got -1s (0 means 720h0m0s, or 30s in real time)": {Timeout: -time.Second},
-		"reprisetest: Config.Limit must not be negative: got -1s (0 means 2400h0m0s)":                        {Limit: -time.Second},
-		"reprisetest: broker: Config.FrameMax must be between 8192 and 16777216 bytes: got 1":                {Broker: broker.Config{FrameMax: 1}},
+		"reprisetest: Config.Limit must not be negative: got -1s (0 means 2400h0m0s)":                       {Limit: -time.Second},
+		"reprisetest: broker: Config.FrameMax must be between 8192 and 16777216 bytes: got 1":               {Broker: broker.Config{FrameMax: 1}},
 	} {
 		if got := try(t, func(f *fake) { c.New(f) }); got.String() != want {
 			t.Errorf("failed with\n%s\nwant\n%s", got, want)

@@ -38,9 +38,9 @@ func (e *endedError) Error() string {
 	case e.cause.Server:
 		return fmt.Sprintf("the broker closed the %s: %s (%d)", what, reason, e.cause.Code)
 	case reason == io.EOF.Error():
-		return "the broker, or what is between, closed the connection without a word (EOF)"
+		return "the broker or a proxy closed the connection without a reason (EOF)"
 	case strings.HasSuffix(reason, "i/o timeout"):
-		return fmt.Sprintf("nothing came from the broker for too long, not even a heartbeat (%s)", reason)
+		return fmt.Sprintf("no data or heartbeat received from the broker in time (%s)", reason)
 	default: // a network error or an unreadable frame
 		return "the connection broke: " + reason
 	}

@@ -83,7 +83,7 @@ func ParseURL(url string) (Addresses, error) {
 		}
 		if port := portOf(host); port != "" {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				return fault("the port of host %d is no number from 1 to 65535", i+1)
+				return fault("the port of host %d must be 1 to 65535", i+1)
 			}
 		}
 		a := address{url: scheme + "://" + login + host + tail}
@@ -96,7 +96,7 @@ func ParseURL(url string) (Addresses, error) {
 		}
 		for _, m := range a.AuthMechanism {
 			if !slices.Contains([]string{"PLAIN", "AMQPLAIN", "EXTERNAL"}, strings.ToUpper(m)) {
-				return fault("its auth_mechanism is none of plain, amqplain, external")
+				return fault("auth_mechanism must be plain, amqplain or external")
 			}
 		}
 		a.addr = net.JoinHostPort(a.Host, strconv.Itoa(a.Port))
@@ -131,7 +131,7 @@ func checkParameters(scheme, tail string) string {
 		case slices.Contains(values, ""):
 			return "its parameter " + name + " is empty"
 		case len(values) > 1 && name != "auth_mechanism":
-			return "its parameter " + name + " is given twice"
+			return "parameter " + name + " is set twice"
 		case scheme != "amqps" && slices.Contains(tlsParameters, name):
 			return "its parameter " + name + " needs amqps://"
 		case name == "verify" && values[0] != "verify_peer":

@@ -66,7 +66,7 @@ func New(ctx context.Context, cfg Config) *Agent {
 // Join announces a worker until Leave.
 func (a *Agent) Join(w Worker) *Member {
 	m := &Member{
-		Worker: w, agent: a, id: newID(), started: time.Now(), state: topology.WorkerConnecting, trouble: "it has just begun",
+		Worker: w, agent: a, id: newID(), started: time.Now(), state: topology.WorkerConnecting, trouble: "it has just started",
 		turn: make(chan struct{}, 1),
 	}
 	m.mayDeclare.Store(true)

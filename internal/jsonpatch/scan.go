@@ -107,7 +107,7 @@ type place struct {
 
 var (
 	errMissing = errors.New("is missing")
-	errTwice   = errors.New("has a name that occurs twice")
+	errTwice   = errors.New("has a duplicate name")
 )
 
 // look looks for an element of the array or object at start.

@@ -17,7 +17,7 @@ var ErrUnavailable = errors.New("database not available")
 
 // ErrGone means that the database differs from the opened database, because its file was deleted or replaced, or its
 // tables were dropped. It also matches ErrUnavailable.
-var ErrGone error = gone("the database is gone")
+var ErrGone error = gone("the database is no longer available")
 
 type gone string
 

@@ -64,9 +64,9 @@ func (w *watched) check(written bool) error {
 	case err != nil:
 		return f.gone(err)
 	case !os.SameFile(f.info, now):
-		return gone(fmt.Sprintf("the file %s was replaced by another one (put the file back, or restart this process to use the new one)", f.path))
+		return gone(fmt.Sprintf("file %s was replaced by another one (put the file back, or restart this process to use the new one)", f.path))
 	case now.Size() == 0:
-		return gone(fmt.Sprintf("the file %s was emptied (restart this process to begin with an empty one)", f.path))
+		return gone(fmt.Sprintf("file %s was truncated (restart this process to start with an empty archive)", f.path))
 	}
 	if !written || !f.wal {
 		return nil
@@ -80,7 +80,7 @@ func (f *file) checkLog() error {
 	path := f.path + "-wal"
 	log, err := os.Open(path) // closing it drops no lock, because SQLite does not lock the log
 	if errors.Is(err, fs.ErrNotExist) {
-		return gone(fmt.Sprintf("the file %s was deleted, which holds the newest part of the database (end this process in order, which saves that part, and start it again)", path))
+		return gone(fmt.Sprintf("file %s with the newest part of the database was deleted (stop this process with SIGTERM, which saves this part, and start it again)", path))
 	}
 	if err != nil {
 		return nil // an unreadable log does not prove damage
@@ -88,14 +88,14 @@ func (f *file) checkLog() error {
 	defer log.Close()
 	var magic [4]byte
 	if _, err := io.ReadFull(log, magic[:]); err == nil && magic == [4]byte{} {
-		return gone(fmt.Sprintf("the file %s was emptied, which held the newest part of the database (kill this process with SIGKILL: to end in order would write the damage to the database; then start it again, or restore a backup)", path))
+		return gone(fmt.Sprintf("file %s with the newest part of the database was truncated (kill this process with SIGKILL, because a normal stop would write the damage to the database; then start it again, or restore a backup)", path))
 	}
 	return nil
 }
 
 func (f *file) gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return gone(fmt.Sprintf("the file %s was deleted or moved (put the file back, or restart this process to begin with an empty one)", f.path))
+		return gone(fmt.Sprintf("file %s was deleted or moved (put the file back, or restart this process to begin with an empty one)", f.path))
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

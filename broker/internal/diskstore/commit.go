@@ -197,7 +197,7 @@ func (d *disk) end(err, cause error) bool {
 // GiveUp implements [store.Store].
 func (d *disk) GiveUp(why error) {
 	if d.end(fmt.Errorf("data directory %s closed after an error: %w", d.dir, why), why) {
-		d.log.Error("the store was given up: what had not been confirmed may be lost, what had been delivered comes again",
+		d.log.Error("the store is closed after an error: unconfirmed messages may be lost, and delivered messages are redelivered",
 			"directory", d.dir, "reason", why)
 	}
 }

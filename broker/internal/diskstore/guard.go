@@ -102,7 +102,7 @@ func passing(err error) bool {
 func (g *guard) complain(err error) {
 	now := time.Now().Unix()
 	if last := g.complained.Load(); now-last >= 60 && g.complained.CompareAndSwap(last, now) {
-		g.d.log.Error("the disk is full: nothing is confirmed until there is room", "directory", g.d.dir, "error", err)
+		g.d.log.Error("the disk is full: no message is confirmed until space is free", "directory", g.d.dir, "error", err)
 	}
 }
 

@@ -175,7 +175,7 @@ func (d *disk) mark() error {
 
 func inUse(err error) error {
 	if errors.Is(err, syscall.EAGAIN) || strings.Contains(err.Error(), "lock held") {
-		return fmt.Errorf("%w: stop it, or choose another directory (a broker whose disk failed holds it until it exits)", ErrInUse)
+		return fmt.Errorf("%w (stop that process, or use another directory; a broker with a failed disk keeps the directory until it exits)", ErrInUse)
 	}
 	return err
 }

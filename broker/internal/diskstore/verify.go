@@ -29,8 +29,8 @@ type Damage struct {
 func (d Damage) String() string { return d.File + ": " + d.Problem }
 
 // advice lists the remedies for damage.
-const advice = "restore a backup, or run `reprise broker check --data DIR --salvage` to keep what can be read, " +
-	"or move the directory away to begin with nothing"
+const advice = "restore a backup, or run `reprise broker check --data DIR --salvage` to keep the readable messages, " +
+	"or move the directory away to start empty"
 
 // damaged returns an error that names the first damaged files.
 func damaged(all []Damage) error {
@@ -65,7 +65,7 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 		// A reused log ends with data of its previous use.
 		exact := isBulk(name) || v.sealed && !isLog(name)
 		if size := about.Size(); size < is.length || exact && size != is.length {
-			wrong = append(wrong, Damage{path, fmt.Sprintf("it has %d bytes, and was written with %d", size, is.length)})
+			wrong = append(wrong, Damage{path, fmt.Sprintf("it has %d bytes instead of %d", size, is.length)})
 			continue
 		}
 		if isBulk(name) && !everything && read > verifyBytes && time.Since(began) > verifyTime {

@@ -61,7 +61,7 @@ func (d *Disk) check(log *slog.Logger) {
 	case errors.Is(err, os.ErrNotExist):
 		d.store.GiveUp(errors.New("directory not found"))
 	case err != nil && !d.unknown:
-		log.Warn("nobody can tell how much room there is on the disk: publishers are not blocked when there is little", "error", err)
+		log.Warn("the free space of the disk is unknown: publishers are not blocked when it is low", "error", err)
 	case changed && d.low.Raised() != nil && d.Free() >= d.limit:
 		log.Warn("the disk does not answer: publishers are blocked until it does", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
 	case changed && d.low.Raised() != nil:

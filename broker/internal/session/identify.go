@@ -56,7 +56,7 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 	if certificate := s.certificate(); mechanism == "EXTERNAL" && certificate != nil {
 		user = s.config.CertificateUser(certificate)
 		if _, known := control.User(user); !known {
-			return "", refused(user, "the certificate is of nobody who is known")
+			return "", refused(user, "the certificate does not belong to a user")
 		}
 		return user, nil
 	}

@@ -73,7 +73,7 @@ func (l *loader) host(d *registry.Document[hostDocument]) error {
 func (l *loader) of(kind string, names []string) *VHost {
 	v := l.hosts[names[0]]
 	if v == nil {
-		l.drop(kind, names, "there is no such virtual host")
+		l.drop(kind, names, "virtual host not found")
 	}
 	return v
 }

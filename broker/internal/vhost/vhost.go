@@ -175,7 +175,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 		queues = slices.DeleteFunc(queues, func(q *Queue) bool {
 			circle := m.DiedInCircle(q.Name())
 			if circle {
-				v.log.Debug("dead letter dropped: it came round in a circle without a rejection", "queue", q.Name(), "reason", reason)
+				v.log.Debug("dead letter dropped: cycle of dead letter exchanges without a rejection", "queue", q.Name(), "reason", reason)
 			}
 			return circle
 		})

@@ -52,7 +52,7 @@ const localActor = "local"
 // errForeign is returned, without tokens, for a request that is not from this machine or not for a loopback host.
 var errForeign = &fault.Failure{
 	Status: http.StatusForbidden,
-	Text:   "only this machine gets in while there are no tokens",
+	Text:   "without tokens, only this machine has access",
 	Advice: "open http://localhost on the machine itself, through an SSH tunnel for instance; or set up tokens",
 }
 
@@ -65,12 +65,12 @@ var ErrNotLoggedIn = &fault.Failure{
 var errWrongToken = &fault.Failure{
 	Status: http.StatusUnauthorized,
 	Text:   "unknown token",
-	Advice: "ask whoever set up the console for a token",
+	Advice: "ask the administrator of the console for a token",
 }
 
 var errNoOrigin = &fault.Failure{
 	Status: http.StatusForbidden,
-	Text:   "the request does not say where it comes from",
+	Text:   "the request has no Origin or Sec-Fetch-Site header",
 	Advice: "use a browser that sends Origin or Sec-Fetch-Site, or a token in the header Authorization",
 }
 

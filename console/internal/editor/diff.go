@@ -68,7 +68,7 @@ func Compare(before, after failed.Content) EditDiff {
 	d.Same = d.Body == nil && d.Headers == nil
 	if d.Same && !sameContent(before, after) {
 		d.Same = false
-		d.Body = []diffLine{{"add", "It differs in what does not show, such as spaces or the type of a header."}}
+		d.Body = []diffLine{{"add", "The difference is invisible here, such as spaces or the type of a header."}}
 	}
 	return d
 }

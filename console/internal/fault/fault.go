@@ -62,13 +62,13 @@ func AsFailure(err error) *Failure {
 		if missing, ok := errors.AsType[*failed.NotFoundError](err); ok {
 			text = strings.TrimPrefix(missing.Error(), "failed: ")
 		}
-		return &Failure{Status: http.StatusNotFound, Text: text, Advice: "look at the list for what there is", Param: paramOf(err)}
+		return &Failure{Status: http.StatusNotFound, Text: text, Advice: "see the list", Param: paramOf(err)}
 	case errors.Is(err, failed.ErrState):
 		return &Failure{Status: http.StatusConflict, Text: text, Advice: "nothing was changed: look at its state and try again"}
 	case errors.Is(err, failed.ErrInvalid):
 		return BadRequest(text, "correct the request; nothing was changed")
 	case errors.Is(err, failed.ErrUnavailable):
-		return &Failure{Status: http.StatusServiceUnavailable, Text: text, Advice: "try again when it is; failed messages stay in their queues meanwhile", RetryAfter: 5}
+		return &Failure{Status: http.StatusServiceUnavailable, Text: text, Advice: "try again later; failed messages stay in their queues until then", RetryAfter: 5}
 	case errors.Is(err, failed.ErrUnstorable):
 		return &Failure{Status: http.StatusUnprocessableEntity, Text: text, Advice: "use types and depths that AMQP has"}
 	}

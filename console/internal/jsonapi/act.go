@@ -42,7 +42,7 @@ func discard(c *web.Call, isDryRun bool) (int64, error) {
 	case isDryRun:
 		return c.Archive.CountState(c.R.Context(), f, failed.Failed)
 	case d.Reason == "":
-		return 0, fault.BadRequest("there is no reason", `send "reason": what to tell who asks why they were discarded`)
+		return 0, fault.BadRequest("reason must not be empty", `send "reason", for the audit log`)
 	}
 	return c.Archive.Discard(c.R.Context(), f, d.Reason, c.Who.Actor)
 }
@@ -79,7 +79,7 @@ func erase(c *web.Call) (done api.Done, err error) {
 		done.Messages, done.Left, err = c.Archive.WouldErase(c.R.Context(), f)
 		return done, err
 	case strings.TrimSpace(e.Reason) == "":
-		return done, fault.BadRequest("there is no reason", `send "reason": why the messages are erased, without personal data`)
+		return done, fault.BadRequest("reason must not be empty", `send "reason": why the messages are erased, without personal data`)
 	}
 	done.Messages, err = c.Archive.Erase(c.R.Context(), f, e.Reason, c.Who.Actor)
 	return done, err
@@ -140,7 +140,7 @@ func revert(c *web.Call, id int64) (m api.Message, err error) {
 	revision := c.Params.Get("revision")
 	seen, err := strconv.Atoi(revision)
 	if err != nil {
-		return m, fault.BadRequest("revision "+strconv.Quote(revision)+" cannot be", "write revision= and that of the message that you have seen, so that nobody's edit is lost")
+		return m, fault.BadRequest("revision "+strconv.Quote(revision)+" cannot be", "send revision= with the revision of the message that you have read, so that no edit is lost")
 	}
 	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
 		return m, err

@@ -159,7 +159,7 @@ func notFound(c *web.Call) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &fault.Failure{Status: http.StatusNotFound, Text: "there is nothing at this path", Advice: "/api/v1/openapi.json says what there is"}
+		return &fault.Failure{Status: http.StatusNotFound, Text: "there is nothing at this path", Advice: "see /api/v1/openapi.json"}
 	}
 	c.W.Header().Set("Allow", strings.Join(allowed, ", "))
 	return &fault.Failure{

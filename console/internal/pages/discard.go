@@ -139,7 +139,7 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 var errNonePicked = fault.BadRequest("no messages are picked", "go back and pick some")
 
 // errNoCount is returned for a confirmation without the number of messages that its page showed.
-var errNoCount = fault.BadRequest("the form does not say how many messages it showed (at_most)", "open the page again, and confirm there")
+var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm there")
 
 // selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary because the IDs of
 // many picked messages exceed the length of a URL.

@@ -169,7 +169,7 @@ func editable(c *web.Call, id failed.ID) (*failed.Message, error) {
 
 var errHidden = &fault.Failure{
 	Status: http.StatusForbidden, Text: "this message contains secrets that you may not see, so that an edit of yours would overwrite them",
-	Advice: "ask somebody with the role admin to edit it; you can replay it as it is",
+	Advice: "ask a user with the role admin to edit it, or replay it unchanged",
 }
 
 // showEdit shows the form and the differences from the original. If another user has edited the message in the

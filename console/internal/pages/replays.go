@@ -321,7 +321,7 @@ func readPlan(v url.Values) (failed.Plan, error) {
 	if v.Get("to") == "other" {
 		plan.To = &failed.Target{Exchange: v.Get("exchange"), RoutingKey: v.Get("key")}
 		if plan.To.Exchange == "" && plan.To.RoutingKey == "" {
-			p.err = fault.BadRequest("there is no place to send to", "name an exchange, or a queue as the routing key of the default exchange")
+			p.err = fault.BadRequest("the target is empty", "name an exchange, or a queue as the routing key of the default exchange")
 		}
 	}
 	if s := v.Get("canary"); s != "" {

@@ -27,7 +27,7 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 		if errors.Is(err, failed.ErrNotFound) { // callers check that the objects in the filter exist
 			return nil, &fault.Failure{
 				Status: http.StatusUnprocessableEntity, Text: "no selected message is in state failed",
-				Advice: "nothing was changed: look at the list for what there is",
+				Advice: "nothing was changed: see the list",
 			}
 		}
 		return r, err
@@ -89,7 +89,7 @@ func (c *Call) Accept(account, reason string) error {
 	case c.Ledger == nil:
 		return &fault.Failure{Status: 404, Text: "no ledger is kept", Advice: "give the console the URL of the broker's management API"}
 	case strings.TrimSpace(reason) == "":
-		return fault.BadRequest("there is no reason", `send "reason": what the difference was`)
+		return fault.BadRequest("reason must not be empty", `send "reason" with the cause of the difference`)
 	}
 	err := c.Ledger.Accept(c.R.Context(), account, c.Who.Actor, reason)
 	switch {
@@ -126,7 +126,7 @@ func (c *Call) SendBody(id failed.ID, extension string) error {
 var errSecret = &fault.Failure{
 	Status: http.StatusForbidden,
 	Text:   "this would change a secret that you may not see",
-	Advice: "send hidden headers as they are shown, and leave a body out that has hidden parts; or ask an admin",
+	Advice: "send hidden headers unchanged, and omit a body with hidden parts; or ask an admin",
 }
 
 // Secrets returns the rules that hide data from the visitor. Admins have no such rules.
@@ -167,7 +167,7 @@ func (c *Call) Revision(id failed.ID, number int) (r *failed.Revision, isRedacte
 // Edited returns the content of a message after the edit e. It does not change secrets that the visitor may not see.
 func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err error) {
 	if e.Revision == nil {
-		return content, fault.BadRequest("there is no revision", `send "revision": that of the message that you have seen, so that nobody's edit is lost`)
+		return content, fault.BadRequest("revision must not be empty", `send "revision" with the revision of the message that you have read, so that no edit is lost`)
 	}
 	m, err := c.Archive.Get(c.R.Context(), id)
 	if err != nil {

@@ -49,7 +49,7 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 		return 0, err
 	}
 	if queue == "" {
-		return 0, fault.BadRequest("there is no queue", `send "queue": its name`)
+		return 0, fault.BadRequest("queue must not be empty", `send "queue": its name`)
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
 	defer cancel()
@@ -78,7 +78,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	case err != nil:
 		return "", err
 	case p.Exchange == "" && p.RoutingKey == "":
-		return "", fault.BadRequest("there is no destination", `send "routing_key": the name of a queue, or "exchange" and the key`)
+		return "", fault.BadRequest("exchange and routing key must not both be empty", `send "routing_key": the name of a queue, or "exchange" and the key`)
 	case p.Body != nil && p.Text != nil:
 		return "", fault.BadRequest("there is a body and a text", "send one of them")
 	}

@@ -50,7 +50,7 @@ func (c *Call) Read(v any) error {
 		return ReadFailure(err)
 	}
 	if !utf8.Valid(b) {
-		return fault.BadRequest("the request's body is not UTF-8", `send bytes that are no text in base64: "body", or "base64:…" in place of a name`)
+		return fault.BadRequest("the request's body is not UTF-8", `send binary data as base64: "body", or "base64:…" in place of a name`)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -61,7 +61,7 @@ func (c *Call) Read(v any) error {
 		err = checkFields(names, reflect.TypeOf(v))
 	}
 	if err != nil {
-		return fault.BadRequest("the request's body cannot be read: "+strings.TrimPrefix(err.Error(), "json: "), "/api/v1/openapi.json says what to send")
+		return fault.BadRequest("the request's body cannot be read: "+strings.TrimPrefix(err.Error(), "json: "), "see /api/v1/openapi.json")
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return fault.BadRequest("there is more after the request's JSON", "send one object")

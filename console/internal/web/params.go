@@ -66,7 +66,7 @@ func (c *Call) readParams() error {
 func checkNames(v url.Values, known []string, what string) error {
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		if !slices.Contains(known, name) {
-			advice := "leave it out: none are allowed here"
+			advice := "remove the parameters"
 			if len(known) > 0 {
 				advice = "use " + strings.Join(known, ", ")
 			}

@@ -43,7 +43,7 @@ func (s *Server) sameOrigin(next http.Handler) http.Handler {
 			k := &Call{Server: s, route: &Route{Path: strings.TrimPrefix(r.URL.Path, s.Prefix)}, W: w, R: r}
 			k.fail(&fault.Failure{
 				Status: http.StatusForbidden,
-				Text:   "the request comes from another site's page",
+				Text:   "the request comes from a page of another site",
 				Advice: "use the console's own pages; behind a proxy, have it pass on the header Host",
 			})
 			return

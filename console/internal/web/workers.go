@@ -47,7 +47,7 @@ func (c *Call) PauseWorkers(p api.Pause) error {
 	lasts := time.Duration(p.For)
 	switch {
 	case lasts < 0 || lasts > maxPause:
-		return fault.BadRequest("for cannot be "+lasts.String(), "write a time of up to a year, such as 10m, or leave it out: until it is resumed")
+		return fault.BadRequest("for cannot be "+lasts.String(), "send a duration of at most a year, such as 10m, or omit it to pause until the queue is resumed")
 	case len(p.Reason) > 500:
 		return fault.BadRequest("the reason has more than 500 bytes", "write a shorter one")
 	}
@@ -78,13 +78,13 @@ func (c *Call) checkWorker(queue, worker string, listed bool) error {
 	case c.Fleet == nil:
 		return &fault.Failure{Status: http.StatusServiceUnavailable, Text: "this console does not listen to workers", Advice: "use the command “reprise pause”"}
 	case queue == "":
-		return fault.BadRequest("there is no queue", `send "queue": the work queue of the workers`)
+		return fault.BadRequest("queue must not be empty", `send "queue": the work queue of the workers`)
 	case worker == "" && !listed:
 		return nil // a queue without running workers can be paused
 	case slices.ContainsFunc(c.Fleet.Workers(), func(w fleet.Worker) bool { return w.Queue == queue && (worker == "" || w.ID == worker) }):
 		return nil
 	case worker != "":
-		return &fault.Failure{Status: http.StatusNotFound, Text: "there is no such worker", Advice: "nothing was changed: it has ended, or was started anew; look at the list of workers"}
+		return &fault.Failure{Status: http.StatusNotFound, Text: "worker not found", Advice: "nothing was changed: the worker stopped or restarted; see the list of workers"}
 	}
 	return &fault.Failure{
 		Status: http.StatusNotFound, Text: "no worker of this queue is listed",

@@ -55,7 +55,7 @@ const purging = time.Hour
 func purge(ctx context.Context, a *failed.Archive, log *slog.Logger) {
 	for {
 		if _, err := a.Purge(ctx, "policy:retention"); err != nil && ctx.Err() == nil {
-			log.Error("what is too old cannot be removed from the archive", "error", err, "next_try", purging)
+			log.Error("cannot remove messages that exceed the retention", "error", err, "next_try", purging)
 		}
 		select {
 		case <-ctx.Done():

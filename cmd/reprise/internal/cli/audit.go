@@ -42,9 +42,9 @@ Exit codes: 0 balanced, 1 a discrepancy or an account without a result, 2 invali
 func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case c.Accept != "" && c.Reason == "":
-		return usagef("why? give --reason TEXT: whoever audits later wants to know")
+		return usagef("--reason TEXT is required, for the audit log")
 	case c.Accept == "" && c.Reason != "":
-		return usagef("--reason is of use with --accept ACCOUNT only")
+		return usagef("--reason requires --accept ACCOUNT")
 	}
 	return c.ask(streams, func(client *api.Client) (err error) {
 		var a api.Ledger

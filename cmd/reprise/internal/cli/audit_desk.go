@@ -37,7 +37,7 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 	d.book = func(ctx context.Context) {
 		d.kept(book.Healthy)
 		if err := book.Run(ctx); err != nil {
-			d.log.Error("the last of what was done is not in the ledger", "error", err)
+			d.log.Error("the ledger does not contain the latest results", "error", err)
 		}
 	}
 	return reprise.ObserverFunc(func(e reprise.Event) {

@@ -30,7 +30,7 @@ Example:
 // Run writes a backup.
 func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	if within(c.To, c.Data) {
-		return usagef("--to %s is within the data directory: name one beside it, or on another disk", c.To)
+		return usagef("--to must be outside the data directory: got %s", c.To)
 	}
 	err := askBackup(ctx, c.Data, c.To)
 	if errors.Is(err, errNobody) {

@@ -81,7 +81,7 @@ func (c *runCmd) checkLimits() error {
 		advice     string
 	}{
 		{"--memory-limit", c.MemoryLimit, minMemory, "the largest message has that size"},
-		{"--connection-memory-limit", c.ConnectionMemoryLimit, minConnectionMemory, "a message that is published and one that is delivered take that much"},
+		{"--connection-memory-limit", c.ConnectionMemoryLimit, minConnectionMemory, "a published and a delivered message take this much"},
 		{"--topology-memory-limit", c.TopologyMemoryLimit, minTopologyMemory, "a queue takes some 1,500 bytes"},
 		{"--total-connection-memory-limit", c.TotalConnectionMemoryLimit, cmp.Or(c.ConnectionMemoryLimit, 64<<20), "the limit of one connection; lower --connection-memory-limit, too"},
 	} {
@@ -90,7 +90,7 @@ func (c *runCmd) checkLimits() error {
 		}
 	}
 	if c.DiskLimit != 0 && c.Data == nil {
-		return usagef("--disk-limit needs --data DIR: nothing is written to a disk without it")
+		return usagef("--disk-limit requires --data DIR")
 	}
 	return nil
 }
@@ -182,10 +182,10 @@ func (c *runCmd) private(b *broker.Broker, flag string, l net.Listener) error {
 	_ = l.Close()
 	if c.User != "" && c.User != guest {
 		data, _ := c.dataDir() // the default login comes from the data directory
-		return usagef("%s is reachable from other machines, and user guest in %s has the default password, which everybody knows: "+
+		return usagef("%s is reachable from other machines, and user guest in %s has the default password: "+
 			"delete that user with the management API, or listen on 127.0.0.1", flag, data)
 	}
-	return usagef("%s is reachable from other machines, and everybody knows the default password: "+
+	return usagef("%s is reachable from other machines, and the password is the default: "+
 		"add --user NAME and --password-file FILE, or listen on 127.0.0.1", flag)
 }
 
@@ -195,9 +195,9 @@ func (c *runCmd) dataDir() (string, error) {
 	case c.Data == nil:
 		return "", nil
 	case *c.Data == "":
-		return "", usagef("--data is empty: name a directory, or leave the flag out to keep nothing")
+		return "", usagef("--data must not be empty (pass a directory, or remove the flag to keep messages in memory)")
 	case c.Memory:
-		return "", usagef("--data keeps messages on disk and --memory does not: give one of the two")
+		return "", usagef("--data and --memory exclude each other")
 	}
 	return *c.Data, nil
 }
@@ -213,13 +213,13 @@ func (c *runCmd) credentials(streams IO) (user, password string, err error) {
 	}
 	switch {
 	case given && password == "":
-		return "", "", usagef("the password is empty: write one into the first line of the --password-file, or into %s", passwordVariable)
+		return "", "", usagef("password must not be empty (write it into the first line of the --password-file, or set %s)", passwordVariable)
 	case given && c.User == "":
 		return guest, password, nil
 	case given:
 		return c.User, password, nil
 	case c.User != "":
-		return "", "", usagef("--user %s needs a password: add --password-file FILE, or set %s", c.User, passwordVariable)
+		return "", "", usagef("--user %s requires a password (use --password-file FILE, or set %s)", c.User, passwordVariable)
 	}
 	return "", "", nil
 }
@@ -245,7 +245,7 @@ func listen(addr string) (net.Listener, error) {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	return nil, fmt.Errorf("cannot listen on %s: %w (does another program listen there? port 0 takes any that is free)", addr, err)
+	return nil, fmt.Errorf("cannot listen on %s: %w (another program may use the port; port 0 selects a free port)", addr, err)
 }
 
 func loopback(a net.Addr) bool {

@@ -69,7 +69,7 @@ func listQueues(w io.Writer, found disk.Checked) (complete bool) {
 		complete = complete && q.Expected >= 0 && missing <= 0 && q.Name != ""
 		switch {
 		case q.Expected < 0:
-			fmt.Fprintf(w, "%s: %s; how many there were is not known\n", name, terminal.Plural(q.Found, "message"))
+			fmt.Fprintf(w, "%s: %s; the number of lost messages is unknown\n", name, terminal.Plural(q.Found, "message"))
 		case missing > 0:
 			fmt.Fprintf(w, "%s: %s, %d missing\n", name, terminal.Plural(q.Found, "message"), missing)
 		default:

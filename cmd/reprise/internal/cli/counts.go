@@ -15,7 +15,7 @@ func managementURL(flag, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil: // the error may contain a password
-		return nil, usagef("%s is no URL: write %s, with special characters of the password percent-encoded", flag, example)
+		return nil, usagef("%s is not a URL: write %s, with special characters of the password percent-encoded", flag, example)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return nil, usagef("%s: write %s", flag, example)
 	case u.RawQuery != "" || u.Fragment != "":

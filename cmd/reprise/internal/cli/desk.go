@@ -155,8 +155,8 @@ func (c deskConfig) admit(a net.Addr) error {
 	if len(c.console.Tokens) > 0 || loopback(a) {
 		return nil
 	}
-	return usagef("%s: %s is reachable from other machines, and anybody there could do anything: "+
-		"let people in by tokens (`reprise console token` makes them), or listen on 127.0.0.1", c.flag, c.listen)
+	return usagef("%s: %s is reachable from other machines without a token: "+
+		"create tokens (`reprise console token`), or listen on 127.0.0.1", c.flag, c.listen)
 }
 
 // serve starts to listen for the console, if one is configured. Until the archive is open, requests get an error with
@@ -191,7 +191,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // unopened responds to requests until the archive is open.
 func (d *desk) unopened(w http.ResponseWriter, r *http.Request) {
-	const text, advice = "the archive is being opened, or cannot be reached", "what it waits for is in the console's log; try again"
+	const text, advice = "the archive is being opened, or cannot be reached", "see the log of the console for the cause, and try again"
 	w.Header().Set("Retry-After", "2")
 	if !strings.HasPrefix(r.URL.Path, strings.TrimSuffix(d.console.Prefix, "/")+"/api/") {
 		http.Error(w, text+": "+advice, http.StatusServiceUnavailable)

@@ -28,7 +28,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	})
 	if err != nil {
 		if cfg.Data != "" {
-			err = fmt.Errorf("%w (data: in the configuration names another directory, data: memory none)", err)
+			err = fmt.Errorf("%w (set data: to another directory, or to memory)", err)
 		}
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	go func() { e.served <- b.Serve(l) }()
 	log.Info("embedded broker", "url", e.url)
 	if e.inMemory {
-		log.Info("messages are in memory, as the configuration says: they do not survive this process")
+		log.Info("messages are in memory (data: memory), and are lost when the process ends")
 		return e, nil
 	}
 	tellData(b, cfg.Data, log)

@@ -28,9 +28,9 @@ func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 	if !f.edits() {
 		switch {
 		case len(f.With) > 0 || f.Regexp:
-			return nil, usagef("--with and --regexp belong to --replace TEXT")
+			return nil, usagef("--with and --regexp require --replace TEXT")
 		case f.SendUnchanged || f.SendImpossible:
-			return nil, usagef("--send-unchanged and --send-impossible belong to an edit: give --patch, --replace, --set-header or --remove-header")
+			return nil, usagef("--send-unchanged and --send-impossible require an edit (use --patch, --replace, --set-header or --remove-header)")
 		}
 		return nil, nil
 	}
@@ -44,12 +44,12 @@ func (f *bulkEditFlags) edit() (*api.BulkEdit, error) {
 			}
 		}
 		if !json.Valid(text) {
-			return nil, usagef("--patch: %.80q is not JSON: write an array of operations, or @FILE", text)
+			return nil, usagef("--patch must be a JSON array of operations, or @FILE: got %.80q", text)
 		}
 		e.Patch = bytes.TrimSpace(text)
 	}
 	if len(f.Replace) != len(f.With) {
-		return nil, usagef("--replace is given %s, and --with %s: give one --with for each --replace", times(len(f.Replace)), times(len(f.With)))
+		return nil, usagef("each --replace requires one --with: got --replace %s, --with %s", times(len(f.Replace)), times(len(f.With)))
 	}
 	for i, old := range f.Replace {
 		e.Replace = append(e.Replace, api.Replacement{Old: old, New: f.With[i], Regexp: f.Regexp})

@@ -38,7 +38,7 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	if strings.TrimSpace(c.Reason) == "" && !c.DryRun {
-		return usagef("why? give --reason TEXT: whoever looks for the messages later wants to know")
+		return usagef("--reason TEXT is required, for the audit log")
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)

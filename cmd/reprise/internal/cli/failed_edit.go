@@ -49,10 +49,10 @@ Examples:
 // Run edits a message.
 func (c *failedEditCmd) Run(ctx context.Context, streams IO) error {
 	if c.Revert && (c.Body != "" || len(c.Header)+len(c.Unset) > 0 || c.ContentType != nil || c.DryRun || c.Replay) {
-		return usagef("--revert takes edits back, and other flags make some: give one of the two")
+		return usagef("--revert and the flags of an edit exclude each other")
 	}
 	if c.To != "" && !c.Replay {
-		return usagef("--to belongs to --replay: an edit by itself sends nothing")
+		return usagef("--to requires --replay")
 	}
 	to, err := parseTarget(c.To)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *failedEditCmd) edited(ctx context.Context, streams IO, m api.Summary, b
 	maps.Copy(after.Headers, set)
 	for _, name := range c.Unset {
 		if _, found := after.Headers[name]; !found {
-			return after, usagef("--unset %s: the message has no such header", name)
+			return after, usagef("--unset %s: header not found in the message", name)
 		}
 		delete(after.Headers, name)
 	}
@@ -167,10 +167,10 @@ func (c *failedEditCmd) byEditor(ctx context.Context, streams IO, m api.Summary,
 		command, found = streams.Lookup("EDITOR")
 	}
 	if !found || strings.TrimSpace(command) == "" {
-		return before, usagef("there is no editor: set EDITOR, or give --body FILE, -H name=text or --unset NAME")
+		return before, usagef("cannot open an editor (set EDITOR, or pass --body FILE, -H name=text or --unset NAME)")
 	}
 	if !api.IsText(before.Body) {
-		return before, usagef("the body is no text: give the new one with --body FILE (`reprise failed show %d --body` writes the one there is)", m.ID)
+		return before, usagef("cannot edit a binary body in an editor (pass the new body with --body FILE; `reprise failed show %d --body` prints the current body)", m.ID)
 	}
 	f, err := os.CreateTemp("", fmt.Sprintf("reprise-%d-*.txt", m.ID))
 	if err != nil {

@@ -27,7 +27,7 @@ const pageSize = 500
 
 func (l listing[T]) print(streams IO) error {
 	if l.limit < 0 {
-		return usagef("--limit %d: give 1 or more, or 0 for all", l.limit)
+		return usagef("--limit must be at least 1, or 0 for all: got %d", l.limit)
 	}
 	if l.json {
 		out := json.NewEncoder(streams.Stdout)
@@ -68,7 +68,7 @@ func (l listing[T]) print(streams IO) error {
 		return err
 	}
 	if after != "" && l.more {
-		fmt.Fprintf(streams.Stderr, "there are more: --limit %d shows twice as many, --limit 0 all\n", 2*l.limit)
+		fmt.Fprintf(streams.Stderr, "more messages match (--limit %d shows twice as many, --limit 0 all)\n", 2*l.limit)
 	}
 	return nil
 }

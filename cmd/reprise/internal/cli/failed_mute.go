@@ -59,7 +59,7 @@ func (c *failedUnmuteCmd) Run(ctx context.Context, streams IO) error {
 // muted changes a group and prints the result.
 func muted(streams IO, server serverFlags, id int64, asJSON bool, change func(*api.Client) (api.Group, error)) error {
 	if id < 1 {
-		return usagef("--group %d: give the number of a group, 1 or more", id)
+		return usagef("--group must be the number of a group: got %d", id)
 	}
 	return server.ask(streams, func(client *api.Client) error {
 		g, err := change(client)

@@ -150,16 +150,16 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 		return api.Plan{}, err
 	}
 	if c.Verify != 0 && c.Detach {
-		return api.Plan{}, usagef("--verify waits for outcomes, and --detach does not wait: give one of the two")
+		return api.Plan{}, usagef("--verify and --detach exclude each other")
 	}
 	if c.SentBy != nil && s.Filter.Outcome == failed.OutcomeFailedAgain {
-		return api.Plan{}, usagef("what replay %d has sent is replayed; what failed again is another message: --back-from %d selects those", *c.SentBy, *c.SentBy)
+		return api.Plan{}, usagef("messages sent by replay %d are replayed; messages that failed again are selected by --back-from %d", *c.SentBy, *c.SentBy)
 	}
 	if c.Verify < 0 {
-		return api.Plan{}, usagef("--verify %s: give a time above zero", c.Verify)
+		return api.Plan{}, usagef("--verify must be positive: got %s", c.Verify)
 	}
 	if c.Canary < 0 {
-		return api.Plan{}, usagef("--canary %s: give a time above zero", c.Canary)
+		return api.Plan{}, usagef("--canary must be positive: got %s", c.Canary)
 	}
 	return api.Plan{Selection: s, To: api.TargetOf(to), Edit: edit, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
 }

@@ -28,9 +28,9 @@ func (failedReplaysCmd) Help() string {
 func (c *failedReplaysCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case c.Cancel < 0:
-		return usagef("--cancel %d: give the number of a replay, 1 or more", c.Cancel)
+		return usagef("--cancel must be the number of a replay: got %d", c.Cancel)
 	case c.Reason != "" && c.Cancel == 0:
-		return usagef("--reason belongs to --cancel ID")
+		return usagef("--reason requires --cancel ID")
 	}
 	if c.Cancel == 0 {
 		return c.ask(streams, func(client *api.Client) error { return c.list(ctx, streams, client) })

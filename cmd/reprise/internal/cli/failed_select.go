@@ -54,19 +54,19 @@ func (s *selection) filter(state string) (failed.Filter, error) {
 	for _, id := range s.IDs {
 		f.IDs = append(f.IDs, failed.ID(id))
 		if id < 1 {
-			return f, usagef("%d is no message: their numbers begin with 1, and `reprise failed ls` shows them", id)
+			return f, usagef("message number must be at least 1: got %d (`reprise failed ls` lists the numbers)", id)
 		}
 	}
 	for _, h := range s.Header {
 		name, value, found := strings.Cut(h, "=")
 		if !found || name == "" {
-			return f, usagef("--header %q: write name=value", h)
+			return f, usagef("--header must be name=value: got %q", h)
 		}
 		if f.Headers == nil {
 			f.Headers = map[string]string{}
 		}
 		if _, twice := f.Headers[name]; twice {
-			return f, usagef("--header: %q is given twice", name)
+			return f, usagef("--header %q is set twice", name)
 		}
 		f.Headers[name] = value
 	}
@@ -82,7 +82,7 @@ func given[T string | int | int64, C ~string | ~int | ~int64](name string, value
 	switch {
 	case value == nil:
 	case *value == zero:
-		return usagef("--%s %v: give a value, or leave the flag out", name, quoteEmpty(*value))
+		return usagef("--%s must not be empty: got %v", name, quoteEmpty(*value))
 	default:
 		reflect.ValueOf(condition).Elem().Set(reflect.ValueOf(*value).Convert(reflect.TypeFor[C]()))
 	}
@@ -105,7 +105,7 @@ func (s *selection) some(all bool) (api.Selection, error) {
 	case f.IsZero() && !all:
 		return api.Selection{}, usagef("a selection of messages is required (use IDs, --group, --queue, --error …, or --all)")
 	case all && !f.IsZero():
-		return api.Selection{}, usagef("--all is all messages, and other flags choose some: give one of the two")
+		return api.Selection{}, usagef("--all and other flags of a selection exclude each other")
 	}
 	return api.Selection{Filter: f, All: all}, nil
 }

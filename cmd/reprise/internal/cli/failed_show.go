@@ -27,7 +27,7 @@ func (failedShowCmd) Help() string {
 // Run shows a message.
 func (c *failedShowCmd) Run(ctx context.Context, streams IO) error {
 	if c.Body && c.JSON {
-		return usagef("--body is the body, and --json all of the message: give one of the two")
+		return usagef("--body and --json exclude each other")
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		m, err := client.Message(ctx, c.ID)

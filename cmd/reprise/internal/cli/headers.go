@@ -20,10 +20,10 @@ func parseHeaders(args []string) (map[string]any, error) {
 		typed := strings.HasSuffix(name, ":")
 		name = strings.TrimSuffix(name, ":")
 		if !found || name == "" {
-			return nil, usagef("--header %q: write name=text, or name:=JSON", arg)
+			return nil, usagef("--header must be name=text or name:=JSON: got %q", arg)
 		}
 		if _, twice := headers[name]; twice {
-			return nil, usagef("--header: %q is given twice", name)
+			return nil, usagef("--header %q is set twice", name)
 		}
 		if !typed {
 			headers[name] = value
@@ -31,7 +31,7 @@ func parseHeaders(args []string) (map[string]any, error) {
 		}
 		v, err := parseJSON(value)
 		if err != nil {
-			return nil, usagef("--header %s: %q is not JSON such as 3, true or [\"a\"]: %w", name, value, err)
+			return nil, usagef("--header %s must be JSON, such as 3, true or [\"a\"]: got %q: %w", name, value, err)
 		}
 		headers[name] = v
 	}

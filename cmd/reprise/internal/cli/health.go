@@ -122,7 +122,7 @@ func (h *health) brokerMetrics(w http.ResponseWriter, r *http.Request) {
 	metrics := h.broker
 	h.mu.Unlock()
 	if metrics == nil {
-		http.Error(w, "there is no broker in this process: its metrics are at the RabbitMQ that it works with", http.StatusNotFound)
+		http.Error(w, "this process has no embedded broker (RabbitMQ serves its own metrics)", http.StatusNotFound)
 		return
 	}
 	metrics.ServeHTTP(w, r)
@@ -177,11 +177,11 @@ func (h *health) wrong(ctx context.Context) []string {
 	h.mu.Unlock()
 	select {
 	case <-h.ending:
-		return []string{"it is ending: nothing new is begun"}
+		return []string{"the process is stopping"}
 	default:
 	}
 	if client == nil {
-		return append([]string{"it is starting: what it waits for is in the log"}, h.unusable(ctx)...)
+		return append([]string{"the process is starting; see its log"}, h.unusable(ctx)...)
 	}
 	var wrong []string
 	var asking sync.WaitGroup

@@ -101,7 +101,7 @@ type markRmCmd struct {
 // Run removes a mark.
 func (c *markRmCmd) Run(ctx context.Context, streams IO) error {
 	if c.ID < 1 {
-		return usagef("id %d: give the number of a mark, 1 or more", c.ID)
+		return usagef("id must be the number of a mark: got %d", c.ID)
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		m, err := client.RemoveMark(ctx, c.ID)

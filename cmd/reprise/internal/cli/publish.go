@@ -119,7 +119,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 	}
 	switch {
 	case c.To != "" && (c.Exchange != nil || c.Key != ""):
-		return nil, usagef("--to names a queue, --exchange and --key a route: give one of the two")
+		return nil, usagef("--to and --exchange exclude each other")
 	case c.To != "":
 		m.RoutingKey = c.To // the default exchange routes by queue name
 	case c.Exchange != nil:
@@ -129,15 +129,15 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 	}
 	switch {
 	case c.Declare && c.To == "":
-		return nil, usagef("--declare needs a queue: give --to QUEUE")
+		return nil, usagef("--declare requires --to QUEUE")
 	case c.Declare && (topology.Buckets{}).ValidateQueue(c.To) != nil:
 		return nil, usagef("--to: %w", topology.Buckets{}.ValidateQueue(c.To))
 	case c.Count < 1:
-		return nil, usagef("--count %d: give 1 or more", c.Count)
+		return nil, usagef("--count must be at least 1: got %d", c.Count)
 	case c.Count > 1 && c.MessageID != "":
-		return nil, usagef("--count %d with one --message-id would make duplicates: leave the id out", c.Count)
+		return nil, usagef("--count %d and --message-id exclude each other (the messages would be duplicates)", c.Count)
 	case c.Timeout <= 0:
-		return nil, usagef("--timeout %s: give a time above zero", c.Timeout)
+		return nil, usagef("--timeout must be positive: got %s", c.Timeout)
 	}
 	var err error
 	if c.Expiration != "" {
@@ -145,7 +145,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 			return nil, usagef("--expiration: %w", err)
 		}
 		if m.Expiration <= 0 {
-			return nil, usagef("--expiration %s: give a time above zero", c.Expiration)
+			return nil, usagef("--expiration must be positive: got %s", c.Expiration)
 		}
 	}
 	m.Headers, err = parseHeaders(c.Header)
@@ -156,7 +156,7 @@ func (c *publishCmd) message() (*reprise.Message, error) {
 func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 	switch {
 	case c.Body != nil && c.File != "":
-		return nil, usagef("the body is given twice, by an argument and by -f: give one")
+		return nil, usagef("the body must be an argument or -f, not both")
 	case c.Body != nil:
 		return []byte(*c.Body), nil
 	case c.File != "" && c.File != "-":

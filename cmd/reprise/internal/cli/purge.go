@@ -39,7 +39,7 @@ func (c *purgeCmd) Run(ctx context.Context, streams IO) error {
 	case c.Queue == "":
 		return usagef("the name of the queue must not be empty")
 	case c.Limit < 0:
-		return usagef("--limit %d: give 1 or more, or leave it out", c.Limit)
+		return usagef("--limit must be at least 1: got %d", c.Limit)
 	case strings.TrimSpace(c.Reason) == "" && !c.DryRun:
 		return usagef("--reason TEXT is required: it is kept in the audit log")
 	}

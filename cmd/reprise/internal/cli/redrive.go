@@ -74,9 +74,9 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 	case c.From == "":
 		return usagef("--from QUEUE is required, such as --from orders.failed")
 	case c.Limit < 0:
-		return usagef("--limit %d: give 1 or more, or leave it out", c.Limit)
+		return usagef("--limit must be at least 1: got %d", c.Limit)
 	case c.Timeout <= 0:
-		return usagef("--timeout %s: give a time above zero", c.Timeout)
+		return usagef("--timeout must be positive: got %s", c.Timeout)
 	}
 	to, err := parseTarget(c.To)
 	if err != nil {

@@ -67,7 +67,7 @@ func (s *waitingSelection) filter() (f api.WaitingFilter, err error) {
 	}
 	for _, id := range s.IDs {
 		if id < 1 {
-			return f, usagef("%d is no message: their numbers begin with 1, and `reprise waiting ls` shows them", id)
+			return f, usagef("message number must be at least 1: got %d (`reprise waiting ls` lists the numbers)", id)
 		}
 	}
 	return f, nil

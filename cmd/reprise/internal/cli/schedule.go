@@ -80,12 +80,12 @@ func (c *scheduleCmd) subject(flags []*kong.Flag) (subject, error) {
 	policy, given, err := c.policy(flags)
 	if c.Config == "" {
 		if c.Queue != "" || c.Status != 0 || c.Exit != 0 {
-			return subject{}, usagef("--queue, --status and --exit choose from a configuration: give it with -c FILE")
+			return subject{}, usagef("--queue, --status and --exit require -c FILE")
 		}
 		return subjectOf(reprise.WorkerConfig{Policy: policy}), err
 	}
 	if len(given) > 0 {
-		return subject{}, usagef("-c shows what the file says, and --%s something else: give one of the two", given[0])
+		return subject{}, usagef("-c and --%s exclude each other", given[0])
 	}
 	cfg, err := config.Load(c.Config)
 	if err != nil {
@@ -113,17 +113,17 @@ func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []stri
 		given = append(given, name)
 		switch d, isTime := times[name]; {
 		case isTime && d < 0:
-			err = usagef("--%s: %s is negative: give a time such as 30s", name, d)
+			err = usagef("--%s must not be negative: got %s", name, d)
 		case isTime && d == 0 && name != "fixed":
-			err = usagef("--%s 0s: give a time above zero", name)
+			err = usagef("--%s must be positive: got 0s", name)
 		case name == "attempts" && (c.Attempts < 1 || c.Attempts > config.MaxAttempts):
-			err = usagef("--attempts %d: give 1 to %d", c.Attempts, config.MaxAttempts)
+			err = usagef("--attempts must be 1 to %[2]d: got %[1]d", c.Attempts, config.MaxAttempts)
 		case name == "list" && len(c.List) == 0:
-			err = usagef("--list is empty: give delays such as 1s,10s,1m")
+			err = usagef("--list must not be empty (example: 1s,10s,1m)")
 		case name == "list" && slices.Min(c.List) < 0:
-			err = usagef("--list: %s is negative: give a time such as 30s", slices.Min(c.List))
+			err = usagef("--list must not contain a negative delay: got %s", slices.Min(c.List))
 		case name == "jitter" && c.Jitter == "":
-			err = usagef("--jitter is empty: give none, equal, full or decorrelated")
+			err = usagef("--jitter must be none, equal, full or decorrelated")
 		}
 	}
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *scheduleCmd) worker(cfg *config.Config) (config.Worker, error) {
 		return config.Worker{}, err
 	}
 	if len(workers) > 1 {
-		return config.Worker{}, usagef("%s has %d workers: choose one with --queue: %s", c.Config, len(workers), queuesOfWorkers(workers))
+		return config.Worker{}, usagef("%s has %d workers (select one with --queue: %s)", c.Config, len(workers), queuesOfWorkers(workers))
 	}
 	return workers[0], nil
 }
@@ -162,7 +162,7 @@ func workersOf(all []config.Worker, queue, file string) ([]config.Worker, error)
 			return []config.Worker{w}, nil
 		}
 	}
-	return nil, usagef("%s has no worker of a queue %q: there are %s", file, queue, queuesOfWorkers(all))
+	return nil, usagef("%s has no worker of queue %q (its queues: %s)", file, queue, queuesOfWorkers(all))
 }
 
 func queuesOfWorkers(workers []config.Worker) string {
@@ -181,16 +181,16 @@ func (c *scheduleCmd) subjectOfWorker(w config.Worker) (subject, error) {
 	}
 	switch {
 	case other != 0:
-		return subject{}, usagef("the handler of queue %s tells failures apart by --%s", w.Queue, key)
+		return subject{}, usagef("the handler of queue %s requires --%s", w.Queue, key)
 	case c.Status != 0 && !handler.Retried(c.Status), c.Exit == handler.ExitDataErr:
-		return subject{}, usagef("--%s %d: such a message is never tried again, whatever the policy", key, code)
+		return subject{}, usagef("--%s %d is never retried", key, code)
 	}
 	rules := w.Policy.Rules
 	w.Policy.Rules = nil
 	if code == 0 {
 		s := subjectOf(w.WorkerConfig)
 		if len(rules) > 0 {
-			s.hint = fmt.Sprintf("There are rules for some failures: --%s shows what they do.", key)
+			s.hint = fmt.Sprintf("The file has rules for some failures: --%s shows their delays.", key)
 		}
 		return s, nil
 	}

@@ -14,7 +14,7 @@ func parseTarget(to string) (*failed.Target, error) {
 	case to == "":
 		return nil, nil
 	case to == "/":
-		return nil, usagef("--to / names nothing: write a queue, or EXCHANGE/KEY")
+		return nil, usagef("--to must be a queue, or EXCHANGE/KEY: got /")
 	case !found:
 		return &failed.Target{RoutingKey: to}, nil
 	}

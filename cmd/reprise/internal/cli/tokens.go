@@ -72,7 +72,7 @@ func (c *tokenCmd) Run(streams IO) error {
 		return err
 	}
 	if strings.ContainsAny(c.Name, " \t\r\n#") || c.Name == "" {
-		return usagef("%q is no name: use letters, digits and . _ - @", c.Name)
+		return usagef("name must be letters, digits and . _ - @: got %q", c.Name)
 	}
 	line := fmt.Sprintf("%s %s %s\n", c.Name, c.Role, hash)
 	if c.Tokens == "" {
@@ -89,7 +89,7 @@ func (c *tokenCmd) add(line string) error {
 	if there, err := readTokens(c.Tokens); err == nil {
 		for _, t := range there {
 			if t.Name == c.Name {
-				return usagef("%s has a token of %s already: remove its line, or choose another name", c.Tokens, c.Name)
+				return usagef("%s contains a token of %s already (remove its line, or use another name)", c.Tokens, c.Name)
 			}
 		}
 	}

@@ -106,7 +106,7 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 		if err != nil && ctx.Err() == nil {
 			ended := fmt.Errorf("archiving stopped: %w", err)
 			d.ended.Store(&ended)
-			d.log.Error("nothing is archived any more: failed messages stay in their queues", "error", err)
+			d.log.Error("archiving has stopped: failed messages stay in their queues", "error", err)
 		}
 		return nil
 	})

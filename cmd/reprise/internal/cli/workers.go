@@ -27,7 +27,7 @@ type brokerFlags struct {
 // with calls f with a client and a list of workers that is updated in the background.
 func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(context.Context, *reprise.Client, *fleet.List) error) error {
 	if b.Timeout <= 0 || b.Wait <= 0 {
-		return usagef("--timeout and --wait: give times above zero")
+		return usagef("--timeout and --wait must be positive")
 	}
 	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("no success within %s", b.Timeout))
 	defer cancel()
@@ -271,7 +271,7 @@ func (b brokerFlags) worker(ctx context.Context, list *fleet.List, queue, prefix
 	case len(found) == 0:
 		return "", fmt.Errorf("queue %q has no worker %s (reprise workers shows them)", queue, prefix)
 	case len(found) > 1:
-		return "", usagef("--worker %s: more than one worker of queue %q begins so: %s", prefix, queue, strings.Join(found, ", "))
+		return "", usagef("--worker %s matches several workers of queue %q: %s", prefix, queue, strings.Join(found, ", "))
 	}
 	return found[0], nil
 }

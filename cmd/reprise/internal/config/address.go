@@ -29,8 +29,8 @@ func (v value) listenAddr() (string, bool) {
 	host, port, ok := v.hostPort(DefaultListen)
 	addr := net.JoinHostPort(host, port)
 	if ip := net.ParseIP(host); ok && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", v.fail("listen is reachable from other machines, but the embedded broker has the default password: write 127.0.0.1:%s, "+
-			"or run `reprise broker --listen %s` with a password of its own and name it under broker:", port, addr)
+		return "", v.fail("listen must be a loopback address, because the embedded broker has the default password (write 127.0.0.1:%s, "+
+			"or run `reprise broker --listen %s` with another password, and set broker: to its URL)", port, addr)
 	}
 	return addr, ok
 }
@@ -41,7 +41,7 @@ func openAddr(example string) reader[string] {
 	return func(v value) (string, bool) {
 		host, port, ok := v.hostPort(example)
 		if ok && host == "" {
-			return "", v.fail("%s names no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for others too", v.name, port, port)
+			return "", v.fail("%s has no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for all networks", v.name, port, port)
 		}
 		return net.JoinHostPort(host, port), ok
 	}
@@ -56,9 +56,9 @@ func (v value) hostPort(example string) (host, port string, ok bool) {
 	host, port, err := net.SplitHostPort(s)
 	switch {
 	case err != nil:
-		return "", "", v.fail("%s is no address: write %s, or port 0 for any free one", v.name, example)
+		return "", "", v.fail("%s is not an address: write %s, or port 0 for a free port", v.name, example)
 	case !isPort(port):
-		return "", "", v.fail("%s has no port from 0 to 65535: write %s, or port 0 for any free one", v.name, example)
+		return "", "", v.fail("%s has no port from 0 to 65535: write %s, or port 0 for a free port", v.name, example)
 	}
 	return host, port, true
 }
@@ -75,7 +75,7 @@ func (v value) dataDir() (string, bool) {
 	case s == inMemory:
 		return "", true
 	case strings.EqualFold(s, inMemory):
-		return "", v.fail("write %s in small letters for no directory, or ./%s for one of that name", inMemory, s)
+		return "", v.fail("write %s in lower case for no directory, or ./%s for a directory with this name", inMemory, s)
 	}
 	return path(DefaultData)(v)
 }
@@ -95,7 +95,7 @@ func path(example string) reader[string] {
 func (v value) absolute(path string) (string, bool) {
 	switch {
 	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
-		return "", v.fail("~ and variables stand for nothing here: write the path, from the root or from where this file is")
+		return "", v.fail("~ and variables are not expanded here: write an absolute path, or a path relative to this file")
 	case filepath.IsAbs(path):
 		return path, true
 	}

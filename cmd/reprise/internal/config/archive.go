@@ -40,15 +40,15 @@ func (f *fields) desk(c *Config, embedded bool) {
 	kept := read(f, "archive", &c.Archive, value.archive)
 	shown := f.with("console", func(x value) { c.Console = x.console(embedded) })
 	if shown && !kept {
-		f.missing("a console shows an archive, and there is none: add archive: "+exampleArchive, "archive")
+		f.missing("console requires an archive: add archive: "+exampleArchive, "archive")
 	}
 	if !read(f, "notify", &c.Notify, value.notify) {
 		return
 	}
 	if !kept {
-		f.missing("notifications tell of an archive, and there is none: add archive: "+exampleArchive, "archive")
+		f.missing("notify requires an archive: add archive: "+exampleArchive, "archive")
 	} else if !shown {
-		f.missing("notifications link to the console, and there is none: add console: "+DefaultConsole, "console")
+		f.missing("notify requires a console for its links: add console: "+DefaultConsole, "console")
 	}
 }
 
@@ -66,7 +66,7 @@ func (v value) archive() (*Archive, bool) {
 			for _, item := range x.items("a list of failed queues: [legacy.failed]") {
 				name, ok := amqpName("legacy.failed", 0)(item)
 				if slices.Contains(a.Queues, name) {
-					item.fail("queue %s is there twice: keep one", quoted(name))
+					item.fail("queue %s is listed twice: keep one", quoted(name))
 				} else if ok {
 					a.Queues = append(a.Queues, name)
 				}
@@ -82,19 +82,19 @@ func (f *fields) redact(r *failed.Rule) {
 	path := read(f, "path", &r.Path, text("card.number"))
 	switch {
 	case header && path:
-		f.fail("a rule of redact is for a header or for a path: make two of it")
+		f.fail("a rule of redact has a header or a path: write two rules")
 	case !header && !path:
-		f.missing("a rule of redact names nothing: write header: NAME, or path: card.number", "header", "path")
+		f.missing("a rule of redact needs a header or a path: write header: NAME, or path: card.number", "header", "path")
 	}
 }
 
 // retention reads the retention time of the messages of a work queue.
 func (f *fields) retention(r *failed.RetentionRule) {
 	if !read(f, "queue", &r.Queue, amqpName("payments", 0)) {
-		f.missing("a retention is of a work queue: write queue: NAME", "queue")
+		f.missing("a retention needs a work queue: write queue: NAME", "queue")
 	}
 	if !read(f, "keep", &r.Retention, duration(time.Hour)) {
-		f.missing("a retention has no time: write keep: 30d", "keep")
+		f.missing("a retention needs a time: write keep: 30d", "keep")
 	}
 }
 
@@ -119,7 +119,7 @@ func (v value) console(embedded bool) *Console {
 	read(f, "trace_url", &c.TraceURL, text("https://traces.example.com/trace/{trace_id}"))
 	f.with("management", func(x value) {
 		if embedded {
-			x.fail("management is that of a RabbitMQ, and the broker in this process is asked anyway: remove it")
+			x.fail("management is for RabbitMQ, and the embedded broker needs no URL: remove it")
 			return
 		}
 		c.Management, _, _ = x.endpoint()

@@ -9,14 +9,14 @@ import (
 // backoff reads a schedule of delays. It returns nil for the default schedule, see [Backoff].
 func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 	switch v.kind() {
-	case "a text":
+	case "a string":
 		s := v.plain()
 		if !timed(s) {
 			s = "5m"
 		}
-		return nil, v.fail("backoff is a text: write backoff: {fixed: %s}, or {initial: %s, factor: 2, max: 1h} for delays that grow", s, s)
+		return nil, v.fail("backoff must be a mapping: write backoff: {fixed: %s}, or {initial: %s, factor: 2, max: 1h} for growing delays", s, s)
 	case "a list":
-		return nil, v.fail("backoff is a list: write backoff: {list: [1s, 10s, 1m]}")
+		return nil, v.fail("backoff must be a mapping: write backoff: {list: [1s, 10s, 1m]}")
 	}
 	f, ok := v.fields("backoff")
 	if !ok {

@@ -124,7 +124,7 @@ func Load(path string) (*Config, error) {
 func readFile(path string) (data []byte, lookup func(string) (string, bool), err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("file %s not found (create it, or use another with -c FILE)", path)
+		return nil, nil, fmt.Errorf("file %s not found (create it, or pass another file with -c FILE)", path)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
@@ -135,7 +135,7 @@ func readFile(path string) (data []byte, lookup func(string) (string, bool), err
 	case err != nil:
 		return nil, nil, fmt.Errorf("cannot read the configuration: %w", err)
 	case len(data) > maxFile:
-		return nil, nil, fmt.Errorf("%s is larger than %d bytes: this is not a configuration of reprise", path, maxFile)
+		return nil, nil, fmt.Errorf("%s exceeds %d bytes, the maximum of a configuration file", path, maxFile)
 	}
 	return data, os.LookupEnv, nil
 }
@@ -173,7 +173,7 @@ func (d *decoder) file(data []byte) *Config {
 	var ports ports
 	external := read(f, "broker", &c.Broker, value.brokerURL)
 	if external {
-		f.refuse("is for the embedded broker, and broker names another one: remove one of the two", "listen", "data")
+		f.refuse("is for the embedded broker, and broker: is the URL of another broker: remove one of the two", "listen", "data")
 	} else {
 		c.Listen, c.Data = DefaultListen, filepath.Join(d.dir, DefaultData)
 		at := Position{}
@@ -200,7 +200,7 @@ func (d *decoder) file(data []byte) *Config {
 	e := exchanges{embedded: !external}
 	f.with("exchanges", e.decode)
 	if !f.with("workers", func(x value) { c.Workers = x.workers(&e) }) {
-		f.missing("there are no workers: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
+		f.missing("the file has no workers: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
 		return c
 	}
 	e.finish()

@@ -303,7 +303,7 @@ func TestLoad(t *testing.T) {
 	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(big); err == nil || !strings.Contains(err.Error(), "larger") {
+	if _, err := Load(big); err == nil || !strings.Contains(err.Error(), "exceeds") {
 		t.Errorf("big file: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func (d *decoder) contradictions(workers []located) {
 			case !found:
 				before[key] = declared{t, w.at.Line}
 			case other.Merge(t).Validate() != nil:
-				d.failAt(w.at, "%s would have to be another for this worker than for the one on line %d: give both the same settings, or names of their own", key, other.line)
+				d.failAt(w.at, "%s would have other settings for this worker than for the worker on line %d: use the same settings, or other names", key, other.line)
 			}
 		}
 		t := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)

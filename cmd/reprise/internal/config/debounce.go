@@ -26,7 +26,7 @@ func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	v.short("debounce", "window", "10s", func(x value) {
 		var ok bool
 		if d.Window, ok = duration(time.Millisecond)(x); ok && d.Window > longest {
-			x.fail("%s is %s, messages that wait so long are given back to the broker before: write %s or less, or raise consumer_timeout, here and at the broker",
+			x.fail("%s is %s, which exceeds half of consumer_timeout: write %s or less, or raise consumer_timeout here and in the broker",
 				x.name, FormatDuration(d.Window), FormatDuration(longest))
 		}
 	}, func(f *fields) {
@@ -44,7 +44,7 @@ func (v value) key() (func(*reprise.Message) string, bool) {
 	if v.isMapping() {
 		name, ok := mapping("key", func(f *fields, name *string) {
 			if !read(f, "header", name, text("customer")) {
-				f.missing(v.name+" names no header: write {header: NAME}, body or routing-key", "header")
+				f.missing(v.name+" has no header: write {header: NAME}, body or routing-key", "header")
 			}
 		})(v)
 		return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }, ok
@@ -52,7 +52,7 @@ func (v value) key() (func(*reprise.Message) string, bool) {
 	routingKey := func(m *reprise.Message) string { return m.RoutingKey }
 	key, ok := choose(is("body", bodyKey), is("routing-key", routingKey), is[func(*reprise.Message) string]("{header: NAME}", nil))(v)
 	if ok && key == nil {
-		return nil, v.fail("%s is a text: remove the quotes", v.name)
+		return nil, v.fail("%s must not have quotes: remove them", v.name)
 	}
 	return key, ok
 }

@@ -13,7 +13,7 @@ import (
 
 // retryDelay returns a refusal of the key backoff.
 func retryDelay(example string) refusal {
-	return refusal{"backoff", "means nothing with this preset, where every retry waits retry_delay: write retry_delay: " + example + " beside preset:"}
+	return refusal{"backoff", "does not apply to this preset, whose delay is retry_delay: write retry_delay: " + example + " beside preset:"}
 }
 
 // presetDesign is implemented by the designs in package preset.
@@ -42,9 +42,9 @@ var coverArt = design{
 		}
 	},
 	refused: []refusal{
-		{"attempts", "is counted on the messages of this preset: write retries: 4 beside preset:"},
-		{"rules", "means nothing with this preset, where each message has its retries on it: write retries: 4 beside preset:"},
-		{"give_up_after", "cannot be kept with this preset, nothing tells when a message first failed: write retries: 4 beside preset:"},
+		{"attempts", "does not apply to this preset, whose messages contain the number of retries: write retries: 4 beside preset:"},
+		{"rules", "does not apply to this preset, whose messages contain the number of retries: write retries: 4 beside preset:"},
+		{"give_up_after", "does not apply to this preset, whose messages do not contain the time of the first failure: write retries: 4 beside preset:"},
 		retryDelay("4h"),
 	},
 }
@@ -123,8 +123,8 @@ var cdnPurge = design{
 		}
 	},
 	refused: []refusal{
-		{"queue", "is named below queues: write queues: {" + preset.CDNPurgeQueue + ": {exec: [PROGRAM]}} beside preset:"},
-		{"backoff", "means nothing with this preset, where each delay follows from the last: write first: 10s, factor: 3 and max: 1d beside preset:"},
+		{"queue", "belongs below queues: write queues: {" + preset.CDNPurgeQueue + ": {exec: [PROGRAM]}} beside preset:"},
+		{"backoff", "does not apply to this preset, which computes each delay from the previous delay: write first: 10s, factor: 3 and max: 1d beside preset:"},
 	},
 }
 
@@ -137,14 +137,14 @@ func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "factor", &p.Factor, func(x value) (float64, bool) {
 		n, ok := number("a number")(x)
 		if ok && !(n >= 1 && n <= maxFactor) { // this form also rejects NaN
-			return 0, x.fail("%s is %v: write 1 for delays that stay the same, or more, up to %d", x.name, n, maxFactor)
+			return 0, x.fail("%s must be 1 (constant delays) to %[3]d: got %[2]v", x.name, n, maxFactor)
 		}
 		return n, ok
 	})
 	read(f, "max", &p.Max, func(x value) (time.Duration, bool) {
 		d, ok := x.wait()
 		if first := cmp.Or(p.First, preset.CDNPurgeFirst); ok && d < first {
-			return 0, x.fail("%s (%s) is shorter than the first delay (%s): write more, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
+			return 0, x.fail("%s (%s) is shorter than the first delay (%s): write a longer time, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
 		}
 		return d, ok
 	})
@@ -153,7 +153,7 @@ func (f *fields) growth(p *preset.CDNPurge) {
 
 // part reads the random fraction of a delay. As in the design, a negative result means no randomness.
 func part(v value) (float64, bool) {
-	const wanted = "the part by which a delay is more or less, such as 0.1"
+	const wanted = "the random part of a delay, such as 0.1"
 	n, ok := number(wanted)(v)
 	switch {
 	case ok && !(n >= 0 && n < 1): // this form also rejects NaN

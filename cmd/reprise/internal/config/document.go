@@ -40,7 +40,7 @@ const theFile = "the file"
 func (d *decoder) document(data []byte) (value, bool) {
 	start := Position{1, 1}
 	if line, deep := tooDeep(d.excerpts.source); deep {
-		d.failAt(Position{line, 1}, "lists and mappings are nested more than %d deep: this is not a configuration of reprise", maxDepth)
+		d.failAt(Position{line, 1}, "lists and mappings must not be nested more than %d deep", maxDepth)
 		return value{}, false
 	}
 	file, err := parse(data)
@@ -64,7 +64,7 @@ func (d *decoder) document(data []byte) (value, bool) {
 		d.failAt(start, "the file is empty: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
 		return value{}, false
 	case len(docs) > 1:
-		d.failAt(position(docs[1].Body), "a second document begins here (---): a file holds one")
+		d.failAt(position(docs[1].Body), "the file must contain one document: remove --- and the lines after it")
 		return value{}, false
 	}
 	ast.Walk(&anchors{decoder: d, named: map[string]ast.Node{}}, docs[0].Body)
@@ -99,7 +99,7 @@ func (d *decoder) syntax(err error) {
 		}
 	}
 	if strings.Contains(text, "\t") {
-		text = "tabs do not indent here: use blanks"
+		text = "tabs must not be used as indentation: use spaces"
 	}
 	d.failAt(at, "this is not valid YAML: %s", text)
 }
@@ -119,13 +119,13 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 		}
 	case *ast.AliasNode:
 		if n.Value == nil {
-			a.failAt(position(n), "an alias without a name: write *NAME")
+			a.failAt(position(n), "an alias needs a name: write *NAME")
 			return nil
 		}
 		name := n.Value.GetToken().Value
 		target, found := a.named[name]
 		if !found {
-			a.failAt(position(n), "an alias without an anchor: write the same name after & in front of an earlier value, or put the text in quotes")
+			a.failAt(position(n), "an alias needs an anchor: write the same name after & before an earlier value, or put the string in quotes")
 			return nil
 		}
 		a.aliases[n] = target

@@ -25,7 +25,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		n, err := strconv.ParseFloat(m[1], 64)
 		ns := n * float64(24*time.Hour)
 		if err != nil || ns >= math.MaxInt64 {
-			return 0, fmt.Errorf("%s is too long a time: 290 years are the most", quoted(s))
+			return 0, fmt.Errorf("%s exceeds the maximum of 290 years", quoted(s))
 		}
 		whole, text = time.Duration(ns), text[len(m[0]):]
 	}
@@ -43,7 +43,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d)", quoted(s))
 	}
 	if d > math.MaxInt64-whole {
-		return 0, fmt.Errorf("%s is too long a time: 290 years are the most", quoted(s))
+		return 0, fmt.Errorf("%s exceeds the maximum of 290 years", quoted(s))
 	}
 	return whole + d, nil
 }

@@ -31,7 +31,7 @@ func (e *exchanges) decode(v value) {
 			v.failAt(p.keyAt, "an exchange needs a name of 1 to %d bytes", maxName)
 			continue
 		case strings.HasPrefix(p.key, reserved):
-			v.failAt(p.keyAt, "exchange %s is the broker's own and need not be declared: remove it here", quoted(p.key))
+			v.failAt(p.keyAt, "exchange %s is predeclared by the broker: remove it", quoted(p.key))
 			continue
 		}
 		kind, _ := exchangeKind(p.value)
@@ -45,13 +45,13 @@ func (e *exchanges) bind(v value, queue string) topology.Topology {
 	t.Bindings, _ = list("a list: [{exchange: NAME, key: ROUTING-KEY}]", mapping("a binding", func(f *fields, b *topology.Binding) {
 		b.Queue = queue
 		if x, ok := f.get("exchange"); !ok {
-			f.missing("a binding has no exchange: add exchange: NAME", "exchange")
+			f.missing("a binding needs an exchange: add exchange: NAME", "exchange")
 		} else if b.Exchange, ok = amqpName("orders", 0)(x.value); ok {
 			t.Exchanges = append(t.Exchanges, e.use(x.value, b.Exchange)...)
 		}
 		kind := e.kind(b.Exchange)
 		if !read(f, "key", &b.RoutingKey, value.routingKey) && (kind == topology.Topic || kind == topology.Direct) {
-			f.fail("a binding to exchange %s, whose kind is %s, needs a key: add key: ROUTING-KEY", quoted(b.Exchange), kind)
+			f.fail("a binding to exchange %s of kind %s needs a key: add key: ROUTING-KEY", quoted(b.Exchange), kind)
 		}
 	}))(v)
 	return t
@@ -83,7 +83,7 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 	if near, ok := closest(name, names); ok {
 		v.fail("exchange %s does not exist: did you mean %s?", quoted(name), near)
 	} else {
-		v.fail("%s", "exchange "+quoted(name)+" does not exist, the embedded broker starts empty: declare it with exchanges: {"+name+": topic}")
+		v.fail("%s", "exchange "+quoted(name)+" does not exist in the embedded broker, which starts empty: declare it with exchanges: {"+name+": topic}")
 	}
 	return nil
 }
@@ -92,8 +92,8 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 func (e *exchanges) finish() {
 	for _, x := range e.all {
 		if !x.bound {
-			x.failAt(x.keyAt, "no worker is bound to exchange %s, what is published to it goes nowhere: "+
-				"give a worker bind: [{exchange: %s, key: …}], or remove it here", quoted(x.Name), x.Name)
+			x.failAt(x.keyAt, "no worker is bound to exchange %s, so its messages are dropped: "+
+				"add bind: [{exchange: %s, key: …}] to a worker, or remove the exchange", quoted(x.Name), x.Name)
 		}
 	}
 }

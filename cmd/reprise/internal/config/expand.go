@@ -31,11 +31,11 @@ func (v value) expand(s string) (text string, values []string, ok bool) {
 		value, set := v.lookup(name)
 		switch {
 		case !closed:
-			wrong = cmp.Or(wrong, "has a ${ without a }: write ${NAME}, or $${ for a plain ${")
+			wrong = cmp.Or(wrong, "has ${ without }: write ${NAME}, or $${ for the characters ${")
 		case !variable.MatchString(name):
-			wrong = cmp.Or(wrong, "has a ${…} that names no environment variable: write ${NAME}, or $${ for a plain ${")
+			wrong = cmp.Or(wrong, "has ${…} without the name of an environment variable: write ${NAME}, or $${ for the characters ${")
 		case !set:
-			wrong = cmp.Or(wrong, "needs the environment variable "+name+", which is not set: set it, or write the value here")
+			wrong = cmp.Or(wrong, "needs the environment variable "+name+", which is not set: set it, or write the value in the file")
 		}
 		values = append(values, value)
 		return value

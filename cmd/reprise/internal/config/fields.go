@@ -39,16 +39,16 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	at := position(p.Key)
 	switch p.Key.(type) {
 	case *ast.MergeKeyNode:
-		f.failAt(at, "merge keys (<<) do not work here: give whole values by alias (backoff: *NAME), or repeat the keys")
+		f.failAt(at, "merge keys (<<) are not supported: use an alias of a whole value (backoff: *NAME), or repeat the keys")
 		return
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
 	default:
-		f.failAt(at, "a key of %s is no plain word", f.owner)
+		f.failAt(at, "a key of %s is not a plain string", f.owner)
 		return
 	}
 	key := p.Key.GetToken().Value
 	if other, twice := f.find(key); twice {
-		f.failAt(at, "key %s is here a second time, after line %d: keep one", shownKey(key), other.keyAt.Line)
+		f.failAt(at, "key %s exists on line %d already: keep one", shownKey(key), other.keyAt.Line)
 		return
 	}
 	x := field{f.decoder.value(f.path(key), p.Value), key, at}

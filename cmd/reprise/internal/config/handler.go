@@ -29,7 +29,7 @@ func (f *fields) handler(w *Worker) {
 // http reads a URL, or a mapping with a URL.
 func (v value) http() *HTTP {
 	h := &HTTP{}
-	if k := v.kind(); k != "a text" && k != "a mapping" {
+	if k := v.kind(); k != "a string" && k != "a mapping" {
 		v.wrong("a URL or {url: …, timeout: …, headers: …, retry_after: …}")
 		return h
 	}
@@ -48,14 +48,14 @@ func (v value) headers() (all []Pair, secrets []string) {
 	return v.pairs(func(p field, text string) bool {
 		switch {
 		case !isToken(p.key):
-			return p.failAt(p.keyAt, "%s is no name of an HTTP header: letters, digits and - make one", quoted(shownKey(p.key)))
+			return p.failAt(p.keyAt, "%s is not a name of an HTTP header: use letters, digits and -", quoted(shownKey(p.key)))
 		case strings.EqualFold(p.key, "Content-Length") || strings.EqualFold(p.key, "Transfer-Encoding") ||
 			strings.EqualFold(p.key, "Connection"):
-			return p.failAt(p.keyAt, "%s is set by the HTTP connection itself: remove it", p.key)
+			return p.failAt(p.keyAt, "%s is set by the HTTP client: remove it", p.key)
 		case len(p.key) > 8 && strings.EqualFold(p.key[:8], "Reprise-"):
-			return p.failAt(p.keyAt, "%s is a name that describes the message: give another one", p.key)
+			return p.failAt(p.keyAt, "%s is reserved for properties of the message: use another name", p.key)
 		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-			return p.fail("%s has a line break or another control character: remove it", p.name)
+			return p.fail("%s contains a line break or another control character: remove it", p.name)
 		}
 		return true
 	})
@@ -75,12 +75,12 @@ func (v value) exec() *Exec {
 	e := &Exec{Dir: v.dir}
 	switch v.kind() {
 	case "a list", "a mapping":
-	case "a text":
+	case "a string":
 		s, advice := v.plain(), ""
 		if !looksSecret(s) {
 			advice = yamlList(strings.Fields(s)) + ", or for a shell: exec: [sh, -c, " + strconv.Quote(s) + "]"
 		}
-		v.fail("exec is a text: write a list of program and arguments: exec: %s", cmp.Or(advice, "[./program, --flag]"))
+		v.fail("exec must be a list of a program and its arguments: write exec: %s", cmp.Or(advice, "[./program, --flag]"))
 		return e
 	default:
 		v.wrong("a list such as [./program, --flag] or {command: [./program], dir: …, env: …, timeout: …}")
@@ -102,7 +102,7 @@ func (v value) command(e *Exec) {
 		case i == 0 && word == "":
 			item.fail("the program has an empty name: write [./program, --flag]")
 		case strings.ContainsRune(word, 0):
-			item.fail("%s has a NUL character in it, which no program can be given: remove it", item.name)
+			item.fail("%s contains a NUL character, which programs cannot receive: remove it", item.name)
 		}
 		if i == 0 {
 			e.At = item.at
@@ -116,11 +116,11 @@ func (v value) environment() []Pair {
 	all, _ := v.pairs(func(p field, text string) bool {
 		switch {
 		case !variable.MatchString(p.key):
-			return p.failAt(p.keyAt, "%s is no name of an environment variable: letters, digits and _ make one", quoted(shownKey(p.key)))
+			return p.failAt(p.keyAt, "%s is not a name of an environment variable: use letters, digits and _", quoted(shownKey(p.key)))
 		case strings.HasPrefix(p.key, "REPRISE_"):
-			return p.failAt(p.keyAt, "%s is a name that describes the message: give another one", p.key)
+			return p.failAt(p.keyAt, "%s is reserved for properties of the message: use another name", p.key)
 		case strings.ContainsRune(text, 0):
-			return p.fail("%s has a NUL character in it, which no program can be given: remove it", p.name)
+			return p.fail("%s contains a NUL character, which programs cannot receive: remove it", p.name)
 		}
 		return true
 	})

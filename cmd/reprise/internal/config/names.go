@@ -34,9 +34,9 @@ func amqpName(example string, room int) reader[string] {
 func (v value) fits(name string, room int) bool {
 	switch {
 	case len(name) > maxName-room:
-		return v.fail("%s has a name of %d bytes: %d are the most", v.name, len(name), maxName-room)
+		return v.fail("%s has a name of %d bytes: the maximum is %d", v.name, len(name), maxName-room)
 	case strings.ContainsAny(name, "\x00\r\n"):
-		return v.fail("%s has a name with a line break or a NUL in it: remove it", v.name)
+		return v.fail("%s has a name with a line break or NUL: remove it", v.name)
 	}
 	return true
 }
@@ -52,7 +52,7 @@ func ownName(example string, room int) reader[string] {
 // own reports whether a name does not have the reserved prefix.
 func (v value) own(name string) bool {
 	if strings.HasPrefix(name, reserved) {
-		return v.fail("%s begins with %s, as the broker's own names do, and no others can: write one of yours", quoted(name), reserved)
+		return v.fail("%s must not start with %s, which is reserved for the broker: write another name", quoted(name), reserved)
 	}
 	return true
 }
@@ -61,7 +61,7 @@ func (v value) own(name string) bool {
 func (p field) namesQueue() bool {
 	key := value{decoder: p.decoder, name: "the work queue", at: p.keyAt}
 	if p.key == "" {
-		return key.fail("%s has an empty name: write one of yours", key.name)
+		return key.fail("%s has an empty name: write a name", key.name)
 	}
 	return key.fits(p.key, len(topology.FailedQueue(""))) && key.own(p.key)
 }
@@ -70,7 +70,7 @@ func (p field) namesQueue() bool {
 func (v value) routingKey() (string, bool) {
 	s, ok := v.word()
 	if ok && len(s) > maxName {
-		return "", v.fail("%s has %d bytes: %d are the most", v.name, len(s), maxName)
+		return "", v.fail("%s has %d bytes: the maximum is %d", v.name, len(s), maxName)
 	}
 	return s, ok
 }
@@ -96,7 +96,7 @@ func arguments(set ...string) reader[topology.Table] {
 			case *ast.StringNode, *ast.LiteralNode:
 				args[p.key], _ = p.word()
 			default:
-				p.wrong("a whole number, a text, or true or false, as the queue has it")
+				p.wrong("an integer, a string, true or false")
 			}
 			switch {
 			case p.key == "" || len(p.key) > maxName:

@@ -37,7 +37,7 @@ func LoadNotify(path string) (n *Notify, console string, err error) {
 				}
 			}
 			if !read(f, "notify", &n, value.notify) {
-				f.missing("there are no webhooks: write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
+				f.missing("notify has no webhooks: write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
 			}
 			f.finish()
 		}
@@ -55,7 +55,7 @@ func (v value) notify() (*Notify, bool) {
 		n.Webhooks, _ = list("a list of webhooks: [{url: https://example.com/reprise}]", mapping("a webhook", (*fields).webhook))(x)
 		for i, w := range n.Webhooks {
 			if slices.ContainsFunc(n.Webhooks[:i], func(other notification.Webhook) bool { return other.URL == w.URL }) {
-				x.fail("two webhooks have the same url: merge the two")
+				x.fail("two webhooks have the same url: merge them")
 			}
 		}
 	}, func(f *fields) {
@@ -70,7 +70,7 @@ func (v value) notify() (*Notify, bool) {
 func (f *fields) webhook(w *notification.Webhook) {
 	w.Format = notification.JSON
 	if !read(f, "url", &w.URL, value.httpURL) {
-		f.missing("a webhook has no url: add url: https://example.com/reprise", "url")
+		f.missing("a webhook needs a url: add url: https://example.com/reprise", "url")
 	}
 	read(f, "format", &w.Format, choose(is("json", notification.JSON), is("slack", notification.Slack), is("teams", notification.Teams)))
 	f.with("secret", func(x value) {
@@ -96,7 +96,7 @@ func (v value) httpURL() (string, bool) {
 		return "", false
 	}
 	if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", v.fail("%s must begin with https:// or http:// and a host", v.name)
+		return "", v.fail("%s must start with https:// or http:// and a host", v.name)
 	}
 	return s, true
 }

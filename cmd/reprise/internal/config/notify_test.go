@@ -61,8 +61,8 @@ func TestNotifyProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"notify: []":                      "notify is an empty list",
 		"notify: {}":                      "notify has no webhooks: add webhooks: [{url: https://example.com/reprise}]",
-		"notify: [{format: json}]":        "a webhook has no url",
-		"notify: [{url: 'ftp://a/hush'}]": "url must begin with https:// or http:// and a host",
+		"notify: [{format: json}]":        "a webhook needs a url",
+		"notify: [{url: 'ftp://a/hush'}]": "url must start with https:// or http:// and a host",
 		"notify: [{url: 'https://a/', format: discord}]":           `format cannot be "discord": write json, slack or teams`,
 		"notify: [{url: 'https://a/', events: [new-groups]}]":      "did you mean new-group?",
 		"notify: [{url: 'https://a/', events: []}]":                "events is an empty list",

@@ -41,8 +41,8 @@ func routeNames() []string {
 func (v value) route() (route topology.Route, ok bool) {
 	switch s := v.plain(); {
 	case timed(s):
-		return nil, v.fail("route is how a message waits, and not how long: write backoff: {fixed: %s}", s)
-	case v.kind() == "a text":
+		return nil, v.fail("route does not set the delay: write backoff: {fixed: %s}", s)
+	case v.kind() == "a string":
 		name, ok := oneOf(routeNames()...)(v)
 		i := slices.IndexFunc(routeKinds, func(k routeKind) bool { return k.name == name })
 		if !ok {
@@ -56,14 +56,14 @@ func (v value) route() (route topology.Route, ok bool) {
 	for _, k := range routeKinds {
 		f.with(k.name, func(x value) {
 			if ok {
-				f.failAtKey(k.name, "route has two names, a worker has one route: keep one")
+				f.failAtKey(k.name, "route has two names: keep one")
 				return
 			}
 			route, ok = x.settings(k), true
 		})
 	}
 	if !ok {
-		f.missing("route names none: write route: "+routeKinds[0].name, routeNames()...)
+		f.missing("route needs a name: write route: "+routeKinds[0].name, routeNames()...)
 	}
 	f.finish()
 	return route, ok
@@ -101,14 +101,14 @@ func (f *fields) buckets() topology.Route {
 		n, ok := number("a number")(x)
 		switch {
 		case ok && !(n > 1): // this form also rejects NaN
-			return 0, x.fail("%s is %v: write more than 1, such as 1.25 for retries that are at most a quarter late", x.name, n)
+			return 0, x.fail("%s must be greater than 1: got %v (1.25 delays retries by up to 25 %%)", x.name, n)
 		case n > maxGrowth:
-			return 0, x.fail("%s is %v, retries would be so many times as late: write %d or less", x.name, n, maxGrowth)
+			return 0, x.fail("%s must be at most %[3]d: got %[2]v (the maximum factor by which retries are late)", x.name, n, maxGrowth)
 		}
 		return n, ok
 	})
 	if r.Validate() != nil {
-		f.fail("route buckets would have buckets narrower than a millisecond: write a longer base, or more growth (the defaults are %s and %v)",
+		f.fail("route buckets needs buckets of at least 1ms: write a longer base, or a larger growth (defaults: %s and %v)",
 			topology.DefaultBucketsBase, topology.DefaultBucketsGrowth)
 		return topology.Buckets{}
 	}
@@ -135,7 +135,7 @@ func (f *fields) delayedRetry() topology.Route {
 func (v value) wait() (time.Duration, bool) {
 	d, ok := duration(time.Millisecond)(v)
 	if ok && (d%time.Millisecond != 0 || d > topology.MaxDelay) {
-		return 0, v.fail("%s is %s: write whole milliseconds, 49d at most", v.name, FormatDuration(d))
+		return 0, v.fail("%s must be whole milliseconds, at most 49d: got %s", v.name, FormatDuration(d))
 	}
 	return d, ok
 }
@@ -156,18 +156,18 @@ func delays(r topology.Route) backoff.Backoff {
 // unheard refuses the keys that a route ignores.
 func (f *fields) unheard(r topology.Route) {
 	counts := func(name string) {
-		f.refuse(fmt.Sprintf("cannot be kept with route: %s, nothing tells when a message first failed: limit attempts", name), "give_up_after")
-		f.refuse(fmt.Sprintf("means nothing with route: %s, where a crash counts as an attempt: limit attempts", name), "crash_limit")
+		f.refuse(fmt.Sprintf("does not apply to route: %s, whose messages do not contain the time of the first failure: limit attempts", name), "give_up_after")
+		f.refuse(fmt.Sprintf("does not apply to route: %s, where a crash counts as an attempt: limit attempts", name), "crash_limit")
 	}
 	switch r := r.(type) {
 	case topology.Requeuing:
-		f.refuse("means nothing with route: requeue, which retries at once: remove it, or choose another route", "backoff")
+		f.refuse("does not apply to route: requeue, which retries immediately: remove it, or use another route", "backoff")
 		counts("requeue")
 	case topology.DeadLettering:
-		f.refuse(fmt.Sprintf("means nothing with route: dead-letter, where every retry waits %s: write route: {dead-letter: {delay: 5m}}",
+		f.refuse(fmt.Sprintf("does not apply to route: dead-letter, whose delay is %s: write route: {dead-letter: {delay: 5m}}",
 			FormatDuration(r.Delay)), "backoff")
 	case topology.DelayedRetry:
-		f.refuse("means nothing with route: delayed-retry, where the queue sets the delays: write route: {delayed-retry: {min: 10s, max: 1h}}", "backoff")
+		f.refuse("does not apply to route: delayed-retry, whose delays are set by the queue: write route: {delayed-retry: {min: 10s, max: 1h}}", "backoff")
 		counts("delayed-retry")
 	}
 }

@@ -22,15 +22,15 @@ func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 		switch {
 		case w.HTTP != nil:
 			r.Match = f.statuses()
-			f.refuse("is for programs, and this worker has http: write status: 503", "exit")
+			f.refuse("applies to exec, and this worker has http: write status: 503", "exit")
 		case w.Exec != nil:
 			r.Match = f.exits()
-			f.refuse("is for services, and this worker has exec: write exit: 75", "status")
+			f.refuse("applies to http, and this worker has exec: write exit: 75", "status")
 		default: // the missing handler is reported separately
 			f.asked = append(f.asked, "status", "exit")
 		}
 		if read(f, "park", &r.Park, value.boolean); r.Park {
-			f.refuse("means nothing with park: true, which allows no retry: remove it", "attempts", "give_up_after", "backoff")
+			f.refuse("does not apply to park: true, which disables retries: remove it", "attempts", "give_up_after", "backoff")
 		}
 		unheard(f)
 		read(f, "attempts", &r.MaxAttempts, integer(1, MaxAttempts))
@@ -46,7 +46,7 @@ func (f *fields) statuses() func(error) bool {
 		case code/100 == 2:
 			return "is a success"
 		case !handler.Retried(code):
-			return "parks at once, whatever the rules"
+			return "parks immediately in spite of rules"
 		}
 		return ""
 	})
@@ -62,7 +62,7 @@ func (f *fields) exits() func(error) bool {
 		case 0:
 			return "is a success"
 		case handler.ExitDataErr:
-			return "parks at once, whatever the rules"
+			return "parks immediately in spite of rules"
 		}
 		return ""
 	})
@@ -90,7 +90,7 @@ func (f *fields) codes(key string, lowest, highest int, useless func(code int) s
 		}
 	})
 	if !written {
-		f.missing("a rule has no "+key+": say which failures it is for", key, "exit", "status")
+		f.missing("a rule needs "+key+": set the failures that it applies to", key, "exit", "status")
 	}
 	return codes
 }

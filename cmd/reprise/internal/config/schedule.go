@@ -52,7 +52,7 @@ func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misf
 	}
 	b.contradictions(name, misfit)
 	if b.has("factor") && (!(b.Factor >= 1) || math.IsInf(b.Factor, 1)) {
-		misfit("factor", "%s is %v: write 1 or more", name("factor"), b.Factor)
+		misfit("factor", "%s must be at least 1: got %v", name("factor"), b.Factor)
 	}
 	longerThanMax := func(key string, d time.Duration) {
 		if b.Max > 0 && d > b.Max {
@@ -74,13 +74,13 @@ func (b Backoff) contradictions(name func(key string) string, misfit func(key, f
 	}
 	for _, kind := range kinds {
 		if b.Jitter == "decorrelated" && b.has(kind.key) {
-			misfit("jitter", "%s: decorrelated is a schedule of its own, with %s, %s and %s: remove %s, or write full",
+			misfit("jitter", "%s: decorrelated requires %s, %s and %s only: remove %s, or write full",
 				name("jitter"), name("initial"), name("factor"), name("max"), name(kind.key))
 			return
 		}
 		for _, other := range kind.others {
 			if b.has(kind.key) && b.has(other) {
-				misfit(other, "%s and %s are of different schedules: keep one", name(kind.key), name(other))
+				misfit(other, "%s and %s belong to different schedules: keep one", name(kind.key), name(other))
 				return
 			}
 		}

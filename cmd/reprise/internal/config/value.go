@@ -58,7 +58,7 @@ func (v value) kind() string {
 	case nil, *ast.NullNode:
 		return "empty"
 	case *ast.StringNode, *ast.LiteralNode:
-		return "a text"
+		return "a string"
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
 		return "a number"
 	case *ast.BoolNode:
@@ -88,12 +88,12 @@ func (v value) wrong(wanted string) bool {
 
 // text reads a non-empty string.
 func (v value) text(example string) (string, bool) {
-	if v.kind() != "a text" {
-		return "", v.wrong("a text such as " + example)
+	if v.kind() != "a string" {
+		return "", v.wrong("a string such as " + example)
 	}
 	s := v.plain()
 	if s == "" {
-		return "", v.fail("%s is an empty text: write one such as %s, or remove the key", v.name, example)
+		return "", v.fail("%s must not be empty: write a string such as %s, or remove the key", v.name, example)
 	}
 	return s, true
 }
@@ -123,7 +123,7 @@ func (v value) word() (string, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return v.written(), true
 	}
-	return "", v.wrong(`a text ("" for an empty one)`)
+	return "", v.wrong(`a string ("" for an empty string)`)
 }
 
 // oneOf reads one of a few words.
@@ -166,7 +166,7 @@ func integer[T int | int32](lowest, highest T) reader[T] {
 	return func(v value) (T, bool) {
 		n, ok := v.node.(*ast.IntegerNode)
 		if !ok {
-			return 0, v.wrong(fmt.Sprintf("a whole number from %d to %d", lowest, highest))
+			return 0, v.wrong(fmt.Sprintf("an integer from %d to %d", lowest, highest))
 		}
 		i, fits := whole(n)
 		switch {
@@ -220,7 +220,7 @@ func duration(lowest time.Duration) reader[time.Duration] {
 		case err != nil:
 			return 0, v.fail("%s: %v%s", v.name, err, v.also)
 		case d < lowest && lowest <= time.Nanosecond:
-			return 0, v.fail("%s is %s: write a time above zero", v.name, s)
+			return 0, v.fail("%s must be positive: got %s", v.name, s)
 		case d < lowest:
 			return 0, v.fail("%s is %s: write %s or more", v.name, s, FormatDuration(lowest))
 		}

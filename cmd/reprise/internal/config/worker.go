@@ -37,7 +37,7 @@ func (v value) workers(e *exchanges) []Worker {
 		f.finish()
 		for _, w := range some {
 			if line, taken := queues[w.Queue]; taken && w.Queue != "" {
-				v.failAt(w.at, "queue %s has a worker already, on line %d: merge the two, with concurrency: 2 or more", quoted(w.Queue), line)
+				v.failAt(w.at, "queue %s has a worker on line %d: merge the workers, with concurrency: 2 or more", quoted(w.Queue), line)
 				continue
 			}
 			queues[w.Queue] = w.at.Line
@@ -68,7 +68,7 @@ func (f *fields) worker(e *exchanges) located {
 		w.at = queue.keyAt
 		w.Queue, named = ownName("orders", len(topology.FailedQueue("")))(queue.value)
 	} else {
-		f.missing("a worker has no queue: add queue: NAME (or preset: NAME)", "queue", "preset")
+		f.missing("a worker needs a queue: add queue: NAME (or preset: NAME)", "queue", "preset")
 	}
 	f.handler(&w.Worker)
 	if read(f, "route", &w.Strategy.Route, value.route) {
@@ -81,7 +81,7 @@ func (f *fields) worker(e *exchanges) located {
 	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
 	f.refuse("belongs to a preset: write one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {
-		queue.fail("queue %s is a wait queue, its messages return by themselves: name a work queue", quoted(w.Queue))
+		queue.fail("queue %s is a wait queue, whose messages return automatically: write a work queue", quoted(w.Queue))
 	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}
@@ -110,7 +110,7 @@ func (f *fields) pace(w *Worker) {
 	read(f, "prefetch", &w.Prefetch, func(x value) (int, bool) {
 		n, ok := integer(1, maxPrefetch)(x)
 		if ok && n < max(w.Concurrency, 1) {
-			return 0, x.fail("prefetch (%d) is less than concurrency (%d), some handlers would never have work: raise it, or remove it", n, w.Concurrency)
+			return 0, x.fail("prefetch (%d) is less than concurrency (%d), which leaves handlers idle: raise it, or remove it", n, w.Concurrency)
 		}
 		return n, ok
 	})

@@ -175,7 +175,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	stdout.flush()
 	stderr.flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		log.Warn("the program ended but left children that kept its output open; they are no longer listened to", "program", e.cfg.Command[0])
+		log.Warn("the program ended, but its children kept its output open; their output is ignored", "program", e.cfg.Command[0])
 	}
 	if failed && e.ends(ctx) {
 		return context.Cause(ctx)

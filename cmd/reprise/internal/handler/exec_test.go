@@ -304,7 +304,7 @@ func TestExecLeavesChild(t *testing.T) {
 	if err := e.Handle(bounded(t), full()); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "left children") {
+	if !strings.Contains(log.String(), "children kept its output open") {
 		t.Errorf("log: %s", log.String())
 	}
 	pid, err := strconv.Atoi(waitFor(t, filepath.Join(dir, "child")))
