@@ -21,7 +21,7 @@ func TestFound(t *testing.T) {
 		reason string
 	}{
 		{
-			name: "taken by a foreign consumer", want: 1, reason: "1 message was acknowledged in the work queue by somebody",
+			name: "taken by a foreign consumer", want: 1, reason: "1 message was acknowledged in the work queue by consumers",
 			wrong: func(t *testing.T, h *house) {
 				h.publish(t, "a", "b") // the queue has no worker
 				if _, found, err := h.channel(t).Get("orders", true); err != nil || !found {
@@ -103,7 +103,7 @@ func TestFound(t *testing.T) {
 			},
 		},
 		{
-			name: "lost by AckThenPublish", want: 1, reason: "workers lost 1",
+			name: "lost by AckThenPublish", want: 1, reason: "messages lost by workers, up to 1",
 			wrong: func(t *testing.T, h *house) {
 				w := h.orders(t, obey, func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish; c.DrainTimeout = time.Second })
 				fault := h.LoseConfirms(1) // it is unknown whether the broker has the copy; the test deletes the copy

@@ -182,7 +182,7 @@ func (l *Ledger) explain(now time.Time, a account, samples []sample, s step, pag
 		return d
 	}
 	if n := grown(lost); n > 0 {
-		say("up to %d messages lost by workers: acknowledged, and no copy published (AckThenPublish)", n)
+		say("messages lost by workers, up to %d: acknowledged, and no copy published (AckThenPublish)", n)
 	}
 	for _, p := range pages {
 		if slices.Contains(a.work, p.queue) && p.died(now) && !p.seen.Before(d.Since.Add(-2*p.every)) && p.seen.Before(d.Until) {

@@ -260,7 +260,7 @@ func TestBrokerAway(t *testing.T) {
 		t.Error("a sample of nothing")
 	}
 	d.now = d.now.Add(2 * time.Minute)
-	if l := d.line(t); l.State != ledger.Unknown || !strings.HasPrefix(l.Note, "there were no figures since") {
+	if l := d.line(t); l.State != ledger.Unknown || !strings.HasPrefix(l.Note, "no figures since") {
 		t.Errorf("found %+v", l)
 	}
 }
