@@ -148,7 +148,7 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "must not have the header CC"},
 			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "must be at most 74565h24m16s (8.5 years)"},
 			"nowhere":    {soon, &reprise.Message{}, "must not both be empty"},
-			"headers":    {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot be sent"},
+			"headers":    {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot send"},
 		} {
 			if err := c.PublishAt(t.Context(), tc.at, tc.m); !errors.Is(err, reprise.ErrInvalidMessage) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: %v", name, err)
