@@ -9,7 +9,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/reprisemq/reprise/cmd/reprise/internal/config"
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
 // Exit codes of all commands.
@@ -47,7 +47,7 @@ func Process() IO {
 // result prints the result of a command, as JSON or as text.
 func (s IO) result(asJSON bool, value any, text string) error {
 	if asJSON {
-		return json.NewEncoder(s.Stdout).Encode(value)
+		return terminal.WriteJSON(s.Stdout, value)
 	}
 	_, err := io.WriteString(s.Stdout, text)
 	return err

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 
+	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 	"github.com/reprisemq/reprise/internal/api"
 )
 
@@ -30,8 +30,7 @@ func (l listing[T]) print(streams IO) error {
 		return usagef("--limit must be at least 1, or 0 for all: got %d", l.limit)
 	}
 	if l.json {
-		out := json.NewEncoder(streams.Stdout)
-		l.each = func(item T) error { return out.Encode(item) }
+		l.each = func(item T) error { return terminal.WriteJSON(streams.Stdout, item) }
 	}
 	after := ""
 	for shown := 0; ; {

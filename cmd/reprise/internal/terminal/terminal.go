@@ -1,12 +1,14 @@
-// Package terminal writes text for people: on terminals, which have a width and obey what is
-// written to them, and elsewhere.
+// Package terminal formats text for terminals, and replaces characters that a terminal obeys.
 package terminal
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -18,7 +20,7 @@ func Is(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the width of a terminal; 0: it is none, or not known.
+// Width returns the width of a terminal, or 0 if the stream is not a terminal or the width is unknown.
 func Width(stream any) int {
 	if f, ok := stream.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
@@ -28,7 +30,7 @@ func Width(stream any) int {
 	return 0
 }
 
-// Cut shortens a text to a width, the last of it being an ellipsis then.
+// Cut shortens a string to a width. It ends a shortened string with an ellipsis.
 func Cut(s string, width int) string {
 	if TextWidth(s) <= width {
 		return s
@@ -44,7 +46,7 @@ func Cut(s string, width int) string {
 	return strings.TrimRight(s[:end], " ") + "…"
 }
 
-// Wrap breaks a text between words, into lines of at most width if the words allow it.
+// Wrap breaks a string between words into lines of at most width. A longer word has its own line.
 func Wrap(s string, width int) []string {
 	var lines []string
 	line := ""
@@ -60,7 +62,7 @@ func Wrap(s string, width int) []string {
 	return append(lines, line)
 }
 
-// Plural is a number of things: "1 message", "2 messages".
+// Plural returns a number with its noun, such as "1 message" or "2 messages".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", what)
@@ -68,7 +70,7 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// OneLine makes any text one that a terminal shows in a line and does not obey.
+// OneLine returns s on one line, without characters that a terminal obeys.
 func OneLine(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\ufffd")
@@ -77,7 +79,7 @@ func OneLine(s string) string {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
-		if unicode.Is(unicode.Cf, r) { // what turns the direction of a line around, and the like
+		if unicode.Is(unicode.Cf, r) { // such as changes of direction
 			return -1
 		}
 		return r
@@ -85,7 +87,30 @@ func OneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// TextWidth is how many columns a terminal takes for a text.
+// WriteJSON writes value as JSON and a line break. It escapes characters that a terminal obeys, such as C1 controls, which
+// package json does not escape.
+func WriteJSON(w io.Writer, value any) error {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var b []byte
+	for _, r := range string(encoded) {
+		switch {
+		case !unicode.IsControl(r) && !unicode.Is(unicode.Cf, r):
+			b = utf8.AppendRune(b, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		default:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		}
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// TextWidth returns the number of terminal columns of a string.
 func TextWidth(s string) int {
 	n := 0
 	for _, r := range s {
@@ -94,8 +119,8 @@ func TextWidth(s string) int {
 	return n
 }
 
-// runeWidth is how many columns a terminal takes for a letter: those of East Asia
-// and pictures take two. https://www.unicode.org/reports/tr11/
+// runeWidth returns the number of terminal columns of a character. East Asian characters and emoji have two columns, see
+// https://www.unicode.org/reports/tr11/
 func runeWidth(r rune) int {
 	switch {
 	case unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r):

@@ -1,8 +1,12 @@
 package terminal
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestCut(t *testing.T) {
@@ -33,5 +37,24 @@ func TestWrap(t *testing.T) {
 func TestOneLineDisarmsText(t *testing.T) {
 	if got, want := OneLine(" a\x1b[31m\n\tb\u202ec\xff\u2028d "), "a [31m bc\ufffd d"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// WriteJSON escapes characters that a terminal obeys. The value does not change.
+func TestWriteJSON(t *testing.T) {
+	for _, text := range []string{"", "ä\n\t\"", "\x1b[31m", "\u009b31m", "\x7f", "\u202eevil\u202c", "\u2028", "\U000e0001", "日本 👩"} {
+		var b bytes.Buffer
+		if err := WriteJSON(&b, map[string]string{text: text}); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range strings.TrimSuffix(b.String(), "\n") {
+			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' {
+				t.Errorf("%q contains %q", b.String(), r)
+			}
+		}
+		var got map[string]string
+		if err := json.Unmarshal(b.Bytes(), &got); err != nil || got[text] != text {
+			t.Errorf("%q became %q: %v", text, b.String(), err)
+		}
 	}
 }
