@@ -52,7 +52,7 @@ func TestTheReplayFormSaysWhichWay(t *testing.T) {
 	for _, want := range []string{
 		"orders exchange shop, each with its own key shop.failed 2",
 		"refunds shop.failed 1",
-		`1 to refunds: other programs see routing key "refunds", not the original key`,
+		`1 to refunds: consumers see the routing key "refunds", not the original key`,
 		`(the original key leads from exchange "shop" to "audit" as well)`,
 	} {
 		if !strings.Contains(text, want) {

@@ -33,7 +33,7 @@ func TestDestinations(t *testing.T) {
 		prints := back("prints", "prints.failed", 3)
 		prints.Exchange, prints.RoutingKey, prints.Keys = "shop", "", true
 		byName := back("prints", "prints.failed", 1)
-		byName.Warning = `other programs see routing key "prints", not the original key; one that republishes under that key ` +
+		byName.Warning = `consumers see the routing key "prints", not the original key; a consumer that republishes with this key ` +
 			`may lose the message (the original key leads from exchange "shop" to "audit" as well)`
 		bound := failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
 			return topology.Topology{

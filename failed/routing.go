@@ -141,7 +141,7 @@ func (r *returns) ask(ctx context.Context) error {
 
 func (r *returns) find(m sentFrom) way {
 	if m.exchange == "" && m.key == m.failedQueue {
-		m.key = "" // the original key is not known
+		m.key = "" // the original key is unknown
 	}
 	designed := r.designed(m.queue)
 	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key says nothing
@@ -249,7 +249,7 @@ var errNoBindings = errors.New("no management API and no preset shows an exchang
 // warning describes the effect of sending a message to its queue by name. It does not contain the routing key of the
 // message, because each message may have another key, and equal warnings are grouped.
 func (r *returns) warning(m sentFrom, why error) string {
-	was := "the original key is not known"
+	was := "the original key is unknown"
 	if m.exchange != "" || m.key != "" {
 		was = "not the original key"
 	}
@@ -262,7 +262,7 @@ func (r *returns) warning(m sentFrom, why error) string {
 	default:
 		why = errNoBindings
 	}
-	return fmt.Sprintf("other programs see routing key %q, %s; one that republishes under that key may lose the message (%v)", m.queue, was, why)
+	return fmt.Sprintf("consumers see the routing key %q, %s; a consumer that republishes with this key may lose the message (%v)", m.queue, was, why)
 }
 
 // warned contains the queues for which a Warning was logged.

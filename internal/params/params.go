@@ -132,7 +132,7 @@ func readScalar(text string, to reflect.Value) error {
 	}
 	n, err := strconv.ParseInt(text, 10, bits)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%.40q is not an integer from 1", text)
+		return fmt.Errorf("%.40q is not a positive integer", text)
 	}
 	to.SetInt(n)
 	return nil
