@@ -30,7 +30,7 @@ func diff(before, after string, context int) []diffLine {
 	at := 1 // the next line of before
 	alike := func(until int) {
 		if until > at {
-			lines = append(lines, diffLine{"skip-lines", show.Plural(int64(until-at), "line") + " alike"})
+			lines = append(lines, diffLine{"skip-lines", show.Plural(int64(until-at), "unchanged line")})
 		}
 		at = until
 	}
