@@ -48,7 +48,7 @@ func TestDiffHasAnEnd(t *testing.T) {
 
 func TestDiffIsShort(t *testing.T) {
 	got := diff("1\n2\n3\n4\n5\n6\n7", "1\n2\n3\n4!\n5\n6\n7", 1)
-	want := []diffLine{{"skip-lines", "2 unchanged lines"}, {"", "3"}, {"del", "4"}, {"add", "4!"}, {"", "5"}, {"skip-lines", "2 lines alike"}}
+	want := []diffLine{{"skip-lines", "2 unchanged lines"}, {"", "3"}, {"del", "4"}, {"add", "4!"}, {"", "5"}, {"skip-lines", "2 unchanged lines"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
