@@ -63,7 +63,7 @@ func main() {
 			}
 			show.Breaker = b
 		}
-		fmt.Printf("%d purges in %s. A purge that is refused waits %s, then three times as long each time (the design: 10s).\n\n",
+		fmt.Printf("%d purges in %s. A refused purge is retried after %s, then after three times the previous delay (the design: 10s).\n\n",
 			show.Purges, show.Over, show.First)
 		return s.Clean(preset.CDNPurge{}.Topology(), func() error { return show.Run(ctx) })
 	})

@@ -52,7 +52,7 @@ func (n *names) validate(serve bool) error {
 		changed = changed || name != ""
 	}
 	if changed && !serve {
-		return errors.New("flags for names, keys, kinds, types and attempts need -serve")
+		return errors.New("flags for names, keys, kinds, types and attempts require -serve")
 	}
 	if n.published {
 		p, d := preset.CDNPurgePublished(), &n.design
@@ -76,7 +76,7 @@ func (n *names) serve(ctx context.Context, s *stage.Stage, first time.Duration, 
 	failed := cmp.Or(n.design.FailedQueue, topology.FailedQueue(queue))
 	service := serve.Service{
 		Design: serve.Plain(n.design.Topology(), failed), FailFirst: failFirst, Flags: "-kind and -wait-kind for the exchanges' type, -transient, -transient-queues and -auto-delete where they are so, or -type", Out: os.Stdout,
-		Intro: fmt.Sprintf("Working on the queue %s, until interrupted. What fails comes back after %s, then three times as long each time,\nand is parked after %d attempts.",
+		Intro: fmt.Sprintf("Working on %s until interrupted. Failed messages are retried after %s, then after three times the previous delay,\nand parked after %d attempts.",
 			queue, cmp.Or(first, preset.CDNPurgeFirst), n.attempts),
 		Workers: []reprise.WorkerConfig{{
 			Queue: queue, Strategy: n.design.Strategy(),

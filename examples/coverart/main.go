@@ -30,11 +30,11 @@ func main() {
 	var c rehearsal.Config
 	var f serve.Flags
 	f.Define()
-	postgres := stage.Address("postgres", "a PostgreSQL to make a database in, `postgres://user:password@host/database`; default: one that is started with scripts/postgres and removed at the end. With -serve: have the indexer itself handle what comes; default: any body will do")
-	s3 := stage.Address("s3", "an S3 to use, `http://host:port`, with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: one in this process")
-	flag.DurationVar(&c.RetryDelay, "retry-delay", 0, fmt.Sprintf("after which a failed message comes back; default %s, with -serve %s as in production", rehearsal.DefaultRetryDelay, preset.CoverArtRetryDelay))
-	flag.DurationVar(&c.Grace, "grace", 0, fmt.Sprintf("for which equal events are gathered; default %s, with -serve %s as in production", rehearsal.DefaultGrace, coverart.Grace))
-	flag.StringVar(&c.QueueType, "queue-type", "", "x-queue-type of all queues, `classic` or quorum; default: not named, as deployed")
+	postgres := stage.Address("postgres", "`postgres://user:password@host/database` of a PostgreSQL in which to create a database; default: started with scripts/postgres, and removed at the end. With -serve: have the indexer itself handle what comes; default: any body will do")
+	s3 := stage.Address("s3", "`http://host:port` of an S3, with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; default: in this process")
+	flag.DurationVar(&c.RetryDelay, "retry-delay", 0, fmt.Sprintf("delay of a retry; default %s, with -serve %s as in production", rehearsal.DefaultRetryDelay, preset.CoverArtRetryDelay))
+	flag.DurationVar(&c.Grace, "grace", 0, fmt.Sprintf("window of the debounce; default %s, with -serve %s as in production", rehearsal.DefaultGrace, coverart.Grace))
+	flag.StringVar(&c.QueueType, "queue-type", "", "x-queue-type of all queues, `classic` or quorum; default: none, as deployed")
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
 		if err := f.Validate(); err != nil {
 			return err
@@ -84,7 +84,7 @@ func standIn(ctx context.Context, s *stage.Stage, c rehearsal.Config, failFirst 
 	}
 	service := serve.Service{
 		Design: serve.Plain(design.Topology()), FailFirst: failFirst, Flags: "-retry-delay and -queue-type", Out: os.Stdout,
-		Intro: fmt.Sprintf("Working on what is published to %s, until interrupted. Equal events are gathered for %s;\nwhat fails comes back after %s, %d times, and is parked then.",
+		Intro: fmt.Sprintf("Working on %s until interrupted. Equal events are debounced for %s;\nfailed messages are retried after %s, up to %d times, and then parked.",
 			preset.CoverArtExchange, c.Grace, c.RetryDelay, preset.CoverArtRetries),
 	}
 	for _, queue := range []string{preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue} {

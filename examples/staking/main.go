@@ -30,25 +30,25 @@ const demoDelay = 500 * time.Millisecond
 func main() {
 	var f serve.Flags
 	f.Define()
-	stakes := flag.Int("stakes", 20, "how many `stakes`; each sends an event to each of the seven queues")
-	delay := flag.Duration("delay", 0, fmt.Sprintf("how long a message waits that is put back; default %s, with -serve %s as deployed", demoDelay, preset.StakingRetryDelay))
-	retries := flag.Int("retries", 10, "how often a message is put back before it is parked")
-	fail := flag.Int("fail", 5, "each `n`th booking fails; 0: none")
-	queueType := flag.String("type", "quorum", "type of the queues, quorum or classic; it must be that of those that exist")
+	stakes := flag.Int("stakes", 20, "number of `stakes`; each has one event in each of the seven queues")
+	delay := flag.Duration("delay", 0, fmt.Sprintf("delay of a requeued message; default %s, with -serve %s as deployed", demoDelay, preset.StakingRetryDelay))
+	retries := flag.Int("retries", 10, "maximum number of requeues before a message is parked")
+	fail := flag.Int("fail", 5, "each `n`th booking fails; 0 for none")
+	queueType := flag.String("type", "quorum", "type of the queues, quorum or classic; must be the type of existing queues")
 	queues := flag.String("queues", "", "with -serve: the work `queues`, separated by commas; default: the seven of the design")
-	book := flag.Bool("book", false, "with -serve: book what comes, which has to be events of the design; default: any body will do")
-	send := flag.Bool("send", false, "send the events, and leave the booking to others")
-	rejected := flag.Bool("rejected", false, "show what one rejected message does to a delay queue, and the remedy; in queues of its own")
+	book := flag.Bool("book", false, "with -serve: book the events of the design; default: accept any body")
+	send := flag.Bool("send", false, "send the events without booking them")
+	rejected := flag.Bool("rejected", false, "show the effect of one rejected message on a delay queue, and its removal, in separate queues")
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
 		switch {
 		case *stakes < 0 || *retries < 1 || *fail < 0 || *fail == 1:
-			return errors.New("-stakes and -fail cannot be negative, -retries is at least 1, and -fail 1 would let nothing succeed")
+			return errors.New("-stakes and -fail must not be negative, -retries must be at least 1, and -fail must not be 1")
 		case f.Serve && *send:
-			return errors.New("-serve and -send: with neither, it does both")
+			return errors.New("-serve and -send exclude each other (without them, the program does both)")
 		case *book && (!f.Serve || f.FailFirst != 0 || *queues != ""):
 			return errors.New("-book requires -serve, the queues of the design, and -fail in place of -fail-first")
 		case *rejected && (f.Serve || *send):
-			return errors.New("-rejected goes without -serve and -send")
+			return errors.New("-rejected excludes -serve and -send")
 		case *queues != "" && !f.Serve:
 			return errors.New("-queues requires -serve")
 		case *send && s.Embedded():
@@ -104,7 +104,7 @@ func anyBody(design preset.Staking, retries, failFirst int) serve.Service {
 			Queue: q.Name, Strategy: design.Strategy(), Policy: reprise.Policy{MaxAttempts: retries + 1},
 		})
 	}
-	service.Intro = fmt.Sprintf("Working on %d %s queues, until interrupted.\nWhat fails comes back after %s, %d times, and is parked then.",
+	service.Intro = fmt.Sprintf("Working on %d %s queues until interrupted.\nFailed messages are retried after %s, up to %d times, and then parked.",
 		len(service.Workers), design.QueueType, design.RetryDelay, retries)
 	return service
 }

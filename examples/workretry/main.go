@@ -59,16 +59,16 @@ type design struct {
 func defineDesign() *design {
 	d := &design{}
 	flag.StringVar(&d.Kind, "kind", "", "with -serve: the `kind` of both exchanges, direct, fanout or topic; default direct")
-	flag.StringVar(&d.Key, "key", "", "with -serve: the routing `key` that both queues are bound with; default: the empty one")
+	flag.StringVar(&d.Key, "key", "", "with -serve: the binding `key` of both queues; default: empty")
 	flag.BoolVar(&d.TransientExchanges, "transient", false, "with -serve: the exchanges are transient")
-	flag.StringVar(&d.QueueType, "type", "", "with -serve: x-queue-type of both queues, classic or quorum; default: not named")
+	flag.StringVar(&d.QueueType, "type", "", "with -serve: x-queue-type of both queues, classic or quorum; default: none")
 	flag.IntVar(&d.attempts, "max-attempts", reprise.DefaultMaxAttempts, "with -serve: the worker parks a message after this number of `attempts`; the design retries indefinitely")
 	return d
 }
 
 func (d *design) validate(serve bool) error {
 	if !serve && (d.WorkRetry != preset.WorkRetry{} || d.attempts != reprise.DefaultMaxAttempts) {
-		return errors.New("-kind, -key, -transient, -type and -max-attempts need -serve")
+		return errors.New("-kind, -key, -transient, -type and -max-attempts require -serve")
 	}
 	return nil
 }
@@ -89,6 +89,6 @@ func (d *design) serve(ctx context.Context, s *stage.Stage, delay time.Duration,
 	if delay == 0 {
 		delay = preset.WorkRetryRetryDelay
 	}
-	service.Intro = fmt.Sprintf("Working on %s, until interrupted. What fails is rejected, comes back after %s,\nand is parked after %d attempts.", d.Queue(), delay, d.attempts)
+	service.Intro = fmt.Sprintf("Working on %s until interrupted. Failed messages are rejected, retried after %s,\nand parked after %d attempts.", d.Queue(), delay, d.attempts)
 	return service.Run(ctx, s)
 }

@@ -180,7 +180,7 @@ func TestTLS(t *testing.T) {
 		"no certificate":        {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "it refused TLS (certificate required): check the client certificate"},
 		"wrong certificate":     {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "it refused TLS ("},
 		"certificate of nobody": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that there is one, that it names a user of the broker"},
-		"no TLS asked for":      {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: write amqps:// (its port is 5671 where none is named), or leave Config.TLS out"},
+		"no TLS asked for":      {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: use amqps:// (default port 5671), or remove Config.TLS"},
 		"no TLS there":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "it does not speak TLS: write amqp://, or the port that does (5671 in most cases)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (l *log) Observe(e reprise.Event) {
 	case reprise.EventDone:
 		l.line(e, "done")
 	case reprise.EventRetried:
-		l.line(e, "failed, comes back in "+e.Delay.String())
+		l.line(e, "failed, retry in "+e.Delay.String())
 	case reprise.EventParked:
 		l.line(e, "parked: "+text(e.Err))
 	case reprise.EventDebounced:
@@ -86,7 +86,7 @@ func (l *log) balance() error {
 		equal              = l.kinds[reprise.EventDebounced]
 		again              = l.kinds[reprise.EventGivenBack] + l.kinds[reprise.EventDropped]
 	)
-	fmt.Fprintf(l.out, "\nbalance: %d received = %d done + %d to come back + %d parked", l.received, done, back, parked)
+	fmt.Fprintf(l.out, "\nbalance: %d received = %d done + %d to retry + %d parked", l.received, done, back, parked)
 	for _, rare := range []struct {
 		n    int
 		what string
@@ -97,7 +97,7 @@ func (l *log) balance() error {
 	}
 	fmt.Fprintln(l.out)
 	if l.received != done+back+parked+equal+again {
-		return errors.New("the balance does not come out")
+		return errors.New("the sums differ")
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestServiceNamesMessagesWithoutIDs(t *testing.T) {
 			t.Error(err)
 		}
 		for i := range 10 {
-			want := fmt.Sprintf(`orders  "message %d fails=1"  attempt 1: failed, comes back in 5s`, i)
+			want := fmt.Sprintf(`orders  "message %d fails=1"  attempt 1: failed, retry in 5s`, i)
 			if i%2 == 1 {
 				want = fmt.Sprintf(`orders  "message %d fails=0"  attempt 1: done`, i)
 			}
@@ -41,7 +41,7 @@ func TestServiceNamesMessagesWithoutIDs(t *testing.T) {
 				t.Errorf("printed %d times: %s", n, want)
 			}
 		}
-		if !strings.HasSuffix(out.String(), "\nbalance: 10 received = 5 done + 5 to come back + 0 parked\n") || t.Failed() {
+		if !strings.HasSuffix(out.String(), "\nbalance: 10 received = 5 done + 5 to retry + 0 parked\n") || t.Failed() {
 			t.Errorf("printed:\n%s", &out)
 		}
 	})

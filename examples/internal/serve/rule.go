@@ -36,9 +36,9 @@ func rule(all int) reprise.HandlerFunc {
 		n := Fails(m.Body, all)
 		switch {
 		case n == Never:
-			return fmt.Errorf("attempt %d fails, as all do", m.Attempt)
+			return fmt.Errorf("attempt %d fails, like all attempts", m.Attempt)
 		case m.Attempt <= n:
-			return fmt.Errorf("attempt %d fails, as the first %d do", m.Attempt, n)
+			return fmt.Errorf("attempt %d fails, like the first %d", m.Attempt, n)
 		}
 		return nil
 	}

@@ -34,8 +34,8 @@ type Flags struct {
 
 // Define defines them.
 func (f *Flags) Define() {
-	flag.BoolVar(&f.Serve, "serve", false, "publish nothing, and work on what other programs publish until interrupted; delays are those of the design, unless flags say otherwise")
-	flag.IntVar(&f.FailFirst, "fail-first", 0, "with -serve: how many attempts of each message fail, -1 for all; a message with fails=`n` in its body says so for itself")
+	flag.BoolVar(&f.Serve, "serve", false, "publish nothing, and handle messages of other programs until interrupted; the delays of the design are the default")
+	flag.IntVar(&f.FailFirst, "fail-first", 0, "with -serve: number of failing attempts of each message, -1 for all; fails=`n` in a body overrides it")
 }
 
 // Validate reports flags that do not go together.

@@ -92,15 +92,15 @@ func TestServiceSaysWhatComesOfMessages(t *testing.T) {
 			t.Error(err)
 		}
 		got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  `).ReplaceAllString(out.String(), "")
-		if !strings.HasPrefix(got, "Working.\n\n") || !strings.HasSuffix(got, "\n\nbalance: 6 received = 2 done + 3 to come back + 1 parked\n") {
+		if !strings.HasPrefix(got, "Working.\n\n") || !strings.HasSuffix(got, "\n\nbalance: 6 received = 2 done + 3 to retry + 1 parked\n") {
 			t.Errorf("printed:\n%s", &out)
 		}
 		for _, want := range []string{
 			"orders  1  attempt 1: done\n",
-			"orders  2  attempt 1: failed, comes back in 5s\n",
+			"orders  2  attempt 1: failed, retry in 5s\n",
 			"orders  2  attempt 2: done\n",
-			`orders  "{\"fails\":-1}"  attempt 1: failed, comes back in 5s` + "\n",
-			"attempt 3: parked: attempt 3 fails, as all do\n",
+			`orders  "{\"fails\":-1}"  attempt 1: failed, retry in 5s` + "\n",
+			"attempt 3: parked: attempt 3 fails, like all attempts\n",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("not printed: %s\n%s", want, &out)

@@ -109,7 +109,7 @@ func (s *Stage) remove(t topology.Topology) (err error) {
 			return err
 		}
 		if used {
-			fmt.Fprintf(os.Stderr, "-clean: the queue %s stays, since another program consumes from it\n", q.Name)
+			fmt.Fprintf(os.Stderr, "-clean: queue %s remains, because another program consumes it\n", q.Name)
 		}
 	}
 	for _, x := range t.Exchanges {
@@ -118,7 +118,7 @@ func (s *Stage) remove(t topology.Topology) (err error) {
 			return ch.ExchangeDelete(x.Name, ifUnused, false)
 		})
 		if no, ok := errors.AsType[*amqp.Error](err); ok && no.Code == amqp.PreconditionFailed {
-			fmt.Fprintf(os.Stderr, "-clean: the exchange %s stays, since something is bound to it\n", x.Name)
+			fmt.Fprintf(os.Stderr, "-clean: exchange %s remains, because it has bindings\n", x.Name)
 		} else if err != nil {
 			return err
 		}

@@ -60,10 +60,10 @@ func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 // The context of run ends with an interrupt.
 func Main(run func(ctx context.Context, s *Stage) error) {
 	url := Address("url", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
-	listen := Address("listen", "where the broker in this process listens for other programs on this machine, `host:port`, such as 127.0.0.1:5672; default: nowhere")
-	verbose := flag.Bool("verbose", false, "log what the workers do, on stderr")
+	listen := Address("listen", "address `host:port` of the broker in this process, for other programs on this machine, such as 127.0.0.1:5672; default: none")
+	verbose := flag.Bool("verbose", false, "print the log of clients and workers on stderr")
 	var s Stage
-	flag.BoolVar(&s.clean, "clean", false, "at the end, delete the queues and exchanges that were not there before, with the messages in them")
+	flag.BoolVar(&s.clean, "clean", false, "at the end, delete the queues and exchanges that did not exist before, with their messages")
 	flag.Parse()
 	err := s.perform(*url, *listen, *verbose, run)
 	if err != nil {
@@ -79,7 +79,7 @@ func Address(name, usage string) *string {
 	var address string
 	flag.Func(name, usage, func(given string) error {
 		if address = given; given == "" {
-			return fmt.Errorf("it must not be empty (leave -%s out for the default)", name)
+			return fmt.Errorf("must not be empty (remove -%s for the default)", name)
 		}
 		return nil
 	})
@@ -88,11 +88,11 @@ func Address(name, usage string) *string {
 
 func (s *Stage) perform(url, listen string, verbose bool, run func(context.Context, *Stage) error) (err error) {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: this program has flags only, see -help", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q (use flags, see -help)", flag.Arg(0))
 	}
 	for _, side := range []string{"serve", "send"} {
 		if f := flag.Lookup(side); s.clean && f != nil && f.Value.String() == "true" {
-			return fmt.Errorf("-clean goes without -%s: others are to work on these queues", side)
+			return fmt.Errorf("-clean excludes -%s, because other programs use these queues", side)
 		}
 	}
 	s.URL, s.Shared, s.Logger = url, url != "" || listen != "", slog.New(slog.DiscardHandler)
@@ -145,7 +145,7 @@ func (s *Stage) embed(listen string) (end func() error, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("-listen %s: %w", listen, err)
 		}
-		fmt.Fprintf(os.Stderr, "other programs find the broker at amqp://guest:guest@%s\n", l.Addr())
+		fmt.Fprintf(os.Stderr, "address of the broker: amqp://guest:guest@%s\n", l.Addr())
 		go func() { served <- b.Serve(l) }()
 	}
 	s.URL, s.DialContext = "amqp://guest:guest@embedded/", b.DialContext

@@ -48,7 +48,7 @@ func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func()
 			errs = append(errs, db.Close())
 		}
 		if _, err := server.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
-			errs = append(errs, fmt.Errorf("rehearsal: PostgreSQL: database %s stays: %w", name, err))
+			errs = append(errs, fmt.Errorf("rehearsal: PostgreSQL: cannot remove database %s: %w", name, err))
 		}
 		return errors.Join(append(errs, server.Close())...)
 	}

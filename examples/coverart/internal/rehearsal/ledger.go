@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotAsPlanned is returned by Run if the ledger does not balance, or if the outcome of an event differs from the plan.
-var ErrNotAsPlanned = errors.New("rehearsal: not everything came out as planned")
+var ErrNotAsPlanned = errors.New("rehearsal: results differ from the plan")
 
 // ledger counts the published messages by their current place.
 type ledger struct {
@@ -51,12 +51,12 @@ func (t *tally) count(found map[string]int, others int) ledger {
 func (l ledger) write(w io.Writer) {
 	row := func(name string, n int, what string) { fmt.Fprintf(w, "  %-10s %4d   %s\n", name, n, what) }
 	fmt.Fprint(w, "\nledger\n")
-	row("published", l.published, "the broker has confirmed them")
-	row("done", l.done, "say the handlers")
-	row("equal", l.equal, "to another one of their burst, which was handled for all of them")
-	row("parked", l.parked, "in "+preset.CoverArtFailedQueue+", says the broker")
+	row("published", l.published, "confirmed by the broker")
+	row("done", l.done, "reported by the handlers")
+	row("debounced", l.equal, "an equal message was handled for them")
+	row("parked", l.parked, "in "+preset.CoverArtFailedQueue+", reported by the broker")
 	if l.elsewhere > 0 {
-		row("elsewhere", l.elsewhere, "with other programs that consume these queues")
+		row("others", l.elsewhere, "handled by other consumers of these queues")
 	}
 	sum := fmt.Sprintf("%d + %d + %d", l.done, l.equal, l.parked)
 	if l.elsewhere > 0 {
@@ -74,7 +74,7 @@ func (r *rehearsal) report(ctx context.Context, events []planned, found map[stri
 	l := r.tally.count(found, others)
 	l.write(r.Out)
 	if others > 0 {
-		fmt.Fprintf(r.Out, "  consumers of other programs on these queues: %d; so what came of each event is not compared\n", others)
+		fmt.Fprintf(r.Out, "  consumers of other programs on these queues: %d; the results of single events are not compared\n", others)
 		if !l.balances() {
 			return ErrNotAsPlanned
 		}
@@ -89,12 +89,12 @@ func (r *rehearsal) report(ctx context.Context, events []planned, found map[stri
 		wrong = append(wrong, objects...)
 	}
 	for _, w := range wrong {
-		fmt.Fprintf(r.Out, "  not as planned: %s\n", w)
+		fmt.Fprintf(r.Out, "  unexpected: %s\n", w)
 	}
 	if len(wrong) > 0 || !l.balances() {
 		return ErrNotAsPlanned
 	}
-	fmt.Fprint(r.Out, "  each came out as planned, in the queues and in the store\n")
+	fmt.Fprint(r.Out, "  each event has the planned result, in the queues and in the store\n")
 	return nil
 }
 
@@ -108,7 +108,7 @@ func (t *tally) unplanned(found map[string]int) (wrong []string) {
 		texts, parked := found[id]
 		switch {
 		case parked != p.parked || o.kind == 0:
-			wrong = append(wrong, fmt.Sprintf("%s, %s: parked is %v, the workers say %q", p.event, p.about, parked, o.kind))
+			wrong = append(wrong, fmt.Sprintf("%s, %s: parked is %v, but the workers reported %q", p.event, p.about, parked, o.kind))
 		case parked && texts != p.wantAttempts():
 			wrong = append(wrong, fmt.Sprintf("%s, %s: parked with %d errors, not %d", p.event, p.about, texts, p.wantAttempts()))
 		case o.kind != reprise.EventDebounced && o.attempts != p.wantAttempts():

@@ -48,7 +48,7 @@ func plan() []planned {
 			there: []coverart.Location{coverart.IndexLocation(gid), coverart.MetadataLocation(gid)},
 		}
 	}
-	burstOf := index(dummy, "Dummy · Portishead", fmt.Sprintf("one for a burst of %d equal ones", burst))
+	burstOf := index(dummy, "Dummy · Portishead", fmt.Sprintf("once for %d equal events", burst))
 	burstOf.times = burst
 	busy := index(volcano, "Volcano · Jungle", "the web service has answered")
 	busy.attempts = busyTimes + 1
@@ -64,7 +64,7 @@ func plan() []planned {
 		burstOf,
 		merged,
 		index(motorween, "Motör‐ween · Motörhead, without images", "an empty index, and metadata"),
-		{event: "index", body: []byte(unknown), about: "a release nobody knows", note: "skipped", gone: index(unknown, "", "").there},
+		{event: "index", body: []byte(unknown), about: "an unknown release", note: "skipped", gone: index(unknown, "", "").there},
 		busy,
 		{
 			event: "index", body: []byte(refused), about: "Dance Fever (live …) · Florence + the Machine",
@@ -83,12 +83,12 @@ func plan() []planned {
 			event: "delete", body: coverart.Delete{ID: coverart.IndexKey, GID: faceIt}.Body(),
 			about: "index.json of Face It Alone", note: "deleted", upload: []coverart.Location{oldIndex}, gone: []coverart.Location{oldIndex},
 		},
-		{event: "delete", body: coverart.Delete{ID: "12", GID: unknown}.Body(), about: "an image that is gone already", note: "nothing to delete"},
-		{event: "index", body: []byte("Dummy, please"), about: "a body that makes no sense", parked: true},
-		{event: "delete", body: []byte("829521842"), about: "a body that makes no sense", parked: true},
+		{event: "delete", body: coverart.Delete{ID: "12", GID: unknown}.Body(), about: "a deleted image", note: "nothing to delete"},
+		{event: "index", body: []byte("Dummy, please"), about: "an invalid body", parked: true},
+		{event: "delete", body: []byte("829521842"), about: "an invalid body", parked: true},
 		{
 			event: "move", body: coverart.Move{ID: "829521842", Old: dummy, New: dummy}.Body(),
-			about: "a move to where it is", parked: true,
+			about: "a move to the same release", parked: true,
 		},
 	}
 }

@@ -26,7 +26,7 @@ func StartPostgres(ctx context.Context) (url string, stop func() error, err erro
 		if err := cmd.Run(); ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		} else if err != nil {
-			return "", fmt.Errorf("%s\n(%w; or name a PostgreSQL that runs: -postgres postgres://user:password@host/database)",
+			return "", fmt.Errorf("%s\n(%w; or use a running PostgreSQL with -postgres postgres://user:password@host/database)",
 				strings.TrimSpace(says.String()), err)
 		}
 		return strings.TrimSpace(out.String()), nil
@@ -55,7 +55,7 @@ func findScript() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("scripts/postgres is not found: run this inside a clone of the repository, or name a PostgreSQL that runs: -postgres postgres://user:password@host/database")
+			return "", errors.New("scripts/postgres is not found: run this inside a clone of the repository, or use a running PostgreSQL with -postgres postgres://user:password@host/database")
 		}
 		dir = parent
 	}

@@ -147,11 +147,11 @@ func (r *rehearsal) introduce(ctx context.Context) error {
 		store = "in this process"
 	}
 	fmt.Fprintf(r.Out, "The cover art indexer, on %s.\n\n", on)
-	fmt.Fprintf(r.Out, "  database      PostgreSQL %s, with a few releases in a database of its own\n", version)
-	fmt.Fprintf(r.Out, "  S3            %s; one bucket refuses everything\n", store)
-	fmt.Fprintf(r.Out, "  web service   in this process; too busy %d times when asked about one release\n", busyTimes)
-	fmt.Fprintf(r.Out, "  waiting       a retry comes after %s, in production after %s;\n", r.RetryDelay, preset.CoverArtRetryDelay)
-	fmt.Fprintf(r.Out, "                a burst is gathered for %s, in production for %s\n\n", r.Grace, coverart.Grace)
+	fmt.Fprintf(r.Out, "  database      PostgreSQL %s, with a few releases in a new database\n", version)
+	fmt.Fprintf(r.Out, "  S3            %s; one bucket refuses all requests\n", store)
+	fmt.Fprintf(r.Out, "  web service   in this process; refuses %d requests for one release\n", busyTimes)
+	fmt.Fprintf(r.Out, "  delays        retries after %s, in production after %s;\n", r.RetryDelay, preset.CoverArtRetryDelay)
+	fmt.Fprintf(r.Out, "                debounce for %s, in production for %s\n\n", r.Grace, coverart.Grace)
 	return nil
 }
 
@@ -300,11 +300,11 @@ func (r *rehearsal) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(r.Out, "Working on what is published to %s, until interrupted.\n\n", preset.CoverArtExchange)
+	fmt.Fprintf(r.Out, "Working on %s until interrupted.\n\n", preset.CoverArtExchange)
 	<-ctx.Done()
 	err = stop()
 	k := r.tally.kinds
-	fmt.Fprintf(r.Out, "\n%d done, %d equal to one that was done, %d times to be retried, %d parked\n",
+	fmt.Fprintf(r.Out, "\n%d done, %d debounced, %d retries, %d parked\n",
 		k[reprise.EventDone], k[reprise.EventDebounced], k[reprise.EventRetried], k[reprise.EventParked])
 	return err
 }

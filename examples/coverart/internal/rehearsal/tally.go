@@ -56,7 +56,7 @@ func (t *tally) Observe(e reprise.Event) {
 	case reprise.EventDone:
 		t.line(p, "done"+attempts(e.Attempt)+p.noted())
 	case reprise.EventRetried:
-		t.line(p, fmt.Sprintf("failed, comes back in %s: %s", e.Delay, shown(e.Err)))
+		t.line(p, fmt.Sprintf("failed, retry in %s: %s", e.Delay, shown(e.Err)))
 		t.change()
 		return
 	case reprise.EventParked:

@@ -68,7 +68,7 @@ func (d Demo) Serve(ctx context.Context) error {
 	return d.play(ctx, func(client *reprise.Client, t *tally) error {
 		stop, err := d.serve(ctx, client, t, &Ledger{FailEvery: d.FailEvery})
 		if err == nil {
-			fmt.Fprintf(d.Out, "Services for %d queues, until interrupted. %s\n\n", len(Kinds), d.terms())
+			fmt.Fprintf(d.Out, "Services for %d queues until interrupted. %s\n\n", len(Kinds), d.terms())
 			<-ctx.Done()
 		}
 		return errors.Join(err, stop(), t.print(d.Out))
@@ -79,9 +79,9 @@ func (d Demo) Serve(ctx context.Context) error {
 func (d Demo) terms() string {
 	fails := "The database never fails"
 	if d.FailEvery > 0 {
-		fails = fmt.Sprintf("Of %d bookings the database fails one", d.FailEvery)
+		fails = fmt.Sprintf("The database refuses one of %d bookings", d.FailEvery)
 	}
-	return fmt.Sprintf("%s;\nwhat cannot be booked comes again after %s, and is parked after %d attempts.", fails, d.Design.RetryDelay, d.MaxRetries+1)
+	return fmt.Sprintf("%s;\nfailed messages are retried after %s, and parked after %d attempts.", fails, d.Design.RetryDelay, d.MaxRetries+1)
 }
 
 // play connects, declares all queues, calls do and closes the connection.

@@ -111,7 +111,7 @@ func TestDemoThatDoesNotBalanceSaysSo(t *testing.T) {
 		var out strings.Builder
 		err := demo(b, &out).Run(t.Context())
 		must(t, <-stolen)
-		if err == nil || !strings.Contains(err.Error(), "no balance: 72 sent, 69 done, 2 parked, 1 not heard of") {
+		if err == nil || !strings.Contains(err.Error(), "72 sent, 69 done, 2 parked, 1 without a result") {
 			t.Errorf("%v\n%s", err, out.String())
 		}
 	})

@@ -60,7 +60,7 @@ func (h *Head) stamp(k Kind) { *h = Head{SchemaVersion: kinds[k].schema, EventTy
 
 func (h *Head) is(k Kind) error {
 	if h.EventType != k {
-		return fmt.Errorf("staking: event_type is %d, expected is %d (%s)", h.EventType, k, k)
+		return fmt.Errorf("staking: event_type must be %[2]d (%[3]s): got %[1]d", h.EventType, k, k)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func Decode(body []byte) (Event, error) {
 		return nil, fmt.Errorf("staking: event_type %d must be %d to %d", head.EventType, Active, ConfirmedInfo)
 	}
 	if err := json.Unmarshal(body, e); err != nil {
-		return nil, fmt.Errorf("staking: the body is no %s event: %w", head.EventType, err)
+		return nil, fmt.Errorf("staking: cannot decode %s event: %w", head.EventType, err)
 	}
 	return e, nil
 }

@@ -104,9 +104,9 @@ func TestDecodeExplainsWhatItIsNot(t *testing.T) {
 		`<html>`:                              "cannot parse the body as an event",
 		`{"height":1}`:                        "event_type 0 must be 1 to 7",
 		`{"event_type":8}`:                    "event_type 8 must be 1 to 7",
-		`{"event_type":6,"height":-1}`:        "no BTC info event",
+		`{"event_type":6,"height":-1}`:        "cannot decode BTC info event",
 		`{"event_type":"6"}`:                  "cannot parse the body as an event",
-		`{"event_type":4,"tx_type":["once"]}`: "no expired event",
+		`{"event_type":4,"tx_type":["once"]}`: "cannot decode expired event",
 	} {
 		if _, err := staking.Decode([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", body, err)

@@ -89,7 +89,7 @@ func (l *Ledger) step(hash, to string) error {
 
 func named(state string) string {
 	if state == "" {
-		return "not known"
+		return "unknown"
 	}
 	return state
 }
@@ -162,7 +162,7 @@ func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 func (l *Ledger) settle(q *Queue, m Received) error {
 	e, err := Decode(m.Body)
 	if err == nil && e.Kind().Queue() != q.Name() {
-		err = fmt.Errorf("staking: a %s event in %s", e.Kind(), q.Name())
+		err = fmt.Errorf("staking: unexpected %s event in %s", e.Kind(), q.Name())
 	}
 	if err != nil {
 		return q.Park(m.Receipt, err)

@@ -56,7 +56,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if err := errors.Join(reject(ctx, ch), deadLettered(ctx, client)); err != nil {
 		return err
 	}
-	say("A program rejects a message of %s: it is dead-lettered into %[1]s_delay,\nwithout an expiration.", RejectedQueue)
+	say("A program rejects a message of %s. The broker dead-letters it into\n%[1]s_delay, without an expiration.", RejectedQueue)
 
 	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 		Queue: RejectedQueue, Strategy: d.Design.Strategy(),
@@ -86,8 +86,8 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	say("A worker puts another message back for %s: it is not back after %s.\n%d messages are in %s_delay, the rejected one first.",
-		d.Design.RetryDelay, 4*d.Design.RetryDelay, depth, RejectedQueue)
+	say("A worker requeues another message for %s. It does not return within %s.\n%s_delay has %d messages, the rejected message first.",
+		d.Design.RetryDelay, 4*d.Design.RetryDelay, RejectedQueue, depth)
 
 	_, moved, err := failed.Redrive(ctx, client, failed.RedriveConfig{
 		From: RejectedQueue + "_delay", To: &failed.Target{RoutingKey: RejectedQueue + "_failed"}, Limit: 1,
@@ -95,13 +95,13 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	say("The remedy moves the first message to %s_failed, as this command does:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1", RejectedQueue)
+	say("This command moves the first message to %s_failed:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1", RejectedQueue)
 	if came, err := within(ctx, timeout, back); err != nil {
 		return err
 	} else if !came {
 		return fmt.Errorf("staking: message not redelivered within %s", timeout)
 	}
-	say("The message that was put back is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)
+	say("The requeued message is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)
 	return nil
 }
 

@@ -22,7 +22,7 @@ func TestRejectedMessageBlocksTheDelayQueue(t *testing.T) {
 					t.Error(err)
 				}
 				for _, want := range []string{
-					"for 50ms: it is not back after 200ms.\n2 messages are in rejected_example_queue_delay",
+					"for 50ms. It does not return within 200ms.\nrejected_example_queue_delay has 2 messages",
 					"balance: 2 sent = 1 done + 1 moved\n",
 				} {
 					if !strings.Contains(out.String(), want) {

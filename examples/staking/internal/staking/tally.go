@@ -87,7 +87,7 @@ func (t *tally) print(out io.Writer) error {
 		fmt.Fprintf(out, "%-24s %6d %6d %9d %7d\n", name, c.sent, c.done, c.retries, c.parked)
 	}
 	var sum counts
-	fmt.Fprintf(out, "%-24s %6s %6s %9s %7s\n", "queue", "sent", "done", "put back", "parked")
+	fmt.Fprintf(out, "%-24s %6s %6s %9s %7s\n", "queue", "sent", "done", "requeued", "parked")
 	for _, queue := range slices.Sorted(maps.Keys(t.queues)) {
 		c := *t.queues[queue]
 		row(queue, c)
@@ -102,10 +102,10 @@ func (t *tally) print(out io.Writer) error {
 	}
 	others := ""
 	if t.strange > 0 {
-		others = fmt.Sprintf(" + %d of others, or that came twice", t.strange)
+		others = fmt.Sprintf(" + %d duplicates, or of other programs", t.strange)
 	}
 	if n := len(t.open); n > 0 || sum.sent+t.strange != sum.done+sum.parked {
-		return fmt.Errorf("staking: no balance: %d sent%s, %d done, %d parked, %d not heard of: has another program taken them?",
+		return fmt.Errorf("staking: %d sent%s, %d done, %d parked, %d without a result (another program may have consumed them)",
 			sum.sent, others, sum.done, sum.parked, n)
 	}
 	fmt.Fprintf(out, "\nbalance: %d sent%s = %d done + %d parked\n", sum.sent, others, sum.done, sum.parked)
