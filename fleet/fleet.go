@@ -1,4 +1,4 @@
-// Package fleet lists the workers of all processes that use a broker: for a console, or a command.
+// Package fleet lists the workers of all processes that use a broker, for a console or a command.
 //
 //	list := fleet.New(client)
 //	go list.Run(ctx)
@@ -7,13 +7,13 @@
 //		fmt.Println(w.Queue, w.Host, w.State, w.Running)
 //	}
 //
-// Workers announce themselves if reprise.Config.Announce of their client is true. Nothing runs beside the broker: each worker
-// publishes its state (topology.WorkerStatus) to an exchange, and a List has a queue of its own. A List has all workers a moment
-// after the start of Run, since it asks them for a status.
+// Workers announce themselves if reprise.Config.Announce of their client is true. No server is necessary: each worker publishes its
+// state (topology.WorkerStatus) to an exchange, and each List has a separate queue. After the start of Run, a List requests a
+// status from all workers.
 //
-// To pause and resume, see reprise.Client.Control.
+// To pause and resume workers, see reprise.Client.Control.
 //
-// The package imports the standard library and package reprise.
+// The package imports only the standard library and package reprise.
 package fleet
 
 import (
@@ -28,18 +28,18 @@ import (
 )
 
 const (
-	// SilentAfter is the time without a status after which a worker is silent: three statuses are missing. Its process was
-	// killed, it is not connected, or its statuses do not arrive.
+	// SilentAfter is the time without a status after which a worker is silent. Three statuses are then missing: the process was
+	// killed, it is disconnected, or its statuses do not arrive.
 	SilentAfter = 3 * topology.StatusInterval
 
-	// ForgottenAfter is the time without a status after which a worker is not listed any more.
+	// ForgottenAfter is the time without a status after which a List removes a worker.
 	ForgottenAfter = time.Hour
 
-	// MaxWorkers is the largest number of workers in a List. Statuses of others are ignored.
+	// MaxWorkers is the maximum number of workers in a List. It ignores statuses of further workers.
 	MaxWorkers = 10_000
 )
 
-// Worker is a worker as a List knows it.
+// Worker is the last known state of a worker.
 type Worker struct {
 	topology.WorkerStatus
 
@@ -47,10 +47,10 @@ type Worker struct {
 	Silent bool      // nothing was heard for SilentAfter
 }
 
-// Handles returns how long the worker had been handling a message when it sent its newest status. It may have finished since.
+// Handles returns the time since the start of a handler, measured when the worker sent its last status.
 func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
-// Pause returns the pause to show first, of those in force: that of the queue, else that of the worker, else its own.
+// Pause returns the most important active pause: first of the queue, then of the worker, then the worker's own.
 func (w Worker) Pause() (topology.Pause, bool) {
 	if len(w.Pauses) == 0 {
 		return topology.Pause{}, false
@@ -74,15 +74,15 @@ func New(client *reprise.Client) *List {
 	return &List{client: client, workers: map[string]Worker{}, stopped: map[string]time.Time{}}
 }
 
-// Observe has f called with each status that arrives from now on, one at a time. It must return soon.
+// Observe calls f with each later status, one at a time. f must return quickly.
 func (l *List) Observe(f func(topology.WorkerStatus)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.observe = append(l.observe, f)
 }
 
-// Run keeps the list until ctx ends. It returns nil then, or the reason for which the broker does not let it: the user lacks a
-// permission. It can be called again.
+// Run updates the list until ctx is canceled. It then returns nil. It returns an error if the user lacks a permission. Run can be
+// called again.
 func (l *List) Run(ctx context.Context) error {
 	l.end(nil)
 	err := l.client.WatchWorkers(ctx, l.add)
@@ -99,7 +99,7 @@ func (l *List) end(err error) {
 	l.err = err
 }
 
-// Err returns the error of Run, for which the list is not kept any more, and nil while it is.
+// Err returns the error that ended Run, or nil while Run updates the list.
 func (l *List) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *List) Control(ctx context.Context, command topology.Command) error {
 	return l.client.Control(ctx, command)
 }
 
-// add takes a status.
+// add stores a status.
 func (l *List) add(s topology.WorkerStatus) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *List) add(s topology.WorkerStatus) {
 	}
 }
 
-// forget removes workers that nobody hears of any more.
+// forget removes workers without a recent status.
 func (l *List) forget(now time.Time) {
 	for id, w := range l.workers {
 		if now.Sub(w.Heard) >= ForgottenAfter {

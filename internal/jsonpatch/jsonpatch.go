@@ -1,8 +1,8 @@
-// Package jsonpatch applies a JSON Patch (RFC 6902) to the bytes of a JSON document. It replaces the bytes of the values that
-// the patch names and keeps all others: spaces, the order of names, the form of numbers, escapes, and names that occur twice. So
-// the result is the same each time, and a comparison of the bytes shows what the patch has changed and nothing else.
+// Package jsonpatch applies a JSON Patch (RFC 6902) to the bytes of a JSON document. It replaces the bytes of the values that the
+// patch changes, and keeps all others: spaces, the order of names, the form of numbers, escapes, and duplicate names. Therefore the
+// result is reproducible, and a comparison of the bytes shows only the changes of the patch.
 //
-// It exists since libraries decode the document and write it again. It imports the standard library only.
+// Other libraries decode the document and encode it again. The package imports only the standard library.
 package jsonpatch
 
 import (
@@ -31,12 +31,12 @@ type operation struct {
 	value      []byte // as it is in the patch
 }
 
-// Errors of Apply are about the document, and those of Parse about the patch.
+// Apply returns errors about the document, and Parse errors about the patch.
 var (
-	// ErrNotJSON is returned when the document is not one JSON value.
+	// ErrNotJSON reports that the document is not one JSON value.
 	ErrNotJSON = errors.New("the body is not JSON")
 
-	// ErrTooLarge is returned when the result, or that of an operation, would be larger than the limit.
+	// ErrTooLarge reports that a result exceeds the limit.
 	ErrTooLarge = errors.New("the result is too large")
 )
 
@@ -115,8 +115,8 @@ func parseOperation(text []byte) (o operation, err error) {
 	return o, nil
 }
 
-// Apply returns the patched document, of at most limit bytes. It does all operations or none: the error names the operation that is
-// not possible. It does not change doc.
+// Apply returns the patched document, of at most limit bytes. It applies all operations or none: the error contains the operation
+// that failed. It does not modify doc.
 func (p *Patch) Apply(doc []byte, limit int) ([]byte, error) {
 	if !json.Valid(doc) {
 		return nil, ErrNotJSON
@@ -193,7 +193,7 @@ func add(doc []byte, path pointer, value []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", path, err)
 	}
-	// What is new is separated as the last element is.
+	// Separate the new element like the last element.
 	space := doc[p.last.after:p.last.begin()]
 	switch {
 	case p.found && isArray:
@@ -214,7 +214,7 @@ func add(doc []byte, path pointer, value []byte) ([]byte, error) {
 	return splice(doc, p.last.end, p.last.end, []byte(","), space, name, value), nil
 }
 
-// remove removes an element with one of the commas beside it.
+// remove removes an element and one of its commas.
 func remove(doc []byte, path pointer) ([]byte, error) {
 	p, err := find(doc, path)
 	switch {
@@ -228,7 +228,7 @@ func remove(doc []byte, path pointer) ([]byte, error) {
 	return splice(doc, p.begin(), p.end), nil
 }
 
-// splice returns doc with other bytes in place of those from start to end.
+// splice returns doc with the bytes from start to end replaced.
 func splice(doc []byte, start, end int, with ...[]byte) []byte {
 	return slices.Concat(doc[:start], slices.Concat(with...), doc[end:])
 }
@@ -256,7 +256,7 @@ func parsePointer(text string) (p pointer, err error) {
 	return p, nil
 }
 
-// String returns the path as it is written.
+// String returns the pointer in the form of RFC 6901.
 func (p pointer) String() string {
 	if len(p) == 0 {
 		return "the document"

@@ -118,8 +118,8 @@ func TestNumbersAreComparedByValue(t *testing.T) {
 	}
 }
 
-// A patch of random documents does what a model does to the decoded document, and is undone by the inverse splice: the bytes
-// outside of the replaced value are as they were.
+// The result of random patches equals the result of a model on the decoded document. The inverse splice restores the document:
+// bytes outside the replaced value do not change.
 func TestApplyAgreesWithAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := drawJSON(3).Draw(t, "doc")
@@ -201,7 +201,7 @@ func decode(text string) (v any) {
 
 var errModel = errors.New("not possible")
 
-// modelApply is RFC 6902 by its letter, on decoded values.
+// modelApply implements RFC 6902 literally on decoded values.
 func modelApply(doc any, patch []map[string]any) (any, error) {
 	for _, o := range patch {
 		path := tokens(o["path"].(string))

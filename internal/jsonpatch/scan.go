@@ -12,16 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of this file take JSON that is valid.
+// The functions of this file require valid JSON.
 
-// element is an element of an array, or a member of an object, by the positions of its bytes.
+// element is an element of an array or a member of an object, described by the positions of its bytes.
 type element struct {
 	after         int // the bracket or comma before it
 	name, nameEnd int // with the quotes; both 0 in an array
 	start, end    int // of the value
 }
 
-// begin is where the element begins: its name, or its value.
+// begin returns the start of the element: its name, or its value.
 func (e element) begin() int { return cmp.Or(e.name, e.start) }
 
 // elements yields those of the array or object at start, with their indexes; none for another value.

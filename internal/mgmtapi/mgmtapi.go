@@ -1,5 +1,4 @@
-// Package mgmtapi asks a broker's management HTTP API: RabbitMQ's, or that of the
-// embedded broker.
+// Package mgmtapi reads the management HTTP API of RabbitMQ or of the embedded broker.
 package mgmtapi
 
 import (
@@ -15,17 +14,17 @@ import (
 	"time"
 )
 
-// maxAnswer is how much of an answer is read.
+// maxAnswer is the maximum size of an answer.
 const maxAnswer = 64 << 20
 
-// Timeout is how long an answer is waited for, where an API has no client of its own.
+// Timeout is the timeout of a request if the API has no client.
 const Timeout = 15 * time.Second
 
 var defaultClient = &http.Client{Timeout: Timeout}
 
-// API is a broker's.
+// API is the management API of a broker.
 type API struct {
-	URL            string // such as http://localhost:15672; a path /api at its end is left out
+	URL            string // such as http://localhost:15672, with or without /api
 	User, Password string // "" for none
 	Client         *http.Client
 }
@@ -41,8 +40,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the management API at %s answers %s", e.Host, e.Status)
 }
 
-// Get reads the answer to a path below /api/ into what is JSON. Its errors name the
-// host, and no password.
+// Get decodes the JSON answer of a path below /api/. Its errors contain the host, but no password.
 func (a API) Get(ctx context.Context, path string, into any) error {
 	base := strings.TrimSuffix(strings.TrimSuffix(a.URL, "/"), "/api")
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/"+path, nil)

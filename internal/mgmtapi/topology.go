@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Topology returns the exchanges of a virtual host but for the default one, with what a policy
-// sets as their alternate-exchange, and all bindings between them and to queues.
+// Topology returns the exchanges of a virtual host except the default exchange, and all bindings. Exchanges include the alternate
+// exchange of a policy.
 func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, err error) {
 	within := "/" + url.PathEscape(vhost)
 	var exchanges []struct {
@@ -66,7 +66,7 @@ func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, e
 
 const alternate = "alternate-exchange"
 
-// policies are those of a virtual host. They are read if an exchange has one.
+// policies are the policies of a virtual host. They are read when the first exchange has a policy.
 type policies struct {
 	api        API
 	path       string
@@ -74,8 +74,8 @@ type policies struct {
 	alternates map[string]string // by policy; nil: the user may not read them
 }
 
-// of returns the alternate exchange that a policy sets. If the user may not read policies, it
-// returns a name that no exchange has: there may be one.
+// of returns the alternate exchange of a policy. If the user must not read policies, of returns a name that no exchange has,
+// because the policy may have an alternate exchange.
 func (p *policies) of(ctx context.Context, policy string) (string, error) {
 	if !p.read {
 		var all []struct {
@@ -101,7 +101,7 @@ func (p *policies) of(ctx context.Context, policy string) (string, error) {
 	return p.alternates[policy], nil
 }
 
-// Arguments makes a table of what JSON has: whole numbers become int64.
+// Arguments converts a JSON object to a table. Integers become int64.
 func Arguments(from map[string]any) topology.Table {
 	t := topology.Table{}
 	for name, v := range from {

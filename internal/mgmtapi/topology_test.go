@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// An exchange may have an alternate one by a policy. Who may not read policies cannot say that it
-// has none.
+// A policy can set an alternate exchange. A user without permission to read policies must not report that there is none.
 func TestTopologyKnowsPolicies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status    int

@@ -14,8 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Decode reads what Encode wrote, or a person wrote like it. The error says what
-// to write.
+// Decode reads the output of Encode, or the same format written by a user. The error contains the expected format.
 func Decode(s string) (topology.Table, error) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber() // 64 bits do not fit into a float64
@@ -75,7 +74,7 @@ func Value(v any) (any, error) {
 	return nil, fmt.Errorf("unexpected %T", v)
 }
 
-// readTyped reads the value beside the name of its type.
+// readTyped reads the value after the name of its type.
 func readTyped(name string, v any) (any, error) {
 	switch x := v.(type) {
 	case map[string]any:
@@ -124,7 +123,7 @@ func readTyped(name string, v any) (any, error) {
 	return nil, fmt.Errorf("%v is not a value of type %q", v, name)
 }
 
-// numbers read the types that are numbers in JSON.
+// numbers are the decoders of types that are numbers in JSON.
 var numbers = map[string]func(string) (any, error){
 	"int8": integer[int8], "uint8": integer[uint8], "int16": integer[int16], "uint16": integer[uint16],
 	"int32": integer[int32], "uint32": integer[uint32], "int64": integer[int64],

@@ -31,12 +31,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxDepth is how deep tables and arrays may nest: more than any AMQP client reads.
+// maxDepth is the maximum nesting of tables and arrays. AMQP clients read less.
 const maxDepth = 100
 
 const base64Name = "base64:"
 
-// Encode returns a table as JSON, on one line. The error says which value no AMQP client reads.
+// Encode returns a table as one line of JSON. The error names a value that AMQP clients cannot read.
 func Encode(t topology.Table) (string, error) {
 	fields, err := fieldsOf(t, 0)
 	if err != nil {
@@ -45,7 +45,7 @@ func Encode(t topology.Table) (string, error) {
 	return write(fields)
 }
 
-// EncodeList is Encode for an array.
+// EncodeList encodes an array like Encode.
 func EncodeList(list []any) (string, error) {
 	v, err := jsonOf(list, 0)
 	if err != nil {
@@ -62,8 +62,8 @@ func write(v any) (string, error) {
 	return escapes.Replace(strings.TrimSuffix(b.String(), "\n")), err
 }
 
-// escapes are where the text differs from that of encoding/json. The archive compares texts,
-// also with those that are years old, so that none of this may change.
+// escapes are the differences from encoding/json. They must not change, because the archive compares the output with the output of
+// earlier versions.
 var escapes = strings.NewReplacer(
 	`\\`, `\\`, `\b`, `\u0008`, `\t`, `\u0009`, `\n`, `\u000a`, `\f`, `\u000c`, `\r`, `\u000d`,
 	"\x7f", `\u007f`, `\u2028`, "\u2028", `\u2029`, "\u2029",
@@ -84,7 +84,7 @@ func fieldsOf(t map[string]any, depth int) (map[string]any, error) {
 	return fields, nil
 }
 
-// Any is text of any bytes, in JSON as in a table.
+// Any is a string of arbitrary bytes, with the JSON form that it has in a table.
 type Any string
 
 // MarshalJSON implements [json.Marshaler].
@@ -97,7 +97,7 @@ func textOf(s string) any {
 	return map[string]any{"string": []byte(s)}
 }
 
-// jsonOf returns what encoding/json writes of a value.
+// jsonOf returns the value to pass to encoding/json.
 func jsonOf(v any, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("it nests deeper than %d", maxDepth)

@@ -7,12 +7,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// maxText is the length of the longest text that is searched for.
+// maxText is the maximum length of a searchable string.
 const maxText = 256
 
-// Text returns a value as people search for it: text unchanged, numbers in decimal, true and
-// false, times as RFC 3339 in UTC. Tables, arrays, bytes, void and text of more than 256 bytes
-// have none.
+// Text returns the searchable form of a value: strings unchanged, numbers in decimal, true and false, times as RFC 3339 in UTC. It
+// reports false for tables, arrays, bytes, void and strings of more than 256 bytes.
 func Text(v any) (text string, ok bool) {
 	if n, isInteger := amqpvalue.Integer(v); isInteger {
 		return strconv.FormatInt(n, 10), true

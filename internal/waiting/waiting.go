@@ -1,4 +1,4 @@
-// Package waiting tells a person who waits for a program what it is waiting for.
+// Package waiting reports why a program waits for a broker.
 package waiting
 
 import (
@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Logger returns a logger for a client or a redrive. say is called with the reason
-// when the broker cannot be reached at first, and again when that has lasted for
-// long. What comes of it the program says.
+// Logger returns a logger for a client or a redrive. It calls say with the reason when the broker is unreachable, at first and then
+// at most once per interval again. It discards all other logs.
 func Logger(again time.Duration, say func(reason string)) *slog.Logger {
 	return slog.New(handler{say: say, again: again, mu: new(sync.Mutex), next: new(time.Time)})
 }

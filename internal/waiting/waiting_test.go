@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// What a client waits for is said once a minute, and only that.
+// The logger reports the reason once per minute, and nothing else.
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
