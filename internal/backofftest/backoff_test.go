@@ -22,7 +22,7 @@ func durations() *rapid.Generator[time.Duration] {
 	), func(n int64) time.Duration { return time.Duration(n) })
 }
 
-// anything is a duration with the negative ones, which make no sense.
+// anything draws a duration, including invalid negative ones.
 func anything() *rapid.Generator[time.Duration] {
 	return rapid.OneOf(durations(), rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) }))
 }
@@ -101,7 +101,7 @@ func stated(b backoff.Backoff) time.Duration {
 	panic("what is it?")
 }
 
-// Whatever the numbers, those included that Validate refuses.
+// The bounds hold for all numbers, including numbers that Validate refuses.
 func TestDelaysStayInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anySchedule(rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")).Draw(t, "schedule")
@@ -147,7 +147,7 @@ func TestWithoutJitterTheRangeIsTheDelay(t *testing.T) {
 	})
 }
 
-// What Validate accepts keeps what its fields say, not only the bounds.
+// A valid schedule grows as its fields specify.
 func TestGrowthIsAsStated(t *testing.T) {
 	const day = 24 * time.Hour
 	sane := rapid.Map(rapid.Int64Range(1, int64(day)), func(n int64) time.Duration { return time.Duration(n) })
@@ -164,8 +164,7 @@ func TestGrowthIsAsStated(t *testing.T) {
 	})
 }
 
-// That is what makes it "decorrelated": each bound is Factor times the one
-// before, and the delay follows the one that was drawn before.
+// In a decorrelated schedule, the upper bound of a delay is Factor times the previous delay that was drawn.
 func TestDecorrelatedFollowsTheDelayBefore(t *testing.T) {
 	draws := []float64{0.5, 0, 0.25, 1}
 	i := 0
@@ -248,8 +247,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// foreign is a schedule of another package, of which nothing but the delay is
-// known.
+// foreign is a schedule of another package. Only its delay is known.
 type foreign struct{ d time.Duration }
 
 func (f foreign) Delay(int) time.Duration { return f.d }

@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// log writes a line for each message that was settled, and counts. It is a
-// reprise.Observer.
+// log prints a line for each settled message, and counts messages. It implements reprise.Observer.
 type log struct {
 	out   io.Writer
 	width int // of the queues' names
@@ -54,8 +53,8 @@ func (l *log) Observe(e reprise.Event) {
 	l.kinds[e.Kind]++
 }
 
-// line writes the result of a message. A message without an id is shown by its body,
-// if a handler has seen it. l.mu is held.
+// line prints the result of a message. For a message without an id it prints the body, if a handler has received it. The caller
+// holds l.mu.
 func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
 	switch {
@@ -77,7 +76,7 @@ func text(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// balance writes what it comes to.
+// balance prints the sums.
 func (l *log) balance() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

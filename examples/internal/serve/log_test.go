@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// Results come in another order than the attempts: a retry is reported when the broker
-// has confirmed the copy, and other messages are done before that.
+// Results and attempts have different orders, because the worker reports a retry after the confirm of the copy, when other messages
+// are already done.
 func TestServiceNamesMessagesWithoutIDs(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder

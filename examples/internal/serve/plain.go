@@ -6,13 +6,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// guards are what a preset gives its quorum queues, for nothing to be lost in
-// them, and other programs do not: queues are equal only where all these are.
+// guards are arguments that the presets set on their quorum queues against message loss, and that other programs do not set. A
+// declaration with other values fails.
 var guards = []string{"x-delivery-limit", "x-dead-letter-strategy", "x-overflow"}
 
-// Plain returns a design with its queues as other programs declare them, who name
-// the type and nothing else of these. Those of Reprise's own, which others do not
-// know, stay as they are.
+// Plain returns a design with the queue arguments of other programs, which set only the type. It does not change the queues in own,
+// which only Reprise uses.
 func Plain(design topology.Topology, own ...string) topology.Topology {
 	design.Queues = slices.Clone(design.Queues)
 	for i, q := range design.Queues {

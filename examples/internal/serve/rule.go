@@ -9,14 +9,13 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Never is how many attempts fail of a message that is never done.
+// Never is the number of failing attempts of a message that always fails.
 const Never = -1
 
-// asks is how a message asks to fail.
+// asks matches a request to fail in a body.
 var asks = regexp.MustCompile(`\bfails"?\s*[=:]\s*(-1|\d{1,9})\b`)
 
-// Fails returns how many attempts of a message fail: what its body asks for, else
-// what holds for all.
+// Fails returns the number of failing attempts of a message: the number in its body, or all.
 func Fails(body []byte, all int) int {
 	found := asks.FindSubmatch(body)
 	if found == nil {
@@ -29,8 +28,7 @@ func Fails(body []byte, all int) int {
 	return n
 }
 
-// rule is the handler: it counts attempts as the design does, those of other
-// programs included.
+// rule returns the handler. It counts attempts like the design, and includes the attempts of other programs.
 func rule(all int) reprise.HandlerFunc {
 	return func(_ context.Context, m *reprise.Message) error {
 		n := Fails(m.Body, all)

@@ -1,14 +1,12 @@
-// Package serve is what the programs in the examples do with -serve: work on the
-// queues of their design for what other programs publish, until somebody
-// interrupts them. They say what comes of each message, and in the end the balance.
+// Package serve implements the flag -serve of the examples. The program handles the messages of other programs in the queues of its
+// design until the user interrupts it. It prints the result of each message, and finally the sums.
 //
-// The handler takes any body, and fails as often as it is told to: by -fail-first,
-// for every message, or by the message itself, anywhere in its body, which no
-// design looks into and every program passes on:
+// The handler accepts any body. The flag -fail-first sets the number of failing attempts of all messages, and a body can override
+// this number:
 //
-//	fails=2                 the first two attempts fail, whoever makes them
+//	fails=2                 the first two attempts fail, in all programs
 //	{"job":7,"fails":2}     the same, in JSON
-//	fails=-1                all of them
+//	fails=-1                all attempts fail
 package serve
 
 import (
@@ -23,22 +21,22 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ErrAlone says that there is nobody to serve.
+// ErrAlone reports that other programs cannot reach the broker.
 var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
 
-// Flags are the two that every program has.
+// Flags are the two flags of all examples.
 type Flags struct {
 	Serve     bool
 	FailFirst int // attempts of each message; Never: all
 }
 
-// Define defines them.
+// Define registers the flags.
 func (f *Flags) Define() {
 	flag.BoolVar(&f.Serve, "serve", false, "publish nothing, and handle messages of other programs until interrupted; the delays of the design are the default")
 	flag.IntVar(&f.FailFirst, "fail-first", 0, "with -serve: number of failing attempts of each message, -1 for all; fails=`n` in a body overrides it")
 }
 
-// Validate reports flags that do not go together.
+// Validate reports flags that exclude each other.
 func (f *Flags) Validate() error {
 	switch {
 	case f.FailFirst != 0 && !f.Serve:
@@ -49,23 +47,22 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-// Service is workers on queues that others know, too.
+// Service is a set of workers on queues that other programs also use.
 type Service struct {
 	Design    topology.Topology      // declared first, and in this way by the workers
 	Workers   []reprise.WorkerConfig // one for each queue; the Handler is the Service's own
 	FailFirst int                    // as in Flags
 
-	// Intro is written when everything is declared: on what terms it works.
+	// Intro is printed after the declarations, and describes the delays.
 	Intro string
 
-	// Flags says which flags make the program declare things as they are.
+	// Flags lists the flags that set the arguments of existing queues, for an error message.
 	Flags string
 
 	Out io.Writer
 }
 
-// Run works until ctx ends. An error means that it could not, or that the balance
-// does not come out.
+// Run handles messages until ctx is canceled. It returns an error if a worker fails or the sums differ.
 func (s Service) Run(ctx context.Context, on *stage.Stage) (err error) {
 	if !on.Shared {
 		return ErrAlone
@@ -90,8 +87,8 @@ func (s Service) Run(ctx context.Context, on *stage.Stage) (err error) {
 	return l.balance()
 }
 
-// work has all workers work until ctx ends, or one of them cannot: then the others
-// are of no use, since the queues are of one design.
+// work runs all workers until ctx is canceled or one of them fails. The failure stops the others, because the queues belong to one
+// design.
 func (s Service) work(ctx context.Context, client *reprise.Client, l *log) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

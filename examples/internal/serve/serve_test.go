@@ -53,7 +53,7 @@ func on(b *reprisetest.Broker) *stage.Stage {
 	return &stage.Stage{URL: b.URL(), DialContext: b.DialContext, Shared: true, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// publish plays another program.
+// publish publishes messages like another program.
 func publish(t *testing.T, b *reprisetest.Broker, queue string, messages ...amqp.Publishing) {
 	t.Helper()
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
@@ -74,8 +74,7 @@ func publish(t *testing.T, b *reprisetest.Broker, queue string, messages ...amqp
 	}
 }
 
-// What comes of each message is written, and what it comes to when somebody
-// interrupts.
+// The service prints the result of each message, and the sums after an interrupt.
 func TestServiceSaysWhatComesOfMessages(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder
@@ -138,8 +137,7 @@ func TestServiceThatCannotWorkSaysWhy(t *testing.T) {
 	})
 }
 
-// Quorum queues of another program, which names the type and nothing else, are not
-// those of the preset, but they are those of Plain.
+// Quorum queues of a program that sets only the type differ from the queues of the preset, and equal the queues of Plain.
 func TestPlain(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		design := preset.WorkRetry{QueueType: "quorum"}

@@ -12,9 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Clean runs a program that works on a topology, and with -clean deletes afterwards what
-// of it was not there before, with the messages in it. What somebody else has come to
-// use meanwhile stays, and is named on stderr.
+// Clean calls run. With the flag -clean, it then deletes the queues and exchanges of the topology that did not exist before, with
+// their messages. It keeps queues and exchanges that other programs use, and prints their names on stderr.
 func (s *Stage) Clean(t topology.Topology, run func() error) error {
 	if !s.clean {
 		return run()
@@ -30,7 +29,7 @@ func (s *Stage) Clean(t topology.Topology, run func() error) error {
 	return err
 }
 
-// connect is for what a worker library has no business with.
+// connect returns a connection for deletions, which package reprise does not support.
 func (s *Stage) connect() (*amqp.Connection, error) {
 	config := amqp.Config{}
 	if s.Embedded() {
@@ -41,7 +40,7 @@ func (s *Stage) connect() (*amqp.Connection, error) {
 	return amqp.DialConfig(s.URL, config)
 }
 
-// missing returns what of a topology is not there.
+// missing returns the part of a topology that does not exist.
 func (s *Stage) missing(t topology.Topology) (none topology.Topology, err error) {
 	conn, err := s.connect()
 	if err != nil {
@@ -74,7 +73,7 @@ func (s *Stage) missing(t topology.Topology) (none topology.Topology, err error)
 	return none, nil
 }
 
-// exists asks on a channel of its own, which the broker closes if the answer is no.
+// exists asks on a separate channel, because the broker closes the channel if the queue does not exist.
 func exists(conn *amqp.Connection, ask func(*amqp.Channel) error) (bool, error) {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -87,8 +86,8 @@ func exists(conn *amqp.Connection, ask func(*amqp.Channel) error) (bool, error) 
 	return true, errors.Join(err, ch.Close())
 }
 
-// remove deletes queues, if nobody consumes from them, and then exchanges, if nothing
-// is bound to them any more. Quorum queues know no if-unused, so that it is asked first.
+// remove deletes queues without consumers, and then exchanges without bindings. Quorum queues do not support if-unused, so remove
+// asks for the consumers first.
 func (s *Stage) remove(t topology.Topology) (err error) {
 	conn, err := s.connect()
 	if err != nil {

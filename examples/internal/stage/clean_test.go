@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// What a program has made is deleted, with the messages in it, and nothing else.
+// Clean deletes only the queues and exchanges of the program, with their messages.
 func TestClean(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var (
@@ -58,7 +58,7 @@ func TestClean(t *testing.T) {
 					return err
 				}
 			}
-			// Somebody else has come.
+			// Another program consumes.
 			ch, err := conn.Channel()
 			if err != nil {
 				return err

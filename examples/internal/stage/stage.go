@@ -1,7 +1,5 @@
-// Package stage is what the programs in the examples have in common: a broker
-// to run on, which is one in the process unless -url names a RabbitMQ, and an
-// end when somebody interrupts them. With -listen, the broker in the process is
-// there for other programs as well.
+// Package stage starts the examples. It reads the flags, starts a broker in the process unless -url is the URL of another broker,
+// and cancels the context when the user interrupts the program. With -listen, other programs can use the broker in the process.
 //
 //	func main() {
 //		stage.Main(func(ctx context.Context, s *stage.Stage) error {
@@ -28,20 +26,18 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// Stage is a broker, and what the program's output goes through.
+// Stage is the broker and the logger of an example.
 type Stage struct {
-	// URL is the broker's, for clients of any kind. That of the broker in the
-	// process is reached through DialContext alone.
+	// URL is the URL of the broker, for all clients. Clients of the broker in the process also require DialContext.
 	URL string
 
-	// DialContext opens connections to the broker in the process; nil where
-	// -url names one that is on the network.
+	// DialContext opens connections to the broker in the process. It is nil with -url.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Shared: other programs can reach the broker, by -url or -listen.
+	// Shared reports whether other programs can reach the broker, because of -url or -listen.
 	Shared bool
 
-	// Logger is told what clients and workers do, with -verbose, on stderr.
+	// Logger is the logger for clients and workers. It writes to stderr with -verbose, and discards otherwise.
 	Logger *slog.Logger
 
 	clean bool
@@ -50,14 +46,13 @@ type Stage struct {
 // Embedded reports whether the broker runs in this process.
 func (s *Stage) Embedded() bool { return s.DialContext != nil }
 
-// Dial connects a client. It is closed by whoever asked for it.
+// Dial connects a client. The caller must close it.
 func (s *Stage) Dial(ctx context.Context) (*reprise.Client, error) {
 	return reprise.Dial(ctx, s.URL, &reprise.Config{Dial: s.DialContext, Logger: s.Logger})
 }
 
-// Main runs a program: it reads the flags (the program may have defined its own
-// before), makes the Stage, calls run, and ends the process with what came of it.
-// The context of run ends with an interrupt.
+// Main runs a program. It parses the flags, including flags that the program defined before, creates the Stage, calls run, and
+// exits with its result. An interrupt cancels the context of run.
 func Main(run func(ctx context.Context, s *Stage) error) {
 	url := Address("url", "a RabbitMQ to run on, `amqp://user:password@host:5672/vhost`; default: a broker in this process")
 	listen := Address("listen", "address `host:port` of the broker in this process, for other programs on this machine, such as 127.0.0.1:5672; default: none")
@@ -72,9 +67,8 @@ func Main(run func(ctx context.Context, s *Stage) error) {
 	}
 }
 
-// Address defines a flag for an address. An empty one is an error: a shell makes it of a
-// command that failed, as in -url "$(scripts/rabbitmq start 4.3)", and the program would
-// use a broker of its own instead.
+// Address defines a flag for an address. An empty address is an error, because a failed command in -url "$(scripts/rabbitmq start
+// 4.3)" results in one, and the program would use the broker in the process.
 func Address(name, usage string) *string {
 	var address string
 	flag.Func(name, usage, func(given string) error {
@@ -119,8 +113,7 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 	return run(ctx, s)
 }
 
-// reach waits for the broker, and says so: the clients of the program are silent,
-// and some of them are cut off on purpose.
+// reach waits for the broker and prints the reason, because the clients of the examples do not log it.
 func reach(ctx context.Context, url string) error {
 	client, err := reprise.Dial(ctx, url, &reprise.Config{Logger: waiting.Logger(time.Minute, func(reason string) {
 		fmt.Fprintf(os.Stderr, "waiting for the broker: %s\n", reason)
@@ -131,7 +124,7 @@ func reach(ctx context.Context, url string) error {
 	return client.Close(ctx)
 }
 
-// embed starts a broker in this process, and returns how to end it.
+// embed starts a broker in this process and returns a function that stops it.
 func (s *Stage) embed(listen string) (end func() error, err error) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -160,8 +153,7 @@ func (s *Stage) embed(listen string) (end func() error, err error) {
 	}, nil
 }
 
-// listenHere listens for programs on this machine: the broker of an example has
-// the user and the password that everybody knows.
+// listenHere listens on a loopback address only, because the broker of an example has the default password.
 func listenHere(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
