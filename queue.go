@@ -72,8 +72,8 @@ const MaxPeeks = 5
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
 // drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue stores
-// requeued messages separately, so looking at only some of them changes the order. RabbitMQ 3.10 requeues to the tail of a
-// quorum queue without a limit. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// requeued messages separately, so looking at only some of them changes the order. On RabbitMQ, looking at more than 32
+// can change it too. RabbitMQ 3.10 requeues to the tail of a quorum queue without a limit. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -130,21 +130,23 @@ const (
 	siftPause  = 20 * time.Millisecond
 )
 
-// Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be auto-delete,
-// because the broker would delete it with its messages after the consumer of Sift. Sift takes up to n ready messages out
-// of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It stops early if pick reports
-// the last message. Then it calls settle with the picked messages, applies the returned verdicts, one for each message, and
-// requeues all other messages. It returns the number of examined messages, and whether the queue has more.
+// Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be
+// auto-delete, because the broker would delete it with its messages after the consumer of Sift. Sift takes up to n
+// ready messages out of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It stops
+// early if pick reports the last message. Then it calls settle with the picked messages, applies the returned verdicts,
+// one for each message, and requeues all other messages. It returns the number of examined messages, and whether the
+// queue has more.
 //
 // The examined messages are unacknowledged until Sift returns. Until then no consumer receives them, and they do not
 // expire. Afterwards, the broker dead-letters requeued messages that have become due, and returns the others to their
-// places. On RabbitMQ 4.3 and later, an examination does not count as a failed delivery. Before 4.3 it does, in quorum
-// queues. If the process or the connection ends before Sift returns, the broker requeues all messages, which always counts
-// as a failed delivery in quorum queues.
+// places. If Sift stops before it has examined n messages, a quorum queue places them after messages that were requeued
+// earlier and that Sift has not examined. On RabbitMQ 4.3 and later, an examination does not count as a failed
+// delivery. Before 4.3 it does, in quorum queues. If the process or the connection ends before Sift returns, the broker
+// requeues all messages, which always counts as a failed delivery in quorum queues.
 //
-// An error after the call of settle means that an unknown part of the verdicts was applied. Without an error, the verdicts
-// were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift returns a
-// *QueueError for the same reasons as Depth.
+// An error after the call of settle means that an unknown part of the verdicts was applied. Without an error, the
+// verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift
+// returns a *QueueError for the same reasons as Depth.
 func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (looked int, more bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {

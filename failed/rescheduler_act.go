@@ -19,8 +19,11 @@ const (
 	maxActRows = 10_000 // maximum number of messages of an act
 	maxSift    = 10_000 // maximum number of messages of a wait queue that are unacked at a time
 	maxCopies  = 500    // maximum number of messages that are copied while they are unacked
-	siftLimit  = 10 * time.Second
 	copyLimit  = 15 * time.Second
+
+	// siftLimit is the maximum time of reading a wait queue. After an act has found its messages, it reads the others
+	// for up to half of this time, and requeues all of them together, so that they keep their order: see Client.Sift.
+	siftLimit = 10 * time.Second
 
 	// maxLooks is the maximum number of failed deliveries of a message that Act reads. RabbitMQ dead-letters a message
 	// after 20 failed deliveries, and with five more a worker would treat it as a poison message.
@@ -33,10 +36,11 @@ const (
 //
 // Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. In an archive, one act
 // at a time reads a wait queue, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
-// this time. Before it reads a wait queue, Act proves through the broker that the wait queue has the arguments of its
-// design. The names of the two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering
-// with default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work
-// queue and to no other queue. Other presets dead-letter to an exchange, which must exist.
+// this time. If this time is too short to read them all, messages in a quorum queue may change their order. Before Act
+// reads a wait queue, it proves through the broker that the wait queue has the arguments of its design. The names of the
+// two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with default names, or a
+// preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue and to no other queue.
+// Other presets dead-letter to an exchange, which must exist.
 //
 //   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message, so a message is
 //     neither lost nor duplicated, unless it would be lost when it is due.
@@ -250,6 +254,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 	if x.act.Do == RetryNow {
 		most = maxSift
 	}
+	began := time.Now()
 	looking, cancel := context.WithTimeoutCause(ctx, siftLimit, errors.New("the wait queue could not be looked through in time"))
 	defer cancel()
 	var all []*found
@@ -260,13 +265,16 @@ func (x *waitingAct) look(ctx context.Context) error {
 			worn = true
 			return false, true
 		}
+		if len(rows) == len(wanted) || len(all) == most {
+			return false, time.Since(began) > siftLimit/2 // see siftLimit
+		}
 		w, ok := wanted[m.MessageID]
 		if !ok || !x.design.waits(m) || !x.sameAttempt(w, m) || !x.design.returns(m, x.place.queue) {
 			return false, false
 		}
 		all = append(all, &found{row: w, m: m})
 		rows[w.ID] = true
-		return true, len(rows) == len(wanted) || len(all) == most
+		return true, false
 	}
 	var settled []Waiting
 	looked, more, err := x.r.client.Sift(looking, x.place.wait, maxSift, pick, func([]*reprise.Message) []reprise.Verdict {

@@ -174,6 +174,41 @@ func TestActsOnWaitingMessages(t *testing.T) {
 	})
 }
 
+// An act keeps the order of the other messages in the wait queue, also after earlier acts. A quorum queue expires messages
+// only at its head, so a message behind a later message would be retried late.
+func TestActsKeepTheOrderOfTheOthers(t *testing.T) {
+	const n = 300
+	body := make([]byte, 64<<10) // so that an act finds its message before the broker has sent all messages
+	testkit.Each(t, func(t *testing.T, b testkit.Target) {
+		x := newActor(t, b.URL, 0)
+		var batch []*reprise.Message
+		for i := range n {
+			batch = append(batch, &reprise.Message{RoutingKey: x.work, MessageID: fmt.Sprint(i), Body: body})
+		}
+		must(t, x.client.PublishBatch(t.Context(), batch))
+		x.list(n)
+		var want []string
+		_, _, err := x.client.Sift(t.Context(), x.wait, n, func(m *reprise.Message) (picked, last bool) {
+			want = append(want, m.MessageID)
+			return false, false
+		}, func([]*reprise.Message) []reprise.Verdict { return nil })
+		must(t, err)
+		for _, id := range []string{"9", "2", "4"} {
+			if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row(id))}); res.Done != 1 {
+				t.Errorf("park: %+v", res)
+			}
+			want = slices.DeleteFunc(want, func(s string) bool { return s == id })
+		}
+		var got []string
+		for _, d := range x.bodies(x.wait, n-3) {
+			got = append(got, d.MessageId)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the order is %s", got)
+		}
+	})
+}
+
 // The acts and their list work with PostgreSQL, too.
 func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 	db, err := sql.Open("pgx", pgtest.Schema(t))

@@ -71,7 +71,7 @@ func (x *retrying) list(n int) []Waiting {
 	x.Helper()
 	var all []Waiting
 	testkit.Eventually(x.T, longest, func() (err error) {
-		all, _, err = x.archive.Waiting(x.Context(), WaitingFilter{Queue: x.work}, Page{})
+		all, _, err = x.archive.Waiting(x.Context(), WaitingFilter{Queue: x.work}, Page{Size: 1000})
 		if err == nil && len(all) != n {
 			err = fmt.Errorf("%d messages are listed, want %d", len(all), n)
 		}

@@ -161,7 +161,7 @@ func (c designCase) test(t *testing.T, w *wire) {
 	for _, d := range x.bodies(c.wait, 3) {
 		ids, last = append(ids, d.MessageId), d
 	}
-	if !slices.Equal(ids, []string{"0", "3", "1"}) {
+	if slices.Sort(ids[:2]); !slices.Equal(ids, []string{"0", "3", "1"}) { // a worker may publish 0 and 3 in either order
 		t.Errorf("%s wait", ids)
 	}
 	if c.later > 0 && last.Expiration != fmt.Sprint(c.later.Milliseconds()) {
