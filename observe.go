@@ -50,7 +50,7 @@ const (
 	EventDone                             // acknowledged
 	EventRetried                          // the message will be retried; Err, Delay
 	EventParked                           // the message is in the failed queue; Err
-	EventGivenBack                        // requeued; the attempt does not count.
+	EventRequeued                         // requeued; the attempt does not count.
 	EventDropped                          // not settled, because the connection failed; the broker redelivers the message; Err.
 	EventLost                             // acknowledged, or possibly acknowledged, but the copy was not published; only with AckThenPublish; Err.
 	EventDebounced                        // acknowledged together with an equal message, and not handled
@@ -74,7 +74,7 @@ const (
 
 var eventNames = [...]string{
 	EventStarted: "started", EventHandled: "handled", EventDone: "done", EventRetried: "retried", EventParked: "parked",
-	EventGivenBack: "given back", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
+	EventRequeued: "requeued", EventDropped: "dropped", EventLost: "lost", EventDebounced: "debounced", EventCopyFailed: "copy failed", EventTimeoutNear: "timeout near",
 	EventUnreported: "unreported",
 	EventConsuming:  "consuming", EventInterrupted: "interrupted", EventPaused: "paused", EventResumed: "resumed",
 	EventPublished: "published", EventConnected: "connected", EventDisconnected: "disconnected",

@@ -114,7 +114,7 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 type Verdict int
 
 const (
-	GiveBack    Verdict = iota // the message keeps its place in the queue
+	Requeue     Verdict = iota // the message keeps its place in the queue
 	Acknowledge                // the message is removed
 	DeadLetter                 // the broker dead-letters the message as if it had expired (basic.nack without requeue)
 )

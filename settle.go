@@ -139,9 +139,9 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 		w.report(ctx, d, topology.OutcomeSucceeded, "") // before the ack, so that a crash repeats the report
 		w.acknowledge(d)
 	case ctx.Err() != nil: // a failure after the end of the drain is not the fault of the message
-		w.log.Info("given back", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
+		w.log.Info("message requeued", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
 		d.GiveBack()
-		w.settled(d, Event{Kind: EventGivenBack, Err: r.err})
+		w.settled(d, Event{Kind: EventRequeued, Err: r.err})
 	default:
 		failed := r // a separate variable, because it escapes to the heap and r does not
 		if c := w.replacement(d, &failed); c != nil {
@@ -303,9 +303,9 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 		w.about(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.Context()))
 		return &Event{Kind: EventDropped, Err: err}
 	}
-	w.about(d, c).Warn("given back", "error", err)
+	w.about(d, c).Warn("message requeued", "error", err)
 	d.GiveBack()
-	return &Event{Kind: EventGivenBack, Err: err}
+	return &Event{Kind: EventRequeued, Err: err}
 }
 
 // ackThenPublish acknowledges the original, and publishes the copy after the broker has processed the ack. From then on
@@ -318,12 +318,12 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	}
 	if err := d.AckNow(); err != nil {
 		// If the broker did not receive the ack, publishing the copy would create a duplicate.
-		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has acknowledged it")
+		w.about(d, c).Error("message may be lost", "error", err, "reason", "the result of the acknowledgement is unknown")
 		return &Event{Kind: EventLost, Err: err}
 	}
 	switch err := w.publishCopy(w.consumer.Settling(), d, c, true); {
 	case errors.Is(err, ErrUnconfirmed):
-		w.about(d, c).Error("message may be lost", "error", err, "reason", "it is not known whether the broker has its copy")
+		w.about(d, c).Error("message may be lost", "error", err, "reason", "the result of publishing the copy is unknown")
 		return &Event{Kind: EventLost, Err: err}
 	case err != nil:
 		w.about(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)

@@ -157,7 +157,7 @@ type publisher interface {
 //	replay ended     replay, state, why, sent, refused (Info)
 //	replay waits     replay, error, next_try           (Warn: the database or the broker is not available)
 //	message refused  replay, message, error            (Warn: the message cannot be sent)
-//	replay asks for no outcomes  replay, error         (Warn: cannot declare the queue for outcomes; the replay retries)
+//	replay does not request outcomes  replay, error    (Warn: cannot declare the queue for outcomes; the replay retries)
 //	outcomes wait     error, next_try                  (Warn: the database is not available; without next_try: cannot declare the queue for outcomes)
 //	report ignored    queue, message_id, error         (Warn: a message in the queue for outcomes is not a report, or no database accepts it)
 //	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)

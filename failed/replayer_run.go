@@ -142,7 +142,7 @@ func (x *run) ask(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if x.askAgain.IsZero() {
-			x.cfg.Logger.Warn("replay asks for no outcomes", "replay", x.replay.ID, "error", err)
+			x.cfg.Logger.Warn("replay does not request outcomes", "replay", x.replay.ID, "error", err)
 		}
 		x.askAgain = time.Now().Add(askPause)
 		return nil

@@ -280,7 +280,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 	looked, more, err := x.r.client.Sift(looking, x.place.wait, maxSift, pick, func([]*reprise.Message) []reprise.Verdict {
 		verdicts := x.settle(ctx, all)
 		for i, f := range all {
-			if verdicts[i] != reprise.GiveBack && !containsID(settled, f.row.ID) {
+			if verdicts[i] != reprise.Requeue && !containsID(settled, f.row.ID) {
 				settled = append(settled, f.row)
 			}
 		}

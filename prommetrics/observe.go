@@ -99,7 +99,7 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 				reprise.EventDone:        attempts.WithLabelValues(name, "done"),
 				reprise.EventRetried:     attempts.WithLabelValues(name, "retried"),
 				reprise.EventParked:      attempts.WithLabelValues(name, "parked"),
-				reprise.EventGivenBack:   attempts.WithLabelValues(name, "given_back"),
+				reprise.EventRequeued:    attempts.WithLabelValues(name, "given_back"),
 				reprise.EventDropped:     attempts.WithLabelValues(name, "dropped"),
 				reprise.EventLost:        attempts.WithLabelValues(name, "lost"),
 				reprise.EventCopyFailed:  copiesFailed.WithLabelValues(name),

@@ -65,8 +65,8 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 		{"taken out of its queue to be archived", reprise.Event{Kind: reprise.EventDone, Attempt: 1, AsDelivered: true}, map[string]float64{
 			"taken_total" + q: 1,
 		}},
-		{"not archived yet", reprise.Event{Kind: reprise.EventGivenBack, Attempt: 1, AsDelivered: true}, map[string]float64{}},
-		{"given back", reprise.Event{Kind: reprise.EventGivenBack, Attempt: 1}, map[string]float64{
+		{"not archived yet", reprise.Event{Kind: reprise.EventRequeued, Attempt: 1, AsDelivered: true}, map[string]float64{}},
+		{"requeued", reprise.Event{Kind: reprise.EventRequeued, Attempt: 1}, map[string]float64{
 			"attempts_total" + outcome("given_back"): 1,
 		}},
 		{"lost", reprise.Event{Kind: reprise.EventLost, Attempt: 1, Err: errTest}, map[string]float64{

@@ -62,7 +62,7 @@ func (b *Broker) follow(e reprise.Event) {
 			j.handled = true
 			b.flights[f] = j
 		}
-	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
+	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost:
 		if j.attempts--; j.attempts > 0 {
 			b.flights[f] = j
 		} else {

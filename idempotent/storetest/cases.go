@@ -269,7 +269,7 @@ func testExclusion(t *testing.T, store idempotent.Store, _ func(time.Duration)) 
 	}
 	wg.Wait()
 	if had.Load() == 0 && !t.Failed() {
-		t.Error("nobody ever had the key")
+		t.Error("no caller has held the key")
 	}
 }
 

@@ -31,7 +31,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 		switch s.first.Load() {
 		case 0, 'A', frameMethod:
 		case tlsAlert, tlsHandshake:
-			return fatal("it speaks TLS: write amqps://, or the port that does not (5672 in most cases)")
+			return fatal("it speaks TLS; write amqps://, or the port that does not (5672 in most cases)")
 		default:
 			return fatal("it does not speak AMQP: check the port (5672 in most cases)")
 		}
@@ -83,7 +83,7 @@ func explainTLS(err error) string {
 		return fmt.Sprintf("the broker's TLS certificate is not trusted: %v: %s", cert.Err, advice)
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "it does not speak TLS: write amqp://, or the port that does (5671 in most cases)"
+		return "it does not speak TLS; write amqp://, or the port that does (5671 in most cases)"
 	}
 	text := err.Error()
 	if after, ok := strings.CutPrefix(text, "create TLS config from URI: "); ok {

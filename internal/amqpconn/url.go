@@ -39,7 +39,7 @@ type address struct {
 // URL, because it could be part of a password. https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
 	fault := func(format string, args ...any) (Addresses, error) {
-		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s): write amqp://user:password@host:5672/vhost, "+
+		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s); write amqp://user:password@host:5672/vhost, "+
 			"special characters percent-encoded (@ is %%40, / is %%2F, %% is %%25), further hosts of a cluster after commas", fmt.Sprintf(format, args...))}
 	}
 	scheme, rest, found := strings.Cut(url, "://")

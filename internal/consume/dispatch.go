@@ -191,7 +191,7 @@ func (s *session) remind(now time.Time) {
 		return false
 	})
 	if n := waiting - len(s.pending); n > 0 {
-		c.Log.Warn("waited too long to begin", "given_back", n, "timeout", c.Timeout)
+		c.Log.Warn("waited too long to begin", "requeued", n, "timeout", c.Timeout)
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *session) serve(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if s.unsubscribe(now) == nil { // after an error, the end of the channel requeues the deliveries
-				c.Log.Info("consuming stopped", "running", c.slots.taken(), "given_back", len(s.pending))
+				c.Log.Info("consuming stopped", "running", c.slots.taken(), "requeued", len(s.pending))
 				s.giveBack()
 			}
 			return nil

@@ -27,7 +27,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 			return u.String()
 		}
 		for _, tc := range []struct{ name, url, want string }{
-			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://): write amqp://user:password@host:5672/vhost"},
+			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://); write amqp://user:password@host:5672/vhost"},
 			{"port", "amqp://user:s3cret@localhost:port/", "cannot use this broker URL"},
 			{"escape", "amqp://user:s3cret%zz@localhost/", "cannot use this broker URL"},
 			{"password", with(func(u *url.URL) { u.User = url.UserPassword("guest", "s3cret") }), `the broker refused user "guest": check user name and password`},

@@ -46,7 +46,7 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 		stopped := make(chan error)
 		go func() { stopped <- stop() }()
 		c.log.wait(t, "consuming stopped", 1)
-		if !strings.Contains(c.log.String(), " running=2 given_back=") {
+		if !strings.Contains(c.log.String(), " running=2 requeued=") {
 			t.Errorf("what is waited for is not logged: %s", c.log)
 		}
 		close(finish)

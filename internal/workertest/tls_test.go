@@ -181,7 +181,7 @@ func TestTLS(t *testing.T) {
 		"wrong certificate":     {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "it refused TLS ("},
 		"certificate of nobody": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that there is one, that it names a user of the broker"},
 		"no TLS asked for":      {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: use amqps:// (default port 5671), or remove Config.TLS"},
-		"no TLS there":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "it does not speak TLS: write amqp://, or the port that does (5671 in most cases)"},
+		"no TLS there":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "it does not speak TLS; write amqp://, or the port that does (5671 in most cases)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.want == "" {
@@ -209,7 +209,7 @@ func TestTLS(t *testing.T) {
 func TestDialToAnotherProtocol(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
-		"\x15\x03\x03\x00\x02\x02\x46":     "it speaks TLS: write amqps://, or the port that does not",
+		"\x15\x03\x03\x00\x02\x02\x46":     "it speaks TLS; write amqps://, or the port that does not",
 		"HTTP/1.1 400 Bad Request\r\n\r\n": "it does not speak AMQP: check the port",
 	} {
 		_, err := reprise.Dial(t.Context(), "amqp://ada:s3cret@broker.example", &reprise.Config{

@@ -115,7 +115,7 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 		return v, damaged(append(found, wrong...))
 	}
 	for _, w := range wrong {
-		d.log.Warn("one of two inventories cannot be read: the other one is used", "file", w.File, "problem", w.Problem)
+		d.log.Warn("cannot read one of two inventories, using the other", "file", w.File, "problem", w.Problem)
 	}
 	if v.sealed {
 		return v, nil

@@ -277,7 +277,7 @@ func refuseAny(name string, items *section[unsupported]) error {
 
 func (u *importedUser) check() error {
 	if len(u.Limits) > 0 {
-		return badRequest("limits of users are not supported, and user " + u.Name + " has some: nothing was imported")
+		return badRequest("limits of users are not supported, and user " + u.Name + " has some (nothing was imported)")
 	}
 	if _, err := u.user(u.Name); err != nil {
 		return of("user", u.Name, err)
@@ -287,7 +287,7 @@ func (u *importedUser) check() error {
 
 func (v *importedVHost) check() error {
 	if len(v.Limits) > 0 {
-		return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some: nothing was imported")
+		return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some (nothing was imported)")
 	}
 	if err := v.settings().check(); err != nil {
 		return of("vhost", v.Name, err)

@@ -67,7 +67,7 @@ func (d *Disk) check(log *slog.Logger) {
 	case changed && d.low.Raised() != nil:
 		log.Warn("low on disk: publishers are blocked until there is room", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
 	case changed:
-		log.Info("publishers go on: there is room on the disk, and it answers", "free", d.Free(), "limit", d.limit)
+		log.Info("publishing resumed because the disk has space and responds", "free", d.Free(), "limit", d.limit)
 	}
 	d.unknown = err != nil
 }

@@ -209,7 +209,7 @@ func (n *Node) Serve(conn net.Conn) error {
 		return ErrClosed
 	}
 	if limit := n.config.MaxConnections; limit > 0 && len(n.live) >= limit {
-		n.config.Log.Warn("connection refused: there are as many as may be", "peer", conn.RemoteAddr().String(), "limit", limit)
+		n.config.Log.Warn("connection refused because the limit is reached", "peer", conn.RemoteAddr().String(), "limit", limit)
 		_ = conn.Close()
 		return nil
 	}

@@ -233,7 +233,7 @@ func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
 // observe records an event that a worker reports.
 func (b *Book) observe(process any, e reprise.Event) {
 	switch e.Kind {
-	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
+	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost:
 	default:
 		return
 	}

@@ -267,7 +267,7 @@ func (l *Life) takenBack(m *Message) bool {
 // overdue, although the broker may still store the copy.
 func (l *Life) anyBroke(m *Message) bool {
 	for _, r := range m.Runs {
-		if l.broke(r) || r.How == reprise.EventGivenBack && !r.Cut {
+		if l.broke(r) || r.How == reprise.EventRequeued && !r.Cut {
 			return true
 		}
 	}
@@ -285,14 +285,14 @@ func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) stri
 	if doubled || l.heldTooLong(r) {
 		return ""
 	}
-	again := before.How == reprise.EventGivenBack || before.Cut || l.broke(before)
+	again := before.How == reprise.EventRequeued || before.Cut || l.broke(before)
 	if again && r.Redelivered {
 		return ""
 	}
 	if d.Copies { // an earlier attempt may have left two copies
 		for _, e := range m.Runs {
 			// A worker requeues a message if the confirm of its copy is overdue, although the broker may still store the copy.
-			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.broke(e) || e.How == reprise.EventGivenBack && !e.Cut) {
+			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.broke(e) || e.How == reprise.EventRequeued && !e.Cut) {
 				return ""
 			}
 		}

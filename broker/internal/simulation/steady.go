@@ -97,7 +97,7 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 // worker subscribes again with another prefetch.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {
-	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventGivenBack && e.Message == nil:
+	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventRequeued && e.Message == nil:
 		l.Disturb(who, "paused").End()
 	case e.Kind == reprise.EventInterrupted:
 		l.Disturb(who, "interrupted").End()

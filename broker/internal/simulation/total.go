@@ -54,7 +54,7 @@ func (t *Total) Write(w io.Writer, real time.Duration) {
 		if fault {
 			fmt.Fprintln(w, "faults that struck:")
 		} else {
-			fmt.Fprintln(w, "acts and what they led to:")
+			fmt.Fprintln(w, "acts and their results:")
 		}
 		for _, k := range slices.Sorted(maps.Keys(t.Struck)) {
 			if a := acts[k]; a.Fault == fault {

@@ -111,7 +111,7 @@ func pathNumber(c *web.Call, name string) (int64, error) {
 	text := c.R.PathValue(name)
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fault.BadRequest("there is no number "+strconv.Quote(text), "write a number from 1 on in the path, as a list shows it")
+		return 0, fault.BadRequest(strconv.Quote(text)+" is not a positive number", "copy the number from a list into the path")
 	}
 	return n, nil
 }

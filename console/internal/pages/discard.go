@@ -39,7 +39,7 @@ type selection struct {
 func selected(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
 	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
 	if err != nil {
-		return nil, fault.BadRequest(err.Error(), "nothing was changed: go back and select messages again")
+		return nil, fault.BadRequest(err.Error(), "no message was changed (go back and select messages again)")
 	}
 	f := asked.Selected()
 	switch {

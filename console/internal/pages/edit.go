@@ -108,7 +108,7 @@ func readEdition(c *web.Call, id failed.ID) (*edition, url.Values, error) {
 func revisionIn(v url.Values, name string) (int, error) {
 	n, err := strconv.Atoi(v.Get(name))
 	if err != nil || n < 0 {
-		return 0, fault.BadRequest("the form does not say of which revision of the message it is", "open it again")
+		return 0, fault.BadRequest("the form has no revision of the message", "open it again")
 	}
 	return n, nil
 }

@@ -49,7 +49,7 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 		return 0, err
 	}
 	if queue == "" {
-		return 0, fault.BadRequest("queue must not be empty", `send "queue": its name`)
+		return 0, fault.BadRequest("queue must not be empty", `send its name as "queue"`)
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), commandTimeout)
 	defer cancel()

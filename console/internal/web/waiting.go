@@ -82,7 +82,7 @@ func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error)
 // CheckWaiting refuses an invalid act, before the console counts messages for it.
 func CheckWaiting(act failed.WaitingAct) error {
 	if err := act.Validate(); err != nil {
-		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "nothing was changed")
+		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "no message was changed")
 	}
 	return nil
 }

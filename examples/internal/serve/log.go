@@ -42,7 +42,7 @@ func (l *log) Observe(e reprise.Event) {
 		l.line(e, "parked: "+text(e.Err))
 	case reprise.EventDebounced:
 		l.line(e, "equal to another one, which was handled for it")
-	case reprise.EventGivenBack, reprise.EventDropped:
+	case reprise.EventRequeued, reprise.EventDropped:
 		l.line(e, "not settled, is delivered again")
 	case reprise.EventHandled:
 		l.received++
@@ -83,7 +83,7 @@ func (l *log) balance() error {
 	var (
 		done, back, parked = l.kinds[reprise.EventDone], l.kinds[reprise.EventRetried], l.kinds[reprise.EventParked]
 		equal              = l.kinds[reprise.EventDebounced]
-		again              = l.kinds[reprise.EventGivenBack] + l.kinds[reprise.EventDropped]
+		again              = l.kinds[reprise.EventRequeued] + l.kinds[reprise.EventDropped]
 	)
 	fmt.Fprintf(l.out, "\nbalance: %d received = %d done + %d to retry + %d parked", l.received, done, back, parked)
 	for _, rare := range []struct {

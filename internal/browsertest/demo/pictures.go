@@ -45,7 +45,7 @@ func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme strin
 		}
 	}
 	for _, p := range b.Problems() {
-		fmt.Println("the browser says:", p)
+		fmt.Println("browser:", p)
 	}
 	return nil
 }

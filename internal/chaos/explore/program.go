@@ -147,7 +147,7 @@ func (p *program) count(kinds ...reprise.EventKind) (n int) {
 
 // idle returns an error until the worker has settled all attempts, or knows that it cannot settle them.
 func (p *program) idle() error {
-	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost)
+	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost)
 	if begun := p.count(reprise.EventStarted); settled != begun {
 		return fmt.Errorf("%d attempts, %d of them settled", begun, settled)
 	}

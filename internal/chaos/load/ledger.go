@@ -133,7 +133,7 @@ func (l *Ledger) Lives() int {
 func (l *Ledger) Check() {
 	l.t.Helper()
 	if l.confirmed == 0 {
-		l.t.Error("nothing was confirmed: the broker was not used")
+		l.t.Error("no message was confirmed, so the broker was not used")
 	}
 	for m := range l.missing {
 		l.t.Errorf("%v was confirmed and is lost:%s", m, l.lives[m])

@@ -78,7 +78,7 @@ func judge(out io.Writer, units []*unit, limits map[string]ceiling) error {
 		c := limits[u.name]
 		if u.alerts > c.alerts || u.strings > c.strings {
 			above++
-			fmt.Fprintf(out, "%s: %d alerts (ceiling %d), %d strings (ceiling %d); list them with: make prose PKG=./%s\n",
+			fmt.Fprintf(out, "%s: %d alerts (ceiling %d), %d strings (ceiling %d). List them with make prose PKG=./%s\n",
 				u.name, u.alerts, c.alerts, u.strings, c.strings, u.name)
 		}
 		if u.alerts < c.alerts || u.strings < c.strings {
@@ -86,7 +86,7 @@ func judge(out io.Writer, units []*unit, limits map[string]ceiling) error {
 		}
 	}
 	if below > 0 {
-		fmt.Fprintf(out, "%d below their ceilings; lower the ceilings with: make prose ARGS=-lower\n", below)
+		fmt.Fprintf(out, "%d below their ceilings. Lower the ceilings with make prose ARGS=-lower\n", below)
 	}
 	if above > 0 {
 		return fmt.Errorf("%w by %d packages or documents (see docs/style.md)", errAbove, above)

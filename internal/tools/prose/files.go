@@ -17,7 +17,7 @@ type unit struct {
 	files    []string
 	words    int
 	alerts   int // in documents and comments
-	strings  int // error strings and template strings that break a rule
+	strings  int // messages and template strings that break a rule
 	findings []finding
 }
 
@@ -150,7 +150,7 @@ func measure(o options, root string, patterns []string) ([]*unit, error) {
 	return units, nil
 }
 
-// add adds the findings of a file. Vale also reads error strings. add counts its alerts there as broken rules of the string.
+// add adds the findings of a file. Vale also reads messages. add counts its alerts there as broken rules of the string.
 func (u *unit) add(file string, s *source, alerts []alert) {
 	found := len(u.findings)
 	for _, a := range alerts {

@@ -22,7 +22,7 @@ type source struct {
 
 type lines struct{ first, last int }
 
-// message is an error string or a visible string of a template.
+// message is a string that a user reads: an error, a log, output of a command, or a label of a template.
 type message struct {
 	lines
 	s      string
@@ -63,7 +63,7 @@ func countWords(s string) (n int) {
 	return n
 }
 
-// readGo reads the comments and the error strings of a Go file. It leaves out the error strings of tests.
+// readGo reads the comments and the messages of a Go file. It leaves out the messages of tests.
 func readGo(name string, content []byte) (*source, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, content, parser.ParseComments|parser.SkipObjectResolution)
@@ -83,22 +83,41 @@ func readGo(name string, content []byte) (*source, error) {
 		return s, nil
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && isErrorConstructor(call) {
-			s.addMessage(set.Position(call.Pos()).Line, set.Position(call.End()).Line, constant(call.Args[0]))
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !messageFuncs[called(call)] {
+			return true
+		}
+		for _, arg := range call.Args {
+			if value := constant(arg); value != "" {
+				s.addMessage(set.Position(arg.Pos()).Line, set.Position(arg.End()).Line, value)
+			}
 		}
 		return true
 	})
 	return s, nil
 }
 
-// isErrorConstructor reports whether a call makes an error from a string.
-func isErrorConstructor(call *ast.CallExpr) bool {
-	sel, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || len(call.Args) == 0 {
-		return false
+// messageFuncs are the functions whose strings a user reads: constructors of errors, logs, and output of commands.
+var messageFuncs = map[string]bool{
+	"errors.New": true, "fmt.Errorf": true, "usagef": true,
+	".fail": true, ".refuse": true, ".problem": true, "badRequest": true, ".BadRequest": true,
+	".Debug": true, ".Info": true, ".Warn": true, ".Error": true,
+	".DebugContext": true, ".InfoContext": true, ".WarnContext": true, ".ErrorContext": true,
+	"fmt.Fprintf": true, "fmt.Fprintln": true, "fmt.Printf": true, "fmt.Println": true,
+}
+
+// called returns the name of a called function: name, package.name for errors and fmt, or .name.
+func called(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		if pkg, ok := f.X.(*ast.Ident); ok && (pkg.Name == "errors" || pkg.Name == "fmt") {
+			return pkg.Name + "." + f.Sel.Name
+		}
+		return "." + f.Sel.Name
 	}
-	pkg, ok := sel.X.(*ast.Ident)
-	return ok && (pkg.Name == "errors" && sel.Sel.Name == "New" || pkg.Name == "fmt" && sel.Sel.Name == "Errorf")
+	return ""
 }
 
 // constant joins the string literals of an expression.

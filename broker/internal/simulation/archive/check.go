@@ -119,7 +119,7 @@ func (s *System) checkNothingLost(all map[failed.ID]Row, mails map[int]int) {
 	has, copies := map[int]bool{}, map[int][]time.Time{}
 	for _, r := range all {
 		if !r.known {
-			s.fail(promiseExactly, "message %d has the body %q, which nobody has published", r.ID, r.Body)
+			s.fail(promiseExactly, "message %d has the body %q, which was not published", r.ID, r.Body)
 			continue
 		}
 		copies[r.Order.N] = append(copies[r.Order.N], r.Archived)

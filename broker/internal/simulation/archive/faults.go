@@ -257,7 +257,7 @@ func (s *System) demandReady(of []*Process, fault int, ready bool, since string)
 		case !ready && err == nil:
 			s.fail(promiseReady, "%s is ready although %s", p.Name, since)
 		case !ready && !errors.Is(err, failed.ErrUnavailable):
-			s.fail(promiseReady, "%s is not ready since %s, and says: %v", p.Name, since, err)
+			s.fail(promiseReady, "%s has not been ready since %s: %v", p.Name, since, err)
 		default:
 			s.strike("readiness told")
 		}

@@ -55,7 +55,7 @@ func (s *System) Purge() {
 	if err == nil && status == http.StatusOK {
 		s.strike("act: purge")
 		if removed != done.Messages {
-			s.fail(promisePurge, "%d messages were removed, and the answer says %d", removed, done.Messages)
+			s.fail(promisePurge, "%d messages were removed, but the response reports %d", removed, done.Messages)
 		}
 	}
 	s.note("person-0 purges %d messages, status %d", removed, status)
@@ -96,7 +96,7 @@ func (s *System) Export() {
 	}
 	imported, err := rowsOf(other)
 	if err != nil {
-		s.fail("simulation", "reading what was imported: %v", err)
+		s.fail("simulation", "cannot read the imported messages: %v", err)
 		return
 	}
 	count := func(rows map[failed.ID]Row) map[string]int {
@@ -109,7 +109,7 @@ func (s *System) Export() {
 	has := count(imported)
 	for what, n := range count(before) {
 		if has[what] < n {
-			s.fail(promiseExport, "%q is there %d times after an import, and was there %d times", what, has[what], n)
+			s.fail(promiseExport, "%q exists %d times after an import, but existed %d times before", what, has[what], n)
 			return
 		}
 	}

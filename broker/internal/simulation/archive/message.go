@@ -155,7 +155,7 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		e.status = result.Status
 		s.strike("edit" + e.outcome())
 		if overtaken && result.Status < 400 {
-			s.fail(promiseEdit, "message %d was edited by another meanwhile, and this edit was taken with status %d", id, result.Status)
+			s.fail(promiseEdit, "message %d was edited by another request, but this edit was accepted with status %d", id, result.Status)
 		}
 		if rest, ok := strings.CutPrefix(result.URL.Path, "/replays/"); ok && result.Status == http.StatusOK {
 			n, _ := strconv.ParseInt(rest, 10, 64)

@@ -240,7 +240,7 @@ func listen(addr string) (net.Listener, error) {
 		return l, nil
 	}
 	if _, ok := errors.AsType[*net.AddrError](err); ok {
-		return nil, usagef("cannot listen on %q: write HOST:PORT, for instance 127.0.0.1:5672", addr)
+		return nil, usagef("cannot listen on %q (use HOST:PORT, such as 127.0.0.1:5672)", addr)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err

@@ -15,11 +15,11 @@ func managementURL(flag, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil: // the error may contain a password
-		return nil, usagef("%s is not a URL: write %s, with special characters of the password percent-encoded", flag, example)
+		return nil, usagef("%s is not a URL; write %s, with special characters of the password percent-encoded", flag, example)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return nil, usagef("%s: write %s", flag, example)
+		return nil, usagef("%s; write %s", flag, example)
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, usagef("%s has parameters or a #, which mean nothing there: write %s", flag, example)
+		return nil, usagef("%s must not have parameters or a #; write %s", flag, example)
 	}
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/api")
 	return u, nil

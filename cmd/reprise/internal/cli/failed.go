@@ -69,7 +69,7 @@ func (f serverFlags) client(streams IO) (*api.Client, error) {
 			return nil, usagef("--token-file: %w", err)
 		}
 		if token = strings.TrimSpace(line); token == "" {
-			return nil, usagef("--token-file %s: its first line is empty: write a token into it", f.TokenFile)
+			return nil, usagef("--token-file %s must start with a token: got an empty line", f.TokenFile)
 		}
 	}
 	client, err := api.NewClient(api.ClientConfig{URL: cmp.Or(f.Server, "http://"+defaultConsole), Token: token, Actor: actor()})

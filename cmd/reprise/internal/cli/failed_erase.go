@@ -40,7 +40,7 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 		return err
 	}
 	if strings.TrimSpace(c.Reason) == "" && !c.DryRun {
-		return usagef("--reason TEXT is required: it is kept in the audit log, and must not be personal data")
+		return usagef("--reason TEXT is required (the audit log keeps the text, so do not write personal data)")
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		e := api.Erase{Selection: s, Reason: c.Reason}

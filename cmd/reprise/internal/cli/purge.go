@@ -41,7 +41,7 @@ func (c *purgeCmd) Run(ctx context.Context, streams IO) error {
 	case c.Limit < 0:
 		return usagef("--limit must be at least 1: got %d", c.Limit)
 	case strings.TrimSpace(c.Reason) == "" && !c.DryRun:
-		return usagef("--reason TEXT is required: it is kept in the audit log")
+		return usagef("--reason TEXT is required (the audit log keeps the text)")
 	}
 	return c.ask(streams, func(client *api.Client) error { return c.purge(ctx, streams, client) })
 }

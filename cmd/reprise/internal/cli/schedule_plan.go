@@ -104,15 +104,15 @@ func aboutDelays(r topology.Route, policy backoff.Backoff) string {
 		if jitter := cmp.Or(r.Jitter, topology.DefaultGrowingTTLJitter); jitter > 0 {
 			about += fmt.Sprintf(", ±%v%%", math.Round(1000*jitter)/10)
 		}
-		return about + ", each from the one before, as its x-death has it"
+		return about + ", computed from the previous delay in x-death"
 	case topology.WaitQueue:
-		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
+		return fmt.Sprintf("%v, set by the wait queue", backoff.Fixed(r.Delay))
 	case topology.DeadLettering:
-		return fmt.Sprintf("%v, as its wait queue has it", backoff.Fixed(r.Delay))
+		return fmt.Sprintf("%v, set by the wait queue", backoff.Fixed(r.Delay))
 	case topology.DelayedRetry:
-		return fmt.Sprintf("%v, as its work queue has it", backoff.Linear{Initial: r.Min, Step: r.Min, Max: r.Max})
+		return fmt.Sprintf("%v, set by the work queue", backoff.Linear{Initial: r.Min, Step: r.Min, Max: r.Max})
 	case topology.Requeuing:
-		return "at once, given back to its queue"
+		return "immediately, requeued"
 	case topology.Levels:
 		return fmt.Sprintf("%v, in whole seconds", policy)
 	}

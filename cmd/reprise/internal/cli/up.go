@@ -175,12 +175,12 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		select {
 		case err := <-web.failed: // a failure of the web server does not stop the workers
-			log.Error("metrics and health are not served any more", "error", err)
+			log.Error("server of metrics and health stopped", "error", err)
 			<-ctx.Done()
 		case <-ctx.Done():
 		}
 		if stop.ctx.Err() != nil {
-			log.Info("draining: running handlers finish, other messages go back (Ctrl-C again ends at once)")
+			log.Info("draining: running handlers finish, other messages are requeued (press Ctrl-C again to stop immediately)")
 		}
 		return nil
 	}))

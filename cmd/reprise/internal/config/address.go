@@ -41,7 +41,7 @@ func openAddr(example string) reader[string] {
 	return func(v value) (string, bool) {
 		host, port, ok := v.hostPort(example)
 		if ok && host == "" {
-			return "", v.fail("%s has no host: write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for all networks", v.name, port, port)
+			return "", v.fail("%s has no host; write 127.0.0.1:%s for this machine only, or 0.0.0.0:%s for all networks", v.name, port, port)
 		}
 		return net.JoinHostPort(host, port), ok
 	}
@@ -56,9 +56,9 @@ func (v value) hostPort(example string) (host, port string, ok bool) {
 	host, port, err := net.SplitHostPort(s)
 	switch {
 	case err != nil:
-		return "", "", v.fail("%s is not an address: write %s, or port 0 for a free port", v.name, example)
+		return "", "", v.fail("%s is not an address; write %s, or port 0 for a free port", v.name, example)
 	case !isPort(port):
-		return "", "", v.fail("%s has no port from 0 to 65535: write %s, or port 0 for a free port", v.name, example)
+		return "", "", v.fail("%s has no port from 0 to 65535; write %s, or port 0 for a free port", v.name, example)
 	}
 	return host, port, true
 }
@@ -95,7 +95,7 @@ func path(example string) reader[string] {
 func (v value) absolute(path string) (string, bool) {
 	switch {
 	case strings.HasPrefix(path, "~") || strings.Contains(path, "${"):
-		return "", v.fail("~ and variables are not expanded here: write an absolute path, or a path relative to this file")
+		return "", v.fail("~ and variables are not expanded here; write an absolute path, or a path relative to this file")
 	case filepath.IsAbs(path):
 		return path, true
 	}
@@ -112,17 +112,17 @@ func (v value) endpoint() (address string, secrets []string, ok bool) {
 	wrong := ""
 	switch {
 	case err != nil:
-		wrong = "is no URL"
+		wrong = "is not a URL"
 	case u.Scheme != "http" && u.Scheme != "https":
 		wrong = "does not begin with http:// or https://"
 	case u.Hostname() == "":
-		wrong = "names no host"
+		wrong = "has no host"
 	case u.Port() != "" && (!isPort(u.Port()) || strings.Trim(u.Port(), "0") == ""):
 		wrong = "has no port from 1 to 65535"
 	default:
 		return s, secretsOf(values, u), true
 	}
-	return "", nil, v.fail("%s %s: write http://host:port/path", v.name, wrong)
+	return "", nil, v.fail("%s %s; write http://host:port/path", v.name, wrong)
 }
 
 // secretsOf returns the secret values of variables in a URL. The host of the URL is not secret. If a value contains the

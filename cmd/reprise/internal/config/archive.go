@@ -60,10 +60,10 @@ func (v value) archive() (*Archive, bool) {
 		a.Store, _ = x.store(exampleArchive)
 	}, func(f *fields) {
 		read(f, "keep", &a.Retention, duration(time.Hour))
-		read(f, "retention", &a.Rules, list("a list: [{queue: payments, keep: 30d}]", mapping("a retention", (*fields).retention)))
-		read(f, "redact", &a.Redact, list("a list: [{header: NAME}, {path: card.number}]", mapping("a rule of redact", (*fields).redact)))
+		read(f, "retention", &a.Rules, list("a list such as [{queue: payments, keep: 30d}]", mapping("a retention", (*fields).retention)))
+		read(f, "redact", &a.Redact, list("a list such as [{header: NAME}, {path: card.number}]", mapping("a rule of redact", (*fields).redact)))
 		f.with("queues", func(x value) {
-			for _, item := range x.items("a list of failed queues: [legacy.failed]") {
+			for _, item := range x.items("a list of failed queues such as [legacy.failed]") {
 				name, ok := amqpName("legacy.failed", 0)(item)
 				if slices.Contains(a.Queues, name) {
 					item.fail("queue %s is listed twice: keep one", quoted(name))
@@ -82,19 +82,19 @@ func (f *fields) redact(r *failed.Rule) {
 	path := read(f, "path", &r.Path, text("card.number"))
 	switch {
 	case header && path:
-		f.fail("a rule of redact has a header or a path: write two rules")
+		f.fail("a rule of redact has a header or a path; write two rules")
 	case !header && !path:
-		f.missing("a rule of redact needs a header or a path: write header: NAME, or path: card.number", "header", "path")
+		f.missing("a rule of redact needs a header or a path; write header: NAME, or path: card.number", "header", "path")
 	}
 }
 
 // retention reads the retention time of the messages of a work queue.
 func (f *fields) retention(r *failed.RetentionRule) {
 	if !read(f, "queue", &r.Queue, amqpName("payments", 0)) {
-		f.missing("a retention needs a work queue: write queue: NAME", "queue")
+		f.missing("a retention needs a work queue; write queue: NAME", "queue")
 	}
 	if !read(f, "keep", &r.Retention, duration(time.Hour)) {
-		f.missing("a retention needs a time: write keep: 30d", "keep")
+		f.missing("a retention needs a time; write keep: 30d", "keep")
 	}
 }
 

@@ -14,9 +14,9 @@ func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 		if !timed(s) {
 			s = "5m"
 		}
-		return nil, v.fail("backoff must be a mapping: write backoff: {fixed: %s}, or {initial: %s, factor: 2, max: 1h} for growing delays", s, s)
+		return nil, v.fail("backoff must be a mapping; write backoff: {fixed: %s}, or {initial: %s, factor: 2, max: 1h} for growing delays", s, s)
 	case "a list":
-		return nil, v.fail("backoff must be a mapping: write backoff: {list: [1s, 10s, 1m]}")
+		return nil, v.fail("backoff must be a mapping; write backoff: {list: [1s, 10s, 1m]}")
 	}
 	f, ok := v.fields("backoff")
 	if !ok {
@@ -32,7 +32,7 @@ func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 	read(f, "step", &b.Step, positive)
 	read(f, "max", &b.Max, positive)
 	read(f, "fixed", &b.Fixed, any)
-	read(f, "list", &b.List, list("delays: [1s, 10s, 1m]", any))
+	read(f, "list", &b.List, list("a list of delays such as [1s, 10s, 1m]", any))
 	read(f, "jitter", &b.Jitter, text("equal"))
 	for _, p := range f.pairs {
 		if f.knows(p.key) {

@@ -200,7 +200,7 @@ func (d *decoder) file(data []byte) *Config {
 	e := exchanges{embedded: !external}
 	f.with("exchanges", e.decode)
 	if !f.with("workers", func(x value) { c.Workers = x.workers(&e) }) {
-		f.missing("the file has no workers: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
+		f.missing("the file has no workers; write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]", "workers")
 		return c
 	}
 	e.finish()

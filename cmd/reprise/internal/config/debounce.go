@@ -26,7 +26,7 @@ func (v value) debounce(longest time.Duration) *reprise.Debounce {
 	v.short("debounce", "window", "10s", func(x value) {
 		var ok bool
 		if d.Window, ok = duration(time.Millisecond)(x); ok && d.Window > longest {
-			x.fail("%s is %s, which exceeds half of consumer_timeout: write %s or less, or raise consumer_timeout here and in the broker",
+			x.fail("%s is %s, which exceeds half of consumer_timeout; write %s or less, or raise consumer_timeout here and in the broker",
 				x.name, FormatDuration(d.Window), FormatDuration(longest))
 		}
 	}, func(f *fields) {
@@ -44,7 +44,7 @@ func (v value) key() (func(*reprise.Message) string, bool) {
 	if v.isMapping() {
 		name, ok := mapping("key", func(f *fields, name *string) {
 			if !read(f, "header", name, text("customer")) {
-				f.missing(v.name+" has no header: write {header: NAME}, body or routing-key", "header")
+				f.missing(v.name+" has no header; write {header: NAME}, body or routing-key", "header")
 			}
 		})(v)
 		return func(m *reprise.Message) string { return handler.Text(m.Headers[name]) }, ok

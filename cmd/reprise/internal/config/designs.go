@@ -13,7 +13,7 @@ import (
 
 // retryDelay returns a refusal of the key backoff.
 func retryDelay(example string) refusal {
-	return refusal{"backoff", "does not apply to this preset, whose delay is retry_delay: write retry_delay: " + example + " beside preset:"}
+	return refusal{"backoff", "does not apply to this preset, whose delay is retry_delay; write retry_delay: " + example + " next to preset:"}
 }
 
 // presetDesign is implemented by the designs in package preset.
@@ -42,9 +42,9 @@ var coverArt = design{
 		}
 	},
 	refused: []refusal{
-		{"attempts", "does not apply to this preset, whose messages contain the number of retries: write retries: 4 beside preset:"},
-		{"rules", "does not apply to this preset, whose messages contain the number of retries: write retries: 4 beside preset:"},
-		{"give_up_after", "does not apply to this preset, whose messages do not contain the time of the first failure: write retries: 4 beside preset:"},
+		{"attempts", "does not apply to this preset, whose messages contain the number of retries; write retries: 4 next to preset:"},
+		{"rules", "does not apply to this preset, whose messages contain the number of retries; write retries: 4 next to preset:"},
+		{"give_up_after", "does not apply to this preset, whose messages do not contain the time of the first failure; write retries: 4 next to preset:"},
 		retryDelay("4h"),
 	},
 }
@@ -96,7 +96,7 @@ var cdnPurge = design{
 		read(f, "wait_exchange", &p.WaitExchange, ownName(preset.CDNPurgeWaitExchange, room))
 		read(f, "wait_queue", &p.WaitQueue, ownName(preset.CDNPurgeWaitQueue, room))
 		read(f, "failed_queue", &p.FailedQueue, ownName("cdn-purge.failed", room))
-		read(f, "routing_keys", &p.RoutingKeys, list("a list of routing keys, all that lead to the work queue: [url, tag]", value.routingKey))
+		read(f, "routing_keys", &p.RoutingKeys, list("a list of all routing keys that lead to the work queue, such as [url, tag]", value.routingKey))
 		read(f, "kind", &p.Kind, exchangeKind)
 		read(f, "wait_kind", &p.WaitKind, exchangeKind)
 		read(f, "transient_exchanges", &p.TransientExchanges, value.boolean)
@@ -123,8 +123,8 @@ var cdnPurge = design{
 		}
 	},
 	refused: []refusal{
-		{"queue", "belongs below queues: write queues: {" + preset.CDNPurgeQueue + ": {exec: [PROGRAM]}} beside preset:"},
-		{"backoff", "does not apply to this preset, which computes each delay from the previous delay: write first: 10s, factor: 3 and max: 1d beside preset:"},
+		{"queue", "belongs below queues; write queues: {" + preset.CDNPurgeQueue + ": {exec: [PROGRAM]}} next to preset:"},
+		{"backoff", "does not apply to this preset, which computes each delay from the previous delay; write first: 10s, factor: 3 and max: 1d next to preset:"},
 	},
 }
 
@@ -144,7 +144,7 @@ func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "max", &p.Max, func(x value) (time.Duration, bool) {
 		d, ok := x.wait()
 		if first := cmp.Or(p.First, preset.CDNPurgeFirst); ok && d < first {
-			return 0, x.fail("%s (%s) is shorter than the first delay (%s): write a longer time, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
+			return 0, x.fail("%s (%s) is shorter than the first delay (%s); write a longer time, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
 		}
 		return d, ok
 	})
@@ -157,7 +157,7 @@ func part(v value) (float64, bool) {
 	n, ok := number(wanted)(v)
 	switch {
 	case ok && !(n >= 0 && n < 1): // this form also rejects NaN
-		return 0, v.fail("%s is %v: write %s%s", v.name, n, wanted, v.also)
+		return 0, v.fail("%s must be %s%s: got %v", v.name, wanted, v.also, n)
 	case n == 0:
 		return -1, ok
 	}

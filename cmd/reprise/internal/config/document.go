@@ -61,7 +61,7 @@ func (d *decoder) document(data []byte) (value, bool) {
 	}
 	switch {
 	case len(docs) == 0:
-		d.failAt(start, "the file is empty: write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
+		d.failAt(start, "the file is empty; write at least\nworkers:\n  - queue: NAME\n    exec: [PROGRAM]")
 		return value{}, false
 	case len(docs) > 1:
 		d.failAt(position(docs[1].Body), "the file must contain one document: remove --- and the lines after it")
@@ -119,13 +119,13 @@ func (a *anchors) Visit(n ast.Node) ast.Visitor {
 		}
 	case *ast.AliasNode:
 		if n.Value == nil {
-			a.failAt(position(n), "an alias needs a name: write *NAME")
+			a.failAt(position(n), "an alias needs a name; write *NAME")
 			return nil
 		}
 		name := n.Value.GetToken().Value
 		target, found := a.named[name]
 		if !found {
-			a.failAt(position(n), "an alias needs an anchor: write the same name after & before an earlier value, or put the string in quotes")
+			a.failAt(position(n), "an alias needs an anchor; write the same name after & before an earlier value, or put the string in quotes")
 			return nil
 		}
 		a.aliases[n] = target

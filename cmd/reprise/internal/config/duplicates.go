@@ -63,15 +63,15 @@ func (v value) store(example string, others ...string) (string, bool) {
 	case strings.HasPrefix(s, "postgres:") || strings.HasPrefix(s, "postgresql:") || strings.HasPrefix(s, "${"):
 		return v.postgresURL(s)
 	}
-	return "", v.fail("%s is not a supported store: write %s", v.name, oneOfThese(append(others, storeSQLite+"PATH", storePostgres)))
+	return "", v.fail("%s is not a supported store; write %s", v.name, oneOfThese(append(others, storeSQLite+"PATH", storePostgres)))
 }
 
 func (v value) sqlite(path string) (string, bool) {
 	switch {
 	case path == "" || path == ":memory:":
-		return "", v.fail("%s has no file: write sqlite:duplicates.db, or memory", v.name)
+		return "", v.fail("%s has no file; write sqlite:duplicates.db, or memory", v.name)
 	case strings.HasPrefix(path, "//"):
-		return "", v.fail("%s is not a URL: write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
+		return "", v.fail("%s is not a URL; write sqlite: and the path, such as sqlite:duplicates.db or sqlite:/var/lib/duplicates.db", v.name)
 	case strings.ContainsRune(path, 0):
 		return "", v.fail("%s contains a NUL character: remove it", v.name)
 	}
@@ -87,11 +87,11 @@ func (v value) postgresURL(s string) (string, bool) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil:
-		return "", v.fail("%s is not a URL: write %s, with special characters of the password percent-encoded (@ is %%40, / is %%2F)", v.name, storePostgres)
+		return "", v.fail("%s is not a URL; write %s, with special characters of the password percent-encoded (@ is %%40, / is %%2F)", v.name, storePostgres)
 	case u.Scheme != "postgres" && u.Scheme != "postgresql":
-		return "", v.fail("%s must start with postgres://: write %s", v.name, storePostgres)
+		return "", v.fail("%s must start with postgres://; write %s", v.name, storePostgres)
 	case strings.Trim(u.Path, "/") == "":
-		return "", v.fail("%s has no database: write %s", v.name, storePostgres)
+		return "", v.fail("%s has no database; write %s", v.name, storePostgres)
 	}
 	return s, true
 }

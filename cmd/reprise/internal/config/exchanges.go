@@ -42,7 +42,7 @@ func (e *exchanges) decode(v value) {
 // bind reads the bindings of a queue, and the exchanges that the bindings need.
 func (e *exchanges) bind(v value, queue string) topology.Topology {
 	var t topology.Topology
-	t.Bindings, _ = list("a list: [{exchange: NAME, key: ROUTING-KEY}]", mapping("a binding", func(f *fields, b *topology.Binding) {
+	t.Bindings, _ = list("a list such as [{exchange: NAME, key: ROUTING-KEY}]", mapping("a binding", func(f *fields, b *topology.Binding) {
 		b.Queue = queue
 		if x, ok := f.get("exchange"); !ok {
 			f.missing("a binding needs an exchange: add exchange: NAME", "exchange")

@@ -31,9 +31,9 @@ func (v value) expand(s string) (text string, values []string, ok bool) {
 		value, set := v.lookup(name)
 		switch {
 		case !closed:
-			wrong = cmp.Or(wrong, "has ${ without }: write ${NAME}, or $${ for the characters ${")
+			wrong = cmp.Or(wrong, "has ${ without }; write ${NAME}, or $${ for the characters ${")
 		case !variable.MatchString(name):
-			wrong = cmp.Or(wrong, "has ${…} without the name of an environment variable: write ${NAME}, or $${ for the characters ${")
+			wrong = cmp.Or(wrong, "has ${…} without the name of an environment variable; write ${NAME}, or $${ for the characters ${")
 		case !set:
 			wrong = cmp.Or(wrong, "needs the environment variable "+name+", which is not set: set it, or write the value in the file")
 		}

@@ -21,9 +21,9 @@ func (f *fields) handler(w *Worker) {
 	default:
 		f.missing(f.owner+" has no handler: add http: http://host:port/path or exec: [PROGRAM, ARGUMENT]", "http", "exec", "preset")
 	}
-	f.refuse("belongs to http: write http: {url: http://host:port/path, headers: …}", "headers")
-	f.refuse("belongs to exec: write exec: {command: [PROGRAM, ARGUMENT], env: …}", "env")
-	f.refuse("belongs to the handler: write http: {url: …, timeout: …}, or exec: {command: …, timeout: …}", "timeout")
+	f.refuse("belongs to http; write http: {url: http://host:port/path, headers: …}", "headers")
+	f.refuse("belongs to exec; write exec: {command: [PROGRAM, ARGUMENT], env: …}", "env")
+	f.refuse("belongs to the handler; write http: {url: …, timeout: …}, or exec: {command: …, timeout: …}", "timeout")
 }
 
 // http reads a URL, or a mapping with a URL.
@@ -80,7 +80,7 @@ func (v value) exec() *Exec {
 		if !looksSecret(s) {
 			advice = yamlList(strings.Fields(s)) + ", or for a shell: exec: [sh, -c, " + strconv.Quote(s) + "]"
 		}
-		v.fail("exec must be a list of a program and its arguments: write exec: %s", cmp.Or(advice, "[./program, --flag]"))
+		v.fail("exec must be a list of a program and its arguments; write exec: %s", cmp.Or(advice, "[./program, --flag]"))
 		return e
 	default:
 		v.wrong("a list such as [./program, --flag] or {command: [./program], dir: …, env: …, timeout: …}")
@@ -95,12 +95,12 @@ func (v value) exec() *Exec {
 }
 
 func (v value) command(e *Exec) {
-	for i, item := range v.items("the program and its arguments: [./program, --flag]") {
+	for i, item := range v.items("a list of the program and its arguments, such as [./program, --flag]") {
 		word, ok := item.word()
 		switch {
 		case !ok:
 		case i == 0 && word == "":
-			item.fail("the program has an empty name: write [./program, --flag]")
+			item.fail("the program has an empty name; write [./program, --flag]")
 		case strings.ContainsRune(word, 0):
 			item.fail("%s contains a NUL character, which programs cannot receive: remove it", item.name)
 		}

@@ -23,7 +23,7 @@ func amqpName(example string, room int) reader[string] {
 	return func(v value) (string, bool) {
 		switch v.node.(type) {
 		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-			return "", v.fail("%s is %s: put it in quotes: %q", v.name, v.kind(), v.written())
+			return "", v.fail("%s must be a string: got %s (put it in quotes: %q)", v.name, v.kind(), v.written())
 		}
 		s, ok := v.text(example)
 		return s, ok && v.fits(s, room)
@@ -52,7 +52,7 @@ func ownName(example string, room int) reader[string] {
 // own reports whether a name does not have the reserved prefix.
 func (v value) own(name string) bool {
 	if strings.HasPrefix(name, reserved) {
-		return v.fail("%s must not start with %s, which is reserved for the broker: write another name", quoted(name), reserved)
+		return v.fail("%s must not start with %s, which is reserved for the broker; write another name", quoted(name), reserved)
 	}
 	return true
 }
@@ -61,7 +61,7 @@ func (v value) own(name string) bool {
 func (p field) namesQueue() bool {
 	key := value{decoder: p.decoder, name: "the work queue", at: p.keyAt}
 	if p.key == "" {
-		return key.fail("%s has an empty name: write a name", key.name)
+		return key.fail("%s has an empty name; write a name", key.name)
 	}
 	return key.fits(p.key, len(topology.FailedQueue(""))) && key.own(p.key)
 }
@@ -88,7 +88,7 @@ func arguments(set ...string) reader[topology.Table] {
 			case *ast.IntegerNode:
 				i, fits := whole(n)
 				if !fits {
-					p.fail("%s is %s: write %d or less", p.name, p.written(), math.MaxInt64)
+					p.fail("%s must be at most %d: got %s", p.name, math.MaxInt64, p.written())
 				}
 				args[p.key] = i
 			case *ast.BoolNode:

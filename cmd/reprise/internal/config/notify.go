@@ -37,7 +37,7 @@ func LoadNotify(path string) (n *Notify, console string, err error) {
 				}
 			}
 			if !read(f, "notify", &n, value.notify) {
-				f.missing("notify has no webhooks: write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
+				f.missing("notify has no webhooks; write at least\nnotify:\n  - url: https://example.com/reprise", "notify")
 			}
 			f.finish()
 		}
@@ -52,7 +52,7 @@ func LoadNotify(path string) (n *Notify, console string, err error) {
 func (v value) notify() (*Notify, bool) {
 	n := &Notify{}
 	v.short("notify", "webhooks", "[{url: https://example.com/reprise}]", func(x value) {
-		n.Webhooks, _ = list("a list of webhooks: [{url: https://example.com/reprise}]", mapping("a webhook", (*fields).webhook))(x)
+		n.Webhooks, _ = list("a list of webhooks such as [{url: https://example.com/reprise}]", mapping("a webhook", (*fields).webhook))(x)
 		for i, w := range n.Webhooks {
 			if slices.ContainsFunc(n.Webhooks[:i], func(other notification.Webhook) bool { return other.URL == w.URL }) {
 				x.fail("two webhooks have the same url: merge them")
@@ -86,7 +86,7 @@ func (f *fields) webhook(w *notification.Webhook) {
 	for _, k := range notification.Kinds() {
 		kinds = append(kinds, is(string(k), k))
 	}
-	read(f, "events", &w.Events, list("a list of events: [new-group, replay-stopped]", choose(kinds...)))
+	read(f, "events", &w.Events, list("a list of events such as [new-group, replay-stopped]", choose(kinds...)))
 }
 
 // httpURL reads a URL that may contain a secret. Errors never contain the URL.

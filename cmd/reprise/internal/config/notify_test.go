@@ -59,21 +59,21 @@ func TestNotify(t *testing.T) {
 
 func TestNotifyProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"notify: []":                      "notify is an empty list",
+		"notify: []":                      "notify must not be an empty list",
 		"notify: {}":                      "notify has no webhooks: add webhooks: [{url: https://example.com/reprise}]",
 		"notify: [{format: json}]":        "a webhook needs a url",
 		"notify: [{url: 'ftp://a/hush'}]": "url must start with https:// or http:// and a host",
-		"notify: [{url: 'https://a/', format: discord}]":           `format cannot be "discord": write json, slack or teams`,
+		"notify: [{url: 'https://a/', format: discord}]":           `format must be json, slack or teams: got "discord"`,
 		"notify: [{url: 'https://a/', events: [new-groups]}]":      "did you mean new-group?",
-		"notify: [{url: 'https://a/', events: []}]":                "events is an empty list",
+		"notify: [{url: 'https://a/', events: []}]":                "events must not be an empty list",
 		"notify: [{url: 'https://a/', secret: hush}]":              "secret must be whsec_ and 24 to 64 bytes in base64",
 		"notify: [{url: 'https://a/', secret: whsec_hush}]":        "secret must be whsec_",
 		"notify: [{url: '${ABSENT}'}]":                             "needs the environment variable ABSENT",
 		"notify: [{url: 'https://a/'}, {url: 'https://a/'}]":       "two webhooks have the same url",
 		"notify: [{url: 'https://a/', event: [new-group]}]":        "did you mean events?",
 		"notify: {webhooks: [{url: 'https://a/'}], gather: 5}":     "notify.gather",
-		"notify: {webhooks: [{url: 'https://a/'}], cooldown: 10s}": "write 5m or more",
-		"notify: {webhooks: [{url: 'https://a/'}], growth: 0}":     "write 1 or more",
+		"notify: {webhooks: [{url: 'https://a/'}], cooldown: 10s}": "cooldown must be at least 5m",
+		"notify: {webhooks: [{url: 'https://a/'}], growth: 0}":     "must be at least 1",
 	} {
 		_, err := Parse("test.yaml", []byte(text+notifyRest), environment)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {

@@ -70,11 +70,11 @@ func (f *fields) preset() []located {
 	p.worker = p.design.settings(f)
 	p.settings = slices.Clone(f.asked)
 	p.refuse(f)
-	f.refuse("belongs to one queue of the preset: move it into queues: {"+p.first()+": …}", "http", "exec", "settle",
+	f.refuse("belongs to one queue of the preset; move it into queues: {"+p.first()+": …}", "http", "exec", "settle",
 		"attempts", "give_up_after", "rules", "concurrency", "prefetch", "priority", "drain",
 		"immediate", "rate", "breaker", "debounce", "duplicates", "crash_limit", "consumer_timeout")
 	if !slices.Contains(p.settings, "retries") {
-		f.refuse("is for preset "+coverArt.name+", which counts retries: write attempts: 5 in a queue for 4 retries", "retries")
+		f.refuse("is for preset "+coverArt.name+", which counts retries; write attempts: 5 in a queue for 4 retries", "retries")
 	}
 	p.sound = len(f.problems) == before
 	f.asked = append(f.asked, "preset")
@@ -102,7 +102,7 @@ func (p *published) workers(v value) []located {
 		return nil
 	}
 	if len(f.pairs) == 0 {
-		f.fail("a preset needs a queue: write queues: {%s: {exec: [PROGRAM]}}", p.first())
+		f.fail("a preset needs a queue; write queues: {%s: {exec: [PROGRAM]}}", p.first())
 	}
 	var all []located
 	for _, x := range f.pairs {
@@ -117,7 +117,7 @@ func (p *published) workers(v value) []located {
 func (p *published) known(x field, before int) bool {
 	switch {
 	case p.queues == nil && before > 0:
-		return x.failAt(x.keyAt, "preset %s has one work queue, and this is a second: write another - preset: %s for it, with another exchange", p.name, p.name)
+		return x.failAt(x.keyAt, "preset %s has one work queue, and this is a second; write another - preset: %s for it, with another exchange", p.name, p.name)
 	case p.queues == nil:
 		return x.namesQueue()
 	case slices.Contains(p.queues, x.key):
@@ -143,7 +143,7 @@ func (p *published) work(x field) located {
 		f.policy(&w.Worker, p.refuse)
 		f.pace(&w.Worker)
 		f.limits(&w.Worker)
-		f.refuse("is a setting of the whole preset: move it beside preset:", p.settings...)
+		f.refuse("is a setting of the whole preset; move it next to preset:", p.settings...)
 		f.finish()
 	}
 	if p.sound && len(x.problems) == before {

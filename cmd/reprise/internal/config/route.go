@@ -41,7 +41,7 @@ func routeNames() []string {
 func (v value) route() (route topology.Route, ok bool) {
 	switch s := v.plain(); {
 	case timed(s):
-		return nil, v.fail("route does not set the delay: write backoff: {fixed: %s}", s)
+		return nil, v.fail("route does not set the delay; write backoff: {fixed: %s}", s)
 	case v.kind() == "a string":
 		name, ok := oneOf(routeNames()...)(v)
 		i := slices.IndexFunc(routeKinds, func(k routeKind) bool { return k.name == name })
@@ -63,7 +63,7 @@ func (v value) route() (route topology.Route, ok bool) {
 		})
 	}
 	if !ok {
-		f.missing("route needs a name: write route: "+routeKinds[0].name, routeNames()...)
+		f.missing("route needs a name; write route: "+routeKinds[0].name, routeNames()...)
 	}
 	f.finish()
 	return route, ok
@@ -74,7 +74,7 @@ func (v value) settings(k routeKind) topology.Route {
 	route := k.defaults
 	switch {
 	case k.settings == nil:
-		v.fail("route %s has no settings: write route: %s", k.name, k.name)
+		v.fail("route %s has no settings; write route: %s", k.name, k.name)
 	case !v.isMapping():
 		v.wrong(k.example)
 	default:
@@ -108,7 +108,7 @@ func (f *fields) buckets() topology.Route {
 		return n, ok
 	})
 	if r.Validate() != nil {
-		f.fail("route buckets needs buckets of at least 1ms: write a longer base, or a larger growth (defaults: %s and %v)",
+		f.fail("route buckets needs buckets of at least 1ms; write a longer base, or a larger growth (defaults: %s and %v)",
 			topology.DefaultBucketsBase, topology.DefaultBucketsGrowth)
 		return topology.Buckets{}
 	}
@@ -164,10 +164,10 @@ func (f *fields) unheard(r topology.Route) {
 		f.refuse("does not apply to route: requeue, which retries immediately: remove it, or use another route", "backoff")
 		counts("requeue")
 	case topology.DeadLettering:
-		f.refuse(fmt.Sprintf("does not apply to route: dead-letter, whose delay is %s: write route: {dead-letter: {delay: 5m}}",
+		f.refuse(fmt.Sprintf("does not apply to route: dead-letter, whose delay is %s; write route: {dead-letter: {delay: 5m}}",
 			FormatDuration(r.Delay)), "backoff")
 	case topology.DelayedRetry:
-		f.refuse("does not apply to route: delayed-retry, whose delays are set by the queue: write route: {delayed-retry: {min: 10s, max: 1h}}", "backoff")
+		f.refuse("does not apply to route: delayed-retry, whose delays are set by the queue; write route: {delayed-retry: {min: 10s, max: 1h}}", "backoff")
 		counts("delayed-retry")
 	}
 }

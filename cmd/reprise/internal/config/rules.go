@@ -22,10 +22,10 @@ func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 		switch {
 		case w.HTTP != nil:
 			r.Match = f.statuses()
-			f.refuse("applies to exec, and this worker has http: write status: 503", "exit")
+			f.refuse("applies to exec, and this worker has http; write status: 503", "exit")
 		case w.Exec != nil:
 			r.Match = f.exits()
-			f.refuse("applies to http, and this worker has exec: write exit: 75", "status")
+			f.refuse("applies to http, and this worker has exec; write exit: 75", "status")
 		default: // the missing handler is reported separately
 			f.asked = append(f.asked, "status", "exit")
 		}
@@ -84,7 +84,7 @@ func (f *fields) codes(key string, lowest, highest int, useless func(code int) s
 	}
 	written := f.with(key, func(x value) {
 		if x.kind() == "a list" {
-			codes, _ = list("a number, or several: [503, 507]", one)(x)
+			codes, _ = list("a number or a list of numbers such as [503, 507]", one)(x)
 		} else if code, ok := one(x); ok {
 			codes = []int{code}
 		}

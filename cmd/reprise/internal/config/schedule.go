@@ -62,7 +62,7 @@ func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misf
 	longerThanMax("initial", b.Initial)
 	longerThanMax("step", b.Step)
 	if b.Max > 0 && b.Max < backoff.DefaultInitial && !b.has("initial") && !b.has("step") {
-		misfit("max", "%s (%s) is shorter than the default of %s, %s: write %s too",
+		misfit("max", "%s (%s) is shorter than the default of %s, %s; write %s too",
 			name("max"), FormatDuration(b.Max), name("initial"), FormatDuration(backoff.DefaultInitial), name("initial"))
 	}
 	return b.build(), all
@@ -70,7 +70,7 @@ func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misf
 
 func (b Backoff) contradictions(name func(key string) string, misfit func(key, format string, args ...any)) {
 	if b.Jitter != "" && !slices.Contains(jitters, b.Jitter) {
-		misfit("jitter", "%s cannot be %s: write %s", name("jitter"), quoted(b.Jitter), oneOfThese(jitters))
+		misfit("jitter", "%s must be %s: got %s", name("jitter"), oneOfThese(jitters), quoted(b.Jitter))
 	}
 	for _, kind := range kinds {
 		if b.Jitter == "decorrelated" && b.has(kind.key) {

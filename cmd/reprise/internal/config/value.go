@@ -59,16 +59,20 @@ func (v value) kind() string {
 		return "empty"
 	case *ast.StringNode, *ast.LiteralNode:
 		return "a string"
-	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+	case *ast.IntegerNode:
 		return "a number"
+	case *ast.FloatNode:
+		return "a floating-point number"
+	case *ast.InfinityNode, *ast.NanNode:
+		return "an infinity or NaN"
 	case *ast.BoolNode:
-		return "true or false"
+		return "a boolean"
 	case *ast.SequenceNode:
 		return "a list"
 	case ast.MapNode:
 		return "a mapping"
 	case *ast.TagNode:
-		return "tagged (!)"
+		return "a value with a tag (!)"
 	}
 	return "something else"
 }
@@ -81,9 +85,9 @@ func (v value) written() string { return v.node.GetToken().Value }
 // wrong reports a value of an unexpected kind. It always returns false.
 func (v value) wrong(wanted string) bool {
 	if k := v.kind(); k != "empty" {
-		return v.fail("%s is %s: write %s%s", v.name, k, wanted, v.also)
+		return v.fail("%s must be %s%s: got %s", v.name, wanted, v.also, k)
 	}
-	return v.fail("%s has no value: write %s%s, or remove the key", v.name, wanted, v.also)
+	return v.fail("%s must be %s%s: got no value (add one, or remove the key)", v.name, wanted, v.also)
 }
 
 // text reads a non-empty string.
@@ -93,7 +97,7 @@ func (v value) text(example string) (string, bool) {
 	}
 	s := v.plain()
 	if s == "" {
-		return "", v.fail("%s must not be empty: write a string such as %s, or remove the key", v.name, example)
+		return "", v.fail("%s must not be empty (write a string such as %s, or remove the key)", v.name, example)
 	}
 	return s, true
 }
@@ -136,7 +140,7 @@ func oneOf(words ...string) reader[string] {
 		if near, ok := closest(s, words); ok {
 			return "", v.fail("%s cannot be %s: did you mean %s?", v.name, quoted(s), near)
 		}
-		return "", v.fail("%s cannot be %s: write %s", v.name, quoted(s), oneOfThese(words))
+		return "", v.fail("%s must be %s: got %s", v.name, oneOfThese(words), quoted(s))
 	}
 }
 
@@ -171,9 +175,9 @@ func integer[T int | int32](lowest, highest T) reader[T] {
 		i, fits := whole(n)
 		switch {
 		case fits && i < int64(lowest):
-			return 0, v.fail("%s is %d: write %d or more", v.name, i, lowest)
+			return 0, v.fail("%s must be at least %d: got %d", v.name, lowest, i)
 		case !fits || i > int64(highest):
-			return 0, v.fail("%s is %s: write %d or less", v.name, v.written(), highest)
+			return 0, v.fail("%s must be at most %d: got %s", v.name, highest, v.written())
 		}
 		return T(i), true
 	}
@@ -209,7 +213,7 @@ func duration(lowest time.Duration) reader[time.Duration] {
 	return func(v value) (time.Duration, bool) {
 		switch v.node.(type) {
 		case *ast.IntegerNode, *ast.FloatNode:
-			return 0, v.fail("%s has no unit: write %ss for seconds, %sm for minutes", v.name, v.written(), v.written())
+			return 0, v.fail("%s must have a unit: got %s (%[2]ss for seconds, %[2]sm for minutes)", v.name, v.written())
 		}
 		s, ok := v.text("30s, 5m or 1h30m")
 		if !ok {
@@ -222,7 +226,7 @@ func duration(lowest time.Duration) reader[time.Duration] {
 		case d < lowest && lowest <= time.Nanosecond:
 			return 0, v.fail("%s must be positive: got %s", v.name, s)
 		case d < lowest:
-			return 0, v.fail("%s is %s: write %s or more", v.name, s, FormatDuration(lowest))
+			return 0, v.fail("%s must be at least %s: got %s", v.name, FormatDuration(lowest), s)
 		}
 		return d, true
 	}
@@ -245,7 +249,7 @@ func (v value) items(wanted string) []value {
 		return nil
 	}
 	if len(n.Values) == 0 {
-		v.fail("%s is an empty list: write %s", v.name, wanted)
+		v.fail("%s must not be an empty list (write %s)", v.name, wanted)
 	}
 	var all []value
 	for i, x := range n.Values {

@@ -23,7 +23,7 @@ func (v value) workers(e *exchanges) []Worker {
 	queues := map[string]int{} // queue → line of its worker
 	before := len(v.problems)
 	var found []located
-	for _, item := range v.items("at least one worker: - {queue: NAME, exec: [PROGRAM]}") {
+	for _, item := range v.items("a list of workers such as - {queue: NAME, exec: [PROGRAM]}") {
 		f, ok := item.fields("a worker")
 		if !ok {
 			continue
@@ -78,10 +78,10 @@ func (f *fields) worker(e *exchanges) located {
 	f.pace(&w.Worker)
 	f.limits(&w.Worker)
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
-	f.refuse("belongs to a preset: write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
-	f.refuse("belongs to a preset: write one worker per queue", "queues")
+	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
+	f.refuse("belongs to a preset; write one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {
-		queue.fail("queue %s is a wait queue, whose messages return automatically: write a work queue", quoted(w.Queue))
+		queue.fail("queue %s is a wait queue, whose messages return automatically; write a work queue", quoted(w.Queue))
 	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}

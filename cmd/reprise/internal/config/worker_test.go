@@ -17,9 +17,9 @@ func TestPriority(t *testing.T) {
 		}
 	}
 	for written, want := range map[string]string{
-		"-2147483649":          "priority is -2147483649: write -2147483648 or more",
-		"18446744073709551615": "priority is 18446744073709551615: write 2147483647 or less",
-		"high":                 "write an integer from -2147483648 to 2147483647",
+		"-2147483649":          "priority must be at least -2147483648: got -2147483649",
+		"18446744073709551615": "priority must be at most 2147483647: got 18446744073709551615",
+		"high":                 "priority must be an integer from -2147483648 to 2147483647",
 	} {
 		if _, err := Parse("dir/test.yaml", []byte(text(written)), environment); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", written, err, want)

@@ -87,7 +87,7 @@ func (p *program) Observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventStarted:
 		p.running++
-	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventGivenBack, reprise.EventDropped, reprise.EventLost:
+	case reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost:
 		p.running = max(0, p.running-1) // a message without further attempts is parked without EventStarted
 	}
 }
