@@ -126,9 +126,9 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "messages?size=0", "", 400, "write a number from 1 to 1000"},
 		{"GET", "messages?size=1001", "", 400, "write a number from 1 to 1000"},
 		{"GET", "messages?text=%zz", "", 400, "write special characters of a parameter as %XX"},
-		{"GET", "messages/x", "", 400, "write a number from 1 on in the path"},
-		{"GET", "messages/0", "", 400, "write a number from 1 on in the path"},
-		{"GET", "messages/99999999999999999999", "", 400, "write a number from 1 on in the path"},
+		{"GET", "messages/x", "", 400, "copy the number from a list"},
+		{"GET", "messages/0", "", 400, "copy the number from a list"},
+		{"GET", "messages/99999999999999999999", "", 400, "copy the number from a list"},
 		{"GET", "messages/2", "", 404, "see the list"},
 		{"GET", "messages/1/body?original=yes", "", 400, "write original=true"},
 		{"GET", "groups/77", "", 404, "see the list"},
@@ -250,7 +250,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("revision 1 is %+v", first)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/3", nil), http.StatusNotFound, "revision 3")
-	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/0", nil), http.StatusBadRequest, "from 1 on")
+	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/0", nil), http.StatusBadRequest, "is not a positive number")
 	if m := get[api.Message](t, ask(t, d, "DELETE", "/api/v1/messages/1/edit?revision=2", nil)); m.Edited != nil || m.IsEdited {
 		t.Errorf("after the edit was taken back: %+v", m.Edited)
 	}

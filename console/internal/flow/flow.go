@@ -40,7 +40,7 @@ func NewGraph(t topology.Topology, works []string, workers []graph.Worker, count
 	b.byName()
 	b.byWayBack()
 	b.labels()
-	b.told(graph.New(workers))
+	b.addReported(graph.New(workers))
 	for name, c := range counts {
 		if n := b.node(queueID(name)); n != nil {
 			if n.Count == nil {

@@ -49,8 +49,8 @@ func TestGraphOfKnownWorkers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			known := Policies([]Worker{{Queue: test.config.Queue, Config: &test.config}})
 			got := ways(NewGraph(test.found, []string{test.config.Queue}, known, nil))
-			told := ways(graph.New(known))
-			for _, w := range told {
+			reported := ways(graph.New(known))
+			for _, w := range reported {
 				if !slices.Contains(got, w) {
 					t.Errorf("%s is missing in\n%q", w, got)
 				}

@@ -26,9 +26,9 @@ func Policies(workers []Worker) (known []graph.Worker) {
 	return known
 }
 
-// told adds the graph that workers declare. It replaces the edges that were derived from the same queues, because the name of a
+// addReported adds the graph that workers declare. It replaces the edges that were derived from the same queues, because the name of a
 // queue only contains the longest permitted delay, not the delays that the worker uses.
-func (b *graphBuilder) told(g *graph.Graph) {
+func (b *graphBuilder) addReported(g *graph.Graph) {
 	says := map[way]bool{}
 	for _, e := range g.Edges {
 		says[way{from: e.From, why: e.Way}] = e.Way != graph.Bound

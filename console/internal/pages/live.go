@@ -66,7 +66,7 @@ func (l *live) serve(c *web.Call) error {
 	if !say("retry: 3000\n\n") {
 		return nil
 	}
-	said := time.Now()
+	written := time.Now()
 	tick := time.NewTicker(livePause)
 	defer tick.Stop()
 	for {
@@ -82,7 +82,7 @@ func (l *live) serve(c *web.Call) error {
 				text += fmt.Sprintf("event: archive\ndata: %016x\n\n", stamp.archive)
 			}
 			last = stamp
-		} else if time.Since(said) >= liveBeat {
+		} else if time.Since(written) >= liveBeat {
 			text = ": still here\n\n"
 		}
 		if text == "" {
@@ -95,7 +95,7 @@ func (l *live) serve(c *web.Call) error {
 		if !say(text) {
 			return nil
 		}
-		said = time.Now()
+		written = time.Now()
 	}
 }
 

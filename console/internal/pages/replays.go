@@ -199,7 +199,7 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 
 // replayForm shows a form with the settings of a replay.
 func (p *Pages) replayForm(c *web.Call) error {
-	var where *whereabouts
+	var where *sampleDestinations
 	s, err := asked(c, failed.Failed, func(c *web.Call, f failed.Filter) (t failed.Total, err error) {
 		where, err = findWhereabouts(c, f)
 		if err != nil {
@@ -222,8 +222,8 @@ type replayForm struct {
 	Form    url.Values
 	Problem string
 	Wrong   wrong
-	Edit    *editPreview // nil if the form has no valid edit
-	Where   *whereabouts // nil: showReplayForm reads it
+	Edit    *editPreview        // nil if the form has no valid edit
+	Where   *sampleDestinations // nil: showReplayForm reads it
 }
 
 func showReplayForm(c *web.Call, status int, s *selection, form replayForm) error {
@@ -343,8 +343,8 @@ func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 	return c.SeeOther(fmt.Sprintf("/replays/%d", id), nil)
 }
 
-// whereabouts are the destinations of messages that return to their work queues.
-type whereabouts struct {
+// sampleDestinations are the destinations of messages that return to their work queues.
+type sampleDestinations struct {
 	All     []failed.Destination // most messages first, up to maxDestinations
 	More    int                  // number of omitted destinations
 	Warned  bool                 // some of All have a Warning
@@ -357,12 +357,12 @@ type whereabouts struct {
 // maxDestinations is the maximum number of destinations on a page.
 const maxDestinations = 20
 
-func findWhereabouts(c *web.Call, f failed.Filter) (*whereabouts, error) {
+func findWhereabouts(c *web.Call, f failed.Filter) (*sampleDestinations, error) {
 	all, total, err := c.Archive.Preview(c.R.Context(), failed.Plan{Filter: f}, c.Routing)
 	if err != nil {
 		return nil, err
 	}
-	w := &whereabouts{All: all[:min(len(all), maxDestinations)], Selected: total}
+	w := &sampleDestinations{All: all[:min(len(all), maxDestinations)], Selected: total}
 	w.More = len(all) - len(w.All)
 	w.Warned = slices.ContainsFunc(w.All, func(d failed.Destination) bool { return d.Warning != "" })
 	for _, d := range all {

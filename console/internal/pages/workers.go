@@ -68,8 +68,8 @@ func (p *Pages) workers(c *web.Call) error {
 	return render(c, http.StatusOK, "workers", page{Title: "Workers", Nav: "workers"}, data)
 }
 
-// lasting formats the time since the start of an attempt.
-func lasting(d time.Duration) string {
+// elapsedText formats the time since the start of an attempt.
+func elapsedText(d time.Duration) string {
 	if d < time.Second {
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	}
@@ -95,7 +95,7 @@ func (q *queueWorkers) add(w api.Worker) {
 		}
 	}
 	for _, h := range w.Handling {
-		row.Messages = append(row.Messages, messageRow{h.MessageID, h.Attempt, lasting(time.Duration(h.For))})
+		row.Messages = append(row.Messages, messageRow{h.MessageID, h.Attempt, elapsedText(time.Duration(h.For))})
 	}
 	q.Workers = append(q.Workers, row)
 }

@@ -21,8 +21,8 @@ import (
 
 // Begin begins a replay and wakes the replayer.
 func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
-	plan = c.sparing(plan)
-	return c.carried(func() (*failed.Replay, error) {
+	plan = c.withoutHiddenSecrets(plan)
+	return c.runReplay(func() (*failed.Replay, error) {
 		r, err := c.Archive.BeginReplay(c.R.Context(), plan, c.Who.Actor)
 		if errors.Is(err, failed.ErrNotFound) { // callers check that the objects in the filter exist
 			return nil, &fault.Failure{
@@ -34,8 +34,8 @@ func (c *Call) Begin(plan failed.Plan) (*failed.Replay, error) {
 	})
 }
 
-// sparing returns a plan whose edit does not change the secrets that the visitor may not see.
-func (c *Call) sparing(plan failed.Plan) failed.Plan {
+// withoutHiddenSecrets returns a plan whose edit does not change the secrets that the visitor may not see.
+func (c *Call) withoutHiddenSecrets(plan failed.Plan) failed.Plan {
 	if plan.Edit != nil {
 		edit := *plan.Edit
 		edit.SpareSecrets = c.Who.Role < access.Admin
@@ -46,17 +46,17 @@ func (c *Call) sparing(plan failed.Plan) failed.Plan {
 
 // PreviewEdit returns the effect of a plan's edit on at most limit messages, as the visitor may see it.
 func (c *Call) PreviewEdit(plan failed.Plan, limit int) (failed.EditPreview, error) {
-	return c.Archive.PreviewEdit(c.R.Context(), c.sparing(plan), limit)
+	return c.Archive.PreviewEdit(c.R.Context(), c.withoutHiddenSecrets(plan), limit)
 }
 
 // EditAndReplay edits a message and begins its replay. It fails if the message no longer has the revision seen.
 func (c *Call) EditAndReplay(id failed.ID, seen int, content failed.Content, plan failed.Plan) (*failed.Replay, error) {
-	return c.carried(func() (*failed.Replay, error) {
+	return c.runReplay(func() (*failed.Replay, error) {
 		return c.Archive.EditAndReplay(c.R.Context(), id, seen, content, plan, c.Who.Actor)
 	})
 }
 
-func (c *Call) carried(begin func() (*failed.Replay, error)) (*failed.Replay, error) {
+func (c *Call) runReplay(begin func() (*failed.Replay, error)) (*failed.Replay, error) {
 	if c.Replayer == nil {
 		return nil, &fault.Failure{
 			Status: http.StatusServiceUnavailable, Text: "this console is not connected to a broker",
