@@ -82,19 +82,19 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 		}
 	}
 	var all sync.WaitGroup
-	for _, those := range later {
-		all.Go(func() { c.sendLate(ctx, those, end, pubs, errs) })
+	for _, group := range later {
+		all.Go(func() { c.sendLate(ctx, group, end, pubs, errs) })
 	}
 	all.Wait()
 	return pubs, errs
 }
 
 // sendLate sends the messages for one late destination, until sending fails. If end is not nil, it sends none of them.
-func (c *Client) sendLate(ctx context.Context, those []int, end error, pubs []*publish.Message, errs []error) {
+func (c *Client) sendLate(ctx context.Context, group []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
 	var previous *publish.Message
-	for _, i := range those {
+	for _, i := range group {
 		if end == nil {
 			timer.Reset(c.cfg.ConfirmTimeout)
 			end = c.messages.SendInOrder(ctx, previous, pubs[i], timer.C)

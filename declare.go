@@ -114,7 +114,7 @@ func explainDeclare(kind, name string, err error) error {
 	switch {
 	case errors.Is(err, ErrInvalidMessage), errors.Is(err, amqpconn.ErrChannelMax):
 		return fmt.Errorf("reprise: cannot declare %s %q: %w", kind, name, err)
-	case !ok || refusal.Code == amqpconn.ConnectionForced, stumbled(refusal): // the broker has not refused the object itself
+	case !ok || refusal.Code == amqpconn.ConnectionForced, isBrokerFailure(refusal): // the broker has not refused the object itself
 		return fmt.Errorf("%w: cannot declare %s %q: %w", ErrDisconnected, kind, name, err)
 	}
 	advice := "the broker refused the request"
@@ -136,11 +136,11 @@ func explainDeclare(kind, name string, err error) error {
 	return &DeclareError{Kind: kind, Name: name, Advice: advice, Err: refusal}
 }
 
-// stumbled reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the code 541
+// isBrokerFailure reports whether the broker failed to process a request, as opposed to refusing it. RabbitMQ sends the code 541
 // in both cases. It sends 541 and closes the connection if its nodes take too long to agree on a quorum queue. It also
 // sends 541 if the operator has disabled a deprecated feature (deprecated_features.permit.* = false), and then names the
 // deprecated feature.
-func stumbled(refusal *amqpconn.Refusal) bool {
+func isBrokerFailure(refusal *amqpconn.Refusal) bool {
 	return refusal.Code == amqpconn.InternalError && !strings.Contains(refusal.Text, "deprecated")
 }
 

@@ -199,8 +199,8 @@ func passes(err error) bool {
 	_, missing := errors.AsType[*UnroutableError](err)
 	_, refused := errors.AsType[*RefusedError](err)
 	_, undeclared := errors.AsType[*DeclareError](err)
-	_, untold := errors.AsType[*QueueError](err)
-	return !missing && !refused && !undeclared && !untold && !errors.Is(err, ErrClosed) && !errors.Is(err, amqpconn.ErrChannelMax)
+	_, queueRefused := errors.AsType[*QueueError](err)
+	return !missing && !refused && !undeclared && !queueRefused && !errors.Is(err, ErrClosed) && !errors.Is(err, amqpconn.ErrChannelMax)
 }
 
 // check verifies, once per connection, that a target exists. Otherwise an invalid target could remain unnoticed for years.

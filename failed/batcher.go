@@ -95,7 +95,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 		wg.Wait()
 		last, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
-		if _, err := b.tellSettled(last); err != nil {
+		if _, err := b.reportSettled(last); err != nil {
 			b.log.Warn("archive unavailable", "error", err, "next_try", time.Duration(0), "held", 0)
 		}
 	}
@@ -142,7 +142,7 @@ func (b *batcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		batch, next := b.next(size)
 		if len(batch) == 0 {
-			if told, err := b.tellSettled(ctx); told || err != nil {
+			if reported, err := b.reportSettled(ctx); reported || err != nil {
 				b.failed(ctx, err)
 				continue
 			}
@@ -232,7 +232,7 @@ func (b *batcher) await(ctx context.Context, again time.Time) {
 
 // put stores a batch and reports success to the callers of add.
 func (b *batcher) put(ctx context.Context, batch []*entry) error {
-	_, err := b.tellSettled(ctx)
+	_, err := b.reportSettled(ctx)
 	if err == nil && slices.ContainsFunc(batch, func(e *entry) bool { return e.arrival.Redelivered }) {
 		err = b.newSession(ctx)
 	}
@@ -275,7 +275,7 @@ func (b *batcher) newSession(ctx context.Context) error {
 		b.mu.Unlock()
 		switch {
 		case settled > 0:
-			if _, err := b.tellSettled(ctx); err != nil {
+			if _, err := b.reportSettled(ctx); err != nil {
 				return err
 			}
 		case handed > 0:
@@ -290,8 +290,8 @@ func (b *batcher) newSession(ctx context.Context) error {
 	}
 }
 
-// tellSettled reports the acked messages to the store. It reports whether there were any.
-func (b *batcher) tellSettled(ctx context.Context) (told bool, err error) {
+// reportSettled reports the acked messages to the store. It reports whether there were any.
+func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) {
 	b.mu.Lock()
 	ids := b.settled
 	b.settled = nil

@@ -112,9 +112,9 @@ func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		var told error
+		var errs error
 		b := newBatcher(a, 8, slog.New(slog.DiscardHandler))
-		b.tell = func(err error) { told = err }
+		b.tell = func(err error) { errs = err }
 		k := &taker{batcher: b, stop: b.start(t.Context())}
 		defer k.stop()
 		first := k.give(t.Context(), "first", false, nil)
@@ -123,8 +123,8 @@ func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
 		must(t, <-first)
 		must(t, <-second)
 		synctest.Wait()
-		if told != nil {
-			t.Errorf("all is stored, and the store is reported as %v", told)
+		if errs != nil {
+			t.Errorf("all is stored, and the store is reported as %v", errs)
 		}
 	})
 }
@@ -143,16 +143,16 @@ func TestAStoreThatRecoversWhenNothingWaits(t *testing.T) {
 			}
 			return nil
 		}, nil)
-		var told []error
+		var errs []error
 		b := newBatcher(a, 8, slog.New(slog.DiscardHandler))
-		b.tell = func(err error) { told = append(told, err) }
+		b.tell = func(err error) { errs = append(errs, err) }
 		k := &taker{batcher: b, stop: b.start(t.Context())}
 		defer k.stop()
 		must(t, <-k.give(t.Context(), "only", false, nil))
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if a.open() != 0 || len(told) < 4 || told[len(told)-1] != nil {
-			t.Errorf("%d deliveries are open, and the store is reported as %v", a.open(), told)
+		if a.open() != 0 || len(errs) < 4 || errs[len(errs)-1] != nil {
+			t.Errorf("%d deliveries are open, and the store is reported as %v", a.open(), errs)
 		}
 	})
 }

@@ -137,12 +137,12 @@ func (t *tx) editable(id ID, seen int) error {
 	return nil
 }
 
-// revise selects the revision that a replay sends, and records the revision told in the audit log.
-func (t *tx) revise(id ID, revision int, verb string, told int, who Actor) error {
+// revise selects the revision that a replay sends, and records the revision before in the audit log.
+func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) error {
 	if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
 	}
-	_, err := t.act(who, verb, fmt.Sprint("message/", id), map[string]any{"revision": told})
+	_, err := t.act(who, verb, fmt.Sprint("message/", id), map[string]any{"revision": before})
 	return err
 }
 

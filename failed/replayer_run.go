@@ -37,7 +37,7 @@ const noteGrace = 5 * time.Second
 // carryOut executes a replay to its end.
 func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 	x := &run{Replayer: r, replay: &Replay{ID: id}}
-	if err := x.insist(ctx, x.look); err != nil && !errors.Is(err, errOver) {
+	if err := x.retry(ctx, x.look); err != nil && !errors.Is(err, errOver) {
 		return nil, err
 	}
 	if !x.replay.Ended.IsZero() {
@@ -47,7 +47,7 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 	if errors.Is(err, errOver) { // the release has completed the cancellation
 		longer, cancel := grace(ctx, noteGrace)
 		defer cancel()
-		err = x.insist(longer, x.look)
+		err = x.retry(longer, x.look)
 	}
 	if err != nil && !errors.Is(err, errOver) {
 		return x.replay, err
@@ -58,7 +58,7 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 
 // proceed sends the messages and ends the replay.
 func (x *run) proceed(ctx context.Context) error {
-	if err := x.insist(ctx, x.look); err != nil { // the previous Replayer may have sent some messages
+	if err := x.retry(ctx, x.look); err != nil { // the previous Replayer may have sent some messages
 		return err
 	}
 	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
@@ -104,7 +104,7 @@ func (x *run) canary(ctx context.Context) error {
 		if err := sleep(ctx, max(0, min(left, x.cfg.Poll))); err != nil {
 			return err
 		}
-		if err := x.insist(ctx, x.look); err != nil {
+		if err := x.retry(ctx, x.look); err != nil {
 			return err
 		}
 		if x.replay.Back > 0 {
@@ -147,7 +147,7 @@ func (x *run) ask(ctx context.Context) error {
 		x.askAgain = time.Now().Add(askPause)
 		return nil
 	}
-	return x.insist(ctx, func(ctx context.Context) (err error) {
+	return x.retry(ctx, func(ctx context.Context) (err error) {
 		x.secret, err = x.outcomes.archive.askOutcomes(ctx, x.replay.ID)
 		return err
 	})
@@ -159,7 +159,7 @@ func (x *run) retried(ctx context.Context) error {
 		return nil
 	}
 	text, yes := "", false
-	err := x.insist(ctx, func(ctx context.Context) (err error) {
+	err := x.retry(ctx, func(ctx context.Context) (err error) {
 		text, yes, err = x.outcomes.archive.retried(ctx, x.replay.ID)
 		return err
 	})
@@ -179,7 +179,7 @@ func (x *run) silent(ctx context.Context) error {
 		return nil
 	}
 	stop := false
-	err := x.insist(ctx, func(ctx context.Context) error {
+	err := x.retry(ctx, func(ctx context.Context) error {
 		list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID, Outcome: OutcomePending}, Page{Size: 1})
 		if err != nil || len(list) == 0 { // the canary did not ask for a report
 			return err
@@ -200,7 +200,7 @@ func (x *run) silent(ctx context.Context) error {
 // failedAgain returns the reason to stop after the canary failed again, with its error.
 func (x *run) failedAgain(ctx context.Context) error {
 	text := ""
-	err := x.insist(ctx, func(ctx context.Context) error {
+	err := x.retry(ctx, func(ctx context.Context) error {
 		list, _, err := x.store.List(ctx, Filter{Replay: x.replay.ID}, Page{Size: 1})
 		if err == nil && len(list) > 0 {
 			text = ": " + list[0].Error
@@ -240,13 +240,13 @@ func (x *run) all(ctx context.Context) error {
 func (x *run) end(ctx context.Context, s ReplayState, why string) error {
 	longer, cancel := grace(ctx, noteGrace)
 	defer cancel()
-	err := x.insist(longer, func(ctx context.Context) error {
+	err := x.retry(longer, func(ctx context.Context) error {
 		return x.store.EndReplay(ctx, x.replay.ID, s, why, policyReplay)
 	})
 	if err != nil && !errors.Is(err, errOver) {
 		return err
 	}
-	return x.insist(longer, x.look)
+	return x.retry(longer, x.look)
 }
 
 // look reads the state of the replay. It returns errOver unless the state is ReplayRunning.
@@ -262,14 +262,14 @@ func (x *run) look(ctx context.Context) error {
 	return nil
 }
 
-// insist retries do until the database responds. It returns errOver if the archive refuses the action
+// retry retries do until the database responds. It returns errOver if the archive refuses the action
 // because the replay is no longer running.
-func (x *run) insist(ctx context.Context, do func(context.Context) error) error {
+func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	for failures := 1; ; failures++ {
 		err := do(ctx)
 		switch {
 		case errors.Is(err, ErrState):
-			if err := x.insist(ctx, x.look); err != nil {
+			if err := x.retry(ctx, x.look); err != nil {
 				return err
 			}
 			return err
@@ -293,7 +293,7 @@ func (x *run) claimed(ctx context.Context, f func(context.Context) error) error 
 	h := hold{lease: x.cfg.Lease, claim: func(ctx context.Context) (bool, error) {
 		return x.store.claimReplay(ctx, id, x.owner, x.cfg.Lease)
 	}}
-	err := x.insist(ctx, func(ctx context.Context) (err error) {
+	err := x.retry(ctx, func(ctx context.Context) (err error) {
 		mine, err = h.claim(ctx)
 		return err
 	})
@@ -318,7 +318,7 @@ func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
 		return nil
 	}
-	if err := x.insist(ctx, x.look); err != nil {
+	if err := x.retry(ctx, x.look); err != nil {
 		return err
 	}
 	if x.replay.Plan.IgnoreSame {
@@ -334,7 +334,7 @@ func (x *run) judge(ctx context.Context) error {
 	}
 	x.judged = x.replay.Back
 	var why error
-	err := x.insist(ctx, func(ctx context.Context) (err error) {
+	err := x.retry(ctx, func(ctx context.Context) (err error) {
 		why, err = x.same(ctx)
 		return err
 	})

@@ -18,7 +18,7 @@ func (x *run) some(ctx context.Context, n int) (bool, error) {
 		return false, err
 	}
 	var batch []*Message
-	err := x.insist(ctx, func(ctx context.Context) (err error) {
+	err := x.retry(ctx, func(ctx context.Context) (err error) {
 		batch, err = x.store.unsentOf(ctx, x.replay.ID, n)
 		return err
 	})
@@ -153,7 +153,7 @@ func (x *run) note(ctx context.Context, done sending) error {
 	for _, r := range done.refused {
 		x.cfg.Logger.Warn("message refused", "replay", x.replay.ID, "message", r.ID, "error", r.Why)
 	}
-	err := x.insist(longer, func(ctx context.Context) error {
+	err := x.retry(longer, func(ctx context.Context) error {
 		var errs []error
 		for why, ids := range done.sent {
 			errs = append(errs, x.store.markSent(ctx, x.replay.ID, ids, why))
@@ -181,7 +181,7 @@ func (x *run) rest(ctx context.Context, done sending) error {
 	if err := sleep(ctx, delay); err != nil {
 		return err
 	}
-	return x.insist(ctx, x.look)
+	return x.retry(ctx, x.look)
 }
 
 // unsent returns the reason of a refusal, with the ID of its message.

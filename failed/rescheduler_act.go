@@ -258,11 +258,11 @@ func (x *waitingAct) look(ctx context.Context) error {
 	looking, cancel := context.WithTimeoutCause(ctx, siftLimit, errors.New("the wait queue could not be looked through in time"))
 	defer cancel()
 	var all []*found
-	var worn bool // a message has reached maxLooks
+	var atLimit bool // a message has reached maxLooks
 	rows := map[WaitingID]bool{}
 	pick := func(m *reprise.Message) (picked, last bool) {
 		if n, _ := amqpvalue.Integer(m.Headers["x-delivery-count"]); n >= maxLooks {
-			worn = true
+			atLimit = true
 			return false, true
 		}
 		if len(rows) == len(wanted) || len(all) == most {
@@ -306,7 +306,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 	switch {
 	case len(all) == most: // the wait queue may contain more selected messages
 		return nil
-	case worn:
+	case atLimit:
 		x.refuse("a message before them was looked at too often: RabbitMQ before 4.3 counts that")
 		return nil
 	case more:
@@ -410,7 +410,7 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		out.Headers = x.design.parked(f.m, f.row, reason)
 	} else {
 		hop, err = x.later(d)
-		out.Headers = carried(f.m.Headers)
+		out.Headers = copiedHeaders(f.m.Headers)
 	}
 	out.Exchange, out.RoutingKey, out.Expiration, out.NoTimestamp = hop.Exchange, hop.RoutingKey, hop.TTL, true
 	if out.UserID != "" { // the user of the worker: the broker refuses this property from another user

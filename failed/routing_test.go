@@ -127,19 +127,19 @@ func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 				x := newBound(t, b, api, tc.kind)
 				tc.more(x)
 				x.park(boundKey)
-				d, said, log := x.redrive(Routing{Bindings: x.bindings})
+				d, result, log := x.redrive(Routing{Bindings: x.bindings})
 				why := tc.why
 				if strings.Contains(why, "%q") {
 					why = fmt.Sprintf(why, x.exchange)
 				}
 				switch {
-				case tc.why == "" && (d.Exchange != x.exchange || d.RoutingKey != boundKey || said.Warning != "" || strings.Contains(log, "by queue name")):
-					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, said.Warning)
-				case tc.why != "" && (d.Exchange != "" || d.RoutingKey != x.work || !strings.Contains(said.Warning, why) || !strings.Contains(log, "by queue name")):
-					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, said.Warning)
+				case tc.why == "" && (d.Exchange != x.exchange || d.RoutingKey != boundKey || result.Warning != "" || strings.Contains(log, "by queue name")):
+					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, result.Warning)
+				case tc.why != "" && (d.Exchange != "" || d.RoutingKey != x.work || !strings.Contains(result.Warning, why) || !strings.Contains(log, "by queue name")):
+					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, result.Warning)
 				}
-				if said.Exchange != d.Exchange || said.RoutingKey != d.RoutingKey || said.Queue != x.work {
-					t.Errorf("was announced as %+v", said)
+				if result.Exchange != d.Exchange || result.RoutingKey != d.RoutingKey || result.Queue != x.work {
+					t.Errorf("was announced as %+v", result)
 				}
 				if n := x.depth(x.audit); n != 0 {
 					t.Errorf("%d reached another queue", n)
@@ -184,8 +184,8 @@ func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
 			return errors.New("the exchange has no alternate exchange")
 		})
 		x.park(boundKey)
-		if d, said, _ := x.redrive(Routing{Bindings: x.bindings}); d.Exchange != "" || !strings.Contains(said.Warning, x.audit) || x.depth(x.audit) != 0 {
-			t.Errorf("came by %q %q, with the warning %q, and %d reached another queue", d.Exchange, d.RoutingKey, said.Warning, x.depth(x.audit))
+		if d, result, _ := x.redrive(Routing{Bindings: x.bindings}); d.Exchange != "" || !strings.Contains(result.Warning, x.audit) || x.depth(x.audit) != 0 {
+			t.Errorf("came by %q %q, with the warning %q, and %d reached another queue", d.Exchange, d.RoutingKey, result.Warning, x.depth(x.audit))
 		}
 	})
 }

@@ -129,8 +129,8 @@ func (x waitDesign) attempts(m *reprise.Message, queue string) int {
 	return historyOf(m.Headers).Attempts
 }
 
-// carried returns the headers of a copy, without the headers that the broker writes.
-func carried(headers topology.Table) topology.Table {
+// copiedHeaders returns the headers of a copy, without the headers that the broker writes.
+func copiedHeaders(headers topology.Table) topology.Table {
 	out := make(topology.Table, len(headers)+8)
 	for name, value := range headers {
 		if !amqpvalue.IsBrokerHeader(name) {
@@ -143,7 +143,7 @@ func carried(headers topology.Table) topology.Table {
 // parked returns the headers of a parked copy. A copy in a wait queue has the failed attempt already. A message that
 // the broker moved has not, and gets it from the list.
 func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topology.Table {
-	headers := carried(m.Headers)
+	headers := copiedHeaders(m.Headers)
 	delete(headers, topology.HeaderWaits)
 	if _, broker := x.strategy.Marks.(topology.Deaths); !broker {
 		headers[topology.HeaderReason] = reason

@@ -62,16 +62,16 @@ func (s Series) Rises(marks []Mark) []Rise {
 	}
 	perMinute := 1 / s.Range.Step.Minutes()
 	var rises []Rise
-	var calm, risen []float64 // failures of intervals
+	var baseline, risen []float64 // failures of intervals
 	for j, x := range samples {
 		var next []float64
 		for _, y := range samples[j:min(j+ahead, len(samples))] {
 			next = append(next, y.failures)
 		}
 		switch {
-		case risen == nil && isRise(calm, next):
+		case risen == nil && isRise(baseline, next):
 			start := s.Points[x.at].Start
-			r := Rise{Earliest: start, Latest: start.Add(s.Range.Step), Calm: mean(calm[:len(calm)-1]) * perMinute, step: s.Range.Step, now: s.Now}
+			r := Rise{Earliest: start, Latest: start.Add(s.Range.Step), Calm: mean(baseline[:len(baseline)-1]) * perMinute, step: s.Range.Step, now: s.Now}
 			if j > 0 {
 				r.Earliest = s.Points[samples[j-1].at].Start.Add(s.Range.Step)
 			}
@@ -79,9 +79,9 @@ func (s Series) Rises(marks []Mark) []Rise {
 			rises = append(rises, r)
 			risen = []float64{x.failures}
 		case risen == nil:
-			calm = append(calm, x.failures)
-			calm = calm[max(0, len(calm)-calmMost):]
-		case len(next) == ahead && max(x.failures, mean(next)) <= mean(calm)+(mean(risen)-mean(calm))/4:
+			baseline = append(baseline, x.failures)
+			baseline = baseline[max(0, len(baseline)-calmMost):]
+		case len(next) == ahead && max(x.failures, mean(next)) <= mean(baseline)+(mean(risen)-mean(baseline))/4:
 			rises[len(rises)-1].End = s.Points[x.at].Start
 			risen = nil
 		default:
@@ -96,14 +96,14 @@ func (s Series) Rises(marks []Mark) []Rise {
 	return rises
 }
 
-func isRise(calm, next []float64) bool {
-	if len(calm) < calmLeast {
+func isRise(baseline, next []float64) bool {
+	if len(baseline) < calmLeast {
 		return false
 	}
-	before, after := mean(calm), mean(next)
+	before, after := mean(baseline), mean(next)
 	n := after * float64(len(next))
 	return after >= riseFactor*before && n >= riseLeast && next[0] >= slices.Max(next)/2 &&
-		unevenness(n, before*float64(len(calm)), float64(len(next))/float64(len(next)+len(calm))) > riseChance
+		unevenness(n, before*float64(len(baseline)), float64(len(next))/float64(len(next)+len(baseline))) > riseChance
 }
 
 // unevenness returns the negative logarithm of a bound of the probability that at least n of n+rest events are in a part of the

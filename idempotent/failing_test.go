@@ -78,7 +78,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 	t.Run("while the handler runs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
-			log, said := events()
+			log, logged := events()
 			began := time.Now()
 			var ended time.Duration
 			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Message) error {
@@ -95,8 +95,8 @@ func TestAStoreThatIsDown(t *testing.T) {
 			if ended < 5*time.Minute+40*time.Second || ended > 6*time.Minute {
 				t.Errorf("its context ended after %v", ended)
 			}
-			if !strings.Contains(said(), "claim lost") || !strings.Contains(said(), "connection refused") {
-				t.Errorf("logged:\n%s", said())
+			if !strings.Contains(logged(), "claim lost") || !strings.Contains(logged(), "connection refused") {
+				t.Errorf("logged:\n%s", logged())
 			}
 		})
 	})
@@ -139,7 +139,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
-			log, said := events()
+			log, logged := events()
 			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, new(counted).Handle)
 			began := time.Now()
 			if err := h.Handle(t.Context(), message()); err != nil {
@@ -148,8 +148,8 @@ func TestAStoreThatIsDown(t *testing.T) {
 			if d := time.Since(began); d > time.Minute {
 				t.Errorf("its slot was held for %v", d)
 			}
-			if !strings.Contains(said(), "level=ERROR msg=\"not remembered\"") {
-				t.Errorf("logged:\n%s", said())
+			if !strings.Contains(logged(), "level=ERROR msg=\"not remembered\"") {
+				t.Errorf("logged:\n%s", logged())
 			}
 		})
 	})
@@ -190,7 +190,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
-			log, said := events()
+			log, logged := events()
 			ctx, end := context.WithCancel(t.Context())
 			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error {
 				time.AfterFunc(20*time.Second, end)
@@ -203,8 +203,8 @@ func TestAStoreThatIsDown(t *testing.T) {
 			if d := time.Since(began); d != 23*time.Second {
 				t.Errorf("its slot was held for %v", d)
 			}
-			if !strings.Contains(said(), "not remembered") || strings.Contains(said(), "context canceled") {
-				t.Errorf("logged:\n%s", said())
+			if !strings.Contains(logged(), "not remembered") || strings.Contains(logged(), "context canceled") {
+				t.Errorf("logged:\n%s", logged())
 			}
 		})
 	})
@@ -213,13 +213,13 @@ func TestAStoreThatIsDown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.release.Store(true)
-			log, said := events()
+			log, logged := events()
 			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error { return errHandler })
 			if err := h.Handle(t.Context(), message()); err != errHandler {
 				t.Errorf("the handler's error became %v", err)
 			}
-			if !strings.Contains(said(), "level=WARN msg=\"not released\"") {
-				t.Errorf("logged:\n%s", said())
+			if !strings.Contains(logged(), "level=WARN msg=\"not released\"") {
+				t.Errorf("logged:\n%s", logged())
 			}
 		})
 	})

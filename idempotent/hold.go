@@ -85,11 +85,11 @@ const firstPause = 50 * time.Millisecond
 // complete marks the key as done. The effect has happened, so complete retries until the lease ends, or until
 // timeout has passed after ctx is canceled. The message is acknowledged even if complete fails.
 func (h *hold) complete(ctx context.Context, retention time.Duration) {
-	insisting, stop := h.insist(ctx)
+	retrying, stop := h.retryContext(ctx)
 	defer stop()
 	ended := ctx.Done()
 	for pause := firstPause; ; pause *= 2 {
-		asking, cancel := context.WithTimeout(insisting, timeout)
+		asking, cancel := context.WithTimeout(retrying, timeout)
 		err := h.store.Complete(asking, h.key, h.token, retention)
 		cancel()
 		if err == nil {
@@ -104,7 +104,7 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 				timer.Stop()
 				ended, pause = nil, firstPause/2
 				continue
-			case <-insisting.Done():
+			case <-retrying.Done():
 				timer.Stop()
 			}
 		}
@@ -113,14 +113,14 @@ func (h *hold) complete(ctx context.Context, retention time.Duration) {
 	}
 }
 
-// insist returns a context that is canceled at the end of the lease, or after timeout if that is later. If ctx is
+// retryContext returns a context that is canceled at the end of the lease, or after timeout if that is later. If ctx is
 // canceled, the returned context is canceled after timeout at the latest.
-func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func()) {
+func (h *hold) retryContext(ctx context.Context) (retrying context.Context, stop func()) {
 	end := time.Now().Add(timeout)
 	if h.until.After(end) {
 		end = h.until
 	}
-	insisting, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	retrying, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	done := make(chan struct{})
 	unwatch := context.AfterFunc(ctx, func() {
 		defer close(done)
@@ -129,10 +129,10 @@ func (h *hold) insist(ctx context.Context) (insisting context.Context, stop func
 		select {
 		case <-timer.C:
 			cancel()
-		case <-insisting.Done():
+		case <-retrying.Done():
 		}
 	})
-	return insisting, func() {
+	return retrying, func() {
 		cancel()
 		if !unwatch() {
 			<-done

@@ -51,7 +51,7 @@ func (c *counted) Handle(context.Context, *reprise.Message) error {
 }
 
 // events returns a logger and a function that returns its events.
-func events() (log *slog.Logger, said func() string) {
+func events() (log *slog.Logger, logged func() string) {
 	var mu sync.Mutex
 	var b strings.Builder
 	log = slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) {
@@ -73,7 +73,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 func TestADuplicateIsNotHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inner counted
-		log, said := events()
+		log, logged := events()
 		h := protect(t, new(idempotent.Memory), idempotent.Config{Retention: time.Hour, Logger: log}, inner.Handle)
 		for range 3 {
 			if err := h.Handle(t.Context(), message()); err != nil {
@@ -83,8 +83,8 @@ func TestADuplicateIsNotHandled(t *testing.T) {
 		if n := inner.runs.Load(); n != 1 {
 			t.Errorf("handled %d times", n)
 		}
-		if want := "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"; strings.Count(said(), want) != 2 {
-			t.Errorf("want %q twice in:\n%s", want, said())
+		if want := "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"; strings.Count(logged(), want) != 2 {
+			t.Errorf("want %q twice in:\n%s", want, logged())
 		}
 		time.Sleep(time.Hour)
 		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
@@ -271,7 +271,7 @@ func TestAfterACrashTheMessageWaitsForTheLease(t *testing.T) {
 func TestAClaimThatIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(recording)
-		log, said := events()
+		log, logged := events()
 		h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Message) error {
 			key, token := store.last()
 			if err := store.Release(t.Context(), key, token); err != nil {
@@ -293,8 +293,8 @@ func TestAClaimThatIsTakenOver(t *testing.T) {
 		if d := time.Since(began); d != 20*time.Second {
 			t.Errorf("it was noticed after %v, with a lease of a minute", d)
 		}
-		if !strings.Contains(said(), "claim lost") || !strings.Contains(said(), "not remembered") {
-			t.Errorf("logged:\n%s", said())
+		if !strings.Contains(logged(), "claim lost") || !strings.Contains(logged(), "not remembered") {
+			t.Errorf("logged:\n%s", logged())
 		}
 		if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
 			t.Errorf("the other's claim is %v (%v)", c.State, err)
@@ -363,7 +363,7 @@ func TestABusyKeyIsNothingToABreaker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := func(err error, want breaker.State) {
+		logged := func(err error, want breaker.State) {
 			t.Helper()
 			record, _ := b.Allow()
 			record(err)
@@ -371,14 +371,14 @@ func TestABusyKeyIsNothingToABreaker(t *testing.T) {
 				t.Errorf("after %v it is %s", err, b.State())
 			}
 		}
-		said(busy, breaker.Closed)
-		said(busy, breaker.Closed)
-		said(errHandler, breaker.Closed)
-		said(busy, breaker.Closed)
-		said(errHandler, breaker.Open)
+		logged(busy, breaker.Closed)
+		logged(busy, breaker.Closed)
+		logged(errHandler, breaker.Closed)
+		logged(busy, breaker.Closed)
+		logged(errHandler, breaker.Open)
 		time.Sleep(time.Minute + time.Millisecond)
-		said(busy, breaker.HalfOpen)
-		said(nil, breaker.Closed)
+		logged(busy, breaker.HalfOpen)
+		logged(nil, breaker.Closed)
 		close(free)
 		wg.Wait()
 	})

@@ -50,7 +50,7 @@ func (d database) idle(t testing.TB) {
 func TestTxDoesItOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
-		log, said := events()
+		log, logged := events()
 		h := transaction(t, db.store(t), idempotent.TxConfig{Logger: log}, book)
 		for range 3 {
 			if err := h.Handle(t.Context(), message()); err != nil {
@@ -60,8 +60,8 @@ func TestTxDoesItOnce(t *testing.T) {
 		if n := db.count(t, "bookings"); n != 1 {
 			t.Errorf("booked %d times", n)
 		}
-		if n := strings.Count(said(), "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"); n != 2 {
-			t.Errorf("%d duplicates were logged:\n%s", n, said())
+		if n := strings.Count(logged(), "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"); n != 2 {
+			t.Errorf("%d duplicates were logged:\n%s", n, logged())
 		}
 		db.idle(t)
 	})

@@ -223,7 +223,7 @@ func TestALongRunIsTheOnlyOne(t *testing.T) {
 				defer client.Close(context.Background())
 
 				inner := counted{then: func(int) error { time.Sleep(tc.takes); return nil }}
-				log, said := events()
+				log, logged := events()
 				once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{Logger: log})
 				if err != nil {
 					t.Fatal(err)
@@ -244,8 +244,8 @@ func TestALongRunIsTheOnlyOne(t *testing.T) {
 				if n := inner.runs.Load(); n != 1 {
 					t.Errorf("handled %d times", n)
 				}
-				if strings.Count(said(), "msg=busy") == 0 || strings.Count(said(), "msg=duplicate") != 1 {
-					t.Errorf("logged:\n%s", said())
+				if strings.Count(logged(), "msg=busy") == 0 || strings.Count(logged(), "msg=duplicate") != 1 {
+					t.Errorf("logged:\n%s", logged())
 				}
 			})
 		})

@@ -115,14 +115,14 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 		return line
 	}
 	// Use the last sample whose slack is known.
-	slackness := int64(0)
+	lastSlack := int64(0)
 	for i := len(samples) - 1; i >= 0; i-- {
 		if s, known := slack(samples, i); known {
-			slackness = s
+			lastSlack = s
 			break
 		}
 	}
-	line.Slack = a.slack + slackness
+	line.Slack = a.slack + lastSlack
 	reports := slices.ContainsFunc(pages, func(p page) bool { return slices.Contains(a.work, p.queue) })
 	switch {
 	case !reports:

@@ -64,7 +64,7 @@ func (c *conn) Close() error {
 	}
 	b.mu.Unlock()
 	err := c.Conn.Close()
-	b.stir()
+	b.notify()
 	return err
 }
 
@@ -92,9 +92,9 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) Write(p []byte) (int, error) {
 	c.out.feed(p)
 	var pass []byte
-	stirs := false
+	notifies := false
 	for f := c.out.next(); f != nil; f = c.out.next() {
-		stirs = stirs || f.kind() != amqpwire.FrameHeartbeat
+		notifies = notifies || f.kind() != amqpwire.FrameHeartbeat
 		if c.own || !isConfirm(f) || !c.broker.strikes(confirmLost) {
 			pass = append(pass, f...)
 			continue
@@ -107,8 +107,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	_, err := c.Conn.Write(pass)
 	err = c.reason(err)
-	if stirs {
-		c.broker.stir()
+	if notifies {
+		c.broker.notify()
 	}
 	return len(p), err
 }

@@ -49,7 +49,7 @@ func (b *Broker) Drain(t TB) {
 			rest = append(rest, "\n\t"+text)
 		}
 	}
-	for _, f := range b.aloft() {
+	for _, f := range b.unsettled() {
 		left = append(left, "\n\t"+f)
 	}
 	text := strings.Join(left, "")

@@ -39,7 +39,7 @@ func (b *Broker) giveUp() {
 	together(workers, func(ctx context.Context, w *Worker) { _ = w.end(ctx) })
 	together(clients, func(ctx context.Context, c *reprise.Client) { _ = c.Close(ctx) })
 	_ = b.shutdown()
-	b.stir()
+	b.notify()
 }
 
 // together calls end for all values concurrently, with the timeout closeTimeout.

@@ -70,7 +70,7 @@ func (b *Broker) follow(e reprise.Event) {
 		}
 	}
 	b.mu.Unlock()
-	b.stir()
+	b.notify()
 }
 
 // flying reports whether an attempt has a message that is not settled.
@@ -80,8 +80,8 @@ func (b *Broker) flying() bool {
 	return len(b.flights) > 0
 }
 
-// aloft lists the attempts whose message is not settled.
-func (b *Broker) aloft() []string {
+// unsettled lists the attempts whose message is not settled.
+func (b *Broker) unsettled() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []string

@@ -18,7 +18,7 @@ func (c *conn) fromClient(f frame) []byte {
 	if c.in.opaque || f.kind() == amqpwire.FrameHeartbeat {
 		return f
 	}
-	defer c.broker.stir()
+	defer c.broker.notify()
 	switch f.method() {
 	case amqpwire.IDConnectionOpen:
 		var m amqpwire.ConnectionOpen

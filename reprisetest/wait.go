@@ -35,7 +35,7 @@ func (b *Broker) still() {
 func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
 	deadline := time.Now().Add(b.config.Timeout)
 	for {
-		stirred := b.stirring()
+		changed := b.nextEvent()
 		b.still()
 		if b.overtime.Load() {
 			return false
@@ -58,15 +58,15 @@ func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
 		}
 		timer := time.NewTimer(pause)
 		select {
-		case <-stirred:
+		case <-changed:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-// stir wakes the waiting functions after an event.
-func (b *Broker) stir() {
+// notify wakes the waiting functions after an event.
+func (b *Broker) notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stirred != nil {
@@ -75,8 +75,8 @@ func (b *Broker) stir() {
 	}
 }
 
-// stirring returns a channel that is closed at the next event.
-func (b *Broker) stirring() <-chan struct{} {
+// nextEvent returns a channel that is closed at the next event.
+func (b *Broker) nextEvent() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stirred == nil {

@@ -91,7 +91,7 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 	go func() {
 		defer close(w.ran)
 		w.err = w.worker.Run(context.Background())
-		b.stir()
+		b.notify()
 	}()
 	b.mu.Lock()
 	b.workers = append(b.workers, w)
@@ -130,7 +130,7 @@ func (w *Worker) add(a Attempt) {
 	w.mu.Lock()
 	w.attempts = append(w.attempts, a)
 	w.mu.Unlock()
-	w.broker.stir()
+	w.broker.notify()
 }
 
 // Attempts returns the completed attempts.

@@ -15,7 +15,7 @@ import (
 type channelModel struct {
 	unacked []uint64 // in order
 	frames  int
-	told    map[uint64]Verb // settlements other than acks
+	settled map[uint64]Verb // settlements other than acks
 }
 
 var errUnknownTag = errors.New("unknown delivery tag")
@@ -40,14 +40,14 @@ func (b *channelModel) Nack(tag uint64, multiple, requeue bool) error {
 	if multiple || !requeue {
 		return errors.New("not a giving back")
 	}
-	b.told[tag] = GiveBack
+	b.settled[tag] = GiveBack
 	return b.Ack(tag, false)
 }
 
 func (b *channelModel) Reject(tag uint64, requeue bool) error {
-	b.told[tag] = DeadLetter
+	b.settled[tag] = DeadLetter
 	if requeue {
-		b.told[tag] = Requeue
+		b.settled[tag] = Requeue
 	}
 	return b.Ack(tag, false)
 }
@@ -64,13 +64,13 @@ func TestAckerWritesExactlyTheSettlements(t *testing.T) {
 }
 
 func settleAtRandom(t *testing.T, random *rand.Rand) {
-	b := &channelModel{told: map[uint64]Verb{}}
+	b := &channelModel{settled: map[uint64]Verb{}}
 	var commands atomic.Uint64
 	w := newWriter(b, &commands)
 	var open []uint64 // delivered and unsettled
 	settled := 0
 	var tag uint64
-	said := map[uint64]Verb{}
+	want := map[uint64]Verb{}
 	for range 1 + random.IntN(30) {
 		for range random.IntN(6) {
 			tag++
@@ -82,7 +82,7 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 			i := random.IntN(len(open))
 			s := settlement{tag: open[i], verb: []Verb{Ack, Ack, Ack, GiveBack, Requeue, DeadLetter}[random.IntN(6)]}
 			if s.verb != Ack {
-				said[s.tag] = s.verb
+				want[s.tag] = s.verb
 			}
 			open = append(open[:i:i], open[i+1:]...)
 			batch = append(batch, s)
@@ -108,8 +108,8 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 			t.Errorf("%d frames for %d settlements", b.frames, settled)
 		}
 	}
-	if !maps.Equal(said, b.told) {
-		t.Errorf("not acked: %v, the broker was told %v", said, b.told)
+	if !maps.Equal(want, b.settled) {
+		t.Errorf("not acked: %v, the broker was told %v", want, b.settled)
 	}
 	if int(commands.Load()) < b.frames {
 		t.Errorf("%d commands for %d frames", commands.Load(), b.frames)

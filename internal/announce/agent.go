@@ -36,11 +36,11 @@ type Config struct {
 
 // Agent announces the workers of one client.
 type Agent struct {
-	cfg   Config
-	ctx   context.Context // ends when the client is closed
-	start sync.Once
-	wake  chan struct{} // a status is due
-	told  [4]sync.Once  // missing permissions: see session.refused
+	cfg    Config
+	ctx    context.Context // ends when the client is closed
+	start  sync.Once
+	wake   chan struct{} // a status is due
+	logged [4]sync.Once  // missing permissions: see session.refused
 
 	retries *retries
 	current atomic.Pointer[session] // nil: not connected, or not set up

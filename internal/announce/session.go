@@ -40,7 +40,7 @@ var missing = [...]string{
 
 // refused logs each missing permission once.
 func (a *Agent) refused(what int, queue string) {
-	a.told[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
+	a.logged[what].Do(func() { a.cfg.Log.Info("not permitted", "queue", queue, "reason", missing[what]) })
 }
 
 // requestTimeout is the time limit of the requests of one step. Commands wait until the step ends.
@@ -87,7 +87,7 @@ func (s *session) serve(ctx context.Context) error {
 			}
 		case <-tick.C:
 			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for each missing queue
-			s.statuses(everyone)
+			s.statuses(allMembers)
 		case <-soon.C:
 			now := time.Now()
 			s.check(ctx, true, func(m *Member) bool { return m.expire(now) })
@@ -104,7 +104,7 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-func everyone(*Member) bool { return true }
+func allMembers(*Member) bool { return true }
 
 // setUp opens a channel, declares the exchanges and the queue, and subscribes. Then it sends the statuses that watchers may have
 // missed.
@@ -129,8 +129,8 @@ func (s *session) setUp(ctx context.Context) error {
 		return err
 	}
 	s.agent.current.Store(s)
-	s.check(ctx, true, everyone)
-	s.statuses(everyone)
+	s.check(ctx, true, allMembers)
+	s.statuses(allMembers)
 	return nil
 }
 

@@ -30,25 +30,25 @@ func TestLeadersAreKilled(t *testing.T) {
 		for _, o := range all {
 			o.work(t, c.URL())
 		}
-		goOn := func() {
+		resume := func() {
 			t.Helper()
 			for _, wait := range []func(){all[0].more(t), all[1].more(t), all[2].more(t)} {
 				wait()
 			}
 		}
 
-		goOn()
+		resume()
 		first := c.Leader(all[0].queue, c.Nodes[0])
 		c.Kill(first)
-		goOn() // on two nodes
+		resume() // on two nodes
 		c.Start(first)
-		goOn()
+		resume()
 		second := c.Leader(all[0].queue, first)
 		if !slices.Contains(c.Nodes, second) || second == first {
 			second = c.Nodes[(slices.Index(c.Nodes, first)+1)%len(c.Nodes)]
 		}
 		c.Kill(second)
-		goOn()
+		resume()
 		// RabbitMQ reserves the unacked messages of a stopped node for their consumers for 60 s (consumer_disconnected_timeout), or
 		// until the node is restarted.
 		c.Start(second)

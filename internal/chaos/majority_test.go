@@ -82,7 +82,7 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 func TestCopiesWaitForAMajority(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		const queues, each = 20, 12
-		log := &tally{said: map[string]int{}}
+		log := &tally{counts: map[string]int{}}
 		client, err := reprise.Dial(t.Context(), c.URLs[0], &reprise.Config{
 			ConfirmTimeout: 3 * time.Second, Heartbeat: time.Second, Logger: slog.New(log),
 		})
@@ -153,27 +153,27 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 				}
 			}
 		}
-		t.Log(log.said)
+		t.Log(log.counts)
 	})
 }
 
 // tally is a log handler that counts its messages.
 type tally struct {
-	mu   sync.Mutex
-	said map[string]int
+	mu     sync.Mutex
+	counts map[string]int
 }
 
 func (l *tally) count(message string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.said[message]
+	return l.counts[message]
 }
 
 // Handle implements slog.Handler.
 func (l *tally) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.said[r.Message]++
+	l.counts[r.Message]++
 	return nil
 }
 

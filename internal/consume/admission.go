@@ -101,7 +101,7 @@ func (a *admission) ready() bool {
 func (a *admission) begin(d *Delivery) bool {
 	record, ok := a.consumer.gate.enter(a.alive)
 	if !ok {
-		a.vacate()
+		a.releaseSlots()
 		return false
 	}
 	x := a.taken[0]
@@ -113,8 +113,8 @@ func (a *admission) begin(d *Delivery) bool {
 	return true
 }
 
-// vacate frees the slots.
-func (a *admission) vacate() {
+// releaseSlots frees the slots.
+func (a *admission) releaseSlots() {
 	for _, x := range a.taken {
 		a.consumer.slots.free <- x
 	}
@@ -123,7 +123,7 @@ func (a *admission) vacate() {
 
 // end frees the slots and cancels the request to the limiter.
 func (a *admission) end() {
-	a.vacate()
+	a.releaseSlots()
 	if a.cancel != nil {
 		a.cancel()
 		a.permit, a.cancel = nil, nil

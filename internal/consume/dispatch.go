@@ -45,7 +45,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 		case now := <-tick.C:
 			s.remind(now)
 			if len(s.pending) == 0 {
-				next.vacate()
+				next.releaseSlots()
 				if s.canWiden() {
 					return errWiden
 				}

@@ -51,8 +51,8 @@ func (r *reader) read() {
 		isolated + "=1", "HOME=" + home, "USER=root", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + os.TempDir(),
 		"PATH=" + r.bin + ":" + os.Getenv("PATH"),
 	}
-	var said bytes.Buffer
-	shell.Stdout, shell.Stderr = &said, &said
+	var output bytes.Buffer
+	shell.Stdout, shell.Stderr = &output, &output
 	shell.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
 	}
@@ -68,8 +68,8 @@ func (r *reader) read() {
 	defer func() {
 		_ = shell.Process.Kill() // and with it all that it has started
 		_ = shell.Wait()
-		if r.t.Failed() && said.Len() > 0 {
-			r.t.Logf("the shell said:\n%s", &said)
+		if r.t.Failed() && output.Len() > 0 {
+			r.t.Logf("the shell said:\n%s", &output)
 		}
 	}()
 	lines := make(chan string)

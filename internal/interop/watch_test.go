@@ -27,10 +27,10 @@ type watch struct {
 	conn *amqp.Connection
 	ch   *amqp.Channel
 
-	mu    sync.Mutex
-	fails map[string]int     // by id of the published message
-	tries map[string][]tried // by id
-	said  strings.Builder
+	mu     sync.Mutex
+	fails  map[string]int     // by id of the published message
+	tries  map[string][]tried // by id
+	output strings.Builder
 }
 
 // tried is the result of an attempt by a program.
@@ -104,7 +104,7 @@ func (w *watch) start(name, path string, args ...string) *program {
 			_ = p.cmd.Wait()
 		}
 		if w.t.Failed() {
-			w.t.Logf("what the programs said:\n%s", &w.said)
+			w.t.Logf("what the programs said:\n%s", &w.output)
 		}
 	})
 	return p
@@ -130,7 +130,7 @@ type lines struct {
 func (l *lines) Write(b []byte) (int, error) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	fmt.Fprintf(&l.w.said, "%s: %s", l.by, b)
+	fmt.Fprintf(&l.w.output, "%s: %s", l.by, b)
 	return len(b), nil
 }
 
@@ -141,7 +141,7 @@ var handled = regexp.MustCompile(`(\S+)  attempt (\d+): (done|failed|parked)`)
 func (w *watch) hear(by, line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fmt.Fprintf(&w.said, "%s: %s\n", by, line)
+	fmt.Fprintf(&w.output, "%s: %s\n", by, line)
 	if found := handled.FindStringSubmatch(line); found != nil {
 		n, _ := strconv.Atoi(found[2])
 		came := found[3]
@@ -151,20 +151,20 @@ func (w *watch) hear(by, line string) {
 		w.tries[found[1]] = append(w.tries[found[1]], tried{by, n, came})
 		return
 	}
-	var said struct {
+	var output struct {
 		Event, ID, What string
 		Attempt, Fails  int
 	}
-	if json.Unmarshal([]byte(line), &said) != nil {
+	if json.Unmarshal([]byte(line), &output) != nil {
 		return
 	}
-	switch said.Event {
+	switch output.Event {
 	case "published":
-		w.fails[said.ID] = said.Fails
+		w.fails[output.ID] = output.Fails
 	case "changed":
-		w.t.Errorf("%s got message %s changed: %s", by, said.ID, said.What)
+		w.t.Errorf("%s got message %s changed: %s", by, output.ID, output.What)
 	case "done", "retried", "parked":
-		w.tries[said.ID] = append(w.tries[said.ID], tried{by, said.Attempt, said.Event})
+		w.tries[output.ID] = append(w.tries[output.ID], tried{by, output.Attempt, output.Event})
 	}
 }
 

@@ -99,7 +99,7 @@ type receiver struct {
 	mu       sync.Mutex
 	reported []Event // events that are not in the database yet
 	unstored []*message
-	told     map[string]time.Time // time of the events of unstored messages, by Event.key
+	notified map[string]time.Time // time of the events of unstored messages, by Event.key
 }
 
 // New returns a Notifier. It does not connect to anything.
@@ -111,7 +111,7 @@ func New(cfg Config) *Notifier {
 		delays: backoff.Equal(backoff.Exponential{Initial: 5 * time.Second, Max: time.Hour}),
 	}
 	for _, w := range cfg.Webhooks {
-		n.webhooks = append(n.webhooks, &receiver{Webhook: w, wake: make(chan struct{}, 1), told: map[string]time.Time{}})
+		n.webhooks = append(n.webhooks, &receiver{Webhook: w, wake: make(chan struct{}, 1), notified: map[string]time.Time{}})
 	}
 	return n
 }
@@ -257,8 +257,8 @@ func (n *Notifier) bypass(w *receiver) {
 		if e.Kind != StoreUnavailable {
 			return false
 		}
-		if told, found := w.told[e.key()]; !found || now.Sub(told) >= n.cfg.Cooldown {
-			w.told[e.key()] = now
+		if notified, found := w.notified[e.key()]; !found || now.Sub(notified) >= n.cfg.Cooldown {
+			w.notified[e.key()] = now
 			b.Events, b.Counts[e.Kind] = append(b.Events, e), b.Counts[e.Kind]+1
 		}
 		return true

@@ -48,8 +48,8 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 		next.Before = s.Before.followed(r)
 	}
 	for _, e := range events {
-		told, recent := next.Told[e.key()]
-		if !set.wants(e.Kind) || recent && now.Sub(told) < set.cooldown {
+		last, recent := next.Told[e.key()]
+		if !set.wants(e.Kind) || recent && now.Sub(last) < set.cooldown {
 			continue
 		}
 		if e.Kind != NewGroup && e.Kind != ReplayDone && e.Kind != ReplayStopped { // the excluded kinds occur once for each subject

@@ -39,7 +39,7 @@ func TestAdvanceGathers(t *testing.T) {
 
 // An intermittent condition is reported once within the cooldown.
 func TestAdvanceCoolsDown(t *testing.T) {
-	s, told := state{}, 0
+	s, notified := state{}, 0
 	var due *batch
 	for i := range 240 { // 2 h
 		now := noon.Add(time.Duration(i) * 30 * time.Second)
@@ -48,11 +48,11 @@ func TestAdvanceCoolsDown(t *testing.T) {
 			events = []Event{{Kind: StoreUnavailable, Subject: "store/ledger"}}
 		}
 		if s, due = s.advance(now, nil, events, usual); due != nil {
-			told++
+			notified++
 		}
 	}
-	if told != 2 {
-		t.Errorf("told %d times in 2 h, want 2", told)
+	if notified != 2 {
+		t.Errorf("told %d times in 2 h, want 2", notified)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestAdvanceLeavesOutOtherKinds(t *testing.T) {
 // Each group is reported as new exactly once, independent of the times of the readings.
 func TestAdvanceTellsEachNewGroupOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, r, told := state{}, &Reading{}, int64(0)
+		s, r, notified := state{}, &Reading{}, int64(0)
 		var due *batch
 		first := anyReading(t, "first", r)
 		s, _ = s.advance(first.Time, first, nil, usual)
@@ -92,14 +92,14 @@ func TestAdvanceTellsEachNewGroupOnce(t *testing.T) {
 				r.Groups[j].Muted = false
 			}
 			if s, due = s.advance(r.Time, r, nil, usual); due != nil {
-				told += due.Counts[NewGroup]
+				notified += due.Counts[NewGroup]
 			}
 		}
 		if _, due = s.advance(r.Time.Add(time.Hour), nil, nil, usual); due != nil {
-			told += due.Counts[NewGroup]
+			notified += due.Counts[NewGroup]
 		}
-		if want := int64(r.Newest - first.Newest); told != want {
-			t.Errorf("%d new groups were told, of %d", told, want)
+		if want := int64(r.Newest - first.Newest); notified != want {
+			t.Errorf("%d new groups were told, of %d", notified, want)
 		}
 	})
 }

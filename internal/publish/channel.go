@@ -479,8 +479,8 @@ func (s *channel) fail() {
 	for _, m := range open {
 		err := result(m, s.confirms.Err())
 		if refused {
-			if guilty := blame(m, refusal, len(open) == 1); guilty != nil {
-				err = guilty
+			if cause := causeFor(m, refusal, len(open) == 1); cause != nil {
+				err = cause
 			}
 		}
 		<-s.room

@@ -61,9 +61,9 @@ func (e *TooLargeError) Error() string {
 		"put the data elsewhere, and a reference to it into the message", e.Size, e.Limit)
 }
 
-// blame returns the error of a message for which the broker has closed the channel, or nil
+// causeFor returns the error of a message for which the broker has closed the channel, or nil
 // if another message may be the reason. sole means that no other message was in flight.
-func blame(m *Message, refusal *amqpconn.Refusal, sole bool) error {
+func causeFor(m *Message, refusal *amqpconn.Refusal, sole bool) error {
 	if limit := sizeLimit(refusal); limit > 0 {
 		return tooLarge(m, limit)
 	}

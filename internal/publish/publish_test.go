@@ -122,7 +122,7 @@ func TestBlame(t *testing.T) {
 		"too large":            {11, amqpconn.Refusal{Code: 406, Text: "PRECONDITION_FAILED - message size 11 is larger than configured max size 10"}, false, "has 11 bytes, the broker takes 10 at most"},
 		"another is too large": {10, amqpconn.Refusal{Code: 406, Text: "PRECONDITION_FAILED - message size 11 is larger than configured max size 10"}, false, ""},
 	} {
-		err := blame(message("x", "", tt.size), &tt.refusal, tt.sole)
+		err := causeFor(message("x", "", tt.size), &tt.refusal, tt.sole)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)
 		}

@@ -18,7 +18,7 @@ import (
 // mute is a database that does not answer one statement.
 type mute struct {
 	to     string
-	said   []string
+	log    []string
 	closed atomic.Int64
 }
 
@@ -32,7 +32,7 @@ func (c *muteConn) Begin() (driver.Tx, error)           { return nil, errors.Err
 func (c *muteConn) Close() error                        { c.closed.Add(1); return nil }
 
 func (c *muteConn) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
-	c.said = append(c.said, query)
+	c.log = append(c.log, query)
 	if query == c.to {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -53,7 +53,7 @@ func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 		mute string
 		does error
 		want error
-		said []string
+		log  []string
 	}{
 		"commit":   {"COMMIT", nil, sqlkit.ErrUnknown, []string{"BEGIN", "COMMIT"}},
 		"rollback": {"ROLLBACK", wrong, wrong, []string{"BEGIN", "ROLLBACK"}},
@@ -75,8 +75,8 @@ func TestTheEndOfATransactionIsNotWaitedForForEver(t *testing.T) {
 				if took := time.Since(begun); took != sqlkit.CommitTimeout {
 					t.Errorf("it took %s", took)
 				}
-				if !slices.Equal(m.said, c.said) {
-					t.Errorf("it was told %q", m.said)
+				if !slices.Equal(m.log, c.log) {
+					t.Errorf("it was told %q", m.log)
 				}
 				if m.closed.Load() != 1 {
 					t.Error("the connection is used again")
@@ -93,8 +93,8 @@ func TestACancelledTransactionIsCommittedOrNot(t *testing.T) {
 	defer db.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	err := sqlkit.New(db, sqlkit.PostgreSQL, "").Transaction(ctx, []string{"BEGIN"}, func(*sqlkit.Tx) error { cancel(); return nil })
-	if err != nil || !slices.Equal(m.said, []string{"BEGIN", "COMMIT"}) || m.closed.Load() != 0 {
-		t.Errorf("%v: it was told %q", err, m.said)
+	if err != nil || !slices.Equal(m.log, []string{"BEGIN", "COMMIT"}) || m.closed.Load() != 0 {
+		t.Errorf("%v: it was told %q", err, m.log)
 	}
 }
 

@@ -91,8 +91,8 @@ func (r *record) add(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf("%-10s ", time.Since(r.began).Round(time.Second))+fmt.Sprintf(format, args...))
 }
 
-// said returns the lines. Those of one second have no order.
-func (r *record) said() string {
+// result returns the lines. Those of one second have no order.
+func (r *record) result() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.SortStableFunc(r.lines, func(a, b string) int {
@@ -190,8 +190,8 @@ func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	return lived
 }
 
-// goOn starts a system on a data directory that another one has left after so long, and returns what happens.
-func goOn(t *testing.T, d design, dir string, lived time.Duration) (said string) {
+// resume starts a system on a data directory that another one has left after so long, and returns what happens.
+func resume(t *testing.T, d design, dir string, lived time.Duration) (result string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}
 		time.Sleep(lived)
@@ -215,9 +215,9 @@ func goOn(t *testing.T, d design, dir string, lived time.Duration) (said string)
 			}
 		}
 		end()
-		said = r.said()
+		result = r.result()
 	})
-	return said
+	return result
 }
 
 func value2[V any](v V, ok bool, err error) func(t testing.TB) (V, bool) {
@@ -275,7 +275,7 @@ func updateBroker(t *testing.T) {
 		lived := write(t, d, dir)
 		name := filepath.Join(brokerFixtures, layout(t, dir), d.name)
 		writeFixture(t, name+".tar.gz", pack(t, dir))
-		writeFixture(t, name+".txt", fmt.Appendf(nil, "%s\n%s", lived, goOn(t, d, dir, lived)))
+		writeFixture(t, name+".txt", fmt.Appendf(nil, "%s\n%s", lived, resume(t, d, dir, lived)))
 	}
 }
 
@@ -295,7 +295,7 @@ func TestADataDirectoryGoesOn(t *testing.T) {
 			text := string(value(os.ReadFile(base + ".txt"))(t))
 			after, want, _ := strings.Cut(text, "\n")
 			dir := unpack(t, name)
-			got := goOn(t, all[i], dir, value(time.ParseDuration(after))(t))
+			got := resume(t, all[i], dir, value(time.ParseDuration(after))(t))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("this version goes on in another way (-then +now):\n%s", diff)
 			}

@@ -90,21 +90,21 @@ func ours(v any) any {
 
 // acks records the arguments of Acked.
 type acks struct {
-	mu    sync.Mutex
-	told  []error
-	about []*reprise.Message
+	mu      sync.Mutex
+	results []error
+	about   []*reprise.Message
 }
 
 func (a *acks) acked(m *reprise.Message, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.told, a.about = append(a.told, err), append(a.about, m)
+	a.results, a.about = append(a.results, err), append(a.about, m)
 }
 
 func (a *acks) all() ([]error, []*reprise.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.told, a.about
+	return a.results, a.about
 }
 
 // After Acked reports an ack as known, the message is never redelivered, even if the connection is lost at that moment.
@@ -126,15 +126,15 @@ func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 		c := dial(t, proxy.URL())
 		stop := start(t, c, reprise.WorkerConfig{Queue: work, Strategy: strategy, Handler: h, Acked: a.acked})
 		r.publish("", work, amqp.Publishing{MessageId: "first"})
-		testkit.Eventually(t, timeout, func() bool { told, _ := a.all(); return len(told) == 1 })
+		testkit.Eventually(t, timeout, func() bool { results, _ := a.all(); return len(results) == 1 })
 		r.publish("", work, amqp.Publishing{MessageId: "cut"})
-		testkit.Eventually(t, timeout, func() bool { told, _ := a.all(); return len(told) == 4 })
+		testkit.Eventually(t, timeout, func() bool { results, _ := a.all(); return len(results) == 4 })
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		told, about := a.all()
+		results, about := a.all()
 		got := map[string][]bool{}
-		for i, err := range told {
+		for i, err := range results {
 			got[about[i].MessageID] = append(got[about[i].MessageID], err == nil)
 		}
 		want := map[string][]bool{"first": {true}, "cut": {false, true}, "after": {true}}

@@ -267,7 +267,7 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 		declare(x)
 	}
 	var mu sync.Mutex
-	said := map[string]error{}
+	results := map[string]error{}
 	var all sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for p := range 60 {
@@ -283,7 +283,7 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 				err := c.Publish(within, m)
 				cancel()
 				mu.Lock()
-				said[id] = err
+				results[id] = err
 				mu.Unlock()
 				time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 			}
@@ -338,7 +338,7 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 			stored[r.take(queue).MessageId]++
 		}
 	}
-	for id, err := range said {
+	for id, err := range results {
 		switch n := stored[id]; {
 		case n > 1:
 			t.Errorf("%s is stored %d times", id, n)

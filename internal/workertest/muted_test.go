@@ -193,7 +193,7 @@ func (c *mutedConn) sees(frame []byte) {
 }
 
 // hears returns the data that replaces a frame of the broker.
-func (c *mutedConn) hears(frame []byte) (told []byte) {
+func (c *mutedConn) hears(frame []byte) (reply []byte) {
 	number := binary.BigEndian.Uint16(frame[1:])
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 	if err != nil || !ok {
 		return frame
 	}
-	told = []byte{}
+	reply = []byte{}
 	for _, tag := range slices.Sorted(maps.Keys(ch.open)) {
 		if tag > ack.DeliveryTag || tag < ack.DeliveryTag && !ack.Multiple {
 			continue
@@ -218,7 +218,7 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 		delete(ch.open, tag)
 		one, _ := amqpwire.AppendMethodFrame(nil, number, &amqpwire.BasicAck{DeliveryTag: tag})
 		if !c.queues[queue] && !(c.inOrder && ch.stuck) {
-			told = append(told, one...)
+			reply = append(reply, one...)
 			continue
 		}
 		ch.stuck = true
@@ -234,5 +234,5 @@ func (c *mutedConn) hears(frame []byte) (told []byte) {
 			return err
 		})
 	}
-	return told
+	return reply
 }

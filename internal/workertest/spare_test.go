@@ -13,7 +13,7 @@ import (
 // after the last publish to it, whether it confirms late or not at all.
 func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 	t.Parallel()
-	for name, told := range map[string]bool{"late answers": true, "no answers": false} {
+	for name, answered := range map[string]bool{"late answers": true, "no answers": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, m := mutedMemory(t, "channel_max=6")
@@ -25,7 +25,7 @@ func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 							t.Errorf("to %s: %v", stuck, err)
 						}
 					}
-					if told {
+					if answered {
 						m.tell(t)
 					}
 					time.Sleep(6 * time.Minute)

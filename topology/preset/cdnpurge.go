@@ -172,7 +172,7 @@ func (w CDNPurge) Validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := errors.Join(d.Topology().Merge(d.aside().Infrastructure).Validate(), w.route().Validate()); err != nil {
+	if err := errors.Join(d.Topology().Merge(d.otherKeys().Infrastructure).Validate(), w.route().Validate()); err != nil {
 		return fmt.Errorf("preset: CDNPurge: %w", err)
 	}
 	return nil
@@ -227,7 +227,7 @@ func (w CDNPurge) Topology() topology.Topology {
 // the queue, and a fanout exchange {Queue}.aside behind it.
 func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
-	return topology.Strategy{Route: designed{cdnPurgeRoute{r, w.aside()}, w}, Marks: r.Marks()}
+	return topology.Strategy{Route: designed{cdnPurgeRoute{r, w.otherKeys()}, w}, Marks: r.Marks()}
 }
 
 // route returns the path of messages whose routing key leads into the wait queue and back.

@@ -11,7 +11,7 @@ import (
 // routed by the header BCC, which consumers do not receive.
 type cdnPurgeRoute struct {
 	topology.GrowingTTL                     // for messages whose key leads into the wait queue and back
-	aside               topology.GrowingTTL // for all other messages
+	otherKeys           topology.GrowingTTL // for all other messages
 }
 
 // Unwrap returns the path of most messages.
@@ -23,11 +23,11 @@ func (r cdnPurgeRoute) Wait(d topology.Delivery, delay time.Duration) (topology.
 	if t.Leads(r.WaitAddress.Exchange, d.RoutingKey, r.WaitQueue) && t.Leads(r.WorkExchange, d.RoutingKey, d.Queue) {
 		return r.GrowingTTL.Wait(d, delay)
 	}
-	return r.aside.Wait(d, delay)
+	return r.otherKeys.Wait(d, delay)
 }
 
-// aside returns the path of messages with other keys. Its fanout exchanges do not change the key.
-func (w CDNPurge) aside() topology.GrowingTTL {
+// otherKeys returns the path of messages with other keys. Its fanout exchanges do not change the key.
+func (w CDNPurge) otherKeys() topology.GrowingTTL {
 	w = w.withDefaults()
 	wait, back := w.WaitQueue+".aside", w.Queue+".aside"
 	r := w.route()

@@ -13,15 +13,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// said is a command of a client, on a channel from 1 to 3. Incomplete messages are on channel 4.
-type said struct {
+// sentContent is a command of a client, on a channel from 1 to 3. Incomplete messages are on channel 4.
+type sentContent struct {
 	channel    uint16
 	methods    []amqpwire.Method
 	size       int // bytes of the following message; negative for a command without content
 	incomplete bool
 }
 
-var genSaid = rapid.Custom(func(t *rapid.T) said {
+var genSentContent = rapid.Custom(func(t *rapid.T) sentContent {
 	name := func(prefix string) string { return fmt.Sprint(prefix, rapid.IntRange(0, 1).Draw(t, prefix)) }
 	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
 	var args amqpwire.Table
@@ -30,7 +30,7 @@ var genSaid = rapid.Custom(func(t *rapid.T) said {
 	}
 	tag := uint64(rapid.IntRange(0, 5).Draw(t, "tag"))
 	exchange := rapid.SampledFrom([]string{"amq.topic", "amq.headers", "x0", "x1"}).Draw(t, "exchange")
-	s := said{channel: uint16(rapid.IntRange(1, 3).Draw(t, "channel")), size: -1}
+	s := sentContent{channel: uint16(rapid.IntRange(1, 3).Draw(t, "channel")), size: -1}
 	all := [][]amqpwire.Method{
 		{&amqpwire.ChannelClose{}, &amqpwire.ChannelOpen{}},
 		{&amqpwire.ConfirmSelect{}},
@@ -72,7 +72,7 @@ var genSaid = rapid.Custom(func(t *rapid.T) said {
 // after the topology is deleted.
 func TestAccountsBalance(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		says := rapid.SliceOfN(genSaid, 50, 200).Draw(rt, "says")
+		says := rapid.SliceOfN(genSentContent, 50, 200).Draw(rt, "says")
 		rapidly := rapid.Bool().Draw(rt, "rapidly")
 		ends := rapid.SampledFrom([]string{"close", "cut", "delete", "shut down"}).Draw(rt, "ends")
 		synctest.Test(t, func(t *testing.T) {

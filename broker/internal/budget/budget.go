@@ -123,7 +123,7 @@ func (c *Connections) staying() int64 {
 func (c *Connections) close(a *Account, e Excess) {
 	delete(c.accounts, a)
 	c.leaving[a] = struct{}{}
-	e.Used, e.Mostly = a.Used(), a.mostly()
+	e.Used, e.Mostly = a.Used(), a.largestKind()
 	a.closing.Go(func() { a.exceeded(e) })
 }
 
@@ -145,7 +145,7 @@ func (a *Account) Used() int64 {
 	return a.used.Load()
 }
 
-func (a *Account) mostly() (most Kind) {
+func (a *Account) largestKind() (most Kind) {
 	for k := range kinds {
 		if a.byKind[k].Load() > a.byKind[most].Load() {
 			most = k

@@ -30,21 +30,21 @@ func (c *closed) open(all *Connections, name string) *Account {
 
 func TestAConnectionThatTakesTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told closed
+		var closedAccounts closed
 		all := NewConnections(100, 1000)
-		greedy, other := told.open(all, "greedy"), told.open(all, "other")
+		greedy, other := closedAccounts.open(all, "greedy"), closedAccounts.open(all, "other")
 		other.Take(Channels, 100)
 		greedy.Take(Channels, 30)
 		greedy.Take(Consumers, 70)
 		synctest.Wait()
-		if len(told.why) > 0 {
-			t.Fatalf("closed %v at the limit", told.why)
+		if len(closedAccounts.why) > 0 {
+			t.Fatalf("closed %v at the limit", closedAccounts.why)
 		}
 		greedy.Take(Channels, 1)
 		greedy.Take(Unread, 1000)
 		synctest.Wait()
-		if want := (Excess{Limit: 100, Used: 101, Mostly: Consumers}); len(told.why) != 1 || told.why["greedy"] != want {
-			t.Errorf("closed %+v, want greedy for %+v", told.why, want)
+		if want := (Excess{Limit: 100, Used: 101, Mostly: Consumers}); len(closedAccounts.why) != 1 || closedAccounts.why["greedy"] != want {
+			t.Errorf("closed %+v, want greedy for %+v", closedAccounts.why, want)
 		}
 		if left := greedy.Close(); left != 1101 || all.Used() != 100 {
 			t.Errorf("%d bytes were not given back, %d are used", left, all.Used())
@@ -54,9 +54,9 @@ func TestAConnectionThatTakesTooMuch(t *testing.T) {
 
 func TestTheLargestConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told closed
+		var closedAccounts closed
 		all := NewConnections(1000, 100)
-		small, large, last := told.open(all, "small"), told.open(all, "large"), told.open(all, "last")
+		small, large, last := closedAccounts.open(all, "small"), closedAccounts.open(all, "large"), closedAccounts.open(all, "last")
 		small.Take(Channels, 20)
 		large.Take(Queues, 45)
 		last.Take(Channels, 35)
@@ -64,13 +64,13 @@ func TestTheLargestConnectionIsClosed(t *testing.T) {
 		// The large account no longer counts, although it still has its memory.
 		last.Take(Channels, 2)
 		synctest.Wait()
-		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(told.why) != 1 || told.why["large"] != want {
-			t.Fatalf("closed %+v, want large for %+v", told.why, want)
+		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(closedAccounts.why) != 1 || closedAccounts.why["large"] != want {
+			t.Fatalf("closed %+v, want large for %+v", closedAccounts.why, want)
 		}
 		small.Take(Channels, 60)
 		synctest.Wait()
-		if len(told.why) != 2 || !told.why["small"].Together {
-			t.Errorf("closed %+v, want small, too", told.why)
+		if len(closedAccounts.why) != 2 || !closedAccounts.why["small"].Together {
+			t.Errorf("closed %+v, want small, too", closedAccounts.why)
 		}
 	})
 }
@@ -80,12 +80,12 @@ func TestAnyUseOfTheBudget(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			all := NewConnections(50, 100)
-			var told closed
+			var closedAccounts closed
 			names := []string{"a", "b", "c", "d"}
 			accounts := make(map[string]*Account)
 			shares := make(map[string]*Share)
 			for _, n := range names {
-				accounts[n] = told.open(all, n)
+				accounts[n] = closedAccounts.open(all, n)
 				s := accounts[n].Share(Unread)
 				shares[n] = &s
 			}
@@ -97,7 +97,7 @@ func TestAnyUseOfTheBudget(t *testing.T) {
 				synctest.Wait()
 				staying := int64(0)
 				for _, other := range names {
-					if _, closed := told.why[other]; closed {
+					if _, closed := closedAccounts.why[other]; closed {
 						continue
 					}
 					staying += accounts[other].Used()
@@ -109,7 +109,7 @@ func TestAnyUseOfTheBudget(t *testing.T) {
 					rt.Fatalf("together they take %d bytes", staying)
 				}
 			}
-			for n, why := range told.why {
+			for n, why := range closedAccounts.why {
 				if !why.Together && most[n] <= 50 {
 					rt.Fatalf("%s was closed with %d bytes at most", n, most[n])
 				}

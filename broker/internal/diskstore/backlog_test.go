@@ -10,7 +10,7 @@ import (
 )
 
 // hanging opens a store whose disk blocks in the middle of a commit until the returned function is called.
-func hanging(t *testing.T) (d *disk, goOn func()) {
+func hanging(t *testing.T) (d *disk, resume func()) {
 	t.Helper()
 	answer := make(chan struct{})
 	began := make(chan struct{}, 1)
@@ -43,7 +43,7 @@ func raised(d *disk) bool { return d.Backlog() != nil }
 // A commit contains at most the messages that publishers may publish before they wait, even if the publishers are much
 // faster than the disk. An acknowledgement is durable after the running commit and the next one.
 func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
-	d, goOn := hanging(t)
+	d, resume := hanging(t)
 	last := uint64(1)
 	for !raised(d) {
 		if last++; last > backlogBytes>>20+1 {
@@ -57,7 +57,7 @@ func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
 	acked := d.gathering.ticket
 	d.Delete(keyOf(1, 0, 1), Ref{Ticket: 1}, 5)
 	begins := d.Backlog()
-	goOn()
+	resume()
 	<-begins
 	if err := d.Wait(t.Context(), acked); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
 
 // Messages that are consumed while the disk does not respond do not count for the backlog.
 func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
-	d, goOn := hanging(t)
+	d, resume := hanging(t)
 	for order := uint64(2); order < 1000; order++ {
 		d.Delete(keyOf(1, 0, order), d.Put(sized(order, 1<<20)), 1<<20)
 	}
@@ -90,7 +90,7 @@ func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
 	if raised(d) {
 		t.Error("publishers wait for a large message that is gone")
 	}
-	goOn()
+	resume()
 	if err := d.Close(true); err != nil {
 		t.Error(err)
 	}
@@ -98,7 +98,7 @@ func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
 
 // Documents count for the backlog.
 func TestDocumentsAreABacklog(t *testing.T) {
-	d, goOn := hanging(t)
+	d, resume := hanging(t)
 	n := 0
 	for ; !raised(d); n++ {
 		if n > backlogBytes>>20 {
@@ -110,7 +110,7 @@ func TestDocumentsAreABacklog(t *testing.T) {
 	if n < backlogBytes>>20-1 {
 		t.Errorf("clients wait after %d MiB", n)
 	}
-	goOn()
+	resume()
 	if err := d.Close(true); err != nil {
 		t.Error(err)
 	}
@@ -118,8 +118,8 @@ func TestDocumentsAreABacklog(t *testing.T) {
 
 // Publishers do not wait for commits of a store that has failed.
 func TestAStoreThatIsGivenUpHasNoBacklog(t *testing.T) {
-	d, goOn := hanging(t)
-	defer goOn()
+	d, resume := hanging(t)
+	defer resume()
 	d.Put(sized(2, 1<<30))
 	begins := d.Backlog()
 	d.GiveUp(errors.New("test"))

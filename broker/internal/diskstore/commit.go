@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// commitSoon starts a commit of the pending changes immediately or, if canWait is set, after linger.
+// commitSoon starts a commit of the pending changes immediately or, if canWait is set, after commitDelay.
 func (d *disk) commitSoon(canWait bool) {
 	g := &d.gathering
 	if !canWait {
@@ -16,7 +16,7 @@ func (d *disk) commitSoon(canWait bool) {
 	}
 	if !g.lazily {
 		g.lazily = true
-		d.lazy.Reset(linger)
+		d.lazy.Reset(commitDelay)
 	}
 }
 
@@ -27,8 +27,8 @@ func (d *disk) commitNow() {
 	}
 }
 
-// sparing is the maximum number of changes whose memory is reused for the next commit.
-const sparing = 16 << 10
+// maxReused is the maximum number of changes whose memory is reused for the next commit.
+const maxReused = 16 << 10
 
 // run commits until the store is closed or has failed.
 func (d *disk) run() {
@@ -54,7 +54,7 @@ func (d *disk) run() {
 		if !d.finish(&sealed) || closing {
 			return
 		}
-		if spare = sealed; cap(spare.changes) > sparing {
+		if spare = sealed; cap(spare.changes) > maxReused {
 			spare = gathering{} // do not keep the memory of a large burst
 		}
 		clear(spare.changes)
@@ -154,19 +154,19 @@ func (g *gathering) write(batch *pebble.Batch, before, p part) error {
 
 // finish notifies the callers that wait for a commit, unless the store has failed in the meantime. It reports whether it
 // notified them.
-func (d *disk) finish(g *gathering) (told bool) {
+func (d *disk) finish(g *gathering) (reported bool) {
 	d.mu.Lock()
-	if told = d.err == nil; told {
+	if reported = d.err == nil; reported {
 		d.committed = g.ticket
 		d.progress.Broadcast()
 	}
 	d.mu.Unlock()
-	if told {
+	if reported {
 		for _, w := range g.waiters {
 			w.Committed(g.ticket)
 		}
 	}
-	return told
+	return reported
 }
 
 // fail ends all commits after a failed write.

@@ -34,7 +34,7 @@ func (d *disk) create() error {
 	}
 	if there {
 		if _, err := d.fs.Stat(path + unfinished); err == nil {
-			return d.baptize(path)
+			return d.rename(path)
 		}
 		return nil
 	}
@@ -60,7 +60,7 @@ func (d *disk) create() error {
 	if err := writeFormat(d.fs, d.dir); err != nil {
 		return err
 	}
-	return d.baptize(path)
+	return d.rename(path)
 }
 
 // look reports whether the directory is a data directory. It returns an error if the directory cannot become one. It does
@@ -72,7 +72,7 @@ func (d *disk) look() (there bool, err error) {
 	return there, err
 }
 
-func (d *disk) baptize(path string) error {
+func (d *disk) rename(path string) error {
 	if err := d.fs.Rename(path+unfinished, path); err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (d *disk) backgroundError(err error) {
 
 // harmed logs and records a file that was found damaged while the store is open.
 func (d *disk) harmed(file string, err error) {
-	if _, told := d.corrupt.LoadOrStore(file, true); !told {
+	if _, logged := d.corrupt.LoadOrStore(file, true); !logged {
 		d.log.Error("the data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)
 	}
 	d.harm.Do(func() { close(d.damaged) })

@@ -11,10 +11,10 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/alarm"
 )
 
-// linger is the delay before changes without a waiting caller are committed. Most of them are acknowledgements. If a
+// commitDelay is the delay before changes without a waiting caller are committed. Most of them are acknowledgements. If a
 // commit is running, these changes wait for its end and then for the next commit. After a crash before that, the broker
 // redelivers the messages, as redelivered. Any acknowledgement in flight has the same risk.
-const linger = 10 * time.Millisecond
+const commitDelay = 10 * time.Millisecond
 
 // disk implements Store on a file system with Pebble (https://github.com/cockroachdb/pebble).
 //
@@ -45,7 +45,7 @@ type disk struct {
 	harm    sync.Once     // closes damaged
 	began   atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
 	wake    chan struct{} // requests a commit
-	lazy    *time.Timer   // writes to wake after linger
+	lazy    *time.Timer   // writes to wake after commitDelay
 	closing chan struct{}
 	stopped chan struct{} // closed when run returns
 	failed  chan struct{}

@@ -258,20 +258,20 @@ func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
 func TestAStoreThatIsGivenUpTellsNobodyOfCommits(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
-	told := make(told, 1)
-	d.Notify(told)
+	commitResults := make(commitResults, 1)
+	d.Notify(commitResults)
 	select {
 	case <-d.stopped:
-	case <-told:
+	case <-commitResults:
 		t.Error("somebody was told of a commit")
 	case <-time.After(2 * time.Minute):
 		t.Error("it goes on committing")
 	}
 }
 
-type told chan Ticket
+type commitResults chan Ticket
 
-func (c told) Committed(upTo Ticket) { c <- upTo }
+func (c commitResults) Committed(upTo Ticket) { c <- upTo }
 
 // A failed store does not start further work, because Pebble would wait forever.
 func TestAFailedStoreMakesNoRoom(t *testing.T) {

@@ -45,7 +45,7 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 		return r, err
 	}
 	v := newView(fs)
-	if err := v.mend(old, r.Damage); err != nil {
+	if err := v.repair(old, r.Damage); err != nil {
 		return r, err
 	}
 	if err := fs.RemoveAll(made); err != nil {

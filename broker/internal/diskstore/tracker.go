@@ -23,11 +23,11 @@ type tracker struct {
 	slots   [2]vfs.File
 	number  uint64 // number of the last written inventory
 
-	mu      sync.Mutex
-	files   map[string]*tracked
-	doomed  map[string]bool // names of files to be removed
-	pending *time.Timer     // nil if the inventory is up to date or ended is set
-	ended   bool
+	mu       sync.Mutex
+	files    map[string]*tracked
+	obsolete map[string]bool // names of files to be removed
+	pending  *time.Timer     // nil if the inventory is up to date or ended is set
+	ended    bool
 
 	update func() // calls refresh, in a goroutine of the timer
 }
@@ -40,7 +40,7 @@ type tracked struct {
 }
 
 func newTracker(fs vfs.FS, dir string, v inventory) (*tracker, error) {
-	t := &tracker{fs: fs, dir: dir, number: v.number, files: make(map[string]*tracked), doomed: make(map[string]bool)}
+	t := &tracker{fs: fs, dir: dir, number: v.number, files: make(map[string]*tracked), obsolete: make(map[string]bool)}
 	for name, e := range v.files {
 		t.files[name] = &tracked{written: e, synced: e, named: true}
 	}
@@ -96,7 +96,7 @@ func (t *tracker) created(name string) *tracked {
 	defer t.mu.Unlock()
 	f := &tracked{}
 	t.files[name] = f
-	delete(t.doomed, name)
+	delete(t.obsolete, name)
 	return f
 }
 
@@ -116,7 +116,7 @@ func (t *tracker) remove(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.files, name)
-	t.doomed[name] = true
+	t.obsolete[name] = true
 	t.changed()
 }
 
@@ -216,8 +216,8 @@ func (t *tracker) writeNext(sealed bool) error {
 			v.files[name] = f.synced
 		}
 	}
-	doomed := t.doomed
-	t.doomed = make(map[string]bool)
+	obsolete := t.obsolete
+	t.obsolete = make(map[string]bool)
 	t.mu.Unlock()
 
 	slot := t.slots[v.number%2]
@@ -231,15 +231,15 @@ func (t *tracker) writeNext(sealed bool) error {
 	if err != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		for name := range doomed {
+		for name := range obsolete {
 			if t.files[name] == nil {
-				t.doomed[name] = true
+				t.obsolete[name] = true
 			}
 		}
 		return err
 	}
 	t.number = v.number
-	for name := range doomed {
+	for name := range obsolete {
 		_ = t.fs.Remove(t.fs.PathJoin(t.dir, name)) // the next open removes leftover files
 	}
 	return nil

@@ -56,7 +56,7 @@ func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) err
 }
 
 // This method replaces damaged files that Pebble needs to open a database.
-func (v *view) mend(database string, wrong []Damage) error {
+func (v *view) repair(database string, wrong []Damage) error {
 	names, err := v.FS.List(database)
 	if err != nil {
 		return err

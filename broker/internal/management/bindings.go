@@ -192,7 +192,7 @@ func postBinding(c *call, toExchange bool) (any, error) {
 	if err := c.mayBind(v, b); err != nil {
 		return nil, err
 	}
-	return created{url.PathEscape(b.Destination) + "/" + url.PathEscape(propertiesKey(b.Key, args))}, v.Bind(b, nobody{})
+	return created{url.PathEscape(b.Destination) + "/" + url.PathEscape(propertiesKey(b.Key, args))}, v.Bind(b, httpOwner{})
 }
 
 func (c *call) mayBind(v *vhost.VHost, b vhost.BindingInfo) error {
@@ -211,5 +211,5 @@ func deleteBinding(c *call, toExchange bool) (any, error) {
 	if err := c.mayBind(v, b); err != nil {
 		return nil, err
 	}
-	return done{}, v.Unbind(b, nobody{})
+	return done{}, v.Unbind(b, httpOwner{})
 }

@@ -77,7 +77,7 @@ func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 		if _, given := declaration.Arguments.Get("x-queue-type"); !given && q.Type != "" {
 			declaration.Arguments = declaration.Arguments.Set("x-queue-type", q.Type)
 		}
-		if _, err := v.DeclareQueue(declaration, nobody{}, func(string) error { return nil }); err != nil {
+		if _, err := v.DeclareQueue(declaration, httpOwner{}, func(string) error { return nil }); err != nil {
 			return of("queue", q.Name, err)
 		}
 		return nil
@@ -93,7 +93,7 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 		}
 		err := v.Bind(vhost.BindingInfo{
 			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
-		}, nobody{})
+		}, httpOwner{})
 		if err != nil {
 			return of("binding from", b.Source, err)
 		}

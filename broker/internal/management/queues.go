@@ -168,7 +168,7 @@ type queueSettings struct {
 }
 
 // This type is the owner for operations on queues over HTTP. It cannot own exclusive queues.
-type nobody struct{}
+type httpOwner struct{}
 
 func putQueue(c *call) (any, error) {
 	v, err := c.vhostToChange()
@@ -181,7 +181,7 @@ func putQueue(c *call) (any, error) {
 	}
 	name := c.PathValue("queue")
 	existed := v.FindQueue(name) != nil
-	_, err = v.DeclareQueue(s.declaration(name), nobody{}, func(name string) error {
+	_, err = v.DeclareQueue(s.declaration(name), httpOwner{}, func(name string) error {
 		return cmp.Or(c.may(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "x-dead-letter-exchange"))
 	})
 	return stored(existed), err
@@ -223,6 +223,6 @@ func (c *call) ownQueue(op access.Operation) (*vhost.VHost, *vhost.Queue, error)
 	if err := c.may(v, op, info.Name()); err != nil {
 		return nil, nil, err
 	}
-	q, err := v.Queue(info.Name(), nobody{})
+	q, err := v.Queue(info.Name(), httpOwner{})
 	return v, q, err
 }

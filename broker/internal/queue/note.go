@@ -20,9 +20,9 @@ const (
 
 func (n note) document(queue uint64) string { return fmt.Sprintf("%s%016x", string(n), queue) }
 
-// recall reads a note. After a crash, it updates the note if the note exists or concerned is true. The updated note covers
+// recall reads a note. After a crash, it updates the note if the note exists or force is true. The updated note covers
 // all messages that were restored. Later messages get higher orders and are not affected.
-func (q *Queue) recall(n note, concerned bool) (upTo uint64, there bool, err error) {
+func (q *Queue) recall(n note, force bool) (upTo uint64, there bool, err error) {
 	s, name := q.config.Store, n.document(q.config.ID)
 	for d, err := range s.Documents(name) {
 		if err != nil {
@@ -32,7 +32,7 @@ func (q *Queue) recall(n note, concerned bool) (upTo uint64, there bool, err err
 			upTo = binary.BigEndian.Uint64(d.Value)
 		}
 	}
-	if (there || concerned) && s.Unclean() && upTo < q.order {
+	if (there || force) && s.Unclean() && upTo < q.order {
 		upTo = q.order
 		s.SetDocument(name, binary.BigEndian.AppendUint64(nil, upTo))
 	}

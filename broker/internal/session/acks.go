@@ -40,7 +40,7 @@ func (s *Session) heedAcks() {
 		for n < len(rest) && rest[n].ch == ch {
 			n++
 		}
-		if err := ch.heed(rest[:n]); err != nil {
+		if err := ch.settleAcks(rest[:n]); err != nil {
 			s.raise(ch.id, amqpwire.IDBasicAck, err)
 		}
 		rest = rest[n:]
@@ -49,7 +49,7 @@ func (s *Session) heedAcks() {
 }
 
 // The method settles the acked deliveries of a channel, up to the first error.
-func (ch *channel) heed(acks []received) (err error) {
+func (ch *channel) settleAcks(acks []received) (err error) {
 	if ch.closing {
 		return nil // after an earlier error
 	}

@@ -27,8 +27,8 @@ func (s opened) published(id uint16, accepted bool, kept store.Ticket) {
 	s.confirms.add(s.channels[id], accepted, kept)
 }
 
-// told returns a summary of the methods sent to the client.
-func (s opened) told() string {
+// answers returns a summary of the methods sent to the client.
+func (s opened) answers() string {
 	s.tb.Helper()
 	var words []string
 	for _, m := range s.sent() {
@@ -50,8 +50,8 @@ func (s opened) told() string {
 
 func (s opened) wantTold(what, when string) {
 	s.tb.Helper()
-	if told := s.told(); told != what {
-		s.tb.Errorf("%s the client is told %q, want %q", when, told, what)
+	if answers := s.answers(); answers != what {
+		s.tb.Errorf("%s the client is told %q, want %q", when, answers, what)
 	}
 }
 
@@ -86,33 +86,33 @@ func TestConfirmsInOrder(t *testing.T) {
 		disk := newFakeStore()
 		s := openConfirming(t, disk, 1)
 		var published []message
-		told := 0
+		confirms := 0
 		read := func(flushed bool) {
 			settle := func(upTo uint64, accepted bool) {
-				for ; told < int(upTo); told++ {
-					if m := published[told]; m.accepted != accepted || m.kept > disk.gathering()-1 {
+				for ; confirms < int(upTo); confirms++ {
+					if m := published[confirms]; m.accepted != accepted || m.kept > disk.gathering()-1 {
 						rt.Fatalf("message %d, accepted: %v, kept by commit %d, is told as accepted: %v after commit %d",
-							told+1, m.accepted, m.kept, accepted, disk.gathering()-1)
+							confirms+1, m.accepted, m.kept, accepted, disk.gathering()-1)
 					}
 				}
 			}
 			for _, m := range s.sent() {
 				switch m := m.(type) {
 				case *amqpwire.BasicAck:
-					if !m.Multiple && m.DeliveryTag != uint64(told)+1 {
-						rt.Fatalf("ack %d after %d", m.DeliveryTag, told)
+					if !m.Multiple && m.DeliveryTag != uint64(confirms)+1 {
+						rt.Fatalf("ack %d after %d", m.DeliveryTag, confirms)
 					}
 					settle(m.DeliveryTag, true)
 				case *amqpwire.BasicNack:
-					if m.Multiple || m.DeliveryTag != uint64(told)+1 {
-						rt.Fatalf("nack %d, multiple: %v, after %d", m.DeliveryTag, m.Multiple, told)
+					if m.Multiple || m.DeliveryTag != uint64(confirms)+1 {
+						rt.Fatalf("nack %d, multiple: %v, after %d", m.DeliveryTag, m.Multiple, confirms)
 					}
 					settle(m.DeliveryTag, false)
 				}
 			}
-			if flushed && told < len(published) && published[told].kept < disk.gathering() {
+			if flushed && confirms < len(published) && published[confirms].kept < disk.gathering() {
 				rt.Fatalf("of message %d, kept by commit %d, nobody is told after commit %d",
-					told+1, published[told].kept, disk.gathering()-1)
+					confirms+1, published[confirms].kept, disk.gathering()-1)
 			}
 		}
 		rt.Repeat(map[string]func(*rapid.T){
@@ -157,9 +157,9 @@ func TestMuchIsNotHeldBack(t *testing.T) {
 
 func TestCloseWaitsForTheDisk(t *testing.T) {
 	for name, how := range map[string]struct {
-		channel uint16
-		method  amqpwire.Method
-		told    string
+		channel  uint16
+		method   amqpwire.Method
+		confirms string
 	}{
 		"channel":    {1, &amqpwire.ChannelClose{}, "ack 1, channel.close-ok"},
 		"connection": {0, &amqpwire.ConnectionClose{}, "ack 1, connection.close-ok"},
@@ -177,7 +177,7 @@ func TestCloseWaitsForTheDisk(t *testing.T) {
 					}()
 					synctest.Wait()
 					s.wantTold("", "before the commit")
-					want := how.told
+					want := how.confirms
 					if end == "commit" {
 						disk.commit()
 					} else {

@@ -90,7 +90,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 		s.release()
 		s.send(0, &amqpwire.ConnectionCloseOk{})
 		s.closing.Store(true)
-		s.lingers = true
+		s.closeSent = true
 		return true
 	case *amqpwire.ConnectionUpdateSecret: // there are no secrets that expire
 		s.send(0, &amqpwire.ConnectionUpdateSecretOk{})

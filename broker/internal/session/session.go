@@ -100,8 +100,8 @@ type Session struct {
 
 	saturated atomic.Bool // a consumer has refused a message because memory is short
 
-	begun   bool // a client has started to publish a message since the last check
-	lingers bool // the client has closed the connection, and the session has sent connection.close-ok
+	begun     bool // a client has started to publish a message since the last check
+	closeSent bool // the client has closed the connection, and the session has sent connection.close-ok
 
 	connected time.Time
 
@@ -193,8 +193,8 @@ func (s *Session) Serve() error {
 		// Write the remaining replies first, at least connection.close-ok.
 		_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 		s.out.finish()
-		if s.lingers {
-			s.linger()
+		if s.closeSent {
+			s.discardAfterClose()
 		}
 		running.Wait()
 	}
@@ -235,9 +235,9 @@ func (s *Session) discard() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// linger is like discard, after connection.close-ok. The client may still be writing, and read the reply only afterwards.
-// Shutdown ends linger.
-func (s *Session) linger() {
+// discardAfterClose is like discard, after connection.close-ok. The client may still be writing, and read the reply only afterwards.
+// Shutdown ends discardAfterClose.
+func (s *Session) discardAfterClose() {
 	timeout := lingerTimeout
 	if s.heartbeat > 0 {
 		timeout = min(timeout, s.heartbeat)

@@ -41,11 +41,11 @@ func (f *fakeStore) gathering() store.Ticket {
 func (f *fakeStore) commit() {
 	f.mu.Lock()
 	f.committed++
-	upTo, told := f.committed, f.waiters
+	upTo, notified := f.committed, f.waiters
 	f.waiters = nil
 	f.progress.Broadcast()
 	f.mu.Unlock()
-	for _, w := range told {
+	for _, w := range notified {
 		w.Committed(upTo)
 	}
 }

@@ -103,7 +103,7 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 		u.from++
 		u.holes--
 	}
-	if u.holes > u.len() || u.from == len(u.list) || u.roomy() {
+	if u.holes > u.len() || u.from == len(u.list) || u.isSparse() {
 		u.compact()
 	}
 	return dst
@@ -112,9 +112,9 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 // scarce reports whether the list should release unused capacity.
 func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(unackedMuch) }
 
-// roomy reports whether most of a long list is unused while memory is scarce. The unused capacity would prevent deliveries to
+// isSparse reports whether most of a long list is unused while memory is scarce. The unused capacity would prevent deliveries to
 // consumers.
-func (u *unacked) roomy() bool {
+func (u *unacked) isSparse() bool {
 	return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 && u.scarce()
 }
 
@@ -125,7 +125,7 @@ func (u *unacked) compact() {
 	switch {
 	case len(u.list) == 0 && (cap(u.list) > unackedKeep || cap(u.list) > unackedScarce && u.scarce()):
 		u.free() // release the memory of a past burst
-	case u.roomy():
+	case u.isSparse():
 		u.list = append(make([]delivery, 0, 2*len(u.list)), u.list...)
 		u.count()
 	}

@@ -56,7 +56,7 @@ type simulated struct {
 
 // MakeRoom implements store.Store.
 func (s simulated) MakeRoom(ctx context.Context) error {
-	if !s.fs.hurry() {
+	if !s.fs.removeDelays() {
 		return nil
 	}
 	defer s.fs.set(func() { s.fs.fast = false })
@@ -140,9 +140,9 @@ func (f *faultyFS) failing() bool {
 	return f.broken
 }
 
-// hurry removes the delay of all writes until fast is reset, and waits for the fsyncs in progress. It returns false if the disk
+// removeDelays removes the delay of all writes until fast is reset, and waits for the fsyncs in progress. It returns false if the disk
 // hangs, is full or fails.
-func (f *faultyFS) hurry() bool {
+func (f *faultyFS) removeDelays() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.hangs || f.full || f.broken {

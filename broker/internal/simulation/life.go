@@ -168,7 +168,7 @@ type logHandler struct {
 
 // These warnings report disturbances of messages.
 const (
-	overheld   = "consumer has kept a message for too long"
+	ackOverdue = "consumer has kept a message for too long"
 	waitedLong = "waited too long to begin"
 )
 
@@ -180,7 +180,7 @@ func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
-	if !Logs && r.Level < slog.LevelError && r.Message != overheld && r.Message != waitedLong {
+	if !Logs && r.Level < slog.LevelError && r.Message != ackOverdue && r.Message != waitedLong {
 		return nil
 	}
 	var b strings.Builder
@@ -193,7 +193,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		h.l.Disturb(h.who, "paused").End() // the worker has requeued its fetched messages
 		h.l.Struck("waited too long to begin")
 	}
-	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == overheld {
+	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == ackOverdue {
 		owner, _, _ := strings.Cut(peer, ":")
 		h.l.Disturb(owner, "timeout").End() // the broker requeues the unacked deliveries of the consumer
 		h.l.Struck("consumer timeout")

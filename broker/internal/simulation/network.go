@@ -160,10 +160,10 @@ type Link struct {
 	tap      *tap
 	once     sync.Once
 
-	mu    sync.Mutex
-	ended int // number of closed ends
-	hurt  bool
-	noted []*Disturbance
+	mu      sync.Mutex
+	ended   int // number of closed ends
+	faulted bool
+	noted   []*Disturbance
 }
 
 // Cut cuts the connection. Both ends notice immediately, and bytes in flight are lost.
@@ -203,7 +203,7 @@ func (k *Link) disturb(why string) {
 func (k *Link) harmed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.hurt
+	return k.faulted
 }
 
 // CutAfter cuts the connection after a number of further bytes in one direction.
@@ -220,7 +220,7 @@ func (k *Link) CutAfter(bytes int, towardsBroker bool) {
 func (k *Link) Swallow(up, down bool) {
 	k.disturb("half-dead")
 	k.mu.Lock()
-	k.hurt = true
+	k.faulted = true
 	k.mu.Unlock()
 	if up {
 		k.up.swallow()

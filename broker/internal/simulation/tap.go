@@ -188,8 +188,8 @@ func (n *Network) tell(key string) {
 	delete(n.muted, key)
 	n.mu.Unlock()
 	for _, k := range n.Links("") {
-		if told := k.tap.tell(key); len(told) > 0 {
-			_, _ = k.down.put(told)
+		if reports := k.tap.tell(key); len(reports) > 0 {
+			_, _ = k.down.put(reports)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func (n *Network) tell(key string) {
 // unanswered records a lost reply. The client waits for this reply indefinitely.
 func (k *Link) unanswered() {
 	k.mu.Lock()
-	first := !k.hurt
-	k.hurt = true
+	first := !k.faulted
+	k.faulted = true
 	k.mu.Unlock()
 	k.n.l.Struck("answers lost")
 	if first {

@@ -146,7 +146,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	c := queue.Defaults(name)
 	c.Publish, c.Ask = v.publishDead, v.letters.ask
 	c.Meter, c.Dead = v.config.Meter, &v.config.Stats.Dead
-	c.Store, c.Resident, c.Durable, c.Go = v.store, v.config.Resident, lasting(d), v.reading.Go
+	c.Store, c.Resident, c.Durable, c.Go = v.store, v.config.Resident, isDurable(d), v.reading.Go
 	c.Trouble = func(err error) { v.log.Error("messages cannot be read for now", "queue", name, "error", err) }
 	kind, err := v.kind(name, d.Arguments)
 	if err != nil {

@@ -88,7 +88,7 @@ func (v *VHost) unkeepExchange(x *route.Exchange[*Queue]) {
 }
 
 func (v *VHost) keepQueue(name string, id uint64, d *amqpwire.QueueDeclare) error {
-	if !lasting(d) {
+	if !isDurable(d) {
 		return nil
 	}
 	args, err := encodeArgs(d.Arguments)
@@ -98,14 +98,14 @@ func (v *VHost) keepQueue(name string, id uint64, d *amqpwire.QueueDeclare) erro
 	return err
 }
 
-// lasting reports whether a queue survives a restart of the broker. An exclusive queue ends with its connection, even if
+// isDurable reports whether a queue survives a restart of the broker. An exclusive queue ends with its connection, even if
 // it is durable.
-func lasting(d *amqpwire.QueueDeclare) bool { return d.Durable && !d.Exclusive }
+func isDurable(d *amqpwire.QueueDeclare) bool { return d.Durable && !d.Exclusive }
 
-func (q *Queue) lasting() bool { return q.Durable && q.Owner == nil }
+func (q *Queue) isDurable() bool { return q.Durable && q.Owner == nil }
 
 func (v *VHost) unkeepQueue(q *Queue) {
-	if q.lasting() {
+	if q.isDurable() {
 		v.registry.Delete(queueKind, v.name, q.Name())
 	}
 }
@@ -133,7 +133,7 @@ func lastingBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) bool {
 	if to := b.Destination.Exchange; to != nil {
 		return x.Durable && to.Durable
 	}
-	return x.Durable && b.Destination.Queue.lasting()
+	return x.Durable && b.Destination.Queue.isDurable()
 }
 
 func (v *VHost) bindingNames(x *route.Exchange[*Queue], b route.Binding[*Queue]) []string {

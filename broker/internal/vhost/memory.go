@@ -74,9 +74,9 @@ func (v *VHost) ownedBy(owner any) []*Queue {
 	return slices.Collect(maps.Keys(v.owned[owner]))
 }
 
-// disown removes a queue from its owner. If transactions of other connections still refer to the queue, its remaining
+// release removes a queue from its owner. If transactions of other connections still refer to the queue, its remaining
 // memory counts for the topology.
-func (v *VHost) disown(q *Queue) {
+func (v *VHost) release(q *Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
 	if !q.owned {

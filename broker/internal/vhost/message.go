@@ -15,7 +15,7 @@ import (
 const persistent = 2 // value of delivery-mode
 
 // These are the properties that the broker evaluates. The broker only checks the syntax of the other properties.
-const heeded = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
+const evaluated = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
 	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
 
 // Published is a message from a client.
@@ -30,7 +30,7 @@ type Published struct {
 // NewMessage validates a published message and evaluates its properties.
 func NewMessage(c Published) (*queue.Message, error) {
 	var p amqpwire.Properties
-	err := p.Parse(c.Properties, heeded)
+	err := p.Parse(c.Properties, evaluated)
 	if err != nil {
 		return nil, exception.New(exception.FrameError, "%v", err)
 	}

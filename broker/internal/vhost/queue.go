@@ -106,7 +106,7 @@ func (v *VHost) addQueue(
 	var err error
 	if q.Queue, err = make_(config); err != nil {
 		v.give(size, q)
-		v.disown(q)
+		v.release(q)
 		return nil, err
 	}
 	v.mu.Lock()
@@ -185,7 +185,7 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	size := sizeOfQueue(&config, nil)
 	q.WhenUnheld(func() {
 		v.give(size, q)
-		v.disown(q)
+		v.release(q)
 	})
 	return n, nil
 }
@@ -222,7 +222,7 @@ func (v *VHost) OwnerGone(owner any) {
 	defer v.change.Unlock()
 	for _, q := range owned {
 		_, _ = v.deleteQueue(q, queue.Condition{}) // cannot fail without a condition
-		v.disown(q)
+		v.release(q)
 	}
 }
 

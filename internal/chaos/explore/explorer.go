@@ -130,12 +130,12 @@ func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Out
 		}
 		p.tap.Notice()
 	case b.ends:
-		heir, err := x.begin()
+		successor, err := x.begin()
 		if err != nil {
 			return 0, err
 		}
-		defer x.end(heir)
-		return x.outcome(heir, p)
+		defer x.end(successor)
+		return x.outcome(successor, p)
 	}
 	return x.outcome(p)
 }

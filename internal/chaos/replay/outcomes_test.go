@@ -155,11 +155,11 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func (h *house) start(role string) (said string) {
+func (h *house) start(role string) (firstLine string) {
 	h.Helper()
 	p := start(h.T, role, h.environment...)
 	h.running[role] = p
-	return p.said
+	return p.firstLine
 }
 
 // killAtRandom kills a process each time that some more outcomes are known, and starts it again.

@@ -183,7 +183,7 @@ func openArchive(ctx context.Context, file string) (*sql.DB, *failed.Archive, er
 type process struct {
 	t *testing.T
 	*exec.Cmd
-	said string // its first line
+	firstLine string // its first line
 }
 
 func start(t *testing.T, role string, environment ...string) *process {
@@ -203,7 +203,7 @@ func start(t *testing.T, role string, environment ...string) *process {
 	if !lines.Scan() {
 		t.Fatalf("the %s has not begun", role)
 	}
-	p.said = lines.Text()
+	p.firstLine = lines.Text()
 	return p
 }
 

@@ -45,7 +45,7 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	url := start(t, "broker").said
+	url := start(t, "broker").firstLine
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)

@@ -165,11 +165,11 @@ func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 			}
 		}
 		if before := lived; len(all) < before+n { // it has died in the next one
-			said := died.FindSubmatch(output)
-			if said == nil {
+			match := died.FindSubmatch(output)
+			if match == nil {
 				return fmt.Errorf("%s: %w\n%s", p.name, err, output)
 			}
-			fmt.Fprintf(out, "| %s | %d | %s |\n", p.name, len(all)+1, said[1])
+			fmt.Fprintf(out, "| %s | %d | %s |\n", p.name, len(all)+1, match[1])
 			return nil
 		}
 		lived += n

@@ -273,17 +273,17 @@ func list(w io.Writer, what string, names []string) {
 
 // reason is what a skipped test said, on one line.
 func reason(output string) string {
-	var said []string
+	var lines []string
 	for line := range strings.Lines(output) {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
-			said = append(said, line)
+			lines = append(lines, line)
 		}
 	}
-	if len(said) == 0 {
+	if len(lines) == 0 {
 		return ""
 	}
-	return ": " + strings.Join(said, " ")
+	return ": " + strings.Join(lines, " ")
 }
 
 // withoutVerdict drops the lines that repeat what the package's own line says.

@@ -226,7 +226,7 @@ func (s *System) Break(what string, f Fault, last time.Duration) {
 		}
 		s.mu.Lock()
 		s.breaks--
-		s.mended = time.Now()
+		s.repairedAt = time.Now()
 		s.mu.Unlock()
 		s.later(settled, func() { s.demandReady(struck, mine, true, "the database was as before") })
 	})
@@ -248,7 +248,7 @@ func (s *System) demandReady(of []*Process, fault int, ready bool, since string)
 	for _, p := range of {
 		err := p.Ready()
 		s.mu.Lock()
-		same := s.faulty == fault && (ready || !s.ending) && (p == s.main || p == s.second) && p.ingest.Load() != nil && (!ready || s.away == "" && !s.losing && s.breaks == 0 && time.Since(s.mended) >= settled)
+		same := s.faulty == fault && (ready || !s.ending) && (p == s.main || p == s.second) && p.ingest.Load() != nil && (!ready || s.away == "" && !s.losing && s.breaks == 0 && time.Since(s.repairedAt) >= settled)
 		s.mu.Unlock()
 		switch {
 		case !same:

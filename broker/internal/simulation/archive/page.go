@@ -68,8 +68,8 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 		e.replay = failed.ReplayID(id)
 	}
 	if notice := result.Notice(); notice != "" && i.verb != "replay" {
-		if said, ok := announcedBy(notice); ok {
-			e.n = said
+		if number, ok := announcedBy(notice); ok {
+			e.n = number
 		}
 	}
 	return n, e

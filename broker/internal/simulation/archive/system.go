@@ -116,37 +116,37 @@ type System struct {
 
 	acting chan struct{} // held during an action of an operator, so that actions do not overlap
 
-	mu        sync.Mutex // not held during blocking calls
-	file      string     // path of the archive
-	done      string     // path of the store of duplicates
-	away      string     // path of the moved file
-	backup    string
-	losing    bool      // the file is lost, and the processes have not restarted yet
-	pending   int       // number of scheduled calls
-	ending    bool      // all faults have ended permanently
-	breaks    int       // number of current database faults
-	mended    time.Time // end of the latest database fault
-	faulty    int       // identifies the latest database fault
-	epoch     int       // generation of the archive file, whose numbers start again
-	files     int
-	main      *Process // `reprise up`; nil: it is down
-	second    *Process // `reprise console` on the same file; nil: none
-	all       []*Process
-	sent      []*Sent
-	down      map[string]bool // by class
-	effects   map[int]int     // by Order.N
-	doubled   map[int]int     // number of effects that may have been repeated
-	handling  map[*Process]map[int]int
-	keys      map[int]map[string]bool // IDs that the handlers have received
-	written   map[resend]int
-	parked    map[int]int // publishes to failed queues, by Order.N
-	gone      map[int]string
-	reasons   map[string]discarded
-	replays   map[epochReplay]*begun
-	failures  int
-	events    []string
-	struck    map[string]int
-	inspector *inspector
+	mu         sync.Mutex // not held during blocking calls
+	file       string     // path of the archive
+	done       string     // path of the store of duplicates
+	away       string     // path of the moved file
+	backup     string
+	losing     bool      // the file is lost, and the processes have not restarted yet
+	pending    int       // number of scheduled calls
+	ending     bool      // all faults have ended permanently
+	breaks     int       // number of current database faults
+	repairedAt time.Time // end of the latest database fault
+	faulty     int       // identifies the latest database fault
+	epoch      int       // generation of the archive file, whose numbers start again
+	files      int
+	main       *Process // `reprise up`; nil: it is down
+	second     *Process // `reprise console` on the same file; nil: none
+	all        []*Process
+	sent       []*Sent
+	down       map[string]bool // by class
+	effects    map[int]int     // by Order.N
+	doubled    map[int]int     // number of effects that may have been repeated
+	handling   map[*Process]map[int]int
+	keys       map[int]map[string]bool // IDs that the handlers have received
+	written    map[resend]int
+	parked     map[int]int // publishes to failed queues, by Order.N
+	gone       map[int]string
+	reasons    map[string]discarded
+	replays    map[epochReplay]*begun
+	failures   int
+	events     []string
+	struck     map[string]int
+	inspector  *inspector
 
 	stopForeign func()
 	rows        map[resend]Row

@@ -275,9 +275,9 @@ const shutdownTimeout = 5 * time.Second
 
 // shutdown stops a broker gracefully. A second signal closes the connections immediately.
 func shutdown(b *broker.Broker, served <-chan error, stop *signals) error {
-	hurry, cancel := until(stop.again)
+	interrupted, cancel := until(stop.again)
 	defer cancel()
-	ctx, cancel := context.WithTimeout(hurry, shutdownTimeout)
+	ctx, cancel := context.WithTimeout(interrupted, shutdownTimeout)
 	defer cancel()
 	err := b.Shutdown(ctx)
 	if ctx.Err() != nil { // closing the connections of unresponsive clients is not a failure

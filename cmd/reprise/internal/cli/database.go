@@ -97,11 +97,11 @@ func (x *database) await(ctx context.Context, log *slog.Logger, what string, ope
 // unreachable reports whether a PostgreSQL server does not respond or is not ready, or whether a SQLite file is locked.
 // Other errors are permanent. https://www.postgresql.org/docs/current/errcodes-appendix.html
 func unreachable(err error) bool {
-	if said, ok := errors.AsType[*sqlite.Error](err); ok {
-		return said.Code()&0xff == 5 // SQLITE_BUSY
+	if dbErr, ok := errors.AsType[*sqlite.Error](err); ok {
+		return dbErr.Code()&0xff == 5 // SQLITE_BUSY
 	}
-	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return strings.HasPrefix(said.Code, "57P") || strings.HasPrefix(said.Code, "53")
+	if dbErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return strings.HasPrefix(dbErr.Code, "57P") || strings.HasPrefix(dbErr.Code, "53")
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true

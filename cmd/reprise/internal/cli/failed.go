@@ -117,12 +117,12 @@ func (f serverFlags) explained(err error) error {
 	if bad, ok := errors.AsType[*url.Error](err); ok && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the console at %s: %w", server, bad.Err)
 	}
-	said, ok := errors.AsType[*api.Error](err)
-	if ok && said.Advice == "" {
-		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", server, terminal.OneLine(said.Text))
+	apiErr, ok := errors.AsType[*api.Error](err)
+	if ok && apiErr.Advice == "" {
+		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", server, terminal.OneLine(apiErr.Text))
 	}
-	if ok && said.Status == http.StatusUnauthorized {
-		return fmt.Errorf("%w (set %s, or give --token-file FILE)", said, tokenVariable)
+	if ok && apiErr.Status == http.StatusUnauthorized {
+		return fmt.Errorf("%w (set %s, or give --token-file FILE)", apiErr, tokenVariable)
 	}
 	return err
 }

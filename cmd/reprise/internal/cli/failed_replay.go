@@ -91,7 +91,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 		plan.AtMost = done.Messages // the answer applies only to the counted messages
 	}
 	r, err := client.BeginReplay(ctx, plan)
-	if said, ok := errors.AsType[*api.Error](err); ok && said.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
+	if apiErr, ok := errors.AsType[*api.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
 		return tell(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other acts on no messages
 	}
 	switch {

@@ -43,8 +43,8 @@ func (h *health) unusable(ctx context.Context) (wrong []string) {
 // wrongWithStore formats an error without the prefix that names the store.
 func wrongWithStore(err error) string {
 	text := oneLine(textOf(err))
-	for _, said := range []string{"failed: ", "asking the archive: ", "ledger: ", "idempotent: "} {
-		text = strings.TrimPrefix(text, said)
+	for _, prefix := range []string{"failed: ", "asking the archive: ", "ledger: ", "idempotent: "} {
+		text = strings.TrimPrefix(text, prefix)
 	}
 	return text
 }

@@ -56,7 +56,7 @@ func (p *progress) line(done, total int64, elapsed time.Duration) string {
 	text := fmt.Sprintf("  %3d%%  %d of %d", min(100, 100*done/total), done, total)
 	if rate := float64(done-p.first) / elapsed.Seconds(); rate > 0 && elapsed > time.Second && done < total {
 		left := max(time.Second, time.Duration(float64(total-done)/rate*float64(time.Second)))
-		text += fmt.Sprintf("  %s/s, %s left", tellable(rate), roughly(left))
+		text += fmt.Sprintf("  %s/s, %s left", twoDigits(rate), roughly(left))
 	}
 	bar := min(30, p.width-1-len(p.what)-len(text)-4)
 	if bar < 5 {
@@ -73,8 +73,8 @@ func (p *progress) end() {
 	}
 }
 
-// tellable formats a number with at least two digits.
-func tellable(f float64) string {
+// twoDigits formats a number with at least two digits.
+func twoDigits(f float64) string {
 	if f < 10 {
 		return fmt.Sprintf("%.1f", f)
 	}

@@ -60,11 +60,11 @@ func (c *purgeCmd) purge(ctx context.Context, streams IO, client *api.Client) er
 		return tell(streams, found, nil, c.JSON, "removed", 0)
 	}
 	if !c.Yes && streams.interactive() {
-		fate := "save them in the archive"
+		action := "save them in the archive"
 		if c.Drop {
-			fate = "drop them for good"
+			action = "drop them for good"
 		}
-		if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s from %s and %s?", terminal.Plural(int(found.Messages), "message"), terminal.OneLine(c.Queue), fate)); !ok {
+		if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s from %s and %s?", terminal.Plural(int(found.Messages), "message"), terminal.OneLine(c.Queue), action)); !ok {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func scheduleTable(p plan, start time.Time) string {
 	row := func(label, after, at string) { fmt.Fprintf(tw, "%8s\t%s \t%s\n", label, after, at) }
 	row("attempt ", "after", title)
 	const head, tail = 15, 3
-	perhaps, n := false, len(p.Attempts)
+	uncertain, n := false, len(p.Attempts)
 	for i, a := range p.Attempts {
 		if n > head+tail+2 && i >= head && i < n-tail {
 			if i == head {
@@ -73,7 +73,7 @@ func scheduleTable(p plan, start time.Time) string {
 			after = ""
 		}
 		if a.Perhaps {
-			perhaps = true
+			uncertain = true
 			label = fmt.Sprintf("%d?", a.Attempt)
 		}
 		row(label, after, when(a.At))
@@ -89,7 +89,7 @@ func scheduleTable(p plan, start time.Time) string {
 		lines[i] = strings.TrimRight(line, " ")
 	}
 	text := strings.Join(lines, "\n")
-	if perhaps {
+	if uncertain {
 		text += "? if it has not been parked before\n"
 	}
 	return text

@@ -28,7 +28,7 @@ type signals struct {
 const echo = 250 * time.Millisecond
 
 func notify(parent context.Context) *signals {
-	s := heed(parent, make(chan os.Signal, 2))
+	s := handleSignals(parent, make(chan os.Signal, 2))
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		signal.Notify(s.ch, syscall.SIGHUP)
@@ -55,7 +55,7 @@ func (s *signals) isHangup(got os.Signal) bool {
 }
 
 // It handles the signals from ch.
-func heed(parent context.Context, ch chan os.Signal) *signals {
+func handleSignals(parent context.Context, ch chan os.Signal) *signals {
 	ctx, cancel := context.WithCancel(parent)
 	again := make(chan struct{})
 	s := &signals{ctx: ctx, again: again, stop: cancel, ch: ch}

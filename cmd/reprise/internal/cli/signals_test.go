@@ -14,7 +14,7 @@ import (
 func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ch := make(chan os.Signal, 2)
-		s := heed(t.Context(), ch)
+		s := handleSignals(t.Context(), ch)
 		ended := func() bool {
 			synctest.Wait()
 			select {
@@ -45,7 +45,7 @@ func TestSIGHUPEndsACommandUnlessItServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, serves := range []bool{false, true} {
 			ch := make(chan os.Signal, 2)
-			s := heed(t.Context(), ch)
+			s := handleSignals(t.Context(), ch)
 			var log bytes.Buffer
 			if serves {
 				s.server.Store(slog.New(slog.NewTextHandler(&log, nil)))

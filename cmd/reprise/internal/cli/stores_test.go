@@ -74,9 +74,9 @@ var errCrooked = errors.New("crooked")
 
 // Errors from a database are permanent, except while the database starts.
 func TestUnreachable(t *testing.T) {
-	said := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
+	wrapped := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for code, want := range map[string]bool{"57P03": true, "53300": true, "28P01": false, "3D000": false, "42501": false} {
-		if unreachable(said(code)) != want {
+		if unreachable(wrapped(code)) != want {
 			t.Errorf("%s: %t", code, !want)
 		}
 	}

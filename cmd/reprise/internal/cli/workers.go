@@ -193,7 +193,7 @@ func (c *pauseCmd) Run(ctx context.Context, streams IO) error {
 			p.Until = p.At.Add(lasts)
 		}
 		if err := client.Control(ctx, topology.Command{Do: topology.DoPause, Queue: c.Queue, Worker: id, Pause: p}); err != nil {
-			return unheard(err)
+			return noListener(err)
 		}
 		return c.report(ctx, streams, list, c.Queue, id, topology.WorkerPaused)
 	})
@@ -232,14 +232,14 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 			}
 		}
 		if err := client.Control(ctx, topology.Command{Do: topology.DoResume, Queue: c.Queue, Worker: id}); err != nil {
-			return unheard(err)
+			return noListener(err)
 		}
 		return c.report(ctx, streams, list, c.Queue, id, topology.WorkerConsuming)
 	})
 }
 
-// unheard explains that no worker is running.
-func unheard(err error) error {
+// noListener explains that no worker is running.
+func noListener(err error) error {
 	if errors.Is(err, reprise.ErrUnroutable) {
 		return errors.New("no worker listens")
 	}

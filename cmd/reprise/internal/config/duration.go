@@ -15,8 +15,8 @@ import (
 // days matches days, the only unit that delays need and Go durations lack.
 var days = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)d`)
 
-// spelt matches units that are written out, for a correction.
-var spelt = regexp.MustCompile(`^ *([0-9]+) *(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|milliseconds?|millis)$`)
+// spelledOut matches units that are written out, for a correction.
+var spelledOut = regexp.MustCompile(`^ *([0-9]+) *(seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|milliseconds?|millis)$`)
 
 // ParseDuration parses a Go duration ("500ms", "1h30m"), which may have a prefix of days of 24 hours ("7d", "1d12h").
 func ParseDuration(s string) (time.Duration, error) {
@@ -37,7 +37,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || (s != text && strings.HasPrefix(text, "-")) {
-		if m := spelt.FindStringSubmatch(s); m != nil {
+		if m := spelledOut.FindStringSubmatch(s); m != nil {
 			return 0, fmt.Errorf("%s is not a duration (write %s)", quoted(s), m[1]+abbreviate(m[2]))
 		}
 		return 0, fmt.Errorf("%s is not a duration (examples: 500ms, 30s, 5m, 1h30m, 7d)", quoted(s))

@@ -153,8 +153,8 @@ func delays(r topology.Route) backoff.Backoff {
 	return nil
 }
 
-// unheard refuses the keys that a route ignores.
-func (f *fields) unheard(r topology.Route) {
+// refuseIgnored refuses the keys that a route ignores.
+func (f *fields) refuseIgnored(r topology.Route) {
 	counts := func(name string) {
 		f.refuse(fmt.Sprintf("does not apply to route: %s, whose messages do not contain the time of the first failure: limit attempts", name), "give_up_after")
 		f.refuse(fmt.Sprintf("does not apply to route: %s, where a crash counts as an attempt: limit attempts", name), "crash_limit")

@@ -74,7 +74,7 @@ func (f *fields) worker(e *exchanges) located {
 	if read(f, "route", &w.Strategy.Route, value.route) {
 		w.Policy.Backoff = delays(w.Strategy.Route)
 	}
-	f.policy(&w.Worker, func(f *fields) { f.unheard(w.Strategy.Route) })
+	f.policy(&w.Worker, func(f *fields) { f.refuseIgnored(w.Strategy.Route) })
 	f.pace(&w.Worker)
 	f.limits(&w.Worker)
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
@@ -95,12 +95,12 @@ func (f *fields) worker(e *exchanges) located {
 
 // policy reads the number and delays of retries, and the order in which a message and its copy are settled. It refuses
 // the keys that the route ignores, also in rules.
-func (f *fields) policy(w *Worker, unheard func(*fields)) {
-	unheard(f)
+func (f *fields) policy(w *Worker, refuseIgnored func(*fields)) {
+	refuseIgnored(f)
 	read(f, "attempts", &w.Policy.MaxAttempts, integer(1, MaxAttempts))
 	read(f, "give_up_after", &w.Policy.GiveUpAfter, duration(time.Nanosecond))
 	read(f, "backoff", &w.Policy.Backoff, value.backoff)
-	f.with("rules", func(x value) { w.Policy.Rules = x.rules(w, unheard) })
+	f.with("rules", func(x value) { w.Policy.Rules = x.rules(w, refuseIgnored) })
 	read(f, "settle", &w.Order, choose(is("publish-then-ack", reprise.PublishThenAck), is("ack-then-publish", reprise.AckThenPublish)))
 }
 

@@ -90,7 +90,7 @@ func (x *indexer) successes() map[string]int {
 	return maps.Clone(x.handled)
 }
 
-func (x *indexer) remark(m *reprise.Message, text string) {
+func (x *indexer) setNote(m *reprise.Message, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.notes[m.MessageID] = text
@@ -109,7 +109,7 @@ func (x *indexer) index(ctx context.Context, m *reprise.Message) error {
 	}
 	gid := fields[0]
 	if !x.known[gid] {
-		x.remark(m, "unknown release, skipped")
+		x.setNote(m, "unknown release, skipped")
 		return nil
 	}
 	if err := x.store.put(ctx, bucket(gid)+"/index.json"); err != nil {
@@ -135,7 +135,7 @@ func (x *indexer) move(ctx context.Context, m *reprise.Message) error {
 	if found, err := x.store.copy(ctx, from, to); err != nil {
 		return err
 	} else if !found {
-		x.remark(m, "already moved")
+		x.setNote(m, "already moved")
 		return nil
 	}
 	return x.store.delete(ctx, from)

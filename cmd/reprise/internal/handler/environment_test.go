@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// told runs a program and returns the variables that the program gets for a message.
-func told(t *testing.T, e ExecConfig, m *reprise.Message) map[string]string {
+// environmentOf runs a program and returns the variables that the program gets for a message.
+func environmentOf(t *testing.T, e ExecConfig, m *reprise.Message) map[string]string {
 	t.Helper()
 	e.Dir = t.TempDir()
 	e.Command = []string{"sh", "-c", "env -0 > env"}
@@ -53,11 +53,11 @@ func TestEnvironment(t *testing.T) {
 		"REPRISE_CONTENT_ENCODING": "identity", "REPRISE_FIRST_FAILED": "2026-01-02T03:05:00Z", "REPRISE_LAST_ERROR": "second",
 		"REPRISE_HEADER_TENANT_ID": "acme", "REPRISE_HEADER_TRIES": "3",
 	}
-	got := told(t, ExecConfig{Env: []string{"TEST_REPLACED=new", "TEST_EMPTY="}}, full())
+	got := environmentOf(t, ExecConfig{Env: []string{"TEST_REPLACED=new", "TEST_EMPTY="}}, full())
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got := told(t, ExecConfig{}, &reprise.Message{Queue: "q", Attempt: 1}); len(got) != 4 {
+	if got := environmentOf(t, ExecConfig{}, &reprise.Message{Queue: "q", Attempt: 1}); len(got) != 4 {
 		t.Errorf("a bare message: %v", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestEnvironmentOmits(t *testing.T) {
 		"a.b": "first", "a-b": "second", "NUL": "x\x00y", "big": strings.Repeat("x", maxVariable+1),
 		"ok": "fine", "with\nline=break": "1\n2", "größe": "XL",
 	}}
-	got := told(t, ExecConfig{Logger: textLog(&log)}, m)
+	got := environmentOf(t, ExecConfig{Logger: textLog(&log)}, m)
 	want := map[string]string{
 		"REPRISE_QUEUE": "q", "REPRISE_HEADER_OK": "fine", "REPRISE_HEADER_A_B": "second",
 		"REPRISE_HEADER_WITH_LINE_BREAK": "1\n2", "REPRISE_HEADER_GR__E": "XL",
@@ -89,7 +89,7 @@ func TestEnvironmentBounded(t *testing.T) {
 	for i := range 2000 {
 		m.Headers[strings.Repeat("h", 200)+string(rune('a'+i%26))+time.Duration(i).String()] = strings.Repeat("v", 1000)
 	}
-	got := told(t, ExecConfig{}, m)
+	got := environmentOf(t, ExecConfig{}, m)
 	size := 0
 	for name, value := range got {
 		size += len(name) + len(value)

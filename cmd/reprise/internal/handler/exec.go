@@ -184,7 +184,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 }
 
 // outcome converts the exit of the program to the result of the attempt.
-func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error, said string) error {
+func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error, stderr string) error {
 	code := -1
 	if state != nil {
 		code = state.ExitCode()
@@ -203,13 +203,13 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 		text = fmt.Sprintf("%s: %v", name, waited)
 	}
 	// Lists show the beginning of an error, and all tracebacks begin alike. Therefore the exception comes first.
-	if first := raised(said); first != "" {
+	if first := exception(stderr); first != "" {
 		text += ": " + first
-		said = "\n" + said
-	} else if said != "" {
-		said = ": " + said
+		stderr = "\n" + stderr
+	} else if stderr != "" {
+		stderr = ": " + stderr
 	}
-	text += said
+	text += stderr
 	err := &ExitError{Code: code, text: text}
 	if code == ExitDataErr {
 		return reprise.Park(err)

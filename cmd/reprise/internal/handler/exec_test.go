@@ -95,7 +95,7 @@ func TestExecErrorTextBounded(t *testing.T) {
 // traceback is lost.
 func TestExecTraceback(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"job.py\", line 6, in <module>\n    work()\n    ~~~~^^\nValueError: no such picture\n"
-	for said, want := range map[string]string{
+	for stderr, want := range map[string]string{
 		traceback: "sh: exit status 1: ValueError: no such picture\nTraceback (most",
 		"begun\n" + traceback + "\nDuring handling of the above exception, another exception occurred:\n\n" +
 			strings.ReplaceAll(traceback, "ValueError", "OSError"): "sh: exit status 1: OSError: no such picture\nbegun\nTraceback",
@@ -105,7 +105,7 @@ func TestExecTraceback(t *testing.T) {
 		"  File \"job.py\", line 1\n":  "sh: exit status 1: File \"job.py\", line 1",
 	} {
 		file := filepath.Join(t.TempDir(), "said")
-		if err := os.WriteFile(file, []byte(said), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(stderr), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		err := shell(t, "cat "+file+" >&2; exit 1").Handle(bounded(t), full())

@@ -99,13 +99,13 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 		return h.failed(ctx, err)
 	}
 	defer resp.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText+1))
 	// Reading a little more of the body permits reuse of the connection.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	if err != nil {
-		said = append(said, " (the answer broke off)"...)
+		body = append(body, " (the answer broke off)"...)
 	}
-	return h.outcome(resp, said)
+	return h.outcome(resp, body)
 }
 
 // failed returns the error of a request that got no response.
@@ -124,7 +124,7 @@ func (h *HTTP) failed(ctx context.Context, err error) error {
 
 // outcome converts a response to the result of the attempt. Only the status counts: a 200 whose body is truncated is
 // still a success.
-func (h *HTTP) outcome(resp *http.Response, said []byte) error {
+func (h *HTTP) outcome(resp *http.Response, body []byte) error {
 	text := fmt.Sprintf("POST %s: %d %s", h.shown, resp.StatusCode, http.StatusText(resp.StatusCode))
 	text = strings.TrimSpace(text)
 	if place := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && place != "" {
@@ -132,9 +132,9 @@ func (h *HTTP) outcome(resp *http.Response, said []byte) error {
 			place = shownURL(u)
 		}
 		text += fmt.Sprintf(": redirects are not followed; if %s is the right place, configure it as the url of this handler", cut(h.hide.Replace(place), 512))
-	} else if body := clean([]byte(h.hide.Replace(string(said[:min(len(said), maxErrorText)])))); body != "" {
+	} else if body := clean([]byte(h.hide.Replace(string(body[:min(len(body), maxErrorText)])))); body != "" {
 		text += ": " + body
-		if len(said) > maxErrorText {
+		if len(body) > maxErrorText {
 			text += " …"
 		}
 	}

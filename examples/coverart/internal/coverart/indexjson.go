@@ -40,7 +40,7 @@ func IndexJSON(r *Release) ([]byte, error) {
 		Release: "https://musicbrainz.org/release/" + r.GID,
 	}
 	for _, i := range r.Images {
-		thumb := func(size string) string { return imageURL(r.GID, i.ID, "-"+size, DefaultSuffix) }
+		thumbnail := func(size string) string { return imageURL(r.GID, i.ID, "-"+size, DefaultSuffix) }
 		types := i.Types
 		if types == nil {
 			types = []string{}
@@ -49,7 +49,7 @@ func IndexJSON(r *Release) ([]byte, error) {
 			Approved: i.Approved, Back: i.Back, Comment: i.Comment, Edit: i.Edit, Front: i.Front, ID: i.ID,
 			Image: imageURL(r.GID, i.ID, "", i.suffix()),
 			Thumbnails: indexThumbnails{
-				W1200: thumb("1200"), W250: thumb("250"), W500: thumb("500"), Large: thumb("500"), Small: thumb("250"),
+				W1200: thumbnail("1200"), W250: thumbnail("250"), W500: thumbnail("500"), Large: thumbnail("500"), Small: thumbnail("250"),
 			},
 			Types: types,
 		})

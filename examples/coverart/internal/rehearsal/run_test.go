@@ -163,7 +163,7 @@ func TestServe(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- rehearsal.Run(ctx, c) }()
 		t.Cleanup(stop)
-		said := func(text string) {
+		prints := func(text string) {
 			t.Helper()
 			testkit.Eventually(t, timeout, func() error {
 				if !strings.Contains(out.String(), text) {
@@ -172,7 +172,7 @@ func TestServe(t *testing.T) {
 				return nil
 			})
 		}
-		said("until interrupted")
+		prints("until interrupted")
 		ch := channel(t, b)
 		publish := func(key, body string, headers amqp.Table) {
 			t.Helper()
@@ -181,11 +181,11 @@ func TestServe(t *testing.T) {
 			}
 		}
 		publish("index", "aff4a693-5970-4e2e-bd46-e2ee49c22de7", nil)
-		said("done\n")
+		prints("done\n")
 		publish("delete", "12\naff4a693-5970-4e2e-bd46-e2ee49c22de7", amqp.Table{"mb-retries": "1", "mb-exceptions": []any{"a", "b", "c"}})
-		said("done at attempt 4\n")
+		prints("done at attempt 4\n")
 		publish("index", "27dd50ed-1446-4f14-8cda-23fe2f476ccc", amqp.Table{"mb-retries": "0"}) // its bucket rejects all writes
-		said("failed at attempt 5: 503 SlowDown")
+		prints("failed at attempt 5: 503 SlowDown")
 		testkit.Eventually(t, timeout, func() bool {
 			q, err := ch.QueueDeclarePassive("cover-art-archive.failed", true, false, false, false, nil)
 			return err == nil && q.Messages == 1
@@ -194,7 +194,7 @@ func TestServe(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		said("2 done, 0 debounced, 0 retries, 1 parked\n")
+		prints("2 done, 0 debounced, 0 retries, 1 parked\n")
 	})
 }
 
@@ -253,9 +253,9 @@ func TestRehearsalBesideAnotherProgram(t *testing.T) {
 			t.Fatalf("it does not end:\n%s", out.String())
 		}
 	}
-	said := out.String()
-	if err != nil || !strings.Contains(said, "every message is accounted for") || !strings.Contains(said, "of other programs on these queues: 1") ||
-		strings.Contains(said, "handled by other consumers") != (taken > 0) {
-		t.Errorf("%v; the other program has taken %d\n%s", err, taken, said)
+	prints := out.String()
+	if err != nil || !strings.Contains(prints, "every message is accounted for") || !strings.Contains(prints, "of other programs on these queues: 1") ||
+		strings.Contains(prints, "handled by other consumers") != (taken > 0) {
+		t.Errorf("%v; the other program has taken %d\n%s", err, taken, prints)
 	}
 }

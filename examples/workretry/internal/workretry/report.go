@@ -115,7 +115,7 @@ func (r *Report) grid(p *printer) {
 
 // became returns the result of the jobs of a break.
 func (r Result) became(b Break, parking bool) string {
-	if r.way.snare(Job{breaks: b, parking: parking}) == nil {
+	if r.way.faultFor(Job{breaks: b, parking: parking}) == nil {
 		return "–"
 	}
 	var c Counts

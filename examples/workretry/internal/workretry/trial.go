@@ -28,10 +28,10 @@ type trial struct {
 	jobs map[int]*state
 }
 
-// state contains the outcome and the snare of a job.
+// state contains the outcome of a job and the failure to inject.
 type state struct {
 	Outcome
-	snare *snare // nil: no failure
+	fault *fault // nil: no failure
 	set   bool
 }
 
@@ -102,7 +102,7 @@ func (t *trial) begin(ctx context.Context) (*program, error) {
 }
 
 // handle runs an attempt. If the attempt fails and the job has a break, handle arms the
-// snare, which then cuts the settlement of this attempt.
+// fault, which then cuts the settlement of this attempt.
 func (t *trial) handle(w *wire, m *reprise.Message) error {
 	j := jobOf(m.Body)
 	t.mu.Lock()
@@ -121,9 +121,9 @@ func (t *trial) handle(w *wire, m *reprise.Message) error {
 	if s.parking {
 		when = maxAttempts
 	}
-	if s.snare != nil && !s.set && m.Attempt == when {
+	if s.fault != nil && !s.set && m.Attempt == when {
 		s.set = true
-		w.set(s.snare)
+		w.set(s.fault)
 	}
 	return err
 }
@@ -154,7 +154,7 @@ func (t *trial) collect(ctx context.Context) (end func() error, err error) {
 // do publishes a job and waits until its outcome is known and the queues are empty.
 func (t *trial) do(ctx context.Context, j Job) error {
 	t.mu.Lock()
-	t.jobs[j.ID] = &state{Outcome: Outcome{Job: j, want: t.way.fate(j)}, snare: t.way.snare(j)}
+	t.jobs[j.ID] = &state{Outcome: Outcome{Job: j, want: t.way.fate(j)}, fault: t.way.faultFor(j)}
 	t.mu.Unlock()
 	err := t.client.Publish(ctx, &reprise.Message{
 		Exchange: t.way.exchange, RoutingKey: t.way.key,
@@ -192,9 +192,9 @@ func (t *trial) missing(id int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.jobs[id]
-	if s.snare != nil {
+	if s.fault != nil {
 		select {
-		case <-s.snare.sprung:
+		case <-s.fault.injected:
 		default:
 			return errors.New("the break has not happened yet")
 		}

@@ -122,13 +122,13 @@ func (w way) steps(j Job) steps {
 	return w.retry
 }
 
-// snare returns a snare for the break of the job, or nil without a break.
-func (w way) snare(j Job) *snare {
+// faultFor returns the fault for the break of the job, or nil without a break.
+func (w way) faultFor(j Job) *fault {
 	at, found := w.steps(j)[j.breaks]
 	if !found {
 		return nil
 	}
-	return &snare{frame: at.frame, kills: at.kills, sprung: make(chan struct{})}
+	return &fault{frame: at.frame, kills: at.kills, injected: make(chan struct{})}
 }
 
 // fate returns the expected result of the job.

@@ -17,18 +17,18 @@ type wire struct {
 
 	mu    sync.Mutex
 	conns map[*wireConn]struct{}
-	armed *snare
+	armed *fault
 	dead  bool
 	died  chan struct{} // closed by kill
 }
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// A snare specifies a frame and the failure to inject before this frame.
-type snare struct {
+// A fault specifies a frame and the failure to inject before this frame.
+type fault struct {
 	frame
-	kills  bool // cuts all connections of the program, not only one
-	sprung chan struct{}
+	kills    bool // cuts all connections of the program, not only one
+	injected chan struct{}
 }
 
 // A frame identifies a method frame by its connection, its direction and its AMQP
@@ -89,8 +89,8 @@ func (w *wire) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// set arms a snare and replaces the previous snare.
-func (w *wire) set(s *snare) {
+// set arms a fault and replaces the previous fault.
+func (w *wire) set(s *fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed = s
@@ -109,7 +109,7 @@ func (w *wire) kill() {
 	close(w.died)
 }
 
-// pass reports whether a frame may pass. If the frame matches the snare, pass cuts the
+// pass reports whether a frame may pass. If the frame matches the fault, pass cuts the
 // connection or kills the wire.
 func (w *wire) pass(c *wireConn, d direction, m method) bool {
 	w.mu.Lock()
@@ -130,7 +130,7 @@ func (w *wire) pass(c *wireConn, d direction, m method) bool {
 	} else {
 		_ = c.Conn.Close()
 	}
-	close(s.sprung)
+	close(s.injected)
 	return false
 }
 

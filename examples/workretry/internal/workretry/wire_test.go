@@ -46,7 +46,7 @@ func TestWireCutsBeforeTheFrame(t *testing.T) {
 	stream := append(append(bytes.Clone(before), methodFrame(basicAck, 9)...), methodFrame(basicReject, 9)...)
 	for size := 1; size <= len(stream); size++ {
 		w, c, _, arrived := dialled(t)
-		s := &snare{frame: frame{consuming, toBroker, basicAck}, sprung: make(chan struct{})}
+		s := &fault{frame: frame{consuming, toBroker, basicAck}, injected: make(chan struct{})}
 		w.set(s)
 		for rest := stream; len(rest) > 0; {
 			n := min(size, len(rest))
@@ -56,9 +56,9 @@ func TestWireCutsBeforeTheFrame(t *testing.T) {
 			rest = rest[n:]
 		}
 		select {
-		case <-s.sprung:
+		case <-s.injected:
 		default:
-			t.Errorf("writes of %d bytes: the snare is still armed", size)
+			t.Errorf("writes of %d bytes: the fault is still armed", size)
 		}
 		if got := arrived(); !bytes.Equal(got, before) {
 			t.Errorf("writes of %d bytes: %d of %d bytes arrived", size, len(got), len(before))
@@ -66,13 +66,13 @@ func TestWireCutsBeforeTheFrame(t *testing.T) {
 	}
 }
 
-// Frames without a matching snare arrive unchanged.
+// Frames without a matching fault arrive unchanged.
 func TestWirePassesOtherFrames(t *testing.T) {
 	stream := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	stream = append(stream, methodFrame(basicPublish, 300)...)
 	for size := 1; size <= len(stream); size++ {
 		w, c, _, arrived := dialled(t)
-		w.set(&snare{frame: frame{publishing, toBroker, basicPublish}, sprung: make(chan struct{})})
+		w.set(&fault{frame: frame{publishing, toBroker, basicPublish}, injected: make(chan struct{})})
 		for rest := stream; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			if _, err := c.Write(rest[:min(size, len(rest))]); err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestWirePassesOtherFrames(t *testing.T) {
 // Dial fails after kill.
 func TestWireRefusesConnectionsAfterKill(t *testing.T) {
 	w, c, _, arrived := dialled(t)
-	w.set(&snare{frame: frame{publishing, toBroker, confirmSelect}, kills: true, sprung: make(chan struct{})})
+	w.set(&fault{frame: frame{publishing, toBroker, confirmSelect}, kills: true, injected: make(chan struct{})})
 	if _, err := c.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestWireRefusesConnectionsAfterKill(t *testing.T) {
 	arrived()
 }
 
-// A snare also cuts frames of the broker. Data that is not AMQP is an error.
+// A fault also cuts frames of the broker. Data that is not AMQP is an error.
 func TestWireCutsFramesOfBroker(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -117,7 +117,7 @@ func TestWireCutsFramesOfBroker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.set(&snare{frame: frame{unknown, toClient, basicAck}, sprung: make(chan struct{})})
+		w.set(&fault{frame: frame{unknown, toClient, basicAck}, injected: make(chan struct{})})
 		sending := make(chan struct{})
 		go func() {
 			defer close(sending)
