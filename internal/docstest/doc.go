@@ -1,32 +1,28 @@
-// Package docstest runs the commands of the documentation as a reader would: those of
-// each Markdown file in their order, from a new home directory, in a new clone of the
-// working tree. TestDocuments is all there is.
+// Package docstest runs the commands of the documentation as a reader would. It runs the commands of each Markdown file in their
+// order, from a new home directory, in a new clone of the working tree. TestDocuments is its only test.
 //
-// The language of a code block says what it is:
+// The language of a code block determines its meaning:
 //
-//	sh       commands: each must succeed; one with & behind it runs until the document ends
-//	console  the same after "$ ", with the output that each is to have below it
-//	text     no commands; also a diagram, or the syntax of a command
+//	sh       commands, which must succeed; a command with & at its end runs until the document ends
+//	console  commands after "$ ", each followed by its expected output
+//	text     no commands: a diagram, or the syntax of a command
 //	other    a file, such as go or yaml; a Go program must compile
 //
-// A comment before a block, which nobody sees on the page, says what else there is to know:
+// A comment before a block, which the page does not show, can contain instructions:
 //
-//	<!-- not run: REASON -->   nothing of the block is run
-//	<!-- until: TEXT; TEXT --> its last commands run together; each is left to run when it
-//	                           has printed its text, and all are interrupted in the end
-//	<!-- output -->            before a text block: it is what the block of commands above prints
+//	<!-- not run: REASON -->   do not run the block
+//	<!-- until: TEXT; TEXT --> run the last commands of the block concurrently: wait until each
+//	                           has printed its text, and interrupt all of them at the end
+//	<!-- output -->            the following text block is the output of the commands above
 //
-// Between blocks, a comment that begins with a line "<!-- setup" has commands of what the
-// reader has done before, or has elsewhere. $BLOCK_GO, $BLOCK_YAML and so on are the files
-// with the last block of that language above.
+// A comment between blocks that begins with a line "<!-- setup" contains commands that the reader has run before, or elsewhere.
+// $BLOCK_GO, $BLOCK_YAML and so on are files with the last block of that language.
 //
-// Output is compared line by line: each line that is documented must have been printed.
-// Numbers, times, ids and white space may differ, "…" stands for anything, and lines of
-// a log, which begin with the time of day, are not looked at.
+// The test compares output line by line. Each documented line must have been printed. Numbers, times, IDs and white space may
+// differ, and "…" matches any text. The test ignores log lines, which begin with the time of day.
 //
-// Each document has a network and processes of its own (Linux namespaces), so that ports
-// are those that it names, and nothing is left behind; there is no other network. The
-// caches of Go, and RabbitMQ once scripts/rabbitmq has unpacked it, are shared with the
-// machine: to compile and to unpack them anew would take minutes for each document, and
-// test nothing of ours.
+// Each document runs in its own Linux namespaces, with its own network and processes. It can therefore use the documented ports,
+// has no access to another network, and ends all of its processes. The caches of Go and the RabbitMQ releases that
+// scripts/rabbitmq has unpacked are shared with the machine, because compiling and unpacking them again would take minutes per
+// document.
 package docstest

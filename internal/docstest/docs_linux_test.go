@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Every command of the documentation does what is said, for a reader who types them in
-// their order, on a machine where nothing of ours is.
+// Every command of the documentation has the documented effect for a reader who types the commands in their order on a new machine.
 func TestDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it builds and starts everything that the documentation does")
@@ -96,14 +95,14 @@ func snapshot(t *testing.T, root string) string {
 	}
 	output(t, dir, "git", "init", "-q", "-b", "main")
 	output(t, dir, "git", "add", "-A")
-	// A commit that depends on nothing but the tree has go run build nothing anew.
+	// The commit must depend only on the tree, so that go run can use its cache.
 	const when = "2026-01-01T00:00:00Z"
 	output(t, dir, "env", "GIT_AUTHOR_DATE="+when, "GIT_COMMITTER_DATE="+when,
 		"git", "-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false", "commit", "-q", "-m", "working tree")
 	return dir
 }
 
-// needed is what commands need besides Go. make test has all of it.
+// needed lists the requirements of commands besides Go. make test provides all of them.
 var needed = []need{
 	{"scripts/rabbitmq", func() bool { return len(testkit.RabbitMQs()) > 0 && rabbits()["4.3"] != "" }},
 	{"/usr/bin/python3", func() bool { return exec.Command("/usr/bin/python3", "-c", "import pika").Run() == nil }},
@@ -129,7 +128,7 @@ func possible(t *testing.T, document string, all []step) []step {
 	return kept
 }
 
-// need is a thing that commands have in them, and whether it is there.
+// need is a string that commands contain, with a function that reports whether the machine has the named program.
 type need struct {
 	in    string
 	there func() bool

@@ -13,7 +13,7 @@ type block struct {
 	lang   string // "setup" for a comment
 	lines  []string
 	notRun string   // the reason
-	until  []string // what its commands print before they are left to run
+	until  []string // output after which a command continues in the background
 	output bool     // of the commands above
 }
 
@@ -31,7 +31,7 @@ var (
 	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python", "ini"}
 )
 
-// parse returns the blocks of a document, and what is wrong with it.
+// parse returns the blocks of a document and its mistakes.
 func parse(text string) (blocks []*block, faults []string) {
 	fault := func(line int, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("line %d: "+format, append([]any{line}, args...)...))
@@ -87,7 +87,7 @@ func parse(text string) (blocks []*block, faults []string) {
 	return blocks, faults
 }
 
-// steps returns what a document has its reader do, with what is wrong about it.
+// steps returns the commands of a document and its mistakes.
 func steps(blocks []*block) (all []step, faults []string) {
 	for _, b := range blocks {
 		fault := func(format string, args ...any) {
@@ -130,7 +130,7 @@ func steps(blocks []*block) (all []step, faults []string) {
 	return all, faults
 }
 
-// commands are those of a block.
+// commands returns the commands of a block.
 func commands(b *block) (all []step) {
 	continued := false
 	for i, line := range b.lines {
@@ -157,7 +157,7 @@ func commands(b *block) (all []step) {
 	return all
 }
 
-// Parts of a line that differ from run to run.
+// These expressions match parts of a line that differ between runs.
 var (
 	clock    = regexp.MustCompile(`^\d\d:\d\d:\d\d\b`)
 	idents   = regexp.MustCompile(`\b[0-9a-f]{6,}\b|\b[A-Z2-7]{12,}\b`)
@@ -175,7 +175,7 @@ func loose(line string) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(line, " "))
 }
 
-// missing returns the lines of what is documented that were not printed.
+// missing returns the documented lines that were not printed.
 func missing(documented []string, printed string) (lines []string) {
 	var have []string
 	for line := range strings.Lines(printed) {

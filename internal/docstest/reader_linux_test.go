@@ -16,14 +16,13 @@ import (
 	"unsafe"
 )
 
-// deadline is how long one command may take. It is long because the first ones may
-// compile everything.
+// deadline is the maximum duration of a command. It is long because the first commands may compile all packages.
 const deadline = 5 * time.Minute
 
 // reader has a home directory, a clone, and a terminal.
 type reader struct {
 	t      *testing.T
-	dir    string // of all that is the reader's
+	dir    string // of all files of the reader
 	source string // the repository that there are clones of
 	bin    string // where reprise is
 	clone  string
@@ -66,7 +65,7 @@ func (r *reader) read() {
 	}
 	must(r.t, progress.Close())
 	defer func() {
-		_ = shell.Process.Kill() // and with it all that it has started
+		_ = shell.Process.Kill() // ends all processes of the reader
 		_ = shell.Wait()
 		if r.t.Failed() && output.Len() > 0 {
 			r.t.Logf("the shell said:\n%s", &output)
@@ -102,7 +101,7 @@ func (r *reader) read() {
 	}
 }
 
-// printed is what the block of a step has printed so far.
+// printed returns the output of the block of a step until now.
 func (r *reader) printed(n int) string {
 	var all strings.Builder
 	for i := 0; i <= n; i++ {
@@ -120,9 +119,8 @@ func (r *reader) printed(n int) string {
 	return all.String()
 }
 
-// script is what the reader types, for one shell. It writes the status of each step to
-// file descriptor 3. Job control gives each command a process group of its own, to be
-// interrupted as by Ctrl-C.
+// script returns the commands of the reader as a shell script. It writes the status of each step to file descriptor 3. With job
+// control, each command has its own process group, which can be interrupted as by Ctrl-C.
 func (r *reader) script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "set -m\nD=%q\nmkfifo $D/keyboard; exec 9<>$D/keyboard\n", r.dir)
@@ -159,7 +157,7 @@ interrupt() { # ends all that run, the last one first; go run does not say how t
 	return b.String()
 }
 
-// file is a block that is no command, for setup comments.
+// file is a block with a file, for use in setup comments.
 type file struct {
 	line       int
 	lang, path string
@@ -168,8 +166,8 @@ type file struct {
 // isolated is in the environment of the first process of a reader's namespaces.
 const isolated = "DOCSTEST_ISOLATED"
 
-// isolate is that process: it brings up the loopback interface and mounts /proc, which are
-// new here, and runs the script. All other processes end with it.
+// isolate is the first process in the namespaces. It activates the loopback interface, mounts /proc and runs the script. All other
+// processes exit with this process.
 func isolate(script string) int {
 	fail := func(what string, err error) int {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
@@ -204,7 +202,8 @@ func isolate(script string) int {
 	return 0
 }
 
-// shareCaches lets a new home have what would take minutes to fetch, compile and unpack.
+// shareCaches gives a new home directory access to the caches. To download, compile and unpack their files again would take
+// minutes.
 func (r *reader) shareCaches(home string) {
 	modules := output(r.t, "", "go", "env", "GOMODCACHE")
 	write := func(path, text string) {
@@ -226,7 +225,7 @@ func (r *reader) shareCaches(home string) {
 	}
 }
 
-// rabbits are the releases that scripts/rabbitmq has unpacked on this machine.
+// rabbits returns the releases that scripts/rabbitmq has unpacked on this machine, by version.
 func rabbits() map[string]string {
 	root := os.Getenv("RABBIT_ROOT")
 	if root == "" {
@@ -253,7 +252,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// output runs a command and returns what it prints.
+// output runs a command and returns its output.
 func output(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

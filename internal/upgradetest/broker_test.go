@@ -26,7 +26,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// design is a work queue with a way for messages to come back.
+// design is a work queue and the route of its retries.
 type design struct {
 	name          string
 	config        reprise.WorkerConfig
@@ -45,7 +45,7 @@ func policy() reprise.Policy {
 	return reprise.Policy{MaxAttempts: 4, Backoff: backoff.List{10 * time.Minute, 20 * time.Minute, time.Hour}}
 }
 
-// designs returns the designs. A fixture has their queues: do not change a design, add one.
+// designs returns the designs. Each fixture contains their queues, so do not change a design. Add a new one instead.
 func designs() []design {
 	classic := queueDesign("classic", nil)
 	classic.config.Topology.Queues = []topology.Queue{{Name: "classic", Args: topology.Table{"x-queue-type": "classic"}}}
@@ -78,7 +78,7 @@ func designs() []design {
 	}
 }
 
-// record is what happens to messages, each in a line.
+// record contains one line for each event of a message.
 type record struct {
 	mu    sync.Mutex
 	began time.Time
@@ -91,7 +91,7 @@ func (r *record) add(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf("%-10s ", time.Since(r.began).Round(time.Second))+fmt.Sprintf(format, args...))
 }
 
-// result returns the lines. Those of one second have no order.
+// result returns the lines. It sorts the lines of the same second, because their order is random.
 func (r *record) result() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,8 @@ func (r *record) result() string {
 	return strings.Join(r.lines, "\n") + "\n"
 }
 
-// work handles messages whose bodies say what becomes of them: "fail N" fails N times, "exhaust" always, "park" once.
+// work handles messages. The body determines the result: "fail N" fails N times, "exhaust" always fails, "park" parks the message
+// once.
 func (r *record) work(t testing.TB, b *reprisetest.Broker, d design) *reprisetest.Worker {
 	c := d.config
 	c.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
@@ -150,7 +151,7 @@ func channel(t testing.TB, b *reprisetest.Broker) (ch *amqp.Channel, end func())
 	return value(conn.Channel())(t), func() { _ = conn.Close() }
 }
 
-// attempts waits until a message has so many attempts behind it.
+// attempts waits until a message has had n attempts.
 func (r *record) attempts(body string, n int) {
 	for {
 		r.mu.Lock()
@@ -164,7 +165,7 @@ func (r *record) attempts(body string, n int) {
 	}
 }
 
-// write fills a data directory. It returns for how long its system has lived.
+// write fills a data directory. It returns the duration in virtual time.
 func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}
@@ -190,7 +191,7 @@ func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	return lived
 }
 
-// resume starts a system on a data directory that another one has left after so long, and returns what happens.
+// resume starts a system on a data directory that another system filled during lived. It returns the events.
 func resume(t *testing.T, d design, dir string, lived time.Duration) (result string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}
@@ -228,7 +229,7 @@ func value2[V any](v V, ok bool, err error) func(t testing.TB) (V, bool) {
 	}
 }
 
-// headers returns the names and types of headers, and the values that are the same each time.
+// headers returns the names and types of headers, and the values that are equal in each run.
 func headers(in string, table amqp.Table) (all []string) {
 	for name, v := range table {
 		name = in + name
@@ -255,7 +256,7 @@ func headers(in string, table amqp.Table) (all []string) {
 	return all
 }
 
-// layout returns what tells a data directory's format: that of the broker, and that of its database.
+// layout returns the format versions of a data directory: the version of the broker and the version of its database.
 func layout(t testing.TB, dir string) string {
 	t.Helper()
 	format := value(os.ReadFile(filepath.Join(dir, "FORMAT")))(t)
@@ -279,8 +280,9 @@ func updateBroker(t *testing.T) {
 	}
 }
 
-// What an older version has left waiting, scheduled, parked, ready or delivered goes on with this one as it would have with that
-// one. The directory keeps its format, and messages fail with the same headers, so that the older version can go on again.
+// This version continues to process waiting, scheduled, parked, ready and delivered messages of an older version exactly as the
+// older version would. The directory keeps its format, and failed messages have the same headers, so that the older version can use
+// the directory again.
 func TestADataDirectoryGoesOn(t *testing.T) {
 	for _, name := range matches(t, brokerFixtures+"/*/*.tar.gz") {
 		base := strings.TrimSuffix(name, ".tar.gz")
@@ -309,7 +311,7 @@ func TestADataDirectoryGoesOn(t *testing.T) {
 	}
 }
 
-// A version has fixtures of the format that it writes, of each design.
+// Fixtures with the current format exist for each design.
 func TestThereAreFixturesOfThisFormat(t *testing.T) {
 	if *update {
 		updateBroker(t)
@@ -321,7 +323,7 @@ func TestThereAreFixturesOfThisFormat(t *testing.T) {
 	}
 }
 
-// A version does not touch a directory of a format that it does not know.
+// A version does not change a directory with a format that it does not know.
 func TestADataDirectoryOfANewerFormatIsRefused(t *testing.T) {
 	dir := unpack(t, matches(t, brokerFixtures+"/*/buckets.tar.gz")[0])
 	must(t, os.WriteFile(filepath.Join(dir, "FORMAT"), []byte("reprise 3\n"), 0o600))

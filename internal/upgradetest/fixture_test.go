@@ -97,7 +97,7 @@ func files(t testing.TB, dir string) map[string][]byte {
 	return all
 }
 
-// wantUnchanged does something that must not change any file of a directory.
+// wantUnchanged calls do, which must not change any file of a directory.
 func wantUnchanged(t testing.TB, dir string, do func()) {
 	t.Helper()
 	sums := func() map[string][sha256.Size]byte {
@@ -120,7 +120,7 @@ func writeFixture(t testing.TB, name string, content []byte) {
 	must(t, os.WriteFile(name, content, 0o644))
 }
 
-// matches returns the fixtures of a pattern, of which there is at least one.
+// matches returns the fixtures that match a pattern. It fails the test without a match.
 func matches(t testing.TB, pattern string) []string {
 	t.Helper()
 	all := value(filepath.Glob(pattern))(t)

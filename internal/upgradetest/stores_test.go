@@ -30,7 +30,7 @@ const (
 	schemaName    = "fixture_schema" // in dumps of PostgreSQL
 )
 
-// database is one with an archive, a ledger and a store of duplicates.
+// database contains an archive, a ledger and a store of duplicates.
 type database struct {
 	*sql.DB
 	dialect failed.Dialect
@@ -53,7 +53,7 @@ func openPostgres(t testing.TB) database {
 	return d
 }
 
-// fromFixture returns a copy of what another version has written.
+// fromFixture returns a copy of a database that another version wrote.
 func fromFixture(t testing.TB, name string) database {
 	t.Helper()
 	if filepath.Base(name) == "sqlite.db.gz" {
@@ -67,10 +67,11 @@ func fromFixture(t testing.TB, name string) database {
 	return d
 }
 
-// session is what a PostgreSQL of another version may not understand in a dump, and would change for the connection.
+// session matches statements of a dump that other versions of PostgreSQL may reject, or that would change settings of the
+// connection.
 var session = regexp.MustCompile(`(?m)^(SET |SELECT pg_catalog\.set_config|CREATE SCHEMA |\\|--).*\n`)
 
-// dump returns everything in a database, as fromFixture wants it.
+// dump returns the content of a database in the form that fromFixture reads.
 func (d database) dump(t testing.TB) (name string, content []byte) {
 	t.Helper()
 	if d.dialect == failed.SQLite {
@@ -85,7 +86,7 @@ func (d database) dump(t testing.TB) (name string, content []byte) {
 
 func quoted(name string) string { return `"` + name + `"` }
 
-// rows returns what a query finds, each row in a line.
+// rows returns the result of a query, one line per row.
 func (d database) rows(t testing.TB, query string) string {
 	t.Helper()
 	rows := value(d.Query(query))(t)
@@ -115,7 +116,7 @@ func (d database) schemaOf(t testing.TB) string {
 		strings.ReplaceAll(d.rows(t, `SELECT indexdef FROM pg_indexes WHERE schemaname = current_schema() ORDER BY indexname`), d.schema, "")
 }
 
-// versions returns what the tables say of theirs.
+// versions returns the schema versions that the tables contain.
 func (d database) versions(t testing.TB) string {
 	t.Helper()
 	var archive, books string
@@ -145,14 +146,14 @@ func openStores(t testing.TB, d database, now time.Time) *stores {
 	return s
 }
 
-// figures are what the broker says to the ledger.
+// figures are the counts that the broker returns to the ledger.
 type figures ledger.Figures
 
 func (f figures) Queues(context.Context) (map[string]ledger.Figures, error) {
 	return map[string]ledger.Figures{"orders": ledger.Figures(f)}, nil
 }
 
-// count has samples taken until the ledger believes them.
+// count takes samples until the ledger accepts them as proven.
 func (s *stores) count(t testing.TB, f ledger.Figures) {
 	t.Helper()
 	for range 4 {
@@ -177,7 +178,7 @@ func failure(id, text string) failed.Message {
 
 const years = 50 * 365 * 24 * time.Hour
 
-// fill has the stores keep something of each kind.
+// fill stores an example of each kind of record.
 func (s *stores) fill(t testing.TB) {
 	t.Helper()
 	ctx := t.Context()
@@ -209,14 +210,14 @@ func claimed(t testing.TB, s *stores, key string, want idempotent.State) {
 	}
 }
 
-// replay sends a message back to a queue of a broker.
+// replay sends a message to a queue of a broker.
 func (s *stores) replay(t testing.TB, id failed.ID, want string) {
 	t.Helper()
 	r := value(s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{IDs: []failed.ID{id}}}, "ann"))(t)
 	s.finish(t, r.ID, want)
 }
 
-// finish carries out a replay.
+// finish executes a replay.
 func (s *stores) finish(t testing.TB, id failed.ReplayID, want string) {
 	t.Helper()
 	b := reprisetest.Listen(t)
@@ -230,7 +231,7 @@ func (s *stores) finish(t testing.TB, id failed.ReplayID, want string) {
 	}
 }
 
-// content returns all that the stores have.
+// content returns the complete content of the stores.
 func (s *stores) content(t testing.TB) string {
 	t.Helper()
 	ctx := t.Context()
@@ -265,7 +266,7 @@ func (s *stores) content(t testing.TB) string {
 	return b.String()
 }
 
-// began is when the life of the fixtures began.
+// began is the time at which the fixtures were begun.
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func updateStores(t *testing.T) {
@@ -280,8 +281,8 @@ func updateStores(t *testing.T) {
 	}
 }
 
-// eachStore runs a test for each fixture. Those of PostgreSQL are skipped where there is none; `make test` sees to it that
-// there is, and takes a skipped test for a failure.
+// eachStore runs a test for each fixture. Without PostgreSQL, it skips the fixtures of PostgreSQL. `make test` starts PostgreSQL,
+// and treats a skipped test as a failure.
 func eachStore(t *testing.T, test func(t *testing.T, d database, name string)) {
 	for _, name := range matches(t, storeFixtures+"/*/*.gz") {
 		t.Run(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), func(t *testing.T) {
@@ -290,8 +291,8 @@ func eachStore(t *testing.T, test func(t *testing.T, d database, name string)) {
 	}
 }
 
-// Everything that an older version has stored is there and is gone on with: a replay that was begun, a group, a ledger. If the
-// version of the tables is the same, the older version can go on again.
+// This version can use all records of an older version: an unfinished replay, a group and a ledger. If both versions have the same
+// schema version, the older version can use the records again.
 func TestStoresGoOn(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, name string) {
 		then, before := d.versions(t), d.schemaOf(t)
@@ -310,7 +311,7 @@ func TestStoresGoOn(t *testing.T) {
 	})
 }
 
-// use does something with all that is in the fixtures.
+// use performs an operation on each kind of record in the fixtures.
 func (s *stores) use(t testing.TB) {
 	t.Helper()
 	ctx := t.Context()
@@ -330,7 +331,7 @@ func (s *stores) use(t testing.TB) {
 	}
 	must(t, s.archive.Healthy(ctx))
 
-	// Of two more messages, one is missing, too.
+	// Two further messages are published, and one of them is missing.
 	s.book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	s.book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
 	s.count(t, ledger.Figures{Published: 12, Taken: 9, Messages: 1})
@@ -348,7 +349,7 @@ func (s *stores) use(t testing.TB) {
 	must(t, s.duplicates.Complete(ctx, "busy", "token of busy", years))
 }
 
-// A version has fixtures of the tables that it writes.
+// Fixtures with the current schema exist.
 func TestThereAreFixturesOfTheseStores(t *testing.T) {
 	if *update {
 		updateStores(t)
@@ -360,7 +361,7 @@ func TestThereAreFixturesOfTheseStores(t *testing.T) {
 	}
 }
 
-// A version changes nothing in tables of a version that it does not know.
+// A version does not change tables with a schema version that it does not know.
 func TestStoresOfANewerVersionAreRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, _ string) {
 		for _, table := range []string{"reprise_failed_about", "reprise_ledger_about"} {
@@ -381,7 +382,7 @@ func TestStoresOfANewerVersionAreRefused(t *testing.T) {
 	})
 }
 
-// everything returns the tables with all that is in them.
+// everything returns the complete content of all tables.
 func (d database) everything(t testing.TB) string {
 	t.Helper()
 	tables := "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY table_name"

@@ -1,4 +1,4 @@
-// Package report turns what was measured in rounds into tables and JSON.
+// Package report formats the results of measuring rounds as tables and JSON.
 package report
 
 import (
@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// Metrics are what one round gave, by name.
+// Metrics are the results of one round, by name.
 type Metrics map[string]float64
 
-// Contender is what is compared: a broker with one way to use it.
+// Contender is a subject of a comparison: a broker with a way to use it.
 type Contender struct {
 	Name    string    `json:"name"`
-	Against string    `json:"against,omitempty"` // the contender whose ratio is shown
-	Limit   string    `json:"limit,omitempty"`   // the contender of whom the share is shown
+	Against string    `json:"against,omitempty"` // the base contender of the ratio
+	Limit   string    `json:"limit,omitempty"`   // the base contender of the percentage
 	Rounds  []Metrics `json:"rounds"`
 	Median  Metrics   `json:"median"`
 	Failed  string    `json:"failed,omitempty"` // why it has no further rounds
@@ -43,8 +43,7 @@ func median(all []float64) float64 {
 	return all[middle]
 }
 
-// spread is how far the rounds are apart: the difference between the largest and
-// the smallest, in proportion to the median.
+// spread returns the difference between the largest and the smallest round, as a fraction of the median.
 func (c *Contender) spread(key string) float64 {
 	if len(c.Rounds) < 2 || c.Median[key] == 0 {
 		return 0
@@ -65,16 +64,16 @@ type Column struct {
 // Table is the result of a scenario.
 type Table struct {
 	Name       string       `json:"name"`
-	Text       string       `json:"text"`   // what was done
-	Target     string       `json:"target"` // what is to be reached
-	Subject    string       `json:"-"`      // what is compared. Default: broker
-	Base       string       `json:"-"`      // the title of ratios. Default: × RabbitMQ
+	Text       string       `json:"text"`   // description
+	Target     string       `json:"target"` // goal
+	Subject    string       `json:"-"`      // title of the contenders. Default: broker
+	Base       string       `json:"-"`      // title of ratios. Default: × RabbitMQ
 	Columns    []Column     `json:"columns"`
 	Contenders []*Contender `json:"contenders"`
 	Notes      []string     `json:"notes,omitempty"`
 }
 
-// Contender returns the contender of a name, or nil.
+// Contender returns the contender with a name, or nil.
 func (t *Table) Contender(name string) *Contender {
 	i := slices.IndexFunc(t.Contenders, func(c *Contender) bool { return c.Name == name })
 	if i < 0 {
@@ -83,7 +82,7 @@ func (t *Table) Contender(name string) *Contender {
 	return t.Contenders[i]
 }
 
-// ratio returns a metric in proportion to that of another contender.
+// ratio returns a metric as a fraction of the metric of another contender.
 func (t *Table) ratio(c *Contender, other, metric string) (float64, bool) {
 	o := t.Contender(other)
 	if o == nil {

@@ -9,18 +9,15 @@ import (
 	"strings"
 )
 
-// Others is the metric that says how many processors were used meanwhile by what is
-// neither measured nor a part of the measuring.
+// Others is the metric of the processors that unrelated processes used during a round.
 const Others = "others_cpus"
 
-// Tolerable is how many that may be: what idle brokers use, and the kernel in its
-// own name.
+// Tolerable is the maximum value of Others: the load of idle brokers and of kernel threads.
 const Tolerable = 0.15
 
-// Interleave measures the contenders in turn, as often as asked: what disturbs the
-// machine for a while disturbs all of them. One that fails is left out from then
-// on, and that is said. The log gets a line for each round. Measure is told the
-// contender's number; what it returns when ctx has ended is ignored.
+// Interleave measures the contenders in turn, so that a temporary disturbance of the machine affects all of them. After an error,
+// Interleave omits a contender from further rounds and reports the error in the table. It writes a line to log for each round. It
+// calls measure with the index of the contender, and ignores the result after the end of ctx.
 func (t *Table) Interleave(ctx context.Context, rounds int, log io.Writer, measure func(i int) (Metrics, error)) error {
 	for round := range rounds {
 		for i, c := range t.Contenders {
@@ -50,7 +47,7 @@ func (t *Table) Interleave(ctx context.Context, rounds int, log io.Writer, measu
 	return nil
 }
 
-// brief shows a round's metrics in a line.
+// brief formats the metrics of a round on one line.
 func brief(m Metrics) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(m)) {

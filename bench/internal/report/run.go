@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Run is all that was measured in one go, and where.
+// Run contains all results of one execution, and its environment.
 type Run struct {
 	Began   time.Time `json:"began"`
 	Ended   time.Time `json:"ended"`
@@ -24,7 +24,7 @@ type Run struct {
 	Tables  []*Table  `json:"scenarios"`
 }
 
-// NewRun notes the circumstances. The root is the repository's.
+// NewRun records the environment. Root is the root of the repository.
 func NewRun(root string) *Run {
 	r := &Run{Began: time.Now(), Command: os.Args[1:], CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	r.Commit = output("git", "-C", root, "describe", "--always", "--dirty", "--exclude=*")
@@ -48,8 +48,8 @@ func output(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Add prints a table and, unless file is "", writes all there is so far to it as JSON:
-// what is measured next may take long, or fail.
+// Add prints a table and, unless file is "", writes all results so far to the file as JSON, because later measurements may take
+// long or fail.
 func (r *Run) Add(w io.Writer, t *Table, file string) error {
 	r.Ended = time.Now()
 	r.Tables = append(r.Tables, t)

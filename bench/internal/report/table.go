@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Write prints a table in Markdown, in columns that can be read as they are.
+// Write prints a table in Markdown, with aligned columns.
 func (t *Table) Write(w io.Writer) error {
 	rows := [][]string{t.header()}
 	for _, c := range t.Contenders {
@@ -71,7 +71,7 @@ func cell(known bool, format string, v any) string {
 	return fmt.Sprintf(format, v)
 }
 
-// number writes a number with its thousands apart.
+// number formats a number with separators between thousands.
 func number(v float64, digits int) string {
 	s := strconv.FormatFloat(v, 'f', digits, 64)
 	whole, rest, _ := strings.Cut(s, ".")
@@ -84,8 +84,7 @@ func number(v float64, digits int) string {
 	return whole + rest
 }
 
-// align writes rows below each other, the first as the header; all columns but the
-// first are numbers.
+// align writes rows with aligned columns. The first row is the header. All columns except the first contain numbers.
 func align(b *strings.Builder, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -1,7 +1,5 @@
-// Testreport reads what `go test -json` says and shows what a person wants to
-// see of it: a line per package as each ends, under it the whole output of the
-// tests that failed in it, and at the end the names of all that failed or were
-// skipped.
+// Testreport reads the output of `go test -json`. It prints a line when a package ends, followed by the complete output of its
+// failed tests. At the end it prints the names of all failed and skipped tests.
 //
 //	go test -json ./... | go run ./internal/tools/testreport
 //
@@ -15,9 +13,8 @@
 //	  internal/queue TestExpire
 //	143 tests in 2 packages in 3.4s: 1 failed, 0 skipped
 //
-// It exits 1 when a test, a package or a build failed, when something was cut
-// short, when a test was skipped, and when there was no test at all: all of
-// these look like success in a log that nobody reads to its end.
+// It exits with status 1 if a test, a package or a build failed, if the input ends too early, if a test was skipped, or if no test
+// ran. In a long log, each of these cases could be mistaken for a success.
 package main
 
 import (
@@ -28,7 +25,7 @@ import (
 )
 
 func main() {
-	// These end the tests; what was said until then is still to be shown.
+	// These signals end the tests. The report must still print the output until then.
 	signal.Ignore(os.Interrupt, syscall.SIGQUIT)
 	r := newReport(os.Stdout)
 	if err := r.read(os.Stdin); err != nil {

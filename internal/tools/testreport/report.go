@@ -23,7 +23,7 @@ type event struct {
 	FailedBuild string // the ImportPath of the build that a package failed by
 }
 
-// report gathers events, and writes of each package when it ends.
+// report collects events. It prints the result of each package when the package ends.
 type report struct {
 	out      io.Writer
 	start    time.Time
@@ -68,8 +68,8 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read takes in events until the end. A line that is no event is passed on: the
-// go command complains in plain text of what it finds before it tests.
+// read processes events until the end of the input. It prints other lines unchanged, because the go command reports problems before
+// the tests as plain text.
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -156,8 +156,7 @@ func (p *pkg) event(e event, r *report) {
 	delete(p.running, e.Test)
 }
 
-// fail notes that t failed. A test that failed because a subtest of it did is
-// shown but not counted or listed.
+// fail records that t failed. A test that failed only because of a subtest is printed, but it is neither counted nor listed.
 func (p *pkg) fail(t *test) {
 	t.failed = true
 	for _, name := range p.failed {
@@ -168,12 +167,12 @@ func (p *pkg) fail(t *test) {
 	p.failed = append(p.failed, t.name)
 }
 
-// end writes of a package that has ended, and forgets it.
+// end prints the result of a finished package, and discards the package.
 func (r *report) end(p *pkg, e event) {
 	delete(r.packages, e.Package)
 	if e.Action == "fail" {
 		for _, t := range slices.Backward(p.order) {
-			if p.running[t.name] != nil { // a panic, a timeout: it has no event of its own
+			if p.running[t.name] != nil { // after a panic or a timeout, the test has no event
 				p.count++
 				p.fail(t)
 			}
@@ -206,7 +205,7 @@ func (r *report) endFailed(p *pkg, elapsed float64) {
 			writeLines(r.out, t.output.String())
 		}
 	}
-	// What belongs to no test: a TestMain that says no, a crash at the end.
+	// Print output that does not belong to a test, for example of a TestMain that refuses to run, or of a crash at the end.
 	writeLines(r.out, withoutVerdict(p.output.String()))
 	for _, name := range p.failed {
 		if p.running[name] != nil {
@@ -237,7 +236,7 @@ func (r *report) showBuild(b *build) {
 	b.shown = true
 }
 
-// finish writes the summary and reports whether all is well.
+// finish writes the summary and reports whether the run succeeded.
 func (r *report) finish() bool {
 	for _, name := range r.order {
 		if p := r.packages[name]; p != nil {
@@ -271,7 +270,7 @@ func list(w io.Writer, what string, names []string) {
 	}
 }
 
-// reason is what a skipped test said, on one line.
+// reason returns the reason of a skipped test on one line.
 func reason(output string) string {
 	var lines []string
 	for line := range strings.Lines(output) {
@@ -286,7 +285,7 @@ func reason(output string) string {
 	return ": " + strings.Join(lines, " ")
 }
 
-// withoutVerdict drops the lines that repeat what the package's own line says.
+// withoutVerdict omits the lines that repeat the result of the package.
 func withoutVerdict(output string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(output) {
@@ -299,7 +298,7 @@ func withoutVerdict(output string) string {
 	return kept.String()
 }
 
-// writeLines writes s, and ends its last line if it doesn't.
+// writeLines writes s, and adds a missing newline at its end.
 func writeLines(w io.Writer, s string) {
 	if s != "" && !strings.HasSuffix(s, "\n") {
 		s += "\n"
@@ -307,7 +306,7 @@ func writeLines(w io.Writer, s string) {
 	io.WriteString(w, s)
 }
 
-// short is a package's name within the project.
+// short returns the name of a package relative to the module.
 func short(name string) string {
 	const module = "github.com/reprisemq/reprise"
 	if name == module {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the go command said of packages that fail in every way there is is kept in
-// testdata, each with the report it is to make; the last line's time is cut off.
+// The files in testdata contain the output of the go command for each kind of failure, with the expected report. The report does
+// not contain the time in its last line.
 func TestReport(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(inputs) == 0 {
