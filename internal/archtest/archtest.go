@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Module is the path of the project's module. Packages are named relative to it: "." is its root, "broker" is Module/broker,
-// and "broker/..." is broker and all below it.
+// Module is the path of the project's module. Package names are relative to it: "." is its root, "broker" is Module/broker, and
+// "broker/..." is broker and all packages below broker.
 const Module = "github.com/reprisemq/reprise"
 
 // A Package is a package as go list describes it.
@@ -25,7 +25,7 @@ func (v Violation) String() string { return v.What + "\n\twhy not: " + v.Why }
 
 func ours(path string) bool { return path == Module || strings.HasPrefix(path, Module+"/") }
 
-// short is a package's name in the tables.
+// short returns the name of a package in the tables.
 func short(path string) string {
 	if path == Module {
 		return "."
@@ -33,7 +33,7 @@ func short(path string) string {
 	return strings.TrimPrefix(path, Module+"/")
 }
 
-// matches reports whether a package is one of those that patterns name.
+// matches reports whether a pattern matches a package.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		base, below := strings.CutSuffix(pattern, "/...")

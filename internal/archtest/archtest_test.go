@@ -30,7 +30,7 @@ func TestProject(t *testing.T) {
 	}
 }
 
-// If the list were empty, no rule could be broken.
+// With an empty list of packages, all rules would pass.
 func TestListHasTheProject(t *testing.T) {
 	packages := listPackages(t)
 	for _, want := range []string{Module, Module + "/broker", "slices", amqpClient} {
@@ -99,7 +99,8 @@ func expect(t *testing.T, found []Violation, want string) {
 	}
 }
 
-// parse makes packages of lines such as "a: b c". The project's packages are those that have a line, and all below internal.
+// parse converts lines such as "a: b c" to packages. The packages with a line and all packages below internal belong to the
+// project.
 func parse(imports string) (packages []Package) {
 	lines := strings.Split(strings.TrimSpace(imports), "\n")
 	full := func(name string) string {

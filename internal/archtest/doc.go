@@ -1,6 +1,6 @@
-// Package archtest checks the layout of the project: imports run down the layers of layers.go, each package uses the modules
-// that modules.go allows it, and files, folders and package comments have the form that shape.go describes.
+// Package archtest checks the layout of the project: imports only go down the layers of layers.go, each package imports only the
+// modules that modules.go permits, and files, folders and package comments have the form that shape.go describes.
 //
-// `make lint` runs its tests. Imports of _test.go files are free, since tests are where the two sides meet. Exceptions that
-// remain to be removed are in exceptions.go.
+// `make lint` runs these tests. The rules do not apply to imports of _test.go files, because tests combine both sides.
+// exceptions.go lists violations that remain to be removed.
 package archtest

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Layers is the picture of the project. A package may import packages of lower lines only. Where a line has two sides, the
-// left side is the worker library and the right side is the broker: they do not know each other. Packages below one "/..."
-// may import each other. Below the last rule are packages that both sides use.
+// Layers is the diagram of the project. A package may import only packages of lower lines. In a line with two sides, the left side
+// is the worker library and the right side is the broker, and the sides must not import each other. Packages below the same "/..."
+// may import each other. Both sides use the packages below the last rule.
 const Layers = `
 cmd/reprise
 cmd/reprise/internal/cli
@@ -40,7 +40,7 @@ internal/throttle
 internal/bounded
 `
 
-// TestPackages are for tests and tools: they may import everything, and only each other may import them.
+// TestPackages are packages for tests and tools. They may import every package, but only TestPackages may import them.
 var TestPackages = []string{
 	"reprisetest/...",
 	"idempotent/storetest",
@@ -65,7 +65,7 @@ var TestPackages = []string{
 	"internal/workertest",
 }
 
-// place is where a package stands.
+// place is the position of a package in the diagram.
 type place struct {
 	line    int
 	side    int // 0: left or the whole line; 1: right
@@ -73,7 +73,7 @@ type place struct {
 	pattern string
 }
 
-// layers is a picture, read.
+// layers is a parsed diagram.
 type layers []place
 
 func readLayers(picture string) (l layers) {
@@ -101,7 +101,7 @@ func (l layers) find(name string) (place, bool) {
 	return l[i], true
 }
 
-// check returns the imports that do not run down, the packages without a place and the places without a package.
+// check returns the imports that violate the order, the packages without a place, and the places without a package.
 func (l layers) check(packages []Package) (found []Violation) {
 	for _, at := range l {
 		if !slices.ContainsFunc(packages, func(p Package) bool {

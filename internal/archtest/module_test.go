@@ -52,13 +52,12 @@ func TestShop(t *testing.T) { reprisetest.Run(t, func(*testing.T, *reprisetest.B
 `,
 }
 
-// The modules that the checksums of a user's go.sum are of: the client, and the libraries that the tests of the imported
-// packages import.
+// userSums lists the modules in the go.sum of a user: the client, and the libraries that the tests of the imported packages import.
 var userSums = []string{
 	"github.com/google/go-cmp", "github.com/rabbitmq/amqp091-go", "github.com/sony/gobreaker/v2", "go.uber.org/goleak", "pgregory.net/rapid",
 }
 
-// Whoever imports the library, topology, reprisetest and a broker in memory needs one module beyond the standard library.
+// A program that imports the library, topology, reprisetest and a broker in memory needs one module besides the standard library.
 func TestUsersNeedOneModule(t *testing.T) {
 	repository, err := filepath.Abs("../..")
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// amqpClient is the only module that a worker needs.
+// amqpClient is the only module that a worker requires.
 const amqpClient = "github.com/rabbitmq/amqp091-go"
 
-// Modules lists the modules that a package may import itself, beside the standard library. A module that a user may do
-// without is behind one package, which can be understood, tested and replaced alone.
+// Modules lists the modules that a package may import directly, besides the standard library. One package encapsulates each
+// optional module, so that the module can be understood, tested and replaced separately.
 var Modules = map[string][]string{
 	"internal/amqpconn":         {amqpClient},
 	"broker/internal/diskstore": {"github.com/cockroachdb/pebble/..."},
@@ -29,8 +29,8 @@ var Modules = map[string][]string{
 	},
 }
 
-// Light packages need no module but amqp091-go, themselves and all that they import: whoever imports them downloads nothing
-// else.
+// Light packages, including their dependencies, require no module except amqp091-go, so that their users do not download other
+// modules.
 var Light = []string{".", "backoff", "topology", "topology/preset", "broker", "reprisetest"}
 
 // testLibraries are standard packages that only tests import.

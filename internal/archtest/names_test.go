@@ -15,12 +15,10 @@ import (
 // root is the project's folder.
 const root = "../.."
 
-// mention is what the documents call exported names by: topology.Buckets, or
-// Policy.Rules, or reprise.Config.Logger.
+// mention matches exported names in documents: topology.Buckets, Policy.Rules or reprise.Config.Logger.
 var mention = regexp.MustCompile(`(?:^|[^\w./-])((?:[a-z]+\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\b`)
 
-// What the documents say exists does: names of the packages that others may import, and
-// the fields and methods of their types.
+// Exported names in the documents exist as names of public packages, or as fields or methods of their types.
 func TestDocumentsNameWhatThereIs(t *testing.T) {
 	known := exported(t)
 	checked := 0
@@ -49,7 +47,7 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// sourceFile is what the documents call files of the project by: a path from its root.
+// sourceFile matches files of the project in documents: a path relative to the root.
 var sourceFile = regexp.MustCompile("`((?:[a-z_]+/)*[a-z_]+\\.(?:go|html|js))`")
 
 // The files that the documents for contributors name exist.
@@ -74,8 +72,8 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	}
 }
 
-// exported are the names that may follow each package's name and each exported type's.
-// Where several have the same name, they are taken together.
+// exported returns the names that may follow each package name and the name of each exported type. It merges the names of types
+// with the same name.
 func exported(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	known := map[string]map[string]bool{}
@@ -125,7 +123,7 @@ func exported(t *testing.T) map[string]map[string]bool {
 	return known
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of the type of a method.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
@@ -140,8 +138,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-// members are a struct's fields, or an interface's methods. What is embedded counts by
-// its type's name.
+// members returns the fields of a struct or the methods of an interface. An embedded type has its type name.
 func members(e ast.Expr) (names []*ast.Ident) {
 	var list *ast.FieldList
 	switch e := e.(type) {
@@ -161,7 +158,7 @@ func members(e ast.Expr) (names []*ast.Ident) {
 	return names
 }
 
-// walk visits the project's files whose names end so.
+// walk visits the project's files with a file name extension.
 func walk(t *testing.T, ext string, visit func(path string)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

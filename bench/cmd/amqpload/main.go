@@ -1,5 +1,4 @@
-// Command amqpload puts load on an AMQP 0-9-1 broker, checks what comes out, and
-// prints what it measured as JSON.
+// Command amqpload puts load on an AMQP 0-9-1 broker, checks the delivered messages, and prints its measurements as JSON.
 //
 //	amqpload -url amqp://guest:guest@127.0.0.1:5672 -duration 10s -warmup 2s -ack auto -transient
 //	amqpload -url … -count 100000 -body 1024 -confirms 100 -prefetch 200 -type quorum

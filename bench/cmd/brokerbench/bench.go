@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// bench is what scenarios share.
+// bench is the shared state of scenarios.
 type bench struct {
 	*options
 	setup   brokers.Setup
@@ -68,7 +68,7 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// end ends all brokers, and removes what they wrote.
+// end stops all brokers and removes their files.
 func (b *bench) end() error {
 	err := b.stopAll()
 	return errors.Join(err, os.RemoveAll(b.tmp))
@@ -82,8 +82,7 @@ func (b *bench) stopAll() (err error) {
 	return err
 }
 
-// discard ends a broker that may not be what it was: the next one to be measured
-// gets another.
+// discard stops a broker whose state may have changed. The next measurement starts a new broker.
 func (b *bench) discard(kind string) error {
 	broker := b.running[kind]
 	if broker == nil {
@@ -93,7 +92,7 @@ func (b *bench) discard(kind string) error {
 	return broker.Remove()
 }
 
-// broker returns the broker of a kind that runs, or starts one with nothing in it.
+// broker returns the running broker of a kind, or starts an empty broker.
 func (b *bench) broker(ctx context.Context, kind string) (brokers.Broker, error) {
 	if broker := b.running[kind]; broker != nil {
 		return broker, nil
@@ -109,7 +108,7 @@ func (b *bench) broker(ctx context.Context, kind string) (brokers.Broker, error)
 	return broker, nil
 }
 
-// awaitIdle waits until no broker has anything to do any more.
+// awaitIdle waits until all brokers are idle.
 func (b *bench) awaitIdle(ctx context.Context) error {
 	idle, err := proc.AwaitIdle(ctx, b.used)
 	if err == nil && !idle {

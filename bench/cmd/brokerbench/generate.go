@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/bench/load"
 )
 
-// The metrics of a round, besides those of single scenarios.
+// These are the metrics of all scenarios.
 const (
 	perSecond  = "msgs_per_s"
 	p50        = "p50_us"
@@ -32,9 +32,8 @@ const (
 	perMessage = 1e6
 )
 
-// generate puts load on a broker, in a process of its own, and adds what that cost
-// the broker to what it gave. Watch, unless it is nil, is called as events come,
-// and may add metrics.
+// generate puts load on a broker from a separate process. It returns the metrics of the load and the resource use of the broker. It
+// calls watch, unless watch is nil, with each event. watch may add metrics.
 func (b *bench) generate(ctx context.Context, broker brokers.Broker, args []string, watch func(load.Event, report.Metrics) error) (report.Metrics, load.Result, error) {
 	m := report.Metrics{}
 	var usedBefore, used, busyBefore, busy float64

@@ -1,5 +1,5 @@
-// Command brokerbench holds the embedded broker against RabbitMQ, a null broker
-// and the disk; see bench/README.md. It is what `make bench-broker` runs.
+// Command brokerbench compares the embedded broker with RabbitMQ, a null broker and the disk; see bench/README.md. `make
+// bench-broker` runs this command.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// scenario is something to measure.
+// scenario is a measurement.
 type scenario struct {
 	name, text, target string
 	run                func(context.Context, *bench) (*report.Table, error)

@@ -82,7 +82,7 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-// roundsOr returns how many rounds there are to be.
+// roundsOr returns the number of rounds. The default is n.
 func (o *options) roundsOr(n int) int {
 	switch {
 	case o.rounds > 0:

@@ -14,10 +14,10 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/report"
 )
 
-// fsync is the kind of a contender that is no broker but the disk.
+// fsync is the kind of the contender that measures the disk instead of a broker.
 const fsync = "fsync"
 
-// entry is a contender as a scenario describes it.
+// entry is a contender of a scenario.
 type entry struct {
 	name, kind     string
 	against, limit string
@@ -25,8 +25,8 @@ type entry struct {
 	measure        func(context.Context, *bench, *entry) (report.Metrics, error)
 }
 
-// rounds measures the entries in turn, as often as asked. One that fails is left
-// out from then on: a broker that loses messages has no rate.
+// rounds measures the entries in turn, n times. After an error, it omits the entry from further rounds, because the rate of a
+// broker that loses messages has no meaning.
 func (b *bench) rounds(ctx context.Context, n int, entries []entry) (*report.Table, error) {
 	t := &report.Table{}
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
@@ -67,7 +67,7 @@ func steady(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 	return m, err
 }
 
-// disk measures what fsyncloop does.
+// disk measures fsyncloop.
 func disk(ctx context.Context, b *bench, e *entry) (report.Metrics, error) {
 	if err := b.awaitIdle(ctx); err != nil {
 		return nil, err

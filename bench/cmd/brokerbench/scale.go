@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/report"
 )
 
-// A dimension is what there are more and more of.
+// A dimension is a quantity that grows during a scenario.
 type dimension struct {
 	name string
 	args func(n string) []string

@@ -97,7 +97,7 @@ func restart(ctx context.Context, b *bench, e *entry, end func(brokers.Broker) e
 	return m, memory(broker, m)
 }
 
-// timeout is how long a broker may take to start.
+// timeout is the maximum time for the start of a broker.
 const timeout = 2 * time.Minute
 
 // awaitDepth waits until a client finds all messages in the queue.

@@ -58,12 +58,11 @@ var waiting = scenario{
 	},
 }
 
-// settle is how long a broker has after the last publish before its memory is
-// looked at.
+// settle is the time between the last publish and the measurement of the broker's memory.
 const settle = 5 * time.Second
 
-// timeToLive is so long that the last message is published, and memory looked at,
-// before the first expires, even at a tenth less than the rate asked for.
+// timeToLive returns a TTL that is long enough to publish all messages and to measure the memory before the first message expires,
+// even if the rate is a tenth below the requested rate.
 func (b *bench) timeToLive() time.Duration {
 	publishing := time.Duration(float64(b.messages) / b.rate * 1.1 * float64(time.Second))
 	return (publishing + 2*settle).Round(time.Second)

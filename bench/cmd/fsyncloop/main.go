@@ -1,6 +1,5 @@
-// Command fsyncloop appends records to a file and makes them durable, and prints
-// how fast that goes as JSON: no broker that syncs before it confirms can be
-// faster on this disk.
+// Command fsyncloop appends records to a file, makes them durable, and prints the rate as JSON. The rate is the upper limit for a
+// broker that syncs to this disk before it confirms.
 //
 //	fsyncloop -dir /var/tmp -record 1024 -per-sync 100 -duration 10s
 package main
@@ -24,7 +23,7 @@ type options struct {
 	duration time.Duration
 }
 
-// result is what is printed.
+// result is the output.
 type result struct {
 	RecordsPerSecond float64 `json:"records_per_s"`
 	SyncsPerSecond   float64 `json:"syncs_per_s"`

@@ -1,11 +1,10 @@
-// Command profiledbroker is the embedded broker, with profiles: what is used of
-// the processor, of memory and of locks is written to files when it ends.
+// Command profiledbroker runs the embedded broker with profiles. When it exits, it writes the profiles of the processor, of memory
+// and of locks to files.
 //
 //	profiledbroker -cpuprofile cpu.prof -memprofile mem.prof -mutexprofile mutex.prof
 //
-// It prints its URL, as `reprise broker` does, and runs until SIGINT or SIGTERM.
-// SIGUSR1 begins the profile of the processor anew, so that it need not hold the
-// warm-up.
+// It prints its URL, as `reprise broker` does, and runs until SIGINT or SIGTERM. SIGUSR1 restarts the profile of the processor, to
+// exclude the warm-up.
 package main
 
 import (

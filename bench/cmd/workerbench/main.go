@@ -1,5 +1,5 @@
-// Command workerbench holds package reprise against loops over the bare AMQP
-// client, written by hand; see bench/README.md. It is what `make bench-worker` runs.
+// Command workerbench compares package reprise with loops that use the AMQP client directly; see bench/README.md. `make
+// bench-worker` runs this command.
 package main
 
 import (
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-// contending is the first argument of a process that is a contender's.
+// contending is the first argument of a contender process.
 const contending = "contender"
 
 // contend runs a contender and prints its measurements.

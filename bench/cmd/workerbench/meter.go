@@ -13,8 +13,7 @@ import (
 // warmUpShare is the share of the messages before the measurement.
 const warmUpShare = 0.2
 
-// meter counts the messages of a job, and what they cost from the end of the
-// warm-up on. Its methods are safe for concurrent use.
+// meter counts the messages of a job and the resources that they use after the warm-up. Its methods are safe for concurrent use.
 type meter struct {
 	broker int // its process; 0: not known
 

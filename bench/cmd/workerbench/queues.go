@@ -62,8 +62,7 @@ func (b *bench) fill(ctx context.Context, messages int) error {
 // timeout limits the wait until a broker reports the current state of a queue.
 const timeout = 20 * time.Second
 
-// verify checks that messages are in the queue where they should be, and in no
-// other.
+// verify checks that the messages are in the expected queue and in no other queue.
 func (b *bench) verify(ctx context.Context, where string, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {

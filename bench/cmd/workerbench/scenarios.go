@@ -6,15 +6,15 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/report"
 )
 
-// scenario is something to measure.
+// scenario is a measurement.
 type scenario struct {
 	name, text, target string
-	filled             bool // the work queue holds the messages before a round begins
-	copied             bool // in the end they are in the wait queue, else, if it was filled, nowhere
+	filled             bool // the work queue contains the messages before a round
+	copied             bool // at the end, the wait queue contains the messages; otherwise all queues are empty
 	entries            []entry
 }
 
-// entry is a contender as a scenario describes it.
+// entry is a contender of a scenario.
 type entry struct {
 	name, contender string
 	against, limit  string

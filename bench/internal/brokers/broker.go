@@ -1,5 +1,4 @@
-// Package brokers starts the brokers that are compared, each as a process of its
-// own, and ends them.
+// Package brokers starts and stops the compared brokers, each in a separate process.
 package brokers
 
 import (
@@ -14,16 +13,16 @@ import (
 
 // Broker is a broker that has been set up.
 type Broker interface {
-	// Start starts it, with what it had when it was stopped, if it keeps that.
+	// Start starts the broker. A durable broker still has its messages.
 	Start(context.Context) error
-	// URL is where it is, while it runs. The next start may be elsewhere.
+	// URL returns the address of the running broker. It may change at the next start.
 	URL() string
-	// PID is the process whose memory and processor time are its own.
+	// PID returns the process that uses the broker's memory and processor time.
 	PID() int
-	// Stop ends it in order, Kill at once.
+	// Stop shuts the broker down gracefully. Kill ends its process immediately.
 	Stop() error
 	Kill() error
-	// Remove ends it, if it runs, and forgets what it kept.
+	// Remove stops the broker, if it runs, and removes its files.
 	Remove() error
 }
 
@@ -34,23 +33,22 @@ const (
 	Null     = "null"
 )
 
-// Setup is what brokers are made of.
+// Setup contains the settings of brokers.
 type Setup struct {
 	Root   string    // of the repository
 	Bin    string    // the folder with nullbroker and profiledbroker
 	Binary string    // the command reprise
-	Data   string    // a folder for what brokers keep
+	Data   string    // folder for the data of brokers
 	Memory bool      // reprise keeps messages in memory only
-	Log    io.Writer // where brokers say what goes wrong
+	Log    io.Writer // destination of the log output of brokers
 
-	// Profiles is the folder for profiles of reprise, which is then run by
-	// profiledbroker. Empty: none are written.
+	// Profiles is the folder for profiles of reprise. If it is set, profiledbroker runs the broker. Default: no profiles.
 	Profiles string
 
 	number int
 }
 
-// New sets up a broker of a kind, with nothing in it.
+// New returns an empty broker of a kind.
 func (s *Setup) New(kind string) (Broker, error) {
 	s.number++
 	switch kind {
@@ -87,11 +85,11 @@ func (s *Setup) reprise() (Broker, error) {
 	return b, nil
 }
 
-// local is a broker that is a program of ours.
+// local is a broker that runs a program of this repository.
 type local struct {
 	setup   *Setup
 	command []string
-	data    string // empty: it keeps nothing
+	data    string // directory of a durable broker
 	server  *proc.Server
 }
 

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// rabbitVersion is the RabbitMQ that others are held against.
+// rabbitVersion is the RabbitMQ release of the comparison.
 const rabbitVersion = "4.3"
 
-// What scripts/rabbitmq saves on, since a broker under test is one of many, is
-// set back to what a RabbitMQ on this machine would have by default.
+// scripts/rabbitmq reduces some settings, because tests run many brokers. rabbitSettings restores RabbitMQ's defaults for this
+// machine.
 var rabbitSettings = []string{
 	"vm_memory_high_watermark.absolute = 12GB",
 	"raft.wal_max_size_bytes = 536870912",
@@ -44,8 +44,7 @@ func (b *rabbit) script(ctx context.Context, command string, args ...string) (st
 	return out.String(), nil
 }
 
-// Start returns when the node has been started, and not when it is ready: whoever
-// measures that begins to ask at once.
+// Start returns when the process has started. The node may not be ready yet, because the caller may measure this time.
 func (b *rabbit) Start(ctx context.Context) error {
 	args := []string{"--name", b.name}
 	if !b.made {

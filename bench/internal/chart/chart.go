@@ -1,4 +1,4 @@
-// Package chart draws how something changes while something else grows tenfold, and tenfold again.
+// Package chart draws a value that depends on another value, on logarithmic axes.
 package chart
 
 import (
@@ -20,7 +20,7 @@ type Line struct {
 	Points []Point
 }
 
-// Draw writes a chart to a file, whose ending says of which kind; .svg is one. It makes the folder if there is none.
+// Draw writes a chart to a file. The file name extension determines its format, such as .svg. Draw creates a missing folder.
 func Draw(file, x, y string, lines []Line) error {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y

@@ -15,8 +15,7 @@ const (
 	frameMax   = 131072
 )
 
-// conn is a client's connection. All but its outbox belongs to the goroutine that
-// reads.
+// conn is a connection of a client. Only the goroutine that reads may use its fields, except the outbox.
 type conn struct {
 	server *Server
 	net    net.Conn
@@ -26,13 +25,13 @@ type conn struct {
 	publishing map[uint16]*publishing
 	last       *publishing // looked up before
 
-	// Deliveries that were encoded and are still to be given to a consumer.
+	// These are encoded deliveries for a consumer.
 	batch   []byte
 	batchTo *conn
 	partial bool // the last message has not come whole
 }
 
-// publishing is what a channel publishes.
+// publishing is the state of a message that a channel publishes.
 type publishing struct {
 	channel  uint16
 	confirms bool
@@ -71,7 +70,7 @@ func (c *conn) handshake() error {
 		return err
 	}
 	c.send(0, &amqpwire.ConnectionStart{VersionMinor: 9, Mechanisms: "PLAIN", Locales: "en_US"})
-	if _, err := c.r.ReadFrame(); err != nil { // whoever it is may come in
+	if _, err := c.r.ReadFrame(); err != nil { // accepts all users
 		return err
 	}
 	c.send(0, &amqpwire.ConnectionTune{ChannelMax: 2047, FrameMax: frameMax})
@@ -172,8 +171,7 @@ func (c *conn) publish(p *publishing, arguments []byte) error {
 	return nil
 }
 
-// appendDeliver appends a basic.deliver. The codec's own wants a method on the
-// heap for it.
+// appendDeliver appends a basic.deliver. The codec would allocate a method on the heap.
 func appendDeliver(b []byte, to *consumer, number uint64) []byte {
 	size := 4 + 1 + len(to.tag) + 8 + 1 + 1 + 1 + len(to.queue)
 	b = append(b, byte(amqpwire.FrameMethod), byte(to.channel>>8), byte(to.channel))
@@ -220,11 +218,11 @@ func (c *conn) published(p *publishing) {
 	}
 }
 
-// batchSize is how much is gathered for a consumer before it is handed over.
+// batchSize is the size at which the deliveries for a consumer are written.
 const batchSize = 1 << 16
 
-// flush hands over what was gathered, for nothing more has been read. If a message
-// has come in part, the rest of it is on its way, and what is gathered waits for it.
+// flush writes the collected deliveries and confirms when the read buffer is empty. If the buffer ended within a message, flush waits
+// for the rest of this message.
 func (c *conn) flush() {
 	if c.partial {
 		return

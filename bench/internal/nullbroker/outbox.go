@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// outboxLimit is how much may wait for a client before whoever has more for it
-// waits, too.
+// outboxLimit is the size of the waiting frames of a client above which writers block.
 const outboxLimit = 4 << 20
 
-// outbox gathers frames while others are being written.
+// outbox collects frames while other frames are written.
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -24,7 +23,7 @@ func newOutbox() *outbox {
 	return o
 }
 
-// write adds whole frames. To an outbox that has ended it adds nothing.
+// write adds whole frames. It adds nothing to a finished outbox.
 func (o *outbox) write(frames []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,7 +37,7 @@ func (o *outbox) write(frames []byte) {
 	o.changed.Broadcast()
 }
 
-// finish lets run end when all has been written.
+// finish makes run return after it has written all frames.
 func (o *outbox) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,10 +1,8 @@
-// Package nullbroker answers AMQP clients as a broker would for which all is well,
-// and does nothing else: what is published to a queue goes to one of its
-// consumers, or nowhere, and is confirmed. There is no store, no routing beyond
-// the name of the queue, no prefetch, no memory of what was delivered.
+// Package nullbroker answers AMQP clients with as little work as possible. It sends a message that is published to a queue to one
+// of the consumers of the queue, or drops it without a consumer, and confirms the message. It does not store messages, route by
+// bindings, limit deliveries by prefetch, or remember deliveries.
 //
-// It is as little as a Go program on the same codec can do for a message, and so
-// the limit that a broker in Go is held against.
+// Its rate is the upper limit for a Go broker with the same codec.
 package nullbroker
 
 import (
@@ -24,7 +22,7 @@ type Server struct {
 	wait   sync.WaitGroup
 }
 
-// queue is a list of who consumes, in turn.
+// queue is the list of the consumers of a queue, in turn.
 type queue struct {
 	mu        sync.Mutex
 	consumers []*consumer
@@ -70,7 +68,7 @@ func (s *Server) add(c *conn) bool {
 	}
 	s.conns[c] = struct{}{}
 	s.wait.Go(func() {
-		_ = c.serve() // a client that goes away, or makes no sense, has no one to be told
+		_ = c.serve() // no user needs the error of a lost or invalid client
 		c.out.finish()
 		s.remove(c)
 	})
@@ -81,8 +79,7 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
-// Close ends all connections and waits until they have. The listeners are the
-// caller's to close.
+// Close closes all connections and waits for their end. The caller closes the listeners.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.ended = true
@@ -93,7 +90,7 @@ func (s *Server) Close() {
 	s.wait.Wait()
 }
 
-// queue returns a queue, which need not have been declared.
+// queue returns a queue, even if it was not declared.
 func (s *Server) queue(name []byte) *queue {
 	s.mu.RLock()
 	q := s.queues[string(name)]
@@ -110,7 +107,7 @@ func (s *Server) queue(name []byte) *queue {
 	return q
 }
 
-// remove forgets a connection and its consumers.
+// remove removes a connection and its consumers.
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +135,7 @@ func (q *queue) add(c *consumer) {
 	q.consumers = append(q.consumers, c)
 }
 
-// take returns whose turn it is, or nil, and the number of the delivery.
+// take returns the next consumer, or nil, and the number of the delivery.
 func (q *queue) take() (*consumer, uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -151,7 +148,7 @@ func (q *queue) take() (*consumer, uint64) {
 	return c, c.number
 }
 
-// answer is what a method gets; nil: nothing.
+// answer returns the answer to a method, or nil if the method has no answer.
 func (c *conn) answer(channel uint16, m amqpwire.Method) amqpwire.Method {
 	switch m := m.(type) {
 	case *amqpwire.ConnectionOpen:

@@ -11,9 +11,8 @@ const (
 	idleTries = 200
 )
 
-// AwaitIdle waits until used, which returns seconds of processor time as [Busy] does,
-// hardly grows any more: a broker that still collects garbage of its last round would
-// slow down the next one. It reports false if that has not come within a minute.
+// AwaitIdle waits until the processor time that used returns stops growing; see [Busy]. A broker that still collects garbage of the
+// last round would delay the next round. AwaitIdle reports false after a minute.
 func AwaitIdle(ctx context.Context, used func() (float64, error)) (bool, error) {
 	for range idleTries {
 		before, err := used()

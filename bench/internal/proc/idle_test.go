@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-// busyFor returns a processor's use that grows for so long.
+// busyFor returns a function whose processor time grows during d.
 func busyFor(d time.Duration) func() (float64, error) {
 	began := time.Now()
 	return func() (float64, error) { return min(time.Since(began), d).Seconds(), nil }

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Server is a process that prints its URL in the first line and goes on.
+// Server is a running process that has printed its URL in its first line.
 type Server struct {
 	URL string
 	cmd *exec.Cmd
 }
 
-// Start starts a server and waits for its URL. What it has to say goes to log.
+// Start starts a server and waits for its URL. It writes further output to log.
 func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Server, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = log
@@ -47,16 +47,16 @@ func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Se
 // PID is the process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Kill ends the process without asking, and waits until it is gone.
+// Kill sends SIGKILL to the process and waits for its end.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 }
 
-// grace is how long a process may take to end that was asked to.
+// grace is the maximum time for the shutdown of a process.
 const grace = 60 * time.Second
 
-// Stop asks the process to end, and waits until it has.
+// Stop sends SIGTERM to the process and waits for its end.
 func (s *Server) Stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package proc starts processes, ends them, and looks at what they use.
+// Package proc starts and stops processes, and measures their resource use.
 package proc
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Memory is what of a process is in memory, in bytes.
+// Memory is the memory of a process in bytes.
 type Memory struct {
 	Resident int64
 	Peak     int64 // the most there was since it began, or since ResetPeak
@@ -37,17 +37,15 @@ func MemoryOf(pid int) (Memory, error) {
 	return m, nil
 }
 
-// ResetPeak lets a process's peak begin anew with what it has now.
+// ResetPeak resets the peak of a process to its current memory.
 func ResetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// ticksPerSecond is the unit of /proc/PID/stat, which is the same on every Linux
-// that Go runs on.
+// ticksPerSecond is the unit of /proc/PID/stat, which is equal on every Linux platform of Go.
 const ticksPerSecond = 100
 
-// CPU returns the seconds of processor time that a process has used, all its
-// threads together.
+// CPU returns the processor time of all threads of a process in seconds.
 func CPU(pid int) (float64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

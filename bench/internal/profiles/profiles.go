@@ -23,8 +23,7 @@ func (p *Files) Flags(f *flag.FlagSet) {
 	f.StringVar(&p.mutex, "mutexprofile", "", "`file` for the profile of contended locks")
 }
 
-// Start begins. It comes early in a process: what was allocated before is not in
-// the profile.
+// Start starts the profiles. Call it early, because the profile of memory does not contain previous allocations.
 func (p *Files) Start() (err error) {
 	if p.mutex != "" {
 		runtime.SetMutexProfileFraction(10)
@@ -41,7 +40,7 @@ func (p *Files) Start() (err error) {
 	return pprof.StartCPUProfile(p.cpuFile)
 }
 
-// Restart begins the profile of the processor anew.
+// Restart restarts the profile of the processor.
 func (p *Files) Restart() error {
 	if p.cpu == "" {
 		return nil

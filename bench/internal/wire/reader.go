@@ -1,5 +1,4 @@
-// Package wire is what both ends of a benchmark need of the codec beyond what it
-// has.
+// Package wire contains an extension of the codec for both ends of a benchmark.
 package wire
 
 import (
@@ -9,12 +8,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// readSize is what is read at once.
+// readSize is the size of the read buffer.
 const readSize = 1 << 18
 
-// NewReader returns a reader with a buffer of the size that a busy connection
-// likes. The codec's own begin small, and grow with the frames that they meet: so
-// this one has been shown a large frame.
+// NewReader returns a reader with a buffer for a busy connection. Readers of the codec begin with a small buffer, which grows with the
+// size of frames. Therefore NewReader first reads a large frame.
 func NewReader(src io.Reader) (*amqpwire.Reader, error) {
 	large := amqpwire.AppendBodyFrames(nil, 0, make([]byte, readSize/2), readSize)
 	r := amqpwire.NewReader(io.MultiReader(bytes.NewReader(large), src), readSize)

@@ -1,5 +1,4 @@
-// Package load uses a broker that is killed over and over, and compares the messages that come out of it with those that
-// went in.
+// Package load uses a broker that is killed repeatedly, and compares its outgoing messages with its incoming messages.
 //
 //	publishers ─► work, classic ─► consumers ─► acked, or rejected ─► dead ─► acked
 //	           ├► wait, qwait ──── expired ─────────────────────────► done ─► acked
@@ -9,7 +8,7 @@
 // consumed, and then:
 //
 //   - every message that was confirmed has arrived in its destination;
-//   - no message has arrived there twice without the flag redelivered;
+//   - no duplicate arrives without the flag redelivered;
 //   - the messages of each queue have come in the order in which they were published, from one start to the next kill.
 //
 // No message is published twice, so a duplicate comes from the broker.

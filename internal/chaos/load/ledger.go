@@ -16,12 +16,12 @@ type Ledger struct {
 	published map[string]int // the last number, by queue
 	confirmed int
 	missing   map[message]bool           // that were confirmed and have not arrived
-	delivered map[string]map[message]int // how often, by the queue they came from
-	last      map[way]int                // the last number that came, in this life
-	lives     map[message]string         // what became of it, to be told
+	delivered map[string]map[message]int // number of deliveries, by queue
+	last      map[way]int                // last delivered number since the start of the broker
+	lives     map[message]string         // history of the message, for errors
 }
 
-// message is named by the queue it was published to and a number.
+// message identifies a message by its queue and a number.
 type message struct {
 	queue  string
 	number int
@@ -34,7 +34,7 @@ func parse(body []byte) (m message, err error) {
 	return m, err
 }
 
-// way is that of messages from where they were published to where they came out.
+// way is the pair of the first and the last queue of a message.
 type way struct{ from, to string }
 
 // NewLedger returns an empty Ledger that reports errors to t.
@@ -58,14 +58,14 @@ func (l *Ledger) begin() (life int) {
 	return l.life
 }
 
-// End notes that the broker is about to be killed: its answers no longer count.
+// End records that the test is about to kill the broker. Later answers of the broker do not count.
 func (l *Ledger) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
 }
 
-// next is the message to be published next.
+// next returns the next message to publish.
 func (l *Ledger) next(queue string) message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,14 +115,14 @@ func (l *Ledger) note(m message, what string) {
 	l.lives[m] += fmt.Sprintf("\n\tlife %d: %s", l.life, what)
 }
 
-// complete reports whether all that was confirmed has arrived.
+// complete reports whether all confirmed messages have arrived.
 func (l *Ledger) complete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.missing) == 0
 }
 
-// Lives returns how often the broker has started.
+// Lives returns the number of starts of the broker.
 func (l *Ledger) Lives() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

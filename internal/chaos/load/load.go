@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The queues that are published to, with what they are declared with, and those that messages end up in.
+// The publishers use the queues in sources. The messages end in the other queues.
 var (
 	sources = map[string]amqp.Table{
 		"work":    deadLettered("dead", amqp.Table{"x-queue-type": "quorum"}),
@@ -19,11 +19,11 @@ var (
 		"qwait": deadLettered("done", amqp.Table{
 			"x-queue-type": "quorum", "x-message-ttl": 150, "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once",
 		}),
-		// Those that come drop those that are there; the time to live is for the last ones.
+		// New messages displace older messages. The TTL applies to the last messages.
 		"short": deadLettered("done", amqp.Table{"x-max-length": 20, "x-message-ttl": 1000}),
 	}
 	ends = map[string]amqp.Table{"dead": {}, "done": {"x-queue-type": "quorum"}}
-	// consumed are those with a consumer.
+	// consumed lists the queues with a consumer.
 	consumed = []string{"work", "classic", "dead", "done"}
 )
 
@@ -32,10 +32,10 @@ func deadLettered(to string, t amqp.Table) amqp.Table {
 	return t
 }
 
-// rejected says which messages consumers reject: always the same.
+// rejected reports whether consumers reject a message. The result is always the same for a message.
 func (m message) rejected() bool { return m.number%7 == 3 }
 
-// destination is where a message is to arrive.
+// destination returns the last queue of a message.
 func destination(m message) string {
 	switch {
 	case m.queue == "wait" || m.queue == "qwait" || m.queue == "short":
@@ -163,13 +163,13 @@ func (u *Use) consume(t *testing.T, queue string, deliveries <-chan amqp.Deliver
 	}
 }
 
-// Lost waits until all publishers and consumers have noticed that the broker is gone.
+// Lost waits until all publishers and consumers have lost their connections.
 func (u *Use) Lost() {
 	u.publishing.Wait()
 	u.group.Wait()
 }
 
-// Finish waits until every confirmed message has arrived, and closes the connections. Done must have ended.
+// Finish waits until every confirmed message has arrived, and closes the connections. The context Done must have ended.
 func (u *Use) Finish(t *testing.T) {
 	t.Helper()
 	u.publishing.Wait()

@@ -9,8 +9,9 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A replay with an edit whose process is killed three times: each message that the edit fits arrives edited, never as it was, and
-// with the same bytes if it arrives twice. The others stay failed. The archive keeps each original and what was sent.
+// The process of a replay with an edit is killed three times. Each message that the edit applies to arrives edited, never with its
+// original content, and with the same bytes if it arrives twice. The other messages stay failed. The archive keeps each original
+// and each sent content.
 func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

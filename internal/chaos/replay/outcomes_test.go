@@ -21,18 +21,18 @@ import (
 
 var seed = flag.Uint64("replay.seed", 1, "which processes are killed, and when, while replays are verified")
 
-// replays is how many replays run at the same time, and outcomeKills how many processes are killed meanwhile.
+// replays is the number of concurrent replays. outcomeKills is the number of processes that are killed during the replays.
 const (
 	replays      = 10
 	outcomeKills = 12
 )
 
-// TestOutcomesWhenProcessesAreKilled replays ten groups at the same time and kills the broker, the worker and the process that
-// replays and archives. Each message ends in exactly one outcome, which is what the worker has noted in a file:
+// TestOutcomesWhenProcessesAreKilled replays ten groups at the same time and kills the broker, the worker, and the process that
+// replays and archives. Each message ends in exactly one outcome, which equals the result that the worker has recorded in a file:
 //
 //   - succeeded only if its handler has returned nil;
 //   - failed again only if it is in the archive once more;
-//   - no outcome only if the worker has noted that it could not report.
+//   - no outcome only if the worker has recorded that it could not report.
 func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 	t.Parallel()
 	each := max(*messages/replays, 10)
@@ -68,7 +68,7 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 		return known
 	}, int64(replays*each))
 
-	// The end: what has no outcome, the worker could not report.
+	// At the end, the worker could not report the messages without an outcome.
 	var notes notes
 	testkit.Eventually(t, timeout, func() bool {
 		notes = h.notes()
@@ -113,7 +113,7 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 	t.Logf("%v; %d reports were not confirmed", counts, len(notes.unreported))
 }
 
-// house is a broker with a disk, a worker, and a process that replays and archives.
+// house contains a broker with a disk, a worker, and a process that replays and archives.
 type house struct {
 	*testing.T
 	archive     *failed.Archive
@@ -144,7 +144,7 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-// freeAddress returns an address that a broker can listen on again after it was killed.
+// freeAddress returns an address that a broker can use again after it was killed.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -162,7 +162,7 @@ func (h *house) start(role string) (firstLine string) {
 	return p.firstLine
 }
 
-// killAtRandom kills a process each time that some more outcomes are known, and starts it again.
+// killAtRandom kills a process whenever further outcomes are known, and starts it again.
 func (h *house) killAtRandom(known func() int64, total int64) {
 	h.Helper()
 	draw := rand.New(rand.NewPCG(*seed, 0))
@@ -200,7 +200,7 @@ func (h *house) with(id failed.ReplayID, outcomes ...failed.Outcome) map[string]
 	return found
 }
 
-// notes is what the worker has noted, by message id.
+// notes contains the records of the worker, by message ID.
 type notes struct{ succeeded, refused, unreported map[string]bool }
 
 func (h *house) notes() notes {
@@ -232,7 +232,7 @@ func (h *house) notes() notes {
 	return n
 }
 
-// desk archives failed messages and carries out replays until it is killed.
+// desk archives failed messages and executes replays until it is killed.
 func desk(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// What this program is, if it is not the test: one of the roles.
+// These variables set the role of the program. Without them, it runs the tests.
 const (
 	roleVariable    = "REPRISE_CHAOS_ROLE"
 	brokerVariable  = "REPRISE_CHAOS_BROKER"
@@ -32,10 +32,10 @@ const (
 	replayVariable  = "REPRISE_CHAOS_REPLAY"
 	addressVariable = "REPRISE_CHAOS_ADDRESS" // of the broker; empty: any
 	dataVariable    = "REPRISE_CHAOS_DATA"    // its directory; empty: in memory
-	notesVariable   = "REPRISE_CHAOS_NOTES"   // file in which the worker notes what it did
+	notesVariable   = "REPRISE_CHAOS_NOTES"   // file for the records of the worker
 )
 
-// lease is how long a process that was killed keeps others out.
+// lease is the time for which a killed process keeps its claims.
 const lease = time.Second
 
 var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "desk": desk, "act": act}
@@ -69,7 +69,7 @@ func serve(context.Context) error {
 	return b.Serve(l)
 }
 
-// replay carries out a replay.
+// replay executes a replay.
 func replay(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func replay(ctx context.Context) error {
 	return nil
 }
 
-// ingest takes messages into the archive until it is killed.
+// ingest adds messages to the archive until it is killed.
 func ingest(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func ingest(ctx context.Context) error {
 	return take(ctx, a, c)
 }
 
-// take takes messages into an archive until ctx ends.
+// take adds messages to an archive until ctx ends.
 func take(ctx context.Context, a *failed.Archive, c *reprise.Client) error {
 	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: lease})
 	if err != nil {
@@ -113,15 +113,15 @@ func take(ctx context.Context, a *failed.Archive, c *reprise.Client) error {
 	return in.Run(ctx)
 }
 
-// What the worker notes, before the message id.
+// These words begin the records of the worker. The message ID follows.
 const (
 	noteSucceeded  = "succeeded"
 	noteRefused    = "refused"
 	noteUnreported = "unreported"
 )
 
-// work handles messages until it is killed. Of five messages, it handles three, refuses one, and handles one at the second attempt.
-// It notes what it does before it returns, so that a note can be missing only of what was not done.
+// work handles messages until it is killed. It handles three of five messages, refuses one, and handles one at the second attempt.
+// It records each result before it returns, so that only unfinished messages can lack a record.
 func work(ctx context.Context) error {
 	file, err := os.OpenFile(os.Getenv(notesVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -207,7 +207,7 @@ func start(t *testing.T, role string, environment ...string) *process {
 	return p
 }
 
-// kill ends the process wherever it is (SIGKILL).
+// kill sends SIGKILL to the process.
 func (p *process) kill() {
 	p.t.Helper()
 	if err := p.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -15,8 +15,8 @@ import (
 
 var messages = flag.Int("replay.messages", 1600, "how many messages are taken in, or sent back, while the process is killed")
 
-// kills is how often, and batch how many messages a process may have sent and not
-// noted: see failed.ReplayerConfig.
+// kills is the number of kills. batch is the number of messages that a process may have sent without a record: see
+// failed.ReplayerConfig.
 const (
 	kills = 3
 	batch = 100
@@ -27,7 +27,7 @@ const (
 	timeout = 10 * time.Minute // no test passes because of it
 )
 
-// scene is a broker in a process of its own and an archive in a file.
+// scene is a broker in a separate process and an archive in a file.
 type scene struct {
 	*testing.T
 	archive     *failed.Archive
@@ -78,7 +78,7 @@ func (s *scene) states() map[failed.State]int64 {
 	return n
 }
 
-// look tells of the failed queue.
+// look returns the state of the failed queue.
 func (s *scene) look() amqp.Queue {
 	s.Helper()
 	q, err := s.channel.QueueDeclarePassive(failedQueue, true, false, false, false, nil)
@@ -88,8 +88,8 @@ func (s *scene) look() amqp.Queue {
 	return q
 }
 
-// killed runs a role, and kills it each time that another part of the work is done,
-// which done tells. It returns the process that goes on.
+// killed runs a role, and kills it whenever a further part of the work is done. The function done returns the progress. killed
+// returns the process that finishes the work.
 func (s *scene) killed(role string, done func() int64, more ...string) *process {
 	s.Helper()
 	p := start(s.T, role, append(s.environment, more...)...)
@@ -103,8 +103,8 @@ func (s *scene) killed(role string, done func() int64, more ...string) *process 
 	return p
 }
 
-// A replay whose process is killed three times: each message ends in the archive as
-// replayed, once, and arrives; at most a batch of them twice each time.
+// The process of a replay is killed three times. Each message is in the archive once, as replayed, and arrives. For each kill, at
+// most a batch of messages arrives twice.
 func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -140,7 +140,7 @@ func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 	if err := last.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	// What the replay has published is confirmed, and so in the queue before this one.
+	// All messages of the replay are confirmed, so they precede this message in the queue.
 	const end = "end"
 	if err := s.channel.PublishWithContext(t.Context(), "", workQueue, false, false, amqp.Publishing{MessageId: end}); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 	}
 }
 
-// An Ingest whose process is killed three times: each message is in the archive, once.
+// The process of an Ingest is killed three times. Each message is in the archive once.
 func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -187,7 +187,7 @@ func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
 		testkit.Eventually(t, timeout, func() bool { return s.look().Messages == 0 && kept() >= int64(*messages) })
 		last.kill()
 		testkit.Eventually(t, timeout, func() bool { return s.look().Consumers == 0 })
-		left = s.look().Messages // which the broker has not heard of: they come to another one
+		left = s.look().Messages // unsettled messages; the broker delivers them to another consumer
 	}
 	last.kill()
 	seen := map[string]int{}

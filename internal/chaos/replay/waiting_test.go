@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// actVariable has the failed.WaitingDo of the role act.
+// actVariable contains the failed.WaitingDo of the role act.
 const actVariable = "REPRISE_CHAOS_ACT"
 
 const (

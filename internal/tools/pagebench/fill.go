@@ -23,7 +23,7 @@ func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, 
 	if err != nil || total.N >= int64(n) {
 		return err
 	}
-	// PostgreSQL does without its index of words meanwhile. To build it at the end is quicker.
+	// Drop PostgreSQL's index of words until the end. Building it afterwards is faster.
 	late := d == failed.PostgreSQL && n-int(total.N) > 100_000
 	if late {
 		if _, err := db.ExecContext(ctx, `DROP INDEX IF EXISTS reprise_failed_search_words`); err != nil {
@@ -62,8 +62,7 @@ const queues = 12
 
 func queueOf(r *rand.Rand) string { return fmt.Sprint("queue-", min(int(r.ExpFloat64()*3), queues-1)) }
 
-// failure returns one of a few hundred kinds of failures, of which some are much more frequent
-// than others, or one of thousands of rare kinds.
+// failure returns a failure of one of a few hundred kinds with different frequencies, or of one of thousands of rare kinds.
 func failure(r *rand.Rand, i int, last time.Time) failed.Message {
 	last = last.Truncate(time.Second)
 	kind := int(r.ExpFloat64() * 3)
@@ -119,7 +118,7 @@ var kinds = []string{
 
 var names = []string{"Ada", "Grace", "Alan", "Edsger", "Barbara", "Donald", "Niklaus", "Tony", "Leslie", "Margaret", "Ken", "Dennis", "Frances", "Radia"}
 
-// act does what people have done to the failures before: each once.
+// act performs each kind of operator action once.
 func act(ctx context.Context, a *failed.Archive, finish func(context.Context) error) error {
 	if replays, _, err := a.Replays(ctx, failed.Page{}); err != nil || len(replays) > 0 {
 		return err
@@ -128,7 +127,7 @@ func act(ctx context.Context, a *failed.Archive, finish func(context.Context) er
 	if _, err := a.Discard(ctx, failed.Filter{Text: "hundredth"}, "seen", who); err != nil {
 		return err
 	}
-	// Messages of which nothing says where they failed: a replay cannot send them.
+	// The work queues of these messages are unknown, so a replay cannot send them.
 	var lost []failed.Message
 	r := rand.New(rand.NewPCG(7, 7))
 	for i := range 300 {

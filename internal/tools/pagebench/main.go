@@ -1,9 +1,9 @@
-// Pagebench measures how long the pages and the JSON API of a console take with many failures in the archive, idle and
-// under load, and prints a table in Markdown.
+// Pagebench measures the latency of the pages and the JSON API of a console with many failures in the archive, idle and under load.
+// It prints a table in Markdown.
 //
 //	pagebench -sqlite FILE -postgres URL [-failures 1000000] [-requests 100] [-only REGEXP] [-json FILE] [-before FILE]
 //
-// A database that has fewer failures is filled first, and is left as it is for the next run.
+// It first adds failures to a database with fewer failures, and keeps them for the next run.
 package main
 
 import (

@@ -26,8 +26,8 @@ type page struct {
 
 type request struct{ method, path, body string }
 
-// pagesOf returns a request for each page and endpoint, and for each kind of filter. Left out are those that change
-// something, export, and those that do not ask the archive.
+// pagesOf returns a request for each page and endpoint, and for each kind of filter. It omits changes, exports, and requests that
+// do not read the archive.
 func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 	groups, _, err := a.Groups(ctx, failed.GroupFilter{MostFailed: true}, failed.Page{Size: 500})
 	if err != nil {
@@ -182,7 +182,7 @@ func (f *figures) set(page, column string, p95 float64) {
 	f.P95[page][column] = p95
 }
 
-// print writes a table, with the figures before in parentheses.
+// print writes a table, with the earlier figures in parentheses.
 func (f *figures) print(out io.Writer, before figures) {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	fmt.Fprint(w, "| p95, ms\t|")
@@ -207,7 +207,7 @@ func (f *figures) print(out io.Writer, before figures) {
 	_ = w.Flush()
 }
 
-// ask measures all pages. A list is asked for its second page, too.
+// ask measures all pages. For a list, it also requests the second page.
 func (s *system) ask(ctx context.Context, o options, column string, pages []page, results *figures) error {
 	for _, p := range pages {
 		if !o.only.MatchString(p.name) {

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// failuresPerSecond come in under load, and replaysPerSecond go out.
+// failuresPerSecond is the rate of new failures under load. replaysPerSecond is the rate of the replay.
 const (
 	failuresPerSecond = 500
 	replaysPerSecond  = 100
@@ -47,7 +47,7 @@ func newSystem(ctx context.Context, a *failed.Archive, past *history.History) (_
 	var failedQueues []string
 	for i := range queues {
 		work := fmt.Sprint("queue-", i)
-		// Nobody consumes what is replayed.
+		// No worker consumes the replayed messages.
 		declared.Queues = append(declared.Queues, topology.Queue{Name: work, Args: topology.Table{"x-max-length": int64(1000)}}, topology.Queue{Name: topology.FailedQueue(work)})
 		failedQueues = append(failedQueues, topology.FailedQueue(work))
 	}

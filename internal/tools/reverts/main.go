@@ -1,11 +1,10 @@
-// Reverts brings old faults back, one at a time, in a copy of the tree, and reports which of them the simulation finds:
+// Reverts adds old bugs, one at a time, to a copy of the tree, and reports the bugs that the simulation finds:
 //
-//	go run ./internal/tools/reverts               100 lives for each fault, as a table in Markdown
+//	go run ./internal/tools/reverts               100 lives for each bug, as a table in Markdown
 //	go run ./internal/tools/reverts -only 03,08   some of them
-//	go run ./internal/tools/reverts -tests        runs the tests that the patches name, which have to fail
+//	go run ./internal/tools/reverts -tests        runs the tests that the patches name, which must fail
 //
-// The first row of the table is the tree as it is: what it breaks, no fault has caused. The patches are in
-// broker/internal/simulation/reverts.
+// The first row of the table is the unchanged tree. The patches are in broker/internal/simulation/reverts.
 package main
 
 import (
@@ -87,7 +86,7 @@ func (r *run) wants(name string) bool {
 	return r.only == "" || slices.ContainsFunc(strings.Split(r.only, ","), func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// with calls a function while the copy has a fault.
+// with calls do while the copy has a bug.
 func (r *run) with(p patch, do func() error) (err error) {
 	changed, err := p.apply(os.DirFS(r.dir))
 	if err != nil {
@@ -135,7 +134,7 @@ func (r *run) test(ctx context.Context, out io.Writer, p patch) error {
 	return nil
 }
 
-// portion is how many lives a process of the simulation has.
+// portion is the number of lives of a process of the simulation.
 const portion = 5
 
 // life is a line of the results of the simulation.
@@ -178,7 +177,7 @@ func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 	return nil
 }
 
-// died finds why a process of the simulation has ended early.
+// died matches the reason for an early exit of the simulation.
 var died = regexp.MustCompile(`(?m)^((?:simulation: failed|panic|fatal error): .*)$`)
 
 func promises(l life) string {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// patchDir has the patches, in the tree.
+// patchDir is the directory of the patches in the tree.
 const patchDir = "broker/internal/simulation/reverts"
 
-// patch brings an old fault back.
+// patch adds an old bug.
 type patch struct {
 	name  string // of its file, without .patch
 	about string // its first paragraph
@@ -21,7 +21,7 @@ type patch struct {
 	hunks []hunk
 }
 
-// hunk replaces lines of a file. They are there once: line numbers count for nothing.
+// hunk replaces lines that occur exactly once in a file. It ignores line numbers.
 type hunk struct {
 	file     string
 	old, new string
@@ -51,7 +51,7 @@ func readPatches(tree fs.FS) (all []patch, err error) {
 	return all, nil
 }
 
-// testLine is what a line of a header begins with that names a test, as go test wants it.
+// testLine begins a header line with the name of a test, in the form of go test -run.
 const testLine = "Test: "
 
 // parsePatch reads a header, an empty line, and the output of git diff.
@@ -109,7 +109,7 @@ func parsePatch(text string) (p patch, err error) {
 	return p, nil
 }
 
-// apply returns the files that a patch changes, by name, as they are after it.
+// apply returns the new content of the files that a patch changes, by name.
 func (p patch) apply(tree fs.FS) (map[string]string, error) {
 	changed := make(map[string]string)
 	for _, h := range p.hunks {

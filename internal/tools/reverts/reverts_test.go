@@ -11,7 +11,7 @@ import (
 
 const root = "../../.."
 
-// The patches are of use as long as they fit the tree, and the tests that they name exist.
+// The patches apply to the tree, and the named tests exist.
 func TestPatchesFitTheTree(t *testing.T) {
 	tree := os.DirFS(root)
 	all, err := readPatches(tree)

@@ -35,7 +35,7 @@ var (
 	// leftOut are folders that do not count.
 	leftOut = []string{"examples", "bench", "testdata", "node_modules"}
 
-	// forTests are folders with packages that go into no program of a user.
+	// forTests are folders with packages that only tests use.
 	forTests = []string{
 		"chaos", "conformance", "broker/internal/chaos",
 		"internal/archtest", "internal/browsertest", "internal/chaos", "internal/docstest", "internal/interop",
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// counts reports whether a file is a part of the sum.
+// counts reports whether the sum includes a file.
 func counts(name string) bool {
 	if path.Ext(name) != ".go" {
 		return false

@@ -59,8 +59,7 @@ var columns = []struct {
 	{"test code", func(s size) int { return s.testCode }},
 }
 
-// write prints a row for each package and one for all. A number that differs from the one before is followed by the
-// difference.
+// write prints a row for each package and a total. The difference follows each number that has changed.
 func write(out io.Writer, now, before map[string]size) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, c := range columns {
@@ -100,8 +99,8 @@ func write(out io.Writer, now, before map[string]size) error {
 	return err
 }
 
-// followMoves returns before with packages under the folders to which they have moved since: the one folder that is new and
-// has the last part of the name of the one that is gone.
+// followMoves returns before, with moved packages under their new folders. A package has moved if exactly one new folder has the
+// last part of the name of exactly one removed folder.
 func followMoves(now, before map[string]size) map[string]size {
 	moved := make(map[string]size)
 	for old, s := range before {
