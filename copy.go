@@ -129,7 +129,7 @@ func (w *Worker) isCopied(d *delivery) bool {
 	return err == nil && hop.Way == topology.Copy
 }
 
-// copyID returns the message id of the copies of a delivery that has none.
+// copyID returns the message id of the copies of a delivery without an ID.
 func copyID(d *delivery) string {
 	if d.copyID == "" {
 		d.copyID = rand.Text()

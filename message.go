@@ -57,10 +57,10 @@ type Message struct {
 
 	// Queue is the work queue. The worker sets this and all following fields on delivery. Publish ignores them.
 	Queue         string
-	Attempt       int            // number of this attempt, from 1
+	Attempt       int            // number of this attempt, from 1.
 	Errors        []AttemptError // earlier attempts, oldest first; some in the middle may be missing.
-	ErrorsDropped int            // number of errors that are missing after the first of Errors
-	FirstFailed   time.Time      // time of the first failed attempt; zero if no attempt has failed, or if the time is unknown
+	ErrorsDropped int            // number of errors that are missing after the first of Errors.
+	FirstFailed   time.Time      // time of the first failed attempt; zero if no attempt has failed, or if the time is unknown.
 	Redelivered   bool           // the broker delivered the message before, and it was requeued or not settled
 
 	// MessageIDAssigned reports that the message arrived without an ID, and that the worker has generated MessageID. The

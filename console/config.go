@@ -37,16 +37,16 @@ type Config struct {
 	// Management is the source of the broker's live figures. Default: none; pages show only the data of the archive.
 	Management *Management
 
-	// Ledger detects lost messages. Default: none; no reconciliation is shown.
+	// Ledger detects lost messages. Default: none, without a reconciliation page.
 	Ledger *ledger.Ledger
 
-	// Fleet lists the workers of all processes, and pauses them. Default: none; no such workers are listed.
+	// Fleet lists the workers of all processes, and pauses them. Default: none, without a list of workers.
 	Fleet Fleet
 
 	// Rescheduler acts on messages that wait for a retry. Default: none; the messages are only listed.
 	Rescheduler Rescheduler
 
-	// History contains the recorded activity of queues. Default: none; no history is shown.
+	// History contains the recorded activity of queues. Default: none, without a history page.
 	History *history.History
 
 	// Topology is drawn as a graph, together with the topology from Management. Default: empty.

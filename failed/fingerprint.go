@@ -95,7 +95,7 @@ func blankWord(w string) string {
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }
 
-// blankQuoted replaces quoted text that contains "*" and no code. An apostrophe within a word does not start a
+// blankQuoted replaces quoted strings that contain "*" and no code. An apostrophe within a word does not start a
 // quotation.
 func blankQuoted(s string) string {
 	var b strings.Builder

@@ -144,10 +144,10 @@ func (r *returns) find(m sentFrom) way {
 		m.key = "" // the original key is unknown
 	}
 	designed := r.designed(m.queue)
-	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key says nothing
+	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a binding
 	byName := way{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
-		return byName // as it was published
+		return byName // same route as the publisher
 	}
 	var why error
 	for exchange := range r.candidates(m, designed, mute) {

@@ -7,7 +7,7 @@
 //		fmt.Println(w.Queue, w.Host, w.State, w.Running)
 //	}
 //
-// Workers announce themselves if reprise.Config.Announce of their client is true. No server is necessary: each worker publishes its
+// Workers announce themselves if reprise.Config.Announce of their client is true. No server is necessary, because each worker publishes its
 // state (topology.WorkerStatus) to an exchange, and each List has a separate queue. After the start of Run, a List requests a
 // status from all workers.
 //
@@ -44,7 +44,7 @@ type Worker struct {
 	topology.WorkerStatus
 
 	Heard  time.Time // arrival of the newest status, by the clock of this process
-	Silent bool      // nothing was heard for SilentAfter
+	Silent bool      // no status has arrived for SilentAfter
 }
 
 // Handles returns the time since the start of a handler, measured when the worker sent its last status.

@@ -134,8 +134,8 @@ func TestPublisherOutlivesTheBroker(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}})
 		client := b.Client(t, &reprise.Config{ConfirmTimeout: time.Hour})
-		b.Refuse(10 * time.Minute) // nobody gets in
-		b.Cut()                    // nobody stays
+		b.Refuse(10 * time.Minute) // refuses new connections
+		b.Cut()                    // closes all connections
 		if err := client.Publish(t.Context(), &reprise.Message{RoutingKey: "orders"}); err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,6 @@
-// Command staking plays the staking queues: an indexer, the services behind it, and a
-// database that fails now and then. Its exit code is 1 if what was sent is not
-// what was booked and parked.
+// Command staking simulates the staking queues: an indexer, its services, and a database
+// that fails occasionally. Its exit code is 1 if the sent messages are not exactly the
+// booked and parked messages.
 //
 //	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
 //
@@ -46,7 +46,7 @@ func main() {
 		case f.Serve && *send:
 			return errors.New("-serve and -send exclude each other (without them, the program does both)")
 		case *book && (!f.Serve || f.FailFirst != 0 || *queues != ""):
-			return errors.New("-book requires -serve, the queues of the design, and -fail in place of -fail-first")
+			return errors.New("-book requires -serve, the queues of the design, and -fail instead of -fail-first")
 		case *rejected && (f.Serve || *send):
 			return errors.New("-rejected excludes -serve and -send")
 		case *queues != "" && !f.Serve:
@@ -93,7 +93,7 @@ func main() {
 	})
 }
 
-// anyBody serves queues of the design, and asks nothing of what comes.
+// anyBody serves queues of the design. It accepts all messages.
 func anyBody(design preset.Staking, retries, failFirst int) serve.Service {
 	service := serve.Service{Design: design.Topology(), FailFirst: failFirst, Flags: "-type", Out: os.Stdout}
 	for _, q := range service.Design.Queues {

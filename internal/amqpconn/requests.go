@@ -16,7 +16,7 @@ import (
 // because each message that was delivered on the connection would lose one of its permitted deliveries.
 const maxUnanswered = 128
 
-// ask makes a request. It returns when the broker has answered, or the connection has ended.
+// ask makes a request. It returns when the broker has answered, or after the end of the connection.
 func (c *Conn) ask(request func() error) error {
 	most := min(maxUnanswered, max(1, int32(c.ChannelMax())/4))
 	answered := c.expect(func() {

@@ -51,13 +51,13 @@ type Queue struct {
 	Delayed                   int // messages that wait for a delayed retry
 	Dead                      int // dead letters that no other queue has taken yet
 
-	Leaving bool      // dead letters are on their way to other queues
-	Expires time.Time // time at which the next message expires if nobody takes one before; zero: never
-	Due     time.Time // time at which the next delayed retry is ready; zero: there is none
+	Leaving bool      // dead letters are in flight to other queues
+	Expires time.Time // next expiry, unless a consumer takes a message before; zero means never
+	Due     time.Time // time of the next delayed retry; zero means never
 
 	DeadLetters bool // it has a dead-letter exchange
 
-	// Counts are the queue's message counters, for comparison: they differ after any message has entered or left it.
+	// Counts are the message counters of the queue. They change whenever a message enters or leaves the queue.
 	Counts any
 }
 

@@ -28,7 +28,7 @@ type Patch struct{ operations []operation }
 type operation struct {
 	name       string
 	path, from pointer
-	value      []byte // as it is in the patch
+	value      []byte // unchanged part of the patch
 }
 
 // Apply returns errors about the document, and Parse errors about the patch.

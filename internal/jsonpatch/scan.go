@@ -21,10 +21,10 @@ type element struct {
 	start, end    int // of the value
 }
 
-// begin returns the start of the element: its name, or its value.
+// begin returns the start of the name of the element, or of its value.
 func (e element) begin() int { return cmp.Or(e.name, e.start) }
 
-// elements yields those of the array or object at start, with their indexes; none for another value.
+// elements yields the elements of the array or object at start, with their indexes. It yields nothing for another value.
 func elements(doc []byte, start int) iter.Seq2[int, element] {
 	return func(yield func(int, element) bool) {
 		open := doc[start]

@@ -1,9 +1,9 @@
-// Package params writes values as parameters of an address and reads them back, without a
-// loss and strictly: a parameter that is repeated, empty or unreadable is an error. A reader
-// may know less than the whole address: it ignores other names.
+// Package params converts values to parameters of a URL and back, without loss. A repeated,
+// empty or malformed parameter is an error. A reader ignores parameters that it does not
+// know.
 //
-// It knows text, [Text], [Texts], flags, times, and integers and lists of integers or text
-// of any named type. It depends on the standard library only.
+// It supports strings, [Text], [Texts], flags, times, integers, lists of integers and lists
+// of strings. It depends only on the standard library.
 package params
 
 import (

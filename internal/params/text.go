@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a string that may be any bytes, such as the name of a queue. In JSON and in an
-// address it is unchanged if it is UTF-8, and else "base64:" and its bytes in base64. A text
-// that begins with "base64:" is written in base64, too.
+// Text is a string of arbitrary bytes, such as the name of a queue. In JSON and in a URL,
+// valid UTF-8 is unchanged, and other bytes become "base64:" and their base64 encoding. A
+// string that begins with "base64:" is also encoded.
 type Text string
 
 const base64Text = "base64:"
@@ -45,8 +45,8 @@ func (t *Text) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Texts are names with values. The names are written as [Text] is; as a parameter each is
-// NAME:VALUE.
+// Texts maps names to values. The names are encoded like [Text]. Each pair is a parameter
+// of the form NAME:VALUE.
 type Texts map[string]string
 
 // MarshalJSON implements [json.Marshaler].

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// NewGraph returns the graph of a topology. It combines the wait queues of a work queue, of which there can be dozens, and the
+// NewGraph returns the graph of a topology. It combines the wait queues of a work queue, up to several dozen, and the
 // exchanges between them into one node.
 //
 // A topology does not specify the destinations of failed messages. NewGraph takes them from workers or, for other work queues,

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// For a known worker, the console and "reprise topology graph" draw the same edges for failed messages, whatever the names of the
-// queues are.
+// For a known worker, the console and "reprise topology graph" draw the same edges for failed messages, with any names of the
+// queues.
 func TestGraphOfKnownWorkers(t *testing.T) {
 	short := reprise.Policy{MaxAttempts: 4, Backoff: backoff.Exponential{Initial: 500 * time.Millisecond, Max: 2 * time.Second}}
 	for name, test := range map[string]struct {

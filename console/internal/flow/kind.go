@@ -43,8 +43,8 @@ func millis(v any) (time.Duration, bool) {
 	return time.Duration(n) * time.Millisecond, ok
 }
 
-// waitMarks are the markers in the names of wait queues: of topology.Buckets, and of topology.Levels for retries to a queue and to
-// an exchange. The exchanges of Levels have the names of their queues.
+// waitMarks are the markers in the names of wait queues. Topology.Buckets has one marker. Topology.Levels has markers for retries to a
+// queue and to an exchange. The exchanges of Levels have the names of their queues.
 var waitMarks = []string{".wait.", ".level.", ".level-"}
 
 // family splits the name of one of Reprise's wait queues into the ID of the combined node and the suffix that identifies the queue.

@@ -104,7 +104,7 @@ func (s *Stage) perform(url, listen string, verbose bool, run func(context.Conte
 		return errors.New("-listen and -url exclude each other (-listen is for the broker in this process, -url for another broker)")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
+	context.AfterFunc(ctx, stop) // a second Ctrl-C exits immediately
 	if url != "" {
 		if err := reach(ctx, url); err != nil {
 			return err

@@ -25,7 +25,7 @@ const busyTimeout = 5 * time.Second
 type Database struct {
 	path string
 
-	// working is read-locked while SQLite executes a statement, which takes no virtual time.
+	// working is read-locked while SQLite executes a statement, which does not use virtual time.
 	working sync.RWMutex
 	dead    atomic.Bool
 	died    chan struct{}

@@ -1,16 +1,17 @@
-// Package archive runs an archive of failed messages and those around it, as a part of a simulated life: processes that
-// archive, send back and show failed messages, workers whose messages fail, a store of duplicates, and people who search,
-// discard, edit and replay by the pages of the console, its JSON API and the methods of package failed.
+// Package archive simulates an archive of failed messages and its environment: processes that archive, replay and show failed
+// messages, workers whose messages fail, and a store of duplicates. Simulated users search, discard, edit and replay messages
+// with the pages of the console, its JSON API and the methods of package failed.
 //
 //	System ─┬─ Process "up"       workers, Ingest, Replayer, console, ledger ─┬─► Database ─► SQLite file
 //	        ├─ Process "console"  Ingest, Replayer, console                  ─┘   hangs, fails, is killed between statements
 //	        ├─ Browser            pages, links, forms
 //	        └─ Check              rows, contents, effects, audit log, replays, ledger
 //
-// A process is killed without its goroutines: none of its statements reaches the file any more, its connections are closed,
-// and its files are copied as they are at that moment. Then the copy is used.
+// To kill a process, Process.Kill stops its statements, closes its connections, and copies its files at that moment. The
+// system continues with the copy. The goroutines of the process end later.
 //
-// SQLite is the real one, in real files. Its work takes no virtual time. The wait for a lock does, and is made by Database.
+// The simulation uses the real SQLite with real files. Its work does not use virtual time, but Database waits for locks in virtual
+// time.
 //
-// Package simulation has the adapter. This package does not know it.
+// Package simulation contains the adapter. This package does not import package simulation.
 package archive

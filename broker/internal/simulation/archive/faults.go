@@ -210,7 +210,7 @@ func (s *System) Break(what string, f Fault, last time.Duration) {
 	s.mu.Lock()
 	s.breaks++
 	s.mu.Unlock()
-	// A database that rejects writes is noticed at the next write. A claim is repeated at least every five seconds, and a process
+	// A process notices at its next write that the database rejects writes. A claim is repeated at least every five seconds, and a process
 	// waits for the reply to a commit.
 	noticed := 5 * time.Second
 	if f.Writes {
@@ -239,8 +239,8 @@ func (s *System) nextFault() int {
 	return s.faulty
 }
 
-// demandReady holds what /readyz says of processes against what it has to say, unless another
-// fault of the database has struck since, or they have ended.
+// demandReady checks the result of /readyz of processes. It ignores processes that have exited, and all processes after
+// another fault of the database.
 func (s *System) demandReady(of []*Process, fault int, ready bool, since string) {
 	if s.Disturbances(time.Now().Add(-5*time.Minute), time.Now()) > 0 {
 		return // messages that are not yet stored may wait for the broker

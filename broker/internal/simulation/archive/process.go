@@ -36,10 +36,10 @@ type Config struct {
 	Lease     time.Duration // of queues and replays; 0: the defaults
 	Poll      time.Duration // of replays; 0: the default
 
-	Broker   ledger.Broker // nil: the process does not keep a ledger
+	Broker   ledger.Broker // nil means no ledger
 	Accounts []ledger.Account
 
-	// Work runs workers on a client until ctx ends. Nil: the process has no workers.
+	// Work runs workers on a client until ctx ends. Without Work, the process has no workers.
 	Work func(ctx context.Context, p *Process, observer reprise.Observer) error
 
 	// Published is called for each message that the process publishes. It must be safe for concurrent use.
@@ -251,7 +251,7 @@ func (p *Process) Stop() error {
 }
 
 // Kill ends the process immediately, like SIGKILL. It executes no further statement and its connections are closed. Kill calls
-// keep while the files do not change. The goroutines of the process end later, when they notice the kill.
+// keep while the files do not change. The goroutines return later, when they notice the kill.
 func (p *Process) Kill(keep func()) {
 	if p.killed.Swap(true) {
 		return

@@ -119,17 +119,17 @@ type System struct {
 	mu         sync.Mutex // not held during blocking calls
 	file       string     // path of the archive
 	done       string     // path of the store of duplicates
-	away       string     // path of the moved file
+	away       string     // path of the moved file.
 	backup     string
-	losing     bool      // the file is lost, and the processes have not restarted yet
-	pending    int       // number of scheduled calls
+	losing     bool      // the file is lost, and the processes have not restarted yet.
+	pending    int       // number of scheduled calls.
 	ending     bool      // all faults have ended permanently
-	breaks     int       // number of current database faults
+	breaks     int       // number of current database faults.
 	repairedAt time.Time // end of the latest database fault
 	faulty     int       // identifies the latest database fault
 	epoch      int       // generation of the archive file, whose numbers start again
 	files      int
-	main       *Process // `reprise up`; nil: it is down
+	main       *Process // `reprise up`; nil while it is down
 	second     *Process // `reprise console` on the same file; nil: none
 	all        []*Process
 	sent       []*Sent

@@ -1,5 +1,5 @@
 // Package demo simulates the cover art indexer of MusicBrainz in one process and shows
-// how its messages fail, come back and end.
+// failures, retries and results of its messages.
 //
 //	            publishes events
 //	producer ──► broker ──► index, delete, move ──► store (503 SlowDown now and then)
@@ -55,13 +55,13 @@ type Options struct {
 	// Default: events without end, until the context ends.
 	Once   bool
 	Events int           // default 60
-	Spread time.Duration // duration of publishing Events events; default 5s
-	Seed   uint64        // of the events and the store's faults; default: random
+	Spread time.Duration // duration of publishing Events events; default 5s.
+	Seed   uint64        // of the events and the store's faults; default: random.
 
-	RetryDelay time.Duration // default 2s; 4h in production
-	Grace      time.Duration // time to wait for duplicates of an event; default 300ms; 10s in production
-	FaultRate  float64       // share of the requests that the store refuses; default 0.2, negative for none
-	Latency    time.Duration // longest duration of a request; default 40ms, negative for none
+	RetryDelay time.Duration // default 2s; 4h in production.
+	Grace      time.Duration // time to wait for duplicates of an event; default 300ms; 10s in production.
+	FaultRate  float64       // share of the requests that the store refuses; default 0.2, negative for none.
+	Latency    time.Duration // longest duration of a request; default 40ms, negative for none.
 
 	Out    io.Writer
 	Logger *slog.Logger // of the worker library; default: none
@@ -69,7 +69,7 @@ type Options struct {
 	// Hurry ends the wait for messages in flight when it is closed. They count as waiting.
 	Hurry <-chan struct{}
 
-	timeout time.Duration // without progress, while messages are missing from every queue; default 5s
+	timeout time.Duration // without progress, while messages are missing from every queue; default 5s.
 }
 
 // maxFaultRate lets retries succeed.
@@ -285,8 +285,8 @@ func (r *run) settled(ctx context.Context) error {
 	}
 }
 
-// depths returns the number of ready messages by queue, without the queues that cannot be
-// asked: the client reports a broker that is away.
+// depths returns the number of ready messages by queue. It omits queues after an error,
+// because the client reports a lost connection.
 func (r *run) depths() map[string]int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -299,8 +299,8 @@ func (r *run) depths() map[string]int {
 	return all
 }
 
-// newPrefix returns the prefix of the message ids of a run: the failed queue may hold
-// messages of earlier runs.
+// newPrefix returns the prefix of the message IDs of a run, because the failed queue may
+// contain messages of earlier runs.
 func newPrefix() string {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails

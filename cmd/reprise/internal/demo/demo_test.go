@@ -120,7 +120,7 @@ func (n *notifier) Write(p []byte) (int, error) {
 
 func (n *notifier) String() string { return n.out.String() }
 
-// An interrupt ends the events, and what is under way is brought in.
+// An interrupt ends the events. The demo then waits for messages in flight.
 func TestInterrupted(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -134,7 +134,7 @@ func TestInterrupted(t *testing.T) {
 	wantAll(t, out.String(), " + 0   every message is accounted for")
 }
 
-// A second interrupt ends the wait as well: what is left is counted as waiting.
+// A second interrupt also ends the wait. The ledger counts the remaining messages as waiting.
 func TestHurried(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -170,7 +170,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// The demo leaves queues alone that somebody else works with.
+// The demo does not change queues that another program uses.
 func TestQueuesInUse(t *testing.T) {
 	dial := embedded(t).DialContext
 	first := &notifier{text: "  done    ", seen: make(chan struct{})}
@@ -251,8 +251,7 @@ func bodies(all []event) []string {
 	return texts
 }
 
-// A message that somebody takes out of a queue behind everybody's back is
-// missing in the ledger.
+// The ledger reports a message as missing if another program removes it from a queue.
 func TestStolenMessagesAreMissed(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	o := quick(t, out)

@@ -37,9 +37,9 @@ type parked struct {
 // handled and is in a queue counts as in the queue.
 type ledger struct {
 	in, done, failed, waiting int
-	burst                     int      // of done: another one stood for them
-	unconfirmed               int      // of in: they arrived without a confirm
-	refused                   int      // not of in: neither confirmed nor arrived
+	burst                     int      // part of done; each was combined with an equal event
+	unconfirmed               int      // part of in; they arrived without a confirm
+	refused                   int      // not part of in; they were neither confirmed nor delivered
 	again                     int      // deliveries that were handled after the message was done
 	missing                   []string // ids of messages that no party has
 	reasons                   []reason
@@ -145,8 +145,8 @@ func (r *run) printLedger() error {
 	return nil
 }
 
-// askBroker reads the queues after the workers stopped. The wait queue comes first: a
-// message that expires meanwhile is then in a work queue, which is read later.
+// askBroker reads the queues after the workers stopped. It reads the wait queue first. A
+// message that expires afterwards is then in a work queue, which is read later.
 func (a *accounts) askBroker(c *reprise.Client) error {
 	for _, queue := range []string{
 		preset.CoverArtRetryQueue, preset.CoverArtIndexQueue, preset.CoverArtDeleteQueue, preset.CoverArtMoveQueue,
@@ -181,7 +181,7 @@ func exceptions(m *reprise.Message) (texts []string) {
 // maxNamed is the number of missing messages that are listed.
 const maxNamed = 10
 
-// ledgerLines show the balance, the reasons of what failed, and where to look next.
+// ledgerLines returns the balance, the reasons of failures, and the next steps.
 func ledgerLines(l ledger, o Options, width int) []line {
 	lines := []line{line{}.add(bold, "ledger").to(21).add(dim, "counted when the workers had stopped, message by message")}
 	for _, row := range []struct {

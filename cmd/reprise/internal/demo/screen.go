@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Widths of output that is not a terminal: of text, and of lines with complete errors.
+// These are the widths of output to a file or a pipe: for text, and for lines with complete errors.
 const (
 	plainWidth = 100
 	errorWidth = 200

@@ -45,7 +45,7 @@ var attempts = []attempt{
 	{at: 3400 * time.Millisecond, outcome: outcomeDone, event: "index", about: "João · Bebel Gilberto", number: 1, note: "one of a burst, the last of it stands for all"},
 }
 
-// everything is what a run of a width prints.
+// everything returns the output of a run with a width.
 func everything(width int) []line {
 	lines := introLines("the embedded broker", 2*time.Second, width)
 	for _, a := range attempts {

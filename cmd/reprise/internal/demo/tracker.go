@@ -86,7 +86,7 @@ func (t *tracker) Observe(e reprise.Event) {
 	}
 }
 
-// settle counts a message once, although it may be delivered again.
+// settle counts a message once, even if it is redelivered.
 func (t *tracker) settle(e reprise.Event, outcome string, count *int, note string) {
 	if !t.settled[e.MessageID] {
 		t.settled[e.MessageID] = true

@@ -21,7 +21,7 @@ type countingService struct {
 
 func (s *countingService) Put(context.Context, coverart.Object) error { s.puts.Add(1); return nil }
 
-// This worker is configured as in the package comment. Of a burst of equal events, it handles one event after the grace period.
+// This worker is configured as in the package comment. It handles one event of a burst of equal events, after the grace period.
 func TestABurstIsHandledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
