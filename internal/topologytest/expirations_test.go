@@ -176,8 +176,7 @@ func TestGrowingTTLGrows(t *testing.T) {
 	})
 }
 
-// Attempts of programs that count nothing are known from the expiration alone,
-// whatever their randomness, as long as that is little.
+// The expiration alone determines the attempts of programs that do not count attempts, if the random part of the delays is small.
 func TestExpirationsTolerateRandomness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := 10_000.0

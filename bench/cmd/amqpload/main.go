@@ -32,14 +32,14 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	var o load.Options
 	flags := flag.NewFlagSet("amqpload", flag.ExitOnError)
-	flags.StringVar(&o.URL, "url", "amqp://guest:guest@127.0.0.1:5672", "the broker")
-	flags.IntVar(&o.Publishers, "publishers", 1, "how many publish")
-	flags.IntVar(&o.Consumers, "consumers", 1, "how many consume; -1 for none, which leaves the messages in the queues")
-	flags.IntVar(&o.Connections, "connections", 0, "shared by publishers and consumers (default one for each)")
-	flags.IntVar(&o.Queues, "queues", 1, "how many queues")
-	flags.StringVar(&o.Queue, "queue", "bench", "their name, which a number follows")
-	flags.StringVar(&o.QueueType, "type", "classic", "classic or quorum")
-	flags.Func("arg", "NAME=VALUE, an argument of the queues; may be repeated", func(s string) error {
+	flags.StringVar(&o.URL, "url", "amqp://guest:guest@127.0.0.1:5672", "URL of the broker")
+	flags.IntVar(&o.Publishers, "publishers", 1, "number of publishers")
+	flags.IntVar(&o.Consumers, "consumers", 1, "number of consumers; -1 means none, so that the messages stay in the queues")
+	flags.IntVar(&o.Connections, "connections", 0, "number of shared connections (default one per publisher and consumer)")
+	flags.IntVar(&o.Queues, "queues", 1, "number of queues")
+	flags.StringVar(&o.Queue, "queue", "bench", "prefix of the queue names, followed by a number")
+	flags.StringVar(&o.QueueType, "type", "classic", "queue type: classic or quorum")
+	flags.Func("arg", "argument of the queues as NAME=VALUE; can be repeated", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
 			return fmt.Errorf("%q is not NAME=VALUE", s)
@@ -51,20 +51,20 @@ func run(ctx context.Context, args []string) error {
 		o.Arguments = append(o.Arguments, f)
 		return nil
 	})
-	flags.BoolVar(&o.Transient, "transient", false, "messages need not survive a restart")
-	flags.IntVar(&o.Body, "body", 16, "bytes of a message, 16 at least")
-	flags.DurationVar(&o.TTL, "ttl", 0, "let messages expire into a second queue, and consume from that")
-	flags.IntVar(&o.Confirms, "confirms", 0, "messages in flight of each publisher (default not confirmed)")
-	flags.IntVar(&o.Prefetch, "prefetch", 0, "of each consumer of a queue (default no limit)")
-	flags.StringVar(&o.Ack, "ack", load.AckEach, "auto, each (one ack for each message) or multiple")
-	flags.Float64Var(&o.Rate, "rate", 0, "messages per second, evenly spaced (default as fast as it goes)")
-	flags.Int64Var(&o.Count, "count", 0, "messages to publish, or")
-	flags.DurationVar(&o.Duration, "duration", 0, "how long to publish")
-	flags.DurationVar(&o.WarmUp, "warmup", 0, "how long to publish before that")
-	flags.DurationVar(&o.Late, "late", 0, "what counts as late with -ttl (default 50ms)")
-	flags.DurationVar(&o.Stall, "stall", 0, "how long nothing may come before messages count as lost (default 30s)")
-	flags.BoolVar(&o.Keep, "keep", false, "leave the queues at the end")
-	events := flags.Bool("events", false, "print measuring, published and drained to stderr, each in a line, as they come")
+	flags.BoolVar(&o.Transient, "transient", false, "publish transient messages")
+	flags.IntVar(&o.Body, "body", 16, "size of a message in bytes, at least 16")
+	flags.DurationVar(&o.TTL, "ttl", 0, "TTL after which messages expire to a second queue, which the consumers use")
+	flags.IntVar(&o.Confirms, "confirms", 0, "maximum number of unconfirmed messages per publisher (default: no confirms)")
+	flags.IntVar(&o.Prefetch, "prefetch", 0, "prefetch of each consumer (default: no limit)")
+	flags.StringVar(&o.Ack, "ack", load.AckEach, "acknowledgement: auto, each (one ack per message) or multiple")
+	flags.Float64Var(&o.Rate, "rate", 0, "messages per second, evenly spaced (default: no limit)")
+	flags.Int64Var(&o.Count, "count", 0, "number of messages to publish (instead of -duration)")
+	flags.DurationVar(&o.Duration, "duration", 0, "time to publish")
+	flags.DurationVar(&o.WarmUp, "warmup", 0, "time to publish before the measurement")
+	flags.DurationVar(&o.Late, "late", 0, "lateness above which a message counts as late with -ttl (default 50ms)")
+	flags.DurationVar(&o.Stall, "stall", 0, "time without deliveries after which messages count as lost (default 30s)")
+	flags.BoolVar(&o.Keep, "keep", false, "keep the queues")
+	events := flags.Bool("events", false, "print the events measuring, published and drained to stderr")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -46,23 +46,23 @@ func flags(o *options) *flag.FlagSet {
 			return nil
 		}
 	}
-	f.Func("scenarios", "`names` with commas in between, or all", list(&o.scenarios, names()))
-	f.Func("brokers", "`names` of those to compare, with commas in between (default reprise,rabbitmq,null,fsync)",
+	f.Func("scenarios", "`names` of scenarios, separated by commas, or all", list(&o.scenarios, names()))
+	f.Func("brokers", "`names` of the compared brokers, separated by commas (default reprise,rabbitmq,null,fsync)",
 		list(&o.brokers, []string{brokers.Reprise, brokers.RabbitMQ, brokers.Null, fsync}))
-	f.StringVar(&o.only, "only", "", "leave out those whose names do not have this `text` in them, as quorum")
+	f.StringVar(&o.only, "only", "", "run only contenders whose names contain this `string`, such as quorum")
 	f.StringVar(&o.root, "root", ".", "`folder` of the repository")
-	f.StringVar(&o.reprise, "reprise", "", "`file` of the command reprise (default it is built anew)")
-	f.StringVar(&o.data, "data", "", "`folder` for what reprise and the sync loop write; it should be on RabbitMQ's disk (default one for temporary files)")
-	f.StringVar(&o.json, "json", "", "`file` to write everything to, each round of it")
+	f.StringVar(&o.reprise, "reprise", "", "`file` of the command reprise (default: build it)")
+	f.StringVar(&o.data, "data", "", "`folder` for the data of reprise and the sync loop, on the disk of RabbitMQ (default: a temporary folder)")
+	f.StringVar(&o.json, "json", "", "`file` for the results of all rounds")
 	f.StringVar(&o.svg, "svg", "", "`folder` for the charts of the scenario scale")
-	f.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of reprise, which is slower for it")
-	f.BoolVar(&o.memory, "memory", false, "run reprise without -data; nothing survives then, and start is left out for it")
-	f.BoolVar(&o.short, "short", false, "less of everything: to see that it works, not to be quoted")
-	f.IntVar(&o.rounds, "rounds", 0, "`number` of times each broker is measured (default depends on the scenario)")
-	f.DurationVar(&o.duration, "duration", 10*time.Second, "how long a round of transient, persistent, latency and scale publishes")
-	f.DurationVar(&o.warmUp, "warmup", 3*time.Second, "and for how long before that")
-	f.Int64Var(&o.messages, "messages", 1_000_000, "`number` that wait (waiting) or are there (start)")
-	f.Float64Var(&o.rate, "rate", 20_000, "`number` of messages published a second in waiting, which expire as fast")
+	f.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of reprise, which slow it down")
+	f.BoolVar(&o.memory, "memory", false, "run reprise in memory, without the scenario start")
+	f.BoolVar(&o.short, "short", false, "run a short test of the scenarios, whose results must not be quoted")
+	f.IntVar(&o.rounds, "rounds", 0, "`number` of rounds per broker (default depends on the scenario)")
+	f.DurationVar(&o.duration, "duration", 10*time.Second, "publishing time of a round of transient, persistent, latency and scale")
+	f.DurationVar(&o.warmUp, "warmup", 3*time.Second, "warm-up before this time")
+	f.Int64Var(&o.messages, "messages", 1_000_000, "`number` of messages in waiting and start")
+	f.Float64Var(&o.rate, "rate", 20_000, "`number` of messages per second in waiting")
 	return f
 }
 

@@ -34,11 +34,11 @@ type result struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.dir, "dir", "", "where to make the file, which is removed (default the directory for temporary files)")
-	flag.IntVar(&o.record, "record", 1024, "bytes of a record")
-	flag.IntVar(&o.perSync, "per-sync", 100, "records that are written, in one write, before each fdatasync")
-	flag.Int64Var(&o.ahead, "ahead", 0, "bytes to allocate ahead, so that a sync need not record that the file grew; 0 for none")
-	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long to go on")
+	flag.StringVar(&o.dir, "dir", "", "directory of the file, which is removed at the end (default: directory for temporary files)")
+	flag.IntVar(&o.record, "record", 1024, "size of a record in bytes")
+	flag.IntVar(&o.perSync, "per-sync", 100, "number of records per write and fdatasync")
+	flag.Int64Var(&o.ahead, "ahead", 0, "bytes to allocate in advance, so that a sync does not change the file size; 0 means none")
+	flag.DurationVar(&o.duration, "duration", 5*time.Second, "duration of the measurement")
 	flag.Parse()
 	r, err := run(o)
 	if err == nil {

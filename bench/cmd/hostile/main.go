@@ -39,12 +39,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var o options
-	flag.StringVar(&o.reprise, "reprise", "bin/reprise", "the command to attack")
-	flag.StringVar(&o.only, "run", "", "the attacks whose names match this regular expression (default all)")
-	flag.DurationVar(&o.duration, "duration", 20*time.Second, "of an attack that does not end by itself")
-	flag.DurationVar(&o.before, "before", 5*time.Second, "for which the well-behaved client is measured before an attack")
-	flag.Int64Var(&o.most, "most", 2<<30, "bytes that an attack sends, if nothing stops it")
-	flag.BoolVar(&o.list, "list", false, "list the attacks, and run none")
+	flag.StringVar(&o.reprise, "reprise", "bin/reprise", "`file` of the command reprise")
+	flag.StringVar(&o.only, "run", "", "run only attacks whose names match this `regexp` (default all)")
+	flag.DurationVar(&o.duration, "duration", 20*time.Second, "duration of attacks without an end")
+	flag.DurationVar(&o.before, "before", 5*time.Second, "measurement of the well-behaved client before an attack")
+	flag.Int64Var(&o.most, "most", 2<<30, "maximum number of bytes that an attack sends")
+	flag.BoolVar(&o.list, "list", false, "list the attacks")
 	flag.Parse()
 	if err := run(ctx, os.Stdout, &o); err != nil {
 		fmt.Fprintln(os.Stderr, "hostile:", err)

@@ -17,7 +17,7 @@ type job struct {
 
 	url         string
 	queue       string // source or destination of the messages
-	messages    int    // how many
+	messages    int    // number of messages
 	prefetch    int    // 0: no limit
 	concurrency int    // number of concurrent handlers or publishers
 	batch       int    // number of messages that a loop by hand acks at a time
@@ -50,19 +50,19 @@ const tick = 10 * time.Millisecond
 func parseJob(args []string) (*job, error) {
 	j := new(job)
 	f := flag.NewFlagSet(contending, flag.ContinueOnError)
-	f.Func("name", "who it is", func(name string) error {
+	f.Func("name", "name of the contender", func(name string) error {
 		if j.contender = contenders[name]; j.contender == nil {
 			return fmt.Errorf("there are %q", slices.Sorted(maps.Keys(contenders)))
 		}
 		return nil
 	})
-	f.StringVar(&j.url, "url", "", "the broker")
+	f.StringVar(&j.url, "url", "", "URL of the broker")
 	f.StringVar(&j.queue, "queue", "", "the work queue")
-	f.IntVar(&j.messages, "messages", 0, "how many")
-	f.IntVar(&j.prefetch, "prefetch", 0, "of the consumer")
-	f.IntVar(&j.concurrency, "concurrency", 1, "handlers, or publishers, at once")
-	f.IntVar(&j.batch, "batch", 1, "messages acked at once")
-	f.IntVar(&j.meter.broker, "broker", 0, "the broker's process")
+	f.IntVar(&j.messages, "messages", 0, "number of messages")
+	f.IntVar(&j.prefetch, "prefetch", 0, "prefetch of the consumer")
+	f.IntVar(&j.concurrency, "concurrency", 1, "number of concurrent handlers or publishers")
+	f.IntVar(&j.batch, "batch", 1, "number of messages per ack")
+	f.IntVar(&j.meter.broker, "broker", 0, "process ID of the broker")
 	j.profiles.Flags(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type options struct {
 
 func flags(o *options) *flag.FlagSet {
 	f := flag.NewFlagSet("workerbench", flag.ContinueOnError)
-	f.Func("scenarios", "`names` with commas in between, or all", func(s string) error {
+	f.Func("scenarios", "`names` of scenarios, separated by commas, or all", func(s string) error {
 		o.scenarios = strings.Split(s, ",")
 		if s == "all" {
 			o.scenarios = names()
@@ -38,16 +38,16 @@ func flags(o *options) *flag.FlagSet {
 		}
 		return nil
 	})
-	f.StringVar(&o.broker, "broker", brokers.RabbitMQ, "what is between them, `rabbitmq` or reprise")
-	f.StringVar(&o.url, "url", "", "`URL` of a broker that runs already, with what is in it; its processor time is not counted")
-	f.StringVar(&o.only, "only", "", "leave out those whose names do not have this `text` in them, as pipelined")
+	f.StringVar(&o.broker, "broker", brokers.RabbitMQ, "broker: `rabbitmq` or reprise")
+	f.StringVar(&o.url, "url", "", "`URL` of a running broker, whose processor time does not count")
+	f.StringVar(&o.only, "only", "", "run only contenders whose names contain this `string`, such as pipelined")
 	f.StringVar(&o.root, "root", ".", "`folder` of the repository")
-	f.StringVar(&o.json, "json", "", "`file` to write everything to, each round of it")
-	f.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of every contender, which is slower for it")
-	f.BoolVar(&o.short, "short", false, "less of everything: to see that it works, not to be quoted")
-	f.IntVar(&o.rounds, "rounds", 5, "`number` of times each contender is measured")
-	f.IntVar(&o.again, "again", 0, "`number` of times a round is made anew in which something else used the processors, before it counts")
-	f.IntVar(&o.messages, "messages", 100_000, "`number` of them in a round; those who are slow on purpose get less")
+	f.StringVar(&o.json, "json", "", "`file` for the results of all rounds")
+	f.StringVar(&o.profiles, "profiles", "", "`folder` for profiles of every contender, which slow it down")
+	f.BoolVar(&o.short, "short", false, "run a short test of the scenarios, whose results must not be quoted")
+	f.IntVar(&o.rounds, "rounds", 5, "`number` of rounds per contender")
+	f.IntVar(&o.again, "again", 0, "maximum `number` of repetitions of a round during which other processes used the processors")
+	f.IntVar(&o.messages, "messages", 100_000, "`number` of messages per round; slow contenders get fewer")
 	return f
 }
 

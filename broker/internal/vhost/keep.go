@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Kinds of documents in the registry, with the names of each document.
+// These are the kinds of documents in the registry. The comments list the names of each document.
 const (
 	hostKind     = "vhost"    // name
 	exchangeKind = "exchange" // virtual host, name
