@@ -95,6 +95,17 @@ func (x *actor) attempts() []string {
 	return all
 }
 
+// order returns the message ids in the wait queue. A worker may publish copies in another order than it handles messages.
+func (x *actor) order(n int) (ids []string) {
+	x.Helper()
+	_, _, err := x.client.Sift(x.Context(), x.wait, n, func(m *reprise.Message) (picked, last bool) {
+		ids = append(ids, m.MessageID)
+		return false, false
+	}, func([]*reprise.Message) []reprise.Verdict { return nil })
+	must(x.T, err)
+	return ids
+}
+
 func rowsOf(rows ...Waiting) (f WaitingFilter) {
 	for _, w := range rows {
 		f.IDs = append(f.IDs, w.ID)
@@ -119,6 +130,7 @@ func (x *retrying) bodies(queue string, n int) (all []amqp.Delivery) {
 func TestActsOnWaitingMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 8)
+		others := slices.DeleteFunc(x.order(8), func(id string) bool { return slices.Contains([]string{"0", "1", "3", "4"}, id) })
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row("1"), x.row("3"))}); res.Selected != 2 || res.Done != 2 || len(res.Refused) > 0 {
 			t.Errorf("retry now: %+v", res)
 		}
@@ -156,8 +168,8 @@ func TestActsOnWaitingMessages(t *testing.T) {
 				t.Errorf("message %s was delivered %d times", d.MessageId, n)
 			}
 		}
-		if !slices.Equal(rest, []string{"2", "5", "6", "7"}) {
-			t.Errorf("the others are %s", rest)
+		if !slices.Equal(rest, others) || len(others) != 4 {
+			t.Errorf("the others are %s, want %s", rest, others)
 		}
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: WaitingFilter{Queue: x.work, Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
 			t.Errorf("of messages that are gone: %+v", res)
@@ -187,12 +199,7 @@ func TestActsKeepTheOrderOfTheOthers(t *testing.T) {
 		}
 		must(t, x.client.PublishBatch(t.Context(), batch))
 		x.list(n)
-		var want []string
-		_, _, err := x.client.Sift(t.Context(), x.wait, n, func(m *reprise.Message) (picked, last bool) {
-			want = append(want, m.MessageID)
-			return false, false
-		}, func([]*reprise.Message) []reprise.Verdict { return nil })
-		must(t, err)
+		want := x.order(n)
 		for _, id := range []string{"9", "2", "4"} {
 			if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row(id))}); res.Done != 1 {
 				t.Errorf("park: %+v", res)

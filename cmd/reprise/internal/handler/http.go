@@ -132,8 +132,8 @@ func (h *HTTP) outcome(resp *http.Response, body []byte) error {
 			place = shownURL(u)
 		}
 		text += fmt.Sprintf(": redirects are not followed; if %s is the right place, configure it as the url of this handler", cut(h.hide.Replace(place), 512))
-	} else if body := clean([]byte(h.hide.Replace(string(body[:min(len(body), maxErrorText)])))); body != "" {
-		text += ": " + body
+	} else if start := clean([]byte(h.hide.Replace(string(body[:min(len(body), maxErrorText)])))); start != "" {
+		text += ": " + start
 		if len(body) > maxErrorText {
 			text += " …"
 		}
