@@ -216,6 +216,6 @@ func serverProperties() amqpwire.Table {
 		{Name: "platform", Value: runtime.Version()},
 		{Name: "cluster_name", Value: management.NodeName},
 		{Name: "copyright", Value: "Copyright (c) the Reprise authors"},
-		{Name: "information", Value: "Reprise, an embedded broker that does as this version of RabbitMQ does"},
+		{Name: "information", Value: "Reprise, an embedded broker that behaves like this version of RabbitMQ"},
 	}
 }

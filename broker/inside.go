@@ -14,7 +14,7 @@ func init() {
 	inside.Of = func(b any) inside.Broker { return insider{b.(*Broker)} }
 }
 
-// insider implements [inside.Broker].
+// insider implements [inside.Broker] for tests.
 type insider struct{ *Broker }
 
 func (i insider) Serve(conn net.Conn) error { return i.node.Serve(conn) }

@@ -9,20 +9,20 @@ import (
 
 // Checked is the result of Check or Salvage.
 type Checked struct {
-	Damage []string // what is wrong with which file; nil: nothing
+	Damage []string // damage per file; nil if the files are intact
 	Queues []CheckedQueue
-	Aside  string // the directory that Salvage has moved the old files to
+	Aside  string // directory to which Salvage moved the old files
 }
 
 // CheckedQueue is a durable queue in a data directory.
 type CheckedQueue struct {
-	VHost, Name string // empty if the declaration is unreadable; then the messages are lost
-	Expected    int    // messages, by the counts that are kept with them; -1: these cannot be read
-	Found       int    // messages that can be read
+	VHost, Name string // empty if the declaration is unreadable; the messages are then lost
+	Expected    int    // number of messages according to the stored counters; -1 if the counters are unreadable
+	Found       int    // number of readable messages
 }
 
-// Check reads all data in a data directory, which no broker may use at this time. It does not change the directory. It returns an
-// error if it cannot check the directory. Damage is not an error.
+// Check reads all data in a data directory. It does not change the directory, which no broker may use at this time. Check
+// returns an error if it cannot check the directory. Damage is not an error.
 func Check(dir string) (Checked, error) {
 	r, err := diskstore.Check(diskstore.Options{Dir: dir})
 	if err != nil {
@@ -31,9 +31,9 @@ func Check(dir string) (Checked, error) {
 	return checked(r), nil
 }
 
-// Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at this time. Salvage moves the
-// old files to a directory within the data directory, and needs free disk space for another copy of the messages. All messages
-// become redelivered. Some acknowledged messages may return.
+// Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at this time. Salvage
+// moves the old files to a directory within the data directory, and needs free disk space for another copy of the messages.
+// All messages become redelivered. The directory may again contain messages that were already acknowledged.
 func Salvage(dir string) (Checked, error) {
 	r, err := diskstore.Salvage(diskstore.Options{Dir: dir}, vhost.Complete)
 	if err != nil {

@@ -15,8 +15,8 @@ type QueueCount struct {
 	Messages    int
 }
 
-// Count returns the durable queues in a data directory, sorted by virtual host and name. No broker may use the directory at this
-// time. Count does not change the directory. It returns no queues if the directory does not exist.
+// Count returns the durable queues in a data directory, sorted by virtual host and name. No broker may use the directory at
+// this time. Count does not change the directory. It returns no queues if the directory does not exist.
 func Count(dir string) ([]QueueCount, error) {
 	documents, counts, err := diskstore.Survey(dir)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Dir is a data directory for [broker.Config.Store]. The broker creates it if it does not exist, and locks it. While one broker
-// uses the directory, another broker gets [broker.ErrInUse].
+// Dir is a data directory for [broker.Config.Store]. The broker creates it if it does not exist, and locks it. While one
+// broker uses the directory, another broker gets [broker.ErrInUse].
 type Dir string
 
 var _ broker.Store = Dir("")

@@ -25,7 +25,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		listener, err := net.Listen("tcp", "127.0.0.1:0") // 5672 is the usual port
+		listener, err := net.Listen("tcp", "127.0.0.1:0") // 5672 is the standard port
 		if err != nil {
 			panic(err)
 		}

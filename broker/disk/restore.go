@@ -11,15 +11,16 @@ import (
 
 // Restored is the result of Restore.
 type Restored struct {
-	Queues   int // durable ones
-	Messages int // in them
+	Queues   int // number of durable queues
+	Messages int // number of messages in these queues
 }
 
-// Restore creates a data directory from the output of [Broker.Backup]. The directory must be empty or must not exist. Restore reads
-// the complete backup and returns a summary. After an error, the directory contains the data that was copied so far.
+// Restore creates a data directory from the output of [Broker.Backup]. The directory must be empty or must not exist.
+// Restore reads the complete backup and returns a summary. After an error, the directory contains the data that was copied
+// so far.
 //
-// A backup does not contain the deliveries at the time of the backup. Therefore all messages of queues from which clients had
-// consumed become redelivered.
+// A backup does not contain the deliveries at the time of the backup. Therefore all messages of queues from which clients
+// had consumed become redelivered.
 func Restore(backup, dir string) (found Restored, err error) {
 	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
