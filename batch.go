@@ -45,12 +45,12 @@ func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	return nil
 }
 
-// sendAll sends one message after the other, until sending fails. Messages without an error may get a confirm.
+// sendAll sends the messages one by one until a send fails. A message without an error may still be confirmed.
 func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publish.Message, errs []error) {
 	pubs, errs = make([]*publish.Message, len(messages)), make([]error, len(messages))
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()
-	later := map[[2]string][]int{}
+	deferred := map[[2]string][]int{}
 	var end error
 	var previous *publish.Message
 	for i, m := range messages {
@@ -68,8 +68,8 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 		pubs[i], errs[i] = c.prepare(ctx, m, amqpconn.RoomForDeaths, timer.C)
 		if errs[i] == nil {
 			to := [2]string{m.Exchange, m.RoutingKey}
-			if later[to] != nil || c.messages.IsLate(pubs[i]) {
-				later[to] = append(later[to], i)
+			if deferred[to] != nil || c.messages.IsLate(pubs[i]) {
+				deferred[to] = append(deferred[to], i)
 				continue
 			}
 			errs[i] = c.messages.SendInOrder(ctx, previous, pubs[i], timer.C)
@@ -82,14 +82,14 @@ func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publ
 		}
 	}
 	var all sync.WaitGroup
-	for _, group := range later {
+	for _, group := range deferred {
 		all.Go(func() { c.sendLate(ctx, group, end, pubs, errs) })
 	}
 	all.Wait()
 	return pubs, errs
 }
 
-// sendLate sends the messages for one late destination, until sending fails. If end is not nil, it sends none of them.
+// sendLate sends the messages for one late destination until a send fails. If end is not nil, it sends none of them.
 func (c *Client) sendLate(ctx context.Context, group []int, end error, pubs []*publish.Message, errs []error) {
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)
 	defer timer.Stop()

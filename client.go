@@ -112,7 +112,7 @@ func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 }
 
 // Close closes both connections and returns when all goroutines of the client have ended, or when ctx ends. Shut down the
-// workers first, because the broker redelivers messages that they have not settled. A further call waits for the same end.
+// workers first, because the broker redelivers messages that they have not settled. Further calls wait in the same way.
 func (c *Client) Close(ctx context.Context) error { return c.tasks.Close(ctx, c.stop) }
 
 // CheckURL returns the error that Dial would return for an invalid URL, without connecting. The error does not contain any

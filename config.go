@@ -23,10 +23,10 @@ const (
 	DefaultReconnectMax     = 30 * time.Second
 )
 
-// maxConfigName leaves room in a consumer tag, which has at most 255 bytes.
+// maxConfigName limits Config.Name, which is part of consumer tags. A consumer tag has at most 255 bytes.
 const maxConfigName = 200
 
-// minReconnect is the minimum that the later delays of Config.Reconnect must reach.
+// minReconnect is the minimum of the later delays of Config.Reconnect.
 const minReconnect = time.Millisecond
 
 // Config configures a Client. The zero value and a nil *Config select the defaults. A field takes precedence over the
@@ -61,12 +61,12 @@ type Config struct {
 	// most twice this time. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout limits the time that the broker may take to answer a published message, a declaration, or a worker
-	// that starts to consume. It includes the time without a connection and the time during which the broker blocks
-	// publishers (memory or disk alarm). It does not apply to the copy of a worker after it was sent. In this case the
-	// worker logs that the confirm is late, and does not send the copy again. A worker without an answer tries again, and
-	// uses another connection if the broker does not even open a channel. Such a worker waits at least twice the Heartbeat.
-	// Default: 30 s.
+	// ConfirmTimeout limits the time that the broker may take to answer a published message, a declaration, or a worker that
+	// starts to consume. It includes the time without a connection and the time during which the broker blocks publishers
+	// (memory or disk alarm). It does not apply to the copy of a worker after it was sent. In this case the worker logs that
+	// the confirm is late, and does not send the copy again. A worker that receives no answer tries again, and uses another
+	// connection if the broker does not even open a channel. Such a worker waits at least twice the Heartbeat. Default: 30
+	// s.
 	ConfirmTimeout time.Duration
 
 	// Name is the name in the broker's list of connections, followed by " publish" or " consume", and the prefix of

@@ -38,7 +38,7 @@ const (
 	headerBCC = "BCC"
 )
 
-// isOwnHeader reports whether Reprise writes a header, independently of the marks.
+// isOwnHeader reports whether Reprise writes a header regardless of the marks of the strategy.
 func isOwnHeader(header string) bool {
 	switch header {
 	case HeaderCC, HeaderUserID, HeaderExpiration, HeaderCrashes, topology.HeaderReplay, topology.HeaderOutcome:
@@ -182,7 +182,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 		headers[HeaderCrashes] = int64(d.Crashes)
 	}
 	c.msg.Expiration = amqpconn.FormatExpiration(c.hop.TTL)
-	c.hop.Topology = w.cfg.own(c.hop.Topology)
+	c.hop.Topology = w.cfg.override(c.hop.Topology)
 	c.failure.Room = amqpconn.HeaderRoom(&c.msg, d.FrameSize(), reserve)
 	if len(c.hop.Headers) > 0 {
 		c.failure.Room -= c.hop.Headers.WireSize()

@@ -11,7 +11,7 @@ import (
 
 // Handling and retrying a message require few allocations: 3 and 21 with Go 1.26. These are the allocations of the library,
 // without the AMQP client and goroutines. bench/README.md has the total.
-func TestAllocationsOfAMessage(t *testing.T) {
+func TestMessageAllocations(t *testing.T) {
 	w := &Worker{cfg: WorkerConfig{Queue: "orders", Strategy: topology.Strategy{}.WithDefaults()}}
 	in := amqpconn.Delivery{
 		Message: amqpconn.Message{
@@ -26,13 +26,13 @@ func TestAllocationsOfAMessage(t *testing.T) {
 	check := func(what string, most float64, f func()) {
 		t.Helper()
 		if n := testing.AllocsPerRun(1000, f); n > most {
-			t.Errorf("%s took %v allocations, want at most %v", what, n, most)
+			t.Errorf("%s: got %v allocations, want at most %v", what, n, most)
 		}
 	}
 	// Body and headers.
-	check("the message for the handler", 4, func() { d.message = w.message(d) })
+	check("message for the handler", 4, func() { d.message = w.message(d) })
 	// The wait queue and its declaration, the replacement, the headers (copied to be encoded) and the history in them.
-	check("the copy", 23, func() {
+	check("copy", 23, func() {
 		c := w.newReplacement(d, &result{text: "payment provider: 503 Service Unavailable"})
 		c.failure.Room = 4096
 		var err error

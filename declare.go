@@ -200,8 +200,8 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 // forget makes the next use of the hop declare it again.
 func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
 
-// mostKnown limits the number of names that are remembered for a connection. Above this limit, all names are forgotten.
-const mostKnown = 10_000
+// maxKnown limits the number of names that are remembered for a connection. At this limit, all names are forgotten.
+const maxKnown = 10_000
 
 // onConnection is a set of keys that is valid for one generation of a connection.
 type onConnection[K comparable] struct {
@@ -217,15 +217,15 @@ func (o *onConnection[K]) knows(gen uint64, key K) bool {
 	return seen && gen == o.gen
 }
 
-// note adds a key. It removes the keys of older generations. It also removes all other keys if there are mostKnown, because
-// a program may schedule messages to any number of queues. A removed key only costs another request.
+// note adds a key. It removes the keys of older generations. It also removes all other keys if there are maxKnown, because a
+// program may schedule messages to any number of queues. A removed key only costs another request.
 func (o *onConnection[K]) note(gen uint64, key K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if gen < o.gen {
 		return
 	}
-	if gen > o.gen || o.seen == nil || len(o.seen) >= mostKnown {
+	if gen > o.gen || o.seen == nil || len(o.seen) >= maxKnown {
 		o.gen, o.seen = gen, map[K]struct{}{}
 	}
 	o.seen[key] = struct{}{}

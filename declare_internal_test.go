@@ -7,7 +7,7 @@ import (
 )
 
 // Messages contain arbitrary routing keys, so the number of keys is unlimited.
-func TestWhatIsDeclaredIsRememberedByExchange(t *testing.T) {
+func TestDeclarerKeyOmitsRoutingKeyOfExchange(t *testing.T) {
 	for _, tc := range []struct {
 		a, b topology.Hop
 		same bool
@@ -18,7 +18,7 @@ func TestWhatIsDeclaredIsRememberedByExchange(t *testing.T) {
 		{topology.Hop{RoutingKey: "x"}, topology.Hop{Exchange: "x"}, false},
 	} {
 		if same := keyOf(tc.a) == keyOf(tc.b); same != tc.same {
-			t.Errorf("%+v and %+v: the same %t", tc.a, tc.b, same)
+			t.Errorf("%+v and %+v: got equal keys %t, want %t", tc.a, tc.b, same, tc.same)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // The client tries all addresses before the first delay. The delays grow with each round.
-func TestAddressesAreTriedInRounds(t *testing.T) {
+func TestDialTriesAddressesInRounds(t *testing.T) {
 	for _, hosts := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAddressesAreTriedInRounds(t *testing.T) {
 						if len(at) == 3*hosts {
 							cancel()
 						}
-						return nil, errors.New("nobody is home")
+						return nil, errors.New("host is down")
 					},
 				})
 				var want []time.Duration
@@ -41,16 +41,16 @@ func TestAddressesAreTriedInRounds(t *testing.T) {
 					want = append(want, slices.Repeat([]time.Duration{round * time.Second}, hosts)...)
 				}
 				if !slices.Equal(at, want) {
-					t.Errorf("tried after %v, want %v", at, want)
+					t.Errorf("attempts after %v, want %v", at, want)
 				}
 				for round := range slices.Chunk(addrs, hosts) {
 					if slices.Sort(round); len(slices.Compact(round)) != hosts {
-						t.Errorf("one round was %v", addrs)
+						t.Errorf("addresses of a round are not distinct: %v", addrs)
 					}
 				}
 				last := addrs[len(addrs)-1]
-				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "nobody is home") || !strings.Contains(err.Error(), "h1:5672") || !strings.Contains(err.Error(), last) {
-					t.Errorf("got %v", err)
+				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "host is down") || !strings.Contains(err.Error(), "h1:5672") || !strings.Contains(err.Error(), last) {
+					t.Errorf("error: got %v", err)
 				}
 			})
 		})

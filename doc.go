@@ -23,7 +23,7 @@
 //   - no message is lost, because a copy is published and confirmed before the original is acknowledged
 //   - a duplicate has the same message ID as the original
 //   - an acknowledgement never reaches a different message
-//   - a retry returns only to the queue that failed
+//   - a retry returns only to the queue that delivered the message
 //   - a message keeps its body, its properties and its headers
 //
 // Other ways to settle a failed message have other risks: see WorkerConfig.Order and the routes of package topology.

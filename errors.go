@@ -128,5 +128,5 @@ type PausedError struct{ topology.Pause }
 
 func (e *PausedError) Error() string { return "reprise: " + e.String() }
 
-// errPaused replaces a missing reason of a pause.
+// errPaused is the reason of a pause that has no other reason.
 var errPaused = errors.New("reprise: paused")

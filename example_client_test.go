@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect returns a client of a broker in this process, which has a queue. (The other examples of this file use it.)
+// connect returns a broker in this process that has the queue, and a client of it. The other examples of this file use it.
 func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -43,18 +43,18 @@ func ExampleClient_Publish() {
 		if err == nil {
 			fmt.Println("stored")
 		} else if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok {
-			fmt.Println("nobody would get it:", unroutable.RoutingKey)
+			fmt.Println("unroutable:", unroutable.RoutingKey)
 		} else if errors.Is(err, reprise.ErrUnconfirmed) {
-			fmt.Println("perhaps stored: publish the same message again, its MessageID tells the two")
+			fmt.Println("possibly stored: publish it again with the same MessageID")
 		} else if errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrStalled) || errors.Is(err, reprise.ErrDisconnected) {
-			fmt.Println("not stored, later it can be")
+			fmt.Println("not stored: publish it again later")
 		} else {
 			fmt.Println("not stored:", err)
 		}
 	}
 	// Output:
 	// stored
-	// nobody would get it: odrers
+	// unroutable: odrers
 }
 
 // A program can publish failed messages again. This example first creates the missing queue.
@@ -138,15 +138,15 @@ func ExampleClient_PublishIn() {
 	fmt.Println(err)
 	for _, q := range b.Queues() {
 		if q.Ready > 0 {
-			fmt.Println("it waits in", q.Name)
+			fmt.Println("waiting in", q.Name)
 		}
 	}
 	// Output:
 	// <nil>
-	// it waits in reminders.level.17
+	// waiting in reminders.level.17
 }
 
-// A client of a cluster tries one node after the other. This client finds the only node that runs.
+// A client of a cluster tries the nodes one after the other. In this example, only one node runs.
 func ExampleDial() {
 	ctx := context.Background()
 	b, err := broker.New(broker.Config{Users: map[string]string{"shop": "s3cret"}})
@@ -211,13 +211,13 @@ func ExampleCheckURL() {
 		"rabbit1:5672",
 	} {
 		if err := reprise.CheckURL(url); err != nil {
-			fmt.Println("no")
+			fmt.Println("invalid")
 		} else {
-			fmt.Println("yes")
+			fmt.Println("valid")
 		}
 	}
 	// Output:
-	// yes
-	// no
-	// no
+	// valid
+	// invalid
+	// invalid
 }

@@ -22,16 +22,16 @@ func ExamplePolicy() {
 	for attempt := 1; ; attempt++ {
 		decision := policy.Decide(failure, attempt, since)
 		if !decision.Retry {
-			fmt.Println("parked:", decision.Reason)
+			fmt.Println("parked, because", decision.Reason)
 			break
 		}
-		fmt.Println("again in", decision.Delay)
+		fmt.Println("retry in", decision.Delay)
 		since += decision.Delay
 	}
 	// Output:
-	// again in 25m0s
-	// again in 25m0s
-	// parked: a retry in 25m would begin 1h15m after the first failure, the limit is 1h
+	// retry in 25m0s
+	// retry in 25m0s
+	// parked, because a retry in 25m would begin 1h15m after the first failure, the limit is 1h
 }
 
 // Rules override the policy for certain errors.

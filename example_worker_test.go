@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// run publishes the bodies to the queue of a worker that runs on a broker in this process, until the channel until is
-// closed. (The other examples of this file use it.)
+// run starts a worker on a broker in this process, publishes the bodies to the queue of the worker, and returns after the
+// channel until is closed. The other examples of this file use it.
 func run(cfg reprise.WorkerConfig, until <-chan struct{}, bodies ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -84,7 +84,7 @@ func ExampleHandler() {
 			case 1:
 				return errors.New("the till is busy") // retried after the delay of the policy
 			case 2:
-				return reprise.RetryAfter(20*time.Millisecond, errors.New("the till says when")) // retried after 20 ms
+				return reprise.RetryAfter(20*time.Millisecond, errors.New("the till is busy for 20 ms")) // retried after 20 ms
 			}
 			defer close(done)
 			return reprise.Park(errors.New("no such article")) // moved to orders.failed, where an operator examines it
@@ -178,16 +178,16 @@ func ExamplePauseFor() {
 				return reprise.PauseFor(50*time.Millisecond, errors.New("507 queue is full"))
 			}
 			if string(m.Body) == "second" {
-				fmt.Println("left alone for 50 ms:", time.Since(paused) >= 50*time.Millisecond)
+				fmt.Println("paused for 50 ms:", time.Since(paused) >= 50*time.Millisecond)
 				close(done)
 			}
 			return nil
 		}),
 	}, done, "first", "second")
-	// Output: left alone for 50 ms: true
+	// Output: paused for 50 ms: true
 }
 
-// The worker handles one of several equal messages within ten seconds, and in this example within a twentieth of a second.
+// The worker handles one of several equal messages that arrive within the window, here 50 ms.
 func ExampleDebounce() {
 	done := make(chan struct{})
 	run(reprise.WorkerConfig{

@@ -24,7 +24,7 @@ func (j *journal) note(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-// draining is a Runner like a Worker: Shutdown makes it drain, which takes some time.
+// draining is a Runner that drains after a Shutdown, like a Worker.
 type draining struct {
 	*journal
 	name  string
@@ -47,9 +47,9 @@ func (d *draining) Run(ctx context.Context) error {
 	d.note("%s stops", d.name)
 	select {
 	case <-time.After(d.takes):
-		d.note("%s is drained", d.name)
+		d.note("%s drained", d.name)
 	case <-d.life.force:
-		d.note("%s is cut short", d.name)
+		d.note("%s interrupted", d.name)
 		return ErrDrainTimeout
 	}
 	return nil
@@ -78,12 +78,12 @@ func TestGroupStopsInOrder(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != time.Minute+4*time.Second {
-			t.Errorf("it took %v: members of a stage stop at the same time", took)
+			t.Errorf("duration: got %v; members of a stage must stop at the same time", took)
 		}
-		want := []string{"server stops", "server is drained", "ingest stops", "workers", "first worker is drained", "second worker is drained"}
+		want := []string{"server stops", "server drained", "ingest stops", "workers", "first worker drained", "second worker drained"}
 		slices.Sort(j.lines[3:5]) // the workers stop in any order
 		if j.lines[3] != "first worker stops" || j.lines[4] != "second worker stops" {
-			t.Errorf("got %q", j.lines)
+			t.Errorf("stops of the workers: got %q", j.lines[3:5])
 		}
 		if got := slices.Replace(slices.Clone(j.lines), 3, 5, "workers"); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -91,7 +91,7 @@ func TestGroupStopsInOrder(t *testing.T) {
 	})
 }
 
-func TestGroupEndsWithAnError(t *testing.T) {
+func TestGroupEndsWithErrorOfMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		broken := errors.New("broken")
@@ -103,15 +103,15 @@ func TestGroupEndsWithAnError(t *testing.T) {
 			return broken
 		}))
 		if err := g.Run(t.Context()); !errors.Is(err, broken) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want %v", err, broken)
 		}
-		if want := []string{"worker stops", "worker is drained"}; !slices.Equal(j.lines, want) {
-			t.Errorf("got %q", j.lines)
+		if want := []string{"worker stops", "worker drained"}; !slices.Equal(j.lines, want) {
+			t.Errorf("got %q, want %q", j.lines, want)
 		}
 	})
 }
 
-func TestGroupEndsByItself(t *testing.T) {
+func TestGroupEndsWithItsMembers(t *testing.T) {
 	var g Group
 	g.Add(RunnerFunc(func(context.Context) error { return nil }))
 	if err := g.Run(t.Context()); err != nil {
@@ -119,7 +119,7 @@ func TestGroupEndsByItself(t *testing.T) {
 	}
 }
 
-func TestGroupWaitsNoLongerThanItsTimeout(t *testing.T) {
+func TestGroupLimitsShutdownToTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := new(journal)
 		g := Group{Timeout: 5 * time.Second}
@@ -129,10 +129,10 @@ func TestGroupWaitsNoLongerThanItsTimeout(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if err := g.Run(ctx); !errors.Is(err, ErrDrainTimeout) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrDrainTimeout", err)
 		}
 		if took := time.Since(began); took != time.Minute+5*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("duration: got %v", took)
 		}
 	})
 }
@@ -153,6 +153,6 @@ func TestGroupRunsServers(t *testing.T) {
 	g = Group{}
 	g.Add(Server(&http.Server{Addr: "nowhere:at all"}))
 	if err := g.Run(t.Context()); err == nil {
-		t.Error("a server that cannot listen is no error")
+		t.Error("Run of a server that cannot listen returned nil")
 	}
 }

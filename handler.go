@@ -105,8 +105,8 @@ func Timeout(d time.Duration) Middleware {
 // last run. Immediate does not repeat a run that returns RetryAfter, PauseFor or Park, or a run after the cancellation of
 // the context. It does not recover panics.
 //
-// The message occupies its slot of the Concurrency during the pauses, and other messages wait. Therefore n and pause should
-// be small. Each run gets a separate copy of the Message.
+// During the pauses, the message occupies one of the Concurrency slots, and other messages wait. Therefore n and pause
+// should be small. Each run gets a separate copy of the Message.
 func Immediate(n int, pause time.Duration) Middleware {
 	return func(next Handler) Handler {
 		if n <= 0 {

@@ -96,9 +96,9 @@ type Event struct {
 	Worker     int           // number among the workers of the Client, from 1; several may have the same queue.
 	Connection string        // "publish" or "consume"
 	MessageID  string        // "" if the message has no ID
-	Message    *Message      // message that the handler received, from EventHandled on; nil if no handler was called. Do not change it
+	Message    *Message      // message that the handler received, from EventHandled on; nil if no handler was called; read-only
 	Attempt    int           // from 1
-	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp
+	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp.
 	Took       time.Duration // duration of the handler, of the publisher confirm, or since the delivery
 	Delay      time.Duration // time until the retry, or until the next attempt to publish or consume
 

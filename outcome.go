@@ -138,16 +138,16 @@ var ErrHandlerExited = errors.New("reprise: the handler ended its goroutine with
 type outcome int
 
 const (
-	succeeded outcome = iota // ack
-	failed                   // retry after the policy's delay, or park
-	later                    // retry after the handler's delay, or park
-	hopeless                 // park
+	succeeded   outcome = iota // ack
+	failed                     // retry after the policy's delay, or park
+	postponed                  // retry after the handler's delay, or park
+	unretryable                // park
 )
 
 // verdict is the meaning of a handler's error.
 type verdict struct {
 	outcome outcome
-	delay   time.Duration // for later: the delay that the handler requested
+	delay   time.Duration // for postponed: the delay that the handler requested
 	pause   time.Duration // duration of the pause of the worker
 }
 
@@ -160,13 +160,13 @@ func classify(err error) verdict {
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		switch x := e.(type) {
 		case *RetryAfterError:
-			v := verdict{outcome: later, delay: max(0, x.Delay)}
+			v := verdict{outcome: postponed, delay: max(0, x.Delay)}
 			if x.Pause {
 				v.pause = v.delay
 			}
 			return v
 		case *ParkError:
-			return verdict{outcome: hopeless}
+			return verdict{outcome: unretryable}
 		case interface{ Unwrap() []error }:
 			return classifyJoined(x.Unwrap())
 		}
@@ -180,11 +180,11 @@ func classifyJoined(errs []error) verdict {
 	all := verdict{outcome: failed}
 	for _, err := range errs {
 		v := classify(err)
-		if v.outcome == hopeless {
+		if v.outcome == unretryable {
 			return v
 		}
-		if v.outcome == later {
-			all.outcome, all.delay = later, max(all.delay, v.delay)
+		if v.outcome == postponed {
+			all.outcome, all.delay = postponed, max(all.delay, v.delay)
 			all.pause = max(all.pause, v.pause)
 		}
 	}

@@ -16,7 +16,7 @@ func panicked(handle func()) (err error) {
 }
 
 // The log contains a panic in one line, with the location. The message contains the stack.
-func TestLoggedPanic(t *testing.T) {
+func TestLoggedShortensPanic(t *testing.T) {
 	var none *struct{ field int }
 	for want, handle := range map[string]func(){
 		`^panic: no price \(.*/panicked_internal_test\.go:\d+\)$`:                                                         func() { panic("no price") },
@@ -26,17 +26,17 @@ func TestLoggedPanic(t *testing.T) {
 		if got := logged(err.Error()); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%q does not match %s", got, want)
 		}
-		if !strings.Contains(err.Error(), "TestLoggedPanic") {
-			t.Errorf("the stack is not in the error:\n%s", err)
+		if !strings.Contains(err.Error(), "TestLoggedShortensPanic") {
+			t.Errorf("error does not contain the stack:\n%s", err)
 		}
 	}
 	after := panicked(func() { panic("no price") }).Error() + "\n\nparked, because it cannot be retried: no room"
 	if got := logged(after); strings.Contains(got, "\n") || !strings.HasSuffix(got, "); parked, because it cannot be retried: no room") {
-		t.Errorf("%q", got)
+		t.Errorf("panic with a note: got %q", got)
 	}
 	for _, text := range []string{"no price", "a\n\nb", "panic: a\n\nb", panicked(func() { panic(errors.New("a\n\nb")) }).Error()} {
 		if got := logged(text); got != text {
-			t.Errorf("%q became %q", text, got)
+			t.Errorf("logged(%q): got %q", text, got)
 		}
 	}
 }

@@ -60,8 +60,8 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// atMost returns the policy for a message that specifies a number of attempts. Rules can still reduce it.
-func (p Policy) atMost(attempts int) Policy {
+// withMaxAttempts returns the policy for a message that specifies a number of attempts. Rules can still reduce it.
+func (p Policy) withMaxAttempts(attempts int) Policy {
 	p.MaxAttempts = max(1, attempts)
 	p.Rules = slices.Clone(p.Rules)
 	for i := range p.Rules {
@@ -70,8 +70,8 @@ func (p Policy) atMost(attempts int) Policy {
 	return p
 }
 
-// most returns the highest number of attempts that the policy permits for any error.
-func (p Policy) most() int {
+// maxAttempts returns the highest number of attempts that the policy permits for any error.
+func (p Policy) maxAttempts() int {
 	n := p.WithDefaults().MaxAttempts
 	for _, r := range p.Rules {
 		n = max(n, r.MaxAttempts)
@@ -132,7 +132,7 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 	switch v.outcome {
 	case succeeded:
 		return Decision{}
-	case hopeless:
+	case unretryable:
 		return Decision{Reason: "parked by the handler"}
 	}
 	p, rule, park := p.WithDefaults().apply(err)
@@ -144,7 +144,7 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 		return Decision{Reason: attemptsMade(attempt, p.MaxAttempts) + rule}
 	}
 	delay := v.delay
-	if v.outcome != later {
+	if v.outcome != postponed {
 		delay = max(0, p.Backoff.Delay(attempt))
 	}
 	delay = wait(delay)

@@ -23,7 +23,7 @@ import (
 func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 	for failures := 1; ; failures++ {
 		n, err := c.depth(ctx, queue)
-		if err == nil || ctx.Err() != nil || !passes(err) {
+		if err == nil || ctx.Err() != nil || !isTransient(err) {
 			return n, err
 		}
 		if retry.Sleep(ctx, c.cfg.Reconnect.Delay(failures)) != nil {
@@ -62,7 +62,7 @@ func aboutQueue(queue string, err error) error {
 	return err
 }
 
-// MaxPeeks is the maximum number of times that a message may have been requeued before Peek looks at it again.
+// MaxPeeks is the number of requeues after which Peek no longer examines a message.
 const MaxPeeks = 5
 
 // Peek calls look with each of the first n messages of a queue, one at a time and in the order of the queue, as with
@@ -123,11 +123,10 @@ const (
 	// siftIdle is the maximum time that Sift waits for a message that the broker has counted.
 	siftIdle = 2 * time.Second
 
-	// siftAtOnce is the number of settlements that Sift sends at a time. While a quorum queue has 32 unprocessed
-	// settlements, RabbitMQ's channel holds back further ones and loses them. siftPause is the time for the queue to
-	// process them.
-	siftAtOnce = 24
-	siftPause  = 20 * time.Millisecond
+	// siftBatch is the number of settlements that Sift sends at a time. While a quorum queue has 32 unprocessed settlements,
+	// RabbitMQ's channel holds back further ones and loses them. siftPause is the time for the queue to process them.
+	siftBatch = 24
+	siftPause = 20 * time.Millisecond
 )
 
 // Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be
@@ -234,7 +233,7 @@ func (s *sieve) settle(ctx context.Context, verdicts []Verdict) error {
 		if err != nil {
 			return err
 		}
-		if sent++; sent%siftAtOnce == 0 {
+		if sent++; sent%siftBatch == 0 {
 			if err := cmp.Or(s.ch.Sync(ctx), retry.Sleep(ctx, siftPause)); err != nil {
 				return err
 			}

@@ -100,19 +100,19 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	if err != nil {
 		return nil, err
 	}
-	onTheWay := *m
-	onTheWay.Exchange, onTheWay.RoutingKey = hop.Exchange, hop.RoutingKey
-	if onTheWay.Timestamp.IsZero() && !m.NoTimestamp {
-		onTheWay.Timestamp = t // as if it had been published at that time
+	relayed := *m
+	relayed.Exchange, relayed.RoutingKey = hop.Exchange, hop.RoutingKey
+	if relayed.Timestamp.IsZero() && !m.NoTimestamp {
+		relayed.Timestamp = t // as if it had been published at that time
 	}
-	onTheWay.Headers = maps.Clone(m.Headers)
-	if onTheWay.Headers == nil {
-		onTheWay.Headers = map[string]any{}
+	relayed.Headers = maps.Clone(m.Headers)
+	if relayed.Headers == nil {
+		relayed.Headers = map[string]any{}
 	}
-	maps.Copy(onTheWay.Headers, hop.Headers)
+	maps.Copy(relayed.Headers, hop.Headers)
 	now := &wait{exchange: m.Exchange, key: m.RoutingKey, until: t, hop: hop}
-	most := len(hop.Headers) + 1 // number of queues on the way; a shorter delay may need more than a longer one
-	pub, err := c.publish(ctx, &onTheWay, amqpconn.RoomForStations(most), now)
+	most := len(hop.Headers) + 1 // number of queues on the route; a shorter delay may need more queues than a longer delay
+	pub, err := c.publish(ctx, &relayed, amqpconn.RoomForStations(most), now)
 	if _, ok := errors.AsType[*UnroutableError](err); ok {
 		c.scheduled.forget(m, hop, now.hop)
 	}
@@ -185,7 +185,7 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 			return topology.Hop{}, publish.NotSent(ctx)
 		case within.Err() != nil:
 			return topology.Hop{}, s.client.messages.Unsent()
-		case !passes(err):
+		case !isTransient(err):
 			return topology.Hop{}, err
 		}
 		// The connection is lost, or will be lost soon.
@@ -193,9 +193,8 @@ func (s *scheduler) prepare(ctx context.Context, t time.Time, m *Message) (topol
 	}
 }
 
-// passes reports whether an error of a request is temporary, because it results from a lost connection and is not an answer
-// of the broker.
-func passes(err error) bool {
+// isTransient reports whether the error of a request results from a lost connection, and not from an answer of the broker.
+func isTransient(err error) bool {
 	_, missing := errors.AsType[*UnroutableError](err)
 	_, refused := errors.AsType[*RefusedError](err)
 	_, undeclared := errors.AsType[*DeclareError](err)

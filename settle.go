@@ -18,10 +18,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// This file contains the processing of a delivery by the worker, from top to bottom:
+// This file contains the steps in which a worker processes a delivery, from top to bottom:
 //
 //	handle ─► settle ─┬─► acknowledge
-//	                  ├─► give back
+//	                  ├─► requeue
 //	                  └─► replace ─┬─► reject: the broker moves it
 //	                               └─► publish a copy, and ack
 
@@ -36,8 +36,8 @@ type delivery struct {
 // owned returns the delivery that New allocated.
 func owned(d *consume.Delivery) *delivery { return d.Owned.(*delivery) }
 
-// given returns the message that the handler received, or nil.
-func (d *delivery) given() *Message {
+// handlerMessage returns the message that the handler received, or nil.
+func (d *delivery) handlerMessage() *Message {
 	if !d.handled {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 		}
 		r := classified(err)
 		r.took = time.Since(began)
-		w.observe(Event{Kind: EventHandled, MessageID: d.MessageID, Message: d.given(), Attempt: d.Attempt, Err: err, Took: r.took})
+		w.observe(Event{Kind: EventHandled, MessageID: d.MessageID, Message: d.handlerMessage(), Attempt: d.Attempt, Err: err, Took: r.took})
 		if r.outcome != succeeded && ctx.Err() != nil {
 			err = ErrNotAttempted
 		}
@@ -97,21 +97,21 @@ func (w *Worker) refuse(d *delivery) (r result, refused bool) {
 	case d.Err != nil:
 		w.log.Error("cannot be handled", "message_id", d.MessageID, "error", d.Err)
 		r = result{text: d.Err.Error(), err: d.Err}
-	case spent(d, w.cfg.Policy):
+	case exhausted(d, w.cfg.Policy):
 		r = result{reason: "attempts made", text: "not handled again: all its attempts were made, and the last one was never settled"}
 	case d.Crashed():
 		r = result{reason: "never settled", text: fmt.Sprintf("not handled again: it was delivered %d times and never settled, its worker or its connection having ended each time (the limit is %d, CrashLimit)", d.Crashes, d.CrashLimit())}
 	default:
 		return result{}, false
 	}
-	r.outcome, r.err = hopeless, cmp.Or[error](r.err, errText(r.text))
+	r.outcome, r.err = unretryable, cmp.Or[error](r.err, errText(r.text))
 	return r, true
 }
 
-// spent reports whether a redelivered message has no attempt left. If the broker counts the attempts, an attempt that ended
-// the process counts, too.
-func spent(d *delivery, p Policy) bool {
-	return d.Redelivered && d.History.RetriesLeft == topology.Undecided && d.History.Attempts >= p.most()
+// exhausted reports whether a redelivered message has no attempt left. If the broker counts the attempts, an attempt that
+// ended the process counts, too.
+func exhausted(d *delivery, p Policy) bool {
+	return d.Redelivered && d.History.RetriesLeft == topology.Undecided && d.History.Attempts >= p.maxAttempts()
 }
 
 // classified returns the result for a handler's error. The methods of the error are user code, which may panic on a typed
@@ -161,7 +161,7 @@ func (w *Worker) acknowledge(d *delivery) {
 		err = d.Settle(ack.Ack)
 	} else {
 		err = d.AckNow()
-		if bad := guard.Call("function Acked", func() error { w.cfg.Acked(d.given(), err); return nil }); bad != nil {
+		if bad := guard.Call("function Acked", func() error { w.cfg.Acked(d.handlerMessage(), err); return nil }); bad != nil {
 			w.log.Error("Acked failed", "message_id", d.MessageID, "attempt", d.Attempt, "error", bad)
 		}
 	}
@@ -225,7 +225,7 @@ func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 func (w *Worker) decide(d *delivery, r *result, wait func(time.Duration) time.Duration) Decision {
 	p := w.cfg.Policy
 	if left := d.History.RetriesLeft; left != topology.Undecided {
-		p = p.atMost(d.Attempt + left)
+		p = p.withMaxAttempts(d.Attempt + left)
 	}
 	var since time.Duration
 	if first := d.History.FirstFailed; !first.IsZero() {
@@ -239,27 +239,27 @@ func (w *Worker) parkUnmarked(d *delivery, c *replacement) error {
 	c.parked, c.unmarked = true, true
 	return guard.Call("strategy", func() error {
 		c.hop = w.cfg.Strategy.Route.Failed(d.At)
-		asItCame := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
-		return w.fill(d, c, nil, asItCame, 0) // the message arrived in one frame, so it fits into one
+		unchanged := func(headers topology.Table, _ topology.Failure) topology.Table { return headers }
+		return w.fill(d, c, nil, unchanged, 0) // the message arrived in one frame, so it fits into one
 	})
 }
 
 // replace settles a failed delivery. It publishes the copy and acknowledges the original, in the configured Order, or
 // rejects the delivery.
 func (w *Worker) replace(d *delivery, c *replacement) Event {
-	var gone *Event // event of a failed replacement
+	var unsettled *Event // event of a failed replacement
 	switch {
 	case c.hop.Way == topology.Requeue:
-		gone = reject(d, ack.Requeue)
+		unsettled = reject(d, ack.Requeue)
 	case c.hop.Way == topology.DeadLetter:
-		gone = reject(d, ack.DeadLetter)
+		unsettled = reject(d, ack.DeadLetter)
 	case w.cfg.Order == AckThenPublish:
-		gone = w.ackThenPublish(d, c)
+		unsettled = w.ackThenPublish(d, c)
 	default:
-		gone = w.publishThenAck(d, c)
+		unsettled = w.publishThenAck(d, c)
 	}
-	if gone != nil {
-		return *gone
+	if unsettled != nil {
+		return *unsettled
 	}
 	d.AckBurst() // the message that represents the burst is safe
 	f := &c.failure
@@ -300,10 +300,10 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 		_ = d.Settle(ack.Ack)
 		return nil
 	case d.Context().Err() != nil:
-		w.about(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.Context()))
+		w.copyLogger(d, c).Warn("copy dropped", "error", err, "reason", context.Cause(d.Context()))
 		return &Event{Kind: EventDropped, Err: err}
 	}
-	w.about(d, c).Warn("message requeued", "error", err)
+	w.copyLogger(d, c).Warn("message requeued", "error", err)
 	d.GiveBack()
 	return &Event{Kind: EventRequeued, Err: err}
 }
@@ -313,20 +313,20 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 // already have the copy.
 func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	if d.Context().Err() != nil {
-		w.about(d, c).Warn("copy dropped", "error", consume.ErrLost, "reason", context.Cause(d.Context()))
+		w.copyLogger(d, c).Warn("copy dropped", "error", consume.ErrLost, "reason", context.Cause(d.Context()))
 		return &Event{Kind: EventDropped, Err: consume.ErrLost}
 	}
 	if err := d.AckNow(); err != nil {
 		// If the broker did not receive the ack, publishing the copy would create a duplicate.
-		w.about(d, c).Error("message may be lost", "error", err, "reason", "the result of the acknowledgement is unknown")
+		w.copyLogger(d, c).Error("message may be lost", "error", err, "reason", "the result of the acknowledgement is unknown")
 		return &Event{Kind: EventLost, Err: err}
 	}
 	switch err := w.publishCopy(w.consumer.Settling(), d, c, true); {
 	case errors.Is(err, ErrUnconfirmed):
-		w.about(d, c).Error("message may be lost", "error", err, "reason", "the result of publishing the copy is unknown")
+		w.copyLogger(d, c).Error("message may be lost", "error", err, "reason", "the result of publishing the copy is unknown")
 		return &Event{Kind: EventLost, Err: err}
 	case err != nil:
-		w.about(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
+		w.copyLogger(d, c).Error("message lost", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err)
 		return &Event{Kind: EventLost, Err: err}
 	}
 	return nil
@@ -339,7 +339,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, o
 	for {
 		began := time.Now()
 		err := w.client.publishCopy(ctx, c, func() {
-			w.about(d, c).Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
+			w.copyLogger(d, c).Warn("confirm is late", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "after", time.Since(began))
 		})
 		if err == nil {
 			return nil
@@ -349,7 +349,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, o
 			return err
 		}
 		if errors.Is(err, ErrInvalidMessage) && !c.unmarked {
-			w.about(d, c).Error("cannot be settled", "error", err)
+			w.copyLogger(d, c).Error("cannot be settled", "error", err)
 			bare := &replacement{failure: c.failure}
 			bare.failure.Error += "\n\nparked, because it cannot be settled: " + err.Error()
 			if w.parkUnmarked(d, bare) == nil {
@@ -358,7 +358,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, o
 			}
 		}
 		delay := retrier.Failed(time.Since(began))
-		w.about(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, retry.Next(delay))
+		w.copyLogger(d, c).Warn("copy failed", "exchange", c.hop.Exchange, "routing_key", c.hop.RoutingKey, "error", err, retry.Next(delay))
 		w.observe(Event{Kind: EventCopyFailed, MessageID: d.MessageID, Attempt: d.Attempt, Delay: delay, Err: err})
 		if retry.Sleep(ctx, delay) != nil {
 			return errors.Join(err, context.Cause(ctx))
@@ -381,14 +381,14 @@ func (c *Client) publishCopy(ctx context.Context, r *replacement, late func()) e
 	return c.copies.Publish(ctx, publish.NewMessage(r.hop.Exchange, r.hop.RoutingKey, &r.msg), late)
 }
 
-// about returns the logger for the events of a copy.
-func (w *Worker) about(d *delivery, c *replacement) *slog.Logger {
+// copyLogger returns the logger for the events of a copy.
+func (w *Worker) copyLogger(d *delivery, c *replacement) *slog.Logger {
 	return w.log.With("message_id", c.messageID(d), "attempt", c.failure.Attempt)
 }
 
 // settled reports the end of a delivery and of its burst to the observer.
 func (w *Worker) settled(d *delivery, e Event) {
-	e.MessageID, e.Message, e.Attempt = d.MessageID, d.given(), d.Attempt
+	e.MessageID, e.Message, e.Attempt = d.MessageID, d.handlerMessage(), d.Attempt
 	w.observe(e)
 	if e.Kind == EventDone || e.Kind == EventRetried || e.Kind == EventParked {
 		e = Event{Kind: EventDebounced}

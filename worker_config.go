@@ -231,12 +231,12 @@ func (c *WorkerConfig) singleActive(q topology.Queue) bool {
 
 // topology returns all objects that must exist before the worker consumes the queue.
 func (c WorkerConfig) topology() topology.Topology {
-	return c.Topology.Merge(c.own(c.Strategy.WithDefaults().Route.Topology(c.Queue)))
+	return c.Topology.Merge(c.override(c.Strategy.WithDefaults().Route.Topology(c.Queue)))
 }
 
-// own returns the topology of a Strategy, with the user's declarations instead of its declarations of the same queues and
-// exchanges.
-func (c *WorkerConfig) own(t topology.Topology) topology.Topology {
+// override returns the topology of a Strategy. A queue or exchange that the user declares replaces the declaration of the
+// Strategy.
+func (c *WorkerConfig) override(t topology.Topology) topology.Topology {
 	if len(c.Topology.Queues)+len(c.Topology.Exchanges) == 0 {
 		return t
 	}
