@@ -2,7 +2,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Outside of git, or before the first tag, there is a version, too.
+# The default is the tag or the commit, or devel outside of git.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 30s
 ROUNDS ?= 500
@@ -11,7 +11,7 @@ BASE ?=
 PKG ?=
 
 .PHONY: help
-help: ## show this list
+help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
@@ -19,7 +19,7 @@ setup: ## install the git hook that checks commit subjects
 	scripts/commit-msg install
 
 .PHONY: demo
-demo: ## see it work, in a quarter of a minute and without a broker
+demo: ## run a worker and a broker for 15 seconds
 	go run ./cmd/reprise demo --once $(ARGS)
 
 .PHONY: build
@@ -31,23 +31,23 @@ release: ## build the files of a release into dist (VERSION=v0.1.0)
 	go run ./internal/tools/release -version '$(VERSION)' $(ARGS)
 
 .PHONY: release-test
-release-test: ## install the Debian package and run the image, each in a root directory of its own
+release-test: ## build a release twice, install the Debian package and run the image (root on Debian)
 	scripts/release-test
 
 .PHONY: test
-test: ## run all tests, against RabbitMQ 3.10 and 4.3 and PostgreSQL too (ARGS='-run TestX ./broker')
+test: ## run all tests, also with RabbitMQ 3.10 and 4.3 and PostgreSQL (ARGS='-run TestX ./broker')
 	scripts/test $(ARGS)
 
 .PHONY: test-short
-test-short: ## run the tests that need nothing but Go and take little time
+test-short: ## run the fast tests that need only Go
 	go test -short $(or $(ARGS),./...)
 
 .PHONY: lint
-lint: ## check form, imports, generated files; it says how to mend what it finds
+lint: ## check form, layers of packages, modules and English
 	scripts/lint
 
 .PHONY: prose
-prose: ## check the English of documents, comments and messages (PKG=./broker/... lists findings; ARGS=-lower)
+prose: ## check the English of documents, comments, names of tests and messages (PKG=./broker/... lists findings; ARGS=-lower)
 	@scripts/prose $(ARGS) $(PKG)
 
 .PHONY: fmt
@@ -55,7 +55,7 @@ fmt: ## format all Go files
 	find . -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 go tool gofumpt -w
 
 .PHONY: size
-size: ## count files, lines and exported names by package (BASE=v1.0 adds the difference)
+size: ## count files, lines and exported names by package (BASE=v1.0 prints the difference)
 	@go run ./internal/tools/size -base '$(BASE)'
 
 .PHONY: fuzz
@@ -68,47 +68,47 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: bench-broker
-bench-broker: ## measure the broker against RabbitMQ; without ARGS it lists what it can do
+bench-broker: ## compare the embedded broker with RabbitMQ (without ARGS: list the benchmarks)
 	go build -C bench -o ../bin/brokerbench ./cmd/brokerbench
 	bin/brokerbench $(ARGS)
 
 .PHONY: story
-story: ## find, understand, correct and replay 12,000 of 20,000 failures in a browser, with a stopwatch
+story: ## find, correct and replay 12,000 of 20,000 failures in a browser, and print clicks and seconds
 	go test ./internal/browsertest -run TestStory -count=1 -v -timeout 15m -story.failures 20000
 
 .PHONY: bench-pages
-bench-pages: ## measure the console's pages; ARGS='-sqlite FILE -postgres URL', which are filled first
+bench-pages: ## measure the console's pages with 1,000,000 failures (ARGS='-sqlite FILE -postgres URL')
 	go run ./internal/tools/pagebench $(ARGS)
 
 .PHONY: bench-worker
-bench-worker: ## measure the worker library against loops written by hand; without ARGS it lists what it can do
+bench-worker: ## compare the worker library with handwritten consumers (without ARGS: list the benchmarks)
 	go build -C bench -o ../bin/workerbench ./cmd/workerbench
 	bin/workerbench $(ARGS)
 
 .PHONY: hostile
-hostile: build ## attack a broker in all ways, and print what each costs (ARGS='-run tables')
+hostile: build ## run hostile clients, and print the broker's memory and the latency of another client (ARGS='-run tables')
 	go build -C bench -o ../bin/hostile ./cmd/hostile
 	bin/hostile $(ARGS)
 
 .PHONY: simulate-reverts
-simulate-reverts: ## bring old faults back, one at a time, and see which the simulation finds in LIVES (100) lives
+simulate-reverts: ## restore old faults, one at a time, and print the faults that LIVES (100) simulated systems find
 	nice -n 10 go run ./internal/tools/reverts -lives $(or $(LIVES),100) $(ARGS)
 
 .PHONY: soak-broker
-soak-broker: ## kill the broker, cut its power ROUNDS times (500), damage all its files
+soak-broker: ## kill the broker ROUNDS times (500), simulate power failures, and damage all its files
 	go test ./internal/chaos -run TestKilled -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) $(ARGS)
 	go test ./broker/internal/chaos -count=1 -timeout 0 -v -chaos.rounds $(ROUNDS) -chaos.damage $(ARGS)
 
 .PHONY: assets
-assets: ## fetch the scripts of others that the console and the site embed
+assets: ## download the third-party scripts of the console and the site
 	scripts/assets
 
 .PHONY: site
-site: ## build the documentation site: bin/site/index.html
+site: ## build the documentation site (bin/site/index.html)
 	go run ./internal/tools/site -out bin/site
 
 .PHONY: screenshots
-screenshots: ## take pictures of the console's pages: bin/screenshots, and two in docs/images
+screenshots: ## take pictures of the console's pages (bin/screenshots, docs/images)
 	go run ./internal/browsertest/demo -pictures bin/screenshots -readme docs/images
 
 .PHONY: soak-replay
@@ -116,18 +116,18 @@ soak-replay: ## kill the processes that replay, archive and handle MESSAGES mess
 	go test ./internal/chaos/replay -count=1 -timeout 0 -v -replay.messages $(or $(MESSAGES),100000) $(ARGS)
 
 .PHONY: soak-properties
-soak-properties: ## draw CHECKS cases (1000) in property tests that draw few in make test
+soak-properties: ## run the property tests with CHECKS cases (1000)
 	go test ./failed ./broker/internal/queue ./conformance -run 'TestAnArchiveIsAList|TestExportAndImportLose|TestAnyText|TestPagesAreStable|TestAQueueOnDisk|TestDifferential' \
 		-count=1 -timeout 0 -rapid.checks $(or $(CHECKS),1000) $(ARGS)
 
 .PHONY: soak-publish
-soak-publish: ## publish through random faults in SEEDS lives (1000)
+soak-publish: ## publish through random faults with SEEDS seeds (1000)
 	go test ./internal/workertest -run TestPublishTellsTheTruth -count=1 -timeout 0 -publish.seeds $(or $(SEEDS),1000) $(ARGS)
 
 .PHONY: simulate
-simulate: ## run lives of whole systems with faults for FOR (1h), from SEED (1) on
+simulate: ## simulate complete systems with faults for FOR (1h), from SEED (1) on
 	nice -n 10 go test ./broker/internal/simulation -run TestLives -count=1 -timeout 0 -v -simulation.for $(or $(FOR),1h) -simulation.seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: clean
-clean: ## remove what was built (RabbitMQ stays in ~/.cache/reprise)
+clean: ## remove build results (RabbitMQ stays in ~/.cache/reprise)
 	rm -rf bin dist internal/interop/node/node_modules internal/browsertest/axe/node_modules coverage coverage.*

@@ -1,15 +1,14 @@
-# How scripts/rabbitmq gets a release: finds it in a Debian archive and unpacks it.
-# It is read by that script, and uses its ROOT, V, RFS, SUITES, say, die, in_root.
+# Functions of scripts/rabbitmq that find a release in a Debian archive and unpack it.
+# They use variables and functions of that script.
 # shellcheck shell=bash
 
-# What to do when a release cannot be had or run here.
+# instead prints the alternative for machines that cannot install or run a release.
 instead() {
-    echo "The tests also take a RabbitMQ $V of your own: set REPRISE_TEST_RABBITMQ_${V/./}=amqp://user:password@host:5672/"
+    echo "The tests can use another RabbitMQ $V (set REPRISE_TEST_RABBITMQ_${V/./}=amqp://user:password@host:5672/)"
 }
 
-# The Debian archive this machine itself uses, from apt's own reading of its
-# sources; the archive is the entry of the machine's own release that is not the
-# security or updates one.
+# mirror prints the URL of the Debian archive in the machine's apt sources: the entry of
+# the machine's release, without security and updates.
 mirror() {
     local id code uri
     if [ -n "${RABBIT_MIRROR-}" ]; then
@@ -19,12 +18,12 @@ mirror() {
     # shellcheck source=/dev/null
     read -r id code < <(. /etc/os-release 2>/dev/null && echo "${ID-} ${VERSION_CODENAME-}") || true
     [ "$id" = debian ] ||
-        die "this is not Debian (but '${id:-unknown}'), so no Debian mirror is known: set RABBIT_MIRROR to one. $(instead)"
+        die "Debian mirror not found: system is '${id:-unknown}' (set RABBIT_MIRROR). $(instead)"
     # shellcheck disable=SC2016
     uri=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' \
         'Created-By: Packages' 2>/dev/null |
         awk -v c="$code" '$2 == "main" && ($1 == c || $1 == "stable" || $1 == "testing" || $1 == "unstable" || $1 == "sid") && $3 !~ /security/ { print $3; exit }') || true
-    if [ -z "$uri" ]; then # apt has no index yet: read the sources as they are written
+    if [ -z "$uri" ]; then # apt has no index yet, so read the files of its sources
         uri=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list /etc/apt/sources.list 2>/dev/null |
             awk -v c="$code" '
                 /^#/ { next }
@@ -33,32 +32,32 @@ mirror() {
                 $1 == "deb" { i = 2; if ($i ~ /^\[/) { while ($i !~ /\]$/) i++; i++ }
                               if ($(i + 1) == c && $i !~ /security/) { print $i; exit } }') || true
     fi
-    [ -n "$uri" ] || die "no Debian mirror found in this machine's apt sources: set RABBIT_MIRROR"
+    [ -n "$uri" ] || die "Debian mirror not found in the apt sources of this machine (set RABBIT_MIRROR)"
     echo "$uri"
 }
 
-# What the packages ask for but a broker under test does not use.
+# Dependencies of the packages that a broker under test does not use.
 UNUSED='^(adduser|base-passwd|cron.*|debconf|init-system-helpers|libdb5.*|libdebconfclient0|libpam.*|libsemanage.*|libsepol.*|libsystemd-shared|libaudit.*|libmount1|libblkid1|libseccomp2|libapparmor1|libcryptsetup.*|libkmod2|libfdisk1|libdevmapper.*|dmsetup|login.*|logrotate|lsb-base|media-types|openssl|passwd|perl.*|procps|libproc2-0|libproc2-1|libncurses.*|libsqlite3-0|libreadline.*|readline-common|python3.*|libpython3.*|rabbitmqadmin-ng|socat|sysvinit-utils|systemd.*|tzdata|ucf|sensible-utils|libwrap0|libnsl2|libtirpc.*|libgssapi.*|libkrb5.*|libk5crypto3|libcom-err2|libkeyutils1|libexpat1|libffi8|libuuid1|netbase|libc-gconv-modules-extra|gcc-.*-base)$'
 
-# need_machine: dies unless releases can be unpacked and run here.
+# need_machine fails if the machine cannot unpack and run releases.
 need_machine() {
     local c
-    [ "$(uname -s)" = Linux ] || die "this runs on Linux only. $(instead)"
+    [ "$(uname -s)" = Linux ] || die "operating system must be Linux: got $(uname -s). $(instead)"
     for c in apt-get apt-cache dpkg-deb; do
-        command -v $c >/dev/null || die "$c is missing: this needs Debian. $(instead)"
+        command -v $c >/dev/null || die "$c not found; this script requires Debian. $(instead)"
     done
     for c in tar:tar unshare:util-linux flock:util-linux setsid:util-linux mount:mount chroot:coreutils awk:mawk; do
-        command -v "${c%:*}" >/dev/null || die "${c%:*} is missing: apt-get install ${c#*:}"
+        command -v "${c%:*}" >/dev/null || die "${c%:*} not found (apt-get install ${c#*:})"
     done
     in_namespace true 2>/dev/null && return
     if [ "$(id -u)" = 0 ]; then
-        die "root may not make a mount namespace here: in a container, start it with CAP_SYS_ADMIN (--cap-add SYS_ADMIN or --privileged). $(instead)"
+        die "cannot create a mount namespace (a container requires --cap-add SYS_ADMIN or --privileged). $(instead)"
     fi
-    die "unprivileged user namespaces are not available: run this as root, or allow them (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns). $(instead)"
+    die "cannot create a user namespace (run as root, or see sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns). $(instead)"
 }
 
-# apt OPTIONS...: an apt of its own in $WORK: own sources, lists and (empty)
-# status, the machine's own proxy and certificate settings.
+# apt COMMAND OPTIONS...: runs an apt command with sources, lists and an (empty) status in
+# $WORK, and with the machine's settings of proxies and certificates.
 apt() {
     local tool=$1
     shift
@@ -73,14 +72,14 @@ apt() {
         -o Acquire::Check-Valid-Until="$CHECK_AGE" -o Acquire::Retries=3 -o APT::Update::Error-Mode=any "$@"
 }
 
-# find_release: reads the index of each suite until one offers $V; sets HAVE and FROM.
+# find_release reads the index of each suite until one has $V. It sets HAVE and FROM.
 find_release() {
     local own=RABBIT_SOURCE_${V//./_} url suite keyring='' seen=''
     CHECK_AGE=true
     if [ -n "${!own-}" ]; then
         read -r url SUITES <<<"${!own}"
-        [ -n "$SUITES" ] || die "$own wants 'URL SUITE', not '${!own}'"
-        CHECK_AGE=false # a snapshot of an archive is old by its nature
+        [ -n "$SUITES" ] || die "$own must be 'URL SUITE': got '${!own}'"
+        CHECK_AGE=false # the index of a snapshot is old
     else
         url=$(mirror)
     fi
@@ -91,7 +90,7 @@ find_release() {
         rm -rf "$WORK/lists"
         mkdir -p "$WORK/lists/partial"
         echo "deb $keyring${url%/}/ $suite main" >"$WORK/sources.list"
-        apt apt-get update >&2 || die "$V: $suite cannot be read from $url. $(instead)"
+        apt apt-get update >&2 || die "$V: cannot read $suite from $url. $(instead)"
         HAVE=$(apt apt-cache policy rabbitmq-server | awk '$1 == "Candidate:" { print $2 }')
         FROM=$suite
         case $HAVE in
@@ -99,22 +98,22 @@ find_release() {
         esac
         seen="${seen:+$seen, }$suite has ${HAVE:-none}"
     done
-    say "Debian has moved on: no rabbitmq-server $V at $url ($seen)."
-    say "Name an archive that still has it, such as a dated snapshot: $own='URL SUITE'"
+    say "rabbitmq-server $V not found at $url ($seen)"
+    say "Set $own='URL SUITE' to an archive that has it, such as a dated snapshot"
     die "$(instead)"
 }
 
 install_one() {
     version "$1"
     if [ -f "$RFS/.installed" ]; then
-        say "$V is installed: $(cat "$RFS/.installed")"
+        say "$V is already installed: $(cat "$RFS/.installed")"
         return
     fi
     need_machine
     mkdir -p "$ROOT"
     exec 8>"$ROOT/.lock-$V"
     flock 8
-    if [ -f "$RFS/.installed" ]; then # by another, meanwhile
+    if [ -f "$RFS/.installed" ]; then # another process installed it
         exec 8>&-
         return
     fi
@@ -127,7 +126,7 @@ install_one() {
     find_release
     names=$(apt apt-get --print-uris -y install rabbitmq-server dash coreutils sed grep mawk debianutils libc-bin |
         awk -v skip="$UNUSED" '{ n = $2; sub(/_.*/, "", n); if (n !~ skip) print n }')
-    grep -qx rabbitmq-server <<<"$names" || die "the rabbitmq-server of $FROM cannot be installed"
+    grep -qx rabbitmq-server <<<"$names" || die "cannot install rabbitmq-server from $FROM"
     say "$V: rabbitmq-server $HAVE, $(wc -w <<<"$names") packages"
     # shellcheck disable=SC2086
     (cd "$WORK/deb" && apt apt-get download $names >&2)
@@ -135,7 +134,7 @@ install_one() {
     unpack "$WORK/deb" "$WORK/new"
     local otp
     otp=$(in_root "$WORK/new" '' erl -noshell -eval 'io:put_chars(erlang:system_info(otp_release)), halt().') ||
-        die "$V: the unpacked Erlang does not run"
+        die "$V: cannot run the unpacked Erlang"
     echo "rabbitmq-server $HAVE, Erlang/OTP $otp, from $FROM" >"$WORK/new/.installed"
     rm -rf "$RFS"
     mv "$WORK/new" "$RFS"
@@ -144,10 +143,10 @@ install_one() {
     say "$V installed in $((SECONDS - t0)) s: $(cat "$RFS/.installed"), $(du -sm "$RFS" | cut -f1) MiB at $RFS"
 }
 
-# unpack DEBS ROOTFS
+# unpack DEBS ROOTFS: unpacks packages into a root directory.
 unpack() {
     local new=$2 d
-    for d in bin sbin lib lib64; do # merged /usr, whatever the package still ships
+    for d in bin sbin lib lib64; do # merged /usr, which some packages do not use yet
         mkdir -p "$new/usr/$d"
         ln -s "usr/$d" "$new/$d"
     done
@@ -165,9 +164,9 @@ unpack() {
     echo 'root:x:0:0:root:/var/lib/rabbitmq:/bin/sh' >"$new/etc/passwd"
     echo 'root:x:0:' >"$new/etc/group"
     printf 'passwd: files\ngroup: files\nhosts: files\n' >"$new/etc/nsswitch.conf"
-    # Nothing inside may need a name server: localhost and the machine's own name.
+    # Localhost and the name of the machine must resolve without a name server.
     printf '127.0.0.1 localhost %s\n' "$(uname -n)" >"$new/etc/hosts"
-    # One cookie per version: its nodes can cluster, other versions' cannot.
+    # All nodes of a version share a cookie, so that they can form a cluster.
     tr -d '\n-' </proc/sys/kernel/random/uuid >"$new/var/lib/rabbitmq/.erlang.cookie"
     chmod 400 "$new/var/lib/rabbitmq/.erlang.cookie"
 }
