@@ -98,7 +98,7 @@ func TestVirtualHosts(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	control := nodeOf(b).Access
 	if !nodeOf(b).AddVHost("other") || nodeOf(b).AddVHost("other") {
-		t.Error("the first time it is new, the second time not")
+		t.Error("AddVHost reports the wrong result for a new or an existing virtual host")
 	}
 	must(t, control.SetUser(access.User{Name: "ada", Hash: access.HashPassword("pw")}))
 	must(t, control.SetPermission(access.Permission{User: "ada", VHost: "other", Configure: ".*", Write: ".*", Read: ".*"}))
@@ -106,13 +106,13 @@ func TestVirtualHosts(t *testing.T) {
 	must(t, err)
 	must(t, declare(channel(t, other), "q", nil))
 	if _, err := channel(t, conn).QueueDeclarePassive("q", true, false, false, false, nil); err == nil {
-		t.Error("one host's queue is in another")
+		t.Error("queue exists in another virtual host")
 	}
 
 	closed := other.NotifyClose(make(chan *amqp.Error, 1))
 	nodeOf(b).DeleteVHost("other")
 	if e := <-closed; e == nil || e.Code != 320 {
-		t.Errorf("closed with %v", e)
+		t.Errorf("connection closed with %v, want code 320", e)
 	}
 	_, err = dialAs(t, b, "ada", "other")
 	refusal(t, err, 530, "NOT_ALLOWED - vhost other not found")
@@ -137,6 +137,6 @@ func TestLimits(t *testing.T) {
 	must(t, declare(channel(t, conn), "q", nil)) // the queue exists
 	dial(t, b)
 	if _, err := dialAs(t, b, "guest", "/"); err == nil {
-		t.Error("a third connection was let in")
+		t.Error("broker accepted more connections than MaxConnections")
 	}
 }

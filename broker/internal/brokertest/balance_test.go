@@ -68,15 +68,15 @@ var genSentContent = rapid.Custom(func(t *rapid.T) sentContent {
 	return s
 })
 
-// After any commands of clients and any end of their connections, their accounts are empty. The account of the topology is empty
-// after the topology is deleted.
-func TestAccountsBalance(t *testing.T) {
+// After any sequence of commands and any end of the connections, the accounts of the connections are empty. The account of
+// the topology is empty after the topology is deleted.
+func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		says := rapid.SliceOfN(genSentContent, 50, 200).Draw(rt, "says")
 		rapidly := rapid.Bool().Draw(rt, "rapidly")
 		ends := rapid.SampledFrom([]string{"close", "cut", "delete", "shut down"}).Draw(rt, "ends")
 		synctest.Test(t, func(t *testing.T) {
-			b, conn := start(t, broker.Config{Logger: slog.New(correct{t: t})})
+			b, conn := start(t, broker.Config{Logger: slog.New(errorsFail{t: t})})
 			must(t, conn.Close())
 			n := nodeOf(b)
 			clients, half := make([]*raw, 2), make([]bool, 2)
@@ -85,9 +85,9 @@ func TestAccountsBalance(t *testing.T) {
 				if r == nil || r.closed != nil {
 					r = dialRaw(t, b, amqpwire.Table{{Name: "product", Value: "test"}})
 					clients[i%2] = r
-					r.say(2, &amqpwire.ChannelOpen{})
-					r.say(3, &amqpwire.ChannelOpen{})
-					r.say(4, &amqpwire.ChannelOpen{})
+					r.send(2, &amqpwire.ChannelOpen{})
+					r.send(3, &amqpwire.ChannelOpen{})
+					r.send(4, &amqpwire.ChannelOpen{})
 					half[i%2] = false
 					go r.read()
 					defer func() {
@@ -97,7 +97,7 @@ func TestAccountsBalance(t *testing.T) {
 				}
 				switch {
 				case s.size < 0:
-					r.say(s.channel, s.methods...)
+					r.send(s.channel, s.methods...)
 				case !s.incomplete:
 					r.publish(s.channel, s.methods[0].(*amqpwire.BasicPublish), s.size, s.size)
 				case half[i%2]:
@@ -116,7 +116,7 @@ func TestAccountsBalance(t *testing.T) {
 				switch {
 				case r == nil:
 				case ends == "close":
-					r.say(0, &amqpwire.ConnectionClose{})
+					r.send(0, &amqpwire.ConnectionClose{})
 				case ends == "cut":
 					_ = r.conn.Close()
 				case ends == "shut down":
@@ -137,51 +137,51 @@ func TestAccountsBalance(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if used := n.Connections.Used(); used != 0 {
-				t.Errorf("%d bytes are kept of connections", used)
+				t.Errorf("account of the connections: got %d bytes, want 0", used)
 			}
 			n.DeleteVHost("/")
 			if used := n.Topology.Used(); used != 0 {
-				t.Errorf("%d bytes are kept of the topology", used)
+				t.Errorf("account of the topology: got %d bytes, want 0", used)
 			}
 			if used := n.Memory.Used(); used != 0 {
-				t.Errorf("%d bytes are kept of messages", used)
+				t.Errorf("account of the messages: got %d bytes, want 0", used)
 			}
 		})
 		if t.Failed() {
-			rt.Fatal("see above")
+			rt.Fatal("check failed; see the errors before this line")
 		}
 	})
 }
 
-// If a client repeatedly creates and removes something, the account of its open connection does not grow.
-func TestNothingAddsUp(t *testing.T) {
+// If a client repeatedly creates and removes the same objects, the account of its open connection does not grow.
+func TestRepeatedOperationsDoNotLeakMemory(t *testing.T) {
 	for name, again := range map[string]func(r *raw, tag uint64){
 		"consume and cancel": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
+			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
 		},
 		"consume, cancel and ack": func(r *raw, tag uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 1, 1)
-			r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"},
+			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"},
 				&amqpwire.BasicAck{DeliveryTag: tag})
 		},
 		"consume, cancel and ack, and roll back": func(r *raw, tag uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 1, 1)
-			r.say(1, &amqpwire.TxSelect{}, &amqpwire.TxCommit{}, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large},
+			r.send(1, &amqpwire.TxSelect{}, &amqpwire.TxCommit{}, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: large},
 				&amqpwire.BasicCancel{ConsumerTag: "c"}, &amqpwire.BasicAck{DeliveryTag: tag}, &amqpwire.TxRollback{},
 				&amqpwire.BasicAck{DeliveryTag: tag}, &amqpwire.TxCommit{})
 		},
 		"consume from a queue that is deleted": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.QueueDeclare{Queue: "deleted"}, &amqpwire.BasicConsume{Queue: "deleted", ConsumerTag: "c", Arguments: large},
+			r.send(1, &amqpwire.QueueDeclare{Queue: "deleted"}, &amqpwire.BasicConsume{Queue: "deleted", ConsumerTag: "c", Arguments: large},
 				&amqpwire.QueueDelete{Queue: "deleted"})
 		},
-		"consume what cannot be": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "x", Arguments: amqpwire.Table{{Name: "x-priority", Value: "high"}}})
+		"consume with an invalid argument": func(r *raw, _ uint64) {
+			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: "x", Arguments: amqpwire.Table{{Name: "x-priority", Value: "high"}}})
 		},
 		"direct replies": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", ConsumerTag: "c", NoAck: true}, &amqpwire.BasicCancel{ConsumerTag: "c"})
+			r.send(1, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", ConsumerTag: "c", NoAck: true}, &amqpwire.BasicCancel{ConsumerTag: "c"})
 		},
 		"exclusive queues": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: large},
+			r.send(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: large},
 				&amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: large},
 				&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.topic", RoutingKey: "a.b", Arguments: large},
 				&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.topic", RoutingKey: "a.b", Arguments: large},
@@ -189,41 +189,41 @@ func TestNothingAddsUp(t *testing.T) {
 				&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.headers", Arguments: large}, &amqpwire.QueueDelete{Queue: "mine"})
 		},
 		"exclusive queues that expire": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: amqpwire.Table{{Name: "x-expires", Value: int32(1)}}})
+			r.send(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, Arguments: amqpwire.Table{{Name: "x-expires", Value: int32(1)}}})
 			time.Sleep(time.Second)
 		},
 		"transactions": func(r *raw, _ uint64) {
-			r.say(1, &amqpwire.TxSelect{})
+			r.send(1, &amqpwire.TxSelect{})
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 100_000)
-			r.say(1, &amqpwire.TxCommit{})
+			r.send(1, &amqpwire.TxCommit{})
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 100_000)
-			r.say(1, &amqpwire.TxRollback{}, &amqpwire.QueuePurge{Queue: "q"})
+			r.send(1, &amqpwire.TxRollback{}, &amqpwire.QueuePurge{Queue: "q"})
 		},
 		"many unacked": func(r *raw, tag uint64) {
 			for range 1100 {
 				r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 0, 0)
-				r.say(1, &amqpwire.BasicGet{Queue: "q"})
+				r.send(1, &amqpwire.BasicGet{Queue: "q"})
 			}
-			r.say(1, &amqpwire.BasicAck{Multiple: true})
+			r.send(1, &amqpwire.BasicAck{Multiple: true})
 		},
 		"returns": func(r *raw, _ uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere", Mandatory: true}, 250_000, 250_000)
 		},
 		"large messages": func(r *raw, _ uint64) {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "q"}, 250_000, 250_000)
-			r.say(1, &amqpwire.QueuePurge{Queue: "q"})
+			r.send(1, &amqpwire.QueuePurge{Queue: "q"})
 		},
 		"channels": func(r *raw, _ uint64) {
-			r.say(9, &amqpwire.ChannelOpen{})
+			r.send(9, &amqpwire.ChannelOpen{})
 			r.publish(9, &amqpwire.BasicPublish{RoutingKey: "q"}, 1000, 999)
-			r.say(8, &amqpwire.ChannelOpen{}, &amqpwire.ChannelClose{})
+			r.send(8, &amqpwire.ChannelOpen{}, &amqpwire.ChannelClose{})
 			r.out <- amqpwire.AppendBodyFrames(nil, 9, []byte{0}, 131072)
-			r.say(9, &amqpwire.QueuePurge{Queue: "q"}, &amqpwire.ChannelClose{})
+			r.send(9, &amqpwire.QueuePurge{Queue: "q"}, &amqpwire.ChannelClose{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, conn := start(t, broker.Config{Logger: slog.New(correct{t: t})})
+				b, conn := start(t, broker.Config{Logger: slog.New(errorsFail{t: t})})
 				must(t, declare(channel(t, conn), "q", nil))
 				n, r := nodeOf(b), dialRaw(t, b, nil)
 				defer r.conn.Close()
@@ -234,13 +234,13 @@ func TestNothingAddsUp(t *testing.T) {
 					again(r, i+1)
 					synctest.Wait()
 					if i > 0 && (n.Connections.Used() != connections || n.Topology.Used() != topology) {
-						t.Fatalf("round %d: connections keep %d bytes, %d before; the topology %d, %d before",
+						t.Fatalf("round %d: connections use %d bytes, %d before; the topology uses %d, %d before",
 							i, n.Connections.Used(), connections, n.Topology.Used(), topology)
 					}
 					connections, topology = n.Connections.Used(), n.Topology.Used()
 				}
 				if r.closed != nil {
-					t.Errorf("closed with %v", r.closed)
+					t.Errorf("connection closed with %v", r.closed)
 				}
 			})
 		})

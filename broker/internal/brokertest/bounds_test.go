@@ -16,9 +16,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Declarations that outlive their connection have a separate limit. Existing objects remain usable, and deleting objects frees
-// memory.
-func TestTopologyHasALimit(t *testing.T) {
+// Declarations that outlive their connection have a separate limit. Existing objects remain usable, and deleting objects
+// frees memory.
+func TestTopologyMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1 << 20
 		b, conn := start(t, broker.Config{TopologyMemoryLimit: limit})
@@ -52,12 +52,12 @@ func TestTopologyHasALimit(t *testing.T) {
 		}
 		var refused *amqp.Error
 		if !errors.As(err, &refused) || refused.Code != 406 {
-			t.Errorf("exchanges are declared beyond the limit: %v", err)
+			t.Errorf("declaration beyond the limit: got %v, want code 406", err)
 		}
 		ch = channel(t, other)
 		must(t, declare(ch, "q0", args)) // the queue exists
 		_, err = ch.QueueDeclare("", false, true, true, false, nil)
-		must(t, err) // it is the connection's
+		must(t, err) // exclusive queues count for the connection
 		for i := range n - 1 {
 			_, err := ch.QueueDelete(fmt.Sprint("q", i), false, false, false)
 			must(t, err)
@@ -67,9 +67,9 @@ func TestTopologyHasALimit(t *testing.T) {
 	})
 }
 
-// The limit applies to the used memory. Clients with large tables that reconnect after each close cannot make the broker use more
-// than twice the limit.
-func TestTheHeapIsBounded(t *testing.T) {
+// The limit applies to the allocated memory, not to the encoded size of the tables. Clients with large tables that reconnect
+// after each close cannot make the broker use more than twice the limit.
+func TestMemoryLimitBoundsHeap(t *testing.T) {
 	const limit = 16 << 20
 	heap := func() int64 {
 		var m runtime.MemStats
@@ -78,7 +78,7 @@ func TestTheHeapIsBounded(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		b, conn := start(t, broker.Config{MaxMessageSize: limit / 2, ConnectionMemoryLimit: limit, TotalConnectionMemoryLimit: limit, Logger: slog.New(correct{t: t})})
+		b, conn := start(t, broker.Config{MaxMessageSize: limit / 2, ConnectionMemoryLimit: limit, TotalConnectionMemoryLimit: limit, Logger: slog.New(errorsFail{t: t})})
 		must(t, declare(channel(t, conn), "q", nil))
 		before, most, closed := heap(), int64(0), 0
 		clients := make([]*raw, 3)
@@ -94,7 +94,7 @@ func TestTheHeapIsBounded(t *testing.T) {
 				go r.read()
 				clients[i%3] = r
 			}
-			r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
+			r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
 			synctest.Wait()
 			if i%20 == 0 {
 				most = max(most, heap()-before)
@@ -105,13 +105,13 @@ func TestTheHeapIsBounded(t *testing.T) {
 			close(r.out)
 		}
 		if most > 2*limit || most < limit/2 || closed < 5 {
-			t.Errorf("the heap has grown by %d MiB; the limit is %d MiB, and %d connections were closed", most>>20, limit>>20, closed)
+			t.Errorf("heap grew by %d MiB with a limit of %d MiB and %d closed connections", most>>20, limit>>20, closed)
 		}
 	})
 }
 
-// The broker counts that additional routing keys use more memory than their length.
-func TestRoutingKeysAreCounted(t *testing.T) {
+// An additional routing key uses more memory than its length.
+func TestMemoryIncludesRoutingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
 		ch := channel(t, conn)
@@ -130,15 +130,15 @@ func TestRoutingKeysAreCounted(t *testing.T) {
 			must(t, ch.Publish("", "q", true, false, amqp.Publishing{Headers: amqp.Table{"CC": cc}}))
 		}
 		synctest.Wait()
-		const onTheWire, header = 5, 16 // of each key
+		const onTheWire, header = 5, 16 // bytes per key
 		if got := nodeOf(b).Memory.Used() - without; got < messages*keys*(onTheWire+header) {
-			t.Errorf("%d bytes are counted for %d messages with %d keys each", got, messages, keys)
+			t.Errorf("account: got only %d bytes for %d messages with %d keys each", got, messages, keys)
 		}
 	})
 }
 
 // The buffer for large frames counts until the client sends only small frames.
-func TestBuffersForLargeFramesCount(t *testing.T) {
+func TestMemoryIncludesFrameBuffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100_000
 		b, _ := start(t, broker.Config{})
@@ -158,25 +158,25 @@ func TestBuffersForLargeFramesCount(t *testing.T) {
 			before := used()
 			r.out <- frame[:size]
 			if part := used(); part < before+size-8192 {
-				t.Errorf("%d bytes are kept while a frame is incomplete, %d before", part, before)
+				t.Errorf("account during an incomplete frame: got %d bytes, %d before", part, before)
 			}
 			r.out <- frame[size:]
-			r.say(1, &amqpwire.QueueDelete{Queue: "q"})
+			r.send(1, &amqpwire.QueueDelete{Queue: "q"})
 			for range 5 {
 				r.out <- amqpwire.AppendHeartbeatFrame(nil)
 			}
 			if after := used(); after > before+1000 {
-				t.Errorf("%d bytes are kept behind it, %d before", after, before)
+				t.Errorf("account after the frame: got %d bytes, %d before", after, before)
 			}
 		}
 	})
 }
 
 // The broker does not close slow readers. With a lower limit, fewer bytes wait for each of them.
-func TestSlowReadersAreNotClosed(t *testing.T) {
+func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, clients = 4 << 20, 30
-		b, conn := start(t, broker.Config{TotalConnectionMemoryLimit: total, Logger: slog.New(correct{t: t})})
+		b, conn := start(t, broker.Config{TotalConnectionMemoryLimit: total, Logger: slog.New(errorsFail{t: t})})
 		good := newNeighbour(t, conn)
 		ch := channel(t, conn)
 		must(t, ch.ExchangeDeclare("all", "fanout", true, false, false, false, nil))
@@ -185,9 +185,9 @@ func TestSlowReadersAreNotClosed(t *testing.T) {
 			slow[i] = dialRaw(t, b, nil)
 			defer slow[i].conn.Close()
 			defer close(slow[i].out)
-			slow[i].say(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint(i)},
+			slow[i].send(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint(i)},
 				&amqpwire.QueueBind{Queue: fmt.Sprint(i), Exchange: "all"}, &amqpwire.BasicConsume{Queue: fmt.Sprint(i), NoAck: true})
-			go io.CopyN(io.Discard, slow[i].conn, 500) // up to here, about
+			go io.CopyN(io.Discard, slow[i].conn, 500) // limits the received bytes only approximately
 		}
 		synctest.Wait()
 		for range 200 {
@@ -196,17 +196,17 @@ func TestSlowReadersAreNotClosed(t *testing.T) {
 		}
 		for _, s := range nodeOf(b).Sessions() {
 			if info := s.Info(); info.State != "running" {
-				t.Errorf("connection %s is %s", info.Name, info.State)
+				t.Errorf("connection %s: got state %s, want running", info.Name, info.State)
 			}
 		}
 		if used := nodeOf(b).Connections.Used(); used < total/3 || used > total {
-			t.Errorf("%d bytes are kept, at most %d may be", used, total)
+			t.Errorf("account: got %d bytes, want at most %d and at least a third of it", used, total)
 		}
 		for i, r := range slow {
 			go io.Copy(io.Discard, r.conn)
 			synctest.Wait()
 			if left := nodeOf(b).VHost("/").FindQueue(fmt.Sprint(i)).Stats().Ready; left != 0 {
-				t.Errorf("%d messages do not come to client %d, though it reads", left, i)
+				t.Errorf("%d messages were not delivered to client %d, which reads", left, i)
 			}
 		}
 	})

@@ -14,12 +14,12 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// everywhere is a listener with an address that other machines can reach.
-type everywhere struct{ net.Listener }
+// publicListener is a listener with an address that other machines can reach.
+type publicListener struct{ net.Listener }
 
-func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 5672} }
+func (publicListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 5672} }
 
-func TestTheDefaultPasswordStaysOnLoopback(t *testing.T) {
+func TestServeRefusesDefaultPasswordOnPublicListener(t *testing.T) {
 	for _, test := range []struct {
 		users   map[string]string
 		refused bool
@@ -34,22 +34,22 @@ func TestTheDefaultPasswordStaysOnLoopback(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
 		served := make(chan error, 1)
-		go func() { served <- b.Serve(everywhere{l}) }()
+		go func() { served <- b.Serve(publicListener{l}) }()
 		if test.refused {
 			if err := <-served; err == nil || !strings.Contains(err.Error(), "cannot listen on 0.0.0.0:5672") {
-				t.Errorf("users %v: Serve returned %v", test.users, err)
+				t.Errorf("users %v: unexpected error from Serve: %v", test.users, err)
 			}
 		}
 		must(t, b.Shutdown(context.Background()))
 		if !test.refused {
 			if err := <-served; !errors.Is(err, broker.ErrClosed) {
-				t.Errorf("users %v: Serve returned %v", test.users, err)
+				t.Errorf("users %v: unexpected error from Serve: %v", test.users, err)
 			}
 		}
 	}
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	for want, config := range map[string]broker.Config{
 		"whole seconds":        {Heartbeat: 1500 * time.Millisecond},
 		"between 8192 and":     {FrameMax: 4096},
@@ -61,27 +61,27 @@ func TestConfigIsChecked(t *testing.T) {
 		"Config.Users[\"\"]": {Users: map[string]string{"": "x"}},
 	} {
 		if _, err := broker.New(config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New returned %v, want an error that says %q", err, want)
+			t.Errorf("New: got error %v, want %q", err, want)
 		}
 	}
 }
 
-func TestShutdownTellsTheClients(t *testing.T) {
+func TestShutdownClosesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
 		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 		must(t, b.Shutdown(context.Background()))
 		if e := <-closed; e == nil || e.Code != 320 || !strings.Contains(e.Reason, "shutdown") {
-			t.Errorf("closed with %v", e)
+			t.Errorf("connection closed with %v, want code 320 and shutdown", e)
 		}
 		if _, err := b.DialContext(context.Background(), "", ""); !errors.Is(err, broker.ErrClosed) {
-			t.Errorf("DialContext returned %v", err)
+			t.Errorf("DialContext: got %v, want ErrClosed", err)
 		}
 	})
 }
 
 // A client that does not answer does not delay a shutdown beyond the deadline of the caller.
-func TestShutdownCutsClientsThatDoNotAnswer(t *testing.T) {
+func TestShutdownCutsUnresponsiveClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
 		must(t, err)
@@ -91,12 +91,12 @@ func TestShutdownCutsClientsThatDoNotAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := b.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Shutdown returned %v", err)
+			t.Errorf("Shutdown: got %v, want DeadlineExceeded", err)
 		}
 	})
 }
 
-func TestIdleConnectionsLiveByHeartbeats(t *testing.T) {
+func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
 		time.Sleep(24 * time.Hour)
@@ -113,7 +113,7 @@ type stuck struct {
 func (s stuck) Read(b []byte) (int, error) { <-s.gate; return s.Conn.Read(b) }
 
 // The broker does not send further messages to a consumer that does not read, and the messages stay in the queue.
-func TestSlowConsumersAreNotBuriedInMessages(t *testing.T) {
+func TestSlowConsumerDoesNotEmptyQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 400, 64 << 10
 		b, conn := start(t, broker.Config{})
@@ -121,7 +121,7 @@ func TestSlowConsumersAreNotBuriedInMessages(t *testing.T) {
 
 		gate := make(chan struct{})
 		go func() {
-			for range 100 { // the handshake and a little more
+			for range 100 { // enough for the handshake
 				gate <- struct{}{}
 			}
 		}()
@@ -146,7 +146,7 @@ func TestSlowConsumersAreNotBuriedInMessages(t *testing.T) {
 		}
 		synctest.Wait()
 		if left := b.Queues()[0].Ready; left < n/2 {
-			t.Errorf("%d of %d messages are left in the queue: the rest is in memory twice", left, n)
+			t.Errorf("only %d of %d messages are still in the queue", left, n)
 		}
 		close(gate)
 		for range n {

@@ -29,7 +29,7 @@ func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
 	return dialBeating(t, b, properties, 0)
 }
 
-// dialBeating is the same as dialRaw, with heartbeats that the test must send.
+// dialBeating is like dialRaw with a heartbeat interval, in seconds. The test must send the heartbeats.
 func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *raw {
 	conn, err := b.DialContext(t.Context(), "", "")
 	must(t, err)
@@ -42,13 +42,13 @@ func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, hear
 		}
 	}()
 	r.out <- amqpwire.ProtocolHeader[:]
-	r.say(0, &amqpwire.ConnectionStartOk{ClientProperties: properties, Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"},
+	r.send(0, &amqpwire.ConnectionStartOk{ClientProperties: properties, Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"},
 		&amqpwire.ConnectionTuneOk{ChannelMax: 2047, FrameMax: 131072, Heartbeat: heartbeat}, &amqpwire.ConnectionOpen{VirtualHost: "/"})
-	r.say(1, &amqpwire.ChannelOpen{})
+	r.send(1, &amqpwire.ChannelOpen{})
 	return r
 }
 
-func (r *raw) say(channel uint16, methods ...amqpwire.Method) {
+func (r *raw) send(channel uint16, methods ...amqpwire.Method) {
 	for _, m := range methods {
 		b, err := amqpwire.AppendMethodFrame(nil, channel, m)
 		must(r.t, err)
@@ -58,7 +58,7 @@ func (r *raw) say(channel uint16, methods ...amqpwire.Method) {
 
 // publish begins a message and sends the given number of bytes of its body.
 func (r *raw) publish(channel uint16, m *amqpwire.BasicPublish, size, sent int) {
-	r.say(channel, m)
+	r.send(channel, m)
 	b := amqpwire.AppendHeaderFrame(nil, channel, 60, uint64(size), []byte{0, 0})
 	r.out <- amqpwire.AppendBodyFrames(b, channel, make([]byte, sent), 131072)
 }
@@ -79,15 +79,15 @@ func (r *raw) read() {
 		switch m := m.(type) {
 		case *amqpwire.ConnectionClose:
 			r.closed = m
-			r.say(0, &amqpwire.ConnectionCloseOk{})
+			r.send(0, &amqpwire.ConnectionCloseOk{})
 		case *amqpwire.ChannelClose:
-			r.say(f.Channel, &amqpwire.ChannelCloseOk{}, &amqpwire.ChannelOpen{})
+			r.send(f.Channel, &amqpwire.ChannelCloseOk{}, &amqpwire.ChannelOpen{})
 		}
 	}
 }
 
-// neighbour is a well-behaved client that runs at the same time. Each round trip publishes a message with a confirm and consumes
-// it.
+// neighbour is a well-behaved client that runs during an attack. Each round trip publishes a message with a confirm and
+// consumes the message.
 type neighbour struct {
 	t          *testing.T
 	ch         *amqp.Channel
@@ -115,31 +115,31 @@ func (n *neighbour) roundTrip() {
 	must(n.t, err)
 	select {
 	case e := <-n.ended:
-		n.t.Fatalf("the neighbour was closed: %v", e)
+		n.t.Fatalf("connection of the neighbour closed: %v", e)
 	case e := <-n.blocked:
-		n.t.Fatalf("the neighbour was blocked: %v", e)
+		n.t.Fatalf("connection of the neighbour blocked: %v", e)
 	case <-confirm.Done():
 	}
 	d := <-n.deliveries
 	must(n.t, d.Ack(false))
 }
 
-// correct is a log handler that fails the test if the broker reports a counting error.
-type correct struct {
+// errorsFail is a log handler that fails the test if the broker logs an error, such as a counting error.
+type errorsFail struct {
 	slog.Handler
 	t *testing.T
 }
 
-func (c correct) Enabled(context.Context, slog.Level) bool { return true }
+func (c errorsFail) Enabled(context.Context, slog.Level) bool { return true }
 
-func (c correct) Handle(_ context.Context, r slog.Record) error {
+func (c errorsFail) Handle(_ context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelError {
 		c.t.Error(r.Message)
 	}
 	return nil
 }
 
-func (c correct) WithAttrs([]slog.Attr) slog.Handler { return c }
+func (c errorsFail) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 // large is a table that uses more memory than its encoded length.
 var large = func() amqpwire.Table {
@@ -150,7 +150,7 @@ var large = func() amqpwire.Table {
 	return amqpwire.Table{{Name: "words", Value: words}}
 }()
 
-// attack is a client that makes the broker store more and more.
+// attack is a client that makes the broker store more and more data.
 type attack struct {
 	mostly string
 	step   func(r *raw, i int)
@@ -161,68 +161,68 @@ const attackLimit = 512 << 10
 
 var attacks = map[string]attack{
 	"consumers": {"consumers", func(r *raw, i int) {
-		r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
+		r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
 	}, false},
 	"consumers that are cancelled with a message": {"consumers", func(r *raw, _ int) {
-		r.say(1, &amqpwire.QueueDeclare{Queue: "cancelled"})
+		r.send(1, &amqpwire.QueueDeclare{Queue: "cancelled"})
 		for range 20 {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "cancelled"}, 0, 0)
-			r.say(1, &amqpwire.BasicConsume{Queue: "cancelled", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
+			r.send(1, &amqpwire.BasicConsume{Queue: "cancelled", ConsumerTag: "c", Arguments: large}, &amqpwire.BasicCancel{ConsumerTag: "c"})
 		}
 	}, false},
-	"channels": {"channels", func(r *raw, i int) { r.say(uint16(i+2), &amqpwire.ChannelOpen{}) }, false},
+	"channels": {"channels", func(r *raw, i int) { r.send(uint16(i+2), &amqpwire.ChannelOpen{}) }, false},
 	"unfinished bodies": {"unfinished messages", func(r *raw, i int) {
-		r.say(uint16(i+2), &amqpwire.ChannelOpen{})
+		r.send(uint16(i+2), &amqpwire.ChannelOpen{})
 		r.publish(uint16(i+2), &amqpwire.BasicPublish{RoutingKey: "q"}, 100_000, 99_999)
 	}, false},
 	"unfinished properties": {"unfinished messages", func(r *raw, i int) {
-		r.say(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicPublish{RoutingKey: "q"})
+		r.send(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicPublish{RoutingKey: "q"})
 		r.out <- amqpwire.AppendHeaderFrame(nil, uint16(i+2), 60, 1, make([]byte, 50_000))
 	}, false},
 	"transaction": {"uncommitted transactions", func(r *raw, i int) {
-		r.say(1, &amqpwire.TxSelect{})
+		r.send(1, &amqpwire.TxSelect{})
 		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere"}, 10_000, 10_000)
 	}, false},
 	"settled in a transaction": {"uncommitted transactions", func(r *raw, i int) {
 		if i == 0 {
-			r.say(2, &amqpwire.ChannelOpen{})
+			r.send(2, &amqpwire.ChannelOpen{})
 		}
-		r.say(2, &amqpwire.TxSelect{}, &amqpwire.QueueDeclare{Queue: "settled"})
+		r.send(2, &amqpwire.TxSelect{}, &amqpwire.QueueDeclare{Queue: "settled"})
 		for n := range 200 {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "settled"}, 0, 0)
-			r.say(2, &amqpwire.BasicGet{Queue: "settled"}, &amqpwire.BasicAck{DeliveryTag: uint64(i*200 + n + 1)})
+			r.send(2, &amqpwire.BasicGet{Queue: "settled"}, &amqpwire.BasicAck{DeliveryTag: uint64(i*200 + n + 1)})
 		}
 	}, false},
 	"unacked": {"unacknowledged deliveries", func(r *raw, _ int) {
-		r.say(1, &amqpwire.QueueDeclare{Queue: "unacked"})
+		r.send(1, &amqpwire.QueueDeclare{Queue: "unacked"})
 		for range 1000 {
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "unacked"}, 0, 0)
-			r.say(1, &amqpwire.BasicGet{Queue: "unacked"})
+			r.send(1, &amqpwire.BasicGet{Queue: "unacked"})
 		}
 	}, false},
 	"unread": {"unread frames", func(r *raw, _ int) {
 		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere", Mandatory: true}, 100_000, 100_000)
 	}, true},
 	"exclusive queues": {"exclusive queues", func(r *raw, i int) {
-		r.say(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint("mine-", i), Exclusive: true, NoWait: true})
+		r.send(1, &amqpwire.QueueDeclare{Queue: fmt.Sprint("mine-", i), Exclusive: true, NoWait: true})
 	}, false},
 	"bindings to an exclusive queue": {"exclusive queues", func(r *raw, i int) {
-		r.say(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, NoWait: true},
+		r.send(1, &amqpwire.QueueDeclare{Queue: "mine", Exclusive: true, NoWait: true},
 			&amqpwire.QueueBind{Queue: "mine", Exchange: "amq.topic", RoutingKey: strings.Repeat("a.", 100) + fmt.Sprint(i), NoWait: true})
 	}, false},
 	"reply queues": {"channels", func(r *raw, i int) {
-		r.say(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", NoAck: true, NoWait: true})
+		r.send(uint16(i+2), &amqpwire.ChannelOpen{}, &amqpwire.BasicConsume{Queue: "amq.rabbitmq.reply-to", NoAck: true, NoWait: true})
 	}, false},
 }
 
-// The broker closes a client that makes it store too much, and reports the reason. Other clients are not affected, and the memory
-// is released.
-func TestAConnectionMayNotKeepTooMuch(t *testing.T) {
+// The broker closes a client that makes it store too much data, and reports the reason. The broker then frees the memory.
+// Other clients are not affected.
+func TestConnectionMemoryLimit(t *testing.T) {
 	for name, attack := range attacks {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, conn := start(t, broker.Config{
-					ConnectionMemoryLimit: attackLimit, MaxMessageSize: 256 << 10, Logger: slog.New(correct{t: t}),
+					ConnectionMemoryLimit: attackLimit, MaxMessageSize: 256 << 10, Logger: slog.New(errorsFail{t: t}),
 				})
 				must(t, declare(channel(t, conn), "q", nil))
 				good := newNeighbour(t, conn)
@@ -235,12 +235,12 @@ func TestAConnectionMayNotKeepTooMuch(t *testing.T) {
 				}
 				for i := 0; !over(b, r, attack.unread); i++ {
 					if i == 5000 {
-						t.Fatalf("it is still there, and %d bytes are kept", nodeOf(b).Connections.Used())
+						t.Fatalf("connection is still open and uses %d bytes", nodeOf(b).Connections.Used())
 					}
 					attack.step(r, i)
 					good.roundTrip()
 					if used := nodeOf(b).Connections.Used(); used > 2*attackLimit {
-						t.Fatalf("%d bytes are kept", used)
+						t.Fatalf("account exceeds its limit: got %d bytes", used)
 					}
 				}
 				if attack.unread {
@@ -249,26 +249,26 @@ func TestAConnectionMayNotKeepTooMuch(t *testing.T) {
 				want := fmt.Sprintf("RESOURCE_ERROR - memory limit of a connection (%d bytes) exceeded, mostly by %s; "+
 					"to raise it, set ConnectionMemoryLimit or --connection-memory-limit", attackLimit, attack.mostly)
 				if r.closed == nil || r.closed.ReplyCode != 506 || r.closed.ReplyText != want {
-					t.Errorf("closed with %+v, want %s", r.closed, want)
+					t.Errorf("connection closed with %+v, want %s", r.closed, want)
 				}
 				close(r.out)
 				good.roundTrip()
 				synctest.Wait()
 				if used := nodeOf(b).Connections.Used(); used != before {
-					t.Errorf("%d bytes are kept, %d before", used, before)
+					t.Errorf("account after the attack: got %d bytes, want %d", used, before)
 				}
 				must(t, conn.Close())
 				synctest.Wait()
 				if used := nodeOf(b).Connections.Used(); used != 0 {
-					t.Errorf("%d bytes are kept in the end", used)
+					t.Errorf("account after the last connection: got %d bytes, want 0", used)
 				}
 			})
 		})
 	}
 }
 
-// over reports whether the broker has closed the connection of a client. It cannot check that a client that does not read received
-// the reason.
+// over reports whether the broker has closed the connection of a client. If the client does not read, over cannot check
+// whether the client received the reason.
 func over(b *broker.Broker, r *raw, unread bool) bool {
 	synctest.Wait()
 	if !unread {
@@ -283,38 +283,38 @@ func over(b *broker.Broker, r *raw, unread bool) bool {
 }
 
 // If no single client exceeds its limit but all clients together do, the broker closes the largest one.
-func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
+func TestTotalConnectionMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 10 << 20
-		b, conn := start(t, broker.Config{MaxMessageSize: 4 << 20, ConnectionMemoryLimit: 8 << 20, TotalConnectionMemoryLimit: limit, Logger: slog.New(correct{t: t})})
+		b, conn := start(t, broker.Config{MaxMessageSize: 4 << 20, ConnectionMemoryLimit: 8 << 20, TotalConnectionMemoryLimit: limit, Logger: slog.New(errorsFail{t: t})})
 		must(t, declare(channel(t, conn), "q", nil))
 		good := newNeighbour(t, conn)
 		var clients []*raw
 		closed := 0
 		for i := 0; closed < 3; i++ {
 			if i == 5000 {
-				t.Fatalf("%d of %d are closed", closed, len(clients))
+				t.Fatalf("only %d of %d connections were closed", closed, len(clients))
 			}
-			if i%20 == 0 { // the older ones are larger
+			if i%20 == 0 { // older connections become larger
 				r := dialRaw(t, b, nil)
 				defer r.conn.Close()
 				go r.read()
 				clients = append(clients, r)
 			}
 			for _, r := range clients {
-				r.say(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
+				r.send(1, &amqpwire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large})
 				synctest.Wait()
 			}
 			good.roundTrip()
 			if used := nodeOf(b).Connections.Used(); used > limit*5/4 {
-				t.Fatalf("%d bytes are kept", used)
+				t.Fatalf("account exceeds its limit: got %d bytes", used)
 			}
 			if clients[closed].closed != nil {
 				closed++
 			}
 			for _, r := range clients[closed:] {
 				if r.closed != nil {
-					t.Fatalf("another than the largest was closed with %+v", r.closed)
+					t.Fatalf("broker closed a connection that was not the largest: %+v", r.closed)
 				}
 			}
 		}
@@ -322,7 +322,7 @@ func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
 			"mostly consumers; to raise it, set TotalConnectionMemoryLimit or --total-connection-memory-limit", limit)
 		for _, r := range clients[:closed] {
 			if r.closed.ReplyCode != 506 || r.closed.ReplyText != want {
-				t.Errorf("closed with %+v, want %s", r.closed, want)
+				t.Errorf("connection closed with %+v, want %s", r.closed, want)
 			}
 		}
 		for _, r := range clients {
@@ -332,13 +332,13 @@ func TestAllConnectionsMayNotKeepTooMuch(t *testing.T) {
 		must(t, conn.Close())
 		synctest.Wait()
 		if used := nodeOf(b).Connections.Used(); used != 0 {
-			t.Errorf("%d bytes are kept in the end", used)
+			t.Errorf("account after the last connection: got %d bytes, want 0", used)
 		}
 	})
 }
 
 // The broker closes a client that does not continue a message within a minute, even if the client sends other commands.
-func TestMessagesHaveToBeContinued(t *testing.T) {
+func TestIncompleteMessageTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
 		good := newNeighbour(t, conn)
@@ -348,7 +348,7 @@ func TestMessagesHaveToBeContinued(t *testing.T) {
 			defer close(r.out)
 			go r.read()
 			r.publish(1, &amqpwire.BasicPublish{RoutingKey: "nowhere"}, 10, 1)
-			r.say(2, &amqpwire.ChannelOpen{})
+			r.send(2, &amqpwire.ChannelOpen{})
 		}
 		for range 6 {
 			time.Sleep(15 * time.Second)
@@ -358,45 +358,45 @@ func TestMessagesHaveToBeContinued(t *testing.T) {
 			synctest.Wait()
 		}
 		if slow.closed != nil {
-			t.Errorf("one that goes on was closed with %+v", slow.closed)
+			t.Errorf("connection of a slow publisher closed with %+v", slow.closed)
 		}
 		want := "RESOURCE_ERROR - message on channel 1 is incomplete, and no part of it has come for 1m0s"
 		if lost.closed == nil || lost.closed.ReplyCode != 506 || lost.closed.ReplyText != want {
-			t.Errorf("closed with %+v, want %s", lost.closed, want)
+			t.Errorf("connection closed with %+v, want %s", lost.closed, want)
 		}
 	})
 }
 
 // A client that the broker does not read because of an alarm need not continue its message.
-func TestBlockedMessagesNeedNotBeContinued(t *testing.T) {
+func TestIncompleteMessageDoesNotTimeOutDuringAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := start(t, broker.Config{MemoryLimit: 1})
 		r := dialRaw(t, b, nil)
 		defer r.conn.Close()
 		defer close(r.out)
 		go r.read()
-		r.say(1, &amqpwire.QueueDeclare{Queue: "full"})
-		r.say(2, &amqpwire.ChannelOpen{})
+		r.send(1, &amqpwire.QueueDeclare{Queue: "full"})
+		r.send(2, &amqpwire.ChannelOpen{})
 		r.publish(2, &amqpwire.BasicPublish{RoutingKey: "full"}, 2, 1)
 		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "full"}, 1, 1)
-		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "full"}, 1, 1) // which is not read
+		r.publish(1, &amqpwire.BasicPublish{RoutingKey: "full"}, 1, 1) // the broker does not read this message
 		r.out <- amqpwire.AppendBodyFrames(nil, 2, []byte{0}, 131072)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if ready := b.Queues()[0].Ready; ready != 1 {
-			t.Fatalf("%d messages were taken while memory is low", ready)
+			t.Fatalf("broker accepted %d messages during a memory alarm, want 1", ready)
 		}
 		nodeOf(b).VHost("/").FindQueue("full").Purge()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if r.closed != nil {
-			t.Errorf("closed with %+v", r.closed)
+			t.Errorf("connection closed with %+v", r.closed)
 		}
 	})
 }
 
-// Client properties count, too.
-func TestClientPropertiesCount(t *testing.T) {
+// Client properties count towards the limit.
+func TestMemoryIncludesClientProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := start(t, broker.Config{MaxMessageSize: 32 << 10, ConnectionMemoryLimit: 64 << 10})
 		words := amqpwire.Array(make([]any, 7000))
@@ -406,7 +406,7 @@ func TestClientPropertiesCount(t *testing.T) {
 		go r.read()
 		synctest.Wait()
 		if r.closed == nil || !strings.Contains(r.closed.ReplyText, "mostly by client properties") {
-			t.Errorf("closed with %+v", r.closed)
+			t.Errorf("connection closed with %+v", r.closed)
 		}
 	})
 }

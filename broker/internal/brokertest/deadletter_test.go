@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// This is a complete retry in virtual time: a message fails and returns four hours later.
-func TestFourHoursInAWaitQueue(t *testing.T) {
+// A rejected message waits for four hours in a wait queue and then returns to the work queue.
+func TestMessageReturnsFromWaitQueueAfterFourHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
 		ch := channel(t, conn)
@@ -29,21 +29,21 @@ func TestFourHoursInAWaitQueue(t *testing.T) {
 		must(t, first.Reject(false))
 		again := <-deliveries
 		if waited := time.Since(began); waited != 4*time.Hour {
-			t.Errorf("came back after %v, want exactly 4 h", waited)
+			t.Errorf("retry after %v, want exactly 4 h", waited)
 		}
 		if again.MessageId != "1" || string(again.Body) != "release" {
-			t.Errorf("came back as %q %q", again.MessageId, again.Body)
+			t.Errorf("unexpected message: id %q, body %q", again.MessageId, again.Body)
 		}
 		deaths := again.Headers["x-death"].([]any)
 		if len(deaths) != 2 || deaths[0].(amqp.Table)["reason"] != "expired" || deaths[1].(amqp.Table)["reason"] != "rejected" {
-			t.Errorf("x-death is %v", deaths)
+			t.Errorf("unexpected x-death: %v", deaths)
 		}
 		must(t, again.Ack(false))
 	})
 }
 
 // A wait queue with at-least-once dead lettering keeps its messages while their target queue does not exist.
-func TestAtLeastOnceDeadLettersWaitForTheirQueue(t *testing.T) {
+func TestAtLeastOnceDeadLetterWaitsForTargetQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
 		ch := channel(t, conn)
@@ -60,14 +60,14 @@ func TestAtLeastOnceDeadLettersWaitForTheirQueue(t *testing.T) {
 		must(t, err)
 		for i := range 3 {
 			if d := <-deliveries; string(d.Body) != fmt.Sprint(i) {
-				t.Errorf("message %d is %q", i, d.Body)
+				t.Errorf("message %d: got body %q", i, d.Body)
 			}
 		}
 	})
 }
 
-// With at-most-once dead lettering, the broker drops these messages, as RabbitMQ does.
-func TestAtMostOnceDeadLettersAreDropped(t *testing.T) {
+// With at-most-once dead lettering, the broker drops messages whose target queue does not exist, as RabbitMQ does.
+func TestAtMostOnceDeadLetterIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{})
 		ch := channel(t, conn)
@@ -78,7 +78,7 @@ func TestAtMostOnceDeadLettersAreDropped(t *testing.T) {
 		time.Sleep(time.Hour)
 		for _, q := range b.Queues() {
 			if q.Ready+q.Unacked > 0 {
-				t.Errorf("%s has a message", q.Name)
+				t.Errorf("queue %s still has a message", q.Name)
 			}
 		}
 	})

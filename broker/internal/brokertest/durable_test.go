@@ -28,12 +28,12 @@ func inData(t *testing.T) broker.Config { return broker.Config{Store: disk.Dir(t
 // dirOf returns the data directory of a configuration.
 func dirOf(c broker.Config) string { return string(c.Store.(disk.Dir)) }
 
-// life runs a broker from New to Shutdown, and calls live in between.
-func life(t *testing.T, config broker.Config, live func(b *broker.Broker)) {
+// runBroker runs a broker from New to Shutdown and calls use in between.
+func runBroker(t *testing.T, config broker.Config, use func(b *broker.Broker)) {
 	t.Helper()
 	b, err := broker.New(config)
 	must(t, err)
-	live(b)
+	use(b)
 	must(t, b.Shutdown(context.Background()))
 }
 
@@ -44,7 +44,7 @@ func publish(t *testing.T, ch *amqp.Channel, key string, m amqp.Publishing) {
 	confirm, err := ch.PublishWithDeferredConfirm("", key, true, false, m)
 	must(t, err)
 	if !confirm.Wait() {
-		t.Fatalf("a message to %s was not accepted", key)
+		t.Fatalf("broker nacked a message to %s", key)
 	}
 }
 
@@ -57,24 +57,24 @@ func ready(b *broker.Broker, queue string) int {
 	return -1
 }
 
-func TestMessagesSurviveARestart(t *testing.T) {
+func TestMessagesSurviveRestart(t *testing.T) {
 	config := inData(t)
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		must(t, declare(ch, "q", nil))
 		for _, mode := range []uint8{amqp.Transient, amqp.Persistent, amqp.Persistent} {
 			publish(t, ch, "q", amqp.Publishing{DeliveryMode: mode})
 		}
 	})
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		for range 2 {
 			if d, ok, err := ch.Get("q", true); err != nil || !ok || d.Redelivered {
-				t.Errorf("got %+v %v %v", d, ok, err)
+				t.Errorf("message: got %+v %v %v, want one that is not redelivered", d, ok, err)
 			}
 		}
 		if n := ready(b, "q"); n != 0 {
-			t.Errorf("%d are left", n)
+			t.Errorf("%d messages are still in the queue", n)
 		}
 	})
 }
@@ -90,11 +90,11 @@ func api(t *testing.T, b *broker.Broker, method, path, body string) (status int,
 	return w.Code, w.Body.String()
 }
 
-func TestUsersAndPermissionsSurvive(t *testing.T) {
+func TestUsersAndPermissionsSurviveRestart(t *testing.T) {
 	config := inData(t)
 	var users []access.User
 	var permissions []access.Permission
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		for _, r := range [][3]string{
 			{"PUT", "/api/vhosts/v", `{"description":"d","tags":"x,y"}`},
 			{"PUT", "/api/users/a%2Fb%00%FF", `{"password":"p","tags":"monitoring,management"}`},
@@ -114,86 +114,86 @@ func TestUsersAndPermissionsSurvive(t *testing.T) {
 		}
 		users, permissions = nodeOf(b).Access.Users(), nodeOf(b).Access.Permissions()
 	})
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		control := nodeOf(b).Access
 		if fmt.Sprint(control.Users()) != fmt.Sprint(users) || !slices.Equal(control.Permissions(), permissions) || len(users) != 3 || len(permissions) != 3 {
 			t.Errorf("users %+v\nwere  %+v\npermissions %+v\nwere        %+v", control.Users(), users, control.Permissions(), permissions)
 		}
 		if !control.Authenticate("a/b\x00\xff", "p") || control.Authenticate("nobody", "") {
-			t.Error("the passwords are others")
+			t.Error("passwords differ after the restart")
 		}
 		if !control.Allowed("a/b\x00\xff", "v", access.Configure, "a/") || control.Allowed("a/b\x00\xff", "v", access.Configure, "b") {
-			t.Error("what they may do is something else")
+			t.Error("permissions have a different effect after the restart")
 		}
 		if about := nodeOf(b).VHost("v").About(); about.Description != "d" || len(about.Tags) != 2 {
-			t.Errorf("the virtual host is %+v", about)
+			t.Errorf("unexpected virtual host: %+v", about)
 		}
 	})
 }
 
-func TestGuestComesOnce(t *testing.T) {
+func TestNewCreatesGuestOnlyOnce(t *testing.T) {
 	config := inData(t)
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if !b.DefaultLogin() {
-			t.Error("a new broker has no guest")
+			t.Error("new broker has no user guest")
 		}
 		must(t, nodeOf(b).Access.DeleteUser("guest"))
 		nodeOf(b).DeleteVHost("/")
 	})
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if b.DefaultLogin() || len(nodeOf(b).Access.Users()) != 0 || len(nodeOf(b).VHosts()) != 0 {
-			t.Error("what was deleted has come back")
+			t.Error("deleted users or virtual hosts exist after the restart")
 		}
 	})
 	config.Users = map[string]string{"ada": "s3cret"}
 	config.Definitions = []byte(`{"vhosts":[{"name":"/"}]}`)
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if !nodeOf(b).Access.Authenticate("ada", "s3cret") || nodeOf(b).VHost("/") == nil {
-			t.Error("the configuration has no effect on a data directory that is there")
+			t.Error("broker does not add the configured user to an existing data directory")
 		}
 	})
 	config.Users["ada"] = "another"
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if !nodeOf(b).Access.Authenticate("ada", "another") {
-			t.Error("the password of the data directory wins over that of the configuration")
+			t.Error("stored password overrides the configured password")
 		}
 	})
 }
 
-func TestDataDirectoriesThatCannotBeUsed(t *testing.T) {
+func TestNewRejectsUnusableDataDirectory(t *testing.T) {
 	config := inData(t)
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if _, err := broker.New(config); !errors.Is(err, broker.ErrInUse) {
-			t.Errorf("two brokers on one directory: %v", err)
+			t.Errorf("second broker on the directory: got %v, want ErrInUse", err)
 		}
 	})
 	for _, format := range []string{"reprise 99\n", "reprise 1\n"} {
 		must(t, os.WriteFile(filepath.Join(dirOf(config), "FORMAT"), []byte(format), 0o600))
 		if _, err := broker.New(config); !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), dirOf(config)) {
-			t.Errorf("a newer format: %v", err)
+			t.Errorf("unknown format: got %v, want ErrFormat with the directory", err)
 		}
 	}
 	file := t.TempDir() + "/file"
 	must(t, os.WriteFile(file, nil, 0o600))
 	if _, err := broker.New(broker.Config{Store: disk.Dir(file)}); err == nil {
-		t.Error("a file is a directory")
+		t.Error("New accepts a file as data directory")
 	}
 	if _, err := broker.New(broker.Config{DiskLimit: -1}); err == nil {
-		t.Error("there can be less than nothing free")
+		t.Error("New accepts a negative DiskLimit")
 	}
 }
 
-// If New fails because of its configuration, the data directory does not change.
-func TestANewThatFailsClosesTheDirectory(t *testing.T) {
+// If New fails because of its configuration, the data directory does not change and is unlocked.
+func TestFailedNewUnlocksDataDirectory(t *testing.T) {
 	config := inData(t)
 	wrong := config
 	wrong.Definitions = []byte(`{"policies":[{"name":"p"}]}`)
 	if _, err := broker.New(wrong); err == nil {
-		t.Error("definitions with a policy were imported")
+		t.Error("New accepts definitions with a policy")
 	}
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if !b.DefaultLogin() {
-			t.Error("there is no guest")
+			t.Error("user guest does not exist")
 		}
 	})
 }
@@ -201,12 +201,12 @@ func TestANewThatFailsClosesTheDirectory(t *testing.T) {
 func TestBackup(t *testing.T) {
 	config := inData(t)
 	to := filepath.Join(filepath.Dir(dirOf(config)), "backup")
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		must(t, declare(ch, "q", nil))
 		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
 		if _, ok, err := ch.Get("q", false); !ok || err != nil {
-			t.Fatal("nothing to get", err)
+			t.Fatal("cannot get a message:", err)
 		}
 		must(t, b.Backup(context.Background(), to))
 		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
@@ -214,15 +214,15 @@ func TestBackup(t *testing.T) {
 	restored := filepath.Join(filepath.Dir(dirOf(config)), "restored")
 	found, err := disk.Restore(to, restored)
 	if err != nil || found != (disk.Restored{Queues: 1, Messages: 1}) {
-		t.Errorf("restored %+v (%v)", found, err)
+		t.Errorf("unexpected result of Restore: %+v, %v", found, err)
 	}
 	if _, err := disk.Restore(to, restored); err == nil {
-		t.Error("restored over another one")
+		t.Error("Restore accepts a directory that is not empty")
 	}
-	life(t, broker.Config{Store: disk.Dir(restored)}, func(b *broker.Broker) {
+	runBroker(t, broker.Config{Store: disk.Dir(restored)}, func(b *broker.Broker) {
 		d, ok, err := channel(t, dial(t, b)).Get("q", true)
 		if err != nil || !ok || !d.Redelivered {
-			t.Errorf("got %+v %v %v: it had been delivered", d, ok, err)
+			t.Errorf("message: got %+v %v %v, want a redelivered one", d, ok, err)
 		}
 	})
 	b, err := broker.New(config)
@@ -230,52 +230,52 @@ func TestBackup(t *testing.T) {
 	must(t, b.Shutdown(context.Background()))
 	must(t, b.Shutdown(context.Background()))
 	if err := b.Backup(context.Background(), to+"2"); !errors.Is(err, broker.ErrClosed) {
-		t.Errorf("backup of a broker that is shut down: %v", err)
+		t.Errorf("Backup after Shutdown: got %v, want ErrClosed", err)
 	}
-	life(t, broker.Config{}, func(b *broker.Broker) {
+	runBroker(t, broker.Config{}, func(b *broker.Broker) {
 		if err := b.Backup(context.Background(), to+"2"); err == nil {
-			t.Error("backup of a broker in memory")
+			t.Error("Backup of a broker in memory returned no error")
 		}
 	})
 }
 
 // A failed start does not recover from an earlier crash, so the next start still has to.
-func TestAStartThatFailsForgetsNoCrash(t *testing.T) {
+func TestFailedStartKeepsCrashMark(t *testing.T) {
 	config := inData(t)
 	crashed := broker.Config{Store: disk.Dir(dirOf(config) + "-crashed")}
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		must(t, declare(ch, "q", nil))
 		publish(t, ch, "q", amqp.Publishing{DeliveryMode: amqp.Persistent})
 		if _, ok, err := ch.Get("q", false); !ok || err != nil {
-			t.Fatal("nothing to get", err)
+			t.Fatal("cannot get a message:", err)
 		}
-		must(t, b.Backup(context.Background(), dirOf(crashed))) // what is on disk while a broker runs
+		must(t, b.Backup(context.Background(), dirOf(crashed))) // the contents of the disk while a broker runs
 	})
 	change := func(do func(s store.Store)) {
 		t.Helper()
 		s, err := diskstore.Open(diskstore.Options{Dir: dirOf(crashed), Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		if !s.Unclean() {
-			t.Error("the crash is forgotten")
+			t.Error("failed start removed the mark of the crash")
 		}
 		do(s)
 		must(t, s.Close(false))
 	}
 	change(func(s store.Store) { s.SetDocument("vhost/damaged", []byte("{")) })
 	if _, err := broker.New(crashed); !errors.Is(err, broker.ErrDamaged) {
-		t.Errorf("it starts: %v", err)
+		t.Errorf("New: got %v, want ErrDamaged", err)
 	}
 	change(func(s store.Store) { s.DeleteDocument("vhost/damaged") })
-	life(t, crashed, func(b *broker.Broker) {
+	runBroker(t, crashed, func(b *broker.Broker) {
 		if d, ok, err := channel(t, dial(t, b)).Get("q", true); err != nil || !ok || !d.Redelivered {
-			t.Errorf("got %+v %v %v: it had been delivered", d, ok, err)
+			t.Errorf("message: got %+v %v %v, want a redelivered one", d, ok, err)
 		}
 	})
 }
 
-// The API still answers after Shutdown, but does not change the data directory.
-func TestChangesAfterShutdown(t *testing.T) {
+// After Shutdown, the API still answers, but does not change the data directory.
+func TestAPIDoesNotChangeDataAfterShutdown(t *testing.T) {
 	config := inData(t)
 	b, err := broker.New(config)
 	must(t, err)
@@ -293,32 +293,32 @@ func TestChangesAfterShutdown(t *testing.T) {
 			t.Errorf("%v: %d %s", r, status, answer)
 		}
 	}
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		if len(b.Queues()) != 0 || len(nodeOf(b).Access.Users()) != 1 || nodeOf(b).VHost("/") == nil {
-			t.Errorf("there are %+v, %+v", b.Queues(), nodeOf(b).Access.Users())
+			t.Errorf("data directory changed: queues %+v, users %+v", b.Queues(), nodeOf(b).Access.Users())
 		}
 	})
 }
 
-// Temporary users of a configuration are not stored, so a deleted guest does not return later.
-func TestTemporaryUsersAreNotKept(t *testing.T) {
+// The broker does not store the temporary users of a configuration. A deleted guest does not return later.
+func TestBrokerDoesNotStoreTemporaryUsers(t *testing.T) {
 	config := inData(t)
-	life(t, config, func(b *broker.Broker) { must(t, nodeOf(b).Access.DeleteUser("guest")) })
+	runBroker(t, config, func(b *broker.Broker) { must(t, nodeOf(b).Access.DeleteUser("guest")) })
 	temporary := config
 	temporary.TemporaryUsers = map[string]string{"guest": "guest"}
-	life(t, temporary, func(b *broker.Broker) { channel(t, dial(t, b)) })
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, temporary, func(b *broker.Broker) { channel(t, dial(t, b)) })
+	runBroker(t, config, func(b *broker.Broker) {
 		if _, there := nodeOf(b).Access.User("guest"); there {
-			t.Error("guest is back")
+			t.Error("user guest exists again")
 		}
 	})
 }
 
 // The broker loads the stored topology even if it exceeds the current limit.
-func TestTopologyBeyondTheLimitIsLoaded(t *testing.T) {
+func TestNewLoadsTopologyAboveLimit(t *testing.T) {
 	config := inData(t)
 	args := amqp.Table{"x-comment": strings.Repeat("x", 1000)}
-	life(t, config, func(b *broker.Broker) {
+	runBroker(t, config, func(b *broker.Broker) {
 		ch := channel(t, dial(t, b))
 		must(t, ch.ExchangeDeclare("x", "topic", true, false, false, false, args))
 		for i := range 10 {
@@ -329,13 +329,13 @@ func TestTopologyBeyondTheLimitIsLoaded(t *testing.T) {
 	})
 	config.TopologyMemoryLimit = 4 << 10
 	for range 2 {
-		life(t, config, func(b *broker.Broker) {
+		runBroker(t, config, func(b *broker.Broker) {
 			v := nodeOf(b).VHost("/")
 			if queues, bindings := len(v.Queues()), len(v.Bindings()); queues != 10 || bindings != 10 {
-				t.Errorf("%d queues and %d bindings are there", queues, bindings)
+				t.Errorf("got %d queues and %d bindings, want 10 and 10", queues, bindings)
 			}
 			if used := nodeOf(b).Topology.Used(); used < 10*2*1000 {
-				t.Errorf("%d bytes are counted", used)
+				t.Errorf("account of the topology: got only %d bytes", used)
 			}
 			ch := channel(t, dial(t, b))
 			must(t, declare(ch, "q0", args))

@@ -12,13 +12,13 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A slow reader keeps its connection if it reads, or if it sends heartbeats. The broker reads heartbeats even if much data is
-// unread.
-func TestSlowReadersLiveByTheirHeartbeats(t *testing.T) {
+// A slow reader keeps its connection if it reads or sends heartbeats. The broker reads heartbeats even while much data is
+// unread, but not behind a request.
+func TestHeartbeatsKeepSlowReaderOpen(t *testing.T) {
 	const heartbeat, messages, size = 10, 3, 1 << 20
 	for name, test := range map[string]struct {
 		beats, requests bool
-		reads           int64 // every five seconds
+		reads           int64 // bytes per five seconds
 		cut             bool
 	}{
 		"silent":                      {cut: true},
@@ -35,13 +35,13 @@ func TestSlowReadersLiveByTheirHeartbeats(t *testing.T) {
 				r := dialBeating(t, b, nil, heartbeat)
 				defer r.conn.Close()
 				defer close(r.out)
-				r.say(1, &amqpwire.BasicConsume{Queue: "q", NoAck: true})
+				r.send(1, &amqpwire.BasicConsume{Queue: "q", NoAck: true})
 				for range messages {
 					must(t, ch.Publish("", "q", true, false, amqp.Publishing{Body: make([]byte, size)}))
 				}
 				synctest.Wait()
 				if test.requests {
-					r.say(1, &amqpwire.QueueDeclare{Queue: "q", Passive: true})
+					r.send(1, &amqpwire.QueueDeclare{Queue: "q", Passive: true})
 				}
 				read := int64(0)
 				for range 10 {
@@ -54,11 +54,11 @@ func TestSlowReadersLiveByTheirHeartbeats(t *testing.T) {
 				}
 				synctest.Wait()
 				if cut := len(nodeOf(b).Sessions()) == 1; cut != test.cut {
-					t.Fatalf("cut: %v", cut)
+					t.Fatalf("connection cut: got %v", cut)
 				}
 				if !test.cut {
 					if _, err := io.CopyN(io.Discard, r.conn, messages*size-read); err != nil {
-						t.Errorf("the rest does not come: %v", err)
+						t.Errorf("cannot read the remaining messages: %v", err)
 					}
 				}
 			})

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// exhausted is a listener that fails once because of too many open files.
+// exhausted is a listener whose first Accept fails because of too many open files.
 type exhausted struct {
 	net.Listener
 	once chan struct{}
@@ -33,8 +33,8 @@ func (l exhausted) Accept() (net.Conn, error) {
 	}
 }
 
-// A client that opens more connections than the process can have files does not end the broker.
-func TestServeOutlivesALackOfFiles(t *testing.T) {
+// A client that opens more connections than the process may have open files does not end the broker.
+func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	b, err := broker.New(broker.Config{})
 	must(t, err)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,11 +48,11 @@ func TestServeOutlivesALackOfFiles(t *testing.T) {
 	must(t, conn.Close())
 	must(t, b.Shutdown(context.Background()))
 	if err := <-served; !errors.Is(err, broker.ErrClosed) {
-		t.Errorf("Serve returned %v", err)
+		t.Errorf("Serve: got %v, want ErrClosed", err)
 	}
 }
 
-// A message that many queues dead-letter immediately goes from queue to queue without recursion, and a shutdown does not wait for
+// A message that many queues dead-letter immediately moves from queue to queue without recursion. Shutdown does not wait for
 // it.
 func TestDeadLettersThroughManyQueues(t *testing.T) {
 	const n = 1000
@@ -68,14 +68,14 @@ func TestDeadLettersThroughManyQueues(t *testing.T) {
 	must(t, err)
 	must(t, ch.Publish("", "0", true, false, amqp.Publishing{}))
 	if deaths := (<-deliveries).Headers["x-death"].([]any); len(deaths) != n {
-		t.Errorf("%d deaths", len(deaths))
+		t.Errorf("x-death: got %d entries", len(deaths))
 	}
 	must(t, ch.Publish("", "0", true, false, amqp.Publishing{}))
 	must(t, b.Shutdown(context.Background()))
 }
 
-// A message without a target queue does not block the retries of earlier messages.
-func TestStrandedDeadLettersHaveTheirTurn(t *testing.T) {
+// An unroutable dead letter does not block the retries of earlier dead letters.
+func TestUnroutableDeadLetterDoesNotBlockRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
 		ch := channel(t, conn)
@@ -97,20 +97,20 @@ func TestStrandedDeadLettersHaveTheirTurn(t *testing.T) {
 		must(t, ch.QueueBind("target", "first", "dlx", false, nil))
 		deliveries, err := ch.Consume("target", "", true, false, false, false, nil)
 		must(t, err)
-		for range 60 { // one more each second that is unroutable
+		for range 60 { // one unroutable message per second
 			publish("nowhere")
 			time.Sleep(time.Second)
 		}
 		select {
 		case <-deliveries:
 		default:
-			t.Error("the first one was not tried again for a minute")
+			t.Error("first message was not delivered within a minute")
 		}
 	})
 }
 
-// The broker routes messages of a transaction when they are published, and a commit cannot fail partially.
-func TestCommitAfterItsExchangeIsGone(t *testing.T) {
+// The broker routes messages of a transaction when they are published, so that a commit cannot fail partially.
+func TestCommitAfterExchangeDeletion(t *testing.T) {
 	_, conn := start(t, broker.Config{})
 	ch, tx := channel(t, conn), channel(t, conn)
 	must(t, declare(ch, "q", nil))
@@ -126,20 +126,20 @@ func TestCommitAfterItsExchangeIsGone(t *testing.T) {
 	must(t, ch.ExchangeDelete("x", false, false))
 	must(t, tx.TxCommit())
 	if d, ok, err := ch.Get("q", true); !ok || err != nil || string(d.Body) != "new" {
-		t.Errorf("got %q, %v, %v", d.Body, ok, err)
+		t.Errorf("message: got %q, %v, %v, want new", d.Body, ok, err)
 	}
 	if _, ok, _ := ch.Get("q", true); ok {
-		t.Error("the acked message is still there")
+		t.Error("acked message is still in the queue")
 	}
 }
 
-// A refused consumer of direct reply-to does not use memory on the broker.
-func TestRefusedReplyConsumersLeaveNothing(t *testing.T) {
+// A refused consumer of direct reply-to does not use memory of the broker.
+func TestRefusedReplyConsumerLeavesNoQueue(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	for range 10 {
 		ch := channel(t, conn)
 		if _, err := ch.Consume("amq.rabbitmq.reply-to", "", false, false, false, false, nil); err == nil {
-			t.Error("accepted")
+			t.Error("broker accepted a consumer without no-ack")
 		}
 		ch = channel(t, conn)
 		_, _ = ch.Consume("amq.rabbitmq.reply-to", "", true, false, false, false, amqp.Table{"x-priority": "high"})
@@ -147,12 +147,12 @@ func TestRefusedReplyConsumersLeaveNothing(t *testing.T) {
 	}
 	must(t, channel(t, conn).Qos(1, 0, false))
 	if n := len(b.Queues()); n != 0 {
-		t.Errorf("%d queues are left", n)
+		t.Errorf("queues: got %d, want 0", n)
 	}
 }
 
 // A line break in a name does not bypass a permission.
-func TestPermissionsLookAtTheNameThatCounts(t *testing.T) {
+func TestLineBreakDoesNotBypassPermission(t *testing.T) {
 	b, _ := start(t, broker.Config{})
 	control := nodeOf(b).Access
 	must(t, control.SetUser(access.User{Name: "ada", Hash: access.HashPassword("pw")}))
@@ -164,7 +164,7 @@ func TestPermissionsLookAtTheNameThatCounts(t *testing.T) {
 }
 
 // The broker replaces a forged x-death header, even if the client sends it twice.
-func TestForgedDeathsAreReplaced(t *testing.T) {
+func TestBrokerReplacesForgedDeathHeader(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	ch := channel(t, conn)
 	must(t, declare(ch, "dead", nil))
@@ -203,6 +203,6 @@ func TestForgedDeathsAreReplaced(t *testing.T) {
 	}()
 	deaths, ok := (<-deliveries).Headers["x-death"].([]any)
 	if !ok || len(deaths) != 1 || !strings.Contains(fmt.Sprint(deaths[0]), "maxlen") {
-		t.Errorf("x-death is %v", deaths)
+		t.Errorf("unexpected x-death: %v", deaths)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// keptOpen is a connection that its client does not close.
+// keptOpen is a client connection that ignores Close.
 type keptOpen struct{ net.Conn }
 
 func (keptOpen) Close() error { return nil }
 
-// The broker disconnects a client that keeps its socket open after connection.close-ok after 30 s or the heartbeat timeout. Such a
-// client does not delay a shutdown.
-func TestAClientThatKeepsItsSocketOpen(t *testing.T) {
+// If a client keeps its socket open after connection.close-ok, the broker closes the socket after 30 s or the heartbeat
+// timeout. The client does not delay a shutdown.
+func TestBrokerClosesLingeringSocket(t *testing.T) {
 	for name, test := range map[string]struct {
 		heartbeat, lasts time.Duration
 		shutdown         bool

@@ -20,14 +20,14 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
-// site is a broker in memory whose clients have chosen addresses.
+// site is a broker in memory. Its clients choose their addresses.
 type site struct {
 	conns chan net.Conn
 	done  chan struct{}
 
 	broker *broker.Broker
-	wrong  atomic.Int64 // passwords that were checked
-	unread atomic.Int64 // passwords that were not checked
+	wrong  atomic.Int64 // wrong passwords that were checked
+	unread atomic.Int64 // logins that were refused without a check of the password
 	remote atomic.Int64 // default passwords from other machines
 }
 
@@ -40,7 +40,7 @@ func newSite(t *testing.T) *site {
 	must(t, err)
 	s.broker = b
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = b.Serve(s) }) // ErrClosed
+	serving.Go(func() { _ = b.Serve(s) }) // returns ErrClosed
 	t.Cleanup(func() {
 		must(t, b.Shutdown(context.Background()))
 		serving.Wait()
@@ -92,7 +92,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
-// logIn logs in and out, and returns the time until the answer.
+// logIn logs in and out. It returns the time until the broker answers.
 func (s *site) logIn(addr, user, password string) (time.Duration, error) {
 	begin := time.Now()
 	conn, err := amqp.DialConfig("amqp://"+user+":"+password+"@site/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
@@ -112,8 +112,9 @@ const (
 	another = "192.0.2.2"
 )
 
-// An attacker who guesses a password has about 720 attempts per hour, over any number of connections. Other users do not wait.
-func TestPasswordsCannotBeGuessed(t *testing.T) {
+// An attacker who guesses a password has about 720 attempts per hour, over any number of connections. Other users are not
+// delayed.
+func TestBrokerLimitsPasswordGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -123,7 +124,7 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 			guessers.Go(func() {
 				for ctx.Err() == nil {
 					if _, err := s.logIn(guesser, "ada", "wrong"); err == nil {
-						t.Error("a wrong password is right")
+						t.Error("login with a wrong password succeeded")
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -133,38 +134,37 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 			time.Sleep(time.Minute)
 			for _, who := range []struct{ addr, user string }{{another, "ada"}, {another, "bob"}, {guesser, "bob"}} {
 				if took, err := s.logIn(who.addr, who.user, "right"); took != 0 || err != nil {
-					t.Errorf("%s from %s: %v after %v", who.user, who.addr, err, took)
+					t.Errorf("login of %s from %s: got %v after %v, want immediate success", who.user, who.addr, err, took)
 				}
 			}
 		}
 		guessers.Wait()
 		if n := s.wrong.Load(); n < 720 || n > 730 { // the last ones began within the hour
-			t.Errorf("%d passwords were checked, want about 725", n)
+			t.Errorf("checked passwords: got %d, want about 725", n)
 		}
 	})
 }
 
-// From the address of an attacker, a login with the right password waits for at most five seconds if it is the first login from
-// there.
-func TestLoginBesideAGuesser(t *testing.T) {
+// From the address of an attacker, the first login of a user with the right password waits for at most five seconds.
+func TestLoginFromAddressOfAttacker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for guesses, wait := range map[int]time.Duration{4: 0, 5: time.Second, 25: 5 * time.Second} {
 			s := newSite(t)
 			for range guesses {
 				if _, err := s.logIn(guesser, "ada", "wrong"); !errors.Is(err, amqp.ErrCredentials) && !strings.Contains(err.Error(), "403") {
-					t.Errorf("a wrong password: %v", err)
+					t.Errorf("login with a wrong password: got %v, want a refusal", err)
 				}
 			}
 			if took, err := s.logIn(guesser, "ada", "right"); took != wait || err != nil {
-				t.Errorf("after %d wrong passwords: %v after %v, want %v", guesses, err, took, wait)
+				t.Errorf("login after %d wrong passwords: got %v after %v, want success after %v", guesses, err, took, wait)
 			}
 		}
 	})
 }
 
-// Programs with an old password do not lock out programs with the new password of the same user at the same address, if those have
-// logged in before.
-func TestLoginBesideProgramsWithAnOldPassword(t *testing.T) {
+// Programs with an old password do not lock out programs with the new password of the same user at the same address, if the
+// latter programs have logged in before.
+func TestOldPasswordDoesNotLockOutNewPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		_, err := s.logIn(guesser, "ada", "right")
@@ -176,7 +176,7 @@ func TestLoginBesideProgramsWithAnOldPassword(t *testing.T) {
 			old.Go(func() {
 				for ctx.Err() == nil {
 					if _, err := s.logIn(guesser, "ada", "wrong"); err == nil {
-						t.Error("a wrong password is right")
+						t.Error("login with a wrong password succeeded")
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
@@ -185,15 +185,15 @@ func TestLoginBesideProgramsWithAnOldPassword(t *testing.T) {
 		for range 50 {
 			time.Sleep(time.Minute)
 			if took, err := s.logIn(guesser, "ada", "right"); took != 0 || err != nil {
-				t.Errorf("%v after %v", err, took)
+				t.Errorf("login: got %v after %v, want immediate success", err, took)
 			}
 		}
 		old.Wait()
 	})
 }
 
-// The broker delays a limited number of logins at a time, and refuses the next login immediately.
-func TestHeldLoginsAreBounded(t *testing.T) {
+// The broker delays a limited number of logins at a time, and refuses further logins immediately.
+func TestBrokerLimitsDelayedLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		for range 9 {
@@ -205,7 +205,7 @@ func TestHeldLoginsAreBounded(t *testing.T) {
 			all.Go(func() {
 				switch took, err := s.logIn(guesser, "ada", "wrong"); {
 				case err == nil:
-					t.Error("a wrong password is right")
+					t.Error("login with a wrong password succeeded")
 				case took == 0:
 					refused.Add(1)
 				default:
@@ -215,18 +215,18 @@ func TestHeldLoginsAreBounded(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if took, err := s.logIn(another, "ada", "right"); took != 0 || err != nil {
-			t.Errorf("from another address: %v after %v", err, took)
+			t.Errorf("login from another address: got %v after %v, want immediate success", err, took)
 		}
 		all.Wait()
 		if held.Load() != 100 || refused.Load() != 200 {
-			t.Errorf("%d were held and %d refused", held.Load(), refused.Load())
+			t.Errorf("got %d delayed and %d refused logins, want 100 and 200", held.Load(), refused.Load())
 		}
 	})
 }
 
-// The number of delayed logins at the address of an attacker does not affect other addresses: a right password is never refused
+// Delayed logins at the address of an attacker do not affect other addresses. The broker does not refuse the right password
 // there.
-func TestHeldLoginsAreThoseOfAnAddress(t *testing.T) {
+func TestDelayedLoginsDoNotAffectOtherAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		_, err := s.logIn(another, "ada", "right")
@@ -239,23 +239,23 @@ func TestHeldLoginsAreThoseOfAnAddress(t *testing.T) {
 			guesses.Go(func() { _, _ = s.logIn(guesser, "ada", "wrong") })
 		}
 		synctest.Wait()
-		for _, user := range []string{"ada", "bob"} { // so that the next login has to wait
+		for _, user := range []string{"ada", "bob"} { // so that the broker delays the next login
 			for range 5 {
 				_, _ = s.logIn(another, user, "wrong")
 			}
 		}
 		if took, err := s.logIn(another, "ada", "right"); took != 0 || err != nil {
-			t.Errorf("a user who has logged in before: %v after %v", err, took)
+			t.Errorf("login of a known user: got %v after %v, want immediate success", err, took)
 		}
 		if took, err := s.logIn(another, "bob", "right"); took != time.Second || err != nil {
-			t.Errorf("a user who logs in for the first time: %v after %v", err, took)
+			t.Errorf("first login of a user: got %v after %v, want success after 1s", err, took)
 		}
 		guesses.Wait()
 	})
 }
 
-// A user stays known at an address if they log in there once a day.
-func TestUsersStayKnown(t *testing.T) {
+// A user who logs in once a day from an address stays known at this address.
+func TestDailyLoginKeepsUserKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		_, err := s.logIn(guesser, "ada", "right")
@@ -266,14 +266,14 @@ func TestUsersStayKnown(t *testing.T) {
 				_, _ = s.logIn(guesser, "ada", "wrong")
 			}
 			if took, err := s.logIn(guesser, "ada", "right"); took != 0 || err != nil {
-				t.Errorf("on day %d: %v after %v", day+1, err, took)
+				t.Errorf("login on day %d: got %v after %v, want immediate success", day+1, err, took)
 			}
 		}
 	})
 }
 
-// The management API counts the same wrong passwords, and does not delay a request.
-func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
+// The management API counts the same wrong passwords. It refuses requests instead of delaying them.
+func TestManagementLimitsPasswordGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		ask := func(addr, user, password string) *httptest.ResponseRecorder {
@@ -291,32 +291,32 @@ func TestPasswordsCannotBeGuessedByHTTP(t *testing.T) {
 				checked++
 			case http.StatusTooManyRequests:
 				if w.Header().Get("Retry-After") == "" {
-					t.Error("no Retry-After")
+					t.Error("response has no Retry-After header")
 				}
 			default:
-				t.Errorf("status %d", w.Code)
+				t.Errorf("unexpected status %d", w.Code)
 			}
 			time.Sleep(time.Second)
 		}
 		if checked != 725 {
-			t.Errorf("%d passwords were checked, want 725", checked)
+			t.Errorf("checked passwords: got %d, want 725", checked)
 		}
 		for _, who := range []struct {
 			addr, user string
 			want       int
 		}{{guesser, "ada", 429}, {guesser, "bob", 200}, {another, "ada", 200}} {
 			if w := ask(who.addr, who.user, "right"); w.Code != who.want {
-				t.Errorf("%s from %s: %d %s", who.user, who.addr, w.Code, w.Body)
+				t.Errorf("request of %s from %s: got %d %s", who.user, who.addr, w.Code, w.Body)
 			}
 		}
 		if took, err := s.logIn(guesser, "ada", "right"); took == 0 || err != nil {
-			t.Errorf("after guesses by HTTP: %v after %v", err, took)
+			t.Errorf("AMQP login after guesses over HTTP: got %v after %v, want success with a delay", err, took)
 		}
 	})
 }
 
 // The default login is only valid on this machine, even if an administrator creates the user after the start.
-func TestDefaultLoginIsForThisMachine(t *testing.T) {
+func TestDefaultLoginRequiresLocalAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
 		ask := func(addr, user, password, method, path, body string) int {
@@ -332,7 +332,7 @@ func TestDefaultLoginIsForThisMachine(t *testing.T) {
 			{"/api/permissions/%2F/guest", `{"configure":".*","write":".*","read":".*"}`},
 		} {
 			if status := ask(another+":1", "bob", "right", "PUT", put[0], put[1]); status != http.StatusCreated {
-				t.Fatalf("%s: %d", put[0], status)
+				t.Fatalf("PUT %s: got status %d", put[0], status)
 			}
 		}
 		for addr, here := range map[string]bool{
@@ -341,25 +341,25 @@ func TestDefaultLoginIsForThisMachine(t *testing.T) {
 		} {
 			_, err := s.logIn(addr, "guest", "guest")
 			if here && err != nil || !here && (err == nil || !strings.Contains(err.Error(), "403")) {
-				t.Errorf("AMQP from %s: %v", addr, err)
+				t.Errorf("AMQP login from %s: got %v", addr, err)
 			}
 			want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[here]
 			if status := ask(net.JoinHostPort(addr, "1"), "guest", "guest", "GET", "/api/whoami", ""); status != want {
-				t.Errorf("HTTP from %s: %d", addr, status)
+				t.Errorf("HTTP request from %s: got %d, want %d", addr, status, want)
 			}
 		}
 		for peer, want := range map[string]int{"pipe": http.StatusOK, "@": http.StatusOK, another: http.StatusUnauthorized} {
 			if status := ask(peer, "guest", "guest", "GET", "/api/whoami", ""); status != want {
-				t.Errorf("HTTP from %s: %d", peer, status)
+				t.Errorf("HTTP request from %s: got %d, want %d", peer, status, want)
 			}
 		}
 		if s.remote.Load() == 0 {
-			t.Error("the log does not say why")
+			t.Error("log does not contain the reason")
 		}
-		dial(t, s.broker) // in memory, as guest
+		dial(t, s.broker) // guest may log in over an in-memory connection
 		must(t, nodeOf(s.broker).Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("other")}))
 		if _, err := s.logIn(another, "guest", "other"); err != nil {
-			t.Errorf("guest with another password: %v", err)
+			t.Errorf("login of guest with another password: %v", err)
 		}
 	})
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// While memory is low, the broker blocks publishers and notifies them. They continue after other clients have consumed messages. No
-// message is lost, and connections that only consume are not blocked.
-func TestPublishersAreBlockedWhenMemoryIsLow(t *testing.T) {
+// While memory is low, the broker blocks publishers and notifies them. Publishers continue after other clients have consumed
+// messages. All messages arrive, and the broker does not block connections that only consume.
+func TestMemoryAlarmBlocksPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 100, 100_000
 		b, publisher := start(t, broker.Config{MemoryLimit: n * size / 4})
@@ -33,10 +33,10 @@ func TestPublishersAreBlockedWhenMemoryIsLow(t *testing.T) {
 		}()
 
 		if e := <-blocked; !e.Active || e.Reason != "low on memory" {
-			t.Errorf("told of %+v", e)
+			t.Errorf("unexpected notification: %+v", e)
 		}
 		if ready := b.Queues()[0].Ready; ready > n/4+1 {
-			t.Errorf("%d messages of %d are in memory", ready, n)
+			t.Errorf("broker accepted %d of %d messages during a memory alarm", ready, n)
 		}
 
 		deliveries, err := channel(t, consumer).ConsumeWithContext(context.Background(), "q", "", true, false, false, false, nil)
@@ -46,29 +46,29 @@ func TestPublishersAreBlockedWhenMemoryIsLow(t *testing.T) {
 			<-confirms
 		}
 		if e := <-blocked; e.Active {
-			t.Errorf("told of %+v", e)
+			t.Errorf("unexpected notification: %+v", e)
 		}
 		select {
 		case e := <-untouched:
-			t.Errorf("the consumer was told of %+v", e)
+			t.Errorf("broker blocked a connection that only consumes: %+v", e)
 		default:
 		}
 	})
 }
 
-func TestShutdownWhileBlocked(t *testing.T) {
+func TestShutdownDuringMemoryAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, conn := start(t, broker.Config{MemoryLimit: 1})
 		blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 10))
 		ch := channel(t, conn)
 		must(t, declare(ch, "q", nil))
 		must(t, ch.Publish("", "q", true, false, amqp.Publishing{}))
-		go func() { _ = ch.Publish("", "q", true, false, amqp.Publishing{}) }() // one too many
+		go func() { _ = ch.Publish("", "q", true, false, amqp.Publishing{}) }() // exceeds the memory limit
 		<-blocked
 		began := time.Now()
 		must(t, b.Shutdown(context.Background()))
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("took %v", took)
+			t.Errorf("shutdown took %v", took)
 		}
 	})
 }

@@ -15,12 +15,12 @@ import (
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools have let go of
+	runtime.GC() // frees unused objects of pools
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// pinned lists the references of a channel to a deleted queue.
+// pinned maps descriptions to references that a channel has to a deleted queue.
 var pinned = map[string]struct {
 	prepare, use func(ch *amqp.Channel, queue string) error
 }{
@@ -43,7 +43,7 @@ var pinned = map[string]struct {
 }
 
 // The arguments of a queue are freed when the queue is deleted, even if a channel still refers to the queue.
-func TestDeletedQueuesKeepNoArguments(t *testing.T) {
+func TestDeletedQueueFreesArguments(t *testing.T) {
 	const queues, size = 300, 100_000
 	args := amqp.Table{"x-comment": strings.Repeat("x", size)}
 	declareAndDelete := func(t *testing.T, ch *amqp.Channel, queue string, use func(*amqp.Channel, string) error) {
@@ -62,11 +62,11 @@ func TestDeletedQueuesKeepNoArguments(t *testing.T) {
 				declareAndDelete(t, ch, fmt.Sprint("q", i), test.use)
 			}
 			if grown := heap() - before; grown > queues*size/4 {
-				t.Errorf("%d KiB are kept for %d deleted queues", grown>>10, queues)
+				t.Errorf("heap grew by %d KiB for %d deleted queues", grown>>10, queues)
 			}
 		})
 	}
-	t.Run("the way of the last message", func(t *testing.T) {
+	t.Run("the route of the last message", func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
 		var chs []*amqp.Channel
 		for range queues {
@@ -79,13 +79,13 @@ func TestDeletedQueuesKeepNoArguments(t *testing.T) {
 			})
 		}
 		if grown := heap() - before; grown > queues*size/4 {
-			t.Errorf("%d KiB are kept for %d deleted queues", grown>>10, queues)
+			t.Errorf("heap grew by %d KiB for %d deleted queues", grown>>10, queues)
 		}
 	})
 }
 
-// A deleted queue counts while a channel refers to it.
-func TestDeletedQueuesCountWhileTheyAreKnown(t *testing.T) {
+// The memory account includes a deleted queue as long as a channel refers to it.
+func TestMemoryIncludesReferencedDeletedQueue(t *testing.T) {
 	for name, test := range pinned {
 		for _, exclusive := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", exclusive ", exclusive), func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestDeletedQueuesCountWhileTheyAreKnown(t *testing.T) {
 						return nodeOf(b).Topology.Used()
 					}
 					var before int64
-					for range 2 { // the first time, the broker checks the permissions
+					for range 2 { // the first round caches the permissions
 						ch := channel(t, conn)
 						must(t, test.prepare(ch, "q"))
 						_, err := ch.QueueDeclare("q", true, false, exclusive, false, nil)
@@ -109,11 +109,11 @@ func TestDeletedQueuesCountWhileTheyAreKnown(t *testing.T) {
 						_, err = ch.QueueDelete("q", false, false, false)
 						must(t, err)
 						if got := used(); got != declared {
-							t.Errorf("%d bytes are counted for a deleted queue that is known, %d before", got, declared)
+							t.Errorf("account with a reference to the deleted queue: got %d bytes, want %d", got, declared)
 						}
 						must(t, ch.Close())
 						if got := used(); before != 0 && got != before {
-							t.Errorf("%d bytes are counted in the end, %d before", got, before)
+							t.Errorf("account without references: got %d bytes, want %d", got, before)
 						}
 						before = used()
 					}

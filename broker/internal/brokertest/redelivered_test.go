@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// After a shutdown, every message in the work queue that a client has received is redelivered, whether the client had settled it or
-// not, and at every stage of dead lettering.
-func TestEverythingDeliveredIsRedeliveredAfterAShutdown(t *testing.T) {
+// After a shutdown, every message in the work queue that a client has received is redelivered. It does not matter whether
+// the client had settled the message, or which stage of dead lettering the message had reached.
+func TestDeliveredMessagesAreRedeliveredAfterShutdown(t *testing.T) {
 	const n = 1500
 	type settle func(ch *amqp.Channel, ds []amqp.Delivery) error
 	each := func(one func(d amqp.Delivery) error) settle {
@@ -69,11 +69,11 @@ func TestEverythingDeliveredIsRedeliveredAfterAShutdown(t *testing.T) {
 		{"quorum, at the delivery limit", limited, false, each(func(d amqp.Delivery) error { return d.Reject(true) })},
 		{"at-least-once, all nacked at once", atLeastOnce, false, nackAll},
 		{"at-least-once, each rejected", atLeastOnce, false, reject},
-		{"at-least-once, nobody takes them", stranding, false, nackAll},
+		{"at-least-once, without a target queue", stranding, false, nackAll},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config := inData(t)
-			life(t, config, func(b *broker.Broker) {
+			runBroker(t, config, func(b *broker.Broker) {
 				ch := channel(t, dial(t, b))
 				must(t, declare(ch, "work", test.queue))
 				must(t, declare(ch, "dead", nil))
@@ -89,30 +89,30 @@ func TestEverythingDeliveredIsRedeliveredAfterAShutdown(t *testing.T) {
 				for len(all) < n {
 					d, ok := <-deliveries
 					if !ok {
-						t.Fatal("the channel has ended")
+						t.Fatal("channel closed")
 					}
 					all = append(all, d)
 				}
 				must(t, test.settle(ch, all))
 			})
-			life(t, config, func(b *broker.Broker) {
+			runBroker(t, config, func(b *broker.Broker) {
 				ch := channel(t, dial(t, b))
 				asNew, left := 0, ready(b, "work")
 				for range left {
 					d, ok, err := ch.Get("work", true)
 					must(t, err)
 					if !ok {
-						t.Fatal("the queue has fewer messages than it says")
+						t.Fatal("queue has fewer messages than its counter")
 					}
 					if !d.Redelivered {
 						asNew++
 					}
 				}
 				if asNew > 0 {
-					t.Errorf("%d of %d messages in the work queue came as if nobody had had them", asNew, left)
+					t.Errorf("%d of %d messages in the work queue are not marked as redelivered", asNew, left)
 				}
 				if both := left + ready(b, "dead"); both != n && test.name != "classic, some acked" {
-					t.Errorf("there are %d messages in both queues, want %d", both, n)
+					t.Errorf("messages in both queues: got %d, want %d", both, n)
 				}
 			})
 		})
@@ -132,6 +132,6 @@ func publishMany(t *testing.T, ch *amqp.Channel, queue string, n int) {
 		must(t, err)
 	}
 	if !last.Wait() {
-		t.Fatal("a message was not accepted")
+		t.Fatal("broker nacked a message")
 	}
 }

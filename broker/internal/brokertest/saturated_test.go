@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
-// late is a client that receives all messages and acknowledges them when the test requests it.
+// late is a client that receives all messages and acknowledges them only when the test requests it.
 type late struct {
 	t       *testing.T
-	got     []amqp.Delivery // not acknowledged
+	got     []amqp.Delivery // unacked deliveries
 	seen    map[string]bool
 	deliver <-chan amqp.Delivery
 }
@@ -35,10 +35,10 @@ func (l *late) take() {
 		select {
 		case d, open := <-l.deliver:
 			if !open {
-				l.t.Fatalf("it was closed with %d messages unacknowledged", len(l.got))
+				l.t.Fatalf("broker closed the connection with %d unacked messages", len(l.got))
 			}
 			if d.Redelivered || l.seen[string(d.Body)] {
-				l.t.Fatalf("message %s has come before", d.Body)
+				l.t.Fatalf("message %s was delivered twice", d.Body)
 			}
 			l.seen[string(d.Body)] = true
 			l.got = append(l.got, d)
@@ -65,13 +65,13 @@ func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
 	must(t, ch.Close())
 }
 
-// Consumers without a prefetch that acknowledge late receive only as many messages as fit into memory, and more messages after they
-// acknowledge. The broker does not close them, so that no delivery fails.
-func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
+// Consumers without a prefetch that acknowledge late receive only as many messages as fit into memory. They receive more
+// messages after they acknowledge. The broker does not close these consumers, so that no delivery fails.
+func TestBrokerDoesNotCloseLateConsumers(t *testing.T) {
 	const limit = 4 << 20
 	for name, test := range map[string]struct{ consumers, messages, batch int }{
-		"four consumers":                     {4, 18_000, 0},
-		"one that acknowledges 5,000 a time": {1, 72_000, 5000},
+		"four consumers": {4, 18_000, 0},
+		"one consumer that acknowledges batches of 5,000": {1, 72_000, 5000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -89,17 +89,17 @@ func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 					held += len(l.got)
 				}
 				if used := nodeOf(b).Connections.Used(); held == test.consumers*test.messages || used < limit/2 || used > limit {
-					t.Fatalf("%d messages are unacknowledged, and %d bytes are kept; %d may be", held, used, limit)
+					t.Fatalf("%d messages are unacked and use %d bytes, want at most %d bytes and at least half of that", held, used, limit)
 				}
 				last := all[len(all)-1]
 				before := len(last.seen)
 				for i, l := range all {
 					if l.take(); i > 0 && l == last && len(l.seen) == before {
-						t.Errorf("what the others have given back is not for the last one, which has %d messages", before)
+						t.Errorf("last consumer still has only %d messages although the other consumers acknowledged", before)
 					}
 					for len(l.seen) < test.messages {
 						if len(l.got) == 0 || len(l.got) < test.batch {
-							t.Fatalf("%d messages have come of %d, and no more do", len(l.seen), test.messages)
+							t.Fatalf("delivery stopped after %d of %d messages", len(l.seen), test.messages)
 						}
 						l.ack(cmp.Or(test.batch, len(l.got)))
 						l.take()
@@ -109,7 +109,7 @@ func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 				synctest.Wait()
 				for _, q := range b.Queues() {
 					if q.Ready+q.Unacked > 0 {
-						t.Errorf("%d messages are left", q.Ready+q.Unacked)
+						t.Errorf("%d messages are still in the queues", q.Ready+q.Unacked)
 					}
 				}
 			})
@@ -117,14 +117,14 @@ func TestConsumersThatAcknowledgeLateAreNotClosed(t *testing.T) {
 	}
 }
 
-// A consumer receives as many messages as its prefetch allows, regardless of the memory use of other connections. It may
-// acknowledge only complete batches of this size, and would otherwise wait indefinitely.
-func TestAPrefetchIsGrantedWhileMemoryIsScarce(t *testing.T) {
+// A consumer receives as many messages as its prefetch allows, regardless of the memory use of other connections. Otherwise,
+// a consumer that acknowledges only complete batches of this size would wait indefinitely.
+func TestPrefetchIgnoresMemoryOfOtherConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, prefetch = 16 << 20, 2000
 		b, conn := start(t, broker.Config{TotalConnectionMemoryLimit: limit})
 		fill(t, conn, "q", 2*prefetch)
-		others := nodeOf(b).Connections.Open(func(budget.Excess) { t.Error("another connection takes too much") })
+		others := nodeOf(b).Connections.Open(func(budget.Excess) { t.Error("memory of another connection exceeds its limit") })
 		defer others.Close()
 		others.Take(budget.Consumers, limit*3/5)
 		defer others.Give(budget.Consumers, limit*3/5)
@@ -134,7 +134,7 @@ func TestAPrefetchIsGrantedWhileMemoryIsScarce(t *testing.T) {
 		for range 2 {
 			l.take()
 			if len(l.got) != prefetch {
-				t.Fatalf("%d messages have come of %d", len(l.got), prefetch)
+				t.Fatalf("deliveries: got %d, want %d", len(l.got), prefetch)
 			}
 			l.ack(prefetch)
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// The broker cancels a consumer that does not settle a message for half an hour, and delivers its messages to others. Classic
-// queues have no timeout.
+// If a consumer does not settle a message within half an hour, the broker cancels the consumer and delivers its messages to
+// other consumers. Classic queues have no timeout.
 func TestConsumerTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -28,24 +28,24 @@ func TestConsumerTimeout(t *testing.T) {
 		}
 		began := time.Now()
 		if tag := <-cancelled; tag != "quorum" {
-			t.Errorf("%s was cancelled", tag)
+			t.Errorf("broker cancelled consumer %s, want quorum", tag)
 		}
 		if waited := time.Since(began); waited != 30*time.Minute {
-			t.Errorf("cancelled after %v", waited)
+			t.Errorf("consumer cancelled after %v, want 30m", waited)
 		}
-		must(t, ch.Ack(1, false)) // too late, and no mistake
+		must(t, ch.Ack(1, false)) // the ack is too late, but not an error
 		again, ok, err := channel(t, conn).Get("quorum", true)
 		must(t, err)
 		if !ok || !again.Redelivered {
-			t.Errorf("the message is not there again: %v %v", ok, again.Redelivered)
+			t.Errorf("redelivery: got %v, redelivered %v", ok, again.Redelivered)
 		}
 		if _, ok, err := ch.Get("classic", true); ok || err != nil {
-			t.Errorf("the classic queue gave its message back (%v)", err)
+			t.Errorf("classic queue requeued its message (%v)", err)
 		}
 	})
 }
 
-// The queue or the consumer can set the timeout.
+// A queue argument or a consumer argument can set the timeout.
 func TestConsumerTimeoutArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -61,16 +61,16 @@ func TestConsumerTimeoutArguments(t *testing.T) {
 		}
 		began := time.Now()
 		if tag := <-cancelled; tag != "own" || time.Since(began) != 30*time.Second {
-			t.Errorf("%s cancelled after %v", tag, time.Since(began))
+			t.Errorf("consumer %s cancelled after %v", tag, time.Since(began))
 		}
 		if tag := <-cancelled; tag != "queue's" || time.Since(began) != time.Minute {
-			t.Errorf("%s cancelled after %v", tag, time.Since(began))
+			t.Errorf("consumer %s cancelled after %v", tag, time.Since(began))
 		}
 	})
 }
 
 // The broker does not keep messages for a consumer after its timeout, even if its client never settles them.
-func TestTimedOutDeliveriesKeepNoMessages(t *testing.T) {
+func TestTimedOutDeliveryFreesMessage(t *testing.T) {
 	const rounds, messages, size = 4, 8, 1 << 20
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -91,16 +91,16 @@ func TestTimedOutDeliveriesKeepNoMessages(t *testing.T) {
 				d, ok, err := other.Get("q", false)
 				must(t, err)
 				if !ok || !d.Redelivered {
-					t.Fatal("a message has not come back")
+					t.Fatal("message was not requeued")
 				}
 				must(t, d.Ack(false))
 			}
 		}
 		synctest.Wait()
 		if grown := heap() - before; grown > rounds*messages*size/4 {
-			t.Errorf("%d KiB are kept for deliveries that timed out", grown>>10)
+			t.Errorf("heap grew by %d KiB for deliveries that timed out", grown>>10)
 		}
-		must(t, ch.Ack(rounds*messages, true)) // too late, and no mistake
+		must(t, ch.Ack(rounds*messages, true)) // the ack is too late, but not an error
 		must(t, ch.Close())
 	})
 }

@@ -60,7 +60,7 @@ func (a *authority) issue(name string, ca bool) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// Over TLS, a certificate that names a user replaces the password.
+// Over TLS, a user can log in with a certificate instead of a password.
 func TestTLS(t *testing.T) {
 	ca := newAuthority(t)
 	b, err := broker.New(broker.Config{Users: map[string]string{"ada": "s3cret"}})
@@ -82,10 +82,10 @@ func TestTLS(t *testing.T) {
 		certificates []tls.Certificate
 		external, ok bool
 	}{
-		"password":                {"ada:s3cret@", nil, false, true},
-		"certificate":             {"", []tls.Certificate{ca.issue("ada", false)}, true, true},
-		"certificate of a nobody": {"", []tls.Certificate{ca.issue("eve", false)}, true, false},
-		"no certificate":          {"", nil, true, false},
+		"password":                       {"ada:s3cret@", nil, false, true},
+		"certificate":                    {"", []tls.Certificate{ca.issue("ada", false)}, true, true},
+		"certificate of an unknown user": {"", []tls.Certificate{ca.issue("eve", false)}, true, false},
+		"no certificate":                 {"", nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := amqp.Config{TLSClientConfig: &tls.Config{RootCAs: ca.pool, Certificates: test.certificates}}
@@ -94,7 +94,7 @@ func TestTLS(t *testing.T) {
 			}
 			conn, err := amqp.DialConfig("amqps://"+test.credentials+l.Addr().String(), config)
 			if (err == nil) != test.ok {
-				t.Errorf("connected: %v", err)
+				t.Errorf("unexpected result of the login: %v", err)
 			}
 			if err == nil {
 				must(t, declare(channel(t, conn), "q", nil))
@@ -115,13 +115,13 @@ func (d deaf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// Clients have ten seconds for the handshakes of TLS and AMQP, whether they send nothing or do not read.
-func TestHandshakesHaveATimeout(t *testing.T) {
+// A client has ten seconds for the handshakes of TLS and AMQP, whether it sends nothing or does not read.
+func TestHandshakeTimesOut(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("server", false)}, Time: time.Now}
 	for name, begin := range map[string]func(conn net.Conn, closed <-chan struct{}){
-		"nothing is said": func(net.Conn, <-chan struct{}) {},
-		"nothing is read": func(conn net.Conn, closed <-chan struct{}) {
+		"client sends nothing": func(net.Conn, <-chan struct{}) {},
+		"client reads nothing": func(conn net.Conn, closed <-chan struct{}) {
 			_ = tls.Client(deaf{conn, closed}, &tls.Config{InsecureSkipVerify: true}).Handshake()
 		},
 		"no AMQP": func(conn net.Conn, _ <-chan struct{}) {
@@ -139,12 +139,12 @@ func TestHandshakesHaveATimeout(t *testing.T) {
 				go begin(client, closed)
 				synctest.Wait()
 				if n := len(nodeOf(b).Sessions()); n != 1 {
-					t.Fatalf("%d connections", n)
+					t.Fatalf("connections: got %d, want 1", n)
 				}
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
 				if n := len(nodeOf(b).Sessions()); n != 0 {
-					t.Errorf("%d connections are left", n)
+					t.Errorf("connections after the timeout: got %d, want 0", n)
 				}
 				close(closed)
 				_ = client.Close()
