@@ -32,13 +32,12 @@ var errBreakerOpen = errors.New("reprise: the circuit breaker is open")
 // faultPause is the length of the pause after a failure of the Limiter or the Breaker.
 const faultPause = time.Second
 
-// admission collects the requirements of the next attempt: first a slot, or all slots if the attempt
-// must run alone, and then a permit of the limiter. Its owner waits for slots and permits, and passes
-// them to the admission. One goroutine uses it.
+// admission collects the requirements of the next attempt: first a slot, or all slots if the attempt must run alone, and
+// then a permit of the limiter. Its owner waits for slots and permits, and passes them to the admission. It must be used by
+// one goroutine only.
 //
-// A request to the limiter continues while no message is pending. If messages returned to their
-// queue in the meantime, a limiter that counts from the start of a request would otherwise never
-// finish. An unused permit is lost.
+// A request to the limiter continues while no message is pending. Otherwise a limiter that counts from the start of a
+// request would never finish, if messages are requeued in the meantime. An unused permit is lost.
 type admission struct {
 	consumer *Consumer
 	alive    context.Context
@@ -46,7 +45,7 @@ type admission struct {
 	taken    []*slot // slots received so far
 	passed   bool    // the limiter has issued a permit
 
-	permit <-chan bool // gets the limiter's answer; nil: no request is in progress
+	permit <-chan bool // receives the result of the request to the limiter; nil: no request is in progress
 	cancel context.CancelFunc
 }
 
@@ -70,8 +69,8 @@ func (a *admission) slots() <-chan *slot {
 // take adds a slot.
 func (a *admission) take(x *slot) { a.taken = append(a.taken, x) }
 
-// answered accepts the limiter's answer. A failure of the limiter causes a pause. ready repeats the
-// request after the pause.
+// answered records the result of the request to the limiter. A failure of the limiter causes a pause, after which ready
+// repeats the request.
 func (a *admission) answered(yes bool) {
 	a.cancel()
 	a.permit, a.cancel = nil, nil
@@ -81,25 +80,25 @@ func (a *admission) answered(yes bool) {
 // ready reports whether all requirements are met. If only the limiter's permit is missing, ready
 // requests it.
 func (a *admission) ready() bool {
-	g := a.consumer.gate
+	p := a.consumer.pauser
 	switch {
 	case len(a.taken) < a.need:
 		return false
-	case g.limiter == nil || a.passed:
+	case p.limiter == nil || a.passed:
 		return true
 	}
-	if paused, _ := g.left(); a.permit == nil && paused <= 0 {
+	if paused, _ := p.remaining(); a.permit == nil && paused <= 0 {
 		ctx, cancel := context.WithCancel(a.alive)
 		permit := make(chan bool, 1)
 		a.permit, a.cancel = permit, cancel
-		a.consumer.attempts.Go(func() { permit <- g.limit(ctx) })
+		a.consumer.attempts.Go(func() { permit <- p.limit(ctx) })
 	}
 	return false
 }
 
-// begin starts an attempt and returns true. If the gate is closed, begin frees the slots instead.
+// begin starts an attempt and returns true. During a pause, begin frees the slots instead.
 func (a *admission) begin(d *Delivery) bool {
-	record, ok := a.consumer.gate.enter(a.alive)
+	record, ok := a.consumer.pauser.enter(a.alive)
 	if !ok {
 		a.releaseSlots()
 		return false
@@ -145,17 +144,17 @@ func (d *Delivery) End(result error, pause time.Duration, reason error) {
 			c.Log.Error("breaker failed", "error", err)
 		}
 	}
-	c.gate.pause(pause, reason)
+	c.pauser.pause(pause, reason)
 	c.slots.leave(d)
 }
 
-// slots are the places for running attempts.
+// slots limits the number of running attempts.
 type slots struct {
 	all  []slot
 	free chan *slot
 }
 
-// slot is the place for one attempt.
+// slot is the permission to run one attempt at a time.
 type slot struct {
 	begins  *Delivery                // delivery of the attempt that starts
 	attempt func()                   // runs the attempt; a field, since a go statement allocates for each method call
@@ -199,137 +198,136 @@ func (s *slots) running() iter.Seq[*Delivery] {
 	}
 }
 
-// gate admits attempts, except during a pause.
-type gate struct {
+// pauser admits attempts with the permission of the limiter and the breaker, except during a pause.
+type pauser struct {
 	limiter Limiter // may be nil
 	breaker Breaker // may be nil
 
-	mu     sync.Mutex
-	until  time.Time
-	reason error
-	held   error         // reason of hold; nil: not held
-	shut   chan struct{} // closed during a pause
-	turned chan struct{} // closed and replaced by hold
+	mu      sync.Mutex
+	until   time.Time
+	reason  error
+	held    error         // reason of hold; nil: not held
+	closed  chan struct{} // closed during a pause
+	changed chan struct{} // closed and replaced by hold
 }
 
-func newGate(l Limiter, b Breaker) *gate {
-	return &gate{limiter: l, breaker: b, shut: make(chan struct{}), turned: make(chan struct{})}
+func newPauser(l Limiter, b Breaker) *pauser {
+	return &pauser{limiter: l, breaker: b, closed: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // unlimited is the remaining time of a pause without an end.
 const unlimited = time.Duration(math.MaxInt64)
 
-// hold closes the gate until the next call of hold with nil.
-func (g *gate) hold(reason error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.held = reason
-	close(g.turned)
-	g.turned = make(chan struct{})
+// hold pauses attempts until the next call of hold with nil.
+func (p *pauser) hold(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = reason
+	close(p.changed)
+	p.changed = make(chan struct{})
 	if reason != nil {
-		g.close()
+		p.markPaused()
 	}
 }
 
-// turn returns a channel that the next call of hold closes.
-func (g *gate) turn() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.turned
+// holdChanged returns a channel that the next call of hold closes.
+func (p *pauser) holdChanged() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
 }
 
-// close makes paused return a closed channel. The caller holds mu.
-func (g *gate) close() {
+// markPaused makes paused return a closed channel. The caller must hold mu.
+func (p *pauser) markPaused() {
 	select {
-	case <-g.shut:
+	case <-p.closed:
 	default:
-		close(g.shut)
+		close(p.closed)
 	}
 }
 
-// pause closes the gate for d. It does not shorten a longer pause.
-func (g *gate) pause(d time.Duration, reason error) {
+// pause pauses attempts for d. It does not shorten a longer pause.
+func (p *pauser) pause(d time.Duration, reason error) {
 	if d <= 0 {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if until := time.Now().Add(d); until.After(g.until) {
-		g.until, g.reason = until, reason
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until := time.Now().Add(d); until.After(p.until) {
+		p.until, p.reason = until, reason
 	}
-	g.close()
+	p.markPaused()
 }
 
 // paused returns a channel that is closed during a pause.
-func (g *gate) paused() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.shut
+func (p *pauser) paused() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
-// left returns the remaining time of the pause and its reason, or 0 outside a pause.
-func (g *gate) left() (time.Duration, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held != nil {
-		return unlimited, g.held
+// remaining returns the remaining time of the pause and its reason, or 0 outside a pause.
+func (p *pauser) remaining() (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		return unlimited, p.held
 	}
-	if left := time.Until(g.until); left > 0 {
-		return left, g.reason
+	if left := time.Until(p.until); left > 0 {
+		return left, p.reason
 	}
 	select {
-	case <-g.shut:
-		g.shut = make(chan struct{})
+	case <-p.closed:
+		p.closed = make(chan struct{})
 	default:
 	}
 	return 0, nil
 }
 
-// enter admits one attempt. record takes the result of the attempt and may be nil. enter returns
-// false after the end of ctx or if the gate is closed.
-func (g *gate) enter(ctx context.Context) (record func(error), ok bool) {
+// enter admits one attempt. record takes the result of the attempt and may be nil. enter returns false after the end of ctx
+// and during a pause.
+func (p *pauser) enter(ctx context.Context) (record func(error), ok bool) {
 	if ctx.Err() != nil {
 		return nil, false
 	}
-	if left, _ := g.left(); left > 0 {
+	if left, _ := p.remaining(); left > 0 {
 		return nil, false
 	}
-	if g.breaker == nil {
+	if p.breaker == nil {
 		return nil, true
 	}
 	wait, reason := faultPause, errBreakerOpen
 	err := guard.Call("breaker", func() error {
-		record, wait = g.breaker.Allow()
+		record, wait = p.breaker.Allow()
 		return nil
 	})
 	if err != nil {
 		reason = err
 	}
-	g.pause(wait, reason)
+	p.pause(wait, reason)
 	return record, wait <= 0
 }
 
-// limit waits for the limiter's permit. A failure closes the gate for faultPause.
-func (g *gate) limit(ctx context.Context) bool {
-	err := guard.Call("limiter", func() error { return g.limiter.Wait(ctx) })
+// limit waits for the limiter's permit. A failure causes a pause of faultPause.
+func (p *pauser) limit(ctx context.Context) bool {
+	err := guard.Call("limiter", func() error { return p.limiter.Wait(ctx) })
 	if err != nil && ctx.Err() == nil {
-		g.pause(faultPause, err)
+		p.pause(faultPause, err)
 	}
 	return err == nil
 }
 
-// probing reports whether the breaker allows only one attempt at a time. A failure closes the
-// gate for faultPause.
-func (g *gate) probing() (yes bool) {
-	if g.breaker == nil {
+// probing reports whether the breaker allows only one attempt at a time. A failure causes a pause of faultPause.
+func (p *pauser) probing() (yes bool) {
+	if p.breaker == nil {
 		return false
 	}
 	err := guard.Call("breaker", func() error {
-		yes = g.breaker.Probing()
+		yes = p.breaker.Probing()
 		return nil
 	})
 	if err != nil {
-		g.pause(faultPause, err)
+		p.pause(faultPause, err)
 	}
 	return yes
 }

@@ -2,9 +2,8 @@ package consume
 
 import "time"
 
-// bursts collect equal messages. The first message waits for the window, and equal messages that
-// arrive in the window join it. The newest message is then handled for all of them. One goroutine
-// uses it.
+// bursts collect equal messages. The first message waits for the window, and equal messages that arrive in the window join
+// it. The newest message is then handled for all of them. It must be used by one goroutine only.
 //
 // The newest message is settled last, because it represents the others. If the channel is lost at
 // any moment, the broker redelivers at least this message.

@@ -9,7 +9,7 @@ import (
 
 // Each burst ends one window after its first message and yields the newest message. A later
 // message starts another burst.
-func TestBursts(t *testing.T) {
+func TestBurstYieldsNewestMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bursts{window: 10 * time.Second}
 		arrive := func(key string, tag uint64) {
@@ -31,16 +31,16 @@ func TestBursts(t *testing.T) {
 			began := time.Now()
 			due := b.pop(<-b.due())
 			if took := time.Since(began); took != want || !slices.Equal(tags(due), wantTags) {
-				t.Errorf("after %v: %v, want %v after %v", took, tags(due), wantTags, want)
+				t.Errorf("due bursts: got %v after %v, want %v after %v", tags(due), took, wantTags, want)
 			}
 			for _, d := range due {
 				if time.Since(d.arrived) < b.window || !d.gathered {
-					t.Errorf("%d: arrived %v ago", d.Tag, time.Since(d.arrived))
+					t.Errorf("delivery %d arrived only %v ago", d.Tag, time.Since(d.arrived))
 				}
 			}
 		}
 		if b.due() != nil {
-			t.Error("there is nothing to wait for")
+			t.Error("due returned a channel without bursts")
 		}
 		arrive("a", 1)
 		time.Sleep(time.Second)
@@ -52,7 +52,7 @@ func TestBursts(t *testing.T) {
 		arrive("a", 5)
 		arrive("c", 6)
 		if got := tags(b.all()); !slices.Equal(got, []uint64{4, 5, 6}) || b.due() != nil {
-			t.Errorf("all: %v", got)
+			t.Errorf("all: got %v, want [4 5 6]", got)
 		}
 		arrive("a", 7)
 		wait(10*time.Second, 7)

@@ -22,7 +22,7 @@ type Config struct {
 
 	Concurrency  int
 	Prefetch     int
-	Certain      bool // the broker must confirm that it has taken acknowledgements: see ack.CertainWindow
+	Certain      bool // the owner must know that the broker has processed acknowledgements: see ack.CertainWindow
 	Priority     int32
 	Window       time.Duration // time in which equal messages count as one; 0: each message is handled
 	CrashLimit   int           // 0: the default; negative: none
@@ -48,8 +48,8 @@ type Owner interface {
 	// consumed yet, a permanent error ends Run.
 	Declare(ctx context.Context) (permanent bool, err error)
 
-	// Key returns the same text for equal messages, or "" for a message that does not wait for
-	// others. After an error, the delivery is handled with the error as its Err.
+	// Key returns the same string for equal messages, or "" for a message that does not wait for others. After an error, the
+	// delivery is handled with the error as its Err.
 	Key(d *Delivery) (string, error)
 
 	// Handle handles a delivery and settles it. It must call End.
@@ -71,8 +71,8 @@ type Consumer struct {
 	owner    Owner
 	deadline deadline
 	slots    *slots
-	gate     *gate
-	attempts sync.WaitGroup // includes the settling after each attempt
+	pauser   *pauser
+	attempts sync.WaitGroup // includes the settlement after each attempt
 
 	handling context.Context // context of handlers
 	settling context.Context // context of sessions, and of settling without a session
@@ -82,12 +82,12 @@ type Consumer struct {
 func New(config Config, owner Owner) *Consumer {
 	return &Consumer{
 		Config: config, owner: owner, deadline: newDeadline(config.Timeout),
-		slots: newSlots(config.Concurrency), gate: newGate(config.Limiter, config.Breaker),
+		slots: newSlots(config.Concurrency), pauser: newPauser(config.Limiter, config.Breaker),
 	}
 }
 
 // Hold stops consumption until the next call with nil. Attempts in progress continue.
-func (c *Consumer) Hold(reason error) { c.gate.hold(reason) }
+func (c *Consumer) Hold(reason error) { c.pauser.hold(reason) }
 
 // Running yields the deliveries that handlers are processing.
 func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
@@ -95,10 +95,9 @@ func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 // Settling returns the context of settling. It ends when a drain times out.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx ends, or until an error makes further attempts pointless. Run then
-// drains: running attempts have DrainTimeout, or less if force is closed. After that, their
-// context ends, and they have LastGrace more. If an attempt is still running then, Run
-// returns ErrDrainTimeout. Run must be called once.
+// Run consumes until ctx ends, or until an error makes further attempts pointless. Run then drains. Running attempts have
+// DrainTimeout to finish, or less if force is closed. Then their context ends, and they have another LastGrace. If an
+// attempt is still running then, Run returns ErrDrainTimeout. Run must be called once.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)
@@ -134,7 +133,7 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 // for settling their messages.
 const LastGrace = 5 * time.Second
 
-// wait waits for done, at most for d and until cut is closed. It reports whether done is closed.
+// wait waits until done or cut is closed, for at most d. It reports whether done is closed.
 func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -19,7 +19,7 @@ type Delivery struct {
 	// These fields describe earlier attempts, according to the marks on the message.
 	At      topology.Delivery
 	History topology.History
-	Attempt int       // number of the attempt that this delivery is for
+	Attempt int       // number of the attempt with this delivery
 	Crashes int       // number of earlier deliveries that were never settled
 	Err     error     // error of the marks; earlier attempts are unknown then
 	Began   time.Time // set by Begin
@@ -32,7 +32,7 @@ type Delivery struct {
 	arrived  time.Time
 	inTime   context.Context
 	gathered bool // must not wait for equal messages
-	reminded bool // the owner was notified that the delivery is overdue
+	reported bool // the owner was notified that the delivery is overdue
 
 	// These fields belong to the running attempt.
 	slot   *slot
@@ -80,14 +80,13 @@ func (d *Delivery) at(headers topology.Table) topology.Delivery {
 // does since 4.3.
 const DefaultCrashLimit = 5
 
-// suspectAfter is the number of crashes after which a message is handled alone. The end of
-// a process costs each message that was delivered to it one delivery. To park the poison message
-// without its neighbors, the worker must handle it alone before it reaches the limit.
+// suspectAfter is the number of crashes after which a message is handled alone. A crash counts as a delivery of each message
+// that was in flight. To park only the poison message, the worker must handle it alone before it reaches the limit.
 const suspectAfter = 2
 
-// suspect reports whether the delivery should be handled alone. The session calls it for each
-// delivery, so it reads as little as possible.
-func (d *Delivery) suspect() bool {
+// isSuspect reports whether the delivery should be handled alone. The session calls it for each delivery, so it reads as few
+// headers as possible.
+func (d *Delivery) isSuspect() bool {
 	if !d.Redelivered {
 		return false
 	}
@@ -95,7 +94,7 @@ func (d *Delivery) suspect() bool {
 		return false
 	}
 	crashes := 0
-	_ = guard.Call("strategy", func() error { // read gets the same error and records it
+	_ = guard.Call("strategy", func() error { // read returns the same error and records it
 		at := d.at(amqpconn.ReadTable(d.Headers))
 		crashes = amqpvalue.Crashes(d.session.consumer.Marks, at, at.Redelivered, at.Headers)
 		return nil
@@ -151,8 +150,8 @@ func (d *Delivery) Settle(v ack.Verb) error {
 	return nil
 }
 
-// AckNow acknowledges only this delivery and waits until the broker has taken the ack. It
-// returns ErrLost if the broker may not have taken it.
+// AckNow acknowledges only this delivery and waits until the broker has processed the ack. It returns ErrLost if the broker
+// may not have processed it.
 func (d *Delivery) AckNow() error {
 	if !d.session.acks.AckNow(d.Tag) {
 		return ErrLost

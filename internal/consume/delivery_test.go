@@ -2,14 +2,14 @@ package consume
 
 import "testing"
 
-func TestCountsNacks(t *testing.T) {
+func TestCountsNacksDependsOnVersion(t *testing.T) {
 	for version, want := range map[string]bool{
 		"3.10.8": true, "3.13.7+1": true, "4.0.5": true, "4.2.0-rc.1": true,
 		"4.3.0": false, "4.3.6": false, "4.10.0": false, "5.0.0": false,
 		"": false, "devel": false,
 	} {
 		if got := CountsNacks(version); got != want {
-			t.Errorf("%v: %t", version, got)
+			t.Errorf("%q: got %t, want %t", version, got, want)
 		}
 	}
 }
@@ -28,7 +28,7 @@ func TestCrashLimitDefaults(t *testing.T) {
 	} {
 		s := &session{consumer: &Consumer{Config: Config{CrashLimit: tc.limit}}, countsNacks: tc.countsNacks}
 		if got := (&Delivery{session: s}).CrashLimit(); got != tc.want {
-			t.Errorf("CrashLimit %d, counts nacks %t: %d", tc.limit, tc.countsNacks, got)
+			t.Errorf("CrashLimit %d, counts nacks %t: got %d, want %d", tc.limit, tc.countsNacks, got, tc.want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// dispatch starts an attempt for each delivery of the subscription, as far as admission
-// allows. It returns nil at the end of ctx, and otherwise the reason to end the subscription.
+// dispatch starts an attempt for each delivery of the subscription, when the admission permits it. It returns nil at the end
+// of ctx, and otherwise the reason to end the subscription.
 //
 // It waits in one select only. If it waited elsewhere for a slot or the limiter, it could not
 // requeue a message before the acknowledgement timeout. The broker would then close the
@@ -19,7 +19,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 	c := s.consumer
 	tick := time.NewTicker(c.deadline.every)
 	defer tick.Stop()
-	s.remind(time.Now())
+	s.checkDeadlines(time.Now())
 	held := s.pending
 	s.pending = nil
 	for _, d := range held {
@@ -35,7 +35,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 		select {
 		case in, ok := <-s.subscription.deliveries:
 			if !ok {
-				return s.whyClosed()
+				return s.closeReason()
 			}
 			s.receive(s.delivery(in, time.Now()))
 			continue
@@ -43,7 +43,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			s.pending = append(s.pending, s.bursts.pop(now)...)
 			continue
 		case now := <-tick.C:
-			s.remind(now)
+			s.checkDeadlines(now)
 			if len(s.pending) == 0 {
 				next.releaseSlots()
 				if s.canWiden() {
@@ -55,10 +55,10 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 			next.take(slot)
 		case permitted := <-next.permit:
 			next.answered(permitted)
-		case <-c.gate.paused():
-			if left, _ := c.gate.left(); left > 0 {
+		case <-c.pauser.paused():
+			if left, _ := c.pauser.remaining(); left > 0 {
 				return errPaused
-			} // otherwise left has reset the pause, and refused deliveries may start
+			} // otherwise remaining has reset the pause, and refused deliveries may start
 		case <-alive.Done():
 			if s.ctx.Err() != nil {
 				return context.Cause(s.ctx)
@@ -73,7 +73,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 
 // receive queues a delivery for a slot, or first adds it to a burst of equal messages.
 func (s *session) receive(d *Delivery) {
-	if s.bursts.window == 0 || d.gathered || s.subscription.narrow || d.suspect() {
+	if s.bursts.window == 0 || d.gathered || s.subscription.narrow || d.isSuspect() {
 		s.pending = append(s.pending, d)
 		return
 	}
@@ -109,8 +109,8 @@ func (s *session) advance(next *admission) error {
 		return nil
 	}
 	d := s.pending[0]
-	switch alone := d.suspect(); {
-	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.gate.probing():
+	switch alone := d.isSuspect(); {
+	case s.subscription.narrow && !alone && !s.suspected && !(s.careful && d.Tag == 1) && !s.consumer.pauser.probing():
 		return errWiden
 	case !s.subscription.narrow && alone:
 		return errSuspect
@@ -139,10 +139,10 @@ func (d *Delivery) attempt() {
 	c.owner.Handle(c.handling, d)
 }
 
-// whyClosed distinguishes a cancelled consumer from a closed channel.
-func (s *session) whyClosed() error {
+// closeReason distinguishes a cancelled consumer from a closed channel.
+func (s *session) closeReason() error {
 	if s.ch.IsClosed() {
-		<-s.ctx.Done() // lose sets the cause
+		<-s.ctx.Done() // endWithChannel sets the cause
 		return context.Cause(s.ctx)
 	}
 	return errCancelled
@@ -150,35 +150,35 @@ func (s *session) whyClosed() error {
 
 // deadline determines when deliveries must be settled before the broker closes the channel.
 type deadline struct {
-	every, after time.Duration // interval of checks; age at which remind acts
+	every, after time.Duration // interval of checks; age of a delivery that is overdue
 }
 
 // Deadline returns the time after which an unsettled delivery is requeued. A negative timeout
 // means that the broker has no acknowledgement timeout.
 func Deadline(timeout time.Duration) time.Duration { return newDeadline(timeout).after }
 
-// never is the deadline without an acknowledgement timeout.
-const never = math.MaxInt64
+// noDeadline is the deadline without an acknowledgement timeout.
+const noDeadline = math.MaxInt64
 
-func (d deadline) exists() bool { return d.after != never }
+func (d deadline) exists() bool { return d.after != noDeadline }
 
 const defaultTimeout = 30 * time.Minute
 
 func newDeadline(timeout time.Duration) deadline {
 	if timeout < 0 {
-		return deadline{every: defaultTimeout / 20, after: never}
+		return deadline{every: defaultTimeout / 20, after: noDeadline}
 	}
 	return deadline{every: timeout / 20, after: timeout / 5 * 4}
 }
 
-// remind reports handlers that have held a message until shortly before the broker closes the
-// channel. It requeues messages that have waited equally long for an attempt.
-func (s *session) remind(now time.Time) {
+// checkDeadlines reports handlers that have held a message until shortly before the broker closes the channel. It requeues
+// messages that have waited equally long for an attempt.
+func (s *session) checkDeadlines(now time.Time) {
 	c := s.consumer
 	overdue := func(d *Delivery) bool { return now.Sub(d.arrived) >= c.deadline.after }
 	for d := range c.slots.running() {
-		if d.session == s && !d.reminded && overdue(d) {
-			d.reminded = true
+		if d.session == s && !d.reported && overdue(d) {
+			d.reported = true
 			c.owner.TimeoutNear(d, now.Sub(d.arrived))
 		}
 	}
@@ -195,7 +195,7 @@ func (s *session) remind(now time.Time) {
 	}
 }
 
-// delivery returns a new delivery. Its marks are not parsed until read.
+// delivery returns a new delivery. The method read parses its marks.
 func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	s.acks.Delivered()
 	d := s.consumer.owner.New()
@@ -203,8 +203,8 @@ func (s *session) delivery(in amqpconn.Incoming, now time.Time) *Delivery {
 	return d
 }
 
-// inTime returns the context of deliveries that arrive now. Deliveries share it for a while,
-// because separate timers would cause most of the cost of waiting.
+// inTime returns the context of deliveries that arrive now. Deliveries that arrive shortly after each other share it,
+// because a timer for each delivery would be expensive.
 func (s *session) inTime(now time.Time) context.Context {
 	deadline := s.consumer.deadline
 	if !deadline.exists() {

@@ -16,10 +16,10 @@
 //	consumer.go    Run: consecutive sessions, and the drain at the end
 //	session.go     one channel, with its deliveries and acknowledgements
 //	subscribe.go   consecutive subscriptions on the channel
-//	dispatch.go    a delivery waits, and an attempt starts for it
+//	dispatch.go    deliveries wait, and attempts start for them
 //	admission.go   slots, limiter, circuit breaker, pauses
-//	burst.go       equal messages are collected (debounce)
-//	delivery.go    the delivery, as its owner handles and settles it
+//	burst.go       collects equal messages (debounce)
+//	delivery.go    a delivery and the methods with which its owner settles it
 //
 // The package imports topology, backoff and internal/{ack,amqpconn,guard,retry}.
 package consume

@@ -29,18 +29,17 @@ type session struct {
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	// careful limits the session to one delivery at a time until one is settled. A message
-	// that the AMQP client cannot read costs the connection. All messages that were delivered with
-	// it lose one of their permitted deliveries. The next session receives the unreadable message
-	// alone, until the broker's delivery limit parks it.
+	// careful limits the session to one delivery at a time until one is settled. If the AMQP client cannot read a message,
+	// it closes the connection. For all messages that were delivered with it, this counts towards the delivery limit. The
+	// next session receives the unreadable message alone, until the broker dead-letters it at the delivery limit.
 	careful bool
 
 	// countsNacks reports whether the broker counts a requeue as a failed delivery.
 	countsNacks bool
 
-	// proven is the number of commands that the queue had when it last answered. RabbitMQ's channel
-	// may hold back further commands, and forgets them when it closes: see ack.CertainWindow.
-	proven atomic.Uint64
+	// queueAnswered is the number of commands that the queue had processed when it last answered. RabbitMQ's channel may
+	// hold back further commands, and loses them when it closes: see ack.CertainWindow.
+	queueAnswered atomic.Uint64
 
 	// Only the goroutine of serve uses these fields.
 	subscription subscription
@@ -59,7 +58,7 @@ func (c *Consumer) session(conn *amqpconn.Conn, ch *amqpconn.Channel, careful bo
 	s.bursts.window = c.Window
 	s.acks = ack.New(channel{ch, s})
 	s.ctx, s.end = context.WithCancelCause(c.settling)
-	context.AfterFunc(ch.Context(), s.lose)
+	context.AfterFunc(ch.Context(), s.endWithChannel)
 	if err := c.Tasks.Go(s.settle); err != nil {
 		s.end(err)
 		return nil, err
@@ -86,8 +85,8 @@ type channel struct {
 // Sync implements ack.Channel.
 func (c channel) Sync() error { return c.Channel.Sync(c.session.ctx) }
 
-// lose ends the session after the end of its channel.
-func (s *session) lose() {
+// endWithChannel ends the session after its channel has closed.
+func (s *session) endWithChannel() {
 	err := context.Cause(s.ch.Context())
 	if err != amqpconn.ErrGone && err != amqpconn.ErrSilent {
 		err = fmt.Errorf("consuming channel closed: %w", err)
@@ -99,7 +98,7 @@ func (s *session) lose() {
 // session, so that the broker redelivers its messages.
 func (s *session) settle() {
 	err := s.acks.Run(s.ctx)
-	if err != nil && !errors.Is(err, amqpconn.ErrGone) { // lose knows the reason
+	if err != nil && !errors.Is(err, amqpconn.ErrGone) { // endWithChannel sets the cause
 		s.end(fmt.Errorf("cannot settle: %w", err))
 	}
 }
@@ -110,27 +109,26 @@ func (s *session) abandon(reason error) {
 	_ = s.consumer.Tasks.Go(s.closeChannel) // a closed client has closed the channel
 }
 
-// closeChannel closes the channel after the last write on it. An ack after the end of its
-// channel would end the connection (504).
+// closeChannel closes the channel after the last write on it. An ack on a closed channel would close the connection (504).
 func (s *session) closeChannel() {
 	<-s.acks.Done()
 	s.ch.Close(context.Background())
 }
 
-// takenWithin is the maximum time in which a quorum queue takes an ack. Usually a quorum queue
-// needs a few milliseconds, and more than 30 if its disk is busy.
-const takenWithin = time.Second
+// quorumAckTime is an upper bound of the time in which a quorum queue processes an ack. Usually it needs a few milliseconds,
+// and more than 30 if its disk is busy.
+const quorumAckTime = time.Second
 
-// close writes the remaining settlements and waits until RabbitMQ no longer forgets them. It
-// then closes the channel, which requeues all other deliveries.
+// close writes the remaining settlements and waits until RabbitMQ can no longer lose them. It then closes the channel, which
+// requeues all other deliveries.
 func (s *session) close(timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	defer cancel()
 	s.acks.End()
 	select {
 	case <-s.acks.Done():
-		if s.conn.IsRabbitMQ() && s.acks.Commands()-s.proven.Load() > ack.CertainWindow {
-			_ = retry.Sleep(ctx, takenWithin)
+		if s.conn.IsRabbitMQ() && s.acks.Commands()-s.queueAnswered.Load() > ack.CertainWindow {
+			_ = retry.Sleep(ctx, quorumAckTime)
 		}
 	case <-ctx.Done():
 	}

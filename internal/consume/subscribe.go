@@ -37,7 +37,7 @@ type subscription struct {
 //	          │                                           ▼
 //	─► wide (Prefetch) ─ suspect ─► wait until idle ─► narrow (1 at a time)
 //	          ▲                                           │
-//	          └──────────── no reason against it ─────────┘
+//	          └───────────── no suspected message ────────┘
 func (s *session) serve(ctx context.Context) error {
 	c := s.consumer
 	retrier := retry.Retrier{Schedule: c.Reconnect}
@@ -45,58 +45,58 @@ func (s *session) serve(ctx context.Context) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
 
-	// If a requeue costs messages a delivery, the session starts narrow, until the first
-	// message is known not to be suspect.
+	// If a requeue counts towards the delivery limit, the session starts narrow, until the first message is known not to be
+	// suspect.
 	narrow := s.careful || s.countsNacks
-	leave := func() error { return nil } // ends the previous subscription, if it still exists
+	unsubscribePrevious := func() error { return nil } // ends the previous subscription, if it still exists
 	for n := 1; ; n++ {
-		if err := s.rest(alive, leave); err != nil {
-			return s.unless(ctx, err)
+		if err := s.waitWhilePaused(alive, unsubscribePrevious); err != nil {
+			return s.ignoreCanceled(ctx, err)
 		}
 		began := time.Now()
-		narrow = narrow || c.gate.probing()
+		narrow = narrow || c.pauser.probing()
 		err := s.subscribe(alive, fmt.Sprintf("%s-%d", c.Tag, n), narrow)
-		// leave also runs after an error. Otherwise the previous subscription would receive requeued messages.
-		if err := errors.Join(err, leave()); err != nil {
-			return s.unless(ctx, err)
+		// unsubscribePrevious also runs after an error. Otherwise the previous subscription would receive requeued messages.
+		if err := errors.Join(err, unsubscribePrevious()); err != nil {
+			return s.ignoreCanceled(ctx, err)
 		}
-		leave = func() error { return nil }
+		unsubscribePrevious = func() error { return nil }
 		now := s.subscription
 		err = s.dispatch(ctx, alive)
 		switch {
 		case err == nil:
 			if s.unsubscribe(now) == nil { // after an error, the end of the channel requeues the deliveries
 				c.Log.Info("consuming stopped", "running", c.slots.taken(), "requeued", len(s.pending))
-				s.giveBack()
+				s.requeuePending()
 			}
 			return nil
 		case errors.Is(err, errWiden):
 			narrow = false
-			// The broker deletes an auto-delete queue as soon as it has no consumer. The narrow consumer
-			// does not receive messages until leave runs, because its message is unsettled.
-			leave = sync.OnceValue(func() error { return s.unsubscribe(now) })
+			// The broker deletes an auto-delete queue as soon as it has no consumer. The narrow consumer does not receive
+			// messages until unsubscribePrevious runs, because its message is unsettled.
+			unsubscribePrevious = sync.OnceValue(func() error { return s.unsubscribe(now) })
 		case errors.Is(err, errSuspect):
 			narrow, s.suspected = true, true
 			if err := s.unsubscribe(now); err != nil {
-				return s.unless(ctx, err)
+				return s.ignoreCanceled(ctx, err)
 			}
-			s.giveBack() // other messages must not lose a delivery if the process exits
+			s.requeuePending() // if the process crashes, this must not count as a delivery of the other messages
 		case errors.Is(err, errPaused):
 			if err := s.unsubscribe(now); err != nil {
-				return s.unless(ctx, err)
+				return s.ignoreCanceled(ctx, err)
 			}
 			if !s.countsNacks { // otherwise they stay pending and start after the pause
-				s.giveBack()
+				s.requeuePending()
 			}
 		case errors.Is(err, errCancelled):
 			delay := retrier.Failed(time.Since(began))
 			c.Log.Warn("consumer cancelled", retry.Next(delay))
 			c.owner.Interrupted(err, delay)
 			if retry.Sleep(alive, delay) != nil {
-				return s.unless(ctx, context.Cause(alive))
+				return s.ignoreCanceled(ctx, context.Cause(alive))
 			}
 			if _, err := c.owner.Declare(ctx); err != nil {
-				return s.unless(ctx, err)
+				return s.ignoreCanceled(ctx, err)
 			}
 		default:
 			return err
@@ -104,11 +104,11 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-// unless drops an error that only results from the end of ctx. The session then still works,
-// and its deliveries can be settled.
-func (s *session) unless(ctx context.Context, err error) error {
+// ignoreCanceled returns nil instead of an error that only results from the end of ctx. The session then still works, and
+// its deliveries can be settled.
+func (s *session) ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
-		s.giveBack()
+		s.requeuePending()
 		return nil
 	}
 	return err
@@ -121,7 +121,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	switch {
 	case narrow:
 		prefetch = 1
-	case c.Certain: // includes the unsettled deliveries of previous subscriptions
+	case c.Certain: // the window includes the unsettled deliveries of previous subscriptions
 		prefetch = max(1, min(prefetch, ack.CertainWindow+1-s.acks.Unsettled()))
 	}
 	s.acks.SetSpare(prefetch - c.Concurrency)
@@ -129,7 +129,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	if c.Priority != 0 {
 		args = topology.Table{"x-priority": c.Priority}
 	}
-	deliveries, err := s.ch.Consume(alive, c.Queue, tag, prefetch, args, func(late amqpconn.Deliveries) { s.turnAway(tag, late) })
+	deliveries, err := s.ch.Consume(alive, c.Queue, tag, prefetch, args, func(late amqpconn.Deliveries) { s.cancelLate(tag, late) })
 	if err != nil {
 		return err
 	}
@@ -139,9 +139,9 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 	return nil
 }
 
-// turnAway cancels a consumer that the broker started after the session had stopped waiting. The
-// channel stays open, because handlers may need it for a long time.
-func (s *session) turnAway(tag string, deliveries amqpconn.Deliveries) {
+// cancelLate cancels a consumer that the broker started after the session had stopped waiting for it. The channel stays
+// open, because handlers may need it for a long time.
+func (s *session) cancelLate(tag string, deliveries amqpconn.Deliveries) {
 	if s.cancel(s.ctx, tag) != nil {
 		return // the end of the channel requeues the deliveries
 	}
@@ -172,27 +172,27 @@ func (s *session) cancel(ctx context.Context, tag string) error {
 	if err := s.ch.Cancel(ctx, tag); err != nil {
 		return err
 	}
-	s.proven.Store(written)
+	s.queueAnswered.Store(written)
 	return nil
 }
 
-// giveBack requeues the deliveries without an attempt.
-func (s *session) giveBack() {
+// requeuePending requeues the deliveries without an attempt.
+func (s *session) requeuePending() {
 	for _, d := range append(s.pending, s.bursts.all()...) {
 		d.GiveBack()
 	}
 	s.pending = nil
 }
 
-// rest waits for the end of a pause, if the gate is closed. It calls leave first, because the session
+// waitWhilePaused waits for the end of a pause, if there is one. It first calls unsubscribePrevious, because the session
 // does not handle deliveries during the pause.
-func (s *session) rest(alive context.Context, leave func() error) error {
+func (s *session) waitWhilePaused(alive context.Context, unsubscribePrevious func() error) error {
 	c := s.consumer
-	left, reason := c.gate.left()
+	left, reason := c.pauser.remaining()
 	if left <= 0 {
 		return nil
 	}
-	if err := leave(); err != nil {
+	if err := unsubscribePrevious(); err != nil {
 		return err
 	}
 	if left == unlimited {
@@ -205,18 +205,18 @@ func (s *session) rest(alive context.Context, leave func() error) error {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
-		turned := c.gate.turn() // before left, so that a later hold is not missed
-		if left, _ = c.gate.left(); left <= 0 {
+		changed := c.pauser.holdChanged() // before remaining, so that a later hold is not missed
+		if left, _ = c.pauser.remaining(); left <= 0 {
 			break
 		}
 		look.Reset(min(left, c.deadline.every))
 		select {
 		case <-look.C:
-		case <-turned:
+		case <-changed:
 		case <-alive.Done():
 			return context.Cause(alive)
 		}
-		s.remind(time.Now())
+		s.checkDeadlines(time.Now())
 	}
 	c.Log.Info("resumed")
 	c.owner.Resumed()
