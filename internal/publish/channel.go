@@ -15,45 +15,45 @@ import (
 
 // channel is a channel of a lane, with its messages in flight.
 type channel struct {
-	lane     *lane
-	conn     *amqpconn.Conn
-	confirms *amqpconn.Confirming
-	beat     time.Duration
+	lane         *lane
+	conn         *amqpconn.Conn
+	confirms     *amqpconn.Confirming
+	tickInterval time.Duration
 
-	room    chan struct{} // one token per message in flight
-	wake    chan struct{} // wakes listen
-	retired chan struct{} // closed by retire
-	left    chan struct{} // closed after the last write
-	dead    chan struct{} // closed after the end of the channel, when each of its messages has a result
+	room       chan struct{} // one token per message in flight
+	wake       chan struct{} // wakes listen
+	retired    chan struct{} // closed by retire
+	writerDone chan struct{} // closed when serve returns, after the last write
+	finished   chan struct{} // closed after the channel has closed and each of its messages has a result
 
 	mu      sync.Mutex
 	waiting []*Message // written, oldest first
 	writing bool       // the newest waiting message is being written
-	beats   int        // counted only while a message waits; a process that was stopped for an hour did not wait for an hour
+	ticks   int        // counted only while a message waits; a suspended process does not count all ticks that it has missed
 }
 
-// These times of the watch over messages in flight are in beats.
+// Limits of checkInFlight. A tick is the interval at which it runs.
 const (
-	// lateBeats is the number of beats after which an answer is late: see Publisher.lateAfter.
-	lateBeats = 40
+	// lateTicks is the number of ticks after which an answer is late: see Publisher.lateAfter.
+	lateTicks = 40
 
-	// maxBeats limits the number of beats that count together after a delay by a busy machine.
-	maxBeats = lateBeats / 2
+	// maxTicks limits the number of ticks that are counted together if the machine was busy.
+	maxTicks = lateTicks / 2
 
-	// abandonedFor is the maximum wait for an answer without a caller. Such an answer only shows whether
-	// the destination confirms again.
-	abandonedFor = 5 * time.Minute
+	// maxAbandonedWait is the maximum wait for an answer without a caller. Such an answer only shows whether the destination
+	// confirms again.
+	maxAbandonedWait = 5 * time.Minute
 
-	// awaitedFor is the maximum wait for an answer with a waiting caller. It exceeds the time for which
-	// RabbitMQ lets the original of a copy be unacknowledged, which is half an hour.
-	awaitedFor = 40 * time.Minute
+	// maxAwaitedWait is the maximum wait for an answer with a waiting caller. It exceeds the acknowledgement timeout of
+	// RabbitMQ for the original of a copy, which is 30 min by default.
+	maxAwaitedWait = 40 * time.Minute
 )
 
 func newChannel(l *lane, conn *amqpconn.Conn, confirms *amqpconn.Confirming) *channel {
 	return &channel{
-		lane: l, conn: conn, confirms: confirms, beat: max(l.publisher.lateAfter()/lateBeats, time.Millisecond),
+		lane: l, conn: conn, confirms: confirms, tickInterval: max(l.publisher.lateAfter()/lateTicks, time.Millisecond),
 		room: make(chan struct{}, l.window), wake: make(chan struct{}, 1),
-		retired: make(chan struct{}), left: make(chan struct{}), dead: make(chan struct{}),
+		retired: make(chan struct{}), writerDone: make(chan struct{}), finished: make(chan struct{}),
 	}
 }
 
@@ -62,7 +62,7 @@ func newChannel(l *lane, conn *amqpconn.Conn, confirms *amqpconn.Confirming) *ch
 func (s *channel) serve(ctx context.Context, m *Message) *Message {
 	defer func() {
 		s.confirms.Flush()
-		close(s.left)
+		close(s.writerDone)
 		s.signal()
 	}()
 	for {
@@ -86,8 +86,7 @@ func (s *channel) serve(ctx context.Context, m *Message) *Message {
 	}
 }
 
-// reserve takes room for one more message in flight. It returns false when the channel
-// no longer accepts messages.
+// reserve waits for room for another message in flight. It returns false when the channel no longer accepts messages.
 func (s *channel) reserve(ctx context.Context) bool {
 	select {
 	case <-s.retired:
@@ -112,8 +111,7 @@ func (s *channel) reserve(ctx context.Context) bool {
 	return false
 }
 
-// take returns the next request, or nil after the last request. It holds writes back while
-// requests are pending.
+// take returns the next request, or nil after the last request. It flushes the writes only if no request is pending.
 func (s *channel) take(ctx context.Context) *Message {
 	if m := s.lane.next(); m != nil {
 		return m
@@ -121,7 +119,7 @@ func (s *channel) take(ctx context.Context) *Message {
 	s.confirms.Flush()
 	var idle <-chan time.Time
 	if s.lane.kind != fastLane {
-		ticker := time.NewTicker(lateBeats * s.beat)
+		ticker := time.NewTicker(lateTicks * s.tickInterval)
 		defer ticker.Stop()
 		idle = ticker.C
 	}
@@ -197,20 +195,20 @@ func (s *channel) send(ctx context.Context, m *Message) outcome {
 	return s.write(m)
 }
 
-// write writes a message. It marks the message as in flight first, because the broker may answer or
-// end the channel before write returns.
+// write writes a message. It marks the message as in flight first, because the broker may answer or close the channel before
+// write returns.
 func (s *channel) write(m *Message) outcome {
 	if !m.state.CompareAndSwap(queued, written) {
 		<-s.room // the caller has given up
 		return settled
 	}
-	m.before = s.lane.publisher.answers.Load()
+	m.answersBefore = s.lane.publisher.answers.Load()
 	s.mu.Lock()
 	s.waiting, s.writing = append(s.waiting, m), true
 	s.mu.Unlock()
 	err := s.confirms.Publish(&m.Publication)
 	s.mu.Lock()
-	m.beat, s.writing = s.beats, false
+	m.writtenAt, s.writing = s.ticks, false
 	if err != nil {
 		s.waiting = s.waiting[:len(s.waiting)-1]
 	}
@@ -219,7 +217,7 @@ func (s *channel) write(m *Message) outcome {
 	switch {
 	case err == nil:
 		if only {
-			s.signal() // listen did not wait for this answer yet
+			s.signal() // listen does not wait for this answer yet
 		}
 		return inFlight
 	case !errors.Is(err, amqpconn.ErrNotWritten):
@@ -274,8 +272,8 @@ func (s *channel) isRetired() bool { return isClosed(s.retired) }
 
 // listen resolves messages until the channel closes.
 func (s *channel) listen() {
-	defer close(s.dead)
-	ticker := time.NewTicker(s.beat)
+	defer close(s.finished)
+	ticker := time.NewTicker(s.tickInterval)
 	defer ticker.Stop()
 	closing, last := false, time.Now()
 	for {
@@ -285,7 +283,7 @@ func (s *channel) listen() {
 		switch {
 		case oldest != nil:
 			answered, tick = oldest.Answered(), ticker.C
-		case s.isRetired() && isClosed(s.left) && !closing:
+		case s.isRetired() && isClosed(s.writerDone) && !closing:
 			closing = true
 			s.close()
 		}
@@ -293,14 +291,14 @@ func (s *channel) listen() {
 		case <-answered:
 		case <-s.wake:
 			if oldest == nil {
-				ticker.Reset(s.beat)
+				ticker.Reset(s.tickInterval)
 				last = time.Now()
 			}
 		case <-tick:
 			now := time.Now()
-			beats := int(min(max(1, now.Sub(last)/s.beat), maxBeats))
+			ticks := int(min(max(1, now.Sub(last)/s.tickInterval), maxTicks))
 			last = now
-			if s.look(beats) && isClosed(s.left) && !closing {
+			if s.checkInFlight(ticks) && isClosed(s.writerDone) && !closing {
 				closing = true
 				s.close()
 			}
@@ -311,9 +309,9 @@ func (s *channel) listen() {
 	}
 }
 
-// close closes the channel after its messages in flight. RabbitMQ may keep each of these
-// messages for 65 s. If the broker does not answer in time, a ping tests whether the broker still
-// reads from the connection. If the broker does not, the ping ends the connection.
+// close closes the channel after its messages in flight. RabbitMQ may take 65 s to answer each of these messages. If the
+// broker does not answer in time, a ping tests whether the broker still reads from the connection. If it does not, the
+// connection is closed.
 func (s *channel) close() {
 	p := s.lane.publisher
 	_ = p.cfg.Tasks.Go(func() {
@@ -366,38 +364,37 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// look checks the messages in flight at every beat. It resolves answered messages behind the
-// oldest and marks late destinations. For late messages, it retires the fast channel, or a
-// bulkhead that several destinations share. The broker handles the messages of a channel in
-// order, so one message can block all messages behind it. look reports whether the channel
-// must be closed because no caller waits for an answer that can still arrive.
-func (s *channel) look(beats int) (hopeless bool) {
+// checkInFlight checks the messages in flight at every tick. It resolves answered messages after the oldest, and marks late
+// destinations. For late messages, it retires the fast channel, or a bulkhead that several destinations share. The broker
+// handles the messages of a channel in order, so one message can block all later messages. checkInFlight reports whether the
+// channel must be closed, because no caller waits for an answer that can still arrive.
+func (s *channel) checkInFlight(ticks int) (mustClose bool) {
 	if s.conn.Blocked() != nil { // the messages do not age while the broker blocks the connection
-		beats = 0
+		ticks = 0
 	}
 	var answered, late []*Message
 	var head *Message                // the oldest unanswered message
 	oldest, newest := 0, math.MaxInt // ages of the oldest message and of the newest message with a waiting caller
 	s.mu.Lock()
-	s.beats += beats
+	s.ticks += ticks
 	for _, m := range s.inFlight() {
 		if isClosed(m.Answered()) {
 			answered = append(answered, m)
 			continue
 		}
 		head = cmp.Or(head, m)
-		age := s.beats - m.beat
+		age := s.ticks - m.writtenAt
 		oldest = max(oldest, age)
 		if m.state.Load() == written {
 			newest = min(newest, age)
 		}
-		if age >= lateBeats && age-beats < lateBeats {
+		if age >= lateTicks && age-ticks < lateTicks {
 			late = append(late, m)
 		}
 	}
 	if s.confirms.IsClosed() {
 		s.mu.Unlock()
-		return false // the end of the channel may have answered some messages
+		return false // fail resolves the messages, because the closed channel may have answered some of them
 	}
 	next := 0
 	s.waiting = slices.DeleteFunc(s.waiting, func(m *Message) bool {
@@ -419,19 +416,19 @@ func (s *channel) look(beats int) (hopeless bool) {
 	case len(late) == 0 || s.isRetired():
 	case s.lane.kind == fastLane:
 		s.retire()
-		s.warn("confirms do not come", "exchange", head.Exchange, "routing_key", head.RoutingKey, "after", lateBeats*s.beat)
+		s.warn("confirms do not come", "exchange", head.Exchange, "routing_key", head.RoutingKey, "after", lateTicks*s.tickInterval)
 	case s.lane.kind == bulkheadLane && late[0] == head && p.separate(s.lane, head):
 		s.retire()
 	}
-	enough := abandonedFor
+	maxWait := maxAbandonedWait
 	if newest < math.MaxInt {
-		enough = awaitedFor
+		maxWait = maxAwaitedWait
 	}
-	if oldest <= int(enough/s.beat) {
+	if oldest <= int(maxWait/s.tickInterval) {
 		return false
 	}
 	s.retire()
-	return newest > int(enough/s.beat) // if the channel closed, the caller would publish an awaited copy twice
+	return newest > int(maxWait/s.tickInterval) // if the channel closed, the caller would publish an awaited copy twice
 }
 
 // warn logs on another goroutine, because a logger may block.
@@ -439,21 +436,21 @@ func (s *channel) warn(text string, args ...any) {
 	_ = s.lane.publisher.cfg.Tasks.Go(func() { s.conn.Logger().Warn(text, args...) })
 }
 
-// conclude resolves a message with its result, and makes room for another message.
+// conclude resolves a message with its result, and frees its room.
 func (s *channel) conclude(m *Message, err error) {
 	<-s.room
 	if !isEnd(err) {
 		s.mu.Lock()
-		age := s.beats - m.beat
+		age := s.ticks - m.writtenAt
 		s.mu.Unlock()
-		s.lane.publisher.answered(s.lane, m, age < lateBeats)
+		s.lane.publisher.answered(s.lane, m, age < lateTicks)
 	}
 	m.resolve(result(m, err))
 }
 
-// fail resolves all messages in flight after the end of the channel.
+// fail resolves all messages in flight after the channel has closed.
 func (s *channel) fail() {
-	<-s.left // a write may be in progress
+	<-s.writerDone // a write may be in progress
 	p := s.lane.publisher
 	lost := s.waiting
 	s.waiting = nil
@@ -488,7 +485,7 @@ func (s *channel) fail() {
 	}
 }
 
-// isEnd reports whether a result is the end of the channel instead of an answer.
+// isEnd reports whether a result means that the channel has closed, and is not an answer.
 func isEnd(err error) bool {
 	if err == nil || errors.Is(err, amqpconn.ErrNacked) {
 		return false

@@ -7,11 +7,11 @@
 //
 //   - Its destination (exchange and routing key) is late. RabbitMQ stops a channel at
 //     the first message for a quorum queue without a majority.
-//   - The message is unproven, because it is the first for an exchange, with a user id, or of a
+//   - The message is unproven, because it is the first with its exchange, its user id or its
 //     size. The broker refuses a forbidden message by closing the channel, which leaves
 //     all other messages in flight on the channel without an answer.
 //
-// Docs/adr/0012 documents the reasons and the measurements. The package guarantees that results are
-// true. The result nil means that the broker has stored the message. Only ErrUnconfirmed and ErrNacked
-// do not tell whether it did. The package imports amqpconn, retry and backoff.
+// See docs/adr/0012 for the reasons and the measurements. The package guarantees that results are true. The result nil
+// means that the broker has stored the message. ErrUnconfirmed and ErrNacked mean that it may have stored the message, and
+// all other errors that it has not. The package imports amqpconn, retry and backoff.
 package publish

@@ -58,9 +58,8 @@ func (l *lane) next() *Message {
 	}
 }
 
-// move passes a message to the lane. The destination of the message has become late, or the
-// properties of the message are proven now. The number of moved messages is at most the number of
-// messages that waited in the other lane.
+// move passes a message from another lane to this lane, because its destination has become late, or because its properties
+// are now proven. The number of moved messages is at most the number of messages that waited in the other lane.
 func (l *lane) move(m *Message) {
 	l.mu.Lock()
 	l.moved = append(l.moved, m)
@@ -116,7 +115,7 @@ func (l *lane) run() {
 				l.keep(s)
 				continue
 			}
-			<-s.dead
+			<-s.finished
 			err = s.confirms.Err()
 			if _, refused := amqpconn.RefusedChannel(err); refused {
 				s.warn("channel closed", "error", err)
@@ -166,34 +165,33 @@ func (l *lane) open(conn *amqpconn.Conn) (*channel, error) {
 	}
 	s := newChannel(l, conn, confirms)
 	if l.kind != fastLane {
-		s.releaseWhenDead()
+		s.releaseWhenFinished()
 	}
 	return s, p.cfg.Tasks.Go(s.listen)
 }
 
-// keep keeps a retired channel open for pending answers. The number of such channels is limited.
-// At the limit, keep blocks all publishing until an extra channel is free or the retired channel
-// ends.
+// keep lets a retired channel stay open for pending answers. The number of such channels is limited. At the limit, keep
+// blocks all publishing until an extra channel is free or the retired channel ends.
 func (l *lane) keep(s *channel) {
 	if l.kind != fastLane {
 		return // already an extra channel
 	}
 	select {
 	case s.conn.Extra() <- struct{}{}:
-		s.releaseWhenDead()
-	case <-s.dead:
+		s.releaseWhenFinished()
+	case <-s.finished:
 	case <-l.publisher.ctx.Done():
 	}
 }
 
-func (s *channel) releaseWhenDead() {
+func (s *channel) releaseWhenFinished() {
 	_ = s.lane.publisher.cfg.Tasks.Go(func() { // after Close, no lane needs the extra channel
-		<-s.dead
+		<-s.finished
 		<-s.conn.Extra()
 	})
 }
 
-// result converts the broker's answer, or the end of the channel, to the result of a message.
+// result converts the broker's answer, or the error of the closed channel, to the result of a message.
 func result(m *Message, err error) error {
 	if r, ok := errors.AsType[*amqpconn.Return](err); ok {
 		return &UnroutableError{Exchange: m.Exchange, RoutingKey: m.RoutingKey, Code: r.Code, Text: r.Text}

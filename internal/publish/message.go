@@ -20,14 +20,14 @@ type Message struct {
 	// Began is the start of publishing. It is zero if the caller does not measure the duration.
 	Began time.Time
 
-	state   atomic.Int32  // queued; written; abandoned
-	beat    int           // channel beats before the write
-	before  uint64        // answers before the write
-	lane    *lane         // lane of the caller's request
-	assumed bool          // counts as proven because its answer was late
-	done    chan struct{} // closed when err is known
-	err     error
-	took    time.Duration
+	state         atomic.Int32  // queued; written; abandoned
+	writtenAt     int           // ticks of the channel before the write
+	answersBefore uint64        // answers before the write
+	lane          *lane         // lane of the caller's request
+	assumed       bool          // counts as proven because its answer was late
+	done          chan struct{} // closed when err is known
+	err           error
+	took          time.Duration
 }
 
 const (
@@ -36,7 +36,7 @@ const (
 	abandoned // the caller has given up
 )
 
-// NewMessage returns a message to publish. The caller must not change content before the result.
+// NewMessage returns a message to publish. The caller must not change content before the result is known.
 func NewMessage(exchange, key string, content *amqpconn.Message) *Message {
 	return &Message{Publication: amqpconn.Publication{Exchange: exchange, RoutingKey: key, Message: content}, done: make(chan struct{})}
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// proven records the properties of messages that the broker has accepted on this connection. The
-// default exchange and the connection's user do not need a proof. An unproven message is in flight
-// alone (see probeLane). If the broker refuses it by closing the channel, other messages do not lose
-// their answers, and the publisher does not publish them twice.
+// proven records the properties of messages that the broker has accepted on this connection. The default exchange and the
+// connection's user are always proven. An unproven message is in flight alone (see probeLane). If the broker refuses it by
+// closing the channel, no other messages on the channel remain unanswered, so the publisher does not publish them twice.
 type proven struct {
 	mu        sync.RWMutex
 	exchanges map[string]bool
@@ -22,8 +21,8 @@ type proven struct {
 }
 
 const (
-	// harmless is a size of a body that every broker accepts.
-	harmless = 64 << 10
+	// acceptedSize is a size of a body that every broker accepts.
+	acceptedSize = 64 << 10
 
 	// maxProven limits the number of remembered names. At the limit, proven forgets all names.
 	maxProven = 10_000
@@ -40,7 +39,7 @@ func (k *proven) forget(user string) {
 	defer k.mu.Unlock()
 	k.exchanges, k.users = map[string]bool{"": true}, map[string]bool{"": true, user: true}
 	k.suspects = map[destination]bool{}
-	k.largest, k.limit = harmless, 0
+	k.largest, k.limit = acceptedSize, 0
 }
 
 // has reports whether the properties of m are proven.

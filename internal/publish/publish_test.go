@@ -14,9 +14,9 @@ func message(exchange, user string, size int) *Message {
 	return NewMessage(exchange, "key", &amqpconn.Message{UserID: user, Body: make([]byte, size)})
 }
 
-// The number of routing keys is unlimited. Late destinations beyond maxBulkheads share bulkheads.
-// Late destinations beyond maxLate are forgotten.
-func TestLateDestinationsAreBounded(t *testing.T) {
+// The number of routing keys is unlimited. More than maxBulkheads late destinations share bulkheads, and more than maxLate
+// are forgotten.
+func TestPublisherLimitsLateDestinations(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var tasks amqpconn.Tasks
 	defer tasks.Close(context.Background(), cancel)
@@ -27,11 +27,11 @@ func TestLateDestinationsAreBounded(t *testing.T) {
 	for i := range 3 * maxLate {
 		p.markLate(late(i))
 		if !p.IsLate(late(i)) {
-			t.Fatalf("destination %d is forgotten at once", i)
+			t.Fatalf("destination %d was forgotten immediately", i)
 		}
 	}
 	if len(p.late) != maxLate || len(p.bulkheads) != maxBulkheads {
-		t.Errorf("%d destinations are remembered, with %d bulkheads", len(p.late), len(p.bulkheads))
+		t.Errorf("got %d destinations and %d bulkheads, want %d and %d", len(p.late), len(p.bulkheads), maxLate, maxBulkheads)
 	}
 	each := map[*lane]int{}
 	for _, l := range p.late {
@@ -39,30 +39,30 @@ func TestLateDestinationsAreBounded(t *testing.T) {
 	}
 	for l, n := range each {
 		if n != l.destinations {
-			t.Errorf("a bulkhead has %d destinations, and counts %d", n, l.destinations)
+			t.Errorf("destinations of a bulkhead: got %d, want %d", l.destinations, n)
 		}
 	}
 	for i := range 3 * maxLate {
 		p.answered(&lane{}, late(i), true)
 	}
 	if len(p.late) > 0 || p.anyLate.Load() || p.IsLate(late(0)) {
-		t.Errorf("%d destinations are late that have answered in time", len(p.late))
+		t.Errorf("%d destinations are late although they have answered in time", len(p.late))
 	}
 	p.markLate(late(0))
 	if p.answered(&lane{}, late(0), false); !p.IsLate(late(0)) {
-		t.Error("a late answer ends the bulkhead")
+		t.Error("destination is not late after a late answer")
 	}
 }
 
-func TestProof(t *testing.T) {
+func TestProvenAfterAcceptedMessage(t *testing.T) {
 	var k proven
 	k.forget("me")
-	for _, m := range []*Message{message("", "", 0), message("", "me", harmless)} {
+	for _, m := range []*Message{message("", "", 0), message("", "me", acceptedSize)} {
 		if !k.has(m) {
-			t.Errorf("exchange %q, user %q: needs proof", m.Exchange, m.Message.UserID)
+			t.Errorf("exchange %q, user %q: not proven", m.Exchange, m.Message.UserID)
 		}
 	}
-	for _, m := range []*Message{message("x", "", 0), message("", "other", 0), message("", "", harmless+1)} {
+	for _, m := range []*Message{message("x", "", 0), message("", "other", 0), message("", "", acceptedSize+1)} {
 		for _, err := range []error{
 			&RefusedError{}, &UnroutableError{Code: 404}, &TooLargeError{}, fmt.Errorf("%w: closed", ErrUnconfirmed),
 		} {
@@ -71,7 +71,7 @@ func TestProof(t *testing.T) {
 			}
 		}
 	}
-	for i, m := range []*Message{message("x", "", 0), message("", "other", 0), message("", "", harmless+1)} {
+	for i, m := range []*Message{message("x", "", 0), message("", "other", 0), message("", "", acceptedSize+1)} {
 		if k.note(m, []error{nil, amqpconn.ErrNacked, &UnroutableError{Code: 312}}[i]); !k.has(m) {
 			t.Errorf("exchange %q, user %q: not proven", m.Exchange, m.Message.UserID)
 		}
@@ -79,37 +79,37 @@ func TestProof(t *testing.T) {
 	refusal := &amqpconn.Refusal{Code: 403, Text: "ACCESS_REFUSED"}
 	k.refused(refusal, nil)
 	if !k.has(message("x", "me", 0)) {
-		t.Error("a refused message that had proven nothing costs others their proof")
+		t.Error("refusal without messages reset the proofs")
 	}
 	guilty := message("x", "other", 0)
 	guilty.RoutingKey = "secret"
 	k.refused(refusal, []*Message{guilty})
 	if k.has(message("x", "", 0)) || k.has(message("", "other", 0)) || !k.has(message("", "me", 0)) {
-		t.Error("what may be refused is proven, or what may not is not")
+		t.Error("refusal of a message reset the wrong proofs")
 	}
 	if k.note(message("x", "", 0), nil); !k.has(message("x", "", 0)) || k.has(guilty) {
-		t.Error("another routing key of the exchange proves the one that may be refused")
+		t.Error("refused routing key was proven by another routing key of the exchange")
 	}
 	k.forget("me")
 	for i := range 3 * maxProven {
 		m := message(fmt.Sprint(i), fmt.Sprint(i), 0)
 		if k.note(m, nil); !k.has(m) {
-			t.Fatalf("%d is forgotten at once", i)
+			t.Fatalf("exchange %d was forgotten immediately", i)
 		}
 	}
 	for i := range 3 * maxProven {
 		m := message("", "", 0)
 		m.RoutingKey = fmt.Sprint(i)
 		if k.refused(refusal, []*Message{m}); k.has(m) {
-			t.Fatalf("key %d is forgotten at once", i)
+			t.Fatalf("key %d was forgotten immediately", i)
 		}
 	}
 	if len(k.exchanges) > maxProven || len(k.users) > maxProven || len(k.suspects) > maxProven {
-		t.Errorf("%d exchanges and %d users are remembered", len(k.exchanges), len(k.users))
+		t.Errorf("got %d exchanges, %d users and %d suspects, want at most %d", len(k.exchanges), len(k.users), len(k.suspects), maxProven)
 	}
 }
 
-func TestBlame(t *testing.T) {
+func TestCauseForRefusal(t *testing.T) {
 	for name, tt := range map[string]struct {
 		size    int
 		refusal amqpconn.Refusal
@@ -128,7 +128,7 @@ func TestBlame(t *testing.T) {
 		}
 	}
 	if !errors.Is(&UnroutableError{}, ErrUnroutable) {
-		t.Error("an UnroutableError does not match ErrUnroutable")
+		t.Error("UnroutableError does not match ErrUnroutable")
 	}
 }
 
@@ -146,12 +146,12 @@ func TestLaneWritesMovedMessagesFirst(t *testing.T) {
 	}
 	for i, want := range append(moved, requested, nil) {
 		if m := l.next(); m != want {
-			t.Fatalf("message %d is not the next one", i)
+			t.Fatalf("message %d is not the next message", i)
 		}
 	}
 	select {
 	case <-l.more:
 	default:
-		t.Error("a lane without messages is not told that one was moved")
+		t.Error("lane was not notified of a moved message")
 	}
 }

@@ -26,13 +26,11 @@ const (
 	// Their callers wake up only once.
 	maxQueued = 64
 
-	// maxBulkheads limits the bulkheads for late destinations. Further late destinations
-	// share bulkheads: see Publisher.separate. A bulkhead has up to two
-	// channels for a long time. The first channel retired when its oldest copy reached the age awaitedFor.
-	// The oldest copy of its successor reaches that age only after the newest copy of the first channel.
-	// Therefore the bulkheads use 64 of the 128 extra channels of a connection. The other half is for
-	// retired channels of the fast lane. Without an extra channel, retirement blocks all publishing
-	// (see lane.keep).
+	// maxBulkheads limits the bulkheads for late destinations. Further late destinations share bulkheads: see
+	// Publisher.separate. A bulkhead can have two channels for a long time. The first channel retires when its oldest copy
+	// reaches the age maxAwaitedWait. The oldest copy of its successor reaches that age only after the newest copy of the
+	// first channel. Therefore the bulkheads use 64 of the 128 extra channels of a connection. The other half is for retired
+	// channels of the fast lane. Without an extra channel, retirement blocks all publishing (see lane.keep).
 	maxBulkheads = 32
 
 	// maxLate limits the remembered late destinations, because the number of routing keys is unlimited.
@@ -82,7 +80,7 @@ func New(ctx context.Context, cfg Config) *Publisher {
 	p.proven.forget(cfg.Link.User())
 	p.fast = p.newLane(fastLane, maxInFlight)
 	p.probe = p.newLane(probeLane, 1)
-	_ = cfg.Tasks.Go(func() { // the client is not closed yet
+	_ = cfg.Tasks.Go(func() { // cannot fail, because the client is not closed yet
 		defer close(p.closed)
 		p.fast.run()
 	})
@@ -90,17 +88,17 @@ func New(ctx context.Context, cfg Config) *Publisher {
 	return p
 }
 
-// lateAfter returns the time after which an answer is late. A third of the timeout leaves enough time
-// for a message behind the late message. The limit is 10 s, because RabbitMQ refuses messages for a
-// queue without a majority only after 65 s. Such messages must be late before that.
+// lateAfter returns the time after which an answer is late. A third of the timeout leaves enough time for a message after
+// the late message. The limit is 10 s, because RabbitMQ refuses messages for a queue without a majority only after 65 s.
+// Such messages must be late before that.
 func (p *Publisher) lateAfter() time.Duration { return min(p.cfg.Timeout/3, 10*time.Second) }
 
 // Silent reports whether a message is late and no answer has arrived since.
 func (p *Publisher) Silent() bool { return p.silent.Load() }
 
-// Publish returns nil when the broker has confirmed the message and did not return it. If the answer
-// is late and late is not nil, Publish calls late and continues to wait. A second copy would only
-// delay a slow broker further. Publish returns when the answer arrives or the channel ends.
+// Publish returns nil when the broker has confirmed the message and did not return it. If the answer is late and late is not
+// nil, Publish calls late and continues to wait. A second copy would only delay a slow broker further. Publish returns when
+// the answer arrives or the channel closes.
 func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error {
 	timer := p.Timer()
 	defer p.Release(timer)
@@ -250,7 +248,7 @@ func (p *Publisher) lateLane(m *Message) *lane {
 
 // markLate assigns a bulkhead to the destination of a late message.
 func (p *Publisher) markLate(m *Message) {
-	if p.answers.Load() == m.before {
+	if p.answers.Load() == m.answersBefore {
 		p.silent.Store(true)
 	}
 	p.mu.Lock()
