@@ -53,10 +53,11 @@ type Config struct {
 	// in the store only while memory is short.
 	Durable bool
 
-	// Resident limits the memory, as counted by the Meter, for messages that are also in the store.
+	// Resident is the memory use in bytes, as counted by the Meter, above which the queue evicts messages that are also in
+	// the store.
 	Resident int64
 
-	// Go runs a function that reads from the store. It starts a goroutine for each call.
+	// Go runs a function in a new goroutine. The queue uses it to read from the store.
 	Go func(func())
 
 	// Trouble receives errors that prevent the queue from reading its messages. The queue retries the read.

@@ -28,15 +28,15 @@ type Consumer struct {
 	waiting   bool // has refused a message, or is exhausted
 	exhausted bool // has Prefetch unacked messages, as counted by the queue
 	unacked   int  // number of unacked messages
-	gone      bool // was cancelled with unacked messages
+	cancelled bool // cancelled with unacked messages
 }
 
 // consumers is a round-robin scheduler. A consumer that received a message moves behind the consumers of the same priority.
 type consumers struct {
-	single bool        // only the first consumer of all is in the line
-	yields bool        // the single active consumer makes way for a consumer with a higher priority
-	all    []*Consumer // sorted by priority, then by arrival
-	line   []*Consumer // the consumers that accept messages, in the same order
+	single    bool        // only the first consumer in all is available
+	yields    bool        // a consumer with a higher priority replaces the single active consumer
+	all       []*Consumer // sorted by priority, then by arrival
+	available []*Consumer // consumers that accept messages, in the same order
 
 	leaving *Consumer // previous active consumer; the first of all becomes active after leaving has settled its messages
 }
@@ -44,12 +44,12 @@ type consumers struct {
 func (cs *consumers) len() int { return len(cs.all) }
 
 // join inserts a consumer behind the consumers of equal or higher priority.
-func join(line []*Consumer, c *Consumer) []*Consumer {
-	i := slices.IndexFunc(line, func(other *Consumer) bool { return other.Priority < c.Priority })
+func join(list []*Consumer, c *Consumer) []*Consumer {
+	i := slices.IndexFunc(list, func(other *Consumer) bool { return other.Priority < c.Priority })
 	if i < 0 {
-		return append(line, c)
+		return append(list, c)
 	}
-	return slices.Insert(line, i, c)
+	return slices.Insert(list, i, c)
 }
 
 func (cs *consumers) add(c *Consumer) {
@@ -58,7 +58,7 @@ func (cs *consumers) add(c *Consumer) {
 		return
 	}
 	cs.all = join(cs.all, c)
-	cs.line = join(cs.line, c)
+	cs.available = join(cs.available, c)
 }
 
 func (cs *consumers) addSingle(c *Consumer) {
@@ -88,10 +88,10 @@ func (cs *consumers) active() *Consumer {
 
 // activate makes the first consumer the single active consumer, unless another consumer is still leaving.
 func (cs *consumers) activate() {
-	cs.line = nil
+	cs.available = nil
 	if cs.leaving == nil && len(cs.all) > 0 {
 		cs.all[0].waiting = false
-		cs.line = []*Consumer{cs.all[0]}
+		cs.available = []*Consumer{cs.all[0]}
 	}
 }
 
@@ -111,8 +111,8 @@ func (cs *consumers) remove(c *Consumer) bool {
 		return false
 	}
 	cs.all = slices.Delete(cs.all, i, i+1)
-	if i := slices.Index(cs.line, c); i >= 0 {
-		cs.line = slices.Delete(cs.line, i, i+1)
+	if i := slices.Index(cs.available, c); i >= 0 {
+		cs.available = slices.Delete(cs.available, i, i+1)
 	}
 	if cs.leaving == c {
 		cs.leaving = nil
@@ -123,19 +123,19 @@ func (cs *consumers) remove(c *Consumer) bool {
 	return true
 }
 
-// refused removes the first consumer from the line until it is resumed.
+// refused removes the first available consumer until it is resumed.
 func (cs *consumers) refused(c *Consumer) {
 	c.waiting = true
-	cs.line = cs.line[1:]
+	cs.available = cs.available[1:]
 }
 
-// exhausted removes a consumer from the line, at any position.
+// exhausted removes a consumer from the available consumers, at any position.
 func (cs *consumers) exhausted(c *Consumer) {
 	c.waiting, c.exhausted = true, true
-	cs.line = slices.DeleteFunc(cs.line, func(other *Consumer) bool { return other == c })
+	cs.available = slices.DeleteFunc(cs.available, func(other *Consumer) bool { return other == c })
 }
 
-// resumed returns a waiting consumer to the line. It reports whether the consumer is in the line again.
+// resumed makes a waiting consumer available again. It reports whether the consumer is available.
 func (cs *consumers) resumed(c *Consumer) bool {
 	if !c.waiting {
 		return false
@@ -144,14 +144,14 @@ func (cs *consumers) resumed(c *Consumer) bool {
 	if !slices.Contains(cs.all, c) || cs.single && (cs.leaving != nil || cs.all[0] != c) {
 		return false
 	}
-	cs.line = join(cs.line, c)
+	cs.available = join(cs.available, c)
 	return true
 }
 
-// served moves the first consumer of the line behind the other consumers of its priority.
+// served moves the first available consumer behind the other consumers of its priority.
 func (cs *consumers) served(c *Consumer) {
-	if len(cs.line) > 1 && cs.line[1].Priority == c.Priority {
-		cs.line = join(cs.line[1:], c)
+	if len(cs.available) > 1 && cs.available[1].Priority == c.Priority {
+		cs.available = join(cs.available[1:], c)
 	}
 }
 
@@ -183,7 +183,7 @@ func (q *Queue) admits(c *Consumer) bool {
 		return true // quorum queues do not support exclusive consumers
 	}
 	if q.config.SingleActive && c.Exclusive {
-		return false // both options permit one consumer at a time, and they exclude each other
+		return false // both options permit only one consumer, and cannot be combined
 	}
 	return len(q.consumers.all) == 0 || !c.Exclusive && !q.consumers.all[0].Exclusive
 }
@@ -196,8 +196,8 @@ func (q *Queue) Cancel(c *Consumer) (last bool) {
 		return false
 	}
 	if c.unacked > 0 {
-		c.gone = true
-		q.absent++
+		c.cancelled = true
+		q.otherHolders++
 	}
 	q.dispatch() // another consumer may be the single active consumer now
 	if q.consumers.len() > 0 {
@@ -213,7 +213,7 @@ func (q *Queue) Resume(c *Consumer) {
 	q.Dispatch()
 }
 
-// Credit is the first half of Resume. It returns the consumer to the line, and does not deliver messages. Messages that the
+// Credit makes a consumer available again. It does the same as Resume, but does not deliver messages. Messages that the
 // caller requeues before it calls Dispatch therefore precede other deliveries to the consumer.
 func (q *Queue) Credit(c *Consumer) {
 	q.mu.Lock()
@@ -221,7 +221,7 @@ func (q *Queue) Credit(c *Consumer) {
 	q.consumers.resumed(c)
 }
 
-// Dispatch is the second half of Resume. It delivers messages.
+// Dispatch delivers messages. The caller calls it after Credit.
 func (q *Queue) Dispatch() {
 	q.mu.Lock()
 	defer q.unlock()
@@ -242,8 +242,8 @@ func (q *Queue) dispatch() {
 
 // offer delivers a message to the next consumer that accepts it. It reports whether a consumer accepted the message.
 func (q *Queue) offer(it *Item) bool {
-	for len(q.consumers.line) > 0 {
-		c := q.consumers.line[0]
+	for len(q.consumers.available) > 0 {
+		c := q.consumers.available[0]
 		if !c.Receiver.Offer(it) {
 			q.consumers.refused(c)
 			continue
@@ -251,12 +251,13 @@ func (q *Queue) offer(it *Item) bool {
 		q.consumers.served(c)
 		q.acquire(it, c.NoAck, stats.Deliver, stats.DeliverNoAck)
 		if c.NoAck {
-			q.unkeep(it)
+			q.deleteSaved(it)
 		} else {
 			it.holder = c
 			c.unacked++
 			if q.config.Quorum && c.unacked == c.Prefetch {
-				// A quorum queue counts the credit itself. A consumer without credit leaves the line and does not lose a turn.
+				// A quorum queue counts the credit itself. A consumer without credit becomes unavailable and does not lose
+				// its turn.
 				q.consumers.exhausted(c)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// chain is a queue for one message, and the target queue of its dead letters.
+// chain is a queue for one message and the target queue of its dead letters.
 type chain struct {
 	store        store.Store
 	source, work *Queue
@@ -21,7 +21,7 @@ func openChain(t *testing.T, fs *memDisk) *chain {
 	restore := func(name string, id uint64, change func(*Config)) *Queue {
 		config := Defaults(name)
 		config.Store, config.ID, config.Durable, config.Go = c.store, id, true, c.running.Go
-		config.Trouble = func(err error) { t.Error("trouble: ", err) }
+		config.Trouble = func(err error) { t.Error("unexpected error:", err) }
 		change(&config)
 		q, err := Restore(config)
 		if err != nil {
@@ -59,10 +59,10 @@ func arrived(q *Queue) *Item {
 	return nil
 }
 
-// A queue drops a message into another queue, which delivers it. After a crash before any of these changes is on disk, the
-// message is dropped again and must be marked as redelivered. The mark must not depend on a second restart before the message
-// is dropped.
-func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
+// A queue drops a message into a dead-letter queue, which delivers the message. A crash follows before any of these changes
+// is on disk. The queue then drops the message again, and the message must be marked as redelivered, even if the broker
+// restarts a second time before.
+func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
 		t.Run(name, func(t *testing.T) {
 			fs := newMemDisk()
@@ -74,11 +74,11 @@ func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
 			if err := c.store.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			crashed := fs.crashed()        // the following changes are not on disk
+			crashed := fs.crashed()        // excludes the following changes
 			c.source.Publish(large(2, 10)) // drops message 1
 			it := arrived(c.work)
 			if it == nil || numberOf(it) != 1 || it.Redelivered {
-				t.Fatalf("before the crash came %+v", it)
+				t.Fatalf("before the crash: got %+v, want message 1, not redelivered", it)
 			}
 			c.work.Ack(it)
 			c.close(true)
@@ -91,11 +91,11 @@ func TestWhatWasDroppedBeforeACrashIsRedelivered(t *testing.T) {
 			defer c.close(true)
 			c.source.Publish(large(2, 10))
 			if it := arrived(c.work); it == nil || numberOf(it) != 1 || !it.Redelivered {
-				t.Errorf("after the crash came %+v", it)
+				t.Errorf("after the crash: got %+v, want message 1, redelivered", it)
 			}
 			c.source.Publish(large(3, 10))
 			if it := arrived(c.work); it == nil || numberOf(it) != 2 || it.Redelivered {
-				t.Errorf("of those published after the crash came %+v", it)
+				t.Errorf("published after the crash: got %+v, want message 2, not redelivered", it)
 			}
 		})
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lettersAtATime is the number of dead letters that a queue publishes before other queues have their turn.
-const lettersAtATime = 256
+// deadLetterBatch is the maximum number of dead letters that a queue publishes before other queues have their turn.
+const deadLetterBatch = 256
 
 // deadLetters holds the messages that have left the queue and have not yet arrived in another queue.
 //
@@ -15,11 +15,11 @@ const lettersAtATime = 256
 // virtual host calls [Queue.SendDeadLetters] on request, for one queue after the other. This preserves the order. Dead
 // letters count as memory until they are published.
 type deadLetters struct {
-	next     []deadLetter
-	asked    bool         // a call of SendDeadLetters is requested or running
-	stranded []deadLetter // at-least-once dead letters that a target queue did not accept
-	unloaded int          // number of stranded letters, from the first, that unload has processed
-	retry    *time.Timer  // nil: not running
+	next      []deadLetter
+	requested bool         // a call of SendDeadLetters is requested or running
+	stranded  []deadLetter // at-least-once dead letters that a target queue did not accept
+	unloaded  int          // number of stranded letters, from the first, that unload has processed
+	retry     *time.Timer  // nil: not running
 
 	// Messages with at-least-once dead-lettering count against the limits of the queue until they have arrived.
 	held      int
@@ -27,14 +27,14 @@ type deadLetters struct {
 }
 
 type deadLetter struct {
-	message *Message // the message in the queue; nil: read it from the store
-	item    *Item    // the item in the queue; nil: the queue refused the message
+	message *Message // message in the queue; nil: read it from the store
+	item    *Item    // item in the queue; nil: the queue refused the message
 	reason  Reason
 	at      time.Time
 	bytes   int64    // size that counts against the limit
 	size    int64    // size in memory
-	again   bool     // was stranded before
-	left    []string // queues that have not accepted it; nil: all (not sent yet, or no queue matched)
+	resent  bool     // the letter was stranded before
+	pending []string // queues that have not accepted the letter; nil: all, because it was not sent or not routed
 }
 
 // stop drops the unsent dead letters of a deleted queue, and returns their size in memory.
@@ -55,7 +55,7 @@ func (q *Queue) die(it *Item, reason Reason) {
 	}
 	if !q.deadLetter(m, it, reason) {
 		q.config.Meter.Add(-m.Size())
-		q.unkeep(it)
+		q.deleteSaved(it)
 	}
 }
 
@@ -80,31 +80,31 @@ func (q *Queue) hold(l deadLetter, n int) {
 	}
 }
 
-// keepDelivered tells the store that a dead letter, which may stay in this queue, has been delivered.
-func (q *Queue) keepDelivered(l deadLetter) {
+// saveDelivered records in the store that a dead letter, which may stay in this queue, has been delivered.
+func (q *Queue) saveDelivered(l deadLetter) {
 	if l.item != nil && l.item.Redelivered {
 		q.update(l.item, q.key(l.item))
 	}
 }
 
 // sendingDue reports whether the queue has dead letters and has not yet requested SendDeadLetters.
-func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.asked }
+func (q *Queue) sendingDue() bool { return len(q.dead.next) > 0 && !q.dead.requested }
 
 // unlock releases the lock of the queue, requests the publication of new dead letters, and starts due loads and callbacks.
 func (q *Queue) unlock() {
 	ask := q.sendingDue()
-	q.dead.asked = q.dead.asked || ask
-	var unheld func()
-	if q.unheld != nil && q.unacked == 0 && q.promised == 0 {
-		unheld, q.unheld = q.unheld, nil
+	q.dead.requested = q.dead.requested || ask
+	var onUnheld func()
+	if q.onUnheld != nil && q.unacked == 0 && q.promised == 0 {
+		onUnheld, q.onUnheld = q.onUnheld, nil
 	}
 	q.fetch()
 	q.mu.Unlock()
 	if ask {
 		q.config.Ask(q)
 	}
-	if unheld != nil {
-		unheld()
+	if onUnheld != nil {
+		onUnheld()
 	}
 }
 
@@ -112,7 +112,7 @@ func (q *Queue) unlock() {
 // for the remaining letters. Calls for one queue must not run concurrently.
 func (q *Queue) SendDeadLetters() (more bool) {
 	q.mu.Lock()
-	n := min(len(q.dead.next), lettersAtATime)
+	n := min(len(q.dead.next), deadLetterBatch)
 	letters := q.dead.next[:n:n]
 	q.dead.next = q.dead.next[n:]
 	q.mu.Unlock()
@@ -122,9 +122,9 @@ func (q *Queue) SendDeadLetters() (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sent(letters, stranded)
-	q.dead.asked = len(q.dead.next) > 0
+	q.dead.requested = len(q.dead.next) > 0
 	q.fetch()
-	return q.dead.asked
+	return q.dead.requested
 }
 
 // send publishes dead letters. It returns the letters that must be sent again.
@@ -153,15 +153,15 @@ func (q *Queue) sendOne(l *deadLetter) (done bool) {
 	}
 	to := q.config.DeadLetter
 	dead := m.die(q.config.Name, l.reason, to, l.at)
-	refused, routed := q.config.Publish(dead, l.reason, l.left)
+	refused, routed := q.config.Publish(dead, l.reason, l.pending)
 	if to.AtLeastOnce && (!routed || len(refused) > 0) {
-		l.left = refused
+		l.pending = refused
 		return false
 	}
-	if l.item != nil && l.item.kept {
+	if l.item != nil && l.item.saved {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.unkeep(l.item)
+		q.deleteSaved(l.item)
 	}
 	return true
 }

@@ -12,8 +12,8 @@ func (q *Queue) restoreDied() (err error) {
 	return err
 }
 
-// diesAlone reports whether the queue itself could have dead-lettered the message before now.
-func (q *Queue) diesAlone(it *Item) bool {
+// mayHaveDied reports whether the queue may have dead-lettered the message without a consumer before the restart.
+func (q *Queue) mayHaveDied(it *Item) bool {
 	drops := q.config.Overflow == DropHead && (q.config.MaxLength >= 0 || q.config.MaxBytes >= 0)
 	return drops || !it.deadline.IsZero() && !time.Now().Before(it.deadline)
 }

@@ -44,7 +44,7 @@ func drawMessage(t *rapid.T) *Message {
 	return m
 }
 
-func TestAMessageIsReadAsItWasWritten(t *testing.T) {
+func TestMessageEncodingRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMessage(t)
 		encoded := m.Append([]byte("before"))[len("before"):]
@@ -58,7 +58,7 @@ func TestAMessageIsReadAsItWasWritten(t *testing.T) {
 		// A message that is truncated within or before its properties must not decode.
 		for n := range len(encoded) - len(m.Body) {
 			if _, err := decodeMessage(encoded[:n]); err == nil {
-				t.Fatalf("%d of %d bytes are read as a message", n, len(encoded))
+				t.Fatalf("decodeMessage accepts the first %d of %d bytes", n, len(encoded))
 			}
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A queue loads its messages in chunks. The first chunk is small, and the size grows while consumers need more messages.
+// A queue loads its messages in chunks. The first chunk is small. The size grows while consumers need more messages.
 const (
 	chunkMin   = 16
 	chunkMax   = 1024
@@ -15,18 +15,18 @@ const (
 )
 
 // maxDead is the number of unsent dead letters above which the queue stops loading messages that may also expire.
-const maxDead = 4 * lettersAtATime
+const maxDead = 4 * deadLetterBatch
 
 // retryLoad is the delay before the queue retries a failed load.
 const retryLoad = 5 * time.Second
 
-// retryCrowded is the interval at which a queue checks for free memory. The queue notices its own releases, so the interval
-// only concerns memory that other queues release.
-const retryCrowded = time.Second
+// memoryCheckInterval is the interval at which a queue checks for free memory. The queue notices its own releases, so the
+// interval only concerns memory that other queues release.
+const memoryCheckInterval = time.Second
 
 // errMissing reports a defect of the broker, or files that another program changed. The queue does not wait for missing
 // messages, because the wait would block the messages behind them.
-var errMissing = errors.New("messages were counted that are not there")
+var errMissing = errors.New("counted messages not found in the store")
 
 // fetch starts loads of messages that reach the head soon.
 func (q *Queue) fetch() {
@@ -35,10 +35,10 @@ func (q *Queue) fetch() {
 	}
 	for p := range q.ready.levels {
 		l := &q.ready.levels[p]
-		if !l.runsShort() {
+		if !l.needsChunk() {
 			continue
 		}
-		if q.crowded() {
+		if q.exceedsMemoryShare() {
 			return
 		}
 		l.disk.loading = true
@@ -46,8 +46,8 @@ func (q *Queue) fetch() {
 	}
 }
 
-// runsShort reports whether the level needs the next chunk.
-func (l *level) runsShort() bool {
+// needsChunk reports whether the queue must load the next chunk of the level.
+func (l *level) needsChunk() bool {
 	return l.disk.n > 0 && !l.disk.loading && l.fresh.len() <= l.disk.chunk/2 && l.fresh.size < chunkBytes
 }
 
@@ -55,22 +55,22 @@ func (l *level) runsShort() bool {
 // Stranded letters count only while no consumer waits, because they may stay indefinitely and must not block a consumer.
 func (q *Queue) manyDead() bool {
 	n := len(q.dead.next)
-	if q.getting == 0 && len(q.consumers.line) == 0 {
+	if q.getting == 0 && len(q.consumers.available) == 0 {
 		n += len(q.dead.stranded)
 	}
 	return n > maxDead
 }
 
-// crowded reports whether memory is short and the consumers of this queue hold their share of it. Without this limit, a
-// consumer without prefetch would load all messages from the disk. A queue with few unacked messages continues, because it
-// may not be the cause. A queue with a waiting basic.get continues too, because it takes one message at a time. Requeued
-// messages stay in memory, so a queue must not load more messages than it can deliver.
-func (q *Queue) crowded() bool {
+// exceedsMemoryShare reports whether memory is short and the unacked messages of this queue exceed its share. Without this
+// limit, a consumer without prefetch would load all messages from the disk. A queue with few unacked messages continues,
+// because it may not be the cause. A queue with a waiting basic.get continues too, because it takes one message at a time.
+// Requeued messages stay in memory, so a queue must not load more messages than it can deliver.
+func (q *Queue) exceedsMemoryShare() bool {
 	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || !q.config.Meter.exceeded() {
 		return false
 	}
 	if q.recheck == nil {
-		q.recheck = time.AfterFunc(retryCrowded, func() {
+		q.recheck = time.AfterFunc(memoryCheckInterval, func() {
 			q.mu.Lock()
 			defer q.unlock()
 			q.recheck = nil

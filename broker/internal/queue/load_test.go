@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The store is reopened, so the
-// messages are only on disk. Change, if not nil, modifies each entry before it is saved.
+// filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The messages are only on disk,
+// because filled reopens the store. Change, if not nil, modifies each entry before it is saved.
 func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
 	t.Helper()
 	fs := newMemDisk()
@@ -51,7 +51,7 @@ func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	var reading sync.WaitGroup
 	c := Defaults("q")
 	c.Store, c.ID, c.Durable, c.Go = s, 7, true, reading.Go
-	c.Trouble = func(err error) { t.Error("trouble: ", err) }
+	c.Trouble = func(err error) { t.Error("unexpected error:", err) }
 	c.Meter, c.Resident = NewMeter(16<<20), 1<<20
 	if change != nil {
 		change(&c)
@@ -68,44 +68,44 @@ func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	return q
 }
 
-// unreadable is a store whose reads fail while now is set.
+// unreadable is a store whose reads fail while failing is set.
 type unreadable struct {
 	store.Store
-	now atomic.Bool
+	failing atomic.Bool
 }
 
 var errBadBlock = errors.New("bad block")
 
 func (u *unreadable) Load(queue uint64, level uint8, after uint64, n, bytes int) ([]store.Loaded, error) {
-	if u.now.Load() {
+	if u.failing.Load() {
 		return nil, errBadBlock
 	}
 	return u.Store.Load(queue, level, after, n, bytes)
 }
 
-// Get returns the error of an unreadable message, and returns the message when it is readable again.
-func TestGetDoesNotWaitForTheDiskToRecover(t *testing.T) {
+// If a message is unreadable, Get returns the error. If the message is readable again, Get returns the message.
+func TestGetReturnsReadError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &unreadable{Store: filled(t, 3, 100, nil)}
-		s.now.Store(true)
+		s.failing.Store(true)
 		q := restored(t, s, func(c *Config) { c.Trouble = func(error) {} })
 		for range 2 {
 			if found, err := q.Get(false, func(*Item, int) {}); found || !errors.Is(err, errBadBlock) {
-				t.Errorf("found %v, %v", found, err)
+				t.Errorf("Get: got %v, %v", found, err)
 			}
 		}
-		s.now.Store(false)
-		time.Sleep(2 * retryLoad) // in virtual time
+		s.failing.Store(false)
+		time.Sleep(2 * retryLoad) // virtual time
 		for i := range 3 {
 			if it := q.take(true); it == nil || numberOf(it) != i+1 {
-				t.Errorf("in place %d came %v", i+1, it)
+				t.Errorf("position %d: got %v", i+1, it)
 			}
 		}
 	})
 }
 
-// The end of a queue stops the timer that retries a failed load.
-func TestEndStopsTheRetryOfALoad(t *testing.T) {
+// Close and Delete stop the timer that retries a failed load.
+func TestCloseStopsLoadRetry(t *testing.T) {
 	for name, end := range map[string]func(*Queue){
 		"closed":  (*Queue).Close,
 		"deleted": func(q *Queue) { q.Delete(Condition{}) },
@@ -113,7 +113,7 @@ func TestEndStopsTheRetryOfALoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &unreadable{Store: filled(t, 3, 100, nil)}
-				s.now.Store(true)
+				s.failing.Store(true)
 				q := restored(t, s, func(c *Config) { c.Trouble = func(error) {} })
 				if _, err := q.Get(false, func(*Item, int) {}); !errors.Is(err, errBadBlock) {
 					t.Fatal(err)
@@ -121,15 +121,15 @@ func TestEndStopsTheRetryOfALoad(t *testing.T) {
 				timers := slices.Collect(maps.Values(q.reloads))
 				end(q)
 				if len(timers) != 1 || timers[0].Stop() {
-					t.Errorf("%d timers, want one that is stopped", len(timers))
+					t.Errorf("got %d timers, want one stopped timer", len(timers))
 				}
 			})
 		})
 	}
 }
 
-// The end of a queue unblocks a caller that waits for a message from the disk.
-func TestGetEndsWithTheQueue(t *testing.T) {
+// Close and Delete unblock a caller that waits for a message from the disk.
+func TestCloseUnblocksGet(t *testing.T) {
 	for name, end := range map[string]func(*Queue){
 		"closed":  (*Queue).Close,
 		"deleted": func(q *Queue) { q.Delete(Condition{}) },
@@ -141,7 +141,7 @@ func TestGetEndsWithTheQueue(t *testing.T) {
 				var got sync.WaitGroup
 				got.Go(func() {
 					if found, err := q.Get(false, func(*Item, int) {}); found || err != nil {
-						t.Errorf("found %v, %v", found, err)
+						t.Errorf("Get: got %v, %v", found, err)
 					}
 				})
 				synctest.Wait()
@@ -152,25 +152,25 @@ func TestGetEndsWithTheQueue(t *testing.T) {
 	}
 }
 
-// If a message exceeds the chunk size, the queue loads one message at a time.
-func TestLargeMessagesAreReadInTheirTurn(t *testing.T) {
+// If the next message exceeds the chunk size, the queue loads one message at a time.
+func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
 		q := restored(t, filled(t, n, 257<<10, nil), nil)
 		for i := 1; i <= n; i++ {
 			synctest.Wait()
 			if used := q.config.Meter.Used(); used > 1<<20 {
-				t.Fatalf("before message %d, %d KiB are in memory", i, used>>10)
+				t.Fatalf("before message %d: got %d KiB in memory, want at most 1 MiB", i, used>>10)
 			}
 			if it := q.take(true); it == nil || numberOf(it) != i {
-				t.Fatalf("in place %d came %v", i, it)
+				t.Fatalf("position %d: got %v", i, it)
 			}
 		}
 	})
 }
 
 // While memory is short, a queue may have a few messages in memory, but limits their total size.
-func TestLargeMessagesDoNotStayInMemory(t *testing.T) {
+func TestLargeMessagesSpillToDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), nil)
 		for i := range 60 {
@@ -181,19 +181,19 @@ func TestLargeMessagesDoNotStayInMemory(t *testing.T) {
 		}
 		synctest.Wait()
 		if used := q.config.Meter.Used(); used > 2<<20 {
-			t.Errorf("%d KiB are in memory", used>>10)
+			t.Errorf("got %d KiB in memory, want at most 2 MiB", used>>10)
 		}
 		for i := range 60 {
 			if it := q.take(true); it == nil || numberOf(it) != i+1 {
-				t.Fatalf("in place %d came %v", i+1, it)
+				t.Fatalf("position %d: got %v", i+1, it)
 			}
 		}
 	})
 }
 
-// A consumer without prefetch receives only the messages that fit into memory. It receives the others when it settles its
-// messages.
-func TestAConsumerWithoutPrefetchIsGivenWhatFitsIntoMemory(t *testing.T) {
+// A consumer without prefetch receives only the messages that fit into memory. It receives the other messages after it has
+// settled these messages.
+func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		q := restored(t, filled(t, n, 20<<10, nil), nil)
@@ -204,16 +204,16 @@ func TestAConsumerWithoutPrefetchIsGivenWhatFitsIntoMemory(t *testing.T) {
 		next := 1
 		for rounds := 0; next <= n; rounds++ {
 			if rounds > 20 {
-				t.Fatalf("after %d rounds, only %d have come", rounds, next-1)
+				t.Fatalf("after %d rounds, only %d messages were delivered", rounds, next-1)
 			}
 			synctest.Wait()
 			if used := q.config.Meter.Used(); used > 17<<20 {
-				t.Errorf("%d MiB are in memory", used>>20)
+				t.Errorf("got %d MiB in memory, want at most 17 MiB", used>>20)
 			}
 			items := receiver.take()
 			for _, it := range items {
 				if numberOf(it) != next {
-					t.Fatalf("in place %d came %d", next, numberOf(it))
+					t.Fatalf("position %d: got message %d", next, numberOf(it))
 				}
 				next++
 			}
@@ -222,9 +222,9 @@ func TestAConsumerWithoutPrefetchIsGivenWhatFitsIntoMemory(t *testing.T) {
 	})
 }
 
-// While other queues use the memory, a queue delivers further messages after acknowledgements. When the other queues release
-// the memory, it resumes automatically.
-func TestAQueueGoesOnWithoutMemory(t *testing.T) {
+// While other queues use the memory, the queue delivers further messages only after acknowledgements. When the other queues
+// release the memory, the queue resumes automatically.
+func TestQueueContinuesWhileMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, others = 2000, 20 << 20
 		meter := NewMeter(16 << 20)
@@ -239,29 +239,29 @@ func TestAQueueGoesOnWithoutMemory(t *testing.T) {
 			synctest.Wait()
 			items := receiver.take()
 			if len(items) == 0 || len(items) > n/4 {
-				t.Fatalf("while there was no memory, %d messages came at once", len(items))
+				t.Fatalf("memory shortage: got %d deliveries before an ack", len(items))
 			}
 			came += len(items)
 			q.Ack(items...)
 		}
 		synctest.Wait()
 		meter.Add(-others)
-		time.Sleep(2 * retryCrowded) // in virtual time
+		time.Sleep(2 * memoryCheckInterval) // virtual time
 		if came += len(receiver.take()); came != n {
-			t.Errorf("in all, %d messages came", came)
+			t.Errorf("got %d messages in total", came)
 		}
 	})
 }
 
-// The queue stops loading while it has many unsent dead letters. A call of Get that is the first to notice many expired
-// messages must still get them sent.
-func TestGetHasDeadLettersSentThatAreInItsWay(t *testing.T) {
+// The queue stops loading while it has many unsent dead letters. If Get is the first call that notices many expired
+// messages, it must request their publication.
+func TestGetSendsExpiredMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), func(c *Config) {
 			c.DeadLetter, c.Ask = &DeadLetter{}, send
 			c.Publish = func(*Message, Reason, []string) ([]string, bool) { return nil, true }
 		})
-		for range 2 * maxDead { // more than maxDead of them fit into memory
+		for range 2 * maxDead { // more than maxDead messages fit into memory
 			m := large(0, 600)
 			m.TTL = time.Second
 			q.Publish(m)
@@ -276,7 +276,7 @@ func TestGetHasDeadLettersSentThatAreInItsWay(t *testing.T) {
 		q.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		if it := q.take(true); it == nil || numberOf(it) != 1 {
-			t.Errorf("came: %v", it)
+			t.Errorf("got %v, want message 1", it)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (q *Queue) Outlook() Outlook {
 	q.mu.Lock()
 	defer q.unlock()
 	q.expire()
-	o := Outlook{Leaving: q.dead.asked || q.sendingDue()}
+	o := Outlook{Leaving: q.dead.requested || q.sendingDue()}
 	if !q.config.Quorum {
 		if head := q.ready.head(); head != nil {
 			o.Expires = head.deadline

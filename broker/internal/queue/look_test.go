@@ -14,7 +14,7 @@ func bodies(q *Queue) (all []string) {
 	return all
 }
 
-func TestLookShowsWhatWouldBeDeliveredInItsOrder(t *testing.T) {
+func TestLookMatchesDeliveryOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, quorum := range []bool{false, true} {
 			config := Defaults("q")
@@ -33,9 +33,9 @@ func TestLookShowsWhatWouldBeDeliveredInItsOrder(t *testing.T) {
 			q.Requeue(true, first)
 			looked := bodies(q)
 			if again := bodies(q); !slices.Equal(looked, again) {
-				t.Errorf("quorum %t: at first %q, then %q", quorum, looked, again)
+				t.Errorf("quorum %t: Look returned %q, then %q", quorum, looked, again)
 			}
-			time.Sleep(2 * time.Minute) // for the delayed retry
+			time.Sleep(2 * time.Minute) // wait for the delayed retry
 			var got []string
 			for it := q.take(true); it != nil; it = q.take(true) {
 				got = append(got, string(it.Message.Body))
@@ -45,7 +45,7 @@ func TestLookShowsWhatWouldBeDeliveredInItsOrder(t *testing.T) {
 				looked = slices.Insert(slices.DeleteFunc(looked, func(s string) bool { return s == "b" }), 2, "b")
 			}
 			if !slices.Equal(looked, got) {
-				t.Errorf("quorum %t: looked %q, got %q", quorum, looked, got)
+				t.Errorf("quorum %t: Look returned %q, but the deliveries are %q", quorum, looked, got)
 			}
 			q.Close()
 		}
@@ -63,7 +63,7 @@ func TestOutlook(t *testing.T) {
 		q := New(config)
 		defer q.Close()
 		if o := q.Outlook(); o != (Outlook{}) {
-			t.Errorf("an empty queue: %+v", o)
+			t.Errorf("empty queue: got %+v", o)
 		}
 		now := time.Now()
 		late, soon := message("late"), message("soon")
@@ -72,19 +72,19 @@ func TestOutlook(t *testing.T) {
 		q.Publish(late)
 		q.Publish(soon)
 		if o := q.Outlook(); o != (Outlook{Expires: now.Add(time.Second)}) {
-			t.Errorf("with two priorities: %+v", o)
+			t.Errorf("two priorities: got %+v", o)
 		}
 		q.Requeue(true, q.take(false))
 		time.Sleep(time.Second)
-		synctest.Wait() // for the timer
+		synctest.Wait() // wait for the timer
 		if o := q.Outlook(); o != (Outlook{Leaving: true, Due: now.Add(time.Hour)}) || !asked {
-			t.Errorf("with one expired and one given back: %+v, asked %t", o, asked)
+			t.Errorf("one expired and one requeued message: got %+v, asked %t", o, asked)
 		}
 		target = New(Defaults("other"))
 		for q.SendDeadLetters() {
 		}
 		if o := q.Outlook(); o != (Outlook{Due: now.Add(time.Hour)}) {
-			t.Errorf("when it has arrived: %+v", o)
+			t.Errorf("after the dead letter was published: got %+v", o)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// memDisk is the committed content of a store in memory. It replaces package diskstore in these tests. The tests of diskstore
-// and the packages chaos, vhosttest and brokertest use the real store.
+// memDisk is the committed content of a store in memory. It replaces package diskstore in these tests. The tests of
+// diskstore, chaos, vhosttest and brokertest use the real store.
 type memDisk struct {
 	mu        sync.Mutex
 	messages  map[store.Key]savedMessage
@@ -42,7 +42,7 @@ func newMemDisk() *memDisk {
 	return &memDisk{messages: map[store.Key]savedMessage{}, orders: map[memLevel][]uint64{}, documents: map[string][]byte{}, counts: map[memLevel]memCount{}}
 }
 
-// crashed returns the disk after a power failure: all committed changes.
+// crashed returns the disk after a power failure. It contains all committed changes.
 func (d *memDisk) crashed() *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,7 +78,7 @@ func (d *memDisk) count(at memLevel, messages int, bytes int64) {
 
 // memStore is a [store.Store] on a memDisk. Like the real store, it commits in the background.
 type memStore struct {
-	store.Store // other methods are not called
+	store.Store // the tests do not call other methods
 	disk        *memDisk
 	unclean     bool
 

@@ -26,7 +26,7 @@ type Message struct {
 	Priority    uint8
 
 	failures int64 // number of failed deliveries in earlier queues
-	suspect  bool  // may have been in the target queue before, when the broker crashed
+	suspect  bool  // may have been in the target queue before a crash of the broker
 	past     *past // dead-lettering history; nil: never dead-lettered
 }
 
@@ -68,8 +68,8 @@ type Item struct {
 	deadline time.Time // zero: does not expire
 	due      time.Time // end of the delayed retry, also after the retry; zero: none
 
-	kept bool      // in the store
-	ref  store.Ref // location in the store
+	saved bool      // in the store
+	ref   store.Ref // location in the store
 }
 
 // DeliveryProperties returns the encoded properties of the message, including the headers that this queue adds on delivery.

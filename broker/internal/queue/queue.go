@@ -7,10 +7,11 @@
 //	                                          ▼   └─ Reject
 //	                                   dead-lettered, or dropped
 //
-// A queue works in the goroutine of the caller, under the lock of the queue. It has no goroutine, and one timer for expiry and
-// delayed retries. Messages leave the queue in two ways, and neither way blocks or calls the locked queue. Consumers accept a message in
-// [Receiver.Offer], which must not block. The queue collects dead letters, and [Queue.SendDeadLetters] publishes them in
-// order. No goroutine therefore locks two queues at the same time, or follows a chain of dead-letter queues.
+// A queue works in the goroutine of the caller, under the lock of the queue. It has no goroutine, and one timer for expiry
+// and delayed retries. Messages leave the queue in two ways, and neither way blocks or calls the locked queue. Consumers
+// accept a message in [Receiver.Offer], which must not block. The queue collects dead letters, and [Queue.SendDeadLetters]
+// publishes them in order. No goroutine therefore locks two queues at the same time, or follows a chain of dead-letter
+// queues.
 package queue
 
 import (
@@ -26,23 +27,23 @@ import (
 type Queue struct {
 	config Config
 
-	mu        sync.Mutex
-	ready     ready
-	delayed   byDue // requeued messages that wait for a delayed retry
-	unacked   int
-	promised  int    // number of messages that open transactions will publish
-	unheld    func() // called when unacked and promised are 0; nil: none
-	absent    int    // number of holders of unacked messages that are not consumers: basic.get, and cancelled consumers
-	held      int64  // size of the unacked messages in bytes
-	counts    stats.Counts
-	order     uint64
-	deleted   bool
-	closed    bool
-	timer     *time.Timer
-	timerAt   time.Time // zero: not running
-	consumers consumers
-	dead      deadLetters
-	lease     lease
+	mu           sync.Mutex
+	ready        ready
+	delayed      byDue // requeued messages that wait for a delayed retry
+	unacked      int
+	promised     int    // number of messages that open transactions will publish
+	onUnheld     func() // called when unacked and promised are 0; nil: none
+	otherHolders int    // number of holders of unacked messages that are not consumers: basic.get, and cancelled consumers
+	held         int64  // size of the unacked messages in bytes
+	counts       stats.Counts
+	order        uint64
+	deleted      bool
+	closed       bool
+	timer        *time.Timer
+	timerAt      time.Time // zero: not running
+	consumers    consumers
+	dead         deadLetters
+	ttl          queueTTL
 
 	// The remaining fields are for a queue with a store.
 
@@ -73,7 +74,7 @@ func (q *Queue) Config() Config { return q.config }
 
 // Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the commit
 // of the store that makes the message durable. The commit is 0 if the message is not saved.
-func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
+func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
 	if q.deleted || q.closed {
@@ -102,17 +103,17 @@ func (q *Queue) Publish(m *Message) (accepted bool, kept store.Ticket) {
 	}
 	// A message that a consumer accepts immediately does not expire, even with a TTL of 0.
 	if q.ready.len() == 0 && q.offer(it) {
-		if it.holder != nil && q.keeps(m) { // otherwise the message is settled
-			q.keep(it)
+		if it.holder != nil && q.mustSave(m) { // otherwise the message is settled
+			q.save(it)
 		}
 		return true, it.ref.Ticket
 	}
 	it.Redelivered = m.failures > 0 || m.suspect // in a classic queue, failures mark only a message that had to wait
 	q.enter(it)
-	kept = it.ref.Ticket
-	q.trim() // even if the message expires immediately afterwards
+	ticket = it.ref.Ticket
+	q.trim() // counts the new message even if it expires immediately afterwards
 	q.dispatch()
-	return true, kept
+	return true, ticket
 }
 
 // item returns the item of a message that enters the queue. As in RabbitMQ 4, a dead letter carries the number of its failed
@@ -131,17 +132,17 @@ func (q *Queue) nextOrder() uint64 {
 	return q.order
 }
 
-// acquire records a delivery. Way and wayNoAck are the counters of the delivery.
-func (q *Queue) acquire(it *Item, noAck bool, way, wayNoAck stats.Kind) {
+// acquire records a delivery. It increments counter, or counterNoAck if noAck is set.
+func (q *Queue) acquire(it *Item, noAck bool, counter, counterNoAck stats.Kind) {
 	if it.Redelivered {
 		q.counts[stats.Redeliver]++
 	}
 	if noAck {
-		q.counts[wayNoAck]++
+		q.counts[counterNoAck]++
 		q.config.Meter.Add(-it.Message.Size())
 		return
 	}
-	q.counts[way]++
+	q.counts[counter]++
 	q.unacked++
 	q.held += it.bytes
 	if q.config.Quorum {
@@ -176,9 +177,9 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
 	if !noAck {
 		it.fetched = true
-		q.absent++
+		q.otherHolders++
 	} else {
-		q.unkeep(it)
+		q.deleteSaved(it)
 	}
 	q.expire()
 	return true, nil
@@ -221,7 +222,7 @@ func (q *Queue) Purge() int {
 	defer q.unlock()
 	n := q.ready.len()
 	q.config.Meter.Add(-q.ready.size)
-	q.unkeepReady()
+	q.deleteSavedReady()
 	q.ready = ready{}
 	q.arrived.Broadcast()
 	return n
@@ -241,14 +242,14 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	failed = Condition{
 		Unused: if_.Unused && q.consumers.len() > 0,
 		Empty:  if_.Empty && n > 0,
-		Over:   if_.Over && !q.deleted && q.leased(),
+		Over:   if_.Over && !q.deleted && q.ttlRunning(),
 	}
 	if q.deleted || failed != (Condition{}) {
 		q.unlock()
 		return n, failed
 	}
 	q.deleted = true
-	q.unkeepAll()
+	q.deleteSavedAll()
 	q.arrived.Broadcast()
 	q.config.Meter.Add(-q.ready.size)
 	for _, it := range q.delayed {
@@ -274,16 +275,16 @@ func (q *Queue) Promise(n int) {
 	q.promised += n
 }
 
-// WhenUnheld calls a function when the queue has no unacked messages, and no open transaction publishes to it. After that the
-// broker can forget a deleted queue. The call may occur immediately.
-func (q *Queue) WhenUnheld(unheld func()) {
+// WhenUnheld calls a function when the queue has no unacked messages, and no open transaction publishes to it. After that
+// the broker can forget a deleted queue. WhenUnheld may call the function immediately.
+func (q *Queue) WhenUnheld(f func()) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.unheld = unheld
+	q.onUnheld = f
 }
 
 func (q *Queue) stopTimers() {
-	for _, timer := range []*time.Timer{q.timer, q.lease.timer, q.dead.retry, q.recheck} {
+	for _, timer := range []*time.Timer{q.timer, q.ttl.timer, q.dead.retry, q.recheck} {
 		if timer != nil {
 			timer.Stop()
 		}

@@ -13,10 +13,10 @@ import (
 
 // taker is a consumer that keeps its messages, up to its credit.
 type taker struct {
-	mu     sync.Mutex
-	credit int
-	taken  []*Item
-	gone   bool
+	mu      sync.Mutex
+	credit  int
+	taken   []*Item
+	deleted bool
 }
 
 func (c *taker) Offer(it *Item) bool {
@@ -30,7 +30,7 @@ func (c *taker) Offer(it *Item) bool {
 	return true
 }
 
-func (c *taker) QueueDeleted() { c.gone = true }
+func (c *taker) QueueDeleted() { c.deleted = true }
 
 func (c *taker) take() []*Item {
 	c.mu.Lock()
@@ -53,7 +53,7 @@ func send(q *Queue) {
 	}()
 }
 
-// to publishes all dead letters to one queue.
+// to returns a publish function that sends all dead letters to one queue.
 func to(q **Queue) func(*Message, Reason, []string) ([]string, bool) {
 	return func(m *Message, _ Reason, _ []string) ([]string, bool) {
 		if accepted, _ := (*q).Publish(m); !accepted {
@@ -68,9 +68,9 @@ func (q *Queue) take(noAck bool) (item *Item) {
 	return item
 }
 
-// Two queues dead-letter to each other while many goroutines publish, receive, settle and requeue messages. Each message must
-// be acknowledged exactly once, and no goroutine may block indefinitely.
-func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
+// Two queues dead-letter to each other while many goroutines publish, receive, settle and requeue messages. Each message
+// must be acknowledged exactly once, and all goroutines must finish.
+func TestConcurrentQueuesAckEachMessageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const publishers, each, workers = 4, 500, 4
 		meter := NewMeter(1 << 40)
@@ -134,26 +134,26 @@ func TestNothingIsLostOrDoubledInTheCrowd(t *testing.T) {
 
 		for _, q := range []*Queue{work, wait} {
 			if s := q.Stats(); s != (Stats{Counts: s.Counts}) {
-				t.Errorf("%s has %+v left", q.Name(), s)
+				t.Errorf("queue %s is not empty: %+v", q.Name(), s)
 			}
 			q.Delete(Condition{})
 		}
 		if left := meter.Used(); left != 0 {
-			t.Errorf("%d bytes are taken by no message", left)
+			t.Errorf("meter: got %d bytes, want 0", left)
 		}
 		if len(acked) != publishers*each {
-			t.Errorf("%d messages of %d were acked", len(acked), publishers*each)
+			t.Errorf("acked messages: got %d, want %d", len(acked), publishers*each)
 		}
 		for body, n := range acked {
 			if n != 1 {
-				t.Errorf("%q was acked %d times", body, n)
+				t.Errorf("message %q was acked %d times", body, n)
 			}
 		}
 	})
 }
 
-// A classic queue returns requeued messages to their positions. A quorum queue puts requeued messages before the messages
-// that were never delivered, in the order of requeueing.
+// A classic queue requeues messages to their original positions. A quorum queue puts requeued messages before messages that
+// were never delivered, in the order of requeueing.
 func TestOrderAfterRequeue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		quorum := rapid.Bool().Draw(t, "quorum")
@@ -196,7 +196,7 @@ func TestOrderAfterRequeue(t *testing.T) {
 			got = append(got, it.Message.Body[0])
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("order is %s, want %s", got, want)
+			t.Fatalf("order: got %s, want %s", got, want)
 		}
 	})
 }
@@ -219,12 +219,12 @@ func TestDeliveryLimit(t *testing.T) {
 	for want := range int64(3) {
 		it := q.take(false)
 		if it == nil || it.deliveries != want {
-			t.Fatalf("delivery %d: %+v", want, it)
+			t.Fatalf("delivery %d: got %+v", want, it)
 		}
 		q.Requeue(true, it)
 	}
 	if !slices.Equal(died, []Reason{DeliveryLimit}) || q.Stats().Ready != 0 {
-		t.Errorf("died of %v, %+v left", died, q.Stats())
+		t.Errorf("reasons: got %v, want delivery_limit; stats %+v", died, q.Stats())
 	}
 }
 
@@ -246,15 +246,15 @@ func TestRingGrowsAndShrinksInOrder(t *testing.T) {
 				model = model[1:]
 			}
 			if f.len() != len(model) || len(f.ring) > max(fifoMin, 4*len(model)) {
-				t.Fatalf("%d of %d, in a ring of %d", f.len(), len(model), len(f.ring))
+				t.Fatalf("length: got %d, want %d, in a ring of %d", f.len(), len(model), len(f.ring))
 			}
 		}
 	})
 }
 
-// The receiver processes an acknowledgement before the queue. If it accepts a message in between, the queue sees no credit.
-// The receiver still has credit, so it does not request to be resumed.
-func TestAnAckGivesCreditAgain(t *testing.T) {
+// The receiver processes an acknowledgement before the queue does. If the receiver accepts a message in between, the queue
+// sees no credit. The receiver still has credit, so it does not request to be resumed.
+func TestAckRestoresCredit(t *testing.T) {
 	q := New(Config{Name: "q", Quorum: true, TTL: NoTTL, MaxLength: -1, MaxBytes: -1})
 	c := &taker{credit: 100}
 	if err := q.Consume(&Consumer{Receiver: c, Prefetch: 2}, func() {}); err != nil {
@@ -265,6 +265,6 @@ func TestAnAckGivesCreditAgain(t *testing.T) {
 	q.Ack(c.take()[0])
 	q.Publish(message("c"))
 	if taken := c.take(); len(taken) != 1 || string(taken[0].Message.Body) != "c" {
-		t.Errorf("after an ack the consumer was given %v", taken)
+		t.Errorf("after an ack: got deliveries %v, want c", taken)
 	}
 }

@@ -27,7 +27,7 @@ type ready struct {
 // While memory is available, the queue adds messages to fresh. Otherwise it adds messages to the tail. The queue evicts a
 // message of the tail from memory after the message is on disk, and loads it again later. It evicts only committed messages,
 // so that a load always finds them. The queue loads a message from the disk before it deletes the message, or deletes all
-// messages in one step (unkeepReady).
+// messages in one step (deleteSavedReady).
 type level struct {
 	returned byOrder // requeued messages
 	fresh    fifo

@@ -85,8 +85,8 @@ func (q *Queue) Close() {
 	q.stopTimers()
 	q.arrived.Broadcast()
 	for _, l := range q.dead.next {
-		if !l.again { // the store recorded the others when they were stranded
-			q.keepDelivered(l)
+		if !l.resent { // letters that were stranded before are already recorded
+			q.saveDelivered(l)
 		}
 	}
 	if q.consumed.ticket != 0 && q.suspect == 0 {
@@ -98,20 +98,20 @@ func (q *Queue) Close() {
 // an fsync per delivery. Instead, after a crash the queue marks all messages as redelivered if it has this note. The note
 // then contains the highest affected order, and remains.
 type consumed struct {
-	ticket store.Ticket // zero: not written
-	kept   atomic.Bool
+	ticket    store.Ticket // zero: not written
+	committed atomic.Bool
 }
 
 // Consumed records that the queue is about to deliver messages. The first call waits for the disk.
 func (q *Queue) Consumed(ctx context.Context) error {
-	if q.config.Store == nil || !q.config.Durable || q.consumed.kept.Load() {
+	if q.config.Store == nil || !q.config.Durable || q.consumed.committed.Load() {
 		return nil
 	}
 	ticket := q.noteConsumed()
 	if err := q.config.Store.Wait(ctx, ticket); err != nil {
 		return err
 	}
-	q.consumed.kept.Store(true)
+	q.consumed.committed.Store(true)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (q *Queue) restoreConsumed() (err error) {
 	var there bool
 	if q.suspect, there, err = q.recall(consumedNote, false); there {
 		q.consumed.ticket = 1 // counts as committed
-		q.consumed.kept.Store(true)
+		q.consumed.committed.Store(true)
 	}
 	return err
 }

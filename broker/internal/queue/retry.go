@@ -25,8 +25,8 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 	return r.Min * time.Duration(times)
 }
 
-// holdBack delays a message until its due time.
-func (q *Queue) holdBack(it *Item) {
+// delay holds a message back until its due time.
+func (q *Queue) delay(it *Item) {
 	heap.Push(&q.delayed, it)
 	q.wakeAt(q.delayed[0].due, time.Now())
 }

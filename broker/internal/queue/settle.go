@@ -13,7 +13,7 @@ func (q *Queue) Ack(items ...*Item) {
 	defer q.unlock()
 	next := q.settle(items)
 	q.counts[stats.Ack] += uint64(len(items))
-	q.forget(items)
+	q.drop(items)
 	if next {
 		q.dispatch()
 	}
@@ -34,9 +34,9 @@ func (q *Queue) release(it *Item) (next bool) {
 	gone := it.fetched
 	if c := it.holder; c != nil {
 		c.unacked--
-		gone = c.gone && c.unacked == 0
+		gone = c.cancelled && c.unacked == 0
 		if c.exhausted {
-			// The receiver may have noticed the exhaustion at its last message, and may not have requested to be resumed.
+			// The receiver may not have refused a message, and then does not request to be resumed.
 			next = q.consumers.resumed(c)
 		}
 		if c.unacked == 0 {
@@ -44,18 +44,18 @@ func (q *Queue) release(it *Item) (next bool) {
 		}
 	}
 	if gone {
-		q.absent--
+		q.otherHolders--
 	}
 	it.holder, it.fetched = nil, false
 	return next
 }
 
-// forget drops messages without dead-lettering them.
-func (q *Queue) forget(items []*Item) {
+// drop removes messages without dead-lettering them.
+func (q *Queue) drop(items []*Item) {
 	var size int64
 	for _, it := range items {
 		size += it.Message.Size()
-		q.unkeep(it)
+		q.deleteSaved(it)
 	}
 	q.config.Meter.Add(-size)
 }
@@ -66,11 +66,11 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 	defer q.unlock()
 	next := q.settle(items)
 	if q.deleted {
-		q.forget(items)
+		q.drop(items)
 		return
 	}
 	for _, it := range items {
-		it.Redelivered = true // if it comes back, because the broker ended before it was dead-lettered
+		it.Redelivered = true // for a restart before the message is dead-lettered
 		if failed {
 			it.deliveries++
 		}
@@ -94,7 +94,7 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 	}
 	q.settle(items)
 	if q.deleted {
-		q.forget(items)
+		q.drop(items)
 		return
 	}
 	for _, c := range served {
@@ -110,12 +110,12 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 			q.die(it, DeliveryLimit)
 			continue
 		}
-		ready := !q.config.Quorum || q.takeBack(it, failed)
+		ready := !q.config.Quorum || q.reposition(it, failed)
 		q.update(it, from)
 		if ready {
 			q.ready.giveBack(it)
 		} else {
-			q.holdBack(it)
+			q.delay(it)
 		}
 	}
 	if !q.config.Quorum {
@@ -135,8 +135,8 @@ func holders(items []*Item) (all []*Consumer) {
 	return all
 }
 
-// takeBack assigns a message its new position in a quorum queue, and reports whether it is ready immediately.
-func (q *Queue) takeBack(it *Item, failed bool) bool {
+// reposition assigns a message its new position in a quorum queue, and reports whether the message is ready immediately.
+func (q *Queue) reposition(it *Item, failed bool) bool {
 	it.order, it.priority, it.due = q.nextOrder(), quorumReturned, time.Time{}
 	delay := q.config.Retry.delay(it, failed)
 	if delay > 0 {

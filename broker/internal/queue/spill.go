@@ -24,13 +24,13 @@ type segment struct {
 // enter adds a message to the ready messages, and to the store if necessary.
 func (q *Queue) enter(it *Item) {
 	if q.spills(it) {
-		q.keep(it)
+		q.save(it)
 		q.ready.pushTail(it)
 		q.awaitDisk()
 		return
 	}
-	if q.keeps(it.Message) {
-		q.keep(it)
+	if q.mustSave(it.Message) {
+		q.save(it)
 	}
 	q.ready.push(it)
 }

@@ -66,8 +66,8 @@ func (q *Queue) declared() int {
 	case !q.config.Quorum:
 		return n
 	case q.config.SingleActive:
-		return min(n, 1) + q.absent
+		return min(n, 1) + q.otherHolders
 	default:
-		return n + q.absent
+		return n + q.otherHolders
 	}
 }

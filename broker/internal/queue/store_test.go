@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
-// kept is a queue with a store. The test can close and restore it.
-type kept struct {
+// storedQueue is a queue with a store. The test can close and restore the queue.
+type storedQueue struct {
 	*Queue
 	t       *rapid.T
 	fs      *memDisk
@@ -23,14 +23,14 @@ type kept struct {
 	running sync.WaitGroup
 }
 
-func (k *kept) config(c Config) Config {
+func (k *storedQueue) config(c Config) Config {
 	c.Store, c.ID, c.Durable = k.store, 7, true
 	c.Go = k.running.Go
 	c.Trouble = func(err error) { k.t.Error(err) }
 	return c
 }
 
-func (k *kept) restart(c Config) {
+func (k *storedQueue) restart(c Config) {
 	k.Close()
 	k.running.Wait()
 	if err := k.store.Close(true); err != nil {
@@ -43,8 +43,8 @@ func (k *kept) restart(c Config) {
 	}
 }
 
-// settle waits for the loads of the queue.
-func (k *kept) settle() {
+// settle waits until the queue has completed its loads.
+func (k *storedQueue) settle() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for slices.ContainsFunc(k.ready.levels, func(l level) bool { return l.disk.loading }) {
@@ -52,20 +52,20 @@ func (k *kept) settle() {
 	}
 }
 
-// A queue with little memory that is closed and reopened between operations delivers the same messages as a queue that has
-// all messages in memory.
-func TestAQueueOnDiskIsTheSame(t *testing.T) {
+// A queue with little memory that is closed and reopened between operations behaves like a queue that has all messages in
+// memory.
+func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	rapid.Check(t, func(t *rapid.T) {
 		config := Defaults("q")
 		config.Meter = NewMeter(1 << 40)
 		config.Quorum = rapid.Bool().Draw(t, "quorum")
 		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
-		limited := rapid.Bool().Draw(t, "limited") // without priorities, because the head may be in the middle of a load
+		limited := rapid.Bool().Draw(t, "limited") // excludes priorities, because the head may be in the middle of a load
 		if limited {
 			config.MaxLength = 150
 		}
-		k := &kept{t: t, fs: newMemDisk()}
+		k := &storedQueue{t: t, fs: newMemDisk()}
 		k.store = openStore(k.fs)
 		memory := New(config)
 		k.Queue = New(k.config(config))
@@ -75,7 +75,7 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 			_ = k.store.Close(true)
 		}()
 
-		var held, heldKept []*Item
+		var held, heldStored []*Item
 		number := 0
 		// pick removes some unacked messages from both lists.
 		pick := func(t *rapid.T) (a, b []*Item) {
@@ -84,8 +84,8 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 			}
 			from := rapid.IntRange(0, len(held)-1).Draw(t, "from")
 			to := rapid.IntRange(from, min(from+20, len(held))).Draw(t, "to")
-			a, b = slices.Clone(held[from:to]), slices.Clone(heldKept[from:to])
-			held, heldKept = slices.Delete(held, from, to), slices.Delete(heldKept, from, to)
+			a, b = slices.Clone(held[from:to]), slices.Clone(heldStored[from:to])
+			held, heldStored = slices.Delete(held, from, to), slices.Delete(heldStored, from, to)
 			return a, b
 		}
 		requeue := func(failed bool, a, b []*Item) {
@@ -109,16 +109,16 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 				for range rapid.IntRange(1, 150).Draw(t, "n") {
 					a, b := memory.take(noAck), k.take(noAck)
 					if (a == nil) != (b == nil) {
-						t.Fatalf("one queue is empty: in memory %v, on disk %v", a, b)
+						t.Fatalf("only one queue is empty: got %v in memory, %v on disk", a, b)
 					}
 					if a == nil {
 						break
 					}
 					if string(a.Message.Body) != string(b.Message.Body) || a.Redelivered != b.Redelivered || a.deliveries != b.deliveries || a.acquired != b.acquired {
-						t.Fatalf("in memory: %s %+v, on disk: %s %+v", a.Message.Body, a, b.Message.Body, b)
+						t.Fatalf("messages differ: %s %+v in memory, %s %+v on disk", a.Message.Body, a, b.Message.Body, b)
 					}
 					if !noAck {
-						held, heldKept = append(held, a), append(heldKept, b)
+						held, heldStored = append(held, a), append(heldStored, b)
 					}
 				}
 			},
@@ -138,30 +138,31 @@ func TestAQueueOnDiskIsTheSame(t *testing.T) {
 			},
 			"purge": func(t *rapid.T) {
 				if a, b := memory.Purge(), k.Purge(); a != b {
-					t.Fatalf("purged %d in memory, %d on disk", a, b)
+					t.Fatalf("Purge: got %d in memory, %d on disk", a, b)
 				}
 			},
 			"restart": func(t *rapid.T) {
-				requeue(true, held, heldKept)
-				held, heldKept = nil, nil
+				requeue(true, held, heldStored)
+				held, heldStored = nil, nil
 				k.restart(config)
 			},
 			"": func(t *rapid.T) {
-				// Otherwise operations overlap with loads. The queue drops messages beyond the limit only after a load.
+				// Without this wait, operations overlap with loads. The queue drops messages beyond the limit only after a
+				// load.
 				if limited || rapid.Bool().Draw(t, "settled") {
 					k.settle()
 				}
 				a, b := memory.Stats(), k.Stats()
 				if a.Ready != b.Ready || a.Unacked != b.Unacked || a.ReadyBytes != b.ReadyBytes || a.UnackedBytes != b.UnackedBytes {
-					t.Fatalf("in memory: %+v, on disk: %+v", a, b)
+					t.Fatalf("statistics differ: %+v in memory, %+v on disk", a, b)
 				}
 			},
 		})
 	})
 }
 
-// A queue reports missing messages and continues with the existing messages.
-func TestMissingMessagesHoldNothingUp(t *testing.T) {
+// A queue reports missing messages and continues with the other messages.
+func TestQueueSkipsMissingMessages(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)
 	for i := range uint64(3) {
@@ -182,7 +183,7 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	}
 	q.Publish(message("found"))
 	if it := q.take(true); it == nil || string(it.Message.Body) != "found" {
-		t.Errorf("came out: %v", it)
+		t.Errorf("got %v, want found", it)
 	}
 	for deadline := time.Now().Add(10 * time.Second); q.Stats().Ready > 0 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -190,7 +191,7 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	q.Close()
 	running.Wait()
 	if len(troubles) != 1 || !strings.Contains(troubles[0].Error(), "3 messages") {
-		t.Errorf("told: %v", troubles)
+		t.Errorf("reported errors: got %v, want one about 3 messages", troubles)
 	}
 	if err := s.Close(true); err != nil {
 		t.Fatal(err)
@@ -198,12 +199,12 @@ func TestMissingMessagesHoldNothingUp(t *testing.T) {
 	s = openStore(fs)
 	defer s.Close(true)
 	if levels, err := s.Levels(7); err != nil || len(levels) != 0 {
-		t.Errorf("in the store there are %+v, %v", levels, err)
+		t.Errorf("store is not empty: %+v, %v", levels, err)
 	}
 }
 
-// A purge during a load removes the messages that are being read.
-func TestPurgeWhileMessagesAreRead(t *testing.T) {
+// A purge during a load removes the messages that the load returns.
+func TestPurgeDuringLoad(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)
 	for i := range uint64(3) {
@@ -224,18 +225,18 @@ func TestPurgeWhileMessagesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := q.Purge(); n != 3 {
-		t.Errorf("purged %d", n)
+		t.Errorf("Purge: got %d, want 3", n)
 	}
 	q.Publish(message("new"))
 	if len(reading) != 1 {
-		t.Fatalf("%d reads", len(reading))
+		t.Fatalf("reads: got %d, want 1", len(reading))
 	}
 	reading[0]()
 	if it := q.take(true); it == nil || string(it.Message.Body) != "new" {
-		t.Errorf("came out: %+v", it)
+		t.Errorf("got %+v, want new", it)
 	}
 	if st := q.Stats(); st.Ready != 0 {
-		t.Errorf("left: %+v", st)
+		t.Errorf("queue is not empty: %+v", st)
 	}
 	q.Close()
 }

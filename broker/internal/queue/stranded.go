@@ -22,7 +22,7 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 	taken := 0 // number of previously stranded letters that were accepted
 	for _, l := range letters {
 		size -= l.size
-		if l.again {
+		if l.resent {
 			taken++
 		}
 		if !q.deleted {
@@ -32,12 +32,12 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 	for i := range stranded {
 		l := &stranded[i]
 		size += l.size
-		if l.again {
+		if l.resent {
 			taken--
 		} else {
-			q.keepDelivered(*l)
+			q.saveDelivered(*l)
 		}
-		l.again = true
+		l.resent = true
 		q.hold(*l, 1)
 	}
 	q.config.Meter.Add(size)
@@ -76,7 +76,7 @@ func (q *Queue) unload(committed store.Ticket) (left bool) {
 	d := &q.dead
 	for ; d.unloaded < len(d.stranded); d.unloaded++ {
 		l := &d.stranded[d.unloaded]
-		if l.message == nil || l.item == nil || !l.item.kept {
+		if l.message == nil || l.item == nil || !l.item.saved {
 			continue
 		}
 		if l.item.ref.Ticket > committed {
@@ -110,7 +110,7 @@ func (q *Queue) reread(it *Item) (*Message, error) {
 		return nil, nil
 	case errors.Is(err, errMissing):
 		q.config.Trouble(fmt.Errorf("%w: a dead letter", err))
-		q.unkeep(it) // updates the count in the store
+		q.deleteSaved(it) // updates the count in the store
 		return nil, nil
 	}
 	q.config.Trouble(err)

@@ -10,7 +10,7 @@ import (
 )
 
 // strandedQueue returns a queue with messages of 4 KiB on disk. The first n messages have expired. The queue dead-letters
-// them at least once, but without a route until target is set.
+// them at least once, but they are unroutable until target is set.
 func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[Queue]) {
 	t.Helper()
 	past := time.Now().Add(-time.Hour).UnixNano()
@@ -35,15 +35,15 @@ func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[
 	return q, target
 }
 
-// Stranded dead letters do not block the messages behind them, and do not occupy memory for their content. They arrive when a
-// target is available.
-func TestStrandedLettersHoldNothingUp(t *testing.T) {
+// Stranded dead letters do not block the messages behind them, and their content does not occupy memory. The broker
+// publishes them when a target queue is available.
+func TestStrandedDeadLettersDoNotBlockQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, live = 3000, 100
 		q, target := strandedQueue(t, n, live)
 		time.Sleep(time.Minute)
 		if onDisk := q.Stats().OnDisk; onDisk < n/2 {
-			t.Errorf("nobody wants any, and only %d are left on disk", onDisk)
+			t.Errorf("without a target queue: only %d messages are on disk", onDisk)
 		}
 		receiver := &taker{credit: -1}
 		if err := q.Consume(&Consumer{Receiver: receiver}, func() {}); err != nil {
@@ -53,15 +53,15 @@ func TestStrandedLettersHoldNothingUp(t *testing.T) {
 		items := receiver.take()
 		for i, it := range items {
 			if numberOf(it) != n+i+1 {
-				t.Fatalf("in place %d came %d", i+1, numberOf(it))
+				t.Fatalf("position %d: got message %d", i+1, numberOf(it))
 			}
 		}
 		if len(items) != live {
-			t.Errorf("%d came", len(items))
+			t.Errorf("deliveries: got %d, want %d", len(items), live)
 		}
 		q.Ack(items...)
 		if used, most := q.config.Meter.Used(), int64(n*itemOverhead); used > most {
-			t.Errorf("%d bytes are in memory, more than %d", used, most)
+			t.Errorf("memory: got %d bytes, want at most %d", used, most)
 		}
 
 		config := Defaults("target")
@@ -74,36 +74,36 @@ func TestStrandedLettersHoldNothingUp(t *testing.T) {
 			came[numberOf(it)] = true
 		}
 		if len(came) != n {
-			t.Errorf("%d dead letters have arrived", len(came))
+			t.Errorf("published dead letters: got %d, want %d", len(came), n)
 		}
 		if used, st := q.config.Meter.Used(), q.Stats(); used != 0 || st.Dead != 0 || st.DeadBytes != 0 {
-			t.Errorf("in the end %d bytes are in memory, %+v", used, st)
+			t.Errorf("after publication: got %d bytes in memory, statistics %+v", used, st)
 		}
 	})
 }
 
-// Get returns the message behind stranded letters.
-func TestGetFindsWhatIsBehindStrandedLetters(t *testing.T) {
+// Get returns the message behind stranded dead letters.
+func TestGetSkipsStrandedDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
 		q, _ := strandedQueue(t, n, 1)
 		if it := q.take(true); it == nil || numberOf(it) != n+1 {
-			t.Errorf("came: %v", it)
+			t.Errorf("got %v, want message %d", it, n+1)
 		}
 	})
 }
 
-// A deleted queue with stranded messages releases all counted memory.
-func TestStrandedLettersGoWithTheQueue(t *testing.T) {
+// If a queue with stranded dead letters is deleted, it releases all counted memory.
+func TestDeleteFreesStrandedDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := strandedQueue(t, 50, 0)
 		synctest.Wait()
 		if dead := q.Stats().Dead; dead != 50 {
-			t.Errorf("%d dead letters", dead)
+			t.Errorf("dead letters: got %d, want 50", dead)
 		}
 		q.Delete(Condition{})
 		if used := q.config.Meter.Used(); used != 0 {
-			t.Errorf("%d bytes", used)
+			t.Errorf("memory after Delete: got %d bytes, want 0", used)
 		}
 	})
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// keeps reports whether a message survives the process: all messages of a durable quorum queue, and persistent messages of a
-// durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
-func (q *Queue) keeps(m *Message) bool {
+// mustSave reports whether a message survives the process: all messages of a durable quorum queue, and persistent messages
+// of a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
+func (q *Queue) mustSave(m *Message) bool {
 	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum)
 }
 
-// keep saves a message that has entered the queue in the store.
-func (q *Queue) keep(it *Item) {
+// save writes a message that has entered the queue to the store.
+func (q *Queue) save(it *Item) {
 	it.ref = q.config.Store.Put(q.entry(it))
-	it.kept, q.stored = true, true
+	it.saved, q.stored = true, true
 }
 
 // entry returns the entry of a message for the store.
 func (q *Queue) entry(it *Item) store.Entry {
 	e := store.Entry{Key: q.key(it), Message: it.Message, State: store.State{
-		Bytes: it.bytes, Deliveries: it.deliveries, Acquired: it.acquired, Redelivered: it.Redelivered, Transient: !q.keeps(it.Message),
+		Bytes: it.bytes, Deliveries: it.deliveries, Acquired: it.acquired, Redelivered: it.Redelivered, Transient: !q.mustSave(it.Message),
 	}}
 	if it.presumed {
 		e.Acquired = 0
@@ -48,7 +48,7 @@ func (q *Queue) key(it *Item) store.Key {
 // update saves the new position and history of a requeued message. From is the previous key.
 func (q *Queue) update(it *Item, from store.Key) {
 	switch to := q.entry(it); {
-	case !it.kept:
+	case !it.saved:
 	case to.Key == from:
 		it.ref = q.config.Store.Update(to, it.ref)
 	default:
@@ -56,23 +56,23 @@ func (q *Queue) update(it *Item, from store.Key) {
 	}
 }
 
-// unkeep deletes a message that has left the queue from the store.
-func (q *Queue) unkeep(it *Item) {
-	if it.kept && !q.deleted {
+// deleteSaved deletes a message that has left the queue from the store.
+func (q *Queue) deleteSaved(it *Item) {
+	if it.saved && !q.deleted {
 		q.config.Store.Delete(q.key(it), it.ref, it.bytes)
-		it.kept = false
+		it.saved = false
 	}
 }
 
-// unkeepReady deletes all ready messages from the store.
-func (q *Queue) unkeepReady() {
+// deleteSavedReady deletes all ready messages from the store.
+func (q *Queue) deleteSavedReady() {
 	for p := range q.ready.levels {
 		l := &q.ready.levels[p]
 		for _, it := range l.returned {
-			q.unkeep(it)
+			q.deleteSaved(it)
 		}
 		for it := range l.fresh.all() {
-			q.unkeep(it)
+			q.deleteSaved(it)
 		}
 		if l.disk.n > 0 {
 			before := q.order + 1
@@ -82,13 +82,13 @@ func (q *Queue) unkeepReady() {
 			q.config.Store.DeleteRange(q.config.ID, uint8(p), l.disk.after, before, l.disk.n, l.disk.bytes)
 		}
 		for it := range l.tail.all() {
-			q.unkeep(it)
+			q.deleteSaved(it)
 		}
 	}
 }
 
-// unkeepAll deletes the queue from the store.
-func (q *Queue) unkeepAll() {
+// deleteSavedAll deletes the queue from the store.
+func (q *Queue) deleteSavedAll() {
 	if q.stored {
 		q.config.Store.DeleteQueue(q.config.ID)
 	}
@@ -109,7 +109,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	it := &Item{
 		Message: m, order: l.Order, priority: l.Level, bytes: l.Bytes,
 		deliveries: l.Deliveries, acquired: l.Acquired, Redelivered: l.Redelivered,
-		kept: true,
+		saved: true,
 	}
 	if q.config.Quorum && it.acquired == 0 && it.deliveries > 0 {
 		it.acquired, it.presumed = it.deliveries, true
@@ -123,7 +123,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 			it.acquired = 0 // a delivery count would imply that no delivery has failed
 		}
 	}
-	if l.Order <= q.died && q.diesAlone(it) {
+	if l.Order <= q.died && q.mayHaveDied(it) {
 		m.suspect = true
 	}
 	if l.Due != 0 {

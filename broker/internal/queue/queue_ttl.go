@@ -1,0 +1,49 @@
+package queue
+
+import "time"
+
+// queueTTL expires a queue that had no consumer, declaration or basic.get for the time in Config.Expires
+// (https://www.rabbitmq.com/docs/ttl#queue-ttl).
+type queueTTL struct {
+	timer *time.Timer
+	until time.Time
+}
+
+// Touch renews the queue TTL.
+func (q *Queue) Touch() {
+	q.mu.Lock()
+	defer q.unlock()
+	q.touch()
+}
+
+// touch does not reset the timer, because that would be expensive. The timer detects the renewal when it fires.
+func (q *Queue) touch() {
+	if q.config.Expires == 0 {
+		return
+	}
+	q.ttl.until = time.Now().Add(q.config.Expires)
+	if q.ttl.timer == nil {
+		q.ttl.timer = time.AfterFunc(q.config.Expires, q.expireUnused)
+	}
+}
+
+func (q *Queue) expireUnused() {
+	q.mu.Lock()
+	over := !q.deleted && !q.ttlRunning()
+	q.unlock()
+	if over {
+		q.config.Expired() // deletes the queue conditionally, because the queue may be in use again
+	}
+}
+
+// ttlRunning reports whether the queue TTL has not yet expired. In this case it resets the timer.
+func (q *Queue) ttlRunning() bool {
+	left := time.Until(q.ttl.until)
+	if q.consumers.len() > 0 { // the time restarts when the last consumer leaves
+		left = q.config.Expires
+	}
+	if left > 0 {
+		q.ttl.timer.Reset(left)
+	}
+	return left > 0
+}
