@@ -122,7 +122,7 @@ soak-properties: ## run the property tests with CHECKS cases (1000)
 
 .PHONY: soak-publish
 soak-publish: ## publish through random faults with SEEDS seeds (1000)
-	go test ./internal/workertest -run TestPublishTellsTheTruth -count=1 -timeout 0 -publish.seeds $(or $(SEEDS),1000) $(ARGS)
+	go test ./internal/workertest -run TestPublishReportsCorrectResult -count=1 -timeout 0 -publish.seeds $(or $(SEEDS),1000) $(ARGS)
 
 .PHONY: simulate
 simulate: ## simulate complete systems with faults for FOR (1h), from SEED (1) on

@@ -15,7 +15,7 @@ import (
 
 // An announced worker reports its retries with a delay of a second or more. A report contains several retries. The
 // worker sends reports with and without listeners. If the exchange is deleted, the worker declares it again.
-func TestRetriesAreReported(t *testing.T) {
+func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
@@ -47,20 +47,20 @@ func TestRetriesAreReported(t *testing.T) {
 			time.Sleep(time.Second)
 			d, ok, err := r.Get("reports", true)
 			if err != nil || !ok {
-				t.Fatalf("no report: %v", err)
+				t.Fatalf("cannot get report: %v", err)
 			}
 			got, ok := topology.ReadRetryReport(d.Body)
 			if !ok || got.Queue != "work" || got.Host == "" || got.Missing != 0 || len(got.Retries) != len(ids) {
-				t.Fatalf("the report is %s", d.Body)
+				t.Fatalf("unexpected report: %s", d.Body)
 			}
 			for i, x := range got.Retries {
 				if !slices.Contains(ids, x.MessageID) || x.Attempt != 1 || x.Error != "it fails" || x.Wait != "work.wait.3078660-3848325" ||
 					x.Failed.Before(begun.Truncate(time.Second)) || x.Due.Sub(begun) < time.Hour || x.Due.Sub(begun) > time.Hour+time.Second {
-					t.Errorf("retry %d is %+v", i, x)
+					t.Errorf("retry %d: got %+v", i, x)
 				}
 			}
 			if n := r.depth("reports"); n != 0 {
-				t.Errorf("there are %d further reports", n)
+				t.Errorf("got %d further reports, want 0", n)
 			}
 		}
 		listen()

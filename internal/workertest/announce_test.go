@@ -42,8 +42,8 @@ func watching(t *testing.T, c client) (list *fleet.List, stop func()) {
 	return list, stop
 }
 
-// of returns the workers of a queue, because other tests use the same broker.
-func of(list *fleet.List, queue string) (some []fleet.Worker) {
+// workersOf returns the workers of one queue, because other tests use the same broker.
+func workersOf(list *fleet.List, queue string) (some []fleet.Worker) {
 	for _, w := range list.Workers() {
 		if w.Queue == queue {
 			some = append(some, w)
@@ -57,13 +57,13 @@ func listed(t *testing.T, list *fleet.List, queue string, n int, state string) [
 	t.Helper()
 	var all []fleet.Worker
 	testkit.Eventually(t, timeout, func() error {
-		all = of(list, queue)
+		all = workersOf(list, queue)
 		if len(all) != n {
-			return fmt.Errorf("%d workers are listed, want %d", len(all), n)
+			return fmt.Errorf("got %d workers, want %d", len(all), n)
 		}
 		for _, w := range all {
 			if w.State != state {
-				return fmt.Errorf("a worker is %s, want %s: %+v", w.State, state, w)
+				return fmt.Errorf("worker state: got %s, want %s: %+v", w.State, state, w)
 			}
 		}
 		return nil
@@ -85,7 +85,7 @@ func control(t *testing.T, c client, command topology.Command) {
 	}
 }
 
-func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
+func TestListShowsWorkersAndDeliveries(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -96,15 +96,15 @@ func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
 		list, _ := watching(t, dial(t, b.URL))
 		w := listed(t, list, queue, 1, topology.WorkerConsuming)[0]
 		if w.Host == "" || w.PID == 0 || w.Program != "v1.2.3" || w.Concurrency != 2 || w.Client != "reprise" || w.Silent || w.ID == "" || w.Running != 0 {
-			t.Errorf("the worker is shown as %+v", w)
+			t.Errorf("unexpected status: %+v", w)
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "one"})
 		one := h.next()
 		control(t, c, topology.Command{Do: topology.DoReport})
 		testkit.Eventually(t, timeout, func() error {
-			w = of(list, queue)[0]
+			w = workersOf(list, queue)[0]
 			if len(w.Handling) != 1 || w.Handling[0].MessageID != "one" || w.Handling[0].Attempt != 1 || w.Running != 1 || w.Handling[0].Since.Before(w.Started) {
-				return fmt.Errorf("it handles %+v", w.Handling)
+				return fmt.Errorf("unexpected deliveries in the status: %+v", w.Handling)
 			}
 			return nil
 		})
@@ -116,20 +116,20 @@ func TestAListShowsAWorkerAndWhatItHandles(t *testing.T) {
 		}
 		testkit.Eventually(t, timeout, func() error {
 			control(t, c, topology.Command{Do: topology.DoReport, Queue: queue})
-			w = of(list, queue)[0]
+			w = workersOf(list, queue)[0]
 			if w.Counts != (topology.Counts{Succeeded: 1, Failed: 3, Retried: 2, Parked: 1}) || w.Took.Count() != 4 || w.Running != 0 {
-				return fmt.Errorf("counts are %+v, %+v", w.Counts, w.Took)
+				return fmt.Errorf("unexpected counts: %+v, %+v", w.Counts, w.Took)
 			}
 			return nil
 		})
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		testkit.Eventually(t, timeout, func() bool { return len(of(list, queue)) == 0 })
+		testkit.Eventually(t, timeout, func() bool { return len(workersOf(list, queue)) == 0 })
 	})
 }
 
-func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
+func TestQueuePauseStopsAllWorkers(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -146,14 +146,14 @@ func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
 		control(t, operator, topology.Command{Do: topology.DoPause, Queue: queue, Pause: topology.Pause{By: "ann", Reason: "the shop is closed"}})
 		for _, w := range listed(t, list, queue, 2, topology.WorkerPaused) {
 			if p, ok := w.Pause(); !ok || p.Of != topology.PauseOfQueue || p.By != "ann" || p.Reason != "the shop is closed" || !p.Until.IsZero() {
-				t.Errorf("the pause is shown as %+v", w.Pauses)
+				t.Errorf("unexpected pauses: %+v", w.Pauses)
 			}
 		}
 		for range 10 {
 			r.publish("", queue, amqp.Publishing{})
 		}
 		if n := r.consumers(queue); n != 0 {
-			t.Errorf("%d consumers are left", n)
+			t.Errorf("queue has %d consumers, want 0", n)
 		}
 
 		// The operator disconnects, and another worker replaces one worker.
@@ -177,11 +177,11 @@ func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
 		}()
 		three.log.wait(t, "paused", 1)
 		if n := three.log.count("consuming"); n != 0 {
-			t.Errorf("a worker that starts in a pause has consumed")
+			t.Errorf("worker that started during a pause has consumed")
 		}
 		paused, ok := errors.AsType[*reprise.PausedError](w.Paused())
 		if !ok || paused.By != "ann" || w.Consuming() != nil {
-			t.Errorf("the worker says %v, %v", w.Paused(), w.Consuming())
+			t.Errorf("pause: got %v, Consuming: got %v", w.Paused(), w.Consuming())
 		}
 
 		// Another operator connects.
@@ -189,21 +189,21 @@ func TestThePauseOfAQueueReachesAllAndLasts(t *testing.T) {
 		list, _ = watching(t, operator)
 		listed(t, list, queue, 2, topology.WorkerPaused)
 		if p, paused, err := operator.QueuePause(t.Context(), queue); !paused || err != nil || p.By != "ann" {
-			t.Errorf("the pause of the queue is %+v, %t, %v", p, paused, err)
+			t.Errorf("pause of the queue: got %+v, %t, %v", p, paused, err)
 		}
 		if n := h.count(); n != 0 {
-			t.Errorf("%d messages were handled in the pause", n)
+			t.Errorf("%d messages were handled during the pause", n)
 		}
 		control(t, operator, topology.Command{Do: topology.DoResume, Queue: queue})
 		h.wait(t, 10)
 		listed(t, list, queue, 2, topology.WorkerConsuming)
 		if _, paused, err := operator.QueuePause(t.Context(), queue); paused || err != nil {
-			t.Errorf("the queue is paused after all: %t, %v", paused, err)
+			t.Errorf("queue is still paused: %t, %v", paused, err)
 		}
 	})
 }
 
-func TestThePauseOfAQueueEndsInTime(t *testing.T) {
+func TestQueuePauseEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -228,7 +228,7 @@ func TestThePauseOfAQueueEndsInTime(t *testing.T) {
 	})
 }
 
-func TestThePauseOfAWorker(t *testing.T) {
+func TestWorkerPauseStopsOneWorker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -241,7 +241,7 @@ func TestThePauseOfAWorker(t *testing.T) {
 		list, _ := watching(t, c)
 		id := listed(t, list, queue, 2, topology.WorkerConsuming)[0].ID
 		paused := func() (n int) {
-			for _, w := range of(list, queue) {
+			for _, w := range workersOf(list, queue) {
 				if p, ok := w.Pause(); ok && w.State == topology.WorkerPaused && w.ID == id && p.Of == topology.PauseOfWorker && p.By == "ann" {
 					n++
 				} else if w.State != topology.WorkerConsuming {
@@ -268,7 +268,7 @@ func TestThePauseOfAWorker(t *testing.T) {
 	})
 }
 
-func TestAMissedResumeIsNotMissedForGood(t *testing.T) {
+func TestWorkerResumesAfterReconnectIfResumeWasMissed(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -295,7 +295,7 @@ func TestAMissedResumeIsNotMissedForGood(t *testing.T) {
 
 // A user with minimal permissions can run a worker. The worker performs the other actions that the user has permission
 // for.
-func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
+func TestWorkerRunsWithoutPermissionToAnnounce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		more    string
@@ -343,10 +343,10 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 					t.Error(err)
 				}
 				if n := c.log.count("not permitted"); n != tc.missing {
-					t.Errorf("it says %d times what it may not do, want %d", n, tc.missing)
+					t.Errorf("got %d warnings about missing permissions, want %d", n, tc.missing)
 				}
 				if n := c.log.count("connection lost") + c.log.count("channel closed") + c.log.count("pause not known"); n != 0 {
-					t.Errorf("%d events that nobody needs", n)
+					t.Errorf("got %d lost connections, closed channels and unknown pauses, want 0", n)
 				}
 			})
 		})
@@ -354,7 +354,7 @@ func TestAWorkerThatMayNotAnnounceItself(t *testing.T) {
 }
 
 // During the test, statuses arrive every 15 s, and earlier after a change.
-func TestStatusesTick(t *testing.T) {
+func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		list, stop := watching(t, dial())
@@ -367,32 +367,32 @@ func TestStatusesTick(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if n := len(sent); n < 5 || n > 7 { // at the start, at the first consumption, and four more
-			t.Errorf("%d statuses came in a minute: %v", n, sent)
+			t.Errorf("got %d statuses in a minute, want 5 to 7: %v", n, sent)
 		}
 		n := len(sent)
 		control(t, c, topology.Command{Do: topology.DoPause, Queue: "work", Pause: topology.Pause{Until: time.Now().Add(time.Hour)}})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(sent) == n || of(list, "work")[0].State != topology.WorkerPaused {
-			t.Errorf("the pause came in %d statuses: %+v", len(sent)-n, of(list, "work"))
+		if len(sent) == n || workersOf(list, "work")[0].State != topology.WorkerPaused {
+			t.Errorf("pause caused %d statuses; list: %+v", len(sent)-n, workersOf(list, "work"))
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if w := of(list, "work")[0]; w.State != topology.WorkerConsuming || len(w.Pauses) > 0 {
-			t.Errorf("after the pause, the worker is %+v", w)
+		if w := workersOf(list, "work")[0]; w.State != topology.WorkerConsuming || len(w.Pauses) > 0 {
+			t.Errorf("worker after the pause: got %+v", w)
 		}
 		if err := end(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if all := of(list, "work"); len(all) != 0 {
-			t.Errorf("a worker that has ended is listed: %+v", all)
+		if all := workersOf(list, "work"); len(all) != 0 {
+			t.Errorf("stopped worker is listed: %+v", all)
 		}
 	})
 }
 
 // A worker that cannot report its end becomes silent and is then removed.
-func TestAWorkerFallsSilent(t *testing.T) {
+func TestListRemovesSilentWorker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		list, stop := watching(t, dial())
@@ -411,19 +411,19 @@ func TestAWorkerFallsSilent(t *testing.T) {
 		send(func(*topology.WorkerStatus) {})
 		time.Sleep(fleet.SilentAfter - time.Second)
 		if all := list.Workers(); len(all) != 1 || all[0].Silent {
-			t.Errorf("the list is %+v", all)
+			t.Errorf("list: got %+v, want one worker", all)
 		}
 		time.Sleep(2 * time.Second)
 		if all := list.Workers(); len(all) != 1 || !all[0].Silent {
-			t.Errorf("the list is %+v", all)
+			t.Errorf("list: got %+v, want one silent worker", all)
 		}
 		send(func(*topology.WorkerStatus) {})
 		if all := list.Workers(); len(all) != 1 || all[0].Silent {
-			t.Errorf("the list is %+v", all)
+			t.Errorf("list: got %+v, want one worker that is not silent", all)
 		}
 		time.Sleep(fleet.ForgottenAfter)
 		if all := list.Workers(); len(all) != 0 {
-			t.Errorf("the list is %+v", all)
+			t.Errorf("list: got %+v, want no workers", all)
 		}
 		// The list ignores messages that are not statuses.
 		for _, body := range []string{"", "{}", `{"v":1}`, `{"v":2,"id":"x","queue":"q"}`, strings.Repeat("x", topology.MaxStatus+1)} {
@@ -431,19 +431,19 @@ func TestAWorkerFallsSilent(t *testing.T) {
 		}
 		synctest.Wait()
 		if all := list.Workers(); len(all) != 0 {
-			t.Errorf("the list is %+v", all)
+			t.Errorf("list: got %+v, want no workers", all)
 		}
 	})
 }
 
 // By default, a client does not announce its workers.
-func TestNothingIsAnnouncedUnasked(t *testing.T) {
+func TestClientDoesNotAnnounceByDefault(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		start(t, dial(), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
 		time.Sleep(time.Minute)
 		if n := r.depth(topology.PauseQueuePrefix + "work"); n != -1 {
-			t.Error("the queue of a pause exists")
+			t.Error("pause queue exists")
 		}
 		for _, exchange := range []string{topology.WorkersExchange, topology.RetriesExchange} {
 			if err := r.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil); err == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // If the failed queue rejects a message that is parked without an attempt, the worker still processes the next message.
-func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
+func TestWorkerContinuesWhileFailedQueueIsFull(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		messages []amqp.Publishing // messages before the message to process
@@ -29,7 +29,7 @@ func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {
 				r := newRaw(t, b.URL)
 				queue, strategy := r.names(topology.Buckets{})
-				strategy.Marks = brittle{}
+				strategy.Marks = panickingMarks{}
 				full := topology.Queue{Name: queue + ".failed", Args: topology.Table{"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}}
 				work := topology.Queue{Name: queue, Args: topology.Table{"x-queue-type": "quorum"}}
 				existing := topology.Topology{Queues: []topology.Queue{work, full}}
@@ -60,10 +60,10 @@ func TestWorkerContinuesWhileAFailedQueueIsFull(t *testing.T) {
 							return nil
 						}
 					}
-					return fmt.Errorf("the handler saw %d messages", h.count())
+					return fmt.Errorf("handler saw %d messages", h.count())
 				})
 				if n := r.depth(queue + ".failed"); n != 1 {
-					t.Fatalf("the failed queue has %d messages", n)
+					t.Fatalf("failed queue has %d messages, want 1", n)
 				}
 				r.take(queue + ".failed")
 				for range tc.messages { // the failed queue now has room for each message
@@ -86,7 +86,7 @@ func (r *raw) crash(queue string, n int) {
 	for range n {
 		testkit.Eventually(r.t, timeout, func() error {
 			if _, ok, err := ch.Get(queue, false); err != nil || !ok {
-				return fmt.Errorf("nothing in %s: %v", queue, err)
+				return fmt.Errorf("queue %s has no message: %v", queue, err)
 			}
 			return nil
 		})
@@ -98,7 +98,7 @@ func (r *raw) crash(queue string, n int) {
 
 // An unconfirmed copy does not block the worker. This applies to a message that is parked without an attempt, and to a
 // message that the worker moves to the end of its queue.
-func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
+func TestWorkerContinuesWhileCopyIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		queueType, muted string
@@ -111,7 +111,7 @@ func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				m := newMuted()
 				m.mute(tc.muted)
-				c := dial(m.between)
+				c := dial(m.intercept)
 				work := topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": tc.queueType}}}}
 				if err := c.Declare(t.Context(), work); err != nil {
 					t.Fatal(err)
@@ -131,14 +131,14 @@ func TestWorkerContinuesWhileACopyIsNotConfirmed(t *testing.T) {
 					}
 				}
 				if handled != 1 {
-					t.Errorf("the next message was handled %d times", handled)
+					t.Errorf("next message was handled %d times, want 1", handled)
 				}
 				// The worker acts before the acknowledgement timeout, which would cost its other messages a delivery.
 				time.Sleep(3 * time.Hour)
 				if n := c.log.count("consumer cancelled") + c.log.count("consuming interrupted"); n != 0 {
-					t.Errorf("the broker lost timeout %d times", n)
+					t.Errorf("broker ended the consumption %d times, want 0", n)
 				}
-				m.tell(t)
+				m.release(t)
 			})
 		})
 	}

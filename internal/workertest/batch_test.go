@@ -53,14 +53,14 @@ func (r *raw) drained(queue string) (ids []string) {
 	}
 }
 
-func TestABatchArrivesInOrder(t *testing.T) {
+func TestBatchArrivesInOrder(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c := dial(t, b.URL)
 		queue := queueFor(t, r, c, nil)
 		if err := c.PublishBatch(t.Context(), nil); err != nil {
-			t.Errorf("an empty batch: %v", err)
+			t.Errorf("empty batch: %v", err)
 		}
 		const n = 3000 // more than the maximum in flight
 		if err := c.PublishBatch(t.Context(), numbered(n, func(int) (string, string) { return "", queue })); err != nil {
@@ -68,11 +68,11 @@ func TestABatchArrivesInOrder(t *testing.T) {
 		}
 		ids := r.drained(queue)
 		if len(ids) != n {
-			t.Fatalf("%d messages have arrived, want %d", len(ids), n)
+			t.Fatalf("got %d messages, want %d", len(ids), n)
 		}
 		for i, id := range ids {
 			if id != fmt.Sprint(i) {
-				t.Fatalf("message %s came at place %d", id, i)
+				t.Fatalf("got message %s at index %d", id, i)
 			}
 		}
 	})
@@ -80,7 +80,7 @@ func TestABatchArrivesInOrder(t *testing.T) {
 
 // Each kind of failure occurs between valid messages. The valid messages arrive once and in order, and each message
 // gets a result.
-func TestFailuresInABatchStopNoOther(t *testing.T) {
+func TestBatchFailuresDoNotAffectOtherMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -128,13 +128,13 @@ func TestFailuresInABatchStopNoOther(t *testing.T) {
 		err := c.PublishBatch(t.Context(), batch)
 		failed, ok := errors.AsType[*reprise.BatchError](err)
 		if !ok || failed.Messages != len(batch) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want BatchError", err)
 		}
 		for _, f := range failed.Failed {
 			_, unroutable := errors.AsType[*reprise.UnroutableError](f)
 			_, refused := errors.AsType[*reprise.RefusedError](f)
 			if m := batch[f.Index]; m != nil && m.MessageID != f.MessageID {
-				t.Errorf("message %d is called %s", f.Index, f.MessageID)
+				t.Errorf("message %d: got message ID %s", f.Index, f.MessageID)
 			}
 			var ok bool
 			switch f.Index % 20 {
@@ -155,7 +155,7 @@ func TestFailuresInABatchStopNoOther(t *testing.T) {
 			for _, f := range failed.Failed {
 				t.Logf("%d %v", f.Index, f.Err)
 			}
-			t.Errorf("%d failed", len(failed.Failed))
+			t.Errorf("%d messages failed", len(failed.Failed))
 		}
 		if ids := r.drained(queue); strings.Join(ids, " ") != strings.Join(fine, " ") {
 			t.Errorf("arrived: %v\nwant: %v", ids, fine)
@@ -165,7 +165,7 @@ func TestFailuresInABatchStopNoOther(t *testing.T) {
 
 // The connection is cut at any point. All messages that are reported as stored are in the queue, in order. Messages
 // that are reported as not stored are not in the queue. Each message gets a result.
-func TestABatchWhoseConnectionIsCut(t *testing.T) {
+func TestBatchReportsResultsAfterLostConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, cut := range []struct {
@@ -189,7 +189,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 				if failed, ok := errors.AsType[*reprise.BatchError](err); ok {
 					for _, f := range failed.Failed {
 						if !errors.Is(f, reprise.ErrUnconfirmed) {
-							t.Errorf("message %d: %v", f.Index, f.Err)
+							t.Errorf("message %d: got %v, want ErrUnconfirmed", f.Index, f.Err)
 						}
 						unknown[f.MessageID] = true
 					}
@@ -197,7 +197,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 					t.Fatal(err)
 				}
 				if len(unknown) > 1024 {
-					t.Errorf("%d messages have an unknown fate", len(unknown))
+					t.Errorf("got %d unconfirmed messages, want at most 1024", len(unknown))
 				}
 				// The broker may store the data from the cut connection at the same time as the data from the next
 				// connection, in any order.
@@ -207,7 +207,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 				}
 				for i := range n {
 					if id := fmt.Sprint(i); stored[id] > 1 || stored[id] == 0 && !unknown[id] {
-						t.Errorf("message %s is stored %d times", id, stored[id])
+						t.Errorf("message %s was stored %d times", id, stored[id])
 					}
 				}
 			})
@@ -216,20 +216,20 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 }
 
 // When ctx is canceled, the error of each message reports whether the message was sent.
-func TestABatchThatIsCancelled(t *testing.T) {
+func TestCanceledBatchReportsSentMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const bound, n = 1024, 1500
 		r := newRaw(t, b.URL)
-		var hearing sync.RWMutex
-		c := dial(t, b.URL, deafDial(&hearing, publishes))
+		var reading sync.RWMutex
+		c := dial(t, b.URL, dialBlockable(&reading, publishes))
 		queue := queueFor(t, r, c, nil)
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
 			t.Fatal(err)
 		}
 		r.take(queue)
-		hearing.Lock()
-		defer hearing.Unlock()
+		reading.Lock()
+		defer reading.Unlock()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
 		published := make(chan error, 1)
@@ -240,22 +240,22 @@ func TestABatchThatIsCancelled(t *testing.T) {
 		cancel(enough)
 		failed, ok := errors.AsType[*reprise.BatchError](<-published)
 		if !ok || len(failed.Failed) != n {
-			t.Fatalf("got %v", failed)
+			t.Fatalf("got %v, want BatchError for all messages", failed)
 		}
 		for i, f := range failed.Failed {
 			sent := i < bound
 			if !errors.Is(f, enough) || errors.Is(f, reprise.ErrUnconfirmed) != sent || strings.Contains(f.Error(), "not sent") == sent {
-				t.Fatalf("message %d: %v", i, f)
+				t.Fatalf("message %d: got %v", i, f)
 			}
 		}
 		if depth := r.depth(queue); depth != bound {
-			t.Errorf("%d messages are stored, want the %d that were sent", depth, bound)
+			t.Errorf("%d messages were stored, but %d were sent", depth, bound)
 		}
 	})
 }
 
 // After a ConfirmTimeout without progress, the batch fails as a whole. The timeout applies once, not once per message.
-func TestABatchWithoutAConnection(t *testing.T) {
+func TestBatchWithoutConnectionTimesOutOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
@@ -274,21 +274,21 @@ func TestABatchWithoutAConnection(t *testing.T) {
 		began := time.Now()
 		err = c.PublishBatch(t.Context(), numbered(100, func(int) (string, string) { return "", "q" }))
 		if took := time.Since(began); took != reprise.DefaultConfirmTimeout {
-			t.Errorf("it took %v", took)
+			t.Errorf("PublishBatch returned after %v, want DefaultConfirmTimeout", took)
 		}
 		failed, ok := errors.AsType[*reprise.BatchError](err)
 		if !ok || len(failed.Failed) != 100 || !errors.Is(err, reprise.ErrDisconnected) || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want ErrDisconnected for all messages", err)
 		}
 		if text := err.Error(); strings.Count(text, "not sent within 30s") != 3 || !strings.Contains(text, "; and 97 more") {
-			t.Errorf("it reads: %s", text)
+			t.Errorf("unexpected error text: %s", text)
 		}
 	})
 }
 
 // A message that is too large costs one channel. It does not affect other messages, and further messages that are too
 // large cost no channel.
-func TestMessagesThatAreTooLarge(t *testing.T) {
+func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		limit := 16 << 20
@@ -314,28 +314,28 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 		err := c.PublishBatch(t.Context(), batch)
 		failed, ok := errors.AsType[*reprise.BatchError](err)
 		if !ok || len(failed.Failed) != 2 {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want two failures", err)
 		}
 		for i, f := range failed.Failed {
 			e, ok := errors.AsType[*reprise.TooLargeError](f)
 			if !ok || f.Index != 100+50*i || e.Size != limit+1 || e.Limit != limit || errors.Is(f, reprise.ErrUnconfirmed) {
-				t.Errorf("message %d: %v", f.Index, f.Err)
+				t.Errorf("message %d: got %v", f.Index, f.Err)
 			}
 		}
 		if n := c.log.count("channel closed"); n != 1 {
-			t.Errorf("the channel was closed %d times", n)
+			t.Errorf("channel was closed %d times, want 1", n)
 		}
 		if ids := r.drained(queue); strings.Join(ids, " ") != strings.Join(fine, " ") {
 			t.Errorf("arrived: %v", ids)
 		}
 		if n := c.log.count("connection lost"); n != 0 {
-			t.Errorf("the connection was lost %d times", n)
+			t.Errorf("connection was lost %d times, want 0", n)
 		}
 	})
 }
 
-// The mistakes of one publisher delay others only briefly, even if the publisher repeats the mistakes.
-func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
+// Repeated errors of one publisher delay other messages only briefly.
+func TestPublishErrorsDoNotAffectOtherMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -348,7 +348,7 @@ func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
 				for range n / 4 {
 					m := &reprise.Message{RoutingKey: queue, MessageID: fmt.Sprint(i)}
 					if err := c.Publish(t.Context(), m); err != nil {
-						t.Errorf("a message that is fine: %v", err)
+						t.Errorf("cannot publish valid message: %v", err)
 					}
 				}
 			})
@@ -356,26 +356,26 @@ func TestAPublisherWithATypoDisturbsNoOther(t *testing.T) {
 				for range 10 {
 					err := c.Publish(t.Context(), &reprise.Message{Exchange: "no-such-exchange"})
 					if _, ok := errors.AsType[*reprise.UnroutableError](err); !ok {
-						t.Errorf("a message to nowhere: %v", err)
+						t.Errorf("got %v, want UnroutableError", err)
 					}
 				}
 			})
 		}
 		all.Wait()
 		if depth := r.depth(queue); depth != n {
-			t.Errorf("%d messages are stored, want %d", depth, n)
+			t.Errorf("%d messages were stored, want %d", depth, n)
 		}
 	})
 }
 
-// A queue that does not confirm blocks the rest of a batch as little as it blocks single messages.
-func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
+// A queue that does not confirm blocks the other messages of a batch only briefly, like single messages.
+func TestUnconfirmingQueueDoesNotBlockBatch(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"known": 1, "found out on the way": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const each = 1500 // more than the maximum in flight
-				c, m := mutedMemory(t)
+				c, m := dialMutedEmbedded(t)
 				names := declareQueues(t, c, 4)
 				stuck := names[:2]
 				for _, queue := range stuck {
@@ -388,25 +388,25 @@ func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
 				began := time.Now()
 				var e *reprise.BatchError
 				if !errors.As(c.PublishBatch(t.Context(), batch), &e) {
-					t.Fatal("all is confirmed")
+					t.Fatal("batch was confirmed completely")
 				}
 				if took := time.Since(began); took > 4*reprise.DefaultConfirmTimeout {
-					t.Errorf("it took %v", took)
+					t.Errorf("PublishBatch returned only after %v", took)
 				}
 				unsent := map[string]int{}
 				for _, failed := range e.Failed {
 					queue := batch[failed.Index].RoutingKey
 					switch {
 					case queue != stuck[0] && queue != stuck[1]:
-						t.Fatalf("message %d, to %s: %v", failed.Index, queue, failed.Err)
+						t.Fatalf("message %d for queue %s: %v", failed.Index, queue, failed.Err)
 					case errors.Is(failed.Err, reprise.ErrStalled):
 						unsent[queue]++
 					case !errors.Is(failed.Err, reprise.ErrUnconfirmed):
-						t.Errorf("message %d, to %s: %v", failed.Index, queue, failed.Err)
+						t.Errorf("message %d for queue %s: got %v, want ErrUnconfirmed", failed.Index, queue, failed.Err)
 					}
 				}
 				if len(e.Failed) != each*len(stuck) {
-					t.Errorf("%d messages have failed", len(e.Failed))
+					t.Errorf("%d messages failed", len(e.Failed))
 				}
 				for _, queue := range names {
 					want := each - unsent[queue]
@@ -414,13 +414,13 @@ func TestABatchGoesOnBesideAQueueThatDoesNotConfirm(t *testing.T) {
 						want += before
 					}
 					if n, err := c.Depth(t.Context(), queue); err != nil || n != want {
-						t.Errorf("%d messages are in %s, of which %d were not sent; %v", n, queue, unsent[queue], err)
+						t.Errorf("%d messages are in queue %s, %d were not sent; error: %v", n, queue, unsent[queue], err)
 					}
 				}
-				m.tell(t)
+				m.release(t)
 				for _, queue := range stuck {
 					if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
-						t.Errorf("to %s, which confirms again: %v", queue, err)
+						t.Errorf("cannot publish to queue %s after its recovery: %v", queue, err)
 					}
 				}
 			})

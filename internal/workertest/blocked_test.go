@@ -24,9 +24,9 @@ func newAlarmed(conn net.Conn) *alarmed {
 	return &alarmed{relay(conn, func(frame []byte) []byte { return frame })}
 }
 
-// say injects connection.blocked with a reason, or connection.unblocked if reason is "".
+// inject sends connection.blocked with a reason, or connection.unblocked if reason is "".
 // https://www.rabbitmq.com/docs/connection-blocked
-func (a *alarmed) say(t testing.TB, reason string) {
+func (a *alarmed) inject(t testing.TB, reason string) {
 	t.Helper()
 	method := []byte{0, 10, 0, 61}
 	if reason != "" {
@@ -59,7 +59,7 @@ func dialAlarmed(t *testing.T, b testkit.Target, options ...func(*reprise.Config
 const lowOnMemory = "low on memory"
 
 // Publishing waits while the connection is blocked, and then continues automatically.
-func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
+func TestPublishWaitsWhileConnectionIsBlocked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -68,11 +68,11 @@ func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
 			t.Fatal(err)
 		}
-		publishing.say(t, lowOnMemory)
+		publishing.inject(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		err := c.Healthy(t.Context())
 		if e, ok := errors.AsType[*reprise.BlockedError](err); !ok || e.Reason != lowOnMemory || !errors.Is(err, reprise.ErrBlocked) {
-			t.Errorf("healthy: %v", err)
+			t.Errorf("Healthy: got %v, want BlockedError", err)
 		}
 		published := make(chan error, 2)
 		go func() { published <- c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}) }()
@@ -82,12 +82,12 @@ func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if err := c.Publish(ctx, &reprise.Message{RoutingKey: queue}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("with a context that ends: %v", err)
+			t.Errorf("canceled Publish: got %v", err)
 		}
 		if depth := r.depth(queue); depth != 1 {
-			t.Errorf("%d messages were published", depth)
+			t.Errorf("%d messages were published, want 1", depth)
 		}
-		publishing.say(t, "")
+		publishing.inject(t, "")
 		for range 2 {
 			if err := <-published; err != nil {
 				t.Error(err)
@@ -97,39 +97,39 @@ func TestPublishWaitsWhileItIsBlocked(t *testing.T) {
 			t.Errorf("%d messages were published, want 12", depth)
 		}
 		if err := c.Healthy(t.Context()); err != nil {
-			t.Errorf("healthy: %v", err)
+			t.Errorf("Healthy: %v", err)
 		}
 	})
 }
 
 // After a timeout, the error contains the reason, and reports whether the message was sent.
-func TestPublishIsBlockedForTooLong(t *testing.T) {
+func TestBlockedPublishTimesOut(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.ConfirmTimeout = 500 * time.Millisecond })
 		queue := r.declareQueue()
-		publishing.say(t, lowOnMemory)
+		publishing.inject(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue})
 		if e, ok := errors.AsType[*reprise.BlockedError](err); !ok || e.Reason != lowOnMemory || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("not sent: %v", err)
+			t.Errorf("unsent message: got %v", err)
 		}
 		err = c.PublishBatch(t.Context(), numbered(10, func(int) (string, string) { return "", queue }))
 		if failed, ok := errors.AsType[*reprise.BatchError](err); !ok || len(failed.Failed) != 10 || !errors.Is(err, reprise.ErrBlocked) || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("a batch, not sent: %v", err)
+			t.Errorf("unsent batch: got %v", err)
 		}
-		publishing.say(t, "")
+		publishing.inject(t, "")
 		c.log.wait(t, "publishing unblocked", 1)
 		if depth := r.depth(queue); depth != 0 {
-			t.Errorf("%d messages were published", depth)
+			t.Errorf("%d messages were published, want 0", depth)
 		}
 	})
 }
 
 // A broker with a memory alarm blocks the connection at the first publish. It may later store the messages that it had
 // received by then.
-func TestAnAlarmThatComesWithAMessage(t *testing.T) {
+func TestAlarmDuringPublish(t *testing.T) {
 	t.Parallel()
 	b, err := broker.New(broker.Config{MemoryLimit: 10_000})
 	if err != nil {
@@ -148,14 +148,14 @@ func TestAnAlarmThatComesWithAMessage(t *testing.T) {
 	}
 	first := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
 	if !errors.Is(first, reprise.ErrUnconfirmed) || errors.Is(first, reprise.ErrBlocked) || !strings.Contains(first.Error(), lowOnMemory) {
-		t.Errorf("sent: %v", first)
+		t.Errorf("sent message: got %v", first)
 	}
 	second := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"})
 	if errors.Is(second, reprise.ErrUnconfirmed) || !errors.Is(second, reprise.ErrBlocked) {
-		t.Errorf("not sent: %v", second)
+		t.Errorf("unsent message: got %v", second)
 	}
 	if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrBlocked) {
-		t.Errorf("healthy: %v", err)
+		t.Errorf("Healthy: got %v, want ErrBlocked", err)
 	}
 	start(t, c, reprise.WorkerConfig{Queue: "hog", Handler: newScript(func(*reprise.Message) error { return nil })})
 	c.log.wait(t, "publishing unblocked", 1)
@@ -164,7 +164,7 @@ func TestAnAlarmThatComesWithAMessage(t *testing.T) {
 	})
 	for _, q := range b.Queues() {
 		if q.Name == "q" && q.Ready != 2 {
-			t.Errorf("%d messages are stored, want the one that was sent and the one after the alarm", q.Ready)
+			t.Errorf("%d messages are stored, want 2: the sent message and the message after the alarm", q.Ready)
 		}
 	}
 }

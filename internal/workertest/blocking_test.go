@@ -14,7 +14,7 @@ import (
 
 // RabbitMQ stops dead-lettering from a queue while 32 of its dead letters are unconfirmed. Even if that many messages
 // wait for a deleted or full queue, the retries of another queue arrive.
-func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
+func TestFullQueueDoesNotBlockRetriesOfOtherQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const waiting = 50
@@ -46,9 +46,9 @@ func TestAQueueThatTakesNothingBlocksNoOther(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				testkit.Eventually(t, timeout, func() error { // they have expired by then
+				testkit.Eventually(t, timeout, func() error { // until the messages have expired
 					if n := r.depth(wait); n > 0 {
-						return fmt.Errorf("%d messages still wait", n)
+						return fmt.Errorf("%d messages are still waiting", n)
 					}
 					return nil
 				})

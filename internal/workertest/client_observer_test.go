@@ -17,23 +17,23 @@ func kinds(all []reprise.Event) (out []reprise.EventKind) {
 }
 
 // The observer gets all changes of a connection and all published messages.
-func TestAnObserverOfAClient(t *testing.T) {
+func TestClientObserverReceivesEvents(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		seen := &events{}
 		r := newRaw(t, b.URL)
 		c, publishing := dialAlarmed(t, b, func(c *reprise.Config) { c.Observer = seen })
 		queue := queueFor(t, r, c, nil)
-		publishing.say(t, lowOnMemory)
+		publishing.inject(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
-		publishing.say(t, "")
+		publishing.inject(t, "")
 		c.log.wait(t, "publishing unblocked", 1)
 		m := &reprise.Message{RoutingKey: queue}
 		if err := errors.Join(c.Publish(t.Context(), m), c.PublishBatch(t.Context(), numbered(2, func(int) (string, string) { return "", queue }))); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "no-such-queue"}); err == nil {
-			t.Fatal("published to nowhere")
+			t.Fatal("Publish succeeded without a queue")
 		}
 		_ = publishing.Close()
 		c.log.wait(t, "connected", 3)
@@ -43,16 +43,16 @@ func TestAnObserverOfAClient(t *testing.T) {
 
 		published := seen.of(reprise.EventPublished)
 		if len(published) != 4 {
-			t.Fatalf("published: %v", published)
+			t.Fatalf("published: got %v, want 4 events", published)
 		}
 		for i, e := range published {
 			_, unroutable := errors.AsType[*reprise.UnroutableError](e.Err)
 			if e.Took <= 0 || (i == 3) != unroutable || (i < 3) != (e.Err == nil) {
-				t.Errorf("event %d: %+v", i, e)
+				t.Errorf("event %d: got %+v", i, e)
 			}
 		}
 		if published[0].MessageID != m.MessageID || published[2].MessageID != "1" {
-			t.Errorf("the messages are %v", published)
+			t.Errorf("unexpected message IDs: %v", published)
 		}
 		for connection, want := range map[string][]reprise.EventKind{
 			"publish": {
@@ -68,15 +68,15 @@ func TestAnObserverOfAClient(t *testing.T) {
 				}
 			}
 			if len(got) != len(want) {
-				t.Fatalf("%s: %v, want %v", connection, kinds(got), want)
+				t.Fatalf("%s connection: got events %v, want %v", connection, kinds(got), want)
 			}
 			for i, e := range got {
 				if e.Kind != want[i] || (e.Err != nil) != (e.Kind == reprise.EventDisconnected || e.Kind == reprise.EventBlocked) {
-					t.Errorf("%s: event %d is %+v, want %v", connection, i, e, want[i])
+					t.Errorf("%s connection: event %d: got %+v, want %v", connection, i, e, want[i])
 				}
 			}
 			if last := got[len(got)-1]; !errors.Is(last.Err, reprise.ErrClosed) {
-				t.Errorf("%s: closed with %v", connection, last.Err)
+				t.Errorf("%s connection: closed with %v, want ErrClosed", connection, last.Err)
 			}
 		}
 	})

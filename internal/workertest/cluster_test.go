@@ -40,24 +40,24 @@ func (r *records) lines(text string) (lines []string) {
 }
 
 // A broker has two addresses. When one fails, both connections use the other address, and return later.
-func TestAnotherAddressTakesOver(t *testing.T) {
+func TestClientFailsOverToAnotherAddress(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue := testkit.Name(t, "q")
 		r.deleteQueues(queue)
-		doors := []*testkit.Proxy{testkit.NewProxy(t, b.URL), testkit.NewProxy(t, b.URL)}
-		doors[0].Refuse()
-		c := dial(t, addresses(t, b.URL, doors[0].Addr(), doors[1].Addr()))
+		proxies := []*testkit.Proxy{testkit.NewProxy(t, b.URL), testkit.NewProxy(t, b.URL)}
+		proxies[0].Refuse()
+		c := dial(t, addresses(t, b.URL, proxies[0].Addr(), proxies[1].Addr()))
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: queue}}}); err != nil {
 			t.Fatal(err)
 		}
 		for round := range 4 {
-			shut, open := doors[round%2], doors[(round+1)%2]
+			failing, healthy := proxies[round%2], proxies[(round+1)%2]
 			if round > 0 {
-				open.Resume()
-				shut.Refuse()
-				shut.Cut()
+				healthy.Resume()
+				failing.Refuse()
+				failing.Cut()
 			}
 			c.log.wait(t, "connected", 2*round+2)
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
@@ -68,16 +68,16 @@ func TestAnotherAddressTakesOver(t *testing.T) {
 			}
 			connected := c.log.lines("connected")
 			for _, line := range connected[len(connected)-2:] {
-				if !strings.Contains(line, "broker="+open.Addr()) {
-					t.Errorf("%s: want %s", line, open.Addr())
+				if !strings.Contains(line, "broker="+healthy.Addr()) {
+					t.Errorf("log line %s does not contain address %s", line, healthy.Addr())
 				}
 			}
 			for _, line := range c.log.lines("connection lost") {
-				if !strings.Contains(line, "broker="+doors[0].Addr()) && !strings.Contains(line, "broker="+doors[1].Addr()) {
-					t.Errorf("%s: names no address", line)
+				if !strings.Contains(line, "broker="+proxies[0].Addr()) && !strings.Contains(line, "broker="+proxies[1].Addr()) {
+					t.Errorf("log line %s contains no address", line)
 				}
 				if strings.Contains(line, "Exception (501)") {
-					t.Errorf("%s: the reason is in the AMQP client's words", line)
+					t.Errorf("log line %s contains the error text of the AMQP client", line)
 				}
 			}
 		}
@@ -106,16 +106,16 @@ func (h hosts) start(t *testing.T, addr string, users map[string]string) {
 
 // If one node rejects a user, another node may accept the user. If no node does, Dial returns an error, whether or not
 // all nodes are reachable.
-func TestARefusalByOneAddress(t *testing.T) {
+func TestDialTriesNextAddressAfterRefusedUser(t *testing.T) {
 	t.Parallel()
 	others, ada := map[string]string{"bob": "s3cret"}, map[string]string{"ada": "s3cret"}
 	for name, tc := range map[string]struct {
 		nodes map[string]map[string]string
 		ok    bool
 	}{
-		"one lets us in":                    {map[string]map[string]string{"h1:5672": others, "h2:5672": others, "h3:5672": ada}, true},
-		"all refuse":                        {map[string]map[string]string{"h1:5672": others, "h2:5672": others, "h3:5672": others}, false},
-		"one refuses, and no other is home": {map[string]map[string]string{"h1:5672": others}, false},
+		"one accepts":                         {map[string]map[string]string{"h1:5672": others, "h2:5672": others, "h3:5672": ada}, true},
+		"all refuse":                          {map[string]map[string]string{"h1:5672": others, "h2:5672": others, "h3:5672": others}, false},
+		"one refuses, others are unreachable": {map[string]map[string]string{"h1:5672": others}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 10 { // the order is random
@@ -136,7 +136,7 @@ func TestARefusalByOneAddress(t *testing.T) {
 					}
 					e, ok := errors.AsType[*reprise.ConnectError](err)
 					if !ok || h[e.Addr] == nil || !strings.Contains(err.Error(), `the broker refused user "ada"`) || strings.Contains(err.Error(), "s3cret") {
-						t.Errorf("got %v", err)
+						t.Errorf("got %v, want rejection of user ada", err)
 					}
 				})
 			}
@@ -145,7 +145,7 @@ func TestARefusalByOneAddress(t *testing.T) {
 }
 
 // A host that does not respond costs the timeout of one attempt.
-func TestAHostThatDoesNotAnswer(t *testing.T) {
+func TestDialTimesOutOnUnresponsiveHost(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]time.Duration{
 		"amqp://guest:guest@hole":                              30 * time.Second,
@@ -178,7 +178,7 @@ func TestAHostThatDoesNotAnswer(t *testing.T) {
 						_ = c.Close(t.Context())
 					}
 					if waited != 0 && waited != want {
-						t.Errorf("it waited for %v, want %v", waited, want)
+						t.Errorf("backoff: got %v, want %v", waited, want)
 					}
 					if strings.Contains(url, "home") != (err == nil) {
 						t.Errorf("got %v", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The queue names of this design are fixed. Therefore its tests have exclusive access to the names on a shared broker,
-// start with no queues, and delete their queues.
+// coverArt returns the design p. Its queue names are fixed. Therefore its tests have exclusive access to the names on a
+// shared broker, start with no queues, and delete their queues.
 func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 	t.Helper()
 	topo := p.Topology()
@@ -34,7 +34,7 @@ func coverArt(t *testing.T, r *raw, p preset.CoverArt) preset.CoverArt {
 	return p
 }
 
-func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
+func TestCoverArtDeclaresDeployedTopology(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
@@ -84,7 +84,7 @@ func TestCoverArtDeclaresWhatIsDeployed(t *testing.T) {
 				} {
 					r.publish(to[0], to[1], amqp.Publishing{Body: []byte(to[1])})
 					if d := r.take(to[2]); string(d.Body) != to[1] || d.RoutingKey != to[1] {
-						t.Errorf("%v: got %q", to, d.Body)
+						t.Errorf("bindings %v: got message %q", to, d.Body)
 					}
 				}
 			})
@@ -127,7 +127,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 			{"more than the default", amqp.Table{"mb-retries": int16(9)}, []step{
 				{"cover-art-archive.retry", amqp.Table{"mb-retries": int32(8), "mb-exceptions": []any{"error of attempt 1"}}},
 			}},
-			{"used up", amqp.Table{"mb-retries": uint16(0)}, []step{
+			{"exhausted", amqp.Table{"mb-retries": uint16(0)}, []step{
 				{"cover-art-archive.failed", amqp.Table{"mb-retries": uint16(0), "mb-exceptions": []any{"error of attempt 5"}}},
 			}},
 			{"negative", amqp.Table{"mb-retries": int64(math.MinInt64)}, []step{
@@ -146,11 +146,11 @@ func TestCoverArtOnTheWire(t *testing.T) {
 					r.publish("cover-art-archive", "index", msg)
 					got := r.take(step.queue)
 					if got.Exchange != step.queue || got.RoutingKey != "index" {
-						t.Errorf("copy %d came through %q with key %q", i+1, got.Exchange, got.RoutingKey)
+						t.Errorf("copy %d: got exchange %q, routing key %q", i+1, got.Exchange, got.RoutingKey)
 					}
 					msg.Headers, msg.DeliveryMode = step.headers, amqp.Persistent
 					if diff := cmp.Diff(msg, wire(got)); diff != "" {
-						t.Errorf("copy %d, -want +got:\n%s", i+1, diff)
+						t.Errorf("copy %d: -want +got:\n%s", i+1, diff)
 					}
 				}
 			})
@@ -158,7 +158,7 @@ func TestCoverArtOnTheWire(t *testing.T) {
 	})
 }
 
-func TestCoverArtComesBack(t *testing.T) {
+func TestCoverArtRetriesMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
@@ -177,11 +177,11 @@ func TestCoverArtComesBack(t *testing.T) {
 			seen := h.wait(t, before+3)[before:]
 			for i, m := range seen {
 				if m.Attempt != i+1 || len(m.Errors) != i || len(m.Headers) != 0 {
-					t.Errorf("attempt %d was shown as %d with %d errors and headers %v", i+1, m.Attempt, len(m.Errors), m.Headers)
+					t.Errorf("attempt %d: got attempt %d with %d errors, headers %v", i+1, m.Attempt, len(m.Errors), m.Headers)
 				}
 			}
 			if d := r.take("cover-art-archive.failed"); d.RoutingKey != "move" || len(d.Headers["mb-exceptions"].([]any)) != 3 {
-				t.Errorf("parked with key %q and %v", d.RoutingKey, d.Headers)
+				t.Errorf("parked message: got routing key %q, headers %v", d.RoutingKey, d.Headers)
 			}
 		}
 	})
@@ -216,10 +216,10 @@ func TestCoverArtWaitsFourHours(t *testing.T) {
 		}
 		want := []time.Duration{0, 4 * time.Hour, 8 * time.Hour, 12 * time.Hour, 16 * time.Hour}
 		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("attempts, -want +got:\n%s", diff)
+			t.Errorf("attempts: -want +got:\n%s", diff)
 		}
 		if n := r.depth("cover-art-archive.failed"); n != 1 {
-			t.Errorf("%d messages are parked", n)
+			t.Errorf("%d messages were parked, want 1", n)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestDebounceHandlesOneOfABurst(t *testing.T) {
+func TestDebounceHandlesNewestMessageOfBurst(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
@@ -43,27 +43,27 @@ func TestDebounceHandlesOneOfABurst(t *testing.T) {
 			ids = append(ids, m.MessageID)
 		}
 		if h.count() != 3 || !(cmp.Equal(ids, []string{"a3", "b1", "a4"}) || cmp.Equal(ids, []string{"b1", "a3", "a4"})) {
-			t.Errorf("handled %v", ids)
+			t.Errorf("unexpected messages: %v", ids)
 		}
 		for i, want := range []time.Duration{10 * time.Second, 10 * time.Second, 21 * time.Second} {
 			if at := clock.ticks()[i]; at < want || at > want+time.Second {
-				t.Errorf("%s was handled after %s", ids[i], at)
+				t.Errorf("message %s was handled after %s", ids[i], at)
 			}
 		}
 		if n := len(events.of(reprise.EventDebounced)); n != 2 {
-			t.Errorf("%d messages settled with others", n)
+			t.Errorf("got %d debounced messages, want 2", n)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
 		if n := r.depth("work"); n != 0 {
-			t.Errorf("%d messages came back", n)
+			t.Errorf("queue has %d messages, want 0", n)
 		}
 	})
 }
 
 // All messages of a burst stay unsettled until the handled message is settled.
-func TestABurstIsSettledAsOne(t *testing.T) {
+func TestBurstIsSettledTogether(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name            string
@@ -90,16 +90,16 @@ func TestABurstIsSettledAsOne(t *testing.T) {
 					t.Fatal(err)
 				}
 				if n := h.count(); n != 1 {
-					t.Errorf("handled %d times", n)
+					t.Errorf("burst was handled %d times, want 1", n)
 				}
 				if n := r.depth("work"); n != 0 {
-					t.Errorf("%d messages came back", n)
+					t.Errorf("queue has %d messages, want 0", n)
 				}
 				if n := r.depth("work.failed"); n != tc.parked {
-					t.Errorf("%d messages parked", n)
+					t.Errorf("%d messages were parked", n)
 				}
 				if n := c.log.count("retry"); n != tc.retries {
-					t.Errorf("%d retries", n)
+					t.Errorf("got %d retries", n)
 				}
 			})
 		})
@@ -107,7 +107,7 @@ func TestABurstIsSettledAsOne(t *testing.T) {
 }
 
 // If the worker ends or its connection is lost during the debounce window, all messages of the burst are redelivered.
-func TestABurstThatIsCutShortComesBack(t *testing.T) {
+func TestInterruptedBurstIsRedelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -124,7 +124,7 @@ func TestABurstThatIsCutShortComesBack(t *testing.T) {
 		}
 		delivered := func() error {
 			if n := r.depth(queue); n != 0 {
-				return fmt.Errorf("%d messages are not delivered", n)
+				return fmt.Errorf("%d messages were not delivered", n)
 			}
 			return nil
 		}
@@ -137,7 +137,7 @@ func TestABurstThatIsCutShortComesBack(t *testing.T) {
 		}
 		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 5 })
 		if n := h.count(); n != 0 {
-			t.Errorf("%d messages were handled before their window ended", n)
+			t.Errorf("%d messages were handled before the end of their debounce window", n)
 		}
 		for range 5 {
 			r.take(queue)
@@ -164,7 +164,7 @@ func TestDebounceKeys(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "bad", Type: "panic"})
 		c.log.wait(t, "parked", 1)
 		if d := r.take("work.failed"); d.MessageId != "bad" {
-			t.Errorf("parked %q", d.MessageId)
+			t.Errorf("parked message: got %q, want bad", d.MessageId)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestContentKey(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		if n := h.count(); n != len(different) {
-			t.Errorf("%d handled, of %d that differ", n, len(different))
+			t.Errorf("%d messages were handled, want %d", n, len(different))
 		}
 	})
 }

@@ -39,8 +39,8 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 			}
 		}
 		for _, tc := range []struct {
-			name, kind, thing, want string
-			t                       topology.Topology
+			name, kind, object, want string
+			t                        topology.Topology
 		}{
 			{
 				"argument", "queue", queue, "already exists with another x-message-ttl: the broker has '1000', the declaration has '2000'; correct the declaration, use another name, or delete the object if it is empty",
@@ -59,34 +59,34 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 				topology.Topology{Queues: []topology.Queue{{Name: queue + "x", Args: topology.Table{"x-message-ttl": "soon"}}}},
 			},
 			{
-				"binding to nothing", "binding", exchange + " → nothing", "another object that it needs was not found",
+				"binding to missing queue", "binding", exchange + " → nothing", "another object that it needs was not found",
 				topology.Topology{Bindings: []topology.Binding{{Exchange: exchange, Queue: "nothing"}}},
 			},
 			{
-				"reserved", "queue", "amq.mine", "the user may not configure it, or its name is reserved",
+				"reserved name", "queue", "amq.mine", "the user may not configure it, or its name is reserved",
 				topology.Topology{Queues: []topology.Queue{{Name: "amq.mine", IfAbsent: true}}},
 			},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				err := c.Declare(t.Context(), tc.t)
 				e, ok := errors.AsType[*reprise.DeclareError](err)
-				if !ok || e.Kind != tc.kind || e.Name != tc.thing || !strings.Contains(e.Advice, tc.want) {
-					t.Errorf("got %v, want %q", err, tc.want)
+				if !ok || e.Kind != tc.kind || e.Name != tc.object || !strings.Contains(e.Advice, tc.want) {
+					t.Errorf("got %v, want advice %q", err, tc.want)
 				}
 				if _, ok := errors.AsType[*amqp.Error](err); !ok {
-					t.Errorf("%v does not wrap the broker's error", err)
+					t.Errorf("error %v does not wrap the error of the broker", err)
 				}
 			})
 		}
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{}}}); err == nil {
-			t.Error("a queue without a name was declared")
+			t.Error("Declare accepted a queue without a name")
 		}
 	})
 }
 
-// dialStumbling connects to a broker in memory that responds to the first declaration of a queue with an internal error
+// dialFailingDeclare connects to a broker in memory that responds to the first declaration of a queue with an internal error
 // and the given reason.
-func dialStumbling(t *testing.T, reason string) client {
+func dialFailingDeclare(t *testing.T, reason string) client {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -94,7 +94,7 @@ func dialStumbling(t *testing.T, reason string) client {
 	}
 	t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
 	var stumbled atomic.Bool
-	hears := func(frame []byte) []byte {
+	rewrite := func(frame []byte) []byte {
 		queueDeclareOK := []byte{0, 50, 0, 11}
 		if frame[0] != 1 || !bytes.HasPrefix(frame[7:], queueDeclareOK) || stumbled.Swap(true) {
 			return frame
@@ -109,30 +109,30 @@ func dialStumbling(t *testing.T, reason string) client {
 			if err != nil {
 				return nil, err
 			}
-			return relay(conn, hears), nil
+			return relay(conn, rewrite), nil
 		}
 	})
 }
 
-func TestAWorkerSurvivesABrokerThatFailsAtADeclaration(t *testing.T) {
+func TestWorkerSurvivesInternalErrorOfDeclaration(t *testing.T) {
 	t.Parallel()
-	start(t, dialStumbling(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
+	start(t, dialFailingDeclare(t, "INTERNAL_ERROR"), reprise.WorkerConfig{Queue: "work", Handler: newScript(func(*reprise.Message) error { return nil })})
 }
 
-func TestAWorkerEndsWhereTheBrokerForbidsADeclaration(t *testing.T) {
+func TestWorkerReturnsErrorForForbiddenDeclaration(t *testing.T) {
 	t.Parallel()
-	c := dialStumbling(t, "INTERNAL_ERROR - Feature `transient_nonexcl_queues` is deprecated.")
+	c := dialFailingDeclare(t, "INTERNAL_ERROR - Feature `transient_nonexcl_queues` is deprecated.")
 	w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: newScript(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = w.Run(t.Context())
 	if e, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(e.Advice, "deprecated feature") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want DeclareError with advice", err)
 	}
 }
 
-func TestWorkerUsesAnExistingQueueAsItIs(t *testing.T) {
+func TestWorkerDoesNotModifyExistingQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -175,14 +175,14 @@ func TestWorkerDeclaresItsQueues(t *testing.T) {
 			},
 		} {
 			if _, err := r.QueueDeclare(name, true, false, false, false, args); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("cannot declare %s: %v", name, err)
 				r.reopen()
 			}
 		}
 	})
 }
 
-func TestRunReturnsAContradiction(t *testing.T) {
+func TestRunReturnsConflictOfArguments(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -198,27 +198,27 @@ func TestRunReturnsAContradiction(t *testing.T) {
 		}
 		err = w.Run(t.Context())
 		if e, ok := errors.AsType[*reprise.DeclareError](err); !ok || e.Name != queue+".failed" || !strings.Contains(err.Error(), "x-queue-type") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want DeclareError for the failed queue", err)
 		}
 	})
 }
 
 // The error of Declare reports whether a retry is useful.
-func TestDeclareWithoutAnAnswer(t *testing.T) {
+func TestDeclareTimesOutWithoutResponse(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		var hearing sync.RWMutex
-		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
-		hearing.Lock()
+		var reading sync.RWMutex
+		c := dial(t, b.URL, dialBlockable(&reading, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 100 * time.Millisecond })
+		reading.Lock()
 		err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}})
-		hearing.Unlock()
+		reading.Unlock()
 		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), "did not answer within 100ms") {
-			t.Errorf("no answer: %v", err)
+			t.Errorf("got %v, want ErrDisconnected after 100ms", err)
 		}
 	})
 }
 
-func TestDeclareOverAConnectionThatIsLost(t *testing.T) {
+func TestDeclareReportsLostConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
@@ -231,7 +231,7 @@ func TestDeclareOverAConnectionThatIsLost(t *testing.T) {
 		err := c.Declare(t.Context(), queue)
 		<-lost
 		if !errors.Is(err, reprise.ErrDisconnected) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrDisconnected", err)
 		}
 		testkit.Eventually(t, timeout, func() error { return c.Declare(t.Context(), queue) })
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // A handler sees only the properties and headers of the message, without additions.
-func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
+func TestHandlerReceivesMessageAsDelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
@@ -36,52 +36,52 @@ func TestAHandlerSeesTheMessageAsDelivered(t *testing.T) {
 
 		seen := make(chan *reprise.Message, 1)
 		start(t, c, reprise.WorkerConfig{
-			Queue: work + ".failed", AsDelivered: true, Strategy: topology.Strategy{Route: asItIs{}, Marks: topology.Trail{}},
+			Queue: work + ".failed", AsDelivered: true, Strategy: topology.Strategy{Route: existingQueue{}, Marks: topology.Trail{}},
 			Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error { seen <- m; return nil }),
 		})
 		m := <-seen
 		if m.Exchange != "" || m.RoutingKey != work+".failed" || m.Queue != work+".failed" {
-			t.Errorf("delivered from %q %q %q", m.Queue, m.Exchange, m.RoutingKey)
+			t.Errorf("got queue %q, exchange %q, routing key %q", m.Queue, m.Exchange, m.RoutingKey)
 		}
 		if m.Attempt != 1 || m.Errors != nil || m.ErrorsDropped != 0 || !m.FirstFailed.IsZero() || m.Expiration != 0 {
-			t.Errorf("attempt %d, expires in %s, errors %v", m.Attempt, m.Expiration, m.Errors)
+			t.Errorf("got attempt %d, expiration %s, errors %v", m.Attempt, m.Expiration, m.Errors)
 		}
 		n, _ := amqpvalue.Integer(m.Headers[topology.HeaderAttempts])
 		errs, _ := m.Headers[topology.HeaderErrors].([]any)
 		cc, _ := m.Headers[reprise.HeaderCC].([]any)
 		if n != 1 || len(errs) != 1 || len(cc) != 1 || m.Headers["CC"] != nil ||
 			m.Headers[topology.HeaderQueue] != work || m.Headers[reprise.HeaderExpiration] != "3600000" {
-			t.Errorf("headers: %v", m.Headers)
+			t.Errorf("unexpected headers: %v", m.Headers)
 		}
 		for name, value := range msg.Headers {
 			if name == "CC" {
 				continue
 			}
-			if diff := cmp.Diff(ours(value), m.Headers[name]); diff != "" {
+			if diff := cmp.Diff(toReprise(value), m.Headers[name]); diff != "" {
 				t.Errorf("header %s: %s", name, diff)
 			}
 		}
 	})
 }
 
-// asItIs is a route for an existing queue.
-type asItIs struct{ topology.Requeuing }
+// existingQueue is a route for an existing queue.
+type existingQueue struct{ topology.Requeuing }
 
-func (asItIs) Topology(string) topology.Topology { return topology.Topology{} }
+func (existingQueue) Topology(string) topology.Topology { return topology.Topology{} }
 
-// ours converts a header value to the types of this library.
-func ours(v any) any {
+// toReprise converts a header value to the types of this library.
+func toReprise(v any) any {
 	switch x := v.(type) {
 	case amqp.Table:
 		t := topology.Table{}
 		for name, value := range x {
-			t[name] = ours(value)
+			t[name] = toReprise(value)
 		}
 		return t
 	case []any:
 		all := make([]any, len(x))
 		for i, value := range x {
-			all[i] = ours(value)
+			all[i] = toReprise(value)
 		}
 		return all
 	}
@@ -109,7 +109,7 @@ func (a *acks) all() ([]error, []*reprise.Message) {
 
 // After Acked reports an ack as known, the message is never redelivered, even if the connection is lost at that moment.
 // Acked reports a lost ack as lost.
-func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
+func TestAckedReportsWhetherBrokerReceivedAck(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -142,13 +142,13 @@ func TestAckedTellsWhatTheBrokerKnows(t *testing.T) {
 			t.Error(diff)
 		}
 		if seen := h.wait(t, 4); len(seen) != h.count() || seen[0] != about[0] {
-			t.Errorf("%d runs; the message told about is the handler's: %t", h.count(), seen[0] == about[0])
+			t.Errorf("handler ran %d times; Acked got the message of the handler: %t", h.count(), seen[0] == about[0])
 		}
 	})
 }
 
 // Acked does not occupy a slot, and a panic in Acked does not stop the worker.
-func TestAckedMayPanic(t *testing.T) {
+func TestWorkerSurvivesPanicInAcked(t *testing.T) {
 	t.Parallel()
 	b := testkit.Embedded(t)
 	r, c := newRaw(t, b.URL), dial(t, b.URL)

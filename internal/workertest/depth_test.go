@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestDepthIsWhatIsReady(t *testing.T) {
+func TestDepthReturnsReadyMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
@@ -27,7 +27,7 @@ func TestDepthIsWhatIsReady(t *testing.T) {
 		n, err := c.Depth(t.Context(), queue+".no")
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != queue+".no" || e.Code != 404 || n != 0 ||
 			!strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), "message") {
-			t.Errorf("of no queue: %d, %v", n, err)
+			t.Errorf("missing queue: got %d, %v", n, err)
 		}
 		exclusive := testkit.Name(t, "exclusive")
 		if _, err := r.QueueDeclare(exclusive, false, false, true, false, nil); err != nil {
@@ -35,7 +35,7 @@ func TestDepthIsWhatIsReady(t *testing.T) {
 		}
 		_, err = c.Depth(t.Context(), exclusive)
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Queue != exclusive || e.Code != 405 || strings.Contains(err.Error(), "message") {
-			t.Errorf("of another connection's queue: %v", err)
+			t.Errorf("exclusive queue of another connection: got %v", err)
 		}
 	})
 }

@@ -17,10 +17,10 @@ import (
 )
 
 // A detour ends at the first timely confirm, even if other messages on it are waiting.
-func TestADetourEndsThatIsInUse(t *testing.T) {
+func TestDetourEndsWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 		unconfirmed := func() {
 			all.Go(func() {
 				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrUnconfirmed) {
-					t.Errorf("not confirmed: %v", err)
+					t.Errorf("Publish to an unconfirming queue: got %v, want ErrUnconfirmed", err)
 				}
 			})
 		}
@@ -43,7 +43,7 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 		unconfirmed()
 		time.Sleep(time.Second)
 		if n := m.channels(); n <= before {
-			t.Fatalf("%d channels, want more than %d: a queue that does not confirm has one of its own", n, before)
+			t.Fatalf("got %d channels, want more than %d: unconfirming queue has no separate channel", n, before)
 		}
 		m.unmute("q")
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
@@ -55,18 +55,18 @@ func TestADetourEndsThatIsInUse(t *testing.T) {
 		all.Wait()
 		time.Sleep(10 * time.Minute)
 		if n := m.channels(); n != before {
-			t.Errorf("%d channels, want %d: a queue that confirms has none of its own", n, before)
+			t.Errorf("got %d channels, want %d: confirming queue has a separate channel", n, before)
 		}
 	})
 }
 
 // Many queues that do not confirm do not exhaust the channels of the connection. They all recover when they confirm
 // again.
-func TestDetoursLeaveChannelsToOthers(t *testing.T) {
+func TestDetoursDoNotExhaustChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 12
-		c, m := mutedMemory(t, fmt.Sprint("channel_max=", most))
+		c, m := dialMutedEmbedded(t, fmt.Sprint("channel_max=", most))
 		names := declareQueues(t, c, 40)
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -88,24 +88,24 @@ func TestDetoursLeaveChannelsToOthers(t *testing.T) {
 				t.Fatalf("%d channels are open", n)
 			}
 		}
-		m.tell(t)
+		m.release(t)
 		time.Sleep(10 * time.Minute)
 		stop()
 		all.Wait()
 		for _, queue := range names {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
-				t.Errorf("%s: %v", queue, err)
+				t.Errorf("cannot publish to queue %s: %v", queue, err)
 			}
 		}
 	})
 }
 
-// RabbitMQ processes the messages of a channel in order. A queue that was only behind an unconfirming queue soon
-// becomes independent of it, even if there are more such queues than channels.
-func TestQueuesBehindAStuckOneAreFreeSoon(t *testing.T) {
+// RabbitMQ processes the messages of a channel in order. An unconfirming queue delays the other queues of its channel
+// only briefly, even if it delays more queues than the connection has channels.
+func TestStuckQueueDelaysOtherQueuesOnlyBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		names := declareQueues(t, c, 201)
 		stuck, others := names[0], names[1:]
 		m.inOrder = true
@@ -131,11 +131,11 @@ func TestQueuesBehindAStuckOneAreFreeSoon(t *testing.T) {
 			}
 			round.Wait()
 			if n == 0 && heldUp.Load() == 0 || n == 50 {
-				t.Errorf("round %d: %d queues were held up", n, heldUp.Load())
+				t.Errorf("round %d: %d queues were blocked", n, heldUp.Load())
 				break
 			}
 		}
-		m.tell(t)
+		m.release(t)
 		stop()
 		all.Wait()
 	})
@@ -155,10 +155,10 @@ func declareQueues(t *testing.T, c client, n int) (names []string) {
 }
 
 // Copies for many queues that do not confirm wait as long as necessary, and each copy is stored once.
-func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
+func TestCopiesToManyUnconfirmingQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		const queues, each = 20, 18
 		for i := range queues {
 			name := fmt.Sprint("q", i)
@@ -177,11 +177,11 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 		if n := m.channels(); n > 2+128 {
 			t.Errorf("%d channels are open", n)
 		}
-		m.tell(t)
+		m.release(t)
 		c.log.wait(t, "parked", queues*each)
 		for i := range queues {
 			if n, err := c.Depth(t.Context(), fmt.Sprint("q", i, ".failed")); err != nil || n != each {
-				t.Errorf("%d copies, %v", n, err)
+				t.Errorf("failed queue: got %d copies, error %v", n, err)
 			}
 		}
 	})
@@ -189,10 +189,10 @@ func TestCopiesToManyQueuesThatDoNotConfirm(t *testing.T) {
 
 // Copies for queues that do not confirm wait on retired channels, in addition to the new channels. Any number of such
 // queues leaves enough channels for other messages when more queues stop confirming.
-func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
+func TestUnconfirmedCopiesDoNotExhaustChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		const queues, later = 70, 10
 		healthy := declareQueues(t, c, queues+later+1)[queues+later]
 		for i := range queues {
@@ -221,21 +221,21 @@ func TestUnconfirmedCopiesLeaveChannelsToOthers(t *testing.T) {
 			time.Sleep(20 * time.Second) // the confirm is late
 			began := time.Now()
 			if err := c.Publish(ctx, &reprise.Message{RoutingKey: healthy}); err != nil || time.Since(began) > 0 {
-				t.Errorf("with %d more queues that do not confirm and %d channels: %v after %v", i-queues+1, m.channels(), err, time.Since(began))
+				t.Errorf("Publish with %d further unconfirming queues and %d channels: got %v after %v", i-queues+1, m.channels(), err, time.Since(began))
 			}
 		}
-		m.tell(t)
+		m.release(t)
 		stop()
 		all.Wait()
 	})
 }
 
-var truthSeeds = flag.Uint64("publish.seeds", 3, "the number of lives in TestPublishTellsTheTruth")
+var publishSeeds = flag.Uint64("publish.seeds", 3, "the number of random scenarios in TestPublishReportsCorrectResult")
 
 // The reported result of a message is correct despite late confirms, lost connections and deleted exchanges.
-func TestPublishTellsTheTruth(t *testing.T) {
+func TestPublishReportsCorrectResult(t *testing.T) {
 	t.Parallel()
-	seeds := *truthSeeds
+	seeds := *publishSeeds
 	if testing.Short() {
 		seeds = 1
 	}
@@ -244,7 +244,7 @@ func TestPublishTellsTheTruth(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				m := newMuted()
 				m.inOrder = seed%2 == 0 // simulates a queue without a majority, or a slow queue
-				publishThroughFaults(t, dial(m.between), m, r, rand.New(rand.NewPCG(seed, 7)))
+				publishThroughFaults(t, dial(m.intercept), m, r, rand.New(rand.NewPCG(seed, 7)))
 			})
 		})
 	}
@@ -302,26 +302,26 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 		case 0, 1, 2:
 			m.mute(names[random.IntN(len(names))])
 		case 3, 4:
-			m.tell(t)
+			m.release(t)
 		case 5:
 			m.cut()
 		case 6:
 			if random.IntN(3) == 0 {
-				m.deafen()
+				m.dropFrames()
 			}
 		}
 	}
-	m.tell(t)
+	m.release(t)
 	if random.IntN(2) == 0 {
 		stop()
 		all.Wait()
-		m.tell(t)
-		_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}) // this message detects a connection that does not respond
+		m.release(t)
+		_ = c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}) // detects a connection that does not respond
 		time.Sleep(5 * time.Minute)
 		for _, exchange := range exchanges {
 			for _, queue := range names {
 				if err := c.Publish(t.Context(), &reprise.Message{Exchange: exchange, RoutingKey: queue, MessageID: "last " + exchange + queue}); err != nil {
-					t.Errorf("nothing is wrong any more: %v", err)
+					t.Errorf("cannot publish after the recovery: %v", err)
 				}
 			}
 		}
@@ -341,13 +341,13 @@ func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand
 	for id, err := range results {
 		switch n := stored[id]; {
 		case n > 1:
-			t.Errorf("%s is stored %d times", id, n)
+			t.Errorf("message %s was stored %d times", id, n)
 		case err == nil && n != 1:
-			t.Errorf("%s is confirmed, and not stored", id)
+			t.Errorf("message %s was confirmed but not stored", id)
 		case errors.Is(err, reprise.ErrNacked):
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("message %s: %v", id, err)
 		case err != nil && n != 0 && !errors.Is(err, reprise.ErrUnconfirmed):
-			t.Errorf("%s is stored, and was not sent: %v", id, err)
+			t.Errorf("message %s was stored but reported as not sent: %v", id, err)
 		}
 	}
 }

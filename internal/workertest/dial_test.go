@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-func TestDialRefusesAtOnce(t *testing.T) {
+func TestDialReturnsPermanentErrorsImmediately(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		with := func(change func(u *url.URL)) string {
@@ -45,7 +45,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 				}
 				for e := err; e != nil; e = errors.Unwrap(e) {
 					if strings.Contains(e.Error(), "s3cret") {
-						t.Errorf("the password shows in %v", e)
+						t.Errorf("error contains the password: %v", e)
 					}
 				}
 			})
@@ -54,7 +54,7 @@ func TestDialRefusesAtOnce(t *testing.T) {
 }
 
 // The error explains RabbitMQ's rule for the user guest only if the rule may be the cause.
-func TestDialTellsOfGuestFromAfar(t *testing.T) {
+func TestDialExplainsRejectionOfRemoteGuest(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		u, err := url.Parse(b.URL)
@@ -71,13 +71,13 @@ func TestDialTellsOfGuestFromAfar(t *testing.T) {
 				},
 			})
 			if err == nil || strings.Contains(err.Error(), "guest in from localhost only") != want {
-				t.Errorf("%s: %v", host, err)
+				t.Errorf("host %s: got %v", host, err)
 			}
 		}
 	})
 }
 
-var errUnreachable = errors.New("nobody is home")
+var errUnreachable = errors.New("host unreachable")
 
 func TestDialTriesUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 		Reconnect: backoff.Fixed(time.Millisecond),
 		Dial: func(_ context.Context, network, addr string) (net.Conn, error) {
 			if network != "tcp" || addr != "broker.example:5672" {
-				t.Errorf("dialled %s %s", network, addr)
+				t.Errorf("dialed %s %s", network, addr)
 			}
 			if tries++; tries == 3 {
 				cancel(reason)
@@ -96,13 +96,13 @@ func TestDialTriesUntilItsContextEnds(t *testing.T) {
 			return nil, errUnreachable
 		},
 	})
-	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "nobody is home") || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("after %d tries: %v", tries, err)
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "host unreachable") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %[2]v after %[1]d attempts", tries, err)
 	}
 }
 
 // RabbitMQ delays the rejection of a password. A Dial that is canceled during the delay returns the last error.
-func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
+func TestCanceledDialReturnsLastError(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	tries := 0
@@ -116,13 +116,13 @@ func TestDialTellsWhatItWasToldBeforeItsEnd(t *testing.T) {
 			return nil, ctx.Err()
 		},
 	})
-	const want = "reprise: broker.example:5672 cannot be reached: context canceled (last try: broker.example:5672: nobody is home)"
+	const want = "reprise: broker.example:5672 cannot be reached: context canceled (last try: broker.example:5672: host unreachable)"
 	if !errors.Is(err, context.Canceled) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
+func TestDialStopsDuringHandshake(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := reprise.Dial(ctx, "amqp://broker.example/", &reprise.Config{
@@ -138,7 +138,7 @@ func TestDialGivesUpInTheMiddleOfAHandshake(t *testing.T) {
 		},
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
@@ -161,14 +161,14 @@ func TestDialValidatesItsConfig(t *testing.T) {
 		backoff.Exponential{Initial: time.Millisecond, Max: time.Second},
 	} {
 		if err := (&reprise.Config{Reconnect: b}).Validate(); err != nil {
-			t.Errorf("%v: %v", b, err)
+			t.Errorf("backoff %v: %v", b, err)
 		}
 	}
 }
 
 // To the AMQP client, a connection that is lost during the handshake looks like a rejected password. The client retries
 // before it reports that error.
-func TestDialSurvivesABrokenHandshake(t *testing.T) {
+func TestDialRetriesBrokenHandshake(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
@@ -179,7 +179,7 @@ func TestDialSurvivesABrokenHandshake(t *testing.T) {
 }
 
 // The configuration of the program overrides the URL.
-func TestWhoSetsTheHeartbeat(t *testing.T) {
+func TestHeartbeatPrecedence(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		parameter string
@@ -199,7 +199,7 @@ func TestWhoSetsTheHeartbeat(t *testing.T) {
 			t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
 			_, m := dialMuted(t, "amqp://guest:guest@memory/%2F"+tc.parameter, func(c *reprise.Config) { c.Dial, c.Heartbeat = b.DialContext, tc.set })
 			if got := m.heartbeat(); got != tc.want {
-				t.Errorf("it is %v, want %v", got, tc.want)
+				t.Errorf("heartbeat: got %v, want %v", got, tc.want)
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func TestDialWithTooFewChannels(t *testing.T) {
 			_ = client.Close(t.Context())
 		}
 		if e, ok := errors.AsType[*reprise.ConnectError](err); !ok || !strings.Contains(e.Reason, "raise channel_max") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ConnectError", err)
 		}
 	})
 }

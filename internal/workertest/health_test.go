@@ -18,14 +18,14 @@ func TestHealthy(t *testing.T) {
 		proxy := testkit.NewProxy(t, b.URL)
 		c := dial(t, proxy.URL())
 		if err := c.Healthy(t.Context()); err != nil {
-			t.Errorf("connected: %v", err)
+			t.Errorf("connected client: %v", err)
 		}
 		proxy.Refuse()
 		proxy.Cut()
 		c.log.wait(t, "connect failed", 2)
 		err := c.Healthy(t.Context())
 		if !errors.Is(err, reprise.ErrDisconnected) || !strings.Contains(err.Error(), proxy.Addr()) {
-			t.Errorf("cut off: %v", err)
+			t.Errorf("disconnected client: got %v, want ErrDisconnected", err)
 		}
 		proxy.Resume()
 		testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
@@ -33,35 +33,35 @@ func TestHealthy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrClosed) {
-			t.Errorf("closed: %v", err)
+			t.Errorf("closed client: got %v, want ErrClosed", err)
 		}
 	})
 }
 
 // An open connection may have no responding peer.
-func TestNotHealthyWithoutAnAnswer(t *testing.T) {
+func TestHealthyFailsWithoutResponse(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, which := range map[string]int32{"publishing": publishes, "consuming": consumes} {
 			t.Run(name, func(t *testing.T) {
-				var hearing sync.RWMutex
-				c := dial(t, b.URL, deafDial(&hearing, which))
+				var reading sync.RWMutex
+				c := dial(t, b.URL, dialBlockable(&reading, which))
 				if err := c.Healthy(t.Context()); err != nil {
-					t.Errorf("hearing: %v", err)
+					t.Errorf("client that receives responses: %v", err)
 				}
-				hearing.Lock()
+				reading.Lock()
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				err := c.Healthy(ctx)
-				gone := errors.New("the prober has gone")
+				gone := errors.New("probe was canceled")
 				cancelled, leave := context.WithCancelCause(t.Context())
 				leave(gone)
 				if err := c.Healthy(cancelled); !errors.Is(err, gone) || errors.Is(err, reprise.ErrDisconnected) {
-					t.Errorf("nobody waits: %v", err)
+					t.Errorf("canceled probe: got %v", err)
 				}
-				hearing.Unlock()
+				reading.Unlock()
 				if !errors.Is(err, reprise.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "does not answer") {
-					t.Errorf("deaf: %v", err)
+					t.Errorf("client that receives no responses: got %v", err)
 				}
 				testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
 			})

@@ -41,21 +41,21 @@ func TestMessageIDIsTheSameOnEveryAttempt(t *testing.T) {
 				attempts := h.wait(t, 3)
 				for i, m := range attempts {
 					if m.MessageID != attempts[0].MessageID || (m.MessageID != "") != way.copies {
-						t.Errorf("attempt %d has the id %q, the first one %q", i+1, m.MessageID, attempts[0].MessageID)
+						t.Errorf("attempt %d has message ID %q, first attempt has %q", i+1, m.MessageID, attempts[0].MessageID)
 					}
 					if assigned := way.copies && i == 0; m.MessageIDAssigned != assigned {
-						t.Errorf("attempt %d: assigned is %t", i+1, m.MessageIDAssigned)
+						t.Errorf("attempt %d: got MessageIDAssigned %t", i+1, m.MessageIDAssigned)
 					}
 				}
 				if parked.MessageId == "" || way.copies && parked.MessageId != attempts[0].MessageID {
-					t.Errorf("parked with the id %q", parked.MessageId)
+					t.Errorf("parked message: got ID %q", parked.MessageId)
 				}
 
 				// Equal messages have different IDs.
 				if way.copies {
 					r.publish("", queue, amqp.Publishing{Body: []byte("one")})
 					if m := h.wait(t, 4)[3]; m.MessageID == "" || m.MessageID == attempts[0].MessageID {
-						t.Errorf("an equal message has the id %q", m.MessageID)
+						t.Errorf("second equal message: got ID %q", m.MessageID)
 					}
 				}
 			})

@@ -12,16 +12,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// deaf is a connection whose reads can be blocked.
-type deaf struct {
+// blockableConn is a connection whose reads can be blocked.
+type blockableConn struct {
 	net.Conn
-	hearing *sync.RWMutex // the blocking side holds the write lock
+	reading *sync.RWMutex // the blocking side holds the write lock
 }
 
-func (d deaf) Read(p []byte) (int, error) {
+func (d blockableConn) Read(p []byte) (int, error) {
 	n, err := d.Conn.Read(p)
-	d.hearing.RLock()
-	defer d.hearing.RUnlock()
+	d.reading.RLock()
+	defer d.reading.RUnlock()
 	return n, err
 }
 
@@ -31,13 +31,13 @@ const (
 	consumes  int32 = 2
 )
 
-// deafDial blocks the reads of one of the client's connections while hearing is locked.
-func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
+// dialBlockable blocks the reads of one of the client's connections while reading is locked.
+func dialBlockable(reading *sync.RWMutex, which int32) func(*reprise.Config) {
 	var dials atomic.Int32
 	return func(c *reprise.Config) {
 		c.Dial = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 			if conn, err = (&net.Dialer{}).DialContext(ctx, network, addr); err == nil && dials.Add(1) == which {
-				conn = deaf{conn, hearing}
+				conn = blockableConn{conn, reading}
 			}
 			return conn, err
 		}
@@ -46,12 +46,12 @@ func deafDial(hearing *sync.RWMutex, which int32) func(*reprise.Config) {
 
 // The messages in flight must fit into the Go channels for the broker's responses. Otherwise the AMQP client drops some
 // responses while this process is blocked.
-func TestWhatIsInFlightIsBounded(t *testing.T) {
+func TestMessagesInFlightAreLimited(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const bound, more = 1024, 100
 		m := newMuted()
-		c := dial(m.between)
+		c := dial(m.intercept)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "work"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestWhatIsInFlightIsBounded(t *testing.T) {
 		if n := r.depth("work"); n != bound {
 			t.Errorf("%d messages are in flight, want %d", n, bound)
 		}
-		m.tell(t)
+		m.release(t)
 		for range bound + more {
 			if err := <-results; err != nil {
 				t.Error(err)

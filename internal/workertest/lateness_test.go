@@ -20,7 +20,7 @@ import (
 const slack = 5 * time.Millisecond
 
 // With any mixture of delays, each message returns in time, regardless of the other waiting messages.
-func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
+func TestBucketsLimitLatenessUnderMixedDelays(t *testing.T) {
 	t.Parallel()
 	for _, b := range []topology.Buckets{{}, {Growth: 1.1}} {
 		t.Run(fmt.Sprint("growth ", b.Growth), func(t *testing.T) {
@@ -64,13 +64,13 @@ func TestBucketsKeepTheirPromiseUnderMixedDelays(t *testing.T) {
 					t.Error(err)
 				}
 				if len(waited) != messages {
-					t.Fatalf("%d of %d came back", len(waited), messages)
+					t.Fatalf("got %d of %d messages", len(waited), messages)
 				}
 				var late []time.Duration
 				for id, took := range waited {
 					_, upper := b.Bounds(delays[id])
 					if took < delays[id] || took > upper+slack {
-						t.Errorf("a delay of %s took %s, the bucket ends at %s", delays[id], took, upper)
+						t.Errorf("delay of %s took %s, but its bucket ends at %s", delays[id], took, upper)
 					}
 					late = append(late, took-delays[id])
 				}
@@ -112,17 +112,17 @@ func TestLevelsAreExactToTheSecond(t *testing.T) {
 		for _, d := range collected(72 * time.Hour) {
 			hop := hops[d.MessageId]
 			if took := d.at.Sub(sent[d.MessageId]); took < hop.Delay || took > hop.Delay+slack {
-				t.Errorf("%s took %s", hop.Delay, took)
+				t.Errorf("delay of %s took %s", hop.Delay, took)
 			}
 			if d.Exchange != "calendar" || d.RoutingKey != "due" {
-				t.Errorf("arrived by %q %q", d.Exchange, d.RoutingKey)
+				t.Errorf("got exchange %q, routing key %q", d.Exchange, d.RoutingKey)
 			}
 		}
 	})
 }
 
-// Levels delay the retries of a worker. The handler does not see any trace of the route.
-func TestLevelsBringRetriesBack(t *testing.T) {
+// Levels delay the retries of a worker. The handler sees no headers of the route.
+func TestLevelsDelayRetries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const delay = 5*time.Hour + 17*time.Minute + 42*time.Second
@@ -143,7 +143,7 @@ func TestLevelsBringRetriesBack(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		for _, m := range h.wait(t, 3) {
 			if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" {
-				t.Errorf("attempt %d: %s", m.Attempt, diff)
+				t.Errorf("headers of attempt %d: %s", m.Attempt, diff)
 			}
 		}
 		if diff := cmp.Diff([]time.Duration{0, delay, delay + time.Second}, at); diff != "" {
@@ -153,7 +153,7 @@ func TestLevelsBringRetriesBack(t *testing.T) {
 }
 
 // With one queue for all delays, a delay of one second takes an hour. Buckets avoid this problem.
-func TestMessageTTLKeepsShortDelaysBehindLongOnes(t *testing.T) {
+func TestMessageTTLBlocksShortDelaysBehindLongDelays(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		route := topology.MessageTTL{}

@@ -53,7 +53,7 @@ func (l stuckLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 // After a Limiter error, the worker pauses for one second and then calls the Limiter again. This also holds if the
 // pause is already over when the worker checks it, here because of its slow logger.
-func TestALimiterThatFailedIsAskedAgain(t *testing.T) {
+func TestWorkerCallsFailedLimiterAgain(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		limiter := &failingOnce{fail: make(chan struct{})}
@@ -72,7 +72,7 @@ func TestALimiterThatFailedIsAskedAgain(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "next"})
 		time.Sleep(time.Minute)
 		if n := h.count(); n != 2 {
-			t.Errorf("%d of 2 messages handled", n)
+			t.Errorf("%d of 2 messages were handled", n)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func named(name string, calls *[]string) reprise.Middleware {
 	}
 }
 
-func TestMiddlewareIsAroundTheHandlerFirstOutermost(t *testing.T) {
+func TestFirstMiddlewareIsOutermost(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var calls []string
@@ -44,7 +44,7 @@ func TestMiddlewareIsAroundTheHandlerFirstOutermost(t *testing.T) {
 	})
 }
 
-func TestTimeoutEndsTheContextOfAnAttempt(t *testing.T) {
+func TestTimeoutCancelsContextOfAttempt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
@@ -66,38 +66,38 @@ func TestTimeoutEndsTheContextOfAnAttempt(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		at := clock.ticks()
 		if len(at) != 5 || at[1]-at[0] != 20*time.Second || at[3]-at[2] != 20*time.Second || at[4]-at[3] < time.Hour {
-			t.Errorf("attempts began and ended at %v", at)
+			t.Errorf("unexpected start and end times of attempts: %v", at)
 		}
 	})
 }
 
-func TestTimeoutSaysSo(t *testing.T) {
+func TestTimeoutReturnsErrAttemptTimeout(t *testing.T) {
 	t.Parallel()
 	wait := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		<-ctx.Done()
-		return fmt.Errorf("asking: %w", ctx.Err())
+		return fmt.Errorf("query: %w", ctx.Err())
 	})
 	h := reprise.Timeout(time.Millisecond)(wait)
 	err := h.Handle(t.Context(), &reprise.Message{})
 	if !errors.Is(err, reprise.ErrAttemptTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
-		err.Error() != "reprise: the attempt took too long (1ms): asking: context deadline exceeded" {
-		t.Errorf("got %v", err)
+		err.Error() != "reprise: the attempt took too long (1ms): query: context deadline exceeded" {
+		t.Errorf("got %v, want ErrAttemptTimeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := reprise.Timeout(time.Hour)(wait).Handle(ctx, &reprise.Message{}); errors.Is(err, reprise.ErrAttemptTimeout) {
-		t.Errorf("the end of a worker passes for a timeout: %v", err)
+		t.Errorf("got %v for a canceled parent context", err)
 	}
 	late := reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		<-ctx.Done()
 		return nil
 	})
 	if err := reprise.Timeout(time.Millisecond)(late).Handle(t.Context(), &reprise.Message{}); err != nil {
-		t.Errorf("late, but done: %v", err)
+		t.Errorf("late success: %v", err)
 	}
 }
 
-func TestImmediateRunsAgainInTheProcess(t *testing.T) {
+func TestImmediateRetriesInProcess(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -105,16 +105,16 @@ func TestImmediateRunsAgainInTheProcess(t *testing.T) {
 		runs    int
 		want    error
 	}{
-		{"success after two", []error{errScripted, errScripted, nil}, 3, nil},
-		{"failure to the end", []error{errScripted, errScripted, errScripted, nil}, 3, errScripted},
-		{"an outcome is final", []error{errScripted, reprise.Park(errScripted)}, 2, errScripted},
-		{"another one too", []error{reprise.RetryAfter(time.Hour, errScripted)}, 1, errScripted},
+		{"success after two failures", []error{errScripted, errScripted, nil}, 3, nil},
+		{"all runs fail", []error{errScripted, errScripted, errScripted, nil}, 3, errScripted},
+		{"park is final", []error{errScripted, reprise.Park(errScripted)}, 2, errScripted},
+		{"retry after is final", []error{reprise.RetryAfter(time.Hour, errScripted)}, 1, errScripted},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			runs := 0
 			h := reprise.Immediate(2, time.Nanosecond)(reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 				if string(m.Body) != "body" || len(m.Headers) != 1 {
-					t.Errorf("run %d sees what the one before has left: %q %v", runs, m.Body, m.Headers)
+					t.Errorf("run %d sees changes of the previous run: %q %v", runs, m.Body, m.Headers)
 				}
 				copy(m.Body, "done")
 				m.Headers["more"] = true
@@ -123,13 +123,13 @@ func TestImmediateRunsAgainInTheProcess(t *testing.T) {
 			}))
 			err := h.Handle(t.Context(), &reprise.Message{Body: []byte("body"), Headers: map[string]any{"k": 1}})
 			if runs != tc.runs || !errors.Is(err, tc.want) {
-				t.Errorf("%d runs, %v", runs, err)
+				t.Errorf("got %d runs, error %v", runs, err)
 			}
 		})
 	}
 }
 
-func TestImmediateEndsWithTheContext(t *testing.T) {
+func TestImmediateStopsWhenContextIsCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	runs := 0
@@ -139,7 +139,7 @@ func TestImmediateEndsWithTheContext(t *testing.T) {
 		return errScripted
 	}))
 	if err := h.Handle(ctx, &reprise.Message{}); !errors.Is(err, errScripted) || runs != 1 {
-		t.Errorf("%d runs, %v", runs, err)
+		t.Errorf("got %d runs, error %v", runs, err)
 	}
 }
 
@@ -150,7 +150,7 @@ type order struct {
 
 func (o *order) Validate() error {
 	if o.Cents < 0 {
-		return errors.New("cents is negative")
+		return errors.New("cents must not be negative")
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func TestJSONDecodesOrParks(t *testing.T) {
 	var got order
 	h := reprise.JSON(func(_ context.Context, o order, m *reprise.Message) error {
 		if m == nil {
-			t.Error("no message")
+			t.Error("message is nil")
 		}
 		got = o
 		return errScripted
@@ -173,13 +173,13 @@ func TestJSONDecodesOrParks(t *testing.T) {
 		` null `:                    "the body is null, not the JSON of a workertest.order",
 		`{"id": "seven"}`:           "the body is not the JSON of a workertest.order",
 		`{"id": 7} {}`:              "the body is not the JSON of a workertest.order",
-		`{"id": 7, "cents": -1}`:    "the body is not a valid workertest.order: cents is negative",
+		`{"id": 7, "cents": -1}`:    "the body is not a valid workertest.order: cents must not be negative",
 		"\xff\xfe{\x00\"\x00i\x00d": "the body is not the JSON of a workertest.order",
 	} {
 		got = order{}
 		err := h.Handle(t.Context(), &reprise.Message{Body: []byte(body)})
 		if _, park := errors.AsType[*reprise.ParkError](err); !park || !strings.Contains(err.Error(), text) || got != (order{}) {
-			t.Errorf("%q: %v", body, err)
+			t.Errorf("body %q: got %v, want ParkError", body, err)
 		}
 	}
 }
@@ -187,12 +187,12 @@ func TestJSONDecodesOrParks(t *testing.T) {
 func TestJSONOfPointersAndMaps(t *testing.T) {
 	t.Parallel()
 	pointer := reprise.JSON(func(context.Context, *order, *reprise.Message) error {
-		t.Error("called")
+		t.Error("handler was called")
 		return nil
 	})
 	for _, body := range []string{`null`, `{"cents": -1}`} {
 		if _, park := errors.AsType[*reprise.ParkError](pointer.Handle(t.Context(), &reprise.Message{Body: []byte(body)})); !park {
-			t.Errorf("%s is not parked", body)
+			t.Errorf("body %s: handler did not return ParkError", body)
 		}
 	}
 	anything := reprise.JSON(func(_ context.Context, v map[string]any, _ *reprise.Message) error {

@@ -27,21 +27,21 @@ type muted struct {
 	conns   []*mutedConn
 }
 
-// mute withholds the confirms of a queue. tell delivers the withheld confirms.
+// mute withholds the confirms of a queue. release delivers the withheld confirms.
 func (m *muted) mute(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queues[queue] = true
 }
 
-func (m *muted) tell(t testing.TB) {
+func (m *muted) release(t testing.TB) {
 	t.Helper()
 	m.mu.Lock()
 	held := m.held
 	m.queues, m.held = map[string]bool{}, nil
 	m.mu.Unlock()
-	for _, tell := range held {
-		if err := tell(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+	for _, deliver := range held {
+		if err := deliver(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatal(err)
 		}
 	}
@@ -54,8 +54,8 @@ func (m *muted) unmute(queue string) {
 	delete(m.queues, queue)
 }
 
-// between is an option of dial that passes the broker's frames through m.
-func (m *muted) between(c *reprise.Config) {
+// intercept is an option of dial that passes the broker's frames through m.
+func (m *muted) intercept(c *reprise.Config) {
 	dial := c.Dial
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -65,7 +65,7 @@ func (m *muted) between(c *reprise.Config) {
 		if err != nil {
 			return nil, err
 		}
-		return m.over(conn), nil
+		return m.wrap(conn), nil
 	}
 }
 
@@ -75,11 +75,11 @@ func newMuted() *muted { return &muted{queues: map[string]bool{}} }
 func dialMuted(t *testing.T, url string, options ...func(*reprise.Config)) (client, *muted) {
 	t.Helper()
 	m := newMuted()
-	return dial(t, url, append(options, m.between)...), m
+	return dial(t, url, append(options, m.intercept)...), m
 }
 
-// mutedMemory is like dialMuted, with a separate broker in memory and with URL parameters.
-func mutedMemory(t *testing.T, parameters ...string) (client, *muted) {
+// dialMutedEmbedded is like dialMuted, with a separate broker in memory and with URL parameters.
+func dialMutedEmbedded(t *testing.T, parameters ...string) (client, *muted) {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -91,12 +91,12 @@ func mutedMemory(t *testing.T, parameters ...string) (client, *muted) {
 	return c, m
 }
 
-// deafen drops all frames of the broker except heartbeats on the existing connections.
-func (m *muted) deafen() {
+// dropFrames drops all frames of the broker except heartbeats on the existing connections.
+func (m *muted) dropFrames() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range m.conns {
-		c.deaf = true
+		c.dropped = true
 	}
 }
 
@@ -134,7 +134,7 @@ type mutedConn struct {
 	*muted
 	writing []byte // incomplete frame
 	open    map[uint16]*mutedChannel
-	deaf    bool
+	dropped bool
 	beats   uint16 // heartbeat interval from the client in seconds
 }
 
@@ -144,12 +144,12 @@ type mutedChannel struct {
 	stuck     bool              // a confirm is withheld
 }
 
-func (m *muted) over(conn net.Conn) *mutedConn {
+func (m *muted) wrap(conn net.Conn) *mutedConn {
 	c := &mutedConn{muted: m, open: map[uint16]*mutedChannel{}}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conns = append(m.conns, c)
-	c.relayed = relay(conn, c.hears)
+	c.relayed = relay(conn, c.filter)
 	return c
 }
 
@@ -165,14 +165,14 @@ func (c *mutedConn) Write(p []byte) (int, error) {
 		if len(c.writing) < size {
 			break
 		}
-		c.sees(c.writing[:size])
+		c.recordFrame(c.writing[:size])
 		c.writing = c.writing[size:]
 	}
 	c.mu.Unlock()
 	return c.Conn.Write(p)
 }
 
-func (c *mutedConn) sees(frame []byte) {
+func (c *mutedConn) recordFrame(frame []byte) {
 	if frame[0] != byte(amqpwire.FrameMethod) {
 		return
 	}
@@ -192,12 +192,12 @@ func (c *mutedConn) sees(frame []byte) {
 	}
 }
 
-// hears returns the data that replaces a frame of the broker.
-func (c *mutedConn) hears(frame []byte) (reply []byte) {
+// filter returns the data that replaces a frame of the broker.
+func (c *mutedConn) filter(frame []byte) (reply []byte) {
 	number := binary.BigEndian.Uint16(frame[1:])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.deaf && frame[0] != byte(amqpwire.FrameHeartbeat) {
+	if c.dropped && frame[0] != byte(amqpwire.FrameHeartbeat) {
 		return nil
 	}
 	ch := c.open[number]

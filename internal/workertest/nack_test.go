@@ -11,7 +11,7 @@ import (
 
 // A full queue rejects a message immediately, and a quorum queue confirms later. RabbitMQ then acknowledges all messages up
 // to a delivery tag. This ack does not apply to the messages that RabbitMQ has rejected before.
-func TestANackIsNotCoveredByALaterAck(t *testing.T) {
+func TestLaterAckDoesNotConfirmNackedMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -30,15 +30,15 @@ func TestANackIsNotCoveredByALaterAck(t *testing.T) {
 		}))
 		failed, ok := errors.AsType[*reprise.BatchError](err)
 		if !ok || len(failed.Failed) != n/5 {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want BatchError", err)
 		}
 		for _, f := range failed.Failed {
 			if f.Index%5 != 0 || !errors.Is(f, reprise.ErrNacked) {
-				t.Errorf("message %d: %v", f.Index, f.Err)
+				t.Errorf("message %d: got %v", f.Index, f.Err)
 			}
 		}
 		if stored := r.depth(full); stored != 1 {
-			t.Errorf("%d messages are in the full queue", stored)
+			t.Errorf("full queue has %d messages, want 1", stored)
 		}
 	})
 }

@@ -15,20 +15,20 @@ func TestOutcomeErrorsSurviveWrapping(t *testing.T) {
 	cause := errors.New("cause")
 	err := fmt.Errorf("outer: %w", reprise.RetryAfter(time.Minute, fmt.Errorf("inner: %w", cause)))
 	if e, ok := errors.AsType[*reprise.RetryAfterError](err); !ok || e.Delay != time.Minute || !errors.Is(err, cause) || err.Error() != "outer: inner: cause" {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want RetryAfterError", err)
 	}
 	err = fmt.Errorf("outer: %w", reprise.Park(cause))
 	if _, ok := errors.AsType[*reprise.ParkError](err); !ok || !errors.Is(err, cause) || err.Error() != "outer: cause" {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ParkError", err)
 	}
 	if e, ok := errors.AsType[*reprise.RetryAfterError](reprise.RetryAfter(-time.Minute, nil)); !ok || e.Delay != 0 || e.Error() != "retry after 0s" {
-		t.Errorf("got %v", e)
+		t.Errorf("got %v, want a delay of 0", e)
 	}
 	if err := reprise.Park(nil); err.Error() != "parked by the handler" {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want the default text", err)
 	}
 	if err := (&reprise.PanicError{Value: reprise.Park(cause)}); !errors.Is(err, cause) {
-		t.Errorf("got %v", err)
+		t.Errorf("PanicError %v does not wrap its value", err)
 	}
 }
 
@@ -54,6 +54,6 @@ func TestValidateWorkerConfig(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := reprise.NewWorker(nil, reprise.WorkerConfig{Queue: "q", Handler: h}); err == nil {
-		t.Error("a worker without a client")
+		t.Error("NewWorker accepted a nil client")
 	}
 }

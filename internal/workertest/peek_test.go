@@ -14,7 +14,7 @@ import (
 )
 
 // Peek returns the messages in order. Afterwards, all messages are in the queue in the same order.
-func TestPeekLeavesAQueueAsItIs(t *testing.T) {
+func TestPeekDoesNotModifyQueue(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]topology.Table{
 		"classic": {}, "quorum": {"x-queue-type": "quorum", "x-delivery-limit": int64(20)},
@@ -32,7 +32,7 @@ func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 					err := c.Peek(t.Context(), queue, n, func(m *reprise.Message) {
 						seen = append(seen, m.MessageID)
 						if m.MessageID != fmt.Sprint("id-", m.Headers["n"]) || m.Headers[topology.HeaderQueue] != "orders" || string(m.Body) != "b" || m.RoutingKey != queue || m.Queue != queue {
-							t.Errorf("it is seen as %+v", m)
+							t.Errorf("unexpected message: %+v", m)
 						}
 					})
 					if err != nil {
@@ -42,12 +42,12 @@ func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 				}
 				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 				if seen := peek(3); !slices.Equal(seen, want[:3]) {
-					t.Errorf("the first three are %v", seen)
+					t.Errorf("first three messages: got %v", seen)
 				}
 				for i := range 30 { // no number of calls removes a message
 					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 					if seen := peek(10); i < reprise.MaxPeeks-1 && !slices.Equal(seen, want) {
-						t.Errorf("all are %v", seen)
+						t.Errorf("all messages: got %v", seen)
 					}
 				}
 				testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
@@ -56,13 +56,13 @@ func TestPeekLeavesAQueueAsItIs(t *testing.T) {
 	}
 }
 
-func TestPeekOfNoQueue(t *testing.T) {
+func TestPeekReturnsErrorForMissingQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		c := dial(t, b.URL)
 		err := c.Peek(t.Context(), testkit.Name(t, "none"), 1, func(*reprise.Message) { t.Error("there is one") })
 		if e, ok := errors.AsType[*reprise.QueueError](err); !ok || e.Code != 404 {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want QueueError", err)
 		}
 	})
 }

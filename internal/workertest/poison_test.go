@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// process is a worker with a separate client. It ends like a killed process, which means that its connections are cut and
-// that it does not return.
+// process is a worker with a separate client. To simulate a killed process, kill cuts its connections, and it settles no
+// further messages.
 type process struct {
 	proxy *testkit.Proxy
 	dead  chan struct{}
@@ -30,9 +30,9 @@ func (p *process) kill() {
 	})
 }
 
-// crashing runs processes one after another. A handler kills its process if poison returns true for the message.
-// crashing returns the messages of all handlers.
-func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Message) bool, done func() bool) (runs []string) {
+// runProcesses runs processes one after another. A handler kills its process if poison returns true for the message.
+// runProcesses returns the messages of all handlers.
+func runProcesses(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison func(*reprise.Message) bool, done func() bool) (runs []string) {
 	t.Helper()
 	var mu sync.Mutex
 	for n := 1; n <= 40 && !done(); n++ {
@@ -75,7 +75,7 @@ func crashing(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, poison f
 }
 
 // A message that always kills its process is parked. The messages that are delivered with it are not parked.
-func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
+func TestWorkerParksPoisonMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -90,20 +90,20 @@ func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
 			r.publish("", queue, amqp.Publishing{MessageId: id, Type: "order", Headers: amqp.Table{"k": "v"}})
 		}
 		cfg := reprise.WorkerConfig{Queue: queue, Strategy: strategy, Concurrency: 3, CrashLimit: 6}
-		runs := crashing(t, b, cfg,
+		runs := runProcesses(t, b, cfg,
 			func(m *reprise.Message) bool { return m.MessageID == "poison" },
 			func() bool { return r.depth(queue+".failed") == 1 && r.depth(queue) == 0 })
 
 		parked := r.take(queue + ".failed")
 		if parked.MessageId != "poison" || parked.Type != "order" || parked.Headers["k"] != "v" {
-			t.Errorf("parked %q of type %q with %v", parked.MessageId, parked.Type, parked.Headers)
+			t.Errorf("parked message: got ID %q, type %q, headers %v", parked.MessageId, parked.Type, parked.Headers)
 		}
 		if n, _ := amqpvalue.Integer(parked.Headers[reprise.HeaderCrashes]); n < 6 {
-			t.Errorf("parked with %s = %v", reprise.HeaderCrashes, parked.Headers[reprise.HeaderCrashes])
+			t.Errorf("parked message: got %s = %v, want at least 6", reprise.HeaderCrashes, parked.Headers[reprise.HeaderCrashes])
 		}
 		errs, _ := parked.Headers[topology.HeaderErrors].([]any)
 		if len(errs) != 1 || !strings.Contains(fmt.Sprint(errs[0]), "never settled") {
-			t.Errorf("parked with errors %v", errs)
+			t.Errorf("parked message: got errors %v", errs)
 		}
 		handled := map[string]bool{}
 		for _, run := range runs {
@@ -112,7 +112,7 @@ func TestAMessageThatKillsItsWorkerIsParked(t *testing.T) {
 		}
 		for _, id := range ids {
 			if !handled[id] {
-				t.Errorf("%s was never handled: %v", id, runs)
+				t.Errorf("message %s was never handled: %v", id, runs)
 			}
 		}
 	})

@@ -91,7 +91,7 @@ func limits(p reprise.Policy, err error) (attempts int, giveUpAfter time.Duratio
 	return attempts, giveUpAfter
 }
 
-func TestDecisionsObeyTheLimits(t *testing.T) {
+func TestDecisionsRespectLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := policies(schedules()).Draw(t, "policy")
@@ -108,17 +108,17 @@ func TestDecisionsObeyTheLimits(t *testing.T) {
 		case d.Delay < 0:
 			t.Fatalf("negative delay: %+v", d)
 		case !d.Retry && (d.Delay != 0 || d.Reason == ""):
-			t.Fatalf("parked, and yet %+v", d)
+			t.Fatalf("parked decision has a delay or no reason: %+v", d)
 		case d.Retry && d.Reason != "":
-			t.Fatalf("retried, and yet %+v", d)
+			t.Fatalf("retry has a reason to park: %+v", d)
 		case d.Retry && max(1, attempt) >= attempts:
-			t.Fatalf("attempt %d of %d is not the last: %+v", attempt, attempts, d)
+			t.Fatalf("retry after attempt %d of %d: %+v", attempt, attempts, d)
 		case d.Retry && giveUpAfter > 0 && d.Delay > giveUpAfter-since:
-			t.Fatalf("%s after the first failure, with a limit of %s: %+v", since, giveUpAfter, d)
+			t.Fatalf("retry %s after the first failure exceeds the limit of %s: %+v", since, giveUpAfter, d)
 		case d.Retry && asked >= 0 && d.Delay != asked:
-			t.Fatalf("%s were asked for: %+v", asked, d)
+			t.Fatalf("got another delay than the requested %s: %+v", asked, d)
 		case !d.Retry && max(1, attempt) < attempts && giveUpAfter == 0:
-			t.Fatalf("attempt %d of %d, no time limit: %+v", attempt, attempts, d)
+			t.Fatalf("parked after attempt %d of %d without a time limit: %+v", attempt, attempts, d)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestDecisionsAreFinal(t *testing.T) {
 }
 
 // The test simulates all attempts of a message, with handlers that take some time.
-func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
+func TestNoAttemptExceedsLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := policies(schedules()).Draw(t, "policy")
@@ -155,7 +155,7 @@ func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
 		for {
 			made++
 			if firstFailed >= 0 && giveUpAfter > 0 && now-firstFailed > giveUpAfter {
-				t.Fatalf("attempt %d begins %s after the first failure, the limit is %s", made, now-firstFailed, giveUpAfter)
+				t.Fatalf("attempt %d begins %s after the first failure, limit is %s", made, now-firstFailed, giveUpAfter)
 			}
 			now += min(spans().Draw(t, "took"), math.MaxInt64-now)
 			if firstFailed < 0 {
@@ -168,13 +168,13 @@ func TestNoAttemptBeginsAfterTheLimits(t *testing.T) {
 			now += min(d.Delay, math.MaxInt64-now)
 		}
 		if made > attempts {
-			t.Fatalf("%d attempts, the limit is %d", made, attempts)
+			t.Fatalf("got %d attempts, limit is %d", made, attempts)
 		}
 	})
 }
 
 // The test uses any numbers, including numbers that Validate rejects.
-func TestNonsenseIsDecidedToo(t *testing.T) {
+func TestDecideAcceptsInvalidInput(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64()
@@ -186,7 +186,7 @@ func TestNonsenseIsDecidedToo(t *testing.T) {
 		}
 		err := rapid.SampledFrom(append(failures, &reprise.RetryAfterError{Delay: time.Duration(n.Draw(t, "asked"))})).Draw(t, "error")
 		if d := p.Decide(err, rapid.Int().Draw(t, "attempt"), time.Duration(n.Draw(t, "since"))); d.Delay < 0 {
-			t.Fatalf("%+v", d)
+			t.Fatalf("negative delay: %+v", d)
 		}
 	})
 }
@@ -217,7 +217,7 @@ func TestDecide(t *testing.T) {
 		{"success", limited, nil, 1, 0, reprise.Decision{}},
 		{"first failure", limited, errScripted, 1, 0, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
 		{"the last attempt", limited, errScripted, 3, time.Hour, reprise.Decision{Reason: "3 attempts made"}},
-		{"more than allowed now", limited, errScripted, 5, time.Hour, reprise.Decision{Reason: "5 attempts made, the limit is 3"}},
+		{"more than the current limit", limited, errScripted, 5, time.Hour, reprise.Decision{Reason: "5 attempts made, the limit is 3"}},
 		{"no retries", reprise.Policy{MaxAttempts: 1}, errScripted, 1, 0, reprise.Decision{Reason: "1 attempt made"}},
 		{"the default number", reprise.Policy{}, errScripted, 19, 0, reprise.Decision{Reason: "19 attempts made"}},
 		{"just in time", limited, errScripted, 2, 22 * time.Hour, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
@@ -230,18 +230,18 @@ func TestDecide(t *testing.T) {
 			reprise.Decision{Reason: "a retry in 2h would begin 24h0m1s after the first failure, the limit is 24h"},
 		},
 		{
-			"too late, and soon",
+			"too late for the requested delay",
 			reprise.Policy{GiveUpAfter: time.Second},
 			reprise.RetryAfter(1500*time.Millisecond, nil), 1, 0,
 			reprise.Decision{Reason: "a retry in 1.5s would begin 1.5s after the first failure, the limit is 1s"},
 		},
 		{
-			"beyond all time", limited, reprise.RetryAfter(math.MaxInt64, nil), 1, time.Hour,
+			"maximum delay", limited, reprise.RetryAfter(math.MaxInt64, nil), 1, time.Hour,
 			reprise.Decision{Reason: "a retry in 2562047h47m16.854775807s would begin 2562047h47m16.854775807s after the first failure, the limit is 24h"},
 		},
-		{"the first failure was later, says its clock", limited, errScripted, 1, -day, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
+		{"first failure in the future", limited, errScripted, 1, -day, reprise.Decision{Retry: true, Delay: 2 * time.Hour}},
 		{"the handler's delay", limited, reprise.RetryAfter(time.Minute, errScripted), 1, 0, reprise.Decision{Retry: true, Delay: time.Minute}},
-		{"the handler's delay, none", limited, reprise.RetryAfter(0, nil), 1, 0, reprise.Decision{Retry: true}},
+		{"the handler's delay of 0", limited, reprise.RetryAfter(0, nil), 1, 0, reprise.Decision{Retry: true}},
 		{
 			"the handler's delay, too late", limited, reprise.RetryAfter(30*time.Hour, errScripted), 1, time.Hour,
 			reprise.Decision{Reason: "a retry in 30h would begin 31h after the first failure, the limit is 24h"},
@@ -249,18 +249,18 @@ func TestDecide(t *testing.T) {
 		{"park", limited, fmt.Errorf("no such user: %w", reprise.Park(nil)), 1, 0, reprise.Decision{Reason: "parked by the handler"}},
 
 		{"rule", ruled, fmt.Errorf("till: %w", errBusy), 3, 0, reprise.Decision{Retry: true, Delay: time.Hour}},
-		{"rule's number", ruled, errBusy, 50, 0, reprise.Decision{Reason: "50 attempts made (Rules[0])"}},
+		{"attempts of a rule", ruled, errBusy, 50, 0, reprise.Decision{Reason: "50 attempts made (Rules[0])"}},
 		{
-			"rule's time", ruled, errBusy, 4, time.Hour,
+			"time limit of a rule", ruled, errBusy, 4, time.Hour,
 			reprise.Decision{Reason: "a retry in 1h would begin 2h after the first failure, the limit is 1h30m (Rules[0])"},
 		},
-		{"rule's time, the handler's delay", ruled, reprise.RetryAfter(time.Minute, errBusy), 4, time.Hour, reprise.Decision{Retry: true, Delay: time.Minute}},
+		{"time limit of a rule, the handler's delay", ruled, reprise.RetryAfter(time.Minute, errBusy), 4, time.Hour, reprise.Decision{Retry: true, Delay: time.Minute}},
 		{"rule by type", ruled, fmt.Errorf("config: %w", failures[3]), 1, 0, reprise.Decision{Reason: "1 attempt made (Rules[1])"}},
-		{"rule that excepts from those after it", ruled, failures[2], 2, 0, reprise.Decision{Retry: true, Delay: time.Second}},
+		{"first matching rule", ruled, failures[2], 2, 0, reprise.Decision{Retry: true, Delay: time.Second}},
 		{"rule that parks", ruled, fmt.Errorf("till: %w", fs.ErrClosed), 1, 0, reprise.Decision{Reason: "parked by a rule (Rules[3])"}},
 		{"rule that parks, the handler's delay", ruled, reprise.RetryAfter(time.Minute, fs.ErrClosed), 1, 0, reprise.Decision{Reason: "parked by a rule (Rules[3])"}},
 		{"rule for the rest", ruled, errScripted, 2, 0, reprise.Decision{Reason: "2 attempts made (Rules[4])"}},
-		{"no rule is asked about a park", ruled, reprise.Park(errBusy), 1, 0, reprise.Decision{Reason: "parked by the handler"}},
+		{"park overrides rules", ruled, reprise.Park(errBusy), 1, 0, reprise.Decision{Reason: "parked by the handler"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := tc.policy.Decide(tc.err, tc.attempt, tc.since); got != tc.want {
@@ -277,18 +277,18 @@ func TestMatches(t *testing.T) {
 		match func(error) bool
 		want  bool
 	}{
-		"is":              {reprise.Is(errScripted), true},
-		"is another":      {reprise.Is(errBusy), false},
-		"is, by a method": {reprise.Is(fs.ErrNotExist), true},
-		"as":              {reprise.As[*fs.PathError](), true},
-		"as another":      {reprise.As[*reprise.ParkError](), false},
+		"is":               {reprise.Is(errScripted), true},
+		"is another error": {reprise.Is(errBusy), false},
+		"is, by method Is": {reprise.Is(fs.ErrNotExist), true},
+		"as":               {reprise.As[*fs.PathError](), true},
+		"as another type":  {reprise.As[*reprise.ParkError](), false},
 		"as an interface": {reprise.As[interface {
 			error
 			Timeout() bool
 		}](), true},
 	} {
 		if got := tc.match(wrapped); got != tc.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t", name, got)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // A worker follows its policy: the time limit, the rules, and the requests of handlers. A panic in Match costs at most
 // the retries of its message.
-func TestWorkerObeysItsPolicy(t *testing.T) {
+func TestWorkerFollowsPolicy(t *testing.T) {
 	t.Parallel()
 	odd := errors.New("odd")
 	outcomes := map[string]error{
@@ -81,7 +81,7 @@ func TestWorkerObeysItsPolicy(t *testing.T) {
 			"odd":   nil,
 		} {
 			if got := reasons[id]; got != want {
-				t.Errorf("%s: parked because %v, want %v", id, got, want)
+				t.Errorf("%s: got reason %v, want %v", id, got, want)
 			}
 		}
 	})

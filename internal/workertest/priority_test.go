@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The worker with the highest priority gets all messages while it has capacity.
+// The worker with the highest priority gets all messages if it has capacity.
 func TestConsumerPriority(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -40,7 +40,7 @@ func TestConsumerPriority(t *testing.T) {
 		publish()
 		testkit.Eventually(t, timeout, func() bool { return none.count()+another.count() == messages })
 		if n := low.count() + high.count(); n != messages {
-			t.Errorf("the highest and the lowest were given %d messages, want %d", n, messages)
+			t.Errorf("workers with the highest and lowest priority got %d messages, want %d", n, messages)
 		}
 	})
 }

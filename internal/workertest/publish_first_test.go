@@ -13,7 +13,7 @@ import (
 
 // A publisher that starts first declares the queue with the arguments of the worker. The worker then processes the
 // published messages.
-func TestPublisherStartsBeforeItsWorker(t *testing.T) {
+func TestPublisherStartsBeforeWorker(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		client := dial(t, b.URL)
@@ -21,7 +21,7 @@ func TestPublisherStartsBeforeItsWorker(t *testing.T) {
 		newRaw(t, b.URL).deleteQueues(queue, topology.FailedQueue(queue))
 		order := &reprise.Message{RoutingKey: queue, Body: []byte("17")}
 		if _, ok := errors.AsType[*reprise.UnroutableError](client.Publish(t.Context(), order)); !ok {
-			t.Error("no UnroutableError for a queue that does not exist")
+			t.Error("Publish to a missing queue did not return UnroutableError")
 		}
 		if err := client.Declare(t.Context(), topology.Buckets{}.Topology(queue)); err != nil {
 			t.Fatal(err)
@@ -37,10 +37,10 @@ func TestPublisherStartsBeforeItsWorker(t *testing.T) {
 		select {
 		case body := <-handled:
 			if body != "17" {
-				t.Errorf("handled %q", body)
+				t.Errorf("got body %q, want 17", body)
 			}
 		case <-time.After(timeout):
-			t.Error("not handled")
+			t.Error("message was not handled")
 		}
 	})
 }

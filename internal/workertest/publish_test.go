@@ -39,7 +39,7 @@ func TestPublishArrivesAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(m.MessageID) < 20 {
-			t.Errorf("message id %q was set", m.MessageID)
+			t.Errorf("unexpected message ID %q", m.MessageID)
 		}
 		want := amqp.Publishing{
 			DeliveryMode: amqp.Persistent, Body: []byte("body"), ContentType: "a", ContentEncoding: "b", CorrelationId: "c", ReplyTo: "d",
@@ -55,7 +55,7 @@ func TestPublishArrivesAsWritten(t *testing.T) {
 	})
 }
 
-func TestPublishTellsWhatWentWrong(t *testing.T) {
+func TestPublishReturnsErrors(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -65,21 +65,21 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 			err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "no-such-queue"})
 			e, ok := errors.AsType[*reprise.UnroutableError](err)
 			if !ok || e.Code != 312 || e.RoutingKey != "no-such-queue" || !strings.Contains(err.Error(), `queue "no-such-queue" does not exist`) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want UnroutableError 312", err)
 			}
 		})
 		t.Run("no exchange", func(t *testing.T) {
 			err := c.Publish(t.Context(), &reprise.Message{Exchange: "no-such-exchange"})
 			e, ok := errors.AsType[*reprise.UnroutableError](err)
 			if !ok || e.Code != 404 || !strings.Contains(err.Error(), `exchange "no-such-exchange" does not exist`) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want error 404", err)
 			}
 		})
 		t.Run("foreign user id", func(t *testing.T) {
 			err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q", UserID: "somebody-else"})
 			e, ok := errors.AsType[*reprise.RefusedError](err)
 			if !ok || e.Code != 406 || e.RoutingKey != "q" || !strings.Contains(err.Error(), "user_id property set to 'somebody-else'") {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want RefusedError 406", err)
 			}
 		})
 		t.Run("internal exchange", func(t *testing.T) {
@@ -91,17 +91,17 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 			}
 			err := c.Publish(t.Context(), &reprise.Message{Exchange: internal})
 			if e, ok := errors.AsType[*reprise.RefusedError](err); !ok || e.Code != 403 || e.Exchange != internal || errors.Is(err, reprise.ErrUnconfirmed) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want RefusedError 403", err)
 			}
 		})
 		for name, m := range map[string]*reprise.Message{
 			"nil":                 nil,
-			"CC is no list":       {RoutingKey: "q", Headers: map[string]any{"CC": "another"}},
+			"CC is not a list":    {RoutingKey: "q", Headers: map[string]any{"CC": "another"}},
 			"BCC is nil":          {RoutingKey: "q", Headers: map[string]any{"BCC": nil}},
 			"long key":            {RoutingKey: strings.Repeat("k", 256)},
 			"long message id":     {MessageID: strings.Repeat("k", 256)},
 			"long header name":    {Headers: map[string]any{strings.Repeat("k", 256): 1}},
-			"impossible value":    {Headers: map[string]any{"x": struct{}{}}},
+			"unsupported value":   {Headers: map[string]any{"x": struct{}{}}},
 			"nested":              {Headers: map[string]any{"x": []any{map[string]any{"y": complex(1, 1)}}}},
 			"huge number":         {Headers: map[string]any{"x": uint64(math.MaxUint64)}},
 			"more than a frame":   {Headers: map[string]any{"x": strings.Repeat("x", 131072)}},
@@ -110,7 +110,7 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				if err := c.Publish(t.Context(), m); !errors.Is(err, reprise.ErrInvalidMessage) {
-					t.Errorf("got %v", err)
+					t.Errorf("got %v, want ErrInvalidMessage", err)
 				}
 			})
 		}
@@ -120,7 +120,7 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		t.Run("afterwards it works", func(t *testing.T) {
+		t.Run("valid message after errors", func(t *testing.T) {
 			queue := testkit.Name(t, "q")
 			r.deleteQueues(queue)
 			if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: queue}}}); err != nil {
@@ -135,16 +135,16 @@ func TestPublishTellsWhatWentWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrClosed) {
-				t.Errorf("publish: %v", err)
+				t.Errorf("Publish: got %v, want ErrClosed", err)
 			}
 			if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); !errors.Is(err, reprise.ErrClosed) {
-				t.Errorf("declare: %v", err)
+				t.Errorf("Declare: got %v, want ErrClosed", err)
 			}
 		})
 	})
 }
 
-func TestPublishToAFullQueue(t *testing.T) {
+func TestPublishToFullQueueReturnsErrNacked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -156,17 +156,17 @@ func TestPublishToAFullQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
-			t.Errorf("first: %v", err)
+			t.Errorf("first message: %v", err)
 		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrNacked) {
-			t.Errorf("second: %v", err)
+			t.Errorf("second message: got %v, want ErrNacked", err)
 		}
 	})
 }
 
 // A header frame may have the maximum size. The delivered header still fits into a frame with the additions of the
 // broker.
-func TestPublishUpToTheFrameSize(t *testing.T) {
+func TestPublishMessageOfMaximumFrameSize(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -190,11 +190,11 @@ func TestPublishUpToTheFrameSize(t *testing.T) {
 			case errors.Is(err, reprise.ErrInvalidMessage):
 				high = n - 1
 			default:
-				t.Fatalf("%d bytes: %v", n, err)
+				t.Fatalf("message of %d bytes: %v", n, err)
 			}
 		}
 		if most < 126000 {
-			t.Errorf("only %d bytes went through", most)
+			t.Errorf("largest published message has only %d bytes", most)
 		}
 		for range 3 {
 			d, ok, err := r.Get(queue, false)
@@ -206,12 +206,12 @@ func TestPublishUpToTheFrameSize(t *testing.T) {
 			}
 		}
 		if n := c.log.count("connection lost"); n != 0 {
-			t.Errorf("the connection was lost %d times", n)
+			t.Errorf("connection was lost %d times, want 0", n)
 		}
 	})
 }
 
-func TestPublishWaitsForTheConnection(t *testing.T) {
+func TestPublishWaitsForConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -229,7 +229,7 @@ func TestPublishWaitsForTheConnection(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := c.Publish(ctx, &reprise.Message{RoutingKey: queue}); !errors.Is(err, context.Canceled) {
-			t.Errorf("with an ended context: %v", err)
+			t.Errorf("canceled context: got %v", err)
 		}
 		published := make(chan error, 1)
 		go func() { published <- c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}) }()
@@ -242,7 +242,7 @@ func TestPublishWaitsForTheConnection(t *testing.T) {
 	})
 }
 
-func TestPublishWhoseConfirmIsLost(t *testing.T) {
+func TestPublishReportsLostConfirm(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -262,7 +262,7 @@ func TestPublishWhoseConfirmIsLost(t *testing.T) {
 		testkit.Eventually(t, timeout, func() bool { return proxy.Frames(testkit.ToClient) == 2*3+2*2+3+1 })
 		lost := proxy.CutBeforeFrame(testkit.ToClient, 1)
 		if err := c.Publish(t.Context(), m); !errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrUnconfirmed", err)
 		}
 		<-lost
 		if err := c.Publish(t.Context(), m); err != nil {
@@ -270,7 +270,7 @@ func TestPublishWhoseConfirmIsLost(t *testing.T) {
 		}
 		for range 3 {
 			if d := r.take(queue); d.MessageId != m.MessageID {
-				t.Errorf("message id %q, want %q", d.MessageId, m.MessageID)
+				t.Errorf("message ID: got %q, want %q", d.MessageId, m.MessageID)
 			}
 		}
 	})

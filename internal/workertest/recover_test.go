@@ -13,7 +13,7 @@ import (
 )
 
 // Another client deletes queues and exchanges while the worker publishes copies through them.
-func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
+func TestWorkerRepublishesCopiesAfterDeletedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -40,10 +40,10 @@ func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 			// not read the queue before its first use.
 			c.log.wait(t, "parked", parked+1)
 			if d := r.take(queue + ".failed"); d.MessageId != step {
-				t.Errorf("%s: parked %q", step, d.MessageId)
+				t.Errorf("%s: got message %q from the failed queue", step, d.MessageId)
 			}
 			if n := c.log.count("copy failed") - before; n != failures {
-				t.Errorf("%s: copies failed %d times, want %d", step, n, failures)
+				t.Errorf("%s: got %d failed copies, want %d", step, n, failures)
 			}
 		}
 		check("nothing deleted", 0)
@@ -58,12 +58,12 @@ func TestCopiesAreMadeAgainWhenTheirWayIsGone(t *testing.T) {
 		must(r.QueueDelete(wait, false, false, false))
 		check("wait queue deleted", 1)
 		if n := r.depth(queue); n != 0 {
-			t.Errorf("%d messages are left", n)
+			t.Errorf("queue has %d messages, want 0", n)
 		}
 	})
 }
 
-func TestNackedCopiesArePublishedAgain(t *testing.T) {
+func TestWorkerRepublishesNackedCopies(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -94,16 +94,16 @@ func TestNackedCopiesArePublishedAgain(t *testing.T) {
 		c.log.wait(t, "copy failed", 2)
 		for _, id := range []string{"1", "2"} {
 			if d := r.take(names + ".failed"); d.MessageId != id {
-				t.Errorf("parked %q, want %q", d.MessageId, id)
+				t.Errorf("parked message: got %q, want %q", d.MessageId, id)
 			}
 		}
 		if n := h.count(); n != 2 {
-			t.Errorf("the handler ran %d times for 2 messages", n)
+			t.Errorf("handler ran %d times for 2 messages", n)
 		}
 	})
 }
 
-func TestConsumesAgainWhenItsQueueIsDeleted(t *testing.T) {
+func TestWorkerConsumesAgainAfterDeletedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -122,7 +122,7 @@ func TestConsumesAgainWhenItsQueueIsDeleted(t *testing.T) {
 }
 
 // A message that was delivered before its queue was deleted can still be parked.
-func TestParksTheMessageOfADeletedQueue(t *testing.T) {
+func TestWorkerParksMessageOfDeletedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -141,7 +141,7 @@ func TestParksTheMessageOfADeletedQueue(t *testing.T) {
 		c.log.wait(t, "consuming", 2)
 		running.result <- reprise.Park(errScripted)
 		if d := r.take(queue + ".failed"); d.MessageId != "id" {
-			t.Errorf("parked %q", d.MessageId)
+			t.Errorf("parked message: got %q, want id", d.MessageId)
 		}
 	})
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// hearing is an option of dial. The client receives the result of hears instead of each frame.
-func hearing(hears func(frame []byte) []byte) func(*reprise.Config) {
+// rewriting is an option of dial. The client receives the result of rewrite instead of each frame.
+func rewriting(rewrite func(frame []byte) []byte) func(*reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -29,19 +29,19 @@ func hearing(hears func(frame []byte) []byte) func(*reprise.Config) {
 			if err != nil {
 				return nil, err
 			}
-			return relay(conn, hears), nil
+			return relay(conn, rewrite), nil
 		}
 	}
 }
 
 // A refusal may arrive after the message counts as proven. A second publish to the same destination then does not
 // affect other messages.
-func TestALateRefusalIsRemembered(t *testing.T) {
+func TestLateRefusalDoesNotAffectLaterMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
 		var slow atomic.Bool
-		c := dial(m.between, hearing(func(frame []byte) []byte {
+		c := dial(m.intercept, rewriting(func(frame []byte) []byte {
 			if slow.Load() && bytes.HasPrefix(frame[7:], channelClose) {
 				time.Sleep(1500 * time.Millisecond)
 			}
@@ -51,7 +51,7 @@ func TestALateRefusalIsRemembered(t *testing.T) {
 		refused := func() {
 			t.Helper()
 			if err := c.Publish(t.Context(), &reprise.Message{Exchange: "missing"}); !errors.Is(err, reprise.ErrUnroutable) {
-				t.Errorf("to an exchange that does not exist: %v", err)
+				t.Errorf("publish to a missing exchange: got %v, want ErrUnroutable", err)
 			}
 		}
 		slow.Store(true)
@@ -68,17 +68,17 @@ func TestALateRefusalIsRemembered(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		refused()
-		m.tell(t)
+		m.release(t)
 		all.Wait()
 	})
 }
 
 // A late destination that starts to refuse messages does not affect other messages.
-func TestALateDestinationIsRefused(t *testing.T) {
+func TestRefusalOfLateDestinationDoesNotAffectOtherMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
-		c := dial(m.between, hearing(func(frame []byte) []byte {
+		c := dial(m.intercept, rewriting(func(frame []byte) []byte {
 			if bytes.HasPrefix(frame[7:], channelClose) {
 				time.Sleep(1100 * time.Millisecond) // longer than the timeout of an unproven message
 			}
@@ -109,7 +109,7 @@ func TestALateDestinationIsRefused(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Second)
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); err != nil {
-				t.Errorf("to a queue that is well: %v", err)
+				t.Errorf("cannot publish to a healthy queue: %v", err)
 			}
 		}
 		stop()
@@ -119,7 +119,7 @@ func TestALateDestinationIsRefused(t *testing.T) {
 
 // RabbitMQ may refuse one routing key of an exchange that accepts other keys. After the first refusal, messages with
 // that key do not cost other messages their confirms. The embedded broker accepts all keys.
-func TestOneRoutingKeyIsRefused(t *testing.T) {
+func TestRefusedRoutingKeyDoesNotAffectOtherKeys(t *testing.T) {
 	t.Parallel()
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		r := newRaw(t, b.URL)
@@ -171,7 +171,7 @@ func TestOneRoutingKeyIsRefused(t *testing.T) {
 		for range 5 {
 			err := publish("forbidden")
 			if _, refused := errors.AsType[*reprise.RefusedError](err); refused != rabbit {
-				t.Errorf("a routing key that is not allowed: %v", err)
+				t.Errorf("forbidden routing key: got %v", err)
 			}
 		}
 		all.Wait()
@@ -179,26 +179,26 @@ func TestOneRoutingKeyIsRefused(t *testing.T) {
 }
 
 // Only the consumer itself can use direct reply-to, so the client rejects the message without a request to the broker.
-func TestDirectReplyToIsInvalid(t *testing.T) {
+func TestPublishRejectsDirectReplyTo(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
 		c := dial()
 		declareQueues(t, c, 1)
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0", ReplyTo: "amq.rabbitmq.reply-to"}); !errors.Is(err, reprise.ErrInvalidMessage) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrInvalidMessage", err)
 		}
 		if n := c.log.count("channel closed"); n > 0 {
-			t.Errorf("the channel was closed %d times", n)
+			t.Errorf("channel was closed %d times, want 0", n)
 		}
 	})
 }
 
 // A queue that does not confirm and gets occasional messages uses one channel.
-func TestAStuckQueueTakesOneChannel(t *testing.T) {
+func TestStuckQueueUsesOneChannel(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
-		c := dial(m.between)
+		c := dial(m.intercept)
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "w", Handler: h, Prefetch: 200})
 		m.mute("w.failed")
@@ -210,19 +210,19 @@ func TestAStuckQueueTakesOneChannel(t *testing.T) {
 			time.Sleep(10500 * time.Millisecond)
 		}
 		if n := m.channels(); n > before+2 { // one more for the channel on which it was first late
-			t.Errorf("%d channels are open, %d before", n, before)
+			t.Errorf("%d channels are open, %d were open before", n, before)
 		}
-		m.tell(t)
+		m.release(t)
 	})
 }
 
 // A channel that stays open for an hour does not cost a connection that responds.
-func TestAChannelThatIsNotClosed(t *testing.T) {
+func TestUnclosedChannelDoesNotCostConnection(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
 		var drop atomic.Bool
-		c := dial(m.between, hearing(func(frame []byte) []byte {
+		c := dial(m.intercept, rewriting(func(frame []byte) []byte {
 			if bytes.HasPrefix(frame[7:], channelCloseOK) && drop.CompareAndSwap(true, false) {
 				return nil
 			}
@@ -241,17 +241,17 @@ func TestAChannelThatIsNotClosed(t *testing.T) {
 			}
 		}
 		if drop.Load() || c.log.count("connection lost") > 0 {
-			t.Errorf("no channel was left open, or the connection was lost")
+			t.Errorf("every channel was closed, or the connection was lost")
 		}
 	})
 }
 
 // A batch for a late queue arrives in order when the queue confirms again.
-func TestABatchIsInOrderAfterARecovery(t *testing.T) {
+func TestBatchArrivesInOrderAfterRecovery(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
-		c := dial(m.between)
+		c := dial(m.intercept)
 		declareQueues(t, c, 1)
 		for range 10 {
 			m.mute("q0")
@@ -266,9 +266,9 @@ func TestABatchIsInOrderAfterARecovery(t *testing.T) {
 				return i - j
 			})
 			if !inOrder {
-				t.Error("out of order")
+				t.Error("batch arrived out of order")
 			}
-			m.tell(t)
+			m.release(t)
 		}
 	})
 }
@@ -287,11 +287,11 @@ func (s slowLog) Handle(ctx context.Context, r slog.Record) error {
 	return s.recorder.Handle(ctx, r)
 }
 
-func TestALoggerThatIsStuckHoldsUpNoConfirm(t *testing.T) {
+func TestStuckLoggerDoesNotBlockConfirms(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
-		c := dial(m.between, func(c *reprise.Config) { c.Logger = slog.New(slowLog{newRecorder()}) })
+		c := dial(m.intercept, func(c *reprise.Config) { c.Logger = slog.New(slowLog{newRecorder()}) })
 		declareQueues(t, c, 2)
 		m.mute("q0")
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); !errors.Is(err, reprise.ErrUnconfirmed) {
@@ -299,9 +299,9 @@ func TestALoggerThatIsStuckHoldsUpNoConfirm(t *testing.T) {
 		}
 		for range 3 {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q1"}); err != nil {
-				t.Errorf("to a queue that is well: %v", err)
+				t.Errorf("cannot publish to a healthy queue: %v", err)
 			}
 		}
-		m.tell(t)
+		m.release(t)
 	})
 }

@@ -14,15 +14,15 @@ type relayed struct {
 	out *io.PipeWriter // Writes are not interleaved
 }
 
-// relay replaces each frame of the broker with the result of hears.
-func relay(conn net.Conn, hears func(frame []byte) []byte) *relayed {
+// relay replaces each frame of the broker with the result of rewrite.
+func relay(conn net.Conn, rewrite func(frame []byte) []byte) *relayed {
 	r := &relayed{Conn: conn}
 	r.in, r.out = io.Pipe()
-	go r.pump(hears) // runs until the connection is closed
+	go r.pump(rewrite) // runs until the connection is closed
 	return r
 }
 
-func (r *relayed) pump(hears func(frame []byte) []byte) {
+func (r *relayed) pump(rewrite func(frame []byte) []byte) {
 	from := bufio.NewReader(r.Conn)
 	for {
 		frame := make([]byte, 7)
@@ -32,7 +32,7 @@ func (r *relayed) pump(hears func(frame []byte) []byte) {
 			_, err = io.ReadFull(from, frame[7:])
 		}
 		if err == nil {
-			_, err = r.out.Write(hears(frame))
+			_, err = r.out.Write(rewrite(frame))
 		}
 		if err != nil {
 			_ = r.out.CloseWithError(err)

@@ -16,7 +16,7 @@ import (
 
 // A worker reports the outcome only of a message that requests a report. A forged or copied header does not count,
 // because handlers copy headers and publishers can forge them.
-func TestAWorkerReportsWhatIsAskedFor(t *testing.T) {
+func TestWorkerReportsRequestedOutcomes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
@@ -40,11 +40,11 @@ func TestAWorkerReportsWhatIsAskedFor(t *testing.T) {
 			r.publish("", "work", amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(asks.Table())}})
 		}
 		send("good", func(*topology.OutcomeRequest) {})
-		send("of no queue", func(o *topology.OutcomeRequest) { o.Queue = "" })
+		send("no queue", func(o *topology.OutcomeRequest) { o.Queue = "" })
 		send("retried", func(*topology.OutcomeRequest) {})
 		send("copied by a handler", func(o *topology.OutcomeRequest) { o.MessageID = "the message before" })
-		send("of another queue", func(o *topology.OutcomeRequest) { o.Queue = "orders" })
-		send("to a queue of the publisher's choice", func(o *topology.OutcomeRequest) { o.To = other })
+		send("another queue", func(o *topology.OutcomeRequest) { o.Queue = "orders" })
+		send("report to another queue", func(o *topology.OutcomeRequest) { o.To = other })
 		r.publish("", "work", amqp.Publishing{MessageId: "text", Headers: amqp.Table{topology.HeaderOutcome: "yes"}})
 		h.wait(t, 8)
 		time.Sleep(time.Minute)
@@ -59,26 +59,26 @@ func TestAWorkerReportsWhatIsAskedFor(t *testing.T) {
 			}
 			o, read := topology.ReadOutcome(topology.Table(d.Headers))
 			if !read || o.Key != "key" || o.Queue != "work" || o.Replay != "7/1" || d.DeliveryMode != amqp.Persistent || len(d.Body) != 0 {
-				t.Errorf("a report has %+v, %+v", d.Headers, o)
+				t.Errorf("unexpected report: headers %+v, outcome %+v", d.Headers, o)
 			}
 			got[o.Result+" "+o.Error]++
 		}
 		if len(got) != 2 || got["succeeded "] != 2 || got["retrying not yet"] != 1 {
-			t.Errorf("reports are %v, want two successes and one retry", got)
+			t.Errorf("reports: got %v, want two successes and one retry", got)
 		}
 		if n := r.depth(other); n != 0 {
-			t.Errorf("%d reports went where a publisher wanted them", n)
+			t.Errorf("%d reports were sent to the queue from a forged header", n)
 		}
 	})
 }
 
 // If the broker does not confirm a report, the report delays the acknowledgement only for a limited time.
-func TestAReportThatIsNotTaken(t *testing.T) {
+func TestUnconfirmedReportDelaysAckBriefly(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		events := &events{}
 		m := newMuted()
-		c := dial(m.between, func(c *reprise.Config) { c.Observer = events })
+		c := dial(m.intercept, func(c *reprise.Config) { c.Observer = events })
 		to := topology.OutcomeQueuePrefix + "archive"
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
 			t.Fatal(err)
@@ -93,16 +93,16 @@ func TestAReportThatIsNotTaken(t *testing.T) {
 		h.wait(t, 2)
 		time.Sleep(time.Minute)
 		if n := len(events.of(reprise.EventUnreported)); n != 2 {
-			t.Errorf("%d outcomes are said to be unreported, want 2", n)
+			t.Errorf("got %d unreported outcomes, want 2", n)
 		}
 		if n := len(events.of(reprise.EventDone)); n != 2 || h.count() != 2 {
-			t.Errorf("%d messages are done after %d attempts, want 2", n, h.count())
+			t.Errorf("%d messages were processed after %d attempts, want 2", n, h.count())
 		}
 	})
 }
 
-// asking returns a message that requests a report.
-func asking(to, id string) amqp.Publishing {
+// requestReport returns a message that requests a report.
+func requestReport(to, id string) amqp.Publishing {
 	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: "work", MessageID: id}
 	return amqp.Publishing{MessageId: id, Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}}
 }
@@ -119,7 +119,7 @@ func outcomes(t *testing.T, c client) string {
 
 // A report does not prevent the acknowledgement of a message, at the end of a drain or near the acknowledgement
 // timeout.
-func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
+func TestReportDoesNotPreventAck(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		takes  time.Duration
@@ -129,14 +129,14 @@ func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 		"after the drain timeout":             {4 * time.Second, reprise.WorkerConfig{DrainTimeout: time.Second}, true},
 		"when the drain timeout ends":         {4 * time.Second, reprise.WorkerConfig{DrainTimeout: 6 * time.Second}, true},
 		"near the acknowledgement timeout":    {50 * time.Second, reprise.WorkerConfig{ConsumerTimeout: time.Minute}, false},
-		"when its worker gives messages back": {46 * time.Second, reprise.WorkerConfig{ConsumerTimeout: time.Minute}, false},
+		"when the worker requeues deliveries": {46 * time.Second, reprise.WorkerConfig{ConsumerTimeout: time.Minute}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				events := &events{}
 				m := newMuted()
 				done := make(chan time.Time, 1)
-				c := dial(m.between, func(c *reprise.Config) {
+				c := dial(m.intercept, func(c *reprise.Config) {
 					c.Observer = reprise.ObserverFunc(func(e reprise.Event) {
 						if events.Observe(e); e.Kind == reprise.EventDone {
 							done <- time.Now()
@@ -154,7 +154,7 @@ func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 					return nil
 				})
 				stop := start(t, c, tc.worker)
-				r.publish("", "work", asking(to, "1"))
+				r.publish("", "work", requestReport(to, "1"))
 				<-began
 				if tc.drains {
 					if err := stop(); err != nil {
@@ -165,16 +165,16 @@ func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 				select {
 				case at := <-done:
 					if late := at.Sub(ended); late > 3*time.Second {
-						t.Errorf("acknowledged %s after the handler", late)
+						t.Errorf("ack was sent %s after the end of the handler", late)
 					}
 				default:
-					t.Error("not acknowledged")
+					t.Error("message was not acknowledged")
 				}
 				if n := r.depth("work"); n != 0 {
-					t.Errorf("%d messages will be handled again", n)
+					t.Errorf("queue has %d messages, want 0", n)
 				}
 				if n := len(events.of(reprise.EventUnreported)); n != 1 {
-					t.Errorf("%d outcomes are unreported, want 1", n)
+					t.Errorf("got %d unreported outcomes, want 1", n)
 				}
 			})
 		})
@@ -183,12 +183,12 @@ func TestAnAcknowledgementDoesNotWaitForAReport(t *testing.T) {
 
 // A report queue that does not confirm costs its messages their outcomes, and delays other messages by at most one
 // timeout. After a minute, the worker sends one report to test the queue.
-func TestUnconfirmedReportsPause(t *testing.T) {
+func TestWorkerPausesUnconfirmedReports(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		events := &events{}
 		m := newMuted()
-		c := dial(m.between, func(c *reprise.Config) { c.Observer = events })
+		c := dial(m.intercept, func(c *reprise.Config) { c.Observer = events })
 		to := outcomes(t, c)
 		m.mute(to)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "work"}}}); err != nil {
@@ -196,7 +196,7 @@ func TestUnconfirmedReportsPause(t *testing.T) {
 		}
 		const replayed = 160
 		for i := range replayed {
-			r.publish("", "work", asking(to, fmt.Sprint(i)))
+			r.publish("", "work", requestReport(to, fmt.Sprint(i)))
 		}
 		r.publish("", "work", amqp.Publishing{MessageId: "live"})
 		live := make(chan time.Time, 1)
@@ -211,29 +211,29 @@ func TestUnconfirmedReportsPause(t *testing.T) {
 		h.wait(t, replayed+1)
 		time.Sleep(30 * time.Second)
 		if took := (<-live).Sub(began); took > 6*time.Second {
-			t.Errorf("a message behind %d replayed messages was handled after %s", replayed, took)
+			t.Errorf("message behind %d replayed messages was handled after %s", replayed, took)
 		}
 		unreported := func(want int) {
 			t.Helper()
 			if n := len(events.of(reprise.EventUnreported)); n != want {
-				t.Errorf("%d outcomes are unreported, want %d", n, want)
+				t.Errorf("got %d unreported outcomes, want %d", n, want)
 			}
 		}
 		unreported(replayed)
 		time.Sleep(time.Minute)
 		before := r.depth(to)
 		for i := range 3 {
-			r.publish("", "work", asking(to, fmt.Sprint("later", i)))
+			r.publish("", "work", requestReport(to, fmt.Sprint("later", i)))
 		}
 		time.Sleep(30 * time.Second)
 		unreported(replayed + 3)
 		if n := r.depth(to) - before; n != 1 {
-			t.Errorf("%d reports try the queue, want 1", n)
+			t.Errorf("got %d reports that test the queue, want 1", n)
 		}
-		m.tell(t)
+		m.release(t)
 		time.Sleep(time.Minute)
 		for i := range 3 {
-			r.publish("", "work", asking(to, fmt.Sprint("last", i)))
+			r.publish("", "work", requestReport(to, fmt.Sprint("last", i)))
 			time.Sleep(time.Second)
 		}
 		unreported(replayed + 3)
@@ -241,7 +241,7 @@ func TestUnconfirmedReportsPause(t *testing.T) {
 }
 
 // While the connection is blocked, a worker acknowledges replayed messages without a report.
-func TestReportsAreNotSentWhileBlocked(t *testing.T) {
+func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -253,7 +253,7 @@ func TestReportsAreNotSentWhileBlocked(t *testing.T) {
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
 			t.Fatal(err)
 		}
-		publishing.say(t, lowOnMemory)
+		publishing.inject(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		h := newScript(func(*reprise.Message) error { return nil })
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h})
@@ -261,18 +261,18 @@ func TestReportsAreNotSentWhileBlocked(t *testing.T) {
 		request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: queue, MessageID: "1"}
 		r.publish("", queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{topology.HeaderOutcome: amqp.Table(request.Table())}})
 		testkit.Eventually(t, timeout, func() bool { return len(events.of(reprise.EventDone)) == 1 })
-		publishing.say(t, "")
+		publishing.inject(t, "")
 		c.log.wait(t, "publishing unblocked", 1)
 		missing := events.of(reprise.EventUnreported)
 		if len(missing) != 1 || !errors.Is(missing[0].Err, reprise.ErrBlocked) || r.depth(to) != 0 {
-			t.Errorf("unreported: %v; %d reports", missing, r.depth(to))
+			t.Errorf("unexpected events %v and %d reports", missing, r.depth(to))
 		}
 	})
 }
 
 // A worker reports a failed attempt before the next attempt. This also applies to later attempts, because the first
 // attempt may have ended with its connection, or in another program.
-func TestFailedAttemptsAreReported(t *testing.T) {
+func TestWorkerReportsFailedAttempts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
@@ -287,7 +287,7 @@ func TestFailedAttemptsAreReported(t *testing.T) {
 		if err := start(t, c, cfg)(); err != nil { // this declares the queue
 			t.Fatal(err)
 		}
-		r.publish("", "work", asking(to, "1"))
+		r.publish("", "work", requestReport(to, "1"))
 		r.crash("work", 1)
 		start(t, c, cfg)
 		h.wait(t, 3)
@@ -299,13 +299,13 @@ func TestFailedAttemptsAreReported(t *testing.T) {
 		}
 		want := []string{"2 retrying attempt 2 fails", "3 retrying attempt 3 fails", "4 succeeded "}
 		if !slices.Equal(got, want) {
-			t.Errorf("reports: %q, want %q", got, want)
+			t.Errorf("reports: got %q, want %q", got, want)
 		}
 	})
 }
 
 // The worker handles the newest message of a burst, and reports its result for each message of the burst.
-func TestReportsOfABurst(t *testing.T) {
+func TestWorkerReportsEachMessageOfBurst(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
@@ -321,10 +321,10 @@ func TestReportsOfABurst(t *testing.T) {
 			Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: func(*reprise.Message) string { return "same" }},
 		})
 		for i := range 3 {
-			r.publish("", "work", asking(to, fmt.Sprint(i)))
+			r.publish("", "work", requestReport(to, fmt.Sprint(i)))
 		}
 		r.publish("", "work", amqp.Publishing{MessageId: "live"})
-		r.publish("", "work", asking(to, "newest"))
+		r.publish("", "work", requestReport(to, "newest"))
 		time.Sleep(time.Minute)
 		got := map[string]int{}
 		for range r.depth(to) {
@@ -332,14 +332,14 @@ func TestReportsOfABurst(t *testing.T) {
 			got[o.Result]++
 		}
 		if h.count() != 2 || len(got) != 2 || got[topology.OutcomeRetrying] != 4 || got[topology.OutcomeSucceeded] != 1 {
-			t.Errorf("%d attempts, reports %v; want 2 attempts, four messages retrying, the newest succeeded", h.count(), got)
+			t.Errorf("got %d attempts, reports %v; want 2 attempts, four reports of a retry and one of a success", h.count(), got)
 		}
 		for i := range 3 {
-			r.publish("", "work", asking(to, fmt.Sprint("again", i)))
+			r.publish("", "work", requestReport(to, fmt.Sprint("again", i)))
 		}
 		time.Sleep(time.Minute)
 		if n := r.depth(to); n != 3 {
-			t.Errorf("3 messages were settled by a success, with %d reports", n)
+			t.Errorf("success of 3 messages caused %d reports", n)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 		name     string
 		route    topology.Requeuing
 		attempts int // limit of the policy
-		gives    int // number of runs of the handler
+		runs     int // number of runs of the handler
 	}{
 		{"once", topology.Requeuing{Classic: true}, 2, 2},
 		{"twice", topology.Requeuing{Classic: true}, 3, 3},
@@ -37,7 +37,7 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 				}
 				runs := 0
 				h := newScript(func(m *reprise.Message) error {
-					if runs++; way.route.Unlimited && runs == way.gives {
+					if runs++; way.route.Unlimited && runs == way.runs {
 						return reprise.Park(errScripted)
 					}
 					return fmt.Errorf("error %d", m.Attempt)
@@ -47,14 +47,14 @@ func TestRequeuingOnClassicQueues(t *testing.T) {
 				})
 				r.publish("", queue, amqp.Publishing{MessageId: "id", Type: "order", Body: []byte("17")})
 				d := r.take(queue + ".failed")
-				if n := h.count(); n != way.gives || d.MessageId != "id" || d.Type != "order" || string(d.Body) != "17" {
-					t.Errorf("parked after %d runs, want %d: %+v", n, way.gives, d)
+				if n := h.count(); n != way.runs || d.MessageId != "id" || d.Type != "order" || string(d.Body) != "17" {
+					t.Errorf("parked after %d runs, want %d: %+v", n, way.runs, d)
 				}
-				if n, _ := amqpvalue.Integer(d.Headers[topology.HeaderAttempts]); !way.route.Unlimited && int(n) != way.gives {
-					t.Errorf("%d attempts are written on it, want %d", n, way.gives)
+				if n, _ := amqpvalue.Integer(d.Headers[topology.HeaderAttempts]); !way.route.Unlimited && int(n) != way.runs {
+					t.Errorf("attempts header: got %d, want %d", n, way.runs)
 				}
 				if n := r.depth(queue); n != 0 {
-					t.Errorf("%d messages left", n)
+					t.Errorf("queue has %d messages, want 0", n)
 				}
 			})
 		})
@@ -69,10 +69,10 @@ func TestRequeuingOnClassicQueuesValidates(t *testing.T) {
 	}
 	config.CrashLimit = 3
 	if config.Validate() == nil {
-		t.Error("a crash cannot be told from a message that was put back")
+		t.Error("Validate accepted CrashLimit, although the worker cannot count crashes")
 	}
 	config.CrashLimit, config.Strategy.Route = 0, topology.Requeuing{Unlimited: true}
 	if config.Validate() == nil {
-		t.Error("a quorum queue has a limit")
+		t.Error("Validate accepted a quorum queue, which has a delivery limit")
 	}
 }

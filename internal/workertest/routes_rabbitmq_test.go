@@ -19,7 +19,7 @@ import (
 // These tests simulate the actions of package reprise for a hop, so that they test only the route and the broker.
 
 // No route delivers a retry early. The additional delay depends on the machine, and the test only logs it.
-func TestNoRouteIsEarly(t *testing.T) {
+func TestRoutesDoNotDeliverEarly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, route := range map[string]topology.Route{
@@ -55,7 +55,7 @@ func TestNoRouteIsEarly(t *testing.T) {
 					}
 					took := d.at.Sub(sent[i])
 					if took < hops[i].Delay {
-						t.Errorf("a delay of %s took %s", hops[i].Delay, took)
+						t.Errorf("delay of %s took %s", hops[i].Delay, took)
 					}
 					late = append(late, took-hops[i].Delay)
 				}
@@ -96,17 +96,17 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 		for _, d := range collected(timeout) {
 			hop := hops[d.MessageId]
 			if took := d.at.Sub(sent[d.MessageId]); took < hop.Delay {
-				t.Errorf("a delay of %s took %s", hop.Delay, took)
+				t.Errorf("delay of %s took %s", hop.Delay, took)
 			}
 			if d.Exchange != exchange || d.RoutingKey != "eu."+d.MessageId {
-				t.Errorf("%s arrived by %q %q", hop.Delay, d.Exchange, d.RoutingKey)
+				t.Errorf("delay %s: got exchange %q, routing key %q", hop.Delay, d.Exchange, d.RoutingKey)
 			}
 			deaths, _ := d.Headers["x-death"].([]any)
 			if len(deaths) != hop.Stations {
-				t.Errorf("%s died in %d queues, not %d", hop.Delay, len(deaths), hop.Stations)
+				t.Errorf("delay %s: message was dead-lettered by %d queues, want %d", hop.Delay, len(deaths), hop.Stations)
 			}
 			if d.CorrelationId != "c" || d.Priority != 3 || string(d.Body) != "body" || d.Headers["own"] != "kept" {
-				t.Errorf("%s arrived as %+v", hop.Delay, d)
+				t.Errorf("delay %s: got %+v", hop.Delay, d)
 			}
 			r.take(carbon)
 		}
@@ -115,7 +115,7 @@ func TestScheduledMessagesArriveAsPublished(t *testing.T) {
 
 // The broker counts the attempts of requeued and dead-lettered messages, without a count in a copy. Lost connections do
 // not count as attempts.
-func TestBrokersCountAttempts(t *testing.T) {
+func TestBrokerCountsAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, route := range map[string]topology.Route{
@@ -130,7 +130,7 @@ func TestBrokersCountAttempts(t *testing.T) {
 				topo := route.Topology(work)
 				if version, _ := r.conn.Properties["version"].(string); topo.For(version) != nil {
 					if err := c.Declare(t.Context(), topo); err == nil || !strings.Contains(err.Error(), "must be RabbitMQ 4.3.3 or later") {
-						t.Errorf("on RabbitMQ %s: %v", version, err)
+						t.Errorf("RabbitMQ %s: got %v", version, err)
 					}
 					return
 				}
@@ -145,17 +145,17 @@ func TestBrokersCountAttempts(t *testing.T) {
 				for attempt := 1; attempt <= 5; attempt++ {
 					raw := r.get(work)
 					if early := delay - time.Since(failedAt); !failedAt.IsZero() && early > 0 {
-						t.Errorf("attempt %d came %s early", attempt, early)
+						t.Errorf("attempt %d began %s too early", attempt, early)
 					}
 					d := delivered(work, raw)
 					if n := marks.Read(d).Attempts; n != attempt-1 {
-						t.Errorf("attempt %d: %d before, by %v", attempt, n, raw.Headers)
+						t.Errorf("attempt %d: got %d previous attempts from headers %v", attempt, n, raw.Headers)
 					}
 					if n := crashCount(marks, d); n != 0 {
-						t.Errorf("attempt %d: %d crashes, by %v", attempt, n, raw.Headers)
+						t.Errorf("attempt %d: got %d crashes from headers %v", attempt, n, raw.Headers)
 					}
 					if x, key := marks.Read(d).OriginAt(d); x != exchange || key != "order.new" {
-						t.Errorf("attempt %d: published to %q %q", attempt, x, key)
+						t.Errorf("attempt %d: got exchange %q, routing key %q", attempt, x, key)
 					}
 					hop, err := route.Wait(d, time.Hour)
 					if err != nil {
@@ -173,7 +173,7 @@ func TestBrokersCountAttempts(t *testing.T) {
 
 // If x-death counts the attempts, a connection that is lost with a delivery counts as a crash. (RabbitMQ before 4.3
 // does not keep this count from queue to queue.)
-func TestCrashesAreNotAttempts(t *testing.T) {
+func TestCrashesDoNotCountAsAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
@@ -188,11 +188,11 @@ func TestCrashesAreNotAttempts(t *testing.T) {
 			raw := r.get(work)
 			d := delivered(work, raw)
 			if n := (topology.Deaths{}).Read(d).Attempts; n != step.attempts {
-				t.Errorf("delivery %d: %d attempts, want %d: %v", i+1, n, step.attempts, d.Headers)
+				t.Errorf("delivery %d: got %d attempts, want %d: %v", i+1, n, step.attempts, d.Headers)
 			}
 			n := crashCount(topology.Deaths{}, d)
 			if forgets := b.Version == "3.10" && step.attempts > 0; n != step.crashes && !forgets || n > step.crashes {
-				t.Errorf("delivery %d: %d crashes, want %d: %v", i+1, n, step.crashes, d.Headers)
+				t.Errorf("delivery %d: got %d crashes, want %d: %v", i+1, n, step.crashes, d.Headers)
 			}
 			if step.end == reject {
 				if err := raw.Reject(false); err != nil {
@@ -209,7 +209,7 @@ func TestCrashesAreNotAttempts(t *testing.T) {
 }
 
 // A classic queue does not count deliveries. Therefore requeued messages would be retried indefinitely.
-func TestClassicQueuesAreNotRequeuedTo(t *testing.T) {
+func TestRequeuingRejectsClassicQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -273,7 +273,7 @@ func (s *sender) wait() {
 	s.t.Helper()
 	for _, c := range s.confirms {
 		if !c.Wait() {
-			s.t.Fatal("not confirmed")
+			s.t.Fatal("message was not confirmed")
 		}
 	}
 	s.confirms = nil
@@ -300,7 +300,7 @@ func (r *raw) get(queue string) (d amqp.Delivery) {
 		var ok bool
 		var err error
 		if d, ok, err = r.Get(queue, false); err != nil || !ok {
-			return fmt.Errorf("nothing in %s (%v)", queue, err)
+			return fmt.Errorf("queue %s has no message: %v", queue, err)
 		}
 		return nil
 	})
@@ -337,10 +337,10 @@ func (r *raw) collect(queue string, n int) func(within time.Duration) []arrival 
 		select {
 		case <-done:
 		case <-time.After(within):
-			r.t.Fatalf("less than %d messages within %s", n, within)
+			r.t.Fatalf("got fewer than %d messages within %s", n, within)
 		}
 		if len(all) != n {
-			r.t.Fatalf("%d messages of %d", len(all), n)
+			r.t.Fatalf("got %d messages, want %d", len(all), n)
 		}
 		return all
 	}

@@ -66,7 +66,7 @@ func TestPublishAtIsExactToTheSecond(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(map[string]any{"own": "kept"}, m.Headers); diff != "" || m.Exchange != to[0] {
-					t.Errorf("the message was changed: %s", diff)
+					t.Errorf("Publish modified the message: %s", diff)
 				}
 				due[m.MessageID] = at
 			}
@@ -86,7 +86,7 @@ func TestPublishAtIsExactToTheSecond(t *testing.T) {
 				t.Errorf("message %s: %s", m.CorrelationID, diff)
 			}
 			if m.Exchange == "" && m.RoutingKey != queue || m.Exchange == exchange && m.RoutingKey != "eu.reminder" {
-				t.Errorf("message %s came by %q %q", m.CorrelationID, m.Exchange, m.RoutingKey)
+				t.Errorf("message %s: got exchange %q, routing key %q", m.CorrelationID, m.Exchange, m.RoutingKey)
 			}
 		}
 	})
@@ -121,16 +121,16 @@ func TestPublishInOnEachBroker(t *testing.T) {
 		for range 8 {
 			d := r.take(queue)
 			if early := time.Until(due[d.MessageId]); early > 0 {
-				t.Errorf("it came %v early", early)
+				t.Errorf("message arrived %v too early", early)
 			}
 			if string(d.Body) != "body" || d.Priority != 3 || d.Expiration != "" || d.DeliveryMode != amqp.Persistent {
-				t.Errorf("it came as %+v", d)
+				t.Errorf("unexpected message: %+v", d)
 			}
 		}
 	})
 }
 
-func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
+func TestPublishAtRejectsInvalidMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -142,16 +142,16 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 			m    *reprise.Message
 			want string
 		}{
-			"nil":        {soon, nil, "message must not be nil"},
-			"past":       {time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "Expiration of a scheduled message must be 0"},
-			"expiration": {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "Expiration of a scheduled message must be 0"},
-			"carbon":     {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "must not have the header CC"},
-			"nine years": {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "must be at most 74565h24m16s (8.5 years)"},
-			"nowhere":    {soon, &reprise.Message{}, "must not both be empty"},
-			"headers":    {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot send"},
+			"nil":            {soon, nil, "message must not be nil"},
+			"past":           {time.Time{}, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "Expiration of a scheduled message must be 0"},
+			"expiration":     {soon, &reprise.Message{RoutingKey: queue, Expiration: time.Minute}, "Expiration of a scheduled message must be 0"},
+			"CC":             {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"CC": []any{"k"}}}, "must not have the header CC"},
+			"nine years":     {time.Now().AddDate(9, 0, 0), &reprise.Message{RoutingKey: queue}, "must be at most 74565h24m16s (8.5 years)"},
+			"no destination": {soon, &reprise.Message{}, "must not both be empty"},
+			"headers":        {soon, &reprise.Message{RoutingKey: queue, Headers: map[string]any{"x": complex(1, 1)}}, "cannot send"},
 		} {
 			if err := c.PublishAt(t.Context(), tc.at, tc.m); !errors.Is(err, reprise.ErrInvalidMessage) || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v", name, err)
 			}
 		}
 		for want, m := range map[string]*reprise.Message{
@@ -164,20 +164,20 @@ func TestPublishAtRefusesWhatCannotWait(t *testing.T) {
 			}
 		}
 		if err := c.PublishAt(t.Context(), time.Time{}, &reprise.Message{RoutingKey: queue, MessageID: "late"}); err != nil {
-			t.Errorf("a time in the past: %v", err)
+			t.Errorf("cannot publish with a time in the past: %v", err)
 		}
 		if d := r.take(queue); d.MessageId != "late" {
-			t.Errorf("published at once: %+v", d)
+			t.Errorf("unexpected message: %+v", d)
 		}
 		if depth := r.depth(queue); depth != 0 {
-			t.Errorf("%d more messages were published", depth)
+			t.Errorf("queue has %d further messages, want 0", depth)
 		}
 	})
 }
 
 // A consumer with another client may schedule a message again with all its headers, including the headers of RabbitMQ
 // and of the last route.
-func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
+func TestPublishInAcceptsHeadersOfDeliveredMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -191,11 +191,11 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(m.Headers) != before {
-				t.Error("the headers of the message were changed")
+				t.Error("PublishIn modified the headers of the message")
 			}
 			got := r.take(queue)
 			if got.MessageId != m.MessageID || got.Headers["own"] != "kept" || got.Headers["x-death"] == nil {
-				t.Fatalf("it came as %+v", got)
+				t.Fatalf("unexpected message: %+v", got)
 			}
 			m.Headers = maps.Clone(map[string]any(got.Headers))
 			_, byLevel2 = got.Headers[topology.HeaderLevel+"02"]
@@ -203,17 +203,17 @@ func TestPublishInOnceMoreWithTheHeadersThatItCameWith(t *testing.T) {
 		}
 		for tries := 1; !putOff(3 * time.Second); tries++ { // less time remains if a second passes before the publish
 			if tries == 20 {
-				t.Fatalf("it never came by a level of 2 s: %v", m.Headers)
+				t.Fatalf("message never passed the level of 2 s: %v", m.Headers)
 			}
 		}
 		if putOff(2 * time.Second) {
-			t.Errorf("it came by a level of its wait before: %v", m.Headers)
+			t.Errorf("message passed a level of its previous delay: %v", m.Headers)
 		}
 	})
 }
 
 // The client declares deleted queues again. An observer does not get an event.
-func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
+func TestPublishInRecreatesDeletedQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -233,18 +233,18 @@ func TestPublishInWhenItsQueuesWereDeleted(t *testing.T) {
 		}
 		published := seen.of(reprise.EventPublished)
 		if len(published) != 3 {
-			t.Errorf("3 messages were published: %+v", published)
+			t.Errorf("got events %+v, want 3", published)
 		}
 		for _, e := range published {
 			if e.Err != nil || e.MessageID == "" || e.Took <= 0 {
-				t.Errorf("%+v", e)
+				t.Errorf("unexpected event: %+v", e)
 			}
 		}
 	})
 }
 
 // A message arrives at its due time even if it waits in this process.
-func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
+func TestPublishAtIsNotLateAfterBlockedConnection(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var publishing *alarmed
@@ -267,26 +267,26 @@ func TestPublishAtIsNotLateForHavingBeenBlocked(t *testing.T) {
 			12500 * time.Millisecond: 0,
 			5 * time.Second:          7 * time.Second, // due before it could be sent
 		} {
-			publishing.say(t, lowOnMemory)
+			publishing.inject(t, lowOnMemory)
 			synctest.Wait()
 			published := make(chan error)
 			due := time.Now().Add(delay)
 			go func() { published <- c.PublishAt(t.Context(), due, &reprise.Message{RoutingKey: queue}) }()
 			time.Sleep(12 * time.Second)
-			publishing.say(t, "")
+			publishing.inject(t, "")
 			if err := <-published; err != nil {
 				t.Fatal(err)
 			}
 			r.take(queue)
 			if after := time.Since(due); after < late || after > late+time.Second+50*time.Millisecond {
-				t.Errorf("to be published in %v, it came %v late", delay, after)
+				t.Errorf("message with a delay of %v arrived after %v", delay, after)
 			}
 		}
 	})
 }
 
 // Like Publish, it waits for the next connection after the loss of a connection at any frame.
-func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
+func TestPublishInSurvivesLostConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -299,7 +299,7 @@ func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
 				cut := proxy.CutBeforeFrame(direction, frame+1)
 				id := fmt.Sprintf("cut before frame %d %s", frame+1, direction)
 				if err := c.PublishIn(t.Context(), 10*time.Millisecond, &reprise.Message{MessageID: id, RoutingKey: queue}); err != nil {
-					t.Fatalf("%s: %v", id, err)
+					t.Fatalf("message %s: %v", id, err)
 				}
 				want[id] = true
 				<-cut
@@ -314,7 +314,7 @@ func TestPublishInWhileItsConnectionIsLost(t *testing.T) {
 	})
 }
 
-func TestPublishInWaitsNoLongerThanPublish(t *testing.T) {
+func TestPublishInTimesOutLikePublish(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
@@ -324,18 +324,18 @@ func TestPublishInWaitsNoLongerThanPublish(t *testing.T) {
 		c.log.wait(t, "connection lost", 2)
 		err := c.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "q"})
 		if !errors.Is(err, reprise.ErrDisconnected) || errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("without a connection: %v", err)
+			t.Errorf("no connection: got %v, want ErrDisconnected", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := c.PublishIn(ctx, time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, context.Canceled) {
-			t.Errorf("with an ended context: %v", err)
+			t.Errorf("canceled context: got %v", err)
 		}
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrClosed) {
-			t.Errorf("closed: %v", err)
+			t.Errorf("closed client: got %v, want ErrClosed", err)
 		}
 	})
 }

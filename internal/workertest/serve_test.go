@@ -12,12 +12,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// faulty is a Breaker that probes and then fails, which pauses its worker.
-type faulty struct{ asked atomic.Int32 }
+// failingBreaker is a Breaker that probes and then fails, which pauses its worker.
+type failingBreaker struct{ asked atomic.Int32 }
 
-func (*faulty) Allow() (func(error), time.Duration) { return func(error) {}, 0 }
+func (*failingBreaker) Allow() (func(error), time.Duration) { return func(error) {}, 0 }
 
-func (f *faulty) Probing() bool {
+func (f *failingBreaker) Probing() bool {
 	if f.asked.Add(1) > 1 {
 		panic("probing")
 	}
@@ -25,13 +25,13 @@ func (f *faulty) Probing() bool {
 }
 
 // A worker that stops during a pause requeues a message once.
-func TestWorkerGetsNothingDuringAPause(t *testing.T) {
+func TestWorkerReceivesNoDeliveriesDuringPause(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
 		h := newScript(func(*reprise.Message) error { return nil })
 		stop := start(t, c, reprise.WorkerConfig{
-			Queue: "work", Handler: h, Breaker: &faulty{},
+			Queue: "work", Handler: h, Breaker: &failingBreaker{},
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": "quorum"}}}},
 		})
 		r.publish("", "work", amqp.Publishing{MessageId: "id"})
@@ -41,7 +41,7 @@ func TestWorkerGetsNothingDuringAPause(t *testing.T) {
 		}
 		d := r.take("work")
 		if n, _ := amqpvalue.Integer(d.Headers["x-delivery-count"]); n > 0 || h.count() > 0 {
-			t.Errorf("the message was delivered %d times more, and handled %d times: %v", n, h.count(), d.Headers)
+			t.Errorf("message was redelivered %d times and handled %d times: %v", n, h.count(), d.Headers)
 		}
 	})
 }

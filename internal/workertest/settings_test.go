@@ -15,7 +15,7 @@ import (
 
 // NewWorker rejects all invalid settings of a strategy or a published design: settings that no broker accepts, that
 // would lose messages, or that would retry them indefinitely. The error contains the correction.
-func TestSettingsThatCannotBe(t *testing.T) {
+func TestNewWorkerRejectsInvalidSettings(t *testing.T) {
 	t.Parallel()
 	var (
 		long   = strings.Repeat("q", 256)
@@ -37,7 +37,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	cases := []struct {
 		field string
 		s     topology.Strategy
-		says  string
+		want  string
 	}{
 		{"Buckets.Base", route(topology.Buckets{Base: -time.Second}), "from 1ms to"},
 		{"Buckets.Base", route(topology.Buckets{Base: 1500 * time.Microsecond}), "whole milliseconds"},
@@ -168,8 +168,8 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		tried[c.field] = true
 		t.Run(c.field, func(t *testing.T) {
 			err := reprise.WorkerConfig{Queue: queueOf(design), Handler: succeed, Strategy: c.s}.Validate()
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("the error is: %v\nit does not say: %s", err, c.says)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %s", err, c.want)
 			}
 		})
 	}
@@ -196,14 +196,14 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			if name := reflect.TypeOf(v).Name() + "." + f.Name; len(f.Index) == 1 && !tried[name] {
-				t.Errorf("of %s no wrong value was tried", name)
+				t.Errorf("no test case sets %s to an invalid value", name)
 			}
 		}
 	}
 }
 
 // The zero value of a design and a design with all fields set are valid.
-func TestDesignsThatCanBe(t *testing.T) {
+func TestValidateAcceptsPublishedDesigns(t *testing.T) {
 	t.Parallel()
 	for queue, s := range map[string]topology.Strategy{
 		preset.CoverArtIndexQueue: preset.CoverArt{}.Strategy(),
@@ -214,22 +214,22 @@ func TestDesignsThatCanBe(t *testing.T) {
 		"cdn-purge":               preset.CDNPurge{}.Strategy(),
 	} {
 		if err := (reprise.WorkerConfig{Queue: queue, Handler: succeed, Strategy: s}).Validate(); err != nil {
-			t.Errorf("%s: %v", queue, err)
+			t.Errorf("queue %s: %v", queue, err)
 		}
 	}
 }
 
 // The error for a queue that a design does not have contains the names of its queues.
-func TestDesignOfAnotherQueue(t *testing.T) {
+func TestValidateRejectsQueueOutsideDesign(t *testing.T) {
 	t.Parallel()
-	for says, s := range map[string]topology.Strategy{
+	for want, s := range map[string]topology.Strategy{
 		`must be "cover-art-archive.index", "cover-art-archive.delete" or "cover-art-archive.move"`: preset.CoverArt{}.Strategy(),
 		`must be "p.WorkQueue"`: preset.WorkRetry{Prefix: "p."}.Strategy(),
 		`preset: CDNPurge.Queue must be the queue of the worker "orders": got "cdn-purge"`: preset.CDNPurge{}.Strategy(),
 	} {
 		err := reprise.WorkerConfig{Queue: "orders", Handler: succeed, Strategy: s}.Validate()
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("the error is: %v\nit does not say, and no more: %s", err, says)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want a one-line error with %s", err, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
+func TestDrainCompletesHandlersAndRequeuesOtherDeliveries(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -47,17 +47,17 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 		go func() { stopped <- stop() }()
 		c.log.wait(t, "consuming stopped", 1)
 		if !strings.Contains(c.log.String(), " running=2 requeued=") {
-			t.Errorf("what is waited for is not logged: %s", c.log)
+			t.Errorf("log does not contain the number of running handlers: %s", c.log)
 		}
 		close(finish)
 		if err := <-stopped; err != nil {
-			t.Errorf("run: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 		if len(running) != 0 {
-			t.Errorf("%d more handlers were started", len(running))
+			t.Errorf("%d further handlers were started", len(running))
 		}
 		if n := c.log.count("retry"); n != 1 {
-			t.Errorf("%d retries", n)
+			t.Errorf("got %d retries, want 1", n)
 		}
 		// Messages that were not started are unchanged. Their order may change, because RabbitMQ 3.10 requeues at the
 		// end of the queue.
@@ -65,11 +65,11 @@ func TestDrainFinishesWhatRunsAndGivesBackTheRest(t *testing.T) {
 		for range 8 {
 			d := r.take(queue)
 			if left[d.MessageId] = true; d.Headers["x-reprise-attempts"] != nil {
-				t.Errorf("message %q has %v", d.MessageId, d.Headers)
+				t.Errorf("message %q has headers %v", d.MessageId, d.Headers)
 			}
 		}
 		if len(left) != 8 || left["0"] || left["1"] {
-			t.Errorf("given back were %v", left)
+			t.Errorf("requeued messages: got %v, want 2 to 9", left)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestShutdown(t *testing.T) {
 		go func() { ran <- w.Run(t.Context()) }()
 		c.log.wait(t, "consuming", 1)
 		if err := w.Run(t.Context()); err == nil {
-			t.Error("it ran twice")
+			t.Error("second Run succeeded")
 		}
 		for range 3 { // any number of calls
 			if err := w.Shutdown(t.Context()); err != nil {
@@ -115,7 +115,7 @@ func TestShutdown(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		t.Run("of a closed client", func(t *testing.T) {
+		t.Run("closed client", func(t *testing.T) {
 			if err := c.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := w.Run(t.Context()); !errors.Is(err, reprise.ErrClosed) {
-				t.Errorf("run: %v", err)
+				t.Errorf("Run: got %v, want ErrClosed", err)
 			}
 		})
 	})
@@ -142,7 +142,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 		}
 		defer func() {
 			if err := b.Shutdown(context.Background()); err != nil {
-				t.Errorf("broker: %v", err)
+				t.Errorf("cannot stop the broker: %v", err)
 			}
 		}()
 		connect := func() *amqp.Connection {
@@ -161,7 +161,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 		defer func() {
 			for _, c := range clients {
 				if err := c.Close(context.Background()); err != nil {
-					t.Errorf("close: %v", err)
+					t.Errorf("cannot close the client: %v", err)
 				}
 			}
 		}()
@@ -174,7 +174,7 @@ func bubble(t *testing.T, test func(t *testing.T, dial func(options ...func(*rep
 	})
 }
 
-func TestDrainTimeoutEndsTheContextOfHandlers(t *testing.T) {
+func TestDrainTimeoutCancelsHandlers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
@@ -200,19 +200,19 @@ func TestDrainTimeoutEndsTheContextOfHandlers(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-ran; err != nil {
-			t.Errorf("run: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 		if took := time.Since(stopping); took != time.Minute {
-			t.Errorf("the drain took %s", took)
+			t.Errorf("drain took %s, want 1m", took)
 		}
 		d := r.take("work")
 		if len(d.Headers) != 0 && d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
-			t.Errorf("given back as %q with %v", d.MessageId, d.Headers)
+			t.Errorf("requeued message: got ID %q, headers %v", d.MessageId, d.Headers)
 		}
 	})
 }
 
-func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
+func TestRunReturnsWhileHandlersIgnoreCancellation(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
@@ -236,7 +236,7 @@ func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
 		<-began
 		cancel()
 		if err := <-ran; !errors.Is(err, reprise.ErrDrainTimeout) {
-			t.Errorf("run: %v", err)
+			t.Errorf("Run: got %v, want ErrDrainTimeout", err)
 		}
 		r.take("work") // the message is redelivered while its handler still runs
 		close(finish)
@@ -244,7 +244,7 @@ func TestDrainGivesUpOnHandlersThatDoNotEnd(t *testing.T) {
 }
 
 // As with http.Server, handlers may finish until the context of Shutdown is canceled.
-func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
+func TestShutdownContextCancelsHandlers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		stubborn bool          // ignores its context for the duration of lastGrace
@@ -252,11 +252,11 @@ func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
 		ctx      time.Duration // timeout of the context of Shutdown
 		cut      time.Duration // time at which the handler's context is canceled
 	}{
-		"sooner than the DrainTimeout":     {drain: time.Hour, ctx: time.Second, cut: time.Second},
-		"later":                            {drain: time.Second, ctx: time.Hour, cut: time.Second},
-		"at once":                          {drain: time.Hour, ctx: 0, cut: 0},
-		"while the handler goes on":        {drain: time.Hour, ctx: time.Second, cut: time.Second, stubborn: true},
-		"while it goes on, having drained": {drain: time.Second, ctx: 3 * time.Second, cut: time.Second, stubborn: true},
+		"before the DrainTimeout":                  {drain: time.Hour, ctx: time.Second, cut: time.Second},
+		"after the DrainTimeout":                   {drain: time.Second, ctx: time.Hour, cut: time.Second},
+		"immediately":                              {drain: time.Hour, ctx: 0, cut: 0},
+		"handler continues":                        {drain: time.Hour, ctx: time.Second, cut: time.Second, stubborn: true},
+		"handler continues after the DrainTimeout": {drain: time.Second, ctx: 3 * time.Second, cut: time.Second, stubborn: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -287,17 +287,17 @@ func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
 				defer cancel()
 				err = w.Shutdown(ctx)
 				if took := time.Since(stopping); took > tc.ctx || tc.ctx <= tc.cut && !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("shutdown after %s: %v", took, err)
+					t.Errorf("Shutdown returned after %s: %v", took, err)
 				}
 				if err := <-ran; err != nil {
-					t.Errorf("run: %v", err)
+					t.Errorf("Run: %v", err)
 				}
 				if took := (<-cut).Sub(stopping); took != tc.cut {
-					t.Errorf("the handler's context ended after %s", took)
+					t.Errorf("context of the handler was canceled after %s", took)
 				}
 				d := r.take("work")
 				if d.Headers["x-reprise-attempts"] != nil || d.MessageId != "id" {
-					t.Errorf("given back as %q with %v", d.MessageId, d.Headers)
+					t.Errorf("requeued message: got ID %q, headers %v", d.MessageId, d.Headers)
 				}
 			})
 		})
@@ -306,13 +306,13 @@ func TestTheEndOfTheContextOfShutdownHastensTheDrain(t *testing.T) {
 
 // If a handler succeeds after its worker has stopped to write acks, the message is redelivered and does not count as
 // processed.
-func TestWhatIsNotAckedIsNotDone(t *testing.T) {
+func TestUnackedMessageIsNotReportedAsProcessed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var near atomic.Bool
 		defer near.Store(true)
 		events := &events{}
-		c := dial(far(&near), func(c *reprise.Config) { c.Observer = events })
+		c := dial(delayReads(&near), func(c *reprise.Config) { c.Observer = events })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: "work", DrainTimeout: time.Second,
 			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
@@ -327,10 +327,10 @@ func TestWhatIsNotAckedIsNotDone(t *testing.T) {
 			t.Error(err)
 		}
 		if n := r.depth("work"); n != 1 {
-			t.Fatalf("%d messages came back", n)
+			t.Fatalf("queue has %d messages, want 1", n)
 		}
 		if done, dropped := events.of(reprise.EventDone), events.of(reprise.EventDropped); len(done) != 0 || len(dropped) != 1 {
-			t.Errorf("done: %v, dropped: %v", done, dropped)
+			t.Errorf("unexpected events: done %v, dropped %v", done, dropped)
 		}
 	})
 }
@@ -351,7 +351,7 @@ func slowToConsume(c *reprise.Config) {
 
 // A worker may be stopped before the broker has confirmed the subscription. It then requeues later deliveries, because
 // otherwise no other worker would get them while handlers run.
-func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
+func TestDrainRequeuesDeliveriesOfPendingSubscription(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial(slowToConsume)
@@ -377,10 +377,10 @@ func TestDrainGivesBackWhatASubscriptionUnderWayBrings(t *testing.T) {
 		go func() { stopped <- stop() }()
 		time.Sleep(20 * time.Second)
 		if n := r.depth("work"); n != 4 {
-			t.Errorf("%d of 4 messages are in the queue", n)
+			t.Errorf("queue has %d of 4 messages", n)
 		}
 		if err := <-stopped; err != nil {
-			t.Errorf("run: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 	})
 }

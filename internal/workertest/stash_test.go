@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
+func TestCopiesStashReservedProperties(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		user := mustUser(t, b.URL)
@@ -78,10 +78,10 @@ func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
 				r.publishLoosely(queue, tc.msg)
 				for i, m := range h.wait(t, 3) {
 					if diff := cmp.Diff(tc.headers, m.Headers); diff != "" {
-						t.Errorf("headers at attempt %d, -want +got:\n%s", i+1, diff)
+						t.Errorf("headers at attempt %d: -want +got:\n%s", i+1, diff)
 					}
 					if m.UserID != tc.user || m.Expiration != tc.expires || m.Exchange != "" || m.RoutingKey != queue {
-						t.Errorf("attempt %d: user %q, expiration %s, from %q %q", i+1, m.UserID, m.Expiration, m.Exchange, m.RoutingKey)
+						t.Errorf("attempt %d: got user %q, expiration %s, exchange %q, routing key %q", i+1, m.UserID, m.Expiration, m.Exchange, m.RoutingKey)
 					}
 				}
 				parked := wire(r.take(queue + ".failed"))
@@ -93,7 +93,7 @@ func TestCopiesStashWhatTheyMustNotCarry(t *testing.T) {
 				}
 				tc.wire.MessageId, tc.wire.DeliveryMode, tc.wire.Body = "id", amqp.Persistent, []byte{}
 				if diff := cmp.Diff(tc.wire, parked); diff != "" {
-					t.Errorf("parked message, -want +got:\n%s", diff)
+					t.Errorf("parked message: -want +got:\n%s", diff)
 				}
 			})
 		}
@@ -120,12 +120,12 @@ func TestForeignUserIDIsStashed(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{UserId: user})
 		for i, m := range h.wait(t, 2) {
 			if m.UserID != user {
-				t.Errorf("attempt %d saw user %q", i+1, m.UserID)
+				t.Errorf("attempt %d: got user %q", i+1, m.UserID)
 			}
 		}
 		parked := r.take(queue + ".failed")
 		if parked.UserId != "" || parked.Headers["x-reprise-user-id"] != user {
-			t.Errorf("parked with user-id %q, stashed %v", parked.UserId, parked.Headers["x-reprise-user-id"])
+			t.Errorf("parked message: got user ID %q, stashed %v", parked.UserId, parked.Headers["x-reprise-user-id"])
 		}
 	})
 }
@@ -181,7 +181,7 @@ func mustUser(t *testing.T, raw string) string {
 	return u.User.Username()
 }
 
-func TestRetryReturnsOnlyToTheQueueThatFailed(t *testing.T) {
+func TestRetryReturnsOnlyToFailingQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -210,11 +210,11 @@ func TestRetryReturnsOnlyToTheQueueThatFailed(t *testing.T) {
 		r.publish(fanout, "k", amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}}})
 		for i, m := range h.wait(t, 3) {
 			if m.Exchange != fanout || m.RoutingKey != "k" || !cmp.Equal(m.Headers["CC"], any([]any{"cc"})) {
-				t.Errorf("attempt %d saw exchange %q, key %q, CC %v", i+1, m.Exchange, m.RoutingKey, m.Headers["CC"])
+				t.Errorf("attempt %d: got exchange %q, routing key %q, CC %v", i+1, m.Exchange, m.RoutingKey, m.Headers["CC"])
 			}
 		}
 		if o, c := r.depth(other), r.depth(copied); o != 1 || c != 1 {
-			t.Errorf("the other queues hold %d and %d messages, want the 1 each that was published", o, c)
+			t.Errorf("other queues have %d and %d messages, want 1 and 1", o, c)
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestRetryReturnsOnlyToTheQueueThatFailed(t *testing.T) {
 // The headers of a message may leave little space in their frame. The history is then shortened, and the count is not.
 // If RabbitMQ has no space to record the dead-lettering of a copy, the worker does not retry the message. (The
 // redelivery would exceed the size of a frame, which ends connections.)
-func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
+func TestHeadersOfCopyFitIntoFrame(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
@@ -231,7 +231,7 @@ func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
 		}{
 			{"plenty", 60_000, 4},
 			{"little", 5_500, 4},
-			{"none for deaths", 2_500, 1},
+			{"no space for x-death", 2_500, 1},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				r := newRaw(t, b.URL)
@@ -244,10 +244,10 @@ func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
 				c.log.wait(t, "parked", 1)
 				parked := r.take(queue + ".failed")
 				if parked.Headers["full"] != full || parked.Headers["x-reprise-attempts"] != int64(tc.attempts) {
-					t.Errorf("parked after %v attempts", parked.Headers["x-reprise-attempts"])
+					t.Errorf("parked message: got %v attempts", parked.Headers["x-reprise-attempts"])
 				}
 				if n := c.log.count("copy failed") + c.log.count("connection lost"); n != 0 {
-					t.Errorf("%d copies failed", n)
+					t.Errorf("got %d failed copies and lost connections, want 0", n)
 				}
 			})
 		}
@@ -255,7 +255,7 @@ func TestBookkeepingFitsIntoTheFrame(t *testing.T) {
 }
 
 // If a program forwards a message with all its headers, the attempts of the original do not count.
-func TestMarksOfAnotherQueueDoNotCount(t *testing.T) {
+func TestAttemptsOfAnotherQueueDoNotCount(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -268,11 +268,11 @@ func TestMarksOfAnotherQueueDoNotCount(t *testing.T) {
 		}})
 		m := h.wait(t, 1)[0]
 		if m.Attempt != 1 || len(m.Errors) != 0 || m.Exchange != "" || m.RoutingKey != queue || !m.FirstFailed.IsZero() || len(m.Headers) != 0 {
-			t.Errorf("got %+v", m)
+			t.Errorf("unexpected message: %+v", m)
 		}
 		parked := r.take(queue + ".failed")
 		if parked.Headers["x-reprise-attempts"] != int64(1) || parked.Headers["x-reprise-queue"] != queue {
-			t.Errorf("parked with %v", parked.Headers)
+			t.Errorf("parked message: got headers %v", parked.Headers)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestWorkerHealth(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := w.Healthy(t.Context()); !errors.Is(err, reprise.ErrNotConsuming) {
-			t.Errorf("not running yet, and %v", err)
+			t.Errorf("worker before Run: got %v, want ErrNotConsuming", err)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(t.Context()) }()
@@ -51,7 +51,7 @@ func TestWorkerHealth(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{})
 		c.log.wait(t, "paused", 1)
 		if err := w.Consuming(); err != nil {
-			t.Errorf("a pause is no fault: %v", err)
+			t.Errorf("Consuming of a paused worker: %v", err)
 		}
 		h.wait(t, 2)
 		if err := w.Shutdown(t.Context()); err != nil {
@@ -61,13 +61,13 @@ func TestWorkerHealth(t *testing.T) {
 			t.Error(err)
 		}
 		if err := w.Healthy(t.Context()); !errors.Is(err, reprise.ErrClosed) {
-			t.Errorf("ended, and %v", err)
+			t.Errorf("stopped worker: got %v, want ErrClosed", err)
 		}
 	})
 }
 
 // A worker that was shut down before Run counts as ended.
-func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
+func TestHealthOfUnstartedWorkerAfterShutdown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
 		c := dial()
@@ -79,13 +79,13 @@ func TestHealthOfAWorkerThatNeverRan(t *testing.T) {
 			t.Error(err)
 		}
 		if err := w.Consuming(); !errors.Is(err, reprise.ErrClosed) {
-			t.Errorf("ended, and %v", err)
+			t.Errorf("stopped worker: got %v, want ErrClosed", err)
 		}
 	})
 }
 
 // Health reports an intentional pause even if the connection was lost and recovered during the pause.
-func TestHealthInAPauseOverAReconnect(t *testing.T) {
+func TestHealthOfPausedWorkerAfterReconnect(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var mu sync.Mutex
@@ -119,7 +119,7 @@ func TestHealthInAPauseOverAReconnect(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(time.Minute)
 		if err := w.Consuming(); err != nil {
-			t.Errorf("a pause is no fault: %v", err)
+			t.Errorf("Consuming of a paused worker: %v", err)
 		}
 		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
 			t.Error(err)
@@ -128,7 +128,7 @@ func TestHealthInAPauseOverAReconnect(t *testing.T) {
 }
 
 // A worker that has started and does not consume yet does not count as never started.
-func TestHealthOfAWorkerThatBegins(t *testing.T) {
+func TestHealthOfStartingWorker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {
 		c := dial(slowToConsume)
@@ -140,11 +140,11 @@ func TestHealthOfAWorkerThatBegins(t *testing.T) {
 		go func() { ended <- w.Run(t.Context()) }()
 		time.Sleep(5 * time.Second)
 		if err := w.Consuming(); !errors.Is(err, reprise.ErrNotConsuming) || strings.Contains(err.Error(), "not called") {
-			t.Errorf("it has begun, and %v", err)
+			t.Errorf("starting worker: got %v, want ErrNotConsuming", err)
 		}
 		time.Sleep(10 * time.Second)
 		if err := w.Consuming(); err != nil {
-			t.Errorf("it consumes, and %v", err)
+			t.Errorf("Consuming of a consuming worker: %v", err)
 		}
 		if err := errors.Join(w.Shutdown(t.Context()), <-ended); err != nil {
 			t.Error(err)

@@ -55,7 +55,7 @@ func dial(t testing.TB, url string, options ...func(*reprise.Config)) client {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("cannot close the client: %v", err)
 		}
 	})
 	return client{c, log}
@@ -84,7 +84,7 @@ func start(t testing.TB, c client, cfg reprise.WorkerConfig) (stop func() error)
 	}
 	t.Cleanup(func() {
 		if err := stop(); err != nil {
-			t.Errorf("run: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 	})
 	c.log.wait(t, "consuming", before+1)
@@ -165,7 +165,7 @@ func (r *records) wait(t testing.TB, text string, n int) {
 		select {
 		case <-signal:
 		case <-deadline.C:
-			t.Fatalf("%d events %q, want %d", have, text, n)
+			t.Fatalf("got %d events %q, want %d", have, text, n)
 		}
 	}
 }
@@ -253,7 +253,7 @@ func (r *raw) deleteQueues(names ...string) {
 		}
 		for _, name := range names {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
-				r.t.Errorf("cleaning up queue %s: %v", name, err)
+				r.t.Errorf("cannot delete queue %s: %v", name, err)
 			}
 		}
 		_ = ch.Close()
@@ -268,7 +268,7 @@ func (r *raw) deleteExchanges(names ...string) {
 		}
 		for _, name := range names {
 			if err := ch.ExchangeDelete(name, false, false); err != nil {
-				r.t.Errorf("cleaning up exchange %s: %v", name, err)
+				r.t.Errorf("cannot delete exchange %s: %v", name, err)
 			}
 		}
 		_ = ch.Close()
@@ -292,7 +292,7 @@ func (r *raw) publish(exchange, key string, msg amqp.Publishing) {
 		r.t.Fatal(err)
 	}
 	if !confirm.Wait() {
-		r.t.Fatalf("publish to %q %q: not confirmed", exchange, key)
+		r.t.Fatalf("publish to exchange %q, key %q: not confirmed", exchange, key)
 	}
 }
 
@@ -323,7 +323,7 @@ func (r *raw) take(queue string) amqp.Delivery {
 		defer ch.Close()
 		var ok bool
 		if d, ok, err = ch.Get(queue, true); err != nil || !ok {
-			return fmt.Errorf("nothing in %s (%v)", queue, err)
+			return fmt.Errorf("queue %s has no message: %v", queue, err)
 		}
 		return nil
 	})
@@ -366,7 +366,7 @@ func (s *script) wait(t testing.TB, n int) []*reprise.Message {
 		select {
 		case <-signal:
 		case <-deadline.C:
-			t.Fatalf("the handler saw %d messages, not %d", len(seen), n)
+			t.Fatalf("handler got %d messages, want %d", len(seen), n)
 		}
 	}
 }

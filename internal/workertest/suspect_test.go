@@ -13,7 +13,7 @@ import (
 
 // A message in a debounce window must not be fetched and requeued indefinitely because the next message must be
 // processed alone.
-func TestDebounceBeforeASuspectMakesProgress(t *testing.T) {
+func TestDebounceCompletesBeforeSuspectMessage(t *testing.T) {
 	b := testkit.Embedded(t)
 	r := newRaw(t, b.URL)
 	queue, strategy := r.names(topology.Buckets{})

@@ -151,14 +151,14 @@ func TestTLS(t *testing.T) {
 		options []func(*reprise.Config)
 		want    string // expected error
 	}{
-		"an authority of one's own":              {"amqps://ada:s3cret@one.example", []func(*reprise.Config){names, trusting()}, ""},
-		"by the URL":                             {"amqps://ada:s3cret@one.example?cacertfile=" + caFile, []func(*reprise.Config){names}, ""},
-		"certificate for a password":             {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("ada"))}, ""},
-		"certificate for a password, by the URL": {"amqps://one.example?" + files(caFile, cert, key), []func(*reprise.Config){names}, ""},
-		"required certificate":                   {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(ca.issue("who"))}, ""},
-		"the first host's name":                  {"amqps://ada:s3cret@one.example,two.example", []func(*reprise.Config){first, trusting()}, ""},
-		"the second host's name":                 {"amqps://ada:s3cret@one.example,two.example", []func(*reprise.Config){second, trusting()}, ""},
-		"another name":                           {"amqps://ada:s3cret@" + addr + "?server_name_indication=one.example&cacertfile=" + caFile, nil, ""},
+		"custom authority":              {"amqps://ada:s3cret@one.example", []func(*reprise.Config){names, trusting()}, ""},
+		"authority in the URL":          {"amqps://ada:s3cret@one.example?cacertfile=" + caFile, []func(*reprise.Config){names}, ""},
+		"client certificate":            {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("ada"))}, ""},
+		"client certificate in the URL": {"amqps://one.example?" + files(caFile, cert, key), []func(*reprise.Config){names}, ""},
+		"required certificate":          {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(ca.issue("who"))}, ""},
+		"the first host's name":         {"amqps://ada:s3cret@one.example,two.example", []func(*reprise.Config){first, trusting()}, ""},
+		"the second host's name":        {"amqps://ada:s3cret@one.example,two.example", []func(*reprise.Config){second, trusting()}, ""},
+		"server name in the URL":        {"amqps://ada:s3cret@" + addr + "?server_name_indication=one.example&cacertfile=" + caFile, nil, ""},
 
 		"unknown authority": {
 			"amqps://ada:s3cret@one.example",
@@ -176,12 +176,12 @@ func TestTLS(t *testing.T) {
 			[]func(*reprise.Config){trusting()},
 			"connect by a name it is for, or say which to expect, in Config.TLS as ServerName or by the URL's server_name_indication",
 		},
-		"no such file":          {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "the files that the URL names for TLS cannot be used: read CA certificate: open /no/such/file"},
-		"no certificate":        {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "it refused TLS (certificate required): check the client certificate"},
-		"wrong certificate":     {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "it refused TLS ("},
-		"certificate of nobody": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that there is one, that it names a user of the broker"},
-		"no TLS asked for":      {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: use amqps:// (default port 5671), or remove Config.TLS"},
-		"no TLS there":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "it does not speak TLS; write amqp://, or the port that does (5671 in most cases)"},
+		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "the files that the URL names for TLS cannot be used: read CA certificate: open /no/such/file"},
+		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "it refused TLS (certificate required): check the client certificate"},
+		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "it refused TLS ("},
+		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that there is one, that it names a user of the broker"},
+		"URL without TLS":             {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: use amqps:// (default port 5671), or remove Config.TLS"},
+		"broker without TLS":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "it does not speak TLS; write amqp://, or the port that does (5671 in most cases)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.want == "" {
@@ -206,7 +206,7 @@ func TestTLS(t *testing.T) {
 }
 
 // Dial reports a server that is not a broker, or uses another protocol than the URL.
-func TestDialToAnotherProtocol(t *testing.T) {
+func TestDialReportsWrongProtocol(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
 		"\x15\x03\x03\x00\x02\x02\x46":     "it speaks TLS; write amqps://, or the port that does not",

@@ -34,10 +34,10 @@ type ignoring struct {
 	on     int32 // publishes or consumes
 	now    atomic.Bool
 	open   map[uint16]bool // channels
-	most   atomic.Int32    // maximum number of open channels
+	most   atomic.Int32    // largest number of open channels
 }
 
-func (g *ignoring) between(c *reprise.Config) {
+func (g *ignoring) intercept(c *reprise.Config) {
 	memory, dials := c.Dial, int32(0)
 	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := memory(ctx, network, addr)
@@ -62,7 +62,7 @@ func (g *ignoring) between(c *reprise.Config) {
 
 // A broker that never responds to some requests does not exhaust the channels of the client. The client replaces the
 // connection while it still has channels for other requests.
-func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
+func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 	t.Parallel()
 	within := func(d time.Duration) (context.Context, context.CancelFunc) {
 		return context.WithTimeout(context.Background(), d)
@@ -103,7 +103,7 @@ func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 					t.Fatal(err)
 				}
 				r.publish("", "other", amqp.Publishing{})
-				c := dial(g.between)
+				c := dial(g.intercept)
 				handled := make(chan string, 1000)
 				w, err := reprise.NewWorker(c.Client, reprise.WorkerConfig{Queue: "work", Handler: reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 					handled <- m.MessageID
@@ -137,26 +137,26 @@ func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 				ctx2, end := within(time.Hour)
 				defer end()
 				if err := c.Healthy(ctx2); err != nil {
-					t.Errorf("healthy: %v", err)
+					t.Errorf("Healthy: %v", err)
 				}
 				if n, err := c.Depth(ctx2, "other"); err != nil || n != 1 {
-					t.Errorf("depth: %d, %v", n, err)
+					t.Errorf("Depth: got %d, %v", n, err)
 				}
 				if err := c.Publish(ctx2, &reprise.Message{MessageID: "last", RoutingKey: "work"}); err != nil {
-					t.Errorf("publish: %v", err)
+					t.Errorf("Publish: %v", err)
 				}
 				for last := ""; last != "last" && !t.Failed(); {
 					select {
 					case last = <-handled:
 					case <-ctx2.Done():
-						t.Error("the worker handles nothing")
+						t.Error("worker handled no message")
 					}
 				}
 				if n := g.most.Load(); n > 140 {
-					t.Errorf("the connection had %d channels", n)
+					t.Errorf("connection had %d channels, want at most 140", n)
 				}
 				if n := c.log.count("connected"); n < 3 || n > 4 {
-					t.Errorf("there were %d connections", n)
+					t.Errorf("got %d connections, want 3 or 4", n)
 				}
 				cancel()
 				if err := <-ran; err != nil {
@@ -169,7 +169,7 @@ func TestClientReplacesAConnectionWithoutAnswers(t *testing.T) {
 
 // A broker that has blocked the publishing connection does not respond there. During the alarm, the client sends no
 // requests, so that its channels are available after the alarm.
-func TestClientOpensNoChannelsWhileItIsBlocked(t *testing.T) {
+func TestClientOpensNoChannelsWhileBlocked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var publishing *alarmed
@@ -203,26 +203,26 @@ func TestClientOpensNoChannelsWhileItIsBlocked(t *testing.T) {
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
 		synctest.Wait() // waits for the channels that the client opens after it has connected
-		publishing.say(t, lowOnMemory)
+		publishing.inject(t, lowOnMemory)
 		c.log.wait(t, "publishing blocked", 1)
 		blocked.Store(true)
 		r.publish("", "work", amqp.Publishing{})
 		for range 6 * 60 {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			if err := c.PublishIn(ctx, time.Hour, &reprise.Message{Exchange: "amq.topic", RoutingKey: "key"}); err == nil {
-				t.Error("published")
+				t.Error("PublishIn succeeded while the connection was blocked")
 			}
 			cancel()
 			time.Sleep(time.Minute)
 		}
 		if n := opened.Load(); n > 0 {
-			t.Errorf("the client opened %d channels", n)
+			t.Errorf("client opened %d channels, want 0", n)
 		}
 		blocked.Store(false)
-		publishing.say(t, "")
+		publishing.inject(t, "")
 		c.log.wait(t, "parked", 1)
 		if n := c.log.count("connection lost"); n != 0 {
-			t.Errorf("the connection was lost %d times", n)
+			t.Errorf("connection was lost %d times, want 0", n)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestWorkerConfigRefusesPriorityWithASingleActiveConsumer(t *testing.T) {
+func TestWorkerConfigRejectsPriorityWithSingleActiveConsumer(t *testing.T) {
 	t.Parallel()
 	queue := func(name string, single any) topology.Topology {
 		return topology.Topology{Queues: []topology.Queue{{Name: name, Args: topology.Table{"x-queue-type": "quorum", "x-single-active-consumer": single}}}}
@@ -23,7 +23,7 @@ func TestWorkerConfigRefusesPriorityWithASingleActiveConsumer(t *testing.T) {
 		"lower":          {priority: -1, topology: queue("q", true), want: "Priority must be 0 on a queue with x-single-active-consumer: got -1 "},
 		"none":           {topology: queue("q", true)},
 		"another queue":  {priority: 5, topology: queue("other", true)},
-		"switched off":   {priority: 5, topology: queue("q", false)},
+		"disabled":       {priority: 5, topology: queue("q", false)},
 		"no declaration": {priority: 5},
 	} {
 		t.Run(name, func(t *testing.T) {

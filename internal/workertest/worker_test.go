@@ -70,7 +70,7 @@ func wire(d amqp.Delivery) amqp.Publishing {
 	}
 }
 
-func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
+func TestWorkerPreservesMessageInRetriesAndFailedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -113,16 +113,16 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 		seen := h.wait(t, 3)
 		for i, m := range seen {
 			if m.Attempt != i+1 || m.Exchange != exchange || m.RoutingKey != "pay.now" || m.Queue != queue || m.Redelivered {
-				t.Errorf("attempt %d was shown as %d of %q %q from %q, redelivered %t", i+1, m.Attempt, m.Exchange, m.RoutingKey, m.Queue, m.Redelivered)
+				t.Errorf("attempt %d: got attempt %d, exchange %q, routing key %q, queue %q, redelivered %t", i+1, m.Attempt, m.Exchange, m.RoutingKey, m.Queue, m.Redelivered)
 			}
 			if len(m.Errors) != i || m.FirstFailed.IsZero() != (i == 0) {
-				t.Errorf("attempt %d was shown %d errors, first failed %s", i+1, len(m.Errors), m.FirstFailed)
+				t.Errorf("attempt %d: got %d errors, first failed %s", i+1, len(m.Errors), m.FirstFailed)
 			}
 		}
 
 		parked := r.take(queue + ".failed")
 		if n := r.depth(queue); n != 0 {
-			t.Errorf("%d messages are left in the work queue", n)
+			t.Errorf("work queue has %d messages, want 0", n)
 		}
 		headers := amqp.Table{}
 		for k, v := range parked.Headers {
@@ -132,7 +132,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(sent, wire(parked)); diff != "" {
-			t.Errorf("parked message, -published +parked:\n%s", diff)
+			t.Errorf("parked message: -published +parked:\n%s", diff)
 		}
 		var texts []string
 		errs, _ := headers["x-reprise-errors"].([]any)
@@ -143,7 +143,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 			at, _ := entry["time"].(time.Time)
 			host, _ := entry["host"].(string)
 			if _, ok := entry["duration-ms"].(int64); !ok || entry["attempt"] != int64(i+1) || at.Before(began) || host == "" || len(entry) != 5 {
-				t.Errorf("error %d on the wire: %#v", i+1, entry)
+				t.Errorf("error header %d: got %#v", i+1, entry)
 			}
 		}
 		if diff := cmp.Diff([]string{"failure of attempt 1", "failure of attempt 2", "failure of attempt 3"}, texts); diff != "" {
@@ -151,7 +151,7 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 		}
 		delete(headers, "x-reprise-errors")
 		if at, _ := headers["x-reprise-first-failed"].(time.Time); at.Before(began) {
-			t.Errorf("first failed at %v", headers["x-reprise-first-failed"])
+			t.Errorf("first-failed header: got %v", headers["x-reprise-first-failed"])
 		}
 		delete(headers, "x-reprise-first-failed")
 		want := amqp.Table{
@@ -159,20 +159,20 @@ func TestRetriesAndParksWithEverythingIntact(t *testing.T) {
 			"x-reprise-routing-key": "pay.now", "x-reprise-queue": queue, "x-reprise-reason": "3 attempts made",
 		}
 		if diff := cmp.Diff(want, headers); diff != "" {
-			t.Errorf("bookkeeping headers, -want +got:\n%s", diff)
+			t.Errorf("bookkeeping headers: -want +got:\n%s", diff)
 		}
 
 		if string(first.Body) != string(sent.Body) || first.MessageID != "id-1" || first.CorrelationID != "correlation" ||
 			first.Type != "payment" || first.Priority != 3 || !first.Timestamp.Equal(sent.Timestamp) {
-			t.Errorf("the second attempt saw %+v", first)
+			t.Errorf("second attempt: got %+v", first)
 		}
 		if diff := cmp.Diff(keys(sent.Headers), keys(first.Headers)); diff != "" {
-			t.Errorf("headers the second attempt saw, -published +seen:\n%s", diff)
+			t.Errorf("headers of the second attempt: -published +seen:\n%s", diff)
 		}
 	})
 }
 
-func TestSuccessAcknowledges(t *testing.T) {
+func TestWorkerAcknowledgesSuccess(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -189,7 +189,7 @@ func TestSuccessAcknowledges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d, f := r.depth(queue), r.depth(queue+".failed"); d != 0 || f != 0 {
-			t.Errorf("%d are left in the work queue, %d in the failed queue", d, f)
+			t.Errorf("work queue has %d messages and failed queue %d, want 0 and 0", d, f)
 		}
 	})
 }
@@ -246,22 +246,22 @@ func TestOutcomes(t *testing.T) {
 				r.publish("", queue, amqp.Publishing{Body: []byte("x")})
 				parked := r.take(queue + ".failed")
 				if n := h.count(); n != tc.attempts {
-					t.Errorf("%d attempts, want %d", n, tc.attempts)
+					t.Errorf("got %d attempts, want %d", n, tc.attempts)
 				}
 				if got := parked.Headers["x-reprise-attempts"]; got != int64(tc.attempts) {
-					t.Errorf("attempts on the wire: %#v", got)
+					t.Errorf("attempts header: got %#v", got)
 				}
 				errs, _ := parked.Headers["x-reprise-errors"].([]any)
 				last, _ := errs[len(errs)-1].(amqp.Table)
 				text, _ := last["error"].(string)
 				if !strings.HasPrefix(text, tc.text) {
-					t.Errorf("last error %q, want %q", text, tc.text)
+					t.Errorf("last error: got %q, want %q", text, tc.text)
 				}
 				if tc.name == "panic" && !strings.Contains(text, "worker_test.go") {
-					t.Errorf("no stack in %q", text)
+					t.Errorf("error %q contains no stack", text)
 				}
 				if parked.MessageId == "" {
-					t.Error("the parked message has no id")
+					t.Error("parked message has no ID")
 				}
 				testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 0 })
 			})
@@ -282,7 +282,7 @@ func TestRetryIsNeverEarly(t *testing.T) {
 				return reprise.RetryAfter(delay, errScripted)
 			}
 			if waited := time.Since(failed); waited < delay {
-				t.Errorf("came back after %s, %s was asked for", waited, delay)
+				t.Errorf("retry began after %s, requested delay was %s", waited, delay)
 			}
 			return nil
 		})

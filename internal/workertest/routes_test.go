@@ -19,7 +19,7 @@ import (
 
 // With any route, the worker counts the attempts of a failed message. When its retries are exhausted, the message is
 // parked with its properties.
-func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
+func TestRoutesCountAttemptsAndPark(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
 		name     string
@@ -63,17 +63,17 @@ func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 				parked := r.take(queue + ".failed")
 				for i, m := range h.wait(t, 3) {
 					if m.Attempt != i+1 || m.MessageID != msg.MessageId || m.RoutingKey != queue || m.Exchange != "" {
-						t.Errorf("run %d: attempt %d of %q, published to %q %q", i+1, m.Attempt, m.MessageID, m.Exchange, m.RoutingKey)
+						t.Errorf("run %d: got attempt %d of message %q, exchange %q, routing key %q", i+1, m.Attempt, m.MessageID, m.Exchange, m.RoutingKey)
 					}
 				}
 				if n := h.count(); n != 3 {
-					t.Errorf("%d attempts", n)
+					t.Errorf("got %d attempts, want 3", n)
 				}
 				if n, _ := amqpvalue.Integer(parked.Headers[topology.HeaderAttempts]); n != 3 || parked.Type != msg.Type || string(parked.Body) != string(msg.Body) {
-					t.Errorf("parked after %d attempts: type %q, body %q", n, parked.Type, parked.Body)
+					t.Errorf("parked message: got %d attempts, type %q, body %q", n, parked.Type, parked.Body)
 				}
 				if n := r.depth(queue); n != 0 {
-					t.Errorf("%d messages left", n)
+					t.Errorf("queue has %d messages, want 0", n)
 				}
 			})
 		})
@@ -81,7 +81,7 @@ func TestEveryWayCountsAttemptsAndParks(t *testing.T) {
 }
 
 // A broker that would ignore the arguments of a route is rejected at the start.
-func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
+func TestDelayedRetryRequiresBrokerSupport(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -100,7 +100,7 @@ func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, ok := errors.AsType[*reprise.DeclareError](w.Run(t.Context())); !ok {
-				t.Error("it runs")
+				t.Error("Run did not return DeclareError")
 			}
 			return
 		}
@@ -109,7 +109,7 @@ func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{MessageId: "id"})
 		for i, m := range h.wait(t, 3) {
 			if m.Attempt != i+1 {
-				t.Errorf("run %d is attempt %d", i+1, m.Attempt)
+				t.Errorf("run %d: got attempt %d", i+1, m.Attempt)
 			}
 		}
 		testkit.Eventually(t, timeout, func() bool { return r.depth(queue) == 0 })
@@ -118,7 +118,7 @@ func TestDelayedRetryNeedsABrokerThatCan(t *testing.T) {
 
 // The next attempt and the parked message have the annotations that a handler adds to its error. A handler cannot set
 // reserved annotations.
-func TestAnnotationsTravelWithTheCopy(t *testing.T) {
+func TestCopyKeepsAnnotations(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -137,20 +137,20 @@ func TestAnnotationsTravelWithTheCopy(t *testing.T) {
 		for i, m := range h.wait(t, 3)[1:] {
 			want := map[string]any{"step": int64(i + 1), "kept": "new", "untouched": "yes", "inner": true, "nested": topology.Table{"k": []any{int64(1), "two"}}}
 			if diff := cmp.Diff(want, m.Headers); diff != "" {
-				t.Errorf("attempt %d, -want +got:\n%s", m.Attempt, diff)
+				t.Errorf("attempt %d: -want +got:\n%s", m.Attempt, diff)
 			}
 		}
 		if n, _ := amqpvalue.Integer(d.Headers["step"]); n != 3 {
-			t.Errorf("parked with step %v", d.Headers["step"])
+			t.Errorf("parked message: got step %v, want 3", d.Headers["step"])
 		}
 		if n, _ := amqpvalue.Integer(d.Headers[topology.HeaderAttempts]); n != 3 {
-			t.Errorf("parked after %d attempts", n)
+			t.Errorf("parked message: got %d attempts, want 3", n)
 		}
 	})
 }
 
 // Annotations that cannot be sent do not prevent the retry.
-func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
+func TestWorkerOmitsInvalidAnnotations(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error {
@@ -167,21 +167,21 @@ func TestAnnotationsThatCannotBeSentAreLeftOut(t *testing.T) {
 		time.Sleep(time.Minute)
 		seen := h.wait(t, 3)
 		if len(seen[2].Headers) != 0 || len(seen[2].Errors) != 2 {
-			t.Errorf("headers %v, errors %v", seen[2].Headers, seen[2].Errors)
+			t.Errorf("unexpected headers %v, errors %v", seen[2].Headers, seen[2].Errors)
 		}
 	})
 }
 
 // The size of annotations on the wire counts, regardless of their Go types.
-func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
+func TestWorkerOmitsLargeAnnotationsOfAnyType(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 200_000)
 	for name, notes := range map[string]map[string]any{
-		"a map":             {"huge": map[string]any{"x": large}},
-		"a Table":           {"huge": topology.Table{"x": large}},
-		"the AMQP client's": {"huge": amqp.Table{"x": large}},
-		"an array":          {"huge": []any{map[string]any{"x": large}}},
-		"many ints":         {"huge": slices.Repeat([]any{1}, 20_000)},
+		"a map":                    {"huge": map[string]any{"x": large}},
+		"a Table":                  {"huge": topology.Table{"x": large}},
+		"table of the AMQP client": {"huge": amqp.Table{"x": large}},
+		"an array":                 {"huge": []any{map[string]any{"x": large}}},
+		"many ints":                {"huge": slices.Repeat([]any{1}, 20_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -191,39 +191,39 @@ func TestLargeNotesOfAnyTypeAreLeftOut(t *testing.T) {
 				r.publish("", "work", amqp.Publishing{MessageId: "id"})
 				time.Sleep(time.Minute)
 				if h.count() != 2 || r.depth("work.failed") != 1 {
-					t.Errorf("handled %d times, %d parked", h.count(), r.depth("work.failed"))
+					t.Errorf("message was handled %d times, %d messages were parked", h.count(), r.depth("work.failed"))
 				}
 				if n := c.log.count("copy failed"); n != 0 {
-					t.Errorf("tried to send what cannot be sent, %d times", n)
+					t.Errorf("worker tried %d times to send an invalid copy", n)
 				}
 			})
 		})
 	}
 }
 
-// lost is a Route without a destination.
-type lost struct{ topology.Buckets }
+// routeWithoutDestination is a Route without a destination.
+type routeWithoutDestination struct{ topology.Buckets }
 
-func (lost) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+func (routeWithoutDestination) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
 	return topology.Hop{RoutingKey: strings.Repeat("x", 256)}, nil
 }
 
 // A copy that no broker accepts does not cause endless retries. The message is parked unchanged.
-func TestACopyThatCannotBeSentIsParkedAsItIs(t *testing.T) {
+func TestWorkerParksMessageWithInvalidCopyUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, order := range []reprise.Order{reprise.PublishThenAck, reprise.AckThenPublish} {
 		bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 			h := newScript(func(m *reprise.Message) error { return errScripted })
 			events := &events{}
 			c := dial(func(c *reprise.Config) { c.Observer = events })
-			start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Order: order, Strategy: topology.Strategy{Route: lost{}}})
+			start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Order: order, Strategy: topology.Strategy{Route: routeWithoutDestination{}}})
 			r.publish("", "work", amqp.Publishing{MessageId: "id"})
 			time.Sleep(2 * time.Hour)
 			if h.count() != 1 || r.depth("work.failed") != 1 || r.depth("work") != 0 {
-				t.Errorf("handled %d times, %d parked", h.count(), r.depth("work.failed"))
+				t.Errorf("message was handled %d times, %d messages were parked", h.count(), r.depth("work.failed"))
 			}
 			if parked := events.of(reprise.EventParked); len(parked) != 1 || !strings.Contains(parked[0].Err.Error(), "at most 255") {
-				t.Errorf("told of %v", parked)
+				t.Errorf("unexpected events: %v", parked)
 			}
 		})
 	}

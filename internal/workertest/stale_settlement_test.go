@@ -50,14 +50,14 @@ func (h held) next() attempt {
 	case a := <-h.running:
 		return a
 	case <-deadline.C:
-		h.t.Fatal("no message came")
+		h.t.Fatal("handler got no message")
 		return attempt{}
 	}
 }
 
 // A handler may outlive the connection of its message. The delivery tag that it settles may belong to another message
 // on the new connection.
-func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
+func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
@@ -94,13 +94,13 @@ func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 					return ok
 				})
 				if kept.MessageId != "old" || !kept.Redelivered {
-					t.Fatalf("got %q, redelivered %t", kept.MessageId, kept.Redelivered)
+					t.Fatalf("got message %q, redelivered %t; want old, true", kept.MessageId, kept.Redelivered)
 				}
 				r.publish("", queue, amqp.Publishing{MessageId: "new"})
 				proxy.Resume()
 				fresh := h.next() // tag 1 on the second connection
 				if fresh.m.MessageID != "new" {
-					t.Fatalf("got %q", fresh.m.MessageID)
+					t.Fatalf("got message %q, want new", fresh.m.MessageID)
 				}
 
 				old.result <- tc.result // settles tag 1 of the lost connection
@@ -133,18 +133,18 @@ func TestSettlingAfterAReconnectTouchesNothing(t *testing.T) {
 					a := h.next()
 					again[a.m.MessageID] = a.m.Attempt
 					if !a.m.Redelivered {
-						t.Errorf("%s is not marked as redelivered", a.m.MessageID)
+						t.Errorf("message %s is not marked as redelivered", a.m.MessageID)
 					}
 					a.result <- nil
 				}
 				if want := map[string]int{"old": 1, "new": 1, "more-4": 1}; !maps.Equal(again, want) {
-					t.Errorf("messages and attempts after the second reconnect: %v, want %v", again, want)
+					t.Errorf("messages and attempts after the second reconnect: got %v, want %v", again, want)
 				}
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
 				if d, f := r.depth(queue), r.depth(queue+".failed"); d != 0 || f != 0 {
-					t.Errorf("%d are left in the work queue, %d in the failed queue", d, f)
+					t.Errorf("work queue has %d messages and failed queue %d, want 0 and 0", d, f)
 				}
 			})
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that the AMQP client cannot read costs the connection at each delivery, and is parked in the end. The
-// messages after it are not parked. (The embedded broker rejects such a message.)
-func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
+// A message that the AMQP client cannot read costs the connection at each delivery, and is eventually parked. Later
+// messages are not parked. (The embedded broker rejects such a message.)
+func TestWorkerParksOnlyUnreadableMessage(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, b testkit.Target) {
 		const innocent = 10
@@ -45,10 +45,10 @@ func TestAnUnreadableMessageIsParkedByItself(t *testing.T) {
 			return nil
 		})
 		if n := c.log.count("connection lost"); n > 25 {
-			t.Errorf("the connection was lost %d times", n)
+			t.Errorf("connection was lost %d times, want at most 25", n)
 		}
 		if log := c.log.String(); !strings.Contains(log, "prefetch=1\n") || !strings.Contains(log, "prefetch=16\n") {
-			t.Error("the prefetch was not 1, and 16 again")
+			t.Error("log contains no change of the prefetch to 1 and back to 16")
 		}
 	}
 	for _, b := range testkit.RabbitMQs() {
@@ -75,7 +75,7 @@ func (g garbled) Read(p []byte) (int, error) {
 
 // The unreadable message may be any of the delivered messages. The worker receives one message at a time until one is
 // settled.
-func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
+func TestWorkerReducesPrefetchAfterUnreadableMessage(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -120,7 +120,7 @@ func TestCareAfterWhatCouldNotBeRead(t *testing.T) {
 			}
 		}
 		if got := strings.Join(prefetch, " "); got != want {
-			t.Errorf("the prefetch was %s, want %s", got, want)
+			t.Errorf("prefetch: got %s, want %s", got, want)
 		}
 	})
 }

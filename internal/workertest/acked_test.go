@@ -63,8 +63,8 @@ func (h *everyOther) messages() int {
 	return len(h.seen)
 }
 
-// busy publishes 24 MiB to a quorum queue, so that disk writes delay the acks.
-func busy(t testing.TB, r *raw) {
+// delayAcks publishes 24 MiB to a quorum queue, so that disk writes delay the acks.
+func delayAcks(t testing.TB, r *raw) {
 	queue := testkit.Name(t, "busy")
 	if _, err := r.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func busy(t testing.TB, r *raw) {
 
 // If many acks are in flight, RabbitMQ forgets acks with their connection, even after it has responded to later
 // requests. The worker must not have reported such acks as known.
-func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
+func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const count = 32
@@ -91,7 +91,7 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 		c := dial(t, proxy.URL())
 		var cut sync.Once
 		var sessions int // number of sessions before the cut
-		over := make(chan struct{})
+		enough := make(chan struct{})
 		var mu sync.Mutex
 		known := map[string]int{} // run of each known ack
 		start(t, c, reprise.WorkerConfig{
@@ -110,7 +110,7 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 					cut.Do(func() {
 						sessions = c.log.count("consuming")
 						proxy.Cut()
-						close(over)
+						close(enough)
 					})
 				}
 			},
@@ -119,9 +119,9 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 			r.publish("", work, amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
 		testkit.Eventually(t, timeout, func() bool { return h.messages() == count })
-		busy(t, r)
+		delayAcks(t, r)
 		close(h.first)
-		<-over
+		<-enough
 		c.log.wait(t, "consuming", sessions+1)
 		close(h.second)
 		testkit.Eventually(t, timeout, func() bool {
@@ -131,14 +131,14 @@ func TestWhatAckedWasToldIsTrueOfManyAtOnce(t *testing.T) {
 		})
 		for id, run := range known {
 			if runs := h.runs(id); runs != run {
-				t.Errorf("%s was acknowledged for certain in its run %d, and had %d", id, run, runs)
+				t.Errorf("ack of message %s was reported as known in run %d, but the message had %d runs", id, run, runs)
 			}
 		}
 	})
 }
 
 // RabbitMQ also forgets such acks if the channel is closed.
-func TestAWorkerThatEndsIsHeard(t *testing.T) {
+func TestShutdownWaitsUntilBrokerHasReadAcks(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const count = 200
@@ -158,7 +158,7 @@ func TestAWorkerThatEndsIsHeard(t *testing.T) {
 		}
 		for range count / 2 {
 			if d := r.take(work); !even(d.MessageId) {
-				t.Fatalf("%s was done, and is there again", d.MessageId)
+				t.Fatalf("acknowledged message %s is still in the queue", d.MessageId)
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func TestAWorkerThatEndsIsHeard(t *testing.T) {
 
 // A copy is published only when the ack of the original is known. It is not published if RabbitMQ forgets the ack with
 // the connection.
-func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
+func TestAckThenPublishDoesNotDuplicateConcurrentMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const count = 32
@@ -186,7 +186,7 @@ func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
 		sessions := c.log.count("consuming")
 		const acks, copies = count / 2, 3 // a copy has three frames
 		cut := proxy.CutAfterFrame(testkit.ToServer, acks+3*copies)
-		busy(t, r)
+		delayAcks(t, r)
 		close(h.first)
 		<-cut
 		c.log.wait(t, "consuming", sessions+1)
@@ -205,12 +205,12 @@ func TestAckThenPublishDoesNotDuplicateManyAtOnce(t *testing.T) {
 		seen := map[string]bool{}
 		for _, id := range append(r.drained(work), r.drained(work+".failed")...) {
 			if seen[id] {
-				t.Errorf("%s is there twice", id)
+				t.Errorf("message %s is duplicated", id)
 			}
 			seen[id] = true
 		}
 		if len(seen) < count/2 {
-			t.Errorf("%d of %d are there", len(seen), count)
+			t.Errorf("got %d of %d messages", len(seen), count)
 		}
 	})
 }

@@ -11,11 +11,11 @@ import (
 )
 
 // A broker that confirms late gets each copy once. A publisher gets an error.
-func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
+func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
-		c := dial(m.between)
+		c := dial(m.intercept)
 		names := declareQueues(t, c, 1)
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
@@ -26,31 +26,31 @@ func TestACopyWhoseConfirmIsLateIsNotPublishedAgain(t *testing.T) {
 		}
 		for range 4 { // for the duration of four timeouts
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: names[0]}); !errors.Is(err, reprise.ErrUnconfirmed) {
-				t.Errorf("publish: %v", err)
+				t.Errorf("Publish: got %v, want ErrUnconfirmed", err)
 			}
 		}
 		c.log.wait(t, "confirm is late", 2)
-		m.tell(t)
+		m.release(t)
 		c.log.wait(t, "parked", 2)
 		if n := c.log.count("confirm is late"); n != 2 {
-			t.Errorf("%d confirms were late, want those of 2 messages, once each", n)
+			t.Errorf("got %d late confirms, want one for each of 2 messages", n)
 		}
 		if n := c.log.count("copy failed"); n != 0 {
-			t.Errorf("copies failed %d times", n)
+			t.Errorf("got %d failed copies, want 0", n)
 		}
 		if n := r.depth("work.failed"); n != 2 {
-			t.Errorf("%d copies are parked, want 2", n)
+			t.Errorf("%d copies were parked, want 2", n)
 		}
 	})
 }
 
 // A missing confirm does not affect later copies on the same channel. They are confirmed on that channel, and the worker
 // does not republish them because of a replaced connection.
-func TestAConfirmThatNeverComesLeavesLaterCopiesAlone(t *testing.T) {
+func TestMissingConfirmDoesNotAffectLaterCopies(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		m := newMuted()
-		c := dial(m.between)
+		c := dial(m.intercept)
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		declareQueues(t, c, 1)
 		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h})
@@ -62,7 +62,7 @@ func TestAConfirmThatNeverComesLeavesLaterCopiesAlone(t *testing.T) {
 		time.Sleep(38 * time.Minute)
 		r.publish("", "work", amqp.Publishing{MessageId: "new"})
 		time.Sleep(10 * time.Minute)
-		m.tell(t)
+		m.release(t)
 		c.log.wait(t, "parked", 3)
 		copies := 0
 		for _, id := range r.drained("work.failed") {
@@ -71,7 +71,7 @@ func TestAConfirmThatNeverComesLeavesLaterCopiesAlone(t *testing.T) {
 			}
 		}
 		if copies != 1 {
-			t.Errorf("%d copies of the new message are parked, want 1", copies)
+			t.Errorf("%d copies of the new message were parked, want 1", copies)
 		}
 	})
 }

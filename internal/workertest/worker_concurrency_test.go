@@ -15,24 +15,24 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// far delays the reads of a client until near is set. (It must not delay writes. The client holds a lock during a
+// delayReads delays the reads of a client until near is set. (It must not delay writes. The client holds a lock during a
 // write, which would stop the clock of the bubble.)
-func far(near *atomic.Bool) func(c *reprise.Config) {
+func delayReads(near *atomic.Bool) func(c *reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dial(ctx, network, addr)
-			return farConn{conn, near}, err
+			return delayedConn{conn, near}, err
 		}
 	}
 }
 
-type farConn struct {
+type delayedConn struct {
 	net.Conn
 	near *atomic.Bool
 }
 
-func (c farConn) Read(p []byte) (int, error) {
+func (c delayedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err == nil && !c.near.Load() {
 		time.Sleep(2 * time.Millisecond)
@@ -42,12 +42,12 @@ func (c farConn) Read(p []byte) (int, error) {
 
 // The worker sends requests on the channel to learn that an ack has arrived, to pause and to resume. It must not
 // confuse their responses.
-func TestRequestsOnAChannelTakeTurns(t *testing.T) {
+func TestRequestsOnChannelAreSerialized(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var near atomic.Bool
 		defer near.Store(true)
-		c := dial(far(&near))
+		c := dial(delayReads(&near))
 		var running atomic.Int32
 		start(t, c, reprise.WorkerConfig{
 			Queue: "work", Order: reprise.AckThenPublish, Concurrency: 8, Prefetch: 16,
@@ -78,20 +78,20 @@ func TestRequestsOnAChannelTakeTurns(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			if n := running.Load(); n != 8 {
-				t.Fatalf("round %d: %d of 8 handlers run, %d messages in the queue", round, n, r.depth("work"))
+				t.Fatalf("round %d: %d of 8 handlers are running, queue has %d messages", round, n, r.depth("work"))
 			}
 			time.Sleep(time.Minute)
 		}
 		if n := r.depth("work.failed"); n != 20*8 {
-			t.Errorf("%d messages parked of %d", n, 20*8)
+			t.Errorf("%d messages were parked, want %d", n, 20*8)
 		}
 	})
 }
 
-// stubborn permits the first attempt immediately and each other attempt after a minute.
-type stubborn struct{ first atomic.Bool }
+// minuteLimiter permits the first attempt immediately and each other attempt after a minute.
+type minuteLimiter struct{ first atomic.Bool }
 
-func (l *stubborn) Wait(ctx context.Context) error {
+func (l *minuteLimiter) Wait(ctx context.Context) error {
 	if l.first.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (l *stubborn) Wait(ctx context.Context) error {
 }
 
 // An attempt that waits at the limiter when a pause begins waits for the end of the pause.
-func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
+func TestPauseDelaysAttemptsAtLimiter(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error {
@@ -115,12 +115,12 @@ func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
 			return nil
 		})
 		c := dial()
-		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Limiter: &stubborn{}})
+		start(t, c, reprise.WorkerConfig{Queue: "work", Handler: h, Concurrency: 2, Limiter: &minuteLimiter{}})
 		r.publish("", "work", amqp.Publishing{MessageId: "a"})
 		r.publish("", "work", amqp.Publishing{MessageId: "b"})
 		time.Sleep(30 * time.Minute)
 		if n := h.count(); n != 1 {
-			t.Errorf("%d attempts began within a pause of an hour", n-1)
+			t.Errorf("%d attempts began during the pause", n-1)
 		}
 		time.Sleep(time.Hour)
 		h.wait(t, 3)
@@ -128,7 +128,7 @@ func TestAPauseHoldsForThoseAtTheLimiter(t *testing.T) {
 }
 
 // The time limit applies to the actual time of the retry, not to the requested delay.
-func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
+func TestTimeLimitIncludesDelayOfRoute(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
@@ -136,8 +136,8 @@ func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 		backoff  backoff.Backoff
 		attempts int
 	}{
-		{"longer than wanted", topology.DeadLettering{Delay: time.Hour}, backoff.Fixed(time.Second), 1},
-		{"shorter than wanted", topology.DeadLettering{Delay: time.Second}, backoff.Fixed(time.Hour), 5},
+		{"longer than requested", topology.DeadLettering{Delay: time.Hour}, backoff.Fixed(time.Second), 1},
+		{"shorter than requested", topology.DeadLettering{Delay: time.Second}, backoff.Fixed(time.Hour), 5},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -149,10 +149,10 @@ func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 				r.publish("", "work", amqp.Publishing{})
 				time.Sleep(5 * time.Hour)
 				if n := h.count(); n != tc.attempts {
-					t.Errorf("%d attempts", n)
+					t.Errorf("got %d attempts", n)
 				}
 				if n := r.depth("work.failed"); n != 1 {
-					t.Errorf("%d parked", n)
+					t.Errorf("%d messages were parked, want 1", n)
 				}
 			})
 		})
@@ -160,7 +160,7 @@ func TestATimeLimitKnowsTheRoutesOwnDelay(t *testing.T) {
 }
 
 // A suspect message is processed alone, even if bursts gather at the same time.
-func TestNothingRunsBesideASuspect(t *testing.T) {
+func TestSuspectMessageIsProcessedAlone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial()
@@ -175,7 +175,7 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, ok, err := ch.Get("work", false); err != nil || !ok {
-				t.Fatalf("%t %v", ok, err)
+				t.Fatalf("cannot get message: %t, %v", ok, err)
 			}
 			_ = conn.Close()
 			time.Sleep(time.Second)
@@ -186,12 +186,12 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok, err := ch.Get("work", false); err != nil || !ok {
-			t.Fatalf("%t %v", ok, err)
+			t.Fatalf("cannot get message: %t, %v", ok, err)
 		}
 		var running, handled atomic.Int32
 		h := reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			if running.Add(1) > 1 {
-				t.Errorf("%s runs beside another", m.MessageID)
+				t.Errorf("message %s is processed concurrently with another", m.MessageID)
 			}
 			defer running.Add(-1)
 			if m.MessageID == "suspect" {
@@ -206,13 +206,13 @@ func TestNothingRunsBesideASuspect(t *testing.T) {
 		_ = conn.Close()
 		time.Sleep(5 * time.Minute)
 		if n := handled.Load(); n != 2 {
-			t.Errorf("%d of 2 handled", n)
+			t.Errorf("%d of 2 messages were handled", n)
 		}
 	})
 }
 
 // The header that counts crashes on classic queues is informative. The route of a message depends only on its queue.
-func TestAForgedOriginLeadsNowhere(t *testing.T) {
+func TestForgedOriginDoesNotChangeRoute(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(*reprise.Message) error { return errScripted })
@@ -229,10 +229,10 @@ func TestAForgedOriginLeadsNowhere(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if n := r.depth("work.failed"); n != 4 {
-			t.Errorf("%d of 4 messages parked", n)
+			t.Errorf("%d of 4 messages were parked", n)
 		}
 		if n := h.count(); n != 8 {
-			t.Errorf("%d attempts", n)
+			t.Errorf("got %d attempts, want 8", n)
 		}
 	})
 }

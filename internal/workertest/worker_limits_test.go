@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestNamesThatAreTooLong(t *testing.T) {
+func TestValidateRejectsTooLongNames(t *testing.T) {
 	t.Parallel()
 	if err := (&reprise.Config{Name: strings.Repeat("n", 200)}).Validate(); err != nil {
 		t.Error(err)
@@ -34,7 +34,7 @@ func TestNamesThatAreTooLong(t *testing.T) {
 }
 
 // For any order of Shutdown and Run, Run either drains or does nothing.
-func TestShutdownAtTheMomentOfRun(t *testing.T) {
+func TestShutdownConcurrentWithRun(t *testing.T) {
 	t.Parallel()
 	c := dial(t, testkit.Embedded(t).URL)
 	for range 2000 {
@@ -54,7 +54,7 @@ func TestShutdownAtTheMomentOfRun(t *testing.T) {
 	}
 }
 
-func TestARetryThatIsTooFarAwayComesAtTheLongestDelay(t *testing.T) {
+func TestRetryIsLimitedToLongestDelayOfRoute(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -65,36 +65,36 @@ func TestARetryThatIsTooFarAwayComesAtTheLongestDelay(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{})
 		c.log.wait(t, "retry", 1)
 		if n := r.depth(queue + ".failed"); n != 0 {
-			t.Errorf("%d messages were parked", n)
+			t.Errorf("%d messages were parked, want 0", n)
 		}
 	})
 }
 
-// refusing is a route that rejects every retry.
-type refusing struct{ topology.Buckets }
+// rejectingRoute is a route that rejects every retry.
+type rejectingRoute struct{ topology.Buckets }
 
-func (refusing) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+func (rejectingRoute) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
 	return topology.Hop{}, errScripted
 }
 
-func TestWhatARouteRefusesIsParked(t *testing.T) {
+func TestWorkerParksMessageThatRouteRejects(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, _ := r.names(topology.Buckets{})
 		h := newScript(func(m *reprise.Message) error { return reprise.RetryAfter(time.Hour, nil) })
-		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: topology.Strategy{Route: refusing{}}})
+		start(t, dial(t, b.URL), reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: topology.Strategy{Route: rejectingRoute{}}})
 		r.publish("", queue, amqp.Publishing{})
 		errs, _ := r.take(queue + ".failed").Headers["x-reprise-errors"].([]any)
 		first, _ := errs[0].(amqp.Table)
 		if text := first["error"]; text != "retry after 1h0m0s\n\nparked, because it cannot be retried: scripted failure" {
-			t.Errorf("recorded: %q", text)
+			t.Errorf("unexpected error header: %q", text)
 		}
 	})
 }
 
 // A worker uses the failed queue of the user, at the start and when the queue must be declared again.
-func TestAFailedQueueOfOnesOwn(t *testing.T) {
+func TestWorkerUsesCustomFailedQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -117,13 +117,13 @@ func TestAFailedQueueOfOnesOwn(t *testing.T) {
 	})
 }
 
-func TestADeclarationEndsWithTheTimeout(t *testing.T) {
+func TestDeclarationTimesOut(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		var hearing sync.RWMutex
-		c := dial(t, b.URL, deafDial(&hearing, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 200 * time.Millisecond })
-		hearing.Lock()
-		defer hearing.Unlock()
+		var reading sync.RWMutex
+		c := dial(t, b.URL, dialBlockable(&reading, consumes), func(c *reprise.Config) { c.ConfirmTimeout = 200 * time.Millisecond })
+		reading.Lock()
+		defer reading.Unlock()
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		err := c.Declare(ctx, topology.Topology{Exchanges: []topology.Exchange{{Name: "amq.direct", Kind: topology.Direct}}})

@@ -54,18 +54,18 @@ func TestPauseForStopsConsuming(t *testing.T) {
 		c.log.wait(t, "consuming", 2)
 		h.wait(t, 5)
 		if n := len(events.of(reprise.EventResumed)); n != 1 {
-			t.Errorf("resumed %d times", n)
+			t.Errorf("worker resumed %d times, want 1", n)
 		}
 		paused, resumed := events.of(reprise.EventPaused)[0], events.of(reprise.EventResumed)
 		if paused.Delay <= 0 || paused.Err == nil || paused.Err.Error() != "507 queue is full" || len(resumed) != 1 {
-			t.Errorf("paused: %+v, resumed %+v", paused, resumed)
+			t.Errorf("unexpected events: paused %+v, resumed %+v", paused, resumed)
 		}
 	})
 }
 
-// A pause does not change messages that were fetched and not yet handled. None has an attempt, and none has lost a
+// A pause does not affect messages that were fetched and not yet handled. It costs them neither an attempt nor a
 // permitted delivery.
-func TestAPauseCostsNothing(t *testing.T) {
+func TestPauseDoesNotAffectFetchedMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
@@ -89,21 +89,21 @@ func TestAPauseCostsNothing(t *testing.T) {
 			counts = append(counts, m.Attempt)
 		}
 		if slices.ContainsFunc(seen, func(m *reprise.Message) bool { return m.Attempt > 2 }) {
-			t.Errorf("attempts: %v", counts)
+			t.Errorf("unexpected number of attempts: %v", counts)
 		}
 		if n := c.log.count("paused"); n != 3 {
-			t.Errorf("paused %d times", n)
+			t.Errorf("worker paused %d times, want 3", n)
 		}
 		at := clock.ticks()
 		for i := range 3 {
 			if gap := at[i+1] - at[i]; gap < time.Hour || gap > time.Hour+time.Minute {
-				t.Errorf("attempt %d came %s after the one that asked for an hour", i+2, gap)
+				t.Errorf("attempt %d began %s after the attempt that requested one hour", i+2, gap)
 			}
 		}
 	})
 }
 
-func TestABreakerStopsConsuming(t *testing.T) {
+func TestOpenBreakerStopsConsuming(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		var mu sync.Mutex
@@ -141,18 +141,18 @@ func TestABreakerStopsConsuming(t *testing.T) {
 		// Three failures open the circuit breaker. Then it permits one probe every ten minutes.
 		time.Sleep(35 * time.Minute)
 		if n := h.count(); n != 3+3 {
-			t.Errorf("%d attempts in 35 minutes of trouble", n)
+			t.Errorf("got %d attempts in 35 minutes, want 6", n)
 		}
 		if n := r.consumers("work"); n != 0 {
-			t.Errorf("%d consumers while the breaker is open", n)
+			t.Errorf("queue has %d consumers while the breaker is open, want 0", n)
 		}
 		if n := r.depth("work"); n != messages-6 {
-			t.Errorf("%d messages in the queue, the others out of it", n)
+			t.Errorf("queue has %d messages; worker keeps others while the breaker is open", n)
 		}
 		down.Store(false)
 		time.Sleep(10 * time.Minute)
 		if n := h.count(); n != 6+messages-6 {
-			t.Errorf("%d attempts once all is well, of %d messages", n, messages)
+			t.Errorf("got %d attempts of %d messages after the breaker closed", n, messages)
 		}
 		want := []breaker.State{
 			breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Open, breaker.HalfOpen, breaker.Closed,
@@ -162,10 +162,10 @@ func TestABreakerStopsConsuming(t *testing.T) {
 		}
 		time.Sleep(25 * time.Hour) // the failed messages are retried
 		if n := c.log.count("parked"); n != 0 {
-			t.Errorf("%d messages were parked", n)
+			t.Errorf("%d messages were parked, want 0", n)
 		}
 		if n := h.count(); n != 6+messages {
-			t.Errorf("%d attempts", n)
+			t.Errorf("got %d attempts", n)
 		}
 	})
 }
@@ -194,12 +194,12 @@ func TestWorkersShareABreaker(t *testing.T) {
 		}
 		time.Sleep(10*time.Minute + 30*time.Second)
 		if n := h.count(); n != 2+10 {
-			t.Errorf("%d attempts in ten minutes", n)
+			t.Errorf("got %d attempts in ten minutes, want 12", n)
 		}
 	})
 }
 
-func TestALimiterBoundsHowOftenAttemptsBegin(t *testing.T) {
+func TestLimiterLimitsRateOfAttempts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		clock := newClock()
@@ -219,7 +219,7 @@ func TestALimiterBoundsHowOftenAttemptsBegin(t *testing.T) {
 		at := clock.ticks()
 		for i := 1; i < len(at); i++ {
 			if gap := at[i] - at[i-1]; gap < time.Minute-time.Millisecond {
-				t.Errorf("%s between attempts %d and %d", gap, i, i+1)
+				t.Errorf("interval of %s between attempts %d and %d is shorter than a minute", gap, i, i+1)
 			}
 		}
 	})
@@ -257,7 +257,7 @@ func (b *brokenBreaker) Probing() bool {
 }
 
 // A defective Limiter or Breaker causes delays but does not lose messages.
-func TestABrokenGateLosesNothing(t *testing.T) {
+func TestWorkerLosesNoMessageWithBrokenLimiter(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return nil })
@@ -267,14 +267,14 @@ func TestABrokenGateLosesNothing(t *testing.T) {
 		r.publish("", "work", amqp.Publishing{MessageId: "b"})
 		h.wait(t, 2)
 		if n := c.log.count("paused"); n != 4 {
-			t.Errorf("paused %d times", n)
+			t.Errorf("worker paused %d times, want 4", n)
 		}
 		c.log.wait(t, "breaker failed", 2)
 	})
 }
 
 // A panicking Observer loses events but does not affect messages.
-func TestABrokenObserverLosesNothing(t *testing.T) {
+func TestWorkerSurvivesPanickingObserver(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -297,7 +297,7 @@ func TestABrokenObserverLosesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		if n := r.depth(queue); n != 0 {
-			t.Errorf("%d messages came back", n)
+			t.Errorf("queue has %d messages, want 0", n)
 		}
 		c.log.wait(t, "observer failed", 1)
 	})
@@ -305,7 +305,7 @@ func TestABrokenObserverLosesNothing(t *testing.T) {
 
 // Messages that gather while the worker is paused are handled once after the pause, even if the worker cannot requeue
 // them without a cost.
-func TestBurstsWaitAtTheGate(t *testing.T) {
+func TestBurstWaitsDuringPause(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -337,7 +337,7 @@ func TestBurstsWaitAtTheGate(t *testing.T) {
 }
 
 // A shutdown during a pause ends the worker.
-func TestAPausedWorkerEnds(t *testing.T) {
+func TestPausedWorkerShutsDown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return reprise.PauseFor(time.Hour, nil) })
@@ -350,7 +350,7 @@ func TestAPausedWorkerEnds(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %s of an hour", took)
+			t.Errorf("shutdown took %s of the pause of one hour", took)
 		}
 	})
 }

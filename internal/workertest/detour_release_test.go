@@ -11,35 +11,35 @@ import (
 
 // A destination that does not confirm occupies channels of the connection. They are available to other destinations
 // after the last publish to it, whether it confirms late or not at all.
-func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
+func TestUnusedDetourReleasesChannel(t *testing.T) {
 	t.Parallel()
 	for name, answered := range map[string]bool{"late answers": true, "no answers": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, m := mutedMemory(t, "channel_max=6")
+				c, m := dialMutedEmbedded(t, "channel_max=6")
 				names := declareQueues(t, c, 8)
 				for _, stuck := range names[:7] {
 					m.mute(stuck)
 					for range 2 { // the second message takes the detour
 						if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}); !errors.Is(err, reprise.ErrUnconfirmed) {
-							t.Errorf("to %s: %v", stuck, err)
+							t.Errorf("publish to %s: got %v, want ErrUnconfirmed", stuck, err)
 						}
 					}
 					if answered {
-						m.tell(t)
+						m.release(t)
 					}
 					time.Sleep(6 * time.Minute)
 					if n := m.channels(); n > 2 { // one for messages, one for copies
-						t.Errorf("after %s %d channels are open", stuck, n)
+						t.Errorf("after queue %s, %d channels are open", stuck, n)
 					}
 				}
 				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: names[7]}); err != nil {
-					t.Errorf("to another queue: %v", err)
+					t.Errorf("cannot publish to another queue: %v", err)
 				}
-				m.tell(t)
+				m.release(t)
 				for _, queue := range names {
 					if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
-						t.Errorf("to %s, which confirms again: %v", queue, err)
+						t.Errorf("cannot publish to queue %s after its recovery: %v", queue, err)
 					}
 				}
 			})
@@ -49,22 +49,22 @@ func TestADetourThatNobodyTakesHasNoChannel(t *testing.T) {
 
 // A broker that does not even close a channel has stopped reading. The client replaces the connection, although no
 // other publish would reveal the problem.
-func TestABrokerThatDoesNotCloseAChannel(t *testing.T) {
+func TestClientReplacesConnectionIfChannelIsNotClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		declareQueues(t, c, 1)
 		m.mute("q0")
 		for range 2 {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); !errors.Is(err, reprise.ErrUnconfirmed) {
-				t.Errorf("not confirmed: %v", err)
+				t.Errorf("got %v, want ErrUnconfirmed", err)
 			}
 		}
 		m.unmute("q0")
-		m.deafen()
+		m.dropFrames()
 		time.Sleep(time.Hour)
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q0"}); err != nil {
-			t.Errorf("over another connection: %v", err)
+			t.Errorf("cannot publish over the new connection: %v", err)
 		}
 	})
 }

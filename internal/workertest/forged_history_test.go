@@ -29,7 +29,7 @@ func counting(queue string) map[string]struct {
 }
 
 // A message with a forged history of many rejections in another queue has the usual number of attempts.
-func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
+func TestForgedHistoryDoesNotIncreaseAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := testkit.Name(t, "work")
@@ -51,7 +51,7 @@ func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
 					t.Error(err)
 				}
 				if n := h.count(); n != 3 {
-					t.Errorf("%d attempts of 3", n)
+					t.Errorf("got %d attempts, want 3", n)
 				}
 			})
 		}
@@ -59,7 +59,7 @@ func TestNobodyIsRetriedForEverByAForgedHistory(t *testing.T) {
 }
 
 // A forged history does not hide a message that always ends its connection.
-func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
+func TestForgedHistoryDoesNotHideCrashes(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
@@ -71,7 +71,7 @@ func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
 		for crashes := range 4 {
 			raw := r.get(work)
 			if n := crashCount(topology.Deaths{}, delivered(work, raw)); n != crashes {
-				t.Errorf("after %d crashes: %d, by %v", crashes, n, raw.Headers)
+				t.Errorf("after %d crashes: got %d from headers %v", crashes, n, raw.Headers)
 			}
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestAForgedHistoryHidesNoCrashes(t *testing.T) {
 }
 
 // A message that was rejected in another queue before is retried at most as often as the policy permits.
-func TestRejectionsElsewhereAreNoMoreAttempts(t *testing.T) {
+func TestRejectionsInOtherQueuesDoNotIncreaseAttempts(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r, c := newRaw(t, b.URL), dial(t, b.URL)
@@ -104,14 +104,14 @@ func TestRejectionsElsewhereAreNoMoreAttempts(t *testing.T) {
 			t.Error(err)
 		}
 		if n := h.count(); n < 2 || n > 3 { // 4.3 also counts the earlier rejection
-			t.Errorf("%d attempts of 3", n)
+			t.Errorf("got %d attempts, want 2 or 3", n)
 		}
 	})
 }
 
 // A message that was moved with all its headers, including the count of another queue, is handled and has all its
 // attempts.
-func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
+func TestWorkerIgnoresCountsOfOtherQueue(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := testkit.Name(t, "work")
@@ -134,11 +134,11 @@ func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
 				}
 				for i, m := range h.wait(t, 3) {
 					if m.Attempt != i+1 {
-						t.Errorf("run %d is attempt %d", i+1, m.Attempt)
+						t.Errorf("run %d: got attempt %d", i+1, m.Attempt)
 					}
 				}
 				if n := h.count(); n != 3 {
-					t.Errorf("%d attempts of 3", n)
+					t.Errorf("got %d attempts, want 3", n)
 				}
 			})
 		}
@@ -146,7 +146,7 @@ func TestCountsOfAnotherQueueAreNotBelieved(t *testing.T) {
 }
 
 // A message may be published directly to a work queue, without the exchange of its retries. It is retried nevertheless.
-func TestMessagesPutThereByNameComeBack(t *testing.T) {
+func TestWorkerRetriesDirectlyPublishedMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for kind, own := range map[string]string{topology.Direct: "order.new", topology.Topic: "order.*", topology.Fanout: ""} {
@@ -182,7 +182,7 @@ func TestMessagesPutThereByNameComeBack(t *testing.T) {
 				parked := map[string]bool{r.take(orders + ".failed").MessageId: true}
 				parked[r.take(orders+".failed").MessageId] = true
 				if n := h.count(); n != 6 || len(parked) != 2 {
-					t.Errorf("%d attempts of 6, parked %v", n, parked)
+					t.Errorf("got %d attempts, want 6; parked: %v", n, parked)
 				}
 			})
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// A slow handler does not cost the channel because of the messages that wait behind it. The worker requeues them before
-// the acknowledgement timeout and processes them later. The log warns about the slow handler.
-func TestReturnsDeliveriesBeforeTheConsumerTimeout(t *testing.T) {
+// Messages that wait behind a slow handler do not cost the worker its channel. The worker requeues them before the
+// acknowledgement timeout and processes them later. The log warns about the slow handler.
+func TestWorkerRequeuesDeliveriesBeforeConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error { return nil })
@@ -39,26 +39,26 @@ func TestReturnsDeliveriesBeforeTheConsumerTimeout(t *testing.T) {
 			seen[m.MessageID]++
 		}
 		if len(seen) != 10 || h.count() != 10 {
-			t.Errorf("handled %d times, %v", h.count(), seen)
+			t.Errorf("messages were handled %d times: %v", h.count(), seen)
 		}
 		if n := c.log.count("consuming interrupted"); n != 0 {
-			t.Errorf("the channel was lost %d times", n)
+			t.Errorf("channel was lost %d times, want 0", n)
 		}
 		if n := c.log.count("consumer timeout is near"); n == 0 {
-			t.Error("nobody was warned")
+			t.Error("log contains no warning")
 		}
 		if near := events.of(reprise.EventTimeoutNear); len(near) == 0 || near[0].MessageID != "0" || near[0].Attempt != 1 ||
 			near[0].Took < 24*time.Minute || near[0].Took > 26*time.Minute {
-			t.Errorf("the observer was told %v", near)
+			t.Errorf("unexpected events: %v", near)
 		}
 		if n := c.log.count("waited too long to begin"); n == 0 {
-			t.Error("nothing was given back")
+			t.Error("worker requeued no delivery")
 		}
 	})
 }
 
 // Without an acknowledgement timeout, the worker neither requeues messages nor warns.
-func TestNoConsumerTimeout(t *testing.T) {
+func TestWorkerWithoutConsumerTimeoutRequeuesNoDeliveries(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		h := newScript(func(m *reprise.Message) error {
@@ -73,19 +73,19 @@ func TestNoConsumerTimeout(t *testing.T) {
 		time.Sleep(28 * time.Minute)
 		h.wait(t, 3)
 		if n := c.log.count("consumer timeout is near") + c.log.count("waited too long to begin"); n != 0 {
-			t.Errorf("warned %d times", n)
+			t.Errorf("got %d warnings, want 0", n)
 		}
 	})
 }
 
 // The worker also requeues messages that wait for a slow Limiter before the timeout, so that each message is processed
 // once.
-func TestASlowLimiterDuplicatesNothing(t *testing.T) {
+func TestSlowLimiterDoesNotDuplicateMessages(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]reprise.WorkerConfig{
 		"every 10 minutes": {Limiter: rate.NewLimiter(rate.Every(10*time.Minute), 1)},
 		"every hour":       {Limiter: rate.NewLimiter(rate.Every(time.Hour), 1)},
-		"sleeps an hour":   {Limiter: sleepy(time.Hour)},
+		"sleeps an hour":   {Limiter: sleepingLimiter(time.Hour)},
 		"debounced": {
 			Limiter:  rate.NewLimiter(rate.Every(10*time.Minute), 1),
 			Debounce: &reprise.Debounce{Window: time.Minute, Key: func(m *reprise.Message) string { return m.MessageID }},
@@ -108,20 +108,20 @@ func TestASlowLimiterDuplicatesNothing(t *testing.T) {
 					seen[m.MessageID]++
 				}
 				if len(seen) != messages || h.count() != messages {
-					t.Errorf("handled %d times, %v", h.count(), seen)
+					t.Errorf("messages were handled %d times: %v", h.count(), seen)
 				}
 				if n := c.log.count("consumer cancelled"); n != 0 {
-					t.Errorf("the broker lost timeout %d times", n)
+					t.Errorf("broker cancelled the consumer %d times, want 0", n)
 				}
 			})
 		})
 	}
 }
 
-// sleepy is a stateless Limiter.
-type sleepy time.Duration
+// sleepingLimiter is a stateless Limiter.
+type sleepingLimiter time.Duration
 
-func (l sleepy) Wait(ctx context.Context) error {
+func (l sleepingLimiter) Wait(ctx context.Context) error {
 	select {
 	case <-time.After(time.Duration(l)):
 		return nil
@@ -144,7 +144,7 @@ func (p *prober) Probing() bool { return p.probing.Load() }
 
 // A message that must be processed alone waits for the other handlers. During that time, the worker still observes the
 // acknowledgement timeout.
-func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
+func TestWorkerRequeuesSuspectMessageBeforeConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const messages = 6
@@ -165,7 +165,7 @@ func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
 		}
 		time.Sleep(25 * time.Minute)
 		if near, back := c.log.count("consumer timeout is near"), c.log.count("waited too long to begin"); near != 1 || back != 1 {
-			t.Errorf("warned %d times of the handler, gave back %d times", near, back)
+			t.Errorf("got %d warnings about the handler and %d requeued deliveries, want 1 and 1", near, back)
 		}
 		time.Sleep(5 * time.Hour)
 		seen := map[string]int{}
@@ -176,7 +176,7 @@ func TestWhatWaitsToBeAloneIsGivenBackInTime(t *testing.T) {
 		}
 		for i := 1; i < messages; i++ {
 			if n := seen[fmt.Sprint(i)]; n != 1 {
-				t.Errorf("message %d was handled %d times", i, n)
+				t.Errorf("message %d was handled %d times, want 1", i, n)
 			}
 		}
 	})

@@ -32,20 +32,20 @@ func TestPublishSetsATimestamp(t *testing.T) {
 		m := &reprise.Message{RoutingKey: queue}
 		for range 2 {
 			if d := published(c.Publish(t.Context(), m)); d.Timestamp.Before(began) || d.Timestamp.After(time.Now()) {
-				t.Errorf("sent with %s", d.Timestamp)
+				t.Errorf("timestamp: got %s, want the time of the publish", d.Timestamp)
 			}
 			if !m.Timestamp.IsZero() {
-				t.Errorf("the message got %s", m.Timestamp)
+				t.Errorf("Publish set the timestamp of the message to %s", m.Timestamp)
 			}
 		}
 		if d := published(c.PublishBatch(t.Context(), []*reprise.Message{{RoutingKey: queue}})); d.Timestamp.Before(began) {
-			t.Errorf("sent in a batch with %s", d.Timestamp)
+			t.Errorf("timestamp in a batch: got %s", d.Timestamp)
 		}
 		if d := published(c.Publish(t.Context(), &reprise.Message{RoutingKey: queue, Timestamp: own, NoTimestamp: true})); !d.Timestamp.Equal(own) {
-			t.Errorf("sent with %s, want %s", d.Timestamp, own)
+			t.Errorf("timestamp: got %s, want %s", d.Timestamp, own)
 		}
 		if d := published(c.Publish(t.Context(), &reprise.Message{RoutingKey: queue, NoTimestamp: true})); !d.Timestamp.IsZero() {
-			t.Errorf("sent with %s, want no timestamp", d.Timestamp)
+			t.Errorf("timestamp: got %s, want none", d.Timestamp)
 		}
 	})
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// impatient sets a timeout that is longer than the confirm time of a busy machine.
-func impatient(c *reprise.Config) { c.ConfirmTimeout = 2 * time.Second }
+// shortTimeout sets a timeout that is longer than the confirm time of a busy machine.
+func shortTimeout(c *reprise.Config) { c.ConfirmTimeout = 2 * time.Second }
 
 // A queue that does not confirm does not affect other queues, for any number of messages.
-func TestAQueueThatDoesNotConfirm(t *testing.T) {
+func TestUnconfirmingQueueDoesNotAffectOtherQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, m := dialMuted(t, b.URL, impatient)
+		c, m := dialMuted(t, b.URL, shortTimeout)
 		stuck, queue := queueFor(t, r, c, nil), queueFor(t, r, c, nil)
 		for _, q := range []string{stuck, queue} {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: q}); err != nil {
@@ -44,13 +44,13 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 			}
 			testkit.Eventually(t, timeout, func() error { // up to the maximum in flight
 				if n := r.depth(stuck); n < min(n, 1024) {
-					return fmt.Errorf("%d messages are stored", n)
+					return fmt.Errorf("%d messages were stored", n)
 				}
 				return nil
 			})
 			for range 10 {
 				if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil && n == 1 {
-					t.Errorf("behind a message that is not confirmed: %v", err)
+					t.Errorf("publish after an unconfirmed message: %v", err)
 				}
 			}
 			all.Wait()
@@ -61,7 +61,7 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 				case errors.Is(err, reprise.ErrStalled) && !errors.Is(err, reprise.ErrUnconfirmed):
 					unsent++
 				default:
-					t.Errorf("not confirmed: %v", err)
+					t.Errorf("unconfirmed message: got %v", err)
 				}
 			}
 		}
@@ -69,16 +69,16 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 		publish(1500)
 		for range 100 {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); err != nil {
-				t.Fatalf("to another queue: %v", err)
+				t.Fatalf("cannot publish to another queue: %v", err)
 			}
 		}
 		if n := r.depth(stuck); n != 1+sent || unsent == 0 {
-			t.Errorf("%d messages are stored, 1 was confirmed and %d may be; %d were not sent", n, sent, unsent)
+			t.Errorf("%d messages were stored, 1 was confirmed, %d are unconfirmed, %d were not sent", n, sent, unsent)
 		}
 		if err := c.Healthy(t.Context()); err != nil {
-			t.Errorf("healthy: %v", err)
+			t.Errorf("Healthy: %v", err)
 		}
-		m.tell(t)
+		m.release(t)
 		for range 100 {
 			testkit.Eventually(t, timeout, func() error { return c.Publish(t.Context(), &reprise.Message{RoutingKey: stuck}) })
 		}
@@ -86,30 +86,30 @@ func TestAQueueThatDoesNotConfirm(t *testing.T) {
 }
 
 // A client that publishes only to a queue that does not confirm is unhealthy.
-func TestNotHealthyWithoutConfirms(t *testing.T) {
+func TestHealthyFailsWithoutConfirms(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, m := dialMuted(t, b.URL, impatient)
+		c, m := dialMuted(t, b.URL, shortTimeout)
 		queue := queueFor(t, r, c, nil)
 		m.mute(queue)
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrUnconfirmed", err)
 		}
 		if err := c.Healthy(t.Context()); !errors.Is(err, reprise.ErrStalled) {
-			t.Errorf("not confirmed: %v", err)
+			t.Errorf("Healthy: got %v, want ErrStalled", err)
 		}
-		m.tell(t)
+		m.release(t)
 		testkit.Eventually(t, timeout, func() error { return c.Healthy(t.Context()) })
 	})
 }
 
 // The client cannot identify a queue behind an exchange that does not confirm. Each message for the queue may have a
 // different key, and none of them blocks other messages for long.
-func TestKeysThatAreNotConfirmed(t *testing.T) {
+func TestUnconfirmedKeysDoNotBlockOtherMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		if err := c.Declare(t.Context(), topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "x", Kind: topology.Fanout}},
 			Queues:    []topology.Queue{{Name: "stuck"}, {Name: "q"}},
@@ -125,31 +125,31 @@ func TestKeysThatAreNotConfirmed(t *testing.T) {
 			for range 2 {
 				all.Go(func() {
 					if err := c.Publish(t.Context(), &reprise.Message{Exchange: "x", RoutingKey: key}); !errors.Is(err, reprise.ErrUnconfirmed) {
-						t.Errorf("not confirmed: %v", err)
+						t.Errorf("got %v, want ErrUnconfirmed", err)
 					}
 				})
 			}
 			time.Sleep(3 * time.Second)
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
-				t.Errorf("after %d keys: %v", i+1, err)
+				t.Errorf("cannot publish after %d keys: %v", i+1, err)
 			}
 		}
 		all.Wait()
 		if n := c.log.count("connection lost"); n != 0 {
-			t.Errorf("the connection was lost %d times", n)
+			t.Errorf("connection was lost %d times, want 0", n)
 		}
 		time.Sleep(10 * time.Minute)
 		if channels := m.channels(); channels > 2 { // one for messages, one for copies
-			t.Errorf("%d channels are open, and nobody waits for anything", channels)
+			t.Errorf("%d channels are open although no message is in flight", channels)
 		}
 	})
 }
 
 // The AMQP client reports all unconfirmed messages of a closed channel as nacked.
-func TestAChannelThatEndsRefusesNothing(t *testing.T) {
+func TestClosedChannelDoesNotReportNacks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -161,32 +161,32 @@ func TestAChannelThatEndsRefusesNothing(t *testing.T) {
 			time.Sleep(reprise.DefaultConfirmTimeout / 120)
 			m.cut()
 			if err := <-result; !errors.Is(err, reprise.ErrUnconfirmed) {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got %v, want ErrUnconfirmed", err)
 			}
 		}
 	})
 }
 
 // A broker that has stopped reading does not respond, not even to channel.open. It still sends heartbeats.
-func TestABrokerThatDoesNotRead(t *testing.T) {
+func TestClientReplacesConnectionThatBrokerDoesNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := mutedMemory(t)
+		c, m := dialMutedEmbedded(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
 			t.Fatal(err)
 		}
-		m.deafen()
+		m.dropFrames()
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); !errors.Is(err, reprise.ErrUnconfirmed) {
-			t.Errorf("sent: %v", err)
+			t.Errorf("sent message: got %v, want ErrUnconfirmed", err)
 		}
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "q"}); err != nil {
-			t.Errorf("over another connection: %v", err)
+			t.Errorf("cannot publish over the new connection: %v", err)
 		}
 		if n := c.log.count("broker does not read"); n != 1 {
-			t.Errorf("it was said %d times", n)
+			t.Errorf("got %d log lines about a broker that does not read, want 1", n)
 		}
 	})
 }
@@ -237,13 +237,13 @@ func (u *unread) Close() error {
 }
 
 // The client detects a broker that stops reading, even if nothing else is in flight.
-func TestABrokerThatStopsReading(t *testing.T) {
+func TestClientDetectsBrokerThatStopsReading(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		stop := make(chan struct{})
 		var dials atomic.Int32
-		c := dial(t, b.URL, impatient, func(c *reprise.Config) {
+		c := dial(t, b.URL, shortTimeout, func(c *reprise.Config) {
 			c.Heartbeat = time.Second
 			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -259,18 +259,18 @@ func TestABrokerThatStopsReading(t *testing.T) {
 		}
 		close(stop)
 		if err := c.Publish(t.Context(), m); err == nil {
-			t.Error("a message that nobody has read is confirmed")
+			t.Error("Publish succeeded although the broker did not read the message")
 		}
 		testkit.Eventually(t, timeout, func() error { return c.Publish(t.Context(), m) })
 	})
 }
 
 // Copies for a failed queue that does not confirm wait, and each copy is stored once.
-func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
+func TestCopiesToUnconfirmingQueueAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, m := dialMuted(t, b.URL, impatient)
+		c, m := dialMuted(t, b.URL, shortTimeout)
 		var queues []string
 		for range 2 {
 			queue, strategy := r.names(topology.Buckets{})
@@ -288,7 +288,7 @@ func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
 			t.Helper()
 			testkit.Eventually(t, timeout, func() error {
 				if have := r.depth(queue + ".failed"); have != n {
-					return fmt.Errorf("%d copies are in %s.failed, want %d", have, queue, n)
+					return fmt.Errorf("queue has %d copies in %s.failed, want %d", have, queue, n)
 				}
 				return nil
 			})
@@ -300,7 +300,7 @@ func TestCopiesToAQueueThatDoesNotConfirm(t *testing.T) {
 		publish(other, 50)
 		arrived(other, 50)
 		c.log.wait(t, "copy failed", 1)
-		m.tell(t)
+		m.release(t)
 		arrived(stuck, 60)
 		c.log.wait(t, "parked", 110)
 		arrived(stuck, 60)

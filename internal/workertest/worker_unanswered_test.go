@@ -30,15 +30,15 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 			if dials++; dials != consumes || err != nil {
 				return conn, err
 			}
-			deaf := false
+			dropping := false
 			return relay(conn, func(frame []byte) []byte {
 				const heartbeat = 8
-				if deaf && frame[0] != heartbeat {
+				if dropping && frame[0] != heartbeat {
 					return nil
 				}
 				if bytes.HasPrefix(frame[7:], answer) {
 					if nth--; nth == 0 {
-						deaf = andAll
+						dropping = andAll
 						return nil
 					}
 				}
@@ -50,7 +50,7 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 
 // A broker that sends heartbeats but no responses does not block a worker indefinitely. The worker sends the request on
 // another channel. If the broker does not even open a channel, the worker uses another connection.
-func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
+func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		answer      []byte
@@ -58,11 +58,11 @@ func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
 		andAll      bool
 		connections int // number of connections
 	}{
-		"declaring":                      {answer: channelOpenOK, nth: 1, connections: 3},
-		"opening the channel":            {answer: channelOpenOK, nth: 2, connections: 3},
-		"setting the prefetch":           {answer: qosOK, nth: 1, connections: 2},
-		"consuming":                      {answer: consumeOK, nth: 1, andAll: true, connections: 3},
-		"an ack that somebody waits for": {answer: qosOK, nth: 2, andAll: true, connections: 3},
+		"declaring":            {answer: channelOpenOK, nth: 1, connections: 3},
+		"opening the channel":  {answer: channelOpenOK, nth: 2, connections: 3},
+		"setting the prefetch": {answer: qosOK, nth: 1, connections: 2},
+		"consuming":            {answer: consumeOK, nth: 1, andAll: true, connections: 3},
+		"acknowledging":        {answer: qosOK, nth: 2, andAll: true, connections: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -89,16 +89,16 @@ func TestABrokerThatDoesNotAnswerAWorkerIsAskedAgain(t *testing.T) {
 					}
 				}
 				if took := time.Since(began); took > 3*time.Minute {
-					t.Errorf("it took %s", took)
+					t.Errorf("recovery took %s", took)
 				}
 				if n := c.log.count("connected"); n != tc.connections {
-					t.Errorf("there were %d connections", n)
+					t.Errorf("got %d connections, want %d", n, tc.connections)
 				}
 				if n := c.log.count("consuming interrupted"); n != 1 && n != 2 {
-					t.Errorf("%d interruptions were logged", n)
+					t.Errorf("got %d log lines about interruptions, want 1 or 2", n)
 				}
 				if n := c.log.count("broker does not read"); n != tc.connections-2 {
-					t.Errorf("said %d times that the broker does not read", n)
+					t.Errorf("got %d log lines about a broker that does not read", n)
 				}
 				if err := w.Shutdown(context.Background()); err != nil {
 					t.Error(err)

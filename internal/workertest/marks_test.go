@@ -16,7 +16,7 @@ type nilError struct{ text string }
 func (e *nilError) Error() string { return e.text }
 
 // An error is application code like the handler, so it can panic, too.
-func TestErrorsThatPanicAreRetried(t *testing.T) {
+func TestWorkerRetriesErrorsThatPanic(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
@@ -31,22 +31,22 @@ func TestErrorsThatPanicAreRetried(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{})
 		m := h.wait(t, 2)[1]
 		if len(m.Errors) != 1 || !strings.Contains(m.Errors[0].Error, "the error of the handler panicked") {
-			t.Errorf("recorded: %+v", m.Errors)
+			t.Errorf("recorded errors: got %+v", m.Errors)
 		}
 	})
 }
 
-// brittle is a Marks that panics in the method that the header "panic" of a message specifies.
-type brittle struct{ topology.Trail }
+// panickingMarks is a Marks that panics in the method that the header "panic" of a message specifies.
+type panickingMarks struct{ topology.Trail }
 
-func (brittle) Read(d topology.Delivery) topology.History {
+func (panickingMarks) Read(d topology.Delivery) topology.History {
 	if d.Headers["panic"] == "read" {
 		panic("read")
 	}
 	return topology.Trail{}.Read(d)
 }
 
-func (brittle) Retry(h topology.Table, f topology.Failure) topology.Table {
+func (panickingMarks) Retry(h topology.Table, f topology.Failure) topology.Table {
 	if h["panic"] == "retry" {
 		panic("retry")
 	}
@@ -55,12 +55,12 @@ func (brittle) Retry(h topology.Table, f topology.Failure) topology.Table {
 
 // A message that cannot be marked is parked unchanged. If it stayed unsettled, it would occupy the prefetch until the
 // broker stops deliveries.
-func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
+func TestWorkerParksUnmarkableMessageUnchanged(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		strategy.Marks = brittle{}
+		strategy.Marks = panickingMarks{}
 		h := newScript(func(m *reprise.Message) error {
 			if m.Type == "bad" {
 				return errScripted
@@ -75,7 +75,7 @@ func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
 			d := r.take(queue + ".failed")
 			delete(d.Headers, "x-delivery-count") // added by the broker for this delivery
 			if d.MessageId != "id" || len(d.Headers) != 1 {
-				t.Errorf("parked: %.200v", d.Headers)
+				t.Errorf("parked message: got headers %.200v", d.Headers)
 			}
 		}
 		r.publish("", queue, amqp.Publishing{MessageId: "good"})
@@ -85,7 +85,7 @@ func TestWhatCannotBeMarkedIsParkedAsItIs(t *testing.T) {
 			}
 		}
 		if handled, settled := c.log.count("cannot be handled"), c.log.count("cannot be settled"); handled != 1 || settled != 2 {
-			t.Errorf("cannot be handled %d times, settled %d times", handled, settled)
+			t.Errorf("log lines: got %d for handling and %d for settling, want 1 and 2", handled, settled)
 		}
 	})
 }
