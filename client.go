@@ -74,7 +74,7 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err != nil {
 		return fail(err)
 	}
-	c.consuming = amqpconn.NewLink(c.cfg.linkConfig("consume"), c.publishing.Beside(), &c.tasks)
+	c.consuming = amqpconn.NewLink(c.cfg.linkConfig("consume"), c.publishing.SiblingRotation(), &c.tasks)
 	consuming, err := c.consuming.Connect(ctx)
 	if err != nil {
 		publishing.End(amqpconn.CloseTimeout)

@@ -17,7 +17,7 @@ import (
 type Channel struct {
 	conn *Conn
 	raw  *amqp.Channel
-	turn chan struct{} // semaphore of one for requests
+	turn chan struct{} // semaphore with one slot, for requests
 
 	ctx context.Context // canceled when the channel is closed or no longer usable
 	end context.CancelCauseFunc
@@ -50,7 +50,7 @@ func (c *Conn) OpenWritable(ctx context.Context) (*Channel, error) {
 }
 
 func (c *Conn) openRaw() (ch *amqp.Channel, err error) {
-	err = c.insist(func() error {
+	err = c.askConnection(func() error {
 		ch, err = c.raw.Channel()
 		return err
 	})
@@ -60,7 +60,7 @@ func (c *Conn) openRaw() (ch *amqp.Channel, err error) {
 // closeRaw closes a channel. The channel is closed even if Close returns an error.
 func (c *Conn) closeRaw(ch *amqp.Channel) { _ = c.ask(ch.Close) }
 
-// watch cancels the Context of the channel when the client reports the end of the channel.
+// watch cancels the Context of the channel when the client reports that the channel has closed.
 func (ch *Channel) watch(closes <-chan *amqp.Error) {
 	reason, ok := <-closes
 	if !ok {
@@ -77,9 +77,10 @@ func (ch *Channel) Context() context.Context { return ch.ctx }
 // IsClosed reports whether the channel is closed. The cancellation of Context may follow a moment later.
 func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
 
-// Close closes the channel after the request in progress, unless that request has no answer in time. It returns when
-// ctx is canceled at the latest. In that case the channel closes later, at the latest with its connection. Callers must
-// not write on the channel afterwards, because an ack after the end of its channel ends the connection (504).
+// Close closes the channel after the request in progress, unless that request has no answer in time. It returns when the
+// channel is closed or ctx is canceled. In the second case the channel closes later, at the latest with its connection.
+// Callers must not write on the channel afterwards, because the broker closes the connection if it receives an ack on a
+// closed channel (504).
 func (ch *Channel) Close(ctx context.Context) {
 	_ = call(ctx, ch.conn.tasks, func() error {
 		select {
@@ -112,8 +113,8 @@ func (c *Conn) Do(ctx context.Context, f func(ch *Channel) error) error {
 	return err
 }
 
-// Sync returns when the broker's channel has processed all earlier writes. Its request has no other effect, because it
-// sets the prefetch of later consumers, and Consume sets the prefetch again.
+// Sync returns when the broker's channel has processed all earlier writes. It sends basic.qos, which has no other effect,
+// because Consume sets the prefetch again.
 func (ch *Channel) Sync(ctx context.Context) error {
 	return ch.request(ctx, func() error { return ch.raw.Qos(1, 0, false) }, nil)
 }
@@ -135,7 +136,7 @@ func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int,
 	return d, nil
 }
 
-// Cancel ends a consumer. The channel of deliveries closes after the client has passed on all received deliveries.
+// Cancel ends a consumer. The channel of deliveries closes after all received deliveries have been read.
 func (ch *Channel) Cancel(ctx context.Context, tag string) error {
 	return ch.request(ctx, func() error { return ch.raw.Cancel(tag, false) }, nil)
 }

@@ -8,14 +8,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// endedError describes the end of a connection or channel. The client reports only `Exception (501) Reason: "EOF"` for
-// a connection that was cut.
+// endedError describes why a connection or channel has closed. The client only reports `Exception (501) Reason: "EOF"` for
+// an interrupted connection.
 type endedError struct {
 	err   error // *amqp.Error or *Refusal
 	cause *amqp.Error
 }
 
-// ended returns an error that describes the end of a connection or channel. It returns other errors unchanged.
+// ended returns an error that describes why a connection or channel has closed. It returns other errors unchanged.
 func ended(err error) error {
 	e, ok := err.(*amqp.Error)
 	switch {

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The error describes the end of a connection and wraps the client's error.
-func TestTheEndOfAConnectionIsDescribed(t *testing.T) {
+// The error wraps the client's error.
+func TestEndedDescribesReason(t *testing.T) {
 	for want, err := range map[string]*amqp.Error{
 		"the broker or a proxy closed the connection without a reason (EOF)":                                                  {Code: 501, Reason: "EOF"},
 		"the connection broke: read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer":                             {Code: 501, Reason: "read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer"},
@@ -18,13 +18,13 @@ func TestTheEndOfAConnectionIsDescribed(t *testing.T) {
 	} {
 		got := ended(err)
 		if got.Error() != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 		if e, ok := errors.AsType[*amqp.Error](got); !ok || e != err {
-			t.Errorf("%q is not the client's error any more", got)
+			t.Errorf("%q does not wrap the client's error", got)
 		}
 	}
 	if other := errors.New("no route to host"); ended(other) != other {
-		t.Error("another error was changed")
+		t.Error("ended changed another error")
 	}
 }

@@ -22,7 +22,7 @@ var (
 //   - The client reports confirms in the order of their tags. One message without a confirm therefore delays the
 //     confirms of all later messages, and a following cumulative ack turns a delayed nack into an ack. The
 //     DeferredConfirmation of each publication has neither fault, so Confirming uses it.
-//   - The client reports all messages in flight on a channel that ends as refused.
+//   - The client reports all messages in flight as refused when their channel closes.
 //   - The client drops a return that is not received for 5 s, so an unroutable message would count as confirmed. A
 //     publication in flight has at most one return, so a buffer for all publications is never full.
 //
@@ -33,7 +33,7 @@ type Confirming struct {
 	conn *Conn
 	raw  *amqp.Channel
 
-	mu       sync.Mutex // not held during a call of the client
+	mu       sync.Mutex // not locked during a call of the client
 	inFlight map[uint64]*Publication
 	returns  <-chan amqp.Return
 
@@ -71,7 +71,7 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 		returns: raw.NotifyReturn(make(chan amqp.Return, window)),
 	}
 	closes := raw.NotifyClose(make(chan *amqp.Error, 1))
-	if err := c.insist(func() error { return raw.Confirm(false) }); err != nil {
+	if err := c.askConnection(func() error { return raw.Confirm(false) }); err != nil {
 		c.closeRaw(raw)
 		return nil, translated(err)
 	}
@@ -85,15 +85,15 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 	return s, err
 }
 
-// Publish writes a mandatory, persistent message. The socket may hold the write until Flush. After ErrNotWritten the
-// caller may republish the message. After another error the broker may have received the message, and the connection
-// closes. Publish is not safe for concurrent use.
+// Publish writes a mandatory, persistent message. The socket may buffer the write until Flush. After ErrNotWritten the
+// caller may republish the message. After another error the broker may have received the message, and the connection closes.
+// Publish is not safe for concurrent use.
 func (s *Confirming) Publish(p *Publication) error {
 	p.tag = s.raw.GetNextPublishSeqNo()
 	s.mu.Lock()
 	s.inFlight[p.tag] = p // before its return can arrive
 	s.mu.Unlock()
-	s.conn.socket.hold()
+	s.conn.socket.startBuffering()
 	confirmation, err := s.raw.PublishWithDeferredConfirm(p.Exchange, p.RoutingKey, true, false, p.Message.publishing())
 	if err == nil {
 		p.confirmation = confirmation
@@ -101,7 +101,7 @@ func (s *Confirming) Publish(p *Publication) error {
 	}
 	s.mu.Lock()
 	delete(s.inFlight, p.tag)
-	p.returned = nil // this return belongs to an equal message
+	p.returned = nil // the return belongs to an equal message
 	s.mu.Unlock()
 	s.Flush()
 	if errors.Is(err, amqp.ErrClosed) {
@@ -112,7 +112,7 @@ func (s *Confirming) Publish(p *Publication) error {
 	return translated(err)
 }
 
-// Flush writes the held data. The publisher must call it before it waits.
+// Flush writes the buffered data. The publisher must call it before it waits.
 func (s *Confirming) Flush() { s.conn.socket.flush() }
 
 // Answered is closed when the broker has answered, or the channel has closed. It is valid after Publish has succeeded.
@@ -122,7 +122,7 @@ func (p *Publication) Answered() <-chan struct{} { return p.confirmation.Done() 
 // call it once for each publication, after Answered is closed.
 func (s *Confirming) Result(p *Publication) error {
 	acked := p.confirmation.Acked()
-	gone := !acked && s.raw.IsClosed() // check this after Acked
+	closed := !acked && s.raw.IsClosed() // check this after Acked
 	s.mu.Lock()
 	s.takeReturns()
 	delete(s.inFlight, p.tag)
@@ -133,7 +133,7 @@ func (s *Confirming) Result(p *Publication) error {
 		return returned
 	case acked:
 		return nil
-	case gone:
+	case closed:
 		return s.Err()
 	}
 	return ErrNacked
@@ -176,11 +176,11 @@ func (s *Confirming) Err() error {
 // Close closes the channel and waits for the broker's answer.
 func (s *Confirming) Close() { s.conn.closeRaw(s.raw) }
 
-// Extra is a semaphore for the additional channels of a connection, which are not essential. A send reserves a channel,
+// Extra is a semaphore for the additional channels of a connection, which are not essential. A send reserves a channel, and
 // a receive releases it.
 func (c *Conn) Extra() chan struct{} { return c.extra }
 
-// maxExtraChannels is the maximum number of additional channels of a connection. A connection has a limit, 2047 with
-// RabbitMQ's defaults, and beyond the limit every new channel fails. Half of the additional channels are for bulkheads
+// maxExtraChannels is the maximum number of additional channels of a connection. A connection has a limit of channels, 2047
+// with RabbitMQ's defaults, above which opening a channel fails. Half of the additional channels are for bulkheads
 // (publish.maxBulkheads).
 const maxExtraChannels = 128

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// These tests specify the requirements for an implementation of this package. They use only its exported API.
+// These tests specify the requirements for an implementation of this package. They use only the exported API.
 
 // connect returns a connection to a new broker in memory.
 func connect(t *testing.T) (*amqpconn.Link, *amqpconn.Conn) {
@@ -97,7 +97,7 @@ func results(t *testing.T, s *amqpconn.Confirming, queues ...string) (errs []err
 	return errs
 }
 
-func TestResultsOfPublications(t *testing.T) {
+func TestConfirmingResults(t *testing.T) {
 	_, conn := connect(t)
 	declare(t, conn, topology.Queue{Name: "q"}, topology.Queue{Name: "full", Args: topology.Table{"x-max-length": 0, "x-overflow": "reject-publish"}})
 	var queues []string
@@ -109,22 +109,22 @@ func TestResultsOfPublications(t *testing.T) {
 		switch queues[i] {
 		case "q":
 			if err != nil {
-				t.Errorf("message %d: %v", i, err)
+				t.Errorf("message %d: got %v, want a confirm", i, err)
 			}
 		case "full":
 			if !errors.Is(err, amqpconn.ErrNacked) {
-				t.Errorf("message %d to a full queue: %v", i, err)
+				t.Errorf("message %d to a full queue: got %v, want ErrNacked", i, err)
 			}
 		default:
 			if !isReturned || returned.Code != 312 {
-				t.Errorf("message %d to no queue: %v", i, err)
+				t.Errorf("message %d to a missing queue: got %v, want a return", i, err)
 			}
 		}
 	}
 }
 
-// The end of a channel does not count as an answer, and its reason is available.
-func TestPublicationsOnAChannelThatEnds(t *testing.T) {
+// A closed channel does not count as an answer, and its reason is available.
+func TestConfirmingOnClosedChannel(t *testing.T) {
 	_, conn := connect(t)
 	declare(t, conn, topology.Queue{Name: "q"})
 	s := confirming(t, conn)
@@ -136,20 +136,20 @@ func TestPublicationsOnAChannelThatEnds(t *testing.T) {
 	<-p.Answered()
 	refusal, ok := amqpconn.RefusedChannel(s.Result(p))
 	if !ok || refusal.Code != amqpconn.NotFound || !strings.Contains(refusal.Text, "missing") {
-		t.Errorf("got %v, %v", refusal, ok)
+		t.Errorf("refusal: got %v, %t", refusal, ok)
 	}
 	if !s.IsClosed() {
-		t.Error("the channel is open")
+		t.Error("channel is open")
 	}
 	if err := s.Publish(p); !errors.Is(err, amqpconn.ErrNotWritten) {
-		t.Errorf("publishing after it: %v", err)
+		t.Errorf("Publish on the closed channel: got %v, want ErrNotWritten", err)
 	}
 	if err := results(t, confirming(t, conn), "q")[0]; err != nil {
-		t.Errorf("on another channel: %v", err)
+		t.Errorf("result on another channel: %v", err)
 	}
 }
 
-func TestPublicationsOnAConnectionThatIsLost(t *testing.T) {
+func TestConfirmingOnLostConnection(t *testing.T) {
 	link, conn := connect(t)
 	declare(t, conn, topology.Queue{Name: "q"})
 	s := confirming(t, conn)
@@ -161,20 +161,20 @@ func TestPublicationsOnAConnectionThatIsLost(t *testing.T) {
 	conn.End(0)
 	<-p.Answered()
 	if err := s.Result(p); errors.Is(err, amqpconn.ErrNacked) { // it may have been confirmed earlier
-		t.Errorf("got %v", err)
+		t.Errorf("result: got %v", err)
 	}
 	next, err := link.Get(t.Context())
 	if err != nil || next.Generation() != 2 {
-		t.Fatalf("the next connection: %v", err)
+		t.Fatalf("cannot get the next connection: %v", err)
 	}
 	select {
 	case <-conn.Lost():
 	default:
-		t.Error("the connection is not lost")
+		t.Error("connection is not lost")
 	}
 }
 
-func TestDeliveries(t *testing.T) {
+func TestConsumeAndSettle(t *testing.T) {
 	_, conn := connect(t)
 	declare(t, conn, topology.Queue{Name: "q"})
 	sent := &amqpconn.Message{
@@ -210,19 +210,19 @@ func TestDeliveries(t *testing.T) {
 		t.Errorf("got  %#v\nwant %#v", got, want)
 	}
 	if d.Tag != 1 || d.RoutingKey != "q" || d.Redelivered {
-		t.Errorf("got %+v", d)
+		t.Errorf("delivery: got %+v", d)
 	}
 	if err := ch.Nack(d.Tag, false, true); err != nil {
 		t.Fatal(err)
 	}
 	if d = amqpconn.NewDelivery(<-deliveries); d.Tag != 2 || !d.Redelivered {
-		t.Errorf("delivered again: %+v", d)
+		t.Errorf("redelivery: got %+v", d)
 	}
 	if err := ch.Cancel(t.Context(), "tag"); err != nil {
 		t.Fatal(err)
 	}
 	if _, open := <-deliveries; open {
-		t.Error("deliveries go on after Cancel")
+		t.Error("deliveries channel is open after Cancel")
 	}
 	if err := errors.Join(ch.Ack(d.Tag, false), ch.Sync(t.Context())); err != nil {
 		t.Fatal(err)
@@ -230,11 +230,11 @@ func TestDeliveries(t *testing.T) {
 	ch.Close(t.Context())
 	<-ch.Context().Done()
 	if err := ch.Ack(d.Tag, false); !errors.Is(err, amqpconn.ErrGone) {
-		t.Errorf("ack after Close: %v", err)
+		t.Errorf("ack after Close: got %v, want ErrGone", err)
 	}
 	err = conn.Do(t.Context(), func(ch *amqpconn.Channel) error {
 		if n, err := ch.Depth(t.Context(), "q"); n != 0 || err != nil {
-			return fmt.Errorf("%d messages are ready, %w", n, err)
+			return fmt.Errorf("depth: got %d, %w", n, err)
 		}
 		return nil
 	})
@@ -244,39 +244,39 @@ func TestDeliveries(t *testing.T) {
 }
 
 // A refusal closes only the channel.
-func TestRefusals(t *testing.T) {
+func TestRefusalClosesOnlyChannel(t *testing.T) {
 	_, conn := connect(t)
 	ch := open(t, conn)
 	_, err := ch.Depth(t.Context(), "missing")
 	if refusal, ok := amqpconn.RefusedChannel(err); !ok || refusal.Code != amqpconn.NotFound {
-		t.Errorf("got %v", err)
+		t.Errorf("Depth of a missing queue: got %v", err)
 	}
 	<-ch.Context().Done()
 	if _, ok := amqpconn.RefusedChannel(context.Cause(ch.Context())); !ok {
-		t.Errorf("the channel ended with %v", context.Cause(ch.Context()))
+		t.Errorf("cause of the closed channel: got %v", context.Cause(ch.Context()))
 	}
 	if err := conn.Ping(t.Context()); err != nil {
-		t.Errorf("the connection: %v", err)
+		t.Errorf("cannot ping the connection: %v", err)
 	}
 }
 
-func TestRequestsEndWithTheirContext(t *testing.T) {
+func TestRequestEndsWithContext(t *testing.T) {
 	_, conn := connect(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ch := open(t, conn)
 	if err := ch.Sync(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("Sync with a canceled context: got %v", err)
 	}
 	if err := ch.Sync(t.Context()); err != nil {
-		t.Errorf("the next request: %v", err)
+		t.Errorf("next request: %v", err)
 	}
 }
 
-func TestTablesThatCannotBeSent(t *testing.T) {
+func TestEncodeTableRejectsUnsupportedTypes(t *testing.T) {
 	for _, v := range []any{struct{}{}, make(chan int), uint64(1 << 63), []any{map[string]any{"x": struct{}{}}}} {
 		if _, err := amqpconn.EncodeTable(map[string]any{"h": v}); !errors.Is(err, amqpconn.ErrInvalidMessage) {
-			t.Errorf("%T: %v", v, err)
+			t.Errorf("EncodeTable(%T): got %v, want ErrInvalidMessage", v, err)
 		}
 	}
 }

@@ -14,9 +14,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are
-// lost, too. A delivery can only be settled on a channel of its generation. The client's own recovery stays off
-// (amqp.Config.Recovery is nil), because it would revive channels behind the same pointers.
+// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are lost,
+// too. A delivery can only be settled on a channel of its generation. The recovery of the client is disabled
+// (amqp.Config.Recovery is nil), because it would revive channels without changing their pointers.
 type Conn struct {
 	raw       *amqp.Connection
 	frameSize int
@@ -31,7 +31,7 @@ type Conn struct {
 	reason     error         // the reason; valid after lost is closed
 	unreadable bool          // the client received data that it could not read; valid after lost is closed
 
-	noted      chan amqp.Blocking // block and unblock notifications; closed after lost
+	blockings  chan amqp.Blocking // block and unblock notifications; closed after lost
 	unanswered atomic.Int32       // requests with a late answer; see ask
 	givenUp    sync.Once
 
@@ -40,7 +40,7 @@ type Conn struct {
 	mu       sync.Mutex
 	writable chan struct{} // closed unless the broker has blocked the connection
 	blocked  string        // the reason for the block
-	reads    time.Time     // end of the last block; zero means never blocked
+	reads    time.Time     // when the broker last unblocked the connection; zero means never
 }
 
 // Generation returns the number of the connection within its Link, from 1.
@@ -80,16 +80,16 @@ func (c *Conn) IsRabbitMQ() bool {
 	return strings.HasPrefix(platform, "Erlang")
 }
 
-// Timeout returns the time to wait for an answer if waiting costs less than giving up. It is at least the time that the
-// client needs to detect a dead connection.
+// Timeout returns the time after which an answer is late. It is at least the time that the client needs to detect a dead
+// connection.
 func (c *Conn) Timeout() time.Duration { return max(c.timeout, 2*c.raw.Config.Heartbeat) }
 
-// watch follows the connection until it closes.
+// watch handles the notifications of the connection until it closes.
 //
-// It does not log, because a logger may block, and the client drops a notification that is not received within 5 s. The
-// link logs instead.
+// It does not log, because a logger may block, and the client drops a notification that is not received within 5 s. The link
+// logs the events.
 func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
-	defer close(c.noted)
+	defer close(c.blockings)
 	defer close(c.lost)
 	for {
 		select {
@@ -110,7 +110,7 @@ func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
 			}
 			c.block(b.Active, b.Reason)
 			select {
-			case c.noted <- b:
+			case c.blockings <- b:
 			default: // the logger or the observer blocks
 			}
 		}
@@ -153,8 +153,8 @@ func (c *Conn) Blocked() error {
 	}
 }
 
-// leftToRead returns the rest of the timeout in which the broker must read and answer. The timeout starts when the
-// broker unblocks the connection. While the connection is blocked, the result is the whole timeout.
+// leftToRead returns the remaining time in which the broker must read and answer. The timeout starts when the broker
+// unblocks the connection. While the connection is blocked, the result is the whole timeout.
 func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +166,8 @@ func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	}
 }
 
-// waitWritable waits until the connection is not blocked. A request on a blocked connection would not get an answer and
-// would keep its channel.
+// waitWritable waits until the connection is not blocked. A request on a blocked connection would not get an answer, and
+// would keep its channel open.
 func (c *Conn) waitWritable(ctx context.Context) error {
 	select {
 	case <-c.Writable():
@@ -200,7 +200,7 @@ func (c *Conn) Unreadable() bool {
 	return c.unreadable
 }
 
-// GiveUp ends the connection because the broker has not answered for the time after.
+// GiveUp closes the connection, because the broker has not answered for the duration after.
 func (c *Conn) GiveUp(after time.Duration) {
 	c.End(0) // before the log call, because a logger may block
 	c.givenUp.Do(func() { c.log.Warn("broker does not read", "after", after) })
@@ -211,7 +211,7 @@ func (c *Conn) End(timeout time.Duration) {
 	// The client does not end a connection with a blocked write.
 	stuck := time.AfterFunc(timeout, func() { _ = c.socket.Close() })
 	defer stuck.Stop()
-	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // closed even after an error
+	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // the connection is closed even after an error
 	<-c.lost
 }
 
@@ -262,11 +262,11 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	raw, err := amqp.DialConfig(url, config)
 	live := abort()
 	if used != nil && !live {
-		err = context.Cause(ctx) // aborted, possibly at the last moment
+		err = context.Cause(ctx) // ctx may have been canceled after the handshake
 	}
 	if err != nil {
 		if raw != nil {
-			_ = raw.CloseDeadline(time.Now()) // ends the goroutines of the client
+			_ = raw.CloseDeadline(time.Now()) // stops the goroutines of the client
 		}
 		return nil, l.explain(a, used, err)
 	}
@@ -282,7 +282,7 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	l.gen++
 	c := &Conn{
 		raw: raw, frameSize: raw.Config.FrameSize, gen: l.gen, addr: a.addr, log: l.log.With("broker", a.addr), tasks: l.tasks, socket: used, timeout: l.cfg.Timeout,
-		lost: make(chan struct{}), noted: make(chan amqp.Blocking, 64), writable: open,
+		lost: make(chan struct{}), blockings: make(chan amqp.Blocking, 64), writable: open,
 		extra: make(chan struct{}, min(maxExtraChannels, raw.Config.ChannelMax/2, raw.Config.ChannelMax-minChannels+1)),
 	}
 	used.watchWrites(c.Timeout(), func() (left time.Duration) {

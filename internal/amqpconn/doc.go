@@ -8,14 +8,14 @@
 //   - A request ends when its context is canceled, and concurrent requests of one channel do not receive the answers of
 //     other requests.
 //   - The result of a publication is correct. A confirmed and routed message has no error, a nack remains a nack even if
-//     a later confirm is cumulative, and the end of a channel does not count as an answer.
+//     a later confirm is cumulative, and a closed channel does not count as an answer.
 //
 // The package compensates for the following behavior of the client. Each case has its file:
 //
-//	heldwrites.go   it writes each message to the socket separately, and waits indefinitely for a
+//	socket.go       it writes each message to the socket separately, and waits indefinitely for a
 //	                broker that does not read
 //	confirms.go     it reports confirms in the order of their tags and lets a cumulative ack
-//	                hide an earlier nack; it reports messages in flight on a channel that ends
+//	                hide an earlier nack; it reports messages in flight on a closed channel
 //	                as refused; it drops a return that is not received for 5 s
 //	requests.go     it cannot cancel a request, and mixes up the answers to concurrent requests
 //	closed.go       it describes the end of a connection with unclear errors

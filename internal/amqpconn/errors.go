@@ -15,7 +15,7 @@ var (
 	ErrInvalidMessage = errors.New("reprise: invalid message")
 )
 
-// Errors that do not leave the module.
+// Errors that package reprise does not export.
 var (
 	// ErrGone means that a channel or connection is closed and the broker gave no reason. A new channel or connection
 	// may replace it, unlike after ErrClosed.

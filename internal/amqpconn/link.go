@@ -68,7 +68,7 @@ type Link struct {
 
 	mu      sync.Mutex
 	current *Conn // nil while disconnected
-	why     error // the reason if disconnected
+	reason  error // the reason if disconnected
 	closed  bool
 	changed chan struct{} // closed and replaced at every change
 }
@@ -82,8 +82,8 @@ func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 	}
 }
 
-// Beside returns the rotation for another link of the same client. It starts with the last address of l.
-func (l *Link) Beside() Rotation { return l.addresses.beside() }
+// SiblingRotation returns the rotation for another link of the same client. It starts with the last address of l.
+func (l *Link) SiblingRotation() Rotation { return l.addresses.sibling() }
 
 // User returns the authenticated user, or "" if a certificate contains the name.
 func (l *Link) User() string { return l.user }
@@ -119,8 +119,9 @@ func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// pause returns the delay before the nth attempt since the last connection, or since the start. It is 0 until the link
-// has tried all addresses, and grows with each round. The number before counts further failures that came earlier.
+// pause returns the delay before an attempt. The number try counts the attempts since the last connection or the start, from
+// 1. The delay is 0 until the link has tried all addresses, and grows with each round. The number before counts additional
+// earlier failures.
 func (l *Link) pause(try, before int) time.Duration {
 	round, begins := l.addresses.round(try)
 	if !begins {
@@ -140,12 +141,12 @@ func (l *Link) Run(ctx context.Context, c *Conn) {
 		if !l.follow(ctx, c) {
 			l.set(nil, ErrClosed)
 			c.End(CloseTimeout)
-			l.tellAll(c)
+			l.reportRemaining(c)
 			l.observe(Disconnected, ErrClosed)
 			return
 		}
 		l.set(nil, named(c.addr, c.reason))
-		l.tellAll(c)
+		l.reportRemaining(c)
 		l.observe(Disconnected, c.reason)
 		if time.Since(began) >= retry.Steady {
 			unsteady = 0
@@ -156,8 +157,7 @@ func (l *Link) Run(ctx context.Context, c *Conn) {
 	}
 }
 
-// follow reports the events of a connection. It returns true when the connection is lost, and false when ctx is
-// canceled.
+// follow reports the events of a connection. It returns true after the connection is lost, and false after ctx is canceled.
 func (l *Link) follow(ctx context.Context, c *Conn) bool {
 	for {
 		select {
@@ -165,24 +165,24 @@ func (l *Link) follow(ctx context.Context, c *Conn) bool {
 			return false
 		case <-c.lost:
 			return true
-		case b, ok := <-c.noted:
+		case b, ok := <-c.blockings:
 			if !ok {
 				return true
 			}
-			l.tell(c, b)
+			l.reportBlocking(c, b)
 		}
 	}
 }
 
-// tellAll reports the remaining events of a lost connection.
-func (l *Link) tellAll(c *Conn) {
-	for b := range c.noted {
-		l.tell(c, b)
+// reportRemaining reports the remaining events of a lost connection.
+func (l *Link) reportRemaining(c *Conn) {
+	for b := range c.blockings {
+		l.reportBlocking(c, b)
 	}
 }
 
-// tell reports that the broker has blocked or unblocked a connection.
-func (l *Link) tell(c *Conn, b amqp.Blocking) {
+// reportBlocking reports that the broker has blocked or unblocked a connection.
+func (l *Link) reportBlocking(c *Conn, b amqp.Blocking) {
 	if b.Active {
 		l.observe(Blocked, &BlockedError{Reason: b.Reason})
 		c.log.Warn("publishing blocked", "reason", b.Reason)
@@ -194,7 +194,7 @@ func (l *Link) tell(c *Conn, b amqp.Blocking) {
 
 // reconnect dials until it succeeds. It returns nil if ctx is canceled. Unlike Connect it never gives up, because
 // credentials that worked before may work again. c is the lost connection. The number before counts the preceding
-// connections that failed early.
+// connections that were lost soon.
 func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 	event, log, reason := "connection lost", c.log, c.reason
 	for try := 1; ; try++ {
@@ -214,11 +214,11 @@ func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 }
 
 // set stores the current connection, or the reason for its absence.
-func (l *Link) set(c *Conn, why error) {
+func (l *Link) set(c *Conn, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current, l.why = c, why
-	l.closed = l.closed || why == ErrClosed
+	l.current, l.reason = c, reason
+	l.closed = l.closed || reason == ErrClosed
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -257,13 +257,13 @@ func (l *Link) Within(ctx context.Context, expired <-chan time.Time) (*Conn, err
 // Current returns the connection. Without a connection it returns ErrClosed, or ErrDisconnected with the reason.
 func (l *Link) Current() (*Conn, error) {
 	l.mu.Lock()
-	c, why, closed := l.current, l.why, l.closed
+	c, reason, closed := l.current, l.reason, l.closed
 	l.mu.Unlock()
 	switch {
 	case closed:
 		return nil, ErrClosed
 	case c == nil:
-		return nil, fmt.Errorf("%w: %w", ErrDisconnected, why)
+		return nil, fmt.Errorf("%w: %w", ErrDisconnected, reason)
 	case c.isLost():
 		return nil, fmt.Errorf("%w: %w", ErrDisconnected, named(c.addr, c.reason))
 	}

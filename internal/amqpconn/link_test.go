@@ -29,7 +29,7 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 	} {
 		c.block(step.blocked, "low on memory")
 		if got := writable(); got != step.want {
-			t.Fatalf("after blocked %t: writable %t", step.blocked, got)
+			t.Fatalf("writable after blocked %t: got %t, want %t", step.blocked, got, step.want)
 		}
 	}
 	waiting := c.Writable()
@@ -38,10 +38,10 @@ func TestBlockedConnectionIsNotWritable(t *testing.T) {
 }
 
 // The AMQP client drops a notification that is not received within 5 s. A slow logger must not cause this.
-func TestAStuckLoggerDoesNotKeepAConnectionBlocked(t *testing.T) {
+func TestBlockingLoggerDoesNotKeepConnectionBlocked(t *testing.T) {
 	open := make(chan struct{})
 	close(open)
-	c := &Conn{writable: open, lost: make(chan struct{}), noted: make(chan amqp.Blocking), socket: &socket{}}
+	c := &Conn{writable: open, lost: make(chan struct{}), blockings: make(chan amqp.Blocking), socket: &socket{}}
 	closes, blocks := make(chan *amqp.Error), make(chan amqp.Blocking)
 	go c.watch(closes, blocks)
 	for _, blocked := range []bool{true, false, true, false} {
@@ -53,7 +53,7 @@ func TestAStuckLoggerDoesNotKeepAConnectionBlocked(t *testing.T) {
 }
 
 // If a connection is blocked, unblocked and lost in quick succession, the events keep that order.
-func TestEventsOfAConnectionAreInOrder(t *testing.T) {
+func TestLinkReportsEventsInOrder(t *testing.T) {
 	for range 100 { // select chooses a random ready channel
 		ctx, cancel := context.WithCancel(t.Context())
 		var seen []Change
@@ -76,7 +76,7 @@ func TestEventsOfAConnectionAreInOrder(t *testing.T) {
 		l := NewLink(cfg, all.Rotation(), &tasks)
 		open := make(chan struct{})
 		close(open)
-		c := &Conn{writable: open, log: l.log, lost: make(chan struct{}), noted: make(chan amqp.Blocking, 4), socket: &socket{}}
+		c := &Conn{writable: open, log: l.log, lost: make(chan struct{}), blockings: make(chan amqp.Blocking, 4), socket: &socket{}}
 		closes, blocks := make(chan *amqp.Error), make(chan amqp.Blocking)
 		_ = tasks.Go(func() { c.watch(closes, blocks) })
 		for _, blocked := range []bool{true, false, true} {
@@ -86,7 +86,7 @@ func TestEventsOfAConnectionAreInOrder(t *testing.T) {
 		<-c.lost
 		l.Run(ctx, c)
 		if want := []Change{Connected, Blocked, Unblocked, Blocked, Disconnected}; !slices.Equal(seen, want) {
-			t.Fatalf("told of %v, want %v", seen, want)
+			t.Fatalf("events: got %v, want %v", seen, want)
 		}
 	}
 }

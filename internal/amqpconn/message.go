@@ -13,7 +13,7 @@ import (
 
 // Message contains the properties, headers and body of a delivery or a publication.
 type Message struct {
-	Headers         topology.Table // of a delivery: read them with ReadTable or CloneTable
+	Headers         topology.Table // headers of a delivery must be read with ReadTable or CloneTable
 	ContentType     string
 	ContentEncoding string
 	CorrelationID   string
@@ -86,7 +86,7 @@ func (m *Message) publishing() amqp.Publishing {
 	}
 }
 
-// MaxExpiration is the longest expiration that RabbitMQ accepts. A longer expiration closes the channel.
+// MaxExpiration is the longest expiration that RabbitMQ accepts. RabbitMQ closes the channel for a longer expiration.
 const MaxExpiration = 10 * 365 * 24 * time.Hour
 
 // FormatExpiration returns d in milliseconds, rounded up so that a message does not expire early. It returns "" for 0.

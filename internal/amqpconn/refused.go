@@ -18,8 +18,7 @@ const (
 	tlsHandshake = 22
 )
 
-// explain converts the errors of brokers and TLS that retries cannot fix to a *ConnectError. It returns other errors
-// unchanged.
+// explain converts permanent errors of the broker and of TLS to a *ConnectError. It returns other errors unchanged.
 func (l *Link) explain(a address, s *socket, err error) error {
 	fatal := func(format string, args ...any) error {
 		return &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(format, args...), Err: err}
@@ -55,7 +54,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
-		return ended(err) // the limit of connections; others may close
+		return ended(err) // the limit of connections; other connections may close
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker does not let user %q into virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}

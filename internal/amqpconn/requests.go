@@ -10,17 +10,17 @@ import (
 // Answers do not carry a number, and the client passes an answer to any waiting request. Therefore a channel makes one
 // request at a time, each on a separate goroutine, and an abandoned request keeps its channel.
 
-// maxUnanswered is the maximum number of a connection's requests without an answer in time. Each of them keeps its
-// channel open, and a connection has a limit of channels, 2047 with RabbitMQ's defaults. At the maximum the client
-// replaces the connection, while other requests still get a channel. It does not replace the connection earlier,
-// because each message that was delivered on the connection would lose one of its permitted deliveries.
+// maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and a
+// connection has a limit of channels, 2047 with RabbitMQ's defaults. At the maximum the client replaces the connection,
+// while other requests still get a channel. It does not replace the connection earlier, because this counts towards the
+// delivery limit of each message that was delivered on the connection.
 const maxUnanswered = 128
 
 // ask makes a request. It returns when the broker has answered, or after the end of the connection.
 func (c *Conn) ask(request func() error) error {
-	most := min(maxUnanswered, max(1, int32(c.ChannelMax())/4))
+	limit := min(maxUnanswered, max(1, int32(c.ChannelMax())/4))
 	answered := c.expect(func() {
-		if c.unanswered.Add(1) >= most {
+		if c.unanswered.Add(1) >= limit {
 			c.GiveUp(c.Timeout())
 		}
 	})
@@ -32,9 +32,9 @@ func (c *Conn) ask(request func() error) error {
 	return request()
 }
 
-// insist is ask for a request whose answer does not depend on a queue. Without an answer in time, the broker does not
-// read, and insist ends the connection, because only another connection helps.
-func (c *Conn) insist(request func() error) error {
+// askConnection is ask for a request whose answer does not depend on a queue. If the answer is late, the broker does not
+// read, so askConnection closes the connection.
+func (c *Conn) askConnection(request func() error) error {
 	answered := c.expect(func() { c.GiveUp(c.Timeout()) })
 	err := request()
 	if late := answered(); late && err != nil {
@@ -43,7 +43,7 @@ func (c *Conn) insist(request func() error) error {
 	return err
 }
 
-// expect calls late unless the caller calls answered within the Timeout. Time in which the broker has blocked the
+// expect calls late unless the caller calls answered within the Timeout. The time during which the broker has blocked the
 // connection does not count. answered reports whether late was called.
 func (c *Conn) expect(late func()) (answered func() bool) {
 	var mu sync.Mutex
@@ -73,16 +73,16 @@ func (c *Conn) expect(late func()) (answered func() bool) {
 	}
 }
 
-// call runs a request on a goroutine. If ctx is canceled first, call returns, and the request continues, at the latest
-// until its connection closes. If that request succeeds, the goroutine calls discard, if not nil, to clean up.
+// call runs a request on a goroutine. If ctx is canceled first, call returns, and the request continues, at the latest until
+// its connection closes. If the abandoned request succeeds, the goroutine calls discard to clean up, unless discard is nil.
 func call(ctx context.Context, tasks *Tasks, request func() error, discard func()) error {
 	result := make(chan error)
-	gaveUp := make(chan struct{})
+	abandoned := make(chan struct{})
 	err := tasks.Go(func() {
 		err := request()
 		select {
 		case result <- err:
-		case <-gaveUp:
+		case <-abandoned:
 			if err == nil && discard != nil {
 				discard()
 			}
@@ -95,13 +95,13 @@ func call(ctx context.Context, tasks *Tasks, request func() error, discard func(
 	case err := <-result:
 		return err
 	case <-ctx.Done():
-		close(gaveUp)
+		close(abandoned)
 		return context.Cause(ctx)
 	}
 }
 
-// request makes a request on the channel after all earlier requests. Without an answer in time, the channel is no
-// longer usable, and request cancels its Context.
+// request makes a request on the channel after all earlier requests. If the answer is late, the channel is no longer usable,
+// and request cancels its Context.
 func (ch *Channel) request(ctx context.Context, request func() error, discard func()) error {
 	select {
 	case ch.turn <- struct{}{}:

@@ -58,11 +58,11 @@ func ParseURL(url string) (Addresses, error) {
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		login, hosts = authority[:i+1], authority[i+1:]
 	}
-	beside := withoutFiles(tail)
+	sibling := withoutFiles(tail)
 	switch {
-	case strings.Contains(authority+beside, "://"):
+	case strings.Contains(authority+sibling, "://"):
 		return fault("it is several URLs: a list has one user, one password and one virtual host")
-	case strings.Contains(beside, "@"):
+	case strings.Contains(sibling, "@"):
 		// A character of the password may have cut off the rest of the login, or the @ may belong to the virtual host.
 		// The parser cannot distinguish the two.
 		return fault("there is an @ behind the hosts, in many cases because of a /, ? or # in the password")
@@ -215,7 +215,7 @@ func (a address) login() string {
 // Rotation is the order in which a Link tries addresses. Each attempt uses the next address.
 type Rotation struct {
 	all       Addresses
-	at        int    // the address tried last
+	index     int    // the address tried last
 	suspected []bool // for each address: the last attempt seemed to be refused
 }
 
@@ -224,18 +224,18 @@ func (a Addresses) Rotation() Rotation {
 	all := a
 	all = slices.Clone(all)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return Rotation{all: all, at: len(all) - 1, suspected: make([]bool, len(all))}
+	return Rotation{all: all, index: len(all) - 1, suspected: make([]bool, len(all))}
 }
 
-// beside returns a rotation that starts with the last address of r.
-func (r *Rotation) beside() Rotation {
+// sibling returns a rotation that starts with the last address of r.
+func (r *Rotation) sibling() Rotation {
 	n := len(r.all)
-	return Rotation{all: r.all, at: (r.at + n - 1) % n, suspected: make([]bool, n)}
+	return Rotation{all: r.all, index: (r.index + n - 1) % n, suspected: make([]bool, n)}
 }
 
 func (r *Rotation) next() address {
-	r.at = (r.at + 1) % len(r.all)
-	return r.all[r.at]
+	r.index = (r.index + 1) % len(r.all)
+	return r.all[r.index]
 }
 
 // round returns the round of the nth attempt, from 1, and reports whether the attempt is the first of its round. Each
@@ -259,8 +259,8 @@ func (r *Rotation) timeout(a address) time.Duration {
 // occurs twice, either in a row or at the same address.
 func (r *Rotation) refusal(err error) error {
 	inferred, suspect := errors.AsType[*refusedError](err)
-	before := r.suspected[r.at] || r.suspected[(r.at+len(r.all)-1)%len(r.all)]
-	r.suspected[r.at] = suspect
+	before := r.suspected[r.index] || r.suspected[(r.index+len(r.all)-1)%len(r.all)]
+	r.suspected[r.index] = suspect
 	if suspect {
 		if before {
 			return inferred.err

@@ -14,7 +14,7 @@ import (
 )
 
 // Each address of a list equals the result of a URL with only that host, for the AMQP client and for this package.
-func TestAListOfHostsIsAsManyURLs(t *testing.T) {
+func TestParseURLWithSeveralHosts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -37,7 +37,7 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(all) != len(hosts) {
-			t.Fatalf("%d addresses of %q", len(all), hosts)
+			t.Fatalf("got %d addresses for %q", len(all), hosts)
 		}
 		for i, host := range hosts {
 			want, err := amqp.ParseURI(scheme + "://" + login + host + tail)
@@ -45,13 +45,13 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fmt.Sprint(all[i].URI) != fmt.Sprint(want) {
-				t.Fatalf("address %d is %+v, want %+v", i, all[i].URI, want)
+				t.Fatalf("address %d: got %+v, want %+v", i, all[i].URI, want)
 			}
 			if got, err := amqp.ParseURI(all[i].url); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("the AMQP client reads %+v (%v), want %+v", got, err, want)
+				t.Fatalf("URL in the AMQP client: got %+v (%v), want %+v", got, err, want)
 			}
 			if host, port, err := net.SplitHostPort(all[i].addr); err != nil || host != want.Host || port != fmt.Sprint(want.Port) {
-				t.Fatalf("address %d is called %q", i, all[i].addr)
+				t.Fatalf("host:port of address %d: got %q", i, all[i].addr)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func TestAListOfHostsIsAsManyURLs(t *testing.T) {
 
 // A password without percent-encoding may be split over several parts of the URL. None of them appears in an error or
 // as a host.
-func TestNoPartOfAPasswordShows(t *testing.T) {
+func TestParseURLHidesPassword(t *testing.T) {
 	const secret = "sEcReT"
 	random := rand.New(rand.NewPCG(3, 4))
 	special := func() string {
@@ -91,12 +91,12 @@ func TestNoPartOfAPasswordShows(t *testing.T) {
 		all, err := ParseURL(raw)
 		for e := err; e != nil; e = errors.Unwrap(e) {
 			if strings.Contains(e.Error(), secret) {
-				t.Fatalf("%q: the error shows it: %v", raw, e)
+				t.Fatalf("%q: error contains the password: %v", raw, e)
 			}
 		}
 		for _, a := range all {
 			if strings.Contains(a.addr, secret) {
-				t.Fatalf("%q: taken for a host: %s", raw, a.addr)
+				t.Fatalf("%q: address contains the password: %s", raw, a.addr)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func anyText(random *rand.Rand) string {
 	return string(b)
 }
 
-func TestURLsThatCannotBeUsed(t *testing.T) {
+func TestParseURLRejectsInvalidURL(t *testing.T) {
 	for url, want := range map[string]string{
 		"":                            "does not begin with amqp:// or amqps://",
 		"localhost:5672":              "does not begin with amqp:// or amqps://",
@@ -160,8 +160,7 @@ func TestURLsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// All parameters work together.
-func TestParametersOfAURL(t *testing.T) {
+func TestParseURLWithAllParameters(t *testing.T) {
 	all, err := ParseURL("amqps://h1,h2:5673/v?cacertfile=/ca&certfile=/c&keyfile=/k&verify=verify_peer&server_name_indication=name&" +
 		"auth_mechanism=plain&auth_mechanism=external&heartbeat=7&connection_timeout=5000&channel_max=9")
 	if err != nil {
@@ -179,8 +178,8 @@ func TestParametersOfAURL(t *testing.T) {
 	}
 }
 
-// The clients spread over the nodes. The clients of a failed node spread over the other nodes.
-func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
+// The clients of a failed node spread over the other nodes.
+func TestRotationIsRandom(t *testing.T) {
 	all, err := ParseURL("amqp://h1,h2,h3")
 	if err != nil {
 		t.Fatal(err)
@@ -193,20 +192,20 @@ func TestEachClientHasAnOrderOfItsOwn(t *testing.T) {
 			order = append(order, r.next().Host)
 		}
 		if again := []string{r.next().Host, r.next().Host, r.next().Host}; !slices.Equal(order, again) {
-			t.Fatalf("first %v, then %v", order, again)
+			t.Fatalf("order changed from %v to %v", order, again)
 		}
 		orders[strings.Join(order, " ")] = true
-		if beside := r.beside(); beside.next().Host != order[2] {
-			t.Fatalf("of %v, the other link does not begin at the last that was tried", order)
+		if sibling := r.sibling(); sibling.next().Host != order[2] {
+			t.Fatalf("sibling of %v does not start with the last address", order)
 		}
 	}
 	if len(orders) != 6 {
-		t.Errorf("%d orders of 3 hosts came up: %v", len(orders), orders)
+		t.Errorf("orders of 3 hosts: got %d, want 6: %v", len(orders), orders)
 	}
 }
 
 // A closed connection in the handshake may be a refusal or a broken network.
-func TestARefusalThatIsInferredIsBelievedTheSecondTime(t *testing.T) {
+func TestRotationConfirmsInferredRefusal(t *testing.T) {
 	inferred := &refusedError{&ConnectError{Reason: "inferred"}}
 	certain := &ConnectError{Reason: "certain"}
 	gone := errors.New("unreachable")
@@ -229,19 +228,19 @@ func TestARefusalThatIsInferredIsBelievedTheSecondTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := all.Rotation()
-		believed := 0
+		refusedAt := 0
 		for i, err := range tc.errs {
 			r.next()
 			if refusal := r.refusal(err); refusal != nil {
 				if _, ok := errors.AsType[*ConnectError](refusal); !ok {
-					t.Errorf("%v is no ConnectError", refusal)
+					t.Errorf("%v is not a ConnectError", refusal)
 				}
-				believed = i + 1
+				refusedAt = i + 1
 				break
 			}
 		}
-		if believed != tc.want {
-			t.Errorf("%d hosts, %v: believed at %d, want %d", tc.hosts, tc.errs, believed, tc.want)
+		if refusedAt != tc.want {
+			t.Errorf("%d hosts, %v: got refusal at %d, want %d", tc.hosts, tc.errs, refusedAt, tc.want)
 		}
 	}
 }

@@ -32,49 +32,49 @@ func (p *packets) Close() error {
 	return nil
 }
 
-func TestWhatIsHeldGoesTogetherAndInOrder(t *testing.T) {
+func TestSocketWritesBufferedDataInOrder(t *testing.T) {
 	var p packets
 	s := &socket{Conn: &p}
 	write := func(texts ...string) {
 		t.Helper()
 		for _, text := range texts {
 			if n, err := s.Write([]byte(text)); n != len(text) || err != nil {
-				t.Fatalf("Write = %d, %v", n, err)
+				t.Fatalf("Write: got %d, %v", n, err)
 			}
 		}
 	}
 	write("a")
-	s.hold()
+	s.startBuffering()
 	write("b", "c")
 	s.flush()
 	s.flush()
 	write("d")
-	s.hold()
-	large := strings.Repeat("f", maxHeld)
+	s.startBuffering()
+	large := strings.Repeat("f", maxBuffered)
 	write("e", large, "g")
 	s.flush()
 	if want := []string{"a", "bc", "d", "e", large, "g"}; !slices.Equal(p.written, want) {
-		t.Errorf("%d writes, want %d", len(p.written), len(want))
+		t.Errorf("got %d writes, want %d", len(p.written), len(want))
 	}
 }
 
-// Held data counts as written. If the write fails, the connection must end, so that all callers learn that no answer
+// Buffered data counts as written. If the write fails, the connection must close, so that all callers learn that no answer
 // will arrive.
-func TestWhatIsHeldAndCannotBeWrittenEndsTheConnection(t *testing.T) {
+func TestSocketClosesAfterFailedFlush(t *testing.T) {
 	p := packets{fails: true}
 	s := &socket{Conn: &p}
-	s.hold()
+	s.startBuffering()
 	if _, err := s.Write([]byte("a")); err != nil {
 		t.Fatal(err)
 	}
 	s.flush()
 	if !p.closed || !s.failed.Load() {
-		t.Errorf("closed %t, failed %t", p.closed, s.failed.Load())
+		t.Errorf("got closed %t, failed %t, want true", p.closed, s.failed.Load())
 	}
 }
 
 // A broker that reads slowly does not count as stuck.
-func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
+func TestSocketReportsStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
 		s := &socket{Conn: client}
@@ -85,10 +85,10 @@ func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
 			_, err := s.Write(make([]byte, bytes))
 			written <- err
 		}
-		go write(3 * maxHeld)
+		go write(3 * maxBuffered)
 		for range 3 {
 			time.Sleep(9 * time.Second)
-			if _, err := io.ReadFull(server, make([]byte, maxHeld)); err != nil {
+			if _, err := io.ReadFull(server, make([]byte, maxBuffered)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -97,13 +97,13 @@ func TestAWriteThatNobodyReadsIsNoticed(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // without a write
 		if len(stuck) > 0 {
-			t.Errorf("stuck %d times, although the other side reads", len(stuck))
+			t.Errorf("got %d stuck writes, although the peer reads", len(stuck))
 		}
 		go write(1)
 		time.Sleep(25 * time.Second)
 		client.Close()
 		if err := <-written; err == nil || len(stuck) != 2 {
-			t.Errorf("the write ended with %v, stuck %d times, want 2", err, len(stuck))
+			t.Errorf("write: got error %v and stuck %d times, want an error and 2", err, len(stuck))
 		}
 	})
 }
