@@ -29,8 +29,8 @@ type Token struct {
 // NewToken returns a token of 256 random bits for its owner, and the hash for Token.Hash.
 func NewToken() (token, hash string) { return access.NewToken() }
 
-// HashToken returns the hash of a token. The hash is fast and has no salt. This is safe for the tokens of NewToken, but not
-// for a password, because anyone who has its hash can guess it.
+// HashToken returns the hash of a token. The hash is fast and has no salt. It is safe for the tokens of NewToken, but not
+// for passwords: anyone with the hash of a password can find the password by guessing.
 func HashToken(token string) string { return access.HashToken(token) }
 
 // accessTokens converts the configured tokens to the type of package access.

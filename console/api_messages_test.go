@@ -28,7 +28,7 @@ func TestListByFilter(t *testing.T) {
 		m.Headers = topology.Table{"a:b%": "x:y", "n": int32(5)}
 	})
 	add(t, a, func(m *failed.Message) { m.Queue, m.LastFailed = "caf\xe9", noon.Add(-2*time.Hour) })
-	d := describe(t, newConsole(t, Config{Archive: a}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	for query, want := range map[string][]int64{
 		"":                                   {2, 1, 3},
 		"queue=mails":                        {2},
@@ -66,7 +66,7 @@ func TestListByFilter(t *testing.T) {
 		}
 		total := get[failed.Total](t, ask(t, d, "GET", "/api/v1/messages/count?"+query, nil))
 		if total.N != int64(len(want)) || total.More {
-			t.Errorf("%s counts %+v", query, total)
+			t.Errorf("count for %s: got %+v", query, total)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestListByPage(t *testing.T) {
 	for range 5 {
 		add(t, a, nil)
 	}
-	d := describe(t, newConsole(t, Config{Archive: a}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	var ids []int64
 	after := ""
 	for range 10 {
@@ -93,11 +93,11 @@ func TestListByPage(t *testing.T) {
 	}
 }
 
-// The answer to invalid input suggests valid input. The request has no effect.
-func TestBadRequests(t *testing.T) {
+// The error for invalid input suggests valid input, and the request has no effect.
+func TestAPIRefusesInvalidInput(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
-	d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}}))
 	for _, tc := range []struct {
 		method, path, body string
 		status             int
@@ -177,7 +177,7 @@ func TestBadRequests(t *testing.T) {
 		}
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" || m.IsEdited {
-		t.Errorf("something was changed: %+v", m.Summary)
+		t.Errorf("a refused request changed the message: %+v", m.Summary)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/discard", `{"all":true,"reason":"x"}`, header("Content-Type", "text/plain")),
 		http.StatusUnsupportedMediaType, "Content-Type: application/json")
@@ -185,28 +185,28 @@ func TestBadRequests(t *testing.T) {
 		http.StatusRequestEntityTooLarge, "send at most 1048576 bytes")
 }
 
-func TestNothingThere(t *testing.T) {
+func TestAPIUnknownRoutes(t *testing.T) {
 	c := newConsole(t, Config{})
 	refused(t, ask(t, c, "GET", "/api/v2/messages", nil), http.StatusNotFound, "openapi.json")
 	refused(t, ask(t, c, "GET", "/api/v1/messages/1/2/3", nil), http.StatusNotFound, "openapi.json")
 	w := ask(t, c, "POST", "/api/v1/messages/1/edit", nil)
 	refused(t, w, http.StatusMethodNotAllowed, "use PUT or DELETE")
 	if allow := w.Header().Get("Allow"); allow != "PUT, DELETE" {
-		t.Errorf("Allow %q", allow)
+		t.Errorf("Allow: got %q", allow)
 	}
 }
 
 func TestEdit(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	id := add(t, a, nil)
-	d := describe(t, newConsole(t, Config{Archive: a}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	text := "{\n  \"order\": 18\n}\n"
 	m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", api.Edit{Revision: new(0), Text: &text}, header(access.ActorHeader, "cli:ann@desk")))
 	if m.Edited == nil || string(m.Edited.Body) != text || *m.Edited.Text != text {
-		t.Fatalf("edited is %+v", m.Edited)
+		t.Fatalf("edited message: got %+v", m.Edited)
 	}
 	if diff := cmp.Diff(m.Original.Headers, m.Edited.Headers); diff != "" {
-		t.Errorf("headers that nobody edited: %s", diff)
+		t.Errorf("the edit of the body changed headers: %s", diff)
 	}
 
 	headers := api.Headers{"tenant": "acme", "n": int8(3), "nested": topology.Table{"b": []byte{0}}}
@@ -221,7 +221,7 @@ func TestEdit(t *testing.T) {
 		Properties: failed.Properties{Type: "x"},
 	}
 	if diff := cmp.Diff(want, *whole.Edited); diff != "" {
-		t.Errorf("edited: %s", diff)
+		t.Errorf("edited message: %s", diff)
 	}
 
 	diff := get[api.Diff](t, ask(t, d, "GET", "/api/v1/messages/1/diff", nil))
@@ -235,27 +235,27 @@ func TestEdit(t *testing.T) {
 		t.Error(d)
 	}
 	if body := ask(t, d, "GET", "/api/v1/messages/1/body", nil).Body.String(); body != text {
-		t.Errorf("body %q", body)
+		t.Errorf("body: got %q", body)
 	}
 	if body := ask(t, d, "GET", "/api/v1/messages/1/body?original=true", nil).Body.Bytes(); string(body) != string(whole.Body) {
-		t.Errorf("original body %q", body)
+		t.Errorf("original body: got %q", body)
 	}
 	list := ask(t, d, "GET", "/api/v1/messages/1/revisions", nil)
 	revisions := get[api.Revisions](t, list).Revisions
 	if len(revisions) != 2 || revisions[0].Actor != "cli:ann@desk" || strings.Contains(list.Body.String(), "body") {
-		t.Errorf("revisions %s", list.Body)
+		t.Errorf("revisions: got %s", list.Body)
 	}
 	first := get[api.Revision](t, ask(t, d, "GET", "/api/v1/messages/1/revisions/1", nil))
 	if first.RevisionSummary != revisions[0] || string(first.Body) != text || first.Redacted {
-		t.Errorf("revision 1 is %+v", first)
+		t.Errorf("revision 1: got %+v", first)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/3", nil), http.StatusNotFound, "revision 3")
 	refused(t, ask(t, d, "GET", "/api/v1/messages/1/revisions/0", nil), http.StatusBadRequest, "is not a positive number")
 	if m := get[api.Message](t, ask(t, d, "DELETE", "/api/v1/messages/1/edit?revision=2", nil)); m.Edited != nil || m.IsEdited {
-		t.Errorf("after the edit was taken back: %+v", m.Edited)
+		t.Errorf("message is edited after the revert: %+v", m.Edited)
 	}
 	if diff := get[api.Diff](t, ask(t, d, "GET", "/api/v1/messages/1/diff", nil)); diff != (api.Diff{}) {
-		t.Errorf("diff %+v", diff)
+		t.Errorf("diff after the revert: got %+v", diff)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestDiscardAndRestore(t *testing.T) {
 		add(t, a, func(m *failed.Message) { m.Queue = fmt.Sprintf("q%d", i%2) })
 	}
 	list, secrets := tokens()
-	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	who := bearer(secrets[Operate])
 	do := func(path, body string) api.Done {
 		t.Helper()
@@ -273,37 +273,37 @@ func TestDiscardAndRestore(t *testing.T) {
 	}
 	q0 := `{"filter":{"queue":"q0"},"reason":"test data"}`
 	if done := do("discard?dry_run=true", q0); done != (api.Done{Messages: 2, DryRun: true}) {
-		t.Errorf("dry run: %+v", done)
+		t.Errorf("dry run of discard: got %+v", done)
 	}
 	if done := do("restore?dry_run=true", `{"all":true}`); done.Messages != 0 {
-		t.Errorf("the dry run did it: %+v", done)
+		t.Errorf("dry run discarded messages: %+v", done)
 	}
 	if done := do("discard", q0); done != (api.Done{Messages: 2}) {
-		t.Errorf("discard: %+v", done)
+		t.Errorf("discard: got %+v", done)
 	}
 	if done := do("discard?dry_run=true", `{"all":true}`); done.Messages != 1 {
-		t.Errorf("what is left: %+v", done)
+		t.Errorf("dry run of discard for the other messages: got %+v", done)
 	}
 	if done := do("discard?dry_run=true", `{"filter":{"queue":"q0","states":["discarded"]}}`); done.Messages != 0 {
-		t.Errorf("what is discarded cannot be discarded: %+v", done)
+		t.Errorf("dry run of discard for discarded messages: got %+v", done)
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, who)); m.State != "discarded" || m.Discarded != "test data" {
-		t.Errorf("discarded: %+v", m.Summary)
+		t.Errorf("discarded message: got %+v", m.Summary)
 	}
 	if done := do("restore?dry_run=true", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
-		t.Errorf("dry run of restore: %+v", done)
+		t.Errorf("dry run of restore: got %+v", done)
 	}
 	if done := do("restore", `{"filter":{"ids":[1,2]}}`); done.Messages != 1 {
-		t.Errorf("restore: %+v", done)
+		t.Errorf("restore: got %+v", done)
 	}
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil, who)).Queues
 	want := []failed.Counts{{Failed: 1, Discarded: 1}, {Failed: 1}}
 	if len(queues) != 2 || queues[0].Counts != want[0] || queues[1].Counts != want[1] {
-		t.Errorf("queues %+v", queues)
+		t.Errorf("queues: got %+v", queues)
 	}
 	acts := get[api.Acts](t, ask(t, d, "GET", "/api/v1/acts", nil, who)).Acts
 	if len(acts) != 2 || acts[0].Verb != "restore" || acts[1].Verb != "discard" || acts[0].Actor != "operate-er" || acts[1].Actor != "operate-er" {
-		t.Errorf("acts %+v", acts)
+		t.Errorf("audit log: got %+v", acts)
 	}
 }
 
@@ -311,18 +311,18 @@ func TestExportAndImport(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
 	add(t, a, func(m *failed.Message) { m.Queue, m.Body = "mails", make([]byte, 2*web.SmallBody) })
-	d := describe(t, newConsole(t, Config{Archive: a}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	w := ask(t, d, "GET", "/api/v1/messages/export", nil)
 	if w.Code != http.StatusOK || strings.Count(w.Body.String(), "\n") != 2 {
-		t.Fatalf("%d %s", w.Code, w.Body)
+		t.Fatalf("export: status %d, body %s", w.Code, w.Body)
 	}
 	if one := ask(t, d, "GET", "/api/v1/messages/export?queue=mails", nil); strings.Count(one.Body.String(), "\n") != 1 {
-		t.Errorf("one queue: %s", one.Body)
+		t.Errorf("export of one queue: got %s", one.Body)
 	}
 	other := newArchive(t, failed.Config{})
-	into := describe(t, newConsole(t, Config{Archive: other}))
+	into := newCheckedConsole(t, newConsole(t, Config{Archive: other}))
 	if done := get[api.Done](t, ask(t, into, "POST", "/api/v1/messages/import", w.Body.String(), header("Content-Type", "application/x-ndjson"))); done.Messages != 2 {
-		t.Errorf("imported %+v", done)
+		t.Errorf("import: got %+v", done)
 	}
 	before, _ := a.Get(t.Context(), 2)
 	after, err := other.Get(t.Context(), 2)
@@ -346,8 +346,9 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return b.ResponseRecorder.Write(p)
 }
 
-// If a started answer cannot be completed, the console aborts the connection, so that the answer does not look complete.
-func TestExportBreaksOff(t *testing.T) {
+// If an export fails after the response has started, the console aborts the connection, so that the client detects the
+// truncation.
+func TestExportAbortsConnectionOnError(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	for range 500 {
 		add(t, a, func(m *failed.Message) { m.Body = make([]byte, 4096) })
@@ -358,7 +359,7 @@ func TestExportBreaksOff(t *testing.T) {
 	r.RemoteAddr = "127.0.0.1:1"
 	defer func() {
 		if v := recover(); v != http.ErrAbortHandler {
-			t.Errorf("the export ended with %v", v)
+			t.Errorf("export: got panic %v, want http.ErrAbortHandler", v)
 		}
 	}()
 	c.ServeHTTP(&breaking{httptest.NewRecorder(), cancel}, r)
@@ -368,79 +369,78 @@ func TestReplays(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
 	add(t, a, nil)
-	w := &waker{}
-	d := describe(t, newConsole(t, Config{Archive: a, Replayer: w}))
+	w := &fakeReplayer{}
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: w}))
 	plan := `{"filter":{"queue":"orders"},"to":{"exchange":"","routing_key":"orders.test"},"rate":2.5,"ramp":true,"canary":"1m30s","ignore_same":true}`
 	preview := get[api.Preview](t, ask(t, d, "POST", "/api/v1/replays?dry_run=true", plan))
 	if preview.Done != (api.Done{Messages: 2, DryRun: true}) || len(preview.Destinations) != 1 || preview.Destinations[0] !=
 		(api.Destination{Target: api.Target{RoutingKey: "orders.test"}, FailedQueue: "orders.failed", Messages: 2}) {
-		t.Errorf("dry run %+v", preview)
+		t.Errorf("dry run: got %+v", preview)
 	}
-	if w.woken.Load() != 0 {
+	if w.wakes.Load() != 0 {
 		t.Error("the dry run woke the replayer")
 	}
 	created := ask(t, d, "POST", "/api/v1/replays", plan)
-	if created.Code != http.StatusCreated || w.woken.Load() != 1 {
-		t.Errorf("status %d, woken %d times", created.Code, w.woken.Load())
+	if created.Code != http.StatusCreated || w.wakes.Load() != 1 {
+		t.Errorf("status %d, Wake called %d times", created.Code, w.wakes.Load())
 	}
 	r := get[api.Replay](t, created)
 	if r.Total != 2 || r.Sent != 0 || r.State != "running" || r.Actor != "local" {
-		t.Errorf("%+v", r)
+		t.Errorf("replay: got %+v", r)
 	}
 	got, _ := json.Marshal(r.Plan)
 	if string(got) != plan {
-		t.Errorf("plan %s, want %s", got, plan)
+		t.Errorf("plan: got %s, want %s", got, plan)
 	}
 	if list := get[api.Replays](t, ask(t, d, "GET", "/api/v1/replays", nil)); len(list.Replays) != 1 || list.Replays[0].ID != r.ID {
-		t.Errorf("list %+v", list)
+		t.Errorf("replays: got %+v", list)
 	}
 	if err := plumbing.Sent(t.Context(), a, r.ID, 1); err != nil {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/api/v1/replays/%d", r.ID)
 	if r := get[api.Replay](t, ask(t, d, "GET", path, nil)); r.Sent != 1 {
-		t.Errorf("sent %d", r.Sent)
+		t.Errorf("sent messages: got %d, want 1", r.Sent)
 	}
 	r = get[api.Replay](t, ask(t, d, "POST", path+"/cancel", `{"reason":"wrong queue"}`))
 	if r.State != "cancelled" || r.Why != "wrong queue" || r.Ended.IsZero() {
-		t.Errorf("cancelled: %+v", r)
+		t.Errorf("cancelled replay: got %+v", r)
 	}
 	refused(t, ask(t, d, "POST", path+"/cancel", `{}`), http.StatusConflict, "nothing was changed")
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/2", nil)); m.State != "failed" {
-		t.Errorf("what was not sent is %s", m.State)
+		t.Errorf("unsent message: got state %s, want failed", m.State)
 	}
 }
 
-// Editing and replaying a message is one atomic action on the displayed revision. If another user was faster, neither
-// happens.
-func TestEditAndReplay(t *testing.T) {
+// The API edits and replays the message in one action. If the revision in the request is outdated, the API does neither.
+func TestEditAndReplayIsAtomic(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
-	w := &waker{}
-	d := describe(t, newConsole(t, Config{Archive: a, Replayer: w}))
+	w := &fakeReplayer{}
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: w}))
 	const path = "/api/v1/messages/1/replay"
 	refused(t, ask(t, d, "POST", path, `{"text":"mended"}`), http.StatusBadRequest, `send "revision"`)
 	refused(t, ask(t, d, "POST", path, `{"revision":1,"text":"mended"}`), http.StatusConflict, "nothing was changed")
 	refused(t, ask(t, d, "POST", path, `{"revision":0,"text":"mended","to":{"exchange":"","routing_key":""}}`), http.StatusBadRequest, "Plan.To")
-	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" || m.Revision != 0 || w.woken.Load() != 0 {
-		t.Fatalf("it is %s at revision %d", m.State, m.Revision)
+	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" || m.Revision != 0 || w.wakes.Load() != 0 {
+		t.Fatalf("refused requests changed the message: state %s, revision %d", m.State, m.Revision)
 	}
 	begun := ask(t, d, "POST", path, `{"revision":0,"text":"mended","to":{"exchange":"","routing_key":"by-hand"}}`)
-	if r := get[api.Replay](t, begun); begun.Code != http.StatusCreated || r.Total != 1 || r.Plan.To == nil || r.Plan.To.RoutingKey != "by-hand" || w.woken.Load() != 1 {
-		t.Errorf("%d %+v", begun.Code, r)
+	if r := get[api.Replay](t, begun); begun.Code != http.StatusCreated || r.Total != 1 || r.Plan.To == nil || r.Plan.To.RoutingKey != "by-hand" || w.wakes.Load() != 1 {
+		t.Errorf("replay: status %d, got %+v", begun.Code, r)
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "replaying" || m.Edited == nil || string(m.Edited.Body) != "mended" {
-		t.Errorf("it is %s: %+v", m.State, m.Edited)
+		t.Errorf("message: got state %s, content %+v", m.State, m.Edited)
 	}
 }
 
-func TestReplayNeedsAReplayer(t *testing.T) {
+func TestReplayRequiresReplayer(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
-	d := describe(t, newConsole(t, Config{Archive: a}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	refused(t, ask(t, d, "POST", "/api/v1/replays", `{"all":true}`), http.StatusServiceUnavailable, "not connected to a broker")
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil)); m.State != "failed" {
-		t.Errorf("the message is %s", m.State)
+		t.Errorf("message: got state %s, want failed", m.State)
 	}
 }
 
@@ -449,32 +449,32 @@ func TestGroupsAndQueues(t *testing.T) {
 	add(t, a, nil)
 	add(t, a, func(m *failed.Message) { m.Error = "card 5 declined" })
 	add(t, a, func(m *failed.Message) { m.Queue, m.Error = "mails", "no such mailbox" })
-	d := describe(t, newConsole(t, Config{Archive: a}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	groups := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?order=failed", nil)).Groups
 	if len(groups) != 2 || groups[0].Counts.Failed != 2 || groups[0].Queue != "orders" {
-		t.Fatalf("%+v", groups)
+		t.Fatalf("groups: got %+v", groups)
 	}
 	g := get[api.Group](t, ask(t, d, "GET", fmt.Sprintf("/api/v1/groups/%d", groups[0].ID), nil))
 	if g.Example != "card 5 declined" || len(g.Hours) != 24 || len(g.Days) != 30 {
-		t.Errorf("%+v", g)
+		t.Errorf("group: got %+v", g)
 	}
 	for query, want := range map[string]int{"queue=mails": 1, "text=mailbox": 1, "state=discarded": 0, "size=1": 1} {
 		if got := get[api.Groups](t, ask(t, d, "GET", "/api/v1/groups?"+query, nil)).Groups; len(got) != want {
-			t.Errorf("%s: %d groups", query, len(got))
+			t.Errorf("%s: got %d groups", query, len(got))
 		}
 	}
 	queues := get[api.Queues](t, ask(t, d, "GET", "/api/v1/queues", nil)).Queues
 	if len(queues) != 2 || queues[1].Queue != "orders" || queues[1].Counts.Failed != 2 || !queues[1].Newest.Equal(noon) {
-		t.Errorf("%+v", queues)
+		t.Errorf("queues: got %+v", queues)
 	}
 }
 
-// Each operation of the description has succeeded at least once, with an answer that matches the description.
-func TestAllOperations(t *testing.T) {
+// Each operation of the OpenAPI description succeeds, with a response that matches the description.
+func TestOperationsMatchDescription(t *testing.T) {
 	a := newArchive(t, failed.Config{Retention: 1 << 62})
 	add(t, a, nil)
 	add(t, a, nil)
-	d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}, Ledger: newBooks(t).Ledger, Fleet: newCrew(), History: newPast(t), Broker: newBroker(t), Rescheduler: &rescheduled{}}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}, Ledger: newFakeLedger(t).Ledger, Fleet: newFakeFleet(), History: newPast(t), Broker: newBroker(t), Rescheduler: &fakeRescheduler{}}))
 	for _, line := range []string{
 		"GET ledger", `POST ledger/accept {"account":"orders","reason":"x"}`, "GET openapi.json", "GET me", "GET messages", "GET messages/count", "GET messages/export", "GET messages/1",
 		"GET messages/1/body", `PUT messages/1/edit {"revision":0,"text":"a"}`, "GET messages/1/diff", "GET messages/1/revisions", "GET messages/1/revisions/1",
@@ -485,15 +485,15 @@ func TestAllOperations(t *testing.T) {
 		method, rest, _ := strings.Cut(line, " ")
 		path, body, _ := strings.Cut(rest, " ")
 		if w := ask(t, d, method, "/api/v1/"+path, body); w.Code > 299 {
-			t.Errorf("%s: %d %s", line, w.Code, w.Body)
+			t.Errorf("%s: status %d, body %s", line, w.Code, w.Body)
 		}
 	}
 	if w := ask(t, d, "POST", "/api/v1/messages/import", "\n", header("Content-Type", "application/x-ndjson")); w.Code != http.StatusOK {
-		t.Errorf("import: %d %s", w.Code, w.Body)
+		t.Errorf("import: status %d, body %s", w.Code, w.Body)
 	}
 	for name := range operations(d.doc) {
 		if !d.seen[name] {
-			t.Errorf("%s was not tried", name)
+			t.Errorf("%s was not tested", name)
 		}
 	}
 }

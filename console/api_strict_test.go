@@ -16,22 +16,21 @@ func twoFailed(t *testing.T) (*Console, func()) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
 	add(t, a, func(m *failed.Message) { m.Queue = "mails" })
-	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	return c, func() {
 		t.Helper()
 		w := ask(t, c, "GET", "/api/v1/messages?state=failed", nil)
 		if n := len(get[api.Messages](t, w).Messages); n != 2 {
-			t.Errorf("%d messages are in state failed, want 2: %s", n, w.Body)
+			t.Errorf("messages in state failed: got %d, want 2: %s", n, w.Body)
 		}
 		if acts := get[api.Acts](t, ask(t, c, "GET", "/api/v1/acts", nil)).Acts; len(acts) != 0 {
-			t.Errorf("acts are on record: %+v", acts)
+			t.Errorf("audit log is not empty: %+v", acts)
 		}
 	}
 }
 
-// Almost every error contains a blank, so an action with a blank as search string would unintentionally apply to all
-// messages.
-func TestFilterOfBlanks(t *testing.T) {
+// Almost every error contains a space, so an action that selects messages by a space would apply to almost all messages.
+func TestFilterRejectsBlankText(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, name := range []string{"error", "text"} {
 		for _, blanks := range []string{" ", `\t\r\n`, `\u00a0 \u2003`} {
@@ -50,36 +49,36 @@ func TestFilterOfBlanks(t *testing.T) {
 		for _, path := range []string{"/messages?", "/discard?", "/restore?", "/replays/new?"} {
 			w := ask(t, c, "GET", path+name+"=+", nil)
 			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), name[1:]+" must not be blank") {
-				t.Errorf("GET %s%s=+: %d %.200s", path, name, w.Code, w.Body)
+				t.Errorf("GET %s%s=+: status %d, body %.200s", path, name, w.Code, w.Body)
 			}
 		}
 		status, _, page := post(t, c, "/discard", url.Values{name: {" "}, "reason": {"x"}})
 		if status != http.StatusBadRequest || !strings.Contains(page, name[1:]+" must not be blank") {
-			t.Errorf("a form with the %s of blanks: %d %.200s", name, status, page)
+			t.Errorf("form with blank %s: status %d, body %.200s", name, status, page)
 		}
 	}
 	// An empty field of the search form does not set a condition.
 	if w := ask(t, c, "GET", "/messages?error=&text=&state=failed", nil); w.Code != http.StatusOK {
-		t.Errorf("the search form without conditions: %d %s", w.Code, w.Body)
+		t.Errorf("search without conditions: status %d, body %s", w.Code, w.Body)
 	}
 	unchanged()
 }
 
-// A queue or a header value may consist of blanks. It is compared as a whole, and selects only messages with exactly this
-// value.
-func TestQueueAndHeaderOfBlanks(t *testing.T) {
+// Names of queues and values of headers may consist of spaces. Filters compare the whole value, so they select only
+// messages with exactly this value.
+func TestFilterAcceptsBlankQueueAndHeader(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, filter := range []string{`{"queue":" "}`, `{"headers":{"tenant":" "}}`, `{"headers":{" ":" "}}`} {
 		w := ask(t, c, "POST", "/api/v1/discard", `{"filter":`+filter+`,"reason":"x"}`)
 		if n := get[api.Done](t, w).Messages; n != 0 {
-			t.Errorf("%s selects %d messages, want 0", filter, n)
+			t.Errorf("%s: got %d messages, want 0", filter, n)
 		}
 	}
 	unchanged()
 }
 
 // A body that repeats a name, or that has a name in another case, is ambiguous.
-func TestBodyWithAmbiguousNames(t *testing.T) {
+func TestAPIRejectsAmbiguousNames(t *testing.T) {
 	c, unchanged := twoFailed(t)
 	for _, tc := range []struct{ method, path, body, want string }{
 		{"POST", "discard", `{"Filter":{"queue":"mails"},"reason":"x"}`, `unknown field "Filter"`},
@@ -111,6 +110,6 @@ func TestBodyWithAmbiguousNames(t *testing.T) {
 	// Header names may have any case, and an array may contain equal objects.
 	edit := `{"revision":0,"headers":{"a":"x","A":"y","filter":[{"int32":1},{"int32":1}]}}`
 	if m := get[api.Message](t, ask(t, c, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 1 {
-		t.Errorf("the edit is revision %d, want 1", m.Revision)
+		t.Errorf("revision: got %d, want 1", m.Revision)
 	}
 }

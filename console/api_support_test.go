@@ -43,7 +43,8 @@ func newArchive(t testing.TB, cfg failed.Config) *failed.Archive {
 	return a
 }
 
-// add archives a message that failed in the queue orders. The function change modifies the message.
+// add archives a message that failed in the queue orders, and returns its ID. If change is not nil, it modifies the message
+// first.
 func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.ID {
 	t.Helper()
 	m := failed.Message{
@@ -69,10 +70,10 @@ func add(t testing.TB, a *failed.Archive, change func(*failed.Message)) failed.I
 	return ids[0]
 }
 
-// waker is a Replayer that only counts calls.
-type waker struct{ woken atomic.Int32 }
+// fakeReplayer is a Replayer that only counts calls.
+type fakeReplayer struct{ wakes atomic.Int32 }
 
-func (w *waker) Wake() { w.woken.Add(1) }
+func (w *fakeReplayer) Wake() { w.wakes.Add(1) }
 
 func newConsole(t testing.TB, cfg Config) *Console {
 	t.Helper()
@@ -100,7 +101,8 @@ func tokens() (list []Token, secrets map[Role]string) {
 	return list, secrets
 }
 
-// ask sends a request like a program on this machine. The functions change modify the request last.
+// ask sends a request from a loopback address and returns the response. The functions in change modify the request before
+// it is sent.
 func ask(t testing.TB, h http.Handler, method, path string, body any, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()
 	var content []byte
@@ -141,7 +143,7 @@ func from(addr string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = addr }
 }
 
-// get reads the answer to a request that must succeed.
+// get decodes the response to a request that must succeed.
 func get[T any](t testing.TB, w *httptest.ResponseRecorder) (v T) {
 	t.Helper()
 	if w.Code < 200 || w.Code > 299 {
@@ -155,7 +157,7 @@ func get[T any](t testing.TB, w *httptest.ResponseRecorder) (v T) {
 	return v
 }
 
-// refused checks that a request was refused with a status, and with a string in the error or the advice.
+// refused checks that the response has the status, and that its error or advice contains text.
 func refused(t testing.TB, w *httptest.ResponseRecorder, status int, text string) {
 	t.Helper()
 	if err := checkRefused(w, status, text); err != nil {
@@ -165,14 +167,14 @@ func refused(t testing.TB, w *httptest.ResponseRecorder, status int, text string
 
 func checkRefused(w *httptest.ResponseRecorder, status int, text string) error {
 	if w.Code != status {
-		return fmt.Errorf("status %d, not %d: %s", w.Code, status, w.Body)
+		return fmt.Errorf("status: got %d, want %d: %s", w.Code, status, w.Body)
 	}
 	var e api.Error
 	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Text == "" || e.Advice == "" {
-		return errors.Join(err, fmt.Errorf("no error with advice: %s", w.Body))
+		return errors.Join(err, fmt.Errorf("response has no error with advice: %s", w.Body))
 	}
 	if !strings.Contains(e.Error(), text) {
-		return fmt.Errorf("%q does not say %q", e.Error(), text)
+		return fmt.Errorf("error %q does not contain %q", e.Error(), text)
 	}
 	return nil
 }

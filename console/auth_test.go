@@ -38,7 +38,7 @@ func sessionOf(t *testing.T, w *httptest.ResponseRecorder) *http.Cookie {
 			return cookie
 		}
 	}
-	t.Fatalf("no session: %d %s", w.Code, w.Body)
+	t.Fatalf("response sets no session cookie: %d %s", w.Code, w.Body)
 	return nil
 }
 
@@ -49,19 +49,19 @@ func TestSession(t *testing.T) {
 
 	w := logIn(t, c, secrets[Operate], "/groups?queue=orders")
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/groups?queue=orders" {
-		t.Fatalf("login: %d, to %s", w.Code, w.Header().Get("Location"))
+		t.Fatalf("login: status %d, location %s", w.Code, w.Header().Get("Location"))
 	}
 	cookie := sessionOf(t, w)
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Path != "/" || cookie.Secure {
-		t.Errorf("cookie %s", cookie)
+		t.Errorf("cookie: got %s", cookie)
 	}
 	if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie))); me != (api.Me{Actor: "operate-er", Role: "operate"}) {
-		t.Errorf("me is %+v", me)
+		t.Errorf("me: got %+v", me)
 	}
 
 	now.now = noon.Add(access.SessionLife - time.Second)
 	if w := ask(t, c, "GET", "/api/v1/me", nil, with(cookie)); w.Code != http.StatusOK {
-		t.Errorf("before the end: %d", w.Code)
+		t.Errorf("before the session expires: status %d", w.Code)
 	}
 	now.now = noon.Add(access.SessionLife)
 	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
@@ -69,7 +69,7 @@ func TestSession(t *testing.T) {
 	cookie = sessionOf(t, logIn(t, c, secrets[View], ""))
 	w = ask(t, c, "POST", "/logout", nil, with(cookie), header("Sec-Fetch-Site", "same-origin"))
 	if w.Code != http.StatusSeeOther || sessionOf(t, w).MaxAge >= 0 {
-		t.Errorf("logout: %d", w.Code)
+		t.Errorf("logout: status %d", w.Code)
 	}
 	refused(t, ask(t, c, "GET", "/api/v1/me", nil, with(cookie)), http.StatusUnauthorized, "not logged in")
 }
@@ -78,8 +78,7 @@ func with(cookie *http.Cookie) func(*http.Request) {
 	return func(r *http.Request) { r.AddCookie(cookie) }
 }
 
-// A new login ends the previous session of the browser.
-func TestLoginEndsTheSessionBefore(t *testing.T) {
+func TestLoginEndsPreviousSession(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{Tokens: list})
 	before := sessionOf(t, logIn(t, c, secrets[View], "/"))
@@ -92,7 +91,7 @@ func TestCookieIsSecureOverTLS(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		c := newConsole(t, Config{Tokens: list, Secure: secure})
 		if got := sessionOf(t, logIn(t, c, secrets[View], "/")).Secure; got != secure {
-			t.Errorf("Config.Secure %v: cookie is %v", secure, got)
+			t.Errorf("Config.Secure is %v: Cookie.Secure is %v", secure, got)
 		}
 	}
 	server := httptest.NewTLSServer(newConsole(t, Config{Tokens: list}))
@@ -105,12 +104,11 @@ func TestCookieIsSecureOverTLS(t *testing.T) {
 	}
 	answer.Body.Close()
 	if cookies := answer.Cookies(); len(cookies) != 1 || !cookies[0].Secure {
-		t.Errorf("cookies %v", cookies)
+		t.Errorf("cookies over TLS: got %v", cookies)
 	}
 }
 
-// The link to the login page contains the next page, which cannot be on another site.
-func TestLoginLeadsNowhereElse(t *testing.T) {
+func TestLoginRedirectsOnlyToLocalPaths(t *testing.T) {
 	for next, want := range map[string]string{
 		"":                         "/",
 		"/":                        "/",
@@ -127,28 +125,28 @@ func TestLoginLeadsNowhereElse(t *testing.T) {
 		"/ok\r\nSet-Cookie: a=b":   "/",
 	} {
 		if got := pages.LocalPath(next); got != want {
-			t.Errorf("%q leads to %q, want %q", next, got, want)
+			t.Errorf("LocalPath(%q): got %q, want %q", next, got, want)
 		}
 	}
 }
 
-func TestNotLoggedIn(t *testing.T) {
+func TestUnauthenticatedRequests(t *testing.T) {
 	list, _ := tokens()
 	c := newConsole(t, Config{Tokens: list})
 	w := ask(t, c, "GET", "/?a=b", nil, header("Accept", "text/html,*/*"))
 	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2F%3Fa%3Db" {
-		t.Errorf("page: %d, to %q", w.Code, w.Header().Get("Location"))
+		t.Errorf("page: status %d, location %q", w.Code, w.Header().Get("Location"))
 	}
 	w = ask(t, c, "GET", "/api/v1/queues", nil, header("Accept", "text/html,*/*"))
 	refused(t, w, http.StatusUnauthorized, "Bearer")
 	if got := w.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
-		t.Errorf("WWW-Authenticate %q", got)
+		t.Errorf("WWW-Authenticate: got %q", got)
 	}
 }
 
-// After each wrong token, an address waits twice as long. A token that was not made by NewToken can be guessed, so the
-// address must wait even if such a token is right.
-func TestWrongTokensAreSlowedDown(t *testing.T) {
+// Each wrong token doubles the waiting time of the address. A token that was not made by NewToken can be guessed, so it is
+// also refused during the waiting time.
+func TestWrongTokensAreThrottled(t *testing.T) {
 	list, secrets := tokens()
 	list = append(list, Token{Name: "made-up", Role: View, Hash: HashToken("correct horse")})
 	now := &clock{noon}
@@ -166,35 +164,35 @@ func TestWrongTokensAreSlowedDown(t *testing.T) {
 			w := try(secret, "192.0.2.1:2")
 			refused(t, w, http.StatusTooManyRequests, "try again in 1 s")
 			if w.Header().Get("Retry-After") != "1" {
-				t.Errorf("Retry-After %q", w.Header().Get("Retry-After"))
+				t.Errorf("Retry-After: got %q, want \"1\"", w.Header().Get("Retry-After"))
 			}
 		}
 		if w := try("correct horse", "192.0.2.2:1"); w.Code != http.StatusOK {
-			t.Errorf("another address waits, too: %d", w.Code)
+			t.Errorf("valid token from another address: status %d", w.Code)
 		}
 		if w := try(secrets[Admin], "192.0.2.1:3"); w.Code != http.StatusOK {
-			t.Errorf("a token of NewToken waits for the mistakes of others: %d", w.Code)
+			t.Errorf("token of NewToken after wrong tokens: status %d", w.Code)
 		}
 		now.now = now.now.Add(time.Millisecond)
 		refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	}
 	if w := logIn(t, c, "correct horse", "/", from("192.0.2.1:1")); w.Code != http.StatusTooManyRequests {
-		t.Errorf("the login page lets one guess on: %d", w.Code)
+		t.Errorf("login during the waiting time: status %d", w.Code)
 	}
 	if w := logIn(t, c, secrets[Admin], "/", from("192.0.2.1:1")); w.Code != http.StatusSeeOther {
-		t.Errorf("the login page makes a token of NewToken wait: %d", w.Code)
+		t.Errorf("login with a token of NewToken: status %d", w.Code)
 	}
 	now.now = now.now.Add(access.LongestWait)
 	if w := try("correct horse", "192.0.2.1:1"); w.Code != http.StatusOK {
-		t.Errorf("a right token: %d", w.Code)
+		t.Errorf("valid token after the waiting time: status %d", w.Code)
 	}
-	// The right tokens of other visitors from this address do not shorten the waiting time.
+	// Valid tokens from the same address do not shorten the waiting time.
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusUnauthorized, "unknown token")
 	refused(t, try("guess", "192.0.2.1:1"), http.StatusTooManyRequests, "try again in 60 s")
 }
 
-// Wrong tokens in the form of NewToken are slowed down like other wrong tokens, and do not fill the log.
-func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
+// Wrong tokens in the form of NewToken are throttled like other wrong tokens, and do not flood the log.
+func TestWrongRandomTokensAreThrottled(t *testing.T) {
 	list, _ := tokens()
 	now := &clock{noon}
 	var log strings.Builder
@@ -210,15 +208,15 @@ func TestWrongRandomTokensAreSlowedDown(t *testing.T) {
 		refused(t, try(), http.StatusTooManyRequests, "try again in 1 s")
 	}
 	if n := strings.Count(log.String(), "login refused"); n != throttle.FreeMistakes {
-		t.Errorf("%d lines of the log", n)
+		t.Errorf("logged refusals: got %d", n)
 	}
 	now.now = now.now.Add(time.Second)
 	refused(t, try(), http.StatusUnauthorized, "unknown token")
 	refused(t, try(), http.StatusTooManyRequests, "try again in 2 s")
 }
 
-// Without tokens, the audit log contains the name that the client specifies.
-func TestClaimedActor(t *testing.T) {
+// Without tokens, the header Reprise-Actor specifies the actor. With tokens, the header is ignored.
+func TestActorHeader(t *testing.T) {
 	c := newConsole(t, Config{})
 	for claimed, want := range map[string]string{
 		"":                       "local",
@@ -229,18 +227,18 @@ func TestClaimedActor(t *testing.T) {
 		"<script>alert()</scrip": "<script>alert()</scrip",
 	} {
 		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, header(access.ActorHeader, claimed))); me.Actor != want {
-			t.Errorf("%q is %q, want %q", claimed, me.Actor, want)
+			t.Errorf("actor for the header %q: got %q, want %q", claimed, me.Actor, want)
 		}
 	}
 	list, secrets := tokens()
 	c = newConsole(t, Config{Tokens: list})
 	me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secrets[View]), header(access.ActorHeader, "cli:root@host")))
 	if me.Actor != "view-er" {
-		t.Errorf("with a token one can be %q", me.Actor)
+		t.Errorf("actor with a token and a header: got %q", me.Actor)
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestConfigValidate(t *testing.T) {
 	_, hash := NewToken()
 	archive := newArchive(t, failed.Config{})
 	for _, tc := range []struct {
@@ -258,31 +256,31 @@ func TestValidate(t *testing.T) {
 		{"Tokens[0].Hash must be from NewToken", Config{Archive: archive, Tokens: []Token{{"a", View, "secret"}}}},
 	} {
 		if _, err := New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%v does not say %q", err, tc.want)
+			t.Errorf("error %v does not contain %q", err, tc.want)
 		}
 	}
 }
 
-func TestRoleText(t *testing.T) {
+func TestRoleTextEncoding(t *testing.T) {
 	for _, r := range []Role{View, Operate, Admin} {
 		text, _ := r.MarshalText()
 		var got Role
 		if err := got.UnmarshalText(text); err != nil || got != r {
-			t.Errorf("%s: %v, %v", text, got, err)
+			t.Errorf("UnmarshalText(%s): got %v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "nobody", "root", "Admin"} {
 		if err := new(Role).UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "must be view, operate or admin") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("UnmarshalText(%q): got error %v", text, err)
 		}
 	}
 }
 
-// Changes to the configuration of a running console do not grant a user the role of an administrator.
-func TestARunningConsoleIsNotChanged(t *testing.T) {
+// Changes to the Config after New do not change the role of a token.
+func TestConsoleConfigIsImmutable(t *testing.T) {
 	for f := range reflect.TypeFor[Console]().Fields() {
 		if f.IsExported() {
-			t.Errorf("%s can be set from outside", f.Name)
+			t.Errorf("field %s is exported", f.Name)
 		}
 	}
 	list, secrets := tokens()
@@ -291,7 +289,7 @@ func TestARunningConsoleIsNotChanged(t *testing.T) {
 	cfg.Tokens[0].Role = Admin
 	for role, secret := range secrets {
 		if me := get[api.Me](t, ask(t, c, "GET", "/api/v1/me", nil, bearer(secret))); me.Role != role.String() {
-			t.Errorf("%s has become %s", role, me.Role)
+			t.Errorf("token with role %s: got role %s", role, me.Role)
 		}
 	}
 }

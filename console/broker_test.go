@@ -30,26 +30,26 @@ func newBroker(t *testing.T) func() *reprise.Client {
 	return func() *reprise.Client { return c }
 }
 
-// A published message is confirmed and recorded. An unroutable message is an error.
-func TestPublish(t *testing.T) {
+// The audit log records each confirmed message. An unroutable message is an error.
+func TestPublishAPI(t *testing.T) {
 	list, secrets := tokens()
 	broker := newBroker(t)
 	c := newConsole(t, Config{Tokens: list, Broker: broker})
-	d := describe(t, c)
+	d := newCheckedConsole(t, c)
 	text := `{"id": 7}`
 	message := api.Publish{
 		Target: api.Target{RoutingKey: "orders"}, Text: &text, Headers: api.Headers{"n": int32(7)},
 		Properties: api.Properties{ContentType: "application/json", MessageID: "m-1", Priority: 3},
 	}
 	if got := get[api.Published](t, ask(t, d, "POST", "/api/v1/publish", message, bearer(secrets[Operate]))); got.MessageID != "m-1" {
-		t.Errorf("%+v", got)
+		t.Errorf("published message: got %+v", got)
 	}
 	var found []*reprise.Message
 	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || string(found[0].Body) != text || found[0].Headers["n"] != int32(7) || found[0].ContentType != "application/json" || found[0].Priority != 3 {
-		t.Errorf("%+v", found)
+		t.Errorf("messages in the queue: got %+v", found)
 	}
 	for _, wrong := range []struct {
 		change func(*api.Publish)
@@ -68,17 +68,17 @@ func TestPublish(t *testing.T) {
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" || acts[0].Details["message_id"] != "m-1" {
-		t.Errorf("%+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 	if n, err := broker().Depth(t.Context(), "orders"); n != 1 || err != nil {
-		t.Errorf("%d messages, %v", n, err)
+		t.Errorf("depth: got %d, %v", n, err)
 	}
 }
 
 func TestPurgeQueue(t *testing.T) {
 	broker := newBroker(t)
 	c := newConsole(t, Config{Broker: broker})
-	d := describe(t, c)
+	d := newCheckedConsole(t, c)
 	var bodies []string
 	for _, body := range []string{"a", "b", "c"} {
 		bodies = append(bodies, body)
@@ -87,14 +87,14 @@ func TestPurgeQueue(t *testing.T) {
 		}
 	}
 	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge?dry_run=true", api.PurgeQueue{Queue: "orders"})); got != (api.Done{Messages: 3, DryRun: true}) {
-		t.Errorf("%+v", got)
+		t.Errorf("dry run: got %+v", got)
 	}
 	for _, wrong := range []api.PurgeQueue{{Queue: "orders", Reason: "x"}, {Queue: "orders", Limit: 1}, {Limit: 1, Reason: "x"}} {
 		refused(t, ask(t, d, "POST", "/api/v1/queues/purge", wrong), http.StatusBadRequest, "")
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "none", Limit: 1, Reason: "x"}), http.StatusNotFound, "none")
 	if got := get[api.Done](t, ask(t, d, "POST", "/api/v1/queues/purge", api.PurgeQueue{Queue: "orders", Limit: 2, Reason: "x"})); got.Messages != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("purge: got %+v", got)
 	}
 	var saved []string
 	for m, err := range c.cfg.Archive.Each(t.Context(), failed.Filter{States: []failed.State{failed.Discarded}}) {
@@ -104,7 +104,7 @@ func TestPurgeQueue(t *testing.T) {
 		saved = append(saved, string(m.Body))
 	}
 	if !slices.Equal(saved, bodies[:2]) {
-		t.Errorf("saved %q", saved)
+		t.Errorf("saved messages: got %q", saved)
 	}
 	without := newConsole(t, Config{})
 	for _, path := range []string{"/api/v1/queues/purge?dry_run=true", "/api/v1/queues/purge", "/api/v1/publish"} {
@@ -134,15 +134,15 @@ func TestPurgePage(t *testing.T) {
 	}
 	link := linkTo(t, ask(t, c, "GET", "/topology", nil, admin).Body.String(), "/queues/purge")
 	if body := ask(t, c, "GET", "/topology", nil, bearer(secrets[Operate])).Body.String(); strings.Contains(body, "/queues/purge") {
-		t.Error("an operator has a link to a purge")
+		t.Error("the page shows an operator the purge link")
 	}
 	if body := ask(t, c, "GET", link, nil, admin).Body.String(); !strings.Contains(body, "No messages") || strings.Contains(body, "<button class=\"danger") {
-		t.Errorf("an empty queue: %s", body)
+		t.Errorf("page for an empty queue: got %s", body)
 	}
 	publish(3)
 	form := ask(t, c, "GET", link, nil, admin).Body.String()
 	if !strings.Contains(form, "Purge 3 messages</h1>") || fieldsOf(form).Encode() != "at_most=3&queue=orders" {
-		t.Fatalf("%s", form)
+		t.Fatalf("form: got %s", form)
 	}
 	publish(1)
 	fill := func(v url.Values, more ...string) url.Values {
@@ -164,29 +164,29 @@ func TestPurgePage(t *testing.T) {
 		"an operator": {fill(fieldsOf(form), "reason", "tested", "name", "orders"), bearer(secrets[Operate]), http.StatusForbidden},
 	} {
 		if status, _, body := post(t, c, "/queues/purge", tc.v, tc.who); status != tc.want {
-			t.Errorf("%s: %d, want %d: %s", name, status, tc.want, body)
+			t.Errorf("%s: status %d, want %d: %s", name, status, tc.want, body)
 		}
 	}
 	if n := depth(); n != 4 {
-		t.Fatalf("%d messages", n)
+		t.Fatalf("depth after refused requests: got %d, want 4", n)
 	}
 	status, location, body := post(t, c, "/queues/purge", fill(fieldsOf(form), "reason", "tested", "name", "orders"), admin)
 	if status != http.StatusSeeOther || depth() != 1 {
-		t.Fatalf("%d %s, %d messages", status, body, depth())
+		t.Fatalf("purge: status %d, body %s, depth %d", status, body, depth())
 	}
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "3 messages saved in the archive and purged.") {
-		t.Errorf("%s: %s", location, body)
+		t.Errorf("GET %s: got %s", location, body)
 	}
 	_, location, _ = post(t, c, "/queues/purge", fill(fieldsOf(form), "reason", "tested", "name", "orders", "drop", "yes"), admin)
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "1 of 3 messages purged and not saved.") {
-		t.Errorf("%s: %s", location, body)
+		t.Errorf("GET %s: got %s", location, body)
 	}
 	if n := len(states(t, c.cfg.Archive)); n != 3 || depth() != 0 {
-		t.Errorf("%d are saved, %d messages", n, depth())
+		t.Errorf("got %d saved messages, depth %d", n, depth())
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 2 || acts[0].Actor != "admin-er" || acts[0].Details["saved"] != false || acts[1].Details["queue"] != "orders" {
-		t.Errorf("%+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 }
 
@@ -198,12 +198,12 @@ func TestPublishPage(t *testing.T) {
 	operator := bearer(secrets[Operate])
 	link := linkTo(t, ask(t, c, "GET", "/topology", nil, operator).Body.String(), "/publish")
 	if body := ask(t, c, "GET", "/topology", nil, bearer(secrets[View])).Body.String(); strings.Contains(body, "/publish") {
-		t.Error("a viewer has a link to the form")
+		t.Error("the page shows a viewer the link to the form")
 	}
 	if body := ask(t, c, "GET", link, nil, operator).Body.String(); !strings.Contains(body, `name="queue" value="orders"`) || !strings.Contains(body, `value="application/json"`) || strings.Contains(body, "data-unsaved") {
-		t.Errorf("%s", body)
+		t.Errorf("form: got %s", body)
 	}
-	// A form that is submitted twice publishes two messages with one id.
+	// The form contains the message ID, so that consumers can deduplicate a form that is submitted twice.
 	if _, rest, _ := strings.Cut(ask(t, c, "GET", link, nil, operator).Body.String(), `name="message_id"`); !regexp.MustCompile(`^[^>]* value="[A-Z2-7]{26}"`).MatchString(rest) {
 		t.Errorf("the form has no message id: %.200s", rest)
 	}
@@ -233,28 +233,28 @@ func TestPublishPage(t *testing.T) {
 		status, _, body := try(tc.change...)
 		body = strings.ReplaceAll(body, "&#34;n&#34;", "“n”")
 		if status != tc.status || !strings.Contains(strings.ToLower(body), strings.ToLower(tc.want)) || !strings.Contains(body, "data-unsaved") || !strings.Contains(body, `value="m-7"`) {
-			t.Errorf("%s: %d, want %d with %q: %s", name, status, tc.status, tc.want, body)
+			t.Errorf("%s: status %d, want %d with %q: %s", name, status, tc.status, tc.want, body)
 		}
 	}
 	if n, err := broker().Depth(t.Context(), "orders"); n != 0 || err != nil {
-		t.Fatalf("%d messages, %v", n, err)
+		t.Fatalf("depth after refused requests: got %d, %v", n, err)
 	}
 	status, location, body := try("do", "publish")
 	if status != http.StatusSeeOther {
-		t.Fatalf("%d %s", status, body)
+		t.Fatalf("publish: status %d, body %s", status, body)
 	}
 	if body := ask(t, c, "GET", location, nil, operator).Body.String(); !strings.Contains(body, "Message published.") {
-		t.Errorf("%s: %s", location, body)
+		t.Errorf("GET %s: got %s", location, body)
 	}
 	var found []*reprise.Message
 	if err := broker().Peek(t.Context(), "orders", 10, func(m *reprise.Message) { found = append(found, m) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || string(found[0].Body) != `{"id":7,"sum":1.10}` || found[0].Headers["n"] != int64(7) || found[0].MessageID != "m-7" {
-		t.Errorf("%+v", found)
+		t.Errorf("messages in the queue: got %+v", found)
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 1 || acts[0].Verb != "publish" || acts[0].Actor != "operate-er" || acts[0].Details["routing_key"] != "orders" {
-		t.Errorf("%+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 // Config configures a Console. Archive is required.
 type Config struct {
-	// Archive contains the failed messages. The console does not close it. Required.
+	// Archive stores the failed messages. The console does not close it. Required.
 	Archive *failed.Archive
 
 	// Replayer sends replays. Default: none, so users cannot start replays.

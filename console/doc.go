@@ -16,8 +16,8 @@
 //	operate  replay, edit, discard, and undo
 //	admin    see secrets, import, purge
 //
-// After wrong tokens, an address has to wait for an increasing time. A token of NewToken cannot be guessed, and does not
-// wait after wrong tokens from the same address, for example the address of a proxy.
+// After wrong tokens, an address must wait before the next attempt, for an increasing time. Tokens of NewToken cannot be
+// guessed, so the console always accepts them, even if other visitors behind the same proxy have sent wrong tokens.
 //
 // The console refuses a request that changes data if it comes from a page of another site ([http.CrossOriginProtection]). A
 // request with a session must contain its origin. Pages load only scripts and styles of the console, and show messages as
@@ -26,8 +26,8 @@
 //
 // /api/v1/openapi.json describes the API. An error is an object with the fields error and advice. An action on many
 // messages requires a filter and accepts ?dry_run=true, which counts the messages. It requires "all": true to select all
-// messages. The archive's audit log contains all actions with the name of the token, or without tokens with the header
-// Reprise-Actor or "local". Bytes that are not UTF-8 are "base64:" strings.
+// messages. The archive's audit log records all actions with their actor. The actor is the name of the token or, without
+// tokens, the value of the header Reprise-Actor or "local". Bytes that are not UTF-8 are "base64:" strings.
 //
 // A request passes through the packages of console/internal in this order: web (origin, role, parameters), then pages or
 // jsonapi (handlers). The packages access, show, editor, figures and flow contain the parts that are independent of

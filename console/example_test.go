@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A console over an archive. Served on a loopback address, it does not require further configuration. The program sends a
-// request like a browser.
+// A console for an archive. On a loopback address, it requires no further configuration. The example sends it one request.
 func ExampleNew() {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
@@ -41,7 +40,7 @@ func ExampleNew() {
 	// Output: {"actor":"local","role":"admin"}
 }
 
-// The owner gets the token, and the configuration contains its hash.
+// The owner receives the token. The configuration contains only its hash.
 func ExampleToken() {
 	token, hash := console.NewToken()
 	ann := console.Token{Name: "ann", Role: console.Operate, Hash: hash}

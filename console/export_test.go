@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The CSV of a search has a row for each message. A spreadsheet does not interpret any cell as a formula, with any
-// separator.
+// The CSV file has a row for each message. No cell is a formula, whatever separator the spreadsheet uses.
 func TestExportCSV(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: []failed.Rule{{Header: "x-token"}}})
 	texts := []string{
@@ -25,14 +24,14 @@ func TestExportCSV(t *testing.T) {
 		})
 	}
 	list, secrets := tokens()
-	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	w := ask(t, d, "GET", "/api/v1/messages/export?format=csv&state=failed", nil, bearer(secrets[View]))
 	if kind := w.Header().Get("Content-Type"); w.Code != http.StatusOK || kind != "text/csv" || !strings.Contains(w.Header().Get("Content-Disposition"), "failed.csv") {
-		t.Fatalf("%d %s %v", w.Code, kind, w.Header())
+		t.Fatalf("status %d, type %s, header %v", w.Code, kind, w.Header())
 	}
 	rows, err := csv.NewReader(strings.NewReader(w.Body.String())).ReadAll()
 	if err != nil || len(rows) != len(texts)+1 {
-		t.Fatalf("%d rows: %v", len(rows), err)
+		t.Fatalf("rows: got %d, error %v", len(rows), err)
 	}
 	formula := regexp.MustCompile(`^[\s\p{Z}\p{Cc}"]*[=+\-@＝＋－＠]`)
 	for _, row := range rows {
@@ -41,33 +40,32 @@ func TestExportCSV(t *testing.T) {
 				cells := strings.FieldsFunc(cell, func(r rune) bool { return strings.ContainsRune(separators, r) })
 				for _, part := range cells {
 					if formula.MatchString(part) {
-						t.Errorf("separated at %q, the cell %q has the formula %q", separators, cell, part)
+						t.Errorf("with the separators %q, the cell %q contains the formula %q", separators, cell, part)
 					}
 				}
 			}
 		}
 	}
 	if got := rows[len(rows)-1][3]; got != "'=1+1" {
-		t.Errorf("the first error is %q", got)
+		t.Errorf("first error: got %q", got)
 	}
 	one := ask(t, d, "GET", "/api/v1/messages/export?format=csv&id=14", nil, bearer(secrets[View])).Body.String()
 	if !strings.Contains(one, `"x,y ""quoted"""`) || strings.Count(one, "\n") != 2 {
-		t.Errorf("one message: %s", one)
+		t.Errorf("export of one message: got %s", one)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/export?format=xls", nil, bearer(secrets[View])), http.StatusBadRequest, "format=csv")
 	refused(t, ask(t, d, "GET", "/api/v1/messages/export?format=csv&group=99", nil, bearer(secrets[View])), http.StatusNotFound, "group 99")
 
 	page := ask(t, d.Console, "GET", "/messages", nil, bearer(secrets[View])).Body.String()
 	if !strings.Contains(page, "format=csv&amp;state=failed") || strings.Contains(page, "format=jsonl") {
-		t.Error("whoever may not see secrets has no export as CSV, or one as JSON Lines")
+		t.Error("viewer: the page must offer CSV and must not offer JSON Lines")
 	}
 	if page := ask(t, d.Console, "GET", "/messages?text=HYPERLINK", nil, bearer(secrets[Admin])).Body.String(); !strings.Contains(page, "format=jsonl&amp;state=failed&amp;text=HYPERLINK") {
-		t.Error("an administrator has no export as JSON Lines")
+		t.Error("administrator: the page does not offer JSON Lines")
 	}
 }
 
-// A message with a trace has a link to the trace.
-func TestTraceLink(t *testing.T) {
+func TestMessagePageLinksToTrace(t *testing.T) {
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for header, want := range map[string]string{
 		parent: `href="https://traces.example.com/0af7651916cd43dd8448eb211c80319c?span=b7ad6b7169203331"`,
@@ -79,7 +77,7 @@ func TestTraceLink(t *testing.T) {
 		add(t, c.cfg.Archive, func(m *failed.Message) { m.Headers = topology.Table{"traceparent": header} })
 		body := ask(t, c, "GET", "/messages/1", nil).Body.String()
 		if has := strings.Contains(body, "traces.example.com"); has != (want != "") || !strings.Contains(body, want) {
-			t.Errorf("header %q: a link %v, want %q", header, has, want)
+			t.Errorf("header %q: has a link %v, want %q", header, has, want)
 		}
 	}
 	for form, valid := range map[string]bool{
@@ -88,7 +86,7 @@ func TestTraceLink(t *testing.T) {
 	} {
 		cfg := Config{Archive: newArchive(t, failed.Config{}), TraceURL: form}
 		if err := cfg.Validate(); (err == nil) != valid {
-			t.Errorf("%q: %v", form, err)
+			t.Errorf("TraceURL %q: got error %v", form, err)
 		}
 	}
 }

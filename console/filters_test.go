@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Each condition passes unchanged through a URL: hrefMessages writes it, and pages and the JSON API read it.
-func TestAddressesKeepTheFilter(t *testing.T) {
+// Pages and the JSON API decode each condition from the URLs of web.HrefMessages.
+func TestURLsRetainFilter(t *testing.T) {
 	for name, f := range filters() {
 		if name == "All" || name == "AtMost" {
 			continue // not a parameter of a list
@@ -35,7 +35,7 @@ func TestAddressesKeepTheFilter(t *testing.T) {
 				return err
 			}}})
 			if w := ask(t, c, "GET", string(web.HrefMessages(path, f)), nil); w.Code != http.StatusOK {
-				t.Errorf("%s of %s: %d %s", name, path, w.Code, w.Body)
+				t.Errorf("%s of %s: status %d, body %s", name, path, w.Code, w.Body)
 			}
 			if !reflect.DeepEqual(got, f) {
 				t.Errorf("%s of %s: got %+v, want %+v", name, path, got, f)
@@ -44,8 +44,7 @@ func TestAddressesKeepTheFilter(t *testing.T) {
 	}
 }
 
-// The search form retains all conditions of the previous search.
-func TestSearchFormKeepsConditions(t *testing.T) {
+func TestSearchFormRetainsConditions(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)
 	add(t, c.cfg.Archive, nil)
@@ -61,7 +60,7 @@ func TestSearchFormKeepsConditions(t *testing.T) {
 		for param, values := range f.Values() {
 			for _, value := range values {
 				if !strings.Contains(form, `name="`+param+`"`) || !strings.Contains(form, `value="`+html.EscapeString(value)+`"`) {
-					t.Errorf("%s: the form has no %s=%s: %d", name, param, value, w.Code)
+					t.Errorf("%s: form does not contain %s=%s: status %d", name, param, value, w.Code)
 				}
 			}
 		}
@@ -82,15 +81,15 @@ func TestSearchForms(t *testing.T) {
 	} {
 		w := ask(t, c, "GET", "/messages?"+query, nil)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: %d, without %q", query, w.Code, want)
+			t.Errorf("%s: status %d, page does not contain %q", query, w.Code, want)
 		}
 	}
 }
 
 // All links of a list retain its filter: to other states, to the next page, to actions and exports, and back from an
 // action.
-func TestLinksKeepTheFilter(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+func TestLinksRetainFilter(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	for range 60 {
 		add(t, c.cfg.Archive, func(m *failed.Message) {
 			m.Queue, m.Error = "orders & more", "a=b&c: 100% lost"
@@ -121,33 +120,33 @@ func TestLinksKeepTheFilter(t *testing.T) {
 			want.States = got.States
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s has the filter %+v, want %+v", m[1], got, want)
+			t.Errorf("filter of %s: got %+v, want %+v", m[1], got, want)
 		}
 		path, _, _ := strings.Cut(m[1], "?")
 		kinds[path]++
 		if query.Has("after") {
 			kinds["next"]++
 			if next := ask(t, c, "GET", html.UnescapeString(m[1]), nil); strings.Count(next.Body.String(), `<tr id="m`) != 10 {
-				t.Errorf("the next page: %d %s", next.Code, next.Body)
+				t.Errorf("next page: status %d, body %s", next.Code, next.Body)
 			}
 		}
 		if path == "/discard" || path == "/replays/new" {
 			act := ask(t, c, "GET", html.UnescapeString(m[1]), nil).Body.String()
 			back := regexp.MustCompile(`href="([^"]*)">Back</a>`).FindStringSubmatch(act)
 			if back == nil {
-				t.Errorf("%s has no way back", m[1])
+				t.Errorf("%s has no link back to the list", m[1])
 			} else if got, _ := read(back[1]); !reflect.DeepEqual(got, f) {
-				t.Errorf("%s leads back to %+v, want %+v", m[1], got, f)
+				t.Errorf("filter of the link back from %s: got %+v, want %+v", m[1], got, f)
 			}
 		}
 	}
 	if want := map[string]int{"/messages": 6, "next": 1, "/discard": 1, "/replays/new": 1, "/api/v1/messages/export": 2}; !reflect.DeepEqual(kinds, want) {
-		t.Errorf("links %v, want %v", kinds, want)
+		t.Errorf("links: got %v, want %v", kinds, want)
 	}
 }
 
 // The page for an invalid filter contains the form with the input, and the error next to the field.
-func TestWrongFilters(t *testing.T) {
+func TestPageRefusesInvalidFilter(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)
 	tried := map[string]bool{}
@@ -193,23 +192,23 @@ func TestWrongFilters(t *testing.T) {
 		form, _, _ = strings.Cut(form, "</form>")
 		text := html.UnescapeString(tags.ReplaceAllString(form, ""))
 		if want := strings.NewReplacer("“", `"`, "”", `"`).Replace(test.want); w.Code != test.status || !strings.Contains(text, want) {
-			t.Errorf("%s: %d without %q: %s", address, w.Code, want, text)
+			t.Errorf("%s: status %d, page does not contain %q: %s", address, w.Code, want, text)
 		}
 		for name := range q {
 			if !strings.Contains(form, `name="`+name+`"`) || !strings.Contains(form, `value="`+html.EscapeString(q.Get(name))+`"`) && name != "order" {
-				t.Errorf("%s: the form lacks %s=%s: %s", address, name, q.Get(name), form)
+				t.Errorf("%s: form does not contain %s=%s: %s", address, name, q.Get(name), form)
 			}
 		}
 		if hidden := strings.Contains(form, `type="hidden" name="`+test.name); hidden == strings.Contains(form, `aria-describedby="wrong-`+test.name+`"`) {
-			t.Errorf("%s: the field is not marked: %s", address, form)
+			t.Errorf("%s: field has no error: %s", address, form)
 		}
 	}
 	if w := ask(t, c, "GET", "/groups/999", nil); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "<h1>Group 999 not found.</h1>") {
-		t.Errorf("a group that does not exist: %d %s", w.Code, w.Body)
+		t.Errorf("missing group: status %d, body %s", w.Code, w.Body)
 	}
 	for _, p := range failed.FilterParams() {
 		if !tried["/messages "+p.Name] {
-			t.Errorf("no wrong %s was tried", p.Name)
+			t.Errorf("no invalid %s was tested", p.Name)
 		}
 	}
 }

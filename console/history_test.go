@@ -61,53 +61,53 @@ func newPast(t testing.TB) *history.History {
 
 func atNoon() time.Time { return noon }
 
-func TestHistoryInTheAPI(t *testing.T) {
+func TestHistoryAPI(t *testing.T) {
 	a := newArchive(t, failed.Config{})
-	d := describe(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
 	one := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=orders&range=1h", nil))
 	if one.Range != "1h" || time.Duration(one.Step) != time.Minute || !one.Now.Equal(noon) || len(one.Queues) != 1 || len(one.Marks) != 1 {
-		t.Fatalf("%+v", one)
+		t.Fatalf("history of one queue: got %+v", one)
 	}
 	q := one.Queues[0]
 	if q.Queue != "orders" || len(q.Points) != 60 || q.Total.Succeeded != 30*4*10+20*4*3 || q.Total.Failures != 20*4*12 || q.Total.P99 != 1024 || q.Total.P50 != 64 {
-		t.Errorf("%d points, %+v", len(q.Points), q.Total)
+		t.Errorf("got %d points, total %+v", len(q.Points), q.Total)
 	}
 	if len(q.Rises) != 1 || q.Rises[0].Text != "Failures rose from 0/min to 48/min at 11:40 UTC, 2 min after the mark “v2.4 <b>”." || q.Rises[0].Mark != 1 {
-		t.Errorf("%+v", q.Rises)
+		t.Errorf("rises: got %+v", q.Rises)
 	}
 	if before, gap := q.Points[12], q.Points[22]; !before.Recorded || gap.Recorded || gap.Succeeded != 40 {
-		t.Errorf("before the gap %+v, in it %+v", before, gap)
+		t.Errorf("points: got %+v before the gap, %+v in the gap", before, gap)
 	}
 	all := get[api.History](t, ask(t, d, "GET", "/api/v1/history", nil))
 	if len(all.Queues) != 2 || all.Queues[0].Queue != "mails" || all.Range != "24h" {
-		t.Errorf("%d queues over %s", len(all.Queues), all.Range)
+		t.Errorf("got %d queues over %s", len(all.Queues), all.Range)
 	}
 	if none := get[api.History](t, ask(t, d, "GET", "/api/v1/history?queue=nothing", nil)); none.Queues[0].Queue != "nothing" || none.Queues[0].Total.Succeeded != 0 {
-		t.Errorf("%+v", none.Queues[0].Total)
+		t.Errorf("total of an unknown queue: got %+v", none.Queues[0].Total)
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/history?range=1y", nil), http.StatusBadRequest, "use 1h, 24h, 7d")
 	refused(t, ask(t, d, "GET", "/api/v1/history?queue=base64:%25", nil), http.StatusBadRequest, "base64")
 }
 
-func TestMarksInTheAPI(t *testing.T) {
+func TestMarksAPI(t *testing.T) {
 	a := newArchive(t, failed.Config{})
-	d := describe(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}))
 	m := get[api.Mark](t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "v2.5", Queue: "orders", Time: noon.Add(-time.Minute)}))
 	if m.ID != 2 || m.Text != "v2.5" || m.Queue != "orders" || !m.Time.Equal(noon.Add(-time.Minute)) || m.By == "" {
-		t.Errorf("%+v", m)
+		t.Errorf("new mark: got %+v", m)
 	}
 	if all := get[api.Marks](t, ask(t, d, "GET", "/api/v1/marks", nil)).Marks; len(all) != 2 || all[0] != m {
-		t.Errorf("%+v", all)
+		t.Errorf("marks: got %+v", all)
 	}
 	if gone := get[api.Mark](t, ask(t, d, "DELETE", "/api/v1/marks/2", nil)); gone != m {
-		t.Errorf("%+v", gone)
+		t.Errorf("deleted mark: got %+v", gone)
 	}
 	refused(t, ask(t, d, "DELETE", "/api/v1/marks/2", nil), http.StatusNotFound, "mark 2 not found")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{}), http.StatusBadRequest, "text must not be empty")
 	refused(t, ask(t, d, "POST", "/api/v1/marks", api.NewMark{Text: "x", Time: noon.Add(time.Hour)}), http.StatusBadRequest, "must not be in the future")
 	acts, _, err := a.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 2 || acts[1].Verb != "mark" || acts[1].Subject != "mark/2" || acts[1].Details["text"] != "v2.5" || acts[0].Verb != "remove mark" {
-		t.Errorf("the audit log has %+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestHistoryPage(t *testing.T) {
 		t.Helper()
 		w := ask(t, c, "GET", "/reprise"+path, nil)
 		if w.Code != http.StatusOK {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("GET %s: status %d", path, w.Code)
 		}
 		return w.Body.String()
 	}
@@ -130,11 +130,11 @@ func TestHistoryPage(t *testing.T) {
 		`<th scope="row" class="tight">2026-03-01 11:45</th><td class="num">48</td><td class="num">12</td>`,
 	} {
 		if !strings.Contains(one, want) {
-			t.Errorf("the page has no %q", want)
+			t.Errorf("page does not contain %q", want)
 		}
 	}
 	if strings.Contains(one, "NaN") || strings.Contains(one, "Inf") || strings.Contains(one, "v2.4 <b>") {
-		t.Error("the page is damaged")
+		t.Error("page contains an invalid number or unescaped text")
 	}
 	for path, want := range map[string]string{
 		"/history":                         "Failures rose from",
@@ -143,28 +143,28 @@ func TestHistoryPage(t *testing.T) {
 		"/history?queue=base64:%2Fw%3D%3D": "\\xff",
 	} {
 		if body := page(path); !strings.Contains(body, want) {
-			t.Errorf("%s has no %q", path, want)
+			t.Errorf("%s does not contain %q", path, want)
 		}
 	}
 	if w := ask(t, c, "GET", "/reprise/history?range=1y", nil); w.Code != http.StatusBadRequest {
-		t.Errorf("status %d", w.Code)
+		t.Errorf("invalid range: status %d", w.Code)
 	}
 	if body := ask(t, newConsole(t, Config{}), "GET", "/history", nil).Body.String(); !strings.Contains(body, "No history is recorded") {
-		t.Error("the page does not say that there is none")
+		t.Error("page without history: text is missing")
 	}
 }
 
-func TestMarksOnThePage(t *testing.T) {
+func TestMarksPage(t *testing.T) {
 	list, secrets := tokens()
 	a, past := newArchive(t, failed.Config{}), newPast(t)
 	c := newConsole(t, Config{Archive: a, History: past, Clock: atNoon, Tokens: list})
 	operator := bearer(secrets[Operate])
 	page := ask(t, c, "GET", "/history?queue=orders&range=1h", nil, operator).Body.String()
 	if !strings.Contains(page, `action="/history/marks"`) || fieldsOf(page).Encode() != "queue=orders&range=1h" {
-		t.Errorf("the page has no form: %v", fieldsOf(page))
+		t.Errorf("page does not contain the form: %v", fieldsOf(page))
 	}
 	if strings.Contains(ask(t, c, "GET", "/history?queue=orders", nil, bearer(secrets[View])).Body.String(), "/history/marks") {
-		t.Error("a viewer has the form")
+		t.Error("the page shows a viewer the form")
 	}
 	for _, tc := range []struct {
 		field, value, wrong, want string
@@ -178,7 +178,7 @@ func TestMarksOnThePage(t *testing.T) {
 		status, _, body := post(t, c, "/history/marks", v, operator)
 		_, after, _ := strings.Cut(body, `id="wrong-`+tc.wrong+`"`)
 		if status != http.StatusUnprocessableEntity || !strings.Contains(after[:min(len(after), 800)], tc.want) || !strings.Contains(body, `value="yes" checked`) {
-			t.Errorf("%+v: %d, %.800s", tc, status, after)
+			t.Errorf("%+v: status %d, page %.800s", tc, status, after)
 		}
 	}
 	for _, v := range []url.Values{
@@ -186,30 +186,29 @@ func TestMarksOnThePage(t *testing.T) {
 		{"range": {"1h"}, "text": {"v2.6"}, "at": {""}},
 	} {
 		if status, location, body := post(t, c, "/history/marks", v, operator); status != http.StatusSeeOther || !strings.HasPrefix(location, "/history?") || !strings.HasSuffix(location, "range=1h") {
-			t.Errorf("%d %s %s", status, location, body)
+			t.Errorf("status %d, location %s, body %s", status, location, body)
 		}
 	}
 	marks, err := past.Marks(t.Context(), noon.Add(-31*time.Minute))
 	if err != nil || len(marks) != 3 || marks[0].Text != "v2.6" || !marks[0].At.Equal(noon) || marks[0].Queue != "" ||
 		marks[2].Queue != "orders" || !marks[2].At.Equal(noon.Add(-30*time.Minute)) || marks[2].By != "operate-er" {
-		t.Errorf("%+v, %v", marks, err)
+		t.Errorf("marks: got %+v, %v", marks, err)
 	}
 	if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 2 || acts[0].Verb != "mark" {
-		t.Errorf("%+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 }
 
-// The overview has a trend for each listed queue.
-func TestTrendsOnTheOverview(t *testing.T) {
+func TestOverviewShowsTrends(t *testing.T) {
 	a := newArchive(t, failed.Config{Clock: atNoon})
 	add(t, a, nil)
 	body := ask(t, newConsole(t, Config{Archive: a, History: newPast(t), Clock: atNoon}), "GET", "/", nil).Body.String()
 	if !strings.Contains(body, `href="/history?queue=orders&amp;range=24h" aria-label="History of orders: 960 failures in the last 24 hours"`) {
-		t.Error("the overview has no trend")
+		t.Error("overview does not contain the trend")
 	}
 }
 
-func TestWithoutHistory(t *testing.T) {
+func TestAPIWithoutHistory(t *testing.T) {
 	c := newConsole(t, Config{})
 	for _, line := range [][2]string{{"GET", "history"}, {"GET", "marks"}, {"POST", "marks"}, {"DELETE", "marks/1"}} {
 		var body any

@@ -35,7 +35,7 @@ var hostileTexts = []string{
 // sameBytes compares bodies as a whole, because comparing a large body byte by byte takes seconds.
 var sameBytes = cmp.Comparer(bytes.Equal)
 
-// deep is a table with the maximum nesting depth of an archive.
+// deep returns a table with the maximum nesting depth of an archive.
 func deep() topology.Table {
 	t := topology.Table{"end": "x"}
 	for range 98 {
@@ -44,11 +44,11 @@ func deep() topology.Table {
 	return t
 }
 
-// The contents of a message are returned unchanged, as data, and an answer is always JSON in UTF-8.
-func TestHostileMessages(t *testing.T) {
+// The API returns the contents of a message unchanged, and every response is valid JSON in UTF-8.
+func TestAPIReturnsHostileMessagesUnchanged(t *testing.T) {
 	const large = 2 * web.SmallBody
 	if room := web.EditBody - base64.StdEncoding.EncodedLen(16<<20); room < 1<<20 { // RabbitMQ's max_message_size
-		t.Errorf("beside the largest message, an edit has %d bytes", room)
+		t.Errorf("space in an edit for more than the largest body: got %d bytes", room)
 	}
 	contents := map[string]failed.Content{
 		"large":        {Body: append(bytes.Repeat([]byte("<b>&\"\x01"), large/12), make([]byte, large/2)...)},
@@ -80,7 +80,7 @@ func TestHostileMessages(t *testing.T) {
 					m.Errors[0].Error, m.Errors[0].Host = name, name
 				}
 			})
-			d := describe(t, newConsole(t, Config{Archive: a, Replayer: &waker{}}))
+			d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}}))
 
 			shown := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil))
 			want, err := a.Get(t.Context(), id)
@@ -96,18 +96,18 @@ func TestHostileMessages(t *testing.T) {
 
 			w := ask(t, d, "GET", "/api/v1/messages/1/body", nil)
 			if !bytes.Equal(w.Body.Bytes(), content.Body) {
-				t.Error("the body is another")
+				t.Error("body differs from the original")
 			}
 			h := w.Header()
 			if h.Get("Content-Type") != "application/octet-stream" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment;") {
-				t.Errorf("a body can be looked at: %v", h)
+				t.Errorf("browser could display the body: %v", h)
 			}
 
 			// An edit without changes does not create a revision. An edit with an additional header does, and does not
 			// change anything else.
 			edit := api.Edit{Revision: new(0), Body: &shown.Original.Body, Headers: &shown.Original.Headers, Properties: &shown.Original.Properties}
 			if m := get[api.Message](t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit)); m.Revision != 0 {
-				t.Errorf("it is at revision %d", m.Revision)
+				t.Errorf("edit without changes: got revision %d", m.Revision)
 			}
 			more := api.Headers(maps.Clone(topology.Table(shown.Original.Headers)))
 			more["added by hand"] = true
@@ -119,18 +119,18 @@ func TestHostileMessages(t *testing.T) {
 			}
 			delete(again.Edited.Headers, "added by hand")
 			if diff := cmp.Diff(want.Content, *again.Edited, sameBytes); diff != "" {
-				t.Errorf("edited: %.2000s", diff)
+				t.Errorf("edited message: %.2000s", diff)
 			}
 
 			for _, path := range []string{"messages", "groups", "queues", "ledger", "messages/1/diff", "messages/1/revisions", "messages/1/revisions/1", "acts"} {
 				w := ask(t, d, "GET", "/api/v1/"+path, nil)
 				if w.Code != http.StatusOK || !utf8.Valid(w.Body.Bytes()) || !json.Valid(w.Body.Bytes()) {
-					t.Errorf("%s: %d, %.200q", path, w.Code, w.Body)
+					t.Errorf("%s: status %d, body %.200q", path, w.Code, w.Body)
 				}
 			}
 			f := failed.Filter{Queue: string(shown.Queue)}
 			if page := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?"+f.Values().Encode(), nil)); len(page.Messages) != 1 {
-				t.Errorf("its queue does not find it: %d messages", len(page.Messages))
+				t.Errorf("filter by queue: got %d messages, want 1", len(page.Messages))
 			}
 		})
 	}
@@ -143,41 +143,41 @@ func printable(r rune) rune {
 	return r
 }
 
-// The answer to any query is a list, or reports the error in the query.
-func TestHostileQuestions(t *testing.T) {
+// For any query, the API returns a list or an error with status 400.
+func TestAPIAcceptsHostileQueries(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	add(t, a, nil)
 	list, secrets := tokens()
-	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	for _, text := range append(hostileTexts, strings.Repeat("a ", 2000), strings.Repeat("x", 100_000)) {
 		for _, name := range append([]string{"after", "size", "nonsense", text}, api.FilterNames...) {
 			query := failed.Filter{}.Values()
 			query.Set(name, text)
 			w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View]))
 			if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
-				t.Errorf("%.40q=%.40q: %d %s", name, text, w.Code, w.Body)
+				t.Errorf("%.40q=%.40q: status %d, body %s", name, text, w.Code, w.Body)
 			}
 		}
 		query := failed.Filter{Headers: map[string]string{text: text}}.Values()
 		if w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil, bearer(secrets[View])); w.Code != http.StatusOK {
-			t.Errorf("header %.40q: %d %.200s", text, w.Code, w.Body)
+			t.Errorf("header %.40q: status %d, body %.200s", text, w.Code, w.Body)
 		}
 		w := ask(t, d.Console, "GET", "/api/v1/me", nil, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer " + text} }, from("192.0.2.7:1"))
 		if w.Code != http.StatusUnauthorized && w.Code != http.StatusTooManyRequests {
-			t.Errorf("token %.40q: %d", text, w.Code)
+			t.Errorf("token %.40q: status %d", text, w.Code)
 		}
 	}
 }
 
 // An error contains the input only as a string in JSON, and never in a header.
-func TestErrorsAreData(t *testing.T) {
+func TestErrorsEscapeInput(t *testing.T) {
 	d := newConsole(t, Config{})
 	for _, text := range hostileTexts {
 		query := failed.Filter{}.Values()
 		query.Set(text, "1")
 		w := ask(t, d, "GET", "/api/v1/messages?"+query.Encode(), nil)
 		if w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Set-Cookie") != "" || !utf8.Valid(w.Body.Bytes()) {
-			t.Errorf("%q: %v %s", text, w.Header(), w.Body)
+			t.Errorf("%q: header %v, body %s", text, w.Header(), w.Body)
 		}
 		refused(t, w, http.StatusBadRequest, "unknown parameter")
 	}

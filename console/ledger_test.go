@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// books is a ledger with the account orders and a simulated broker.
-type books struct {
+// fakeLedger is a ledger with the account orders and a simulated broker.
+type fakeLedger struct {
 	*ledger.Ledger
 	book   *ledger.Book
 	t      testing.TB
@@ -24,17 +24,17 @@ type books struct {
 	queues map[string]ledger.Figures
 }
 
-func (b *books) Queues(context.Context) (map[string]ledger.Figures, error) { return b.queues, nil }
+func (b *fakeLedger) Queues(context.Context) (map[string]ledger.Figures, error) { return b.queues, nil }
 
-// newBooks returns a balanced ledger.
-func newBooks(t testing.TB) *books {
+// newFakeLedger returns a balanced ledger.
+func newFakeLedger(t testing.TB) *fakeLedger {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "ledger.db")+"?_pragma=synchronous(OFF)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	b := &books{t: t, now: noon, queues: map[string]ledger.Figures{"orders": {}}}
+	b := &fakeLedger{t: t, now: noon, queues: map[string]ledger.Figures{"orders": {}}}
 	clock := func() time.Time { return b.now }
 	if b.Ledger, err = ledger.Open(t.Context(), db, ledger.Config{Dialect: failed.SQLite, Clock: clock}); err != nil {
 		t.Fatal(err)
@@ -53,13 +53,13 @@ func newBooks(t testing.TB) *books {
 }
 
 // pass takes samples for a minute.
-func (b *books) pass() {
+func (b *fakeLedger) pass() {
 	b.t.Helper()
 	b.sample(4)
 }
 
 // sample takes n samples, one every 15 s.
-func (b *books) sample(n int) {
+func (b *fakeLedger) sample(n int) {
 	b.t.Helper()
 	for range n {
 		b.now = b.now.Add(15 * time.Second)
@@ -69,63 +69,63 @@ func (b *books) sample(n int) {
 	}
 }
 
-func TestLedger(t *testing.T) {
-	b := newBooks(t)
+func TestLedgerAPI(t *testing.T) {
+	b := newFakeLedger(t)
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
-	d := describe(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger}))
 	a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil))
 	if !a.Kept || a.Balanced || len(a.Accounts) != 1 {
-		t.Fatalf("%+v", a)
+		t.Fatalf("ledger: got %+v", a)
 	}
 	l := a.Accounts[0]
 	if l.Account != "orders" || l.State != "differs" || l.In != 5 || l.Ready != 2 || l.Missing != 3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Text, "3 messages missing since 2026-03-01 12:01:00") {
-		t.Errorf("%+v", l)
+		t.Errorf("account: got %+v", l)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders"}`), http.StatusBadRequest, "reason must not be empty")
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"mails","reason":"x"}`), http.StatusNotFound, "account not found")
 	a = get[api.Ledger](t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"purged by hand"}`))
 	if l := a.Accounts[0]; !a.Balanced || l.State != "balanced" || !strings.Contains(string(l.Note), "purged by hand") {
-		t.Errorf("accepted: %+v", l)
+		t.Errorf("accepted account: got %+v", l)
 	}
 }
 
-func TestNoLedger(t *testing.T) {
-	d := describe(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{})}))
+func TestConsoleWithoutLedger(t *testing.T) {
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: newArchive(t, failed.Config{})}))
 	if a := get[api.Ledger](t, ask(t, d, "GET", "/api/v1/ledger", nil)); a.Kept || a.Balanced {
-		t.Errorf("%+v", a)
+		t.Errorf("ledger: got %+v", a)
 	}
 	refused(t, ask(t, d, "POST", "/api/v1/ledger/accept", `{"account":"orders","reason":"x"}`), http.StatusNotFound, "no ledger is kept")
 	if w := ask(t, d.Console, "GET", "/ledger", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "<h2>No ledger</h2>") {
-		t.Errorf("page: %d %s", w.Code, w.Body)
+		t.Errorf("page: status %d, body %s", w.Code, w.Body)
 	}
 }
 
 func TestLedgerPage(t *testing.T) {
-	b := newBooks(t)
+	b := newFakeLedger(t)
 	c := newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger})
 	page := func() string {
 		w := ask(t, c, "GET", "/ledger", nil)
 		if w.Code != http.StatusOK {
-			t.Fatalf("%d %s", w.Code, w.Body)
+			t.Fatalf("page: status %d, body %s", w.Code, w.Body)
 		}
 		return w.Body.String()
 	}
 	if p := page(); !strings.Contains(p, "balanced") || strings.Contains(p, "difference.") && strings.Contains(p, "1 account") {
-		t.Errorf("balanced: %s", p)
+		t.Errorf("page of a balanced ledger: got %s", p)
 	}
 	b.queues["orders"] = ledger.Figures{Published: 5, Messages: 2}
 	b.pass()
 	for _, want := range []string{"1 account", "3 messages missing since 2026-03-01 12:01:00 UTC", "not acknowledged by a worker", "<button>Accept</button>"} {
 		if p := page(); !strings.Contains(p, want) {
-			t.Errorf("no %q in %s", want, p)
+			t.Errorf("page does not contain %q: %s", want, p)
 		}
 	}
 	w := ask(t, c, "POST", "/ledger/accept", "account=orders&reason=by+hand", header("Content-Type", "application/x-www-form-urlencoded"), header("Sec-Fetch-Site", "same-origin"))
 	if w.Code != http.StatusSeeOther {
-		t.Fatalf("%d %s", w.Code, w.Body)
+		t.Fatalf("accept: status %d, body %s", w.Code, w.Body)
 	}
 	if p := page(); !strings.Contains(p, "by hand") || strings.Contains(p, "<button>Accept</button>") {
-		t.Errorf("accepted: %s", p)
+		t.Errorf("page after the acceptance: got %s", p)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/console/internal/access"
 )
 
-// A listening page receives an event when a message arrives, even if the server has short request timeouts.
-func TestLive(t *testing.T) {
+// A page receives an event for each archived message, even if the server has short timeouts.
+func TestLiveSendsEvents(t *testing.T) {
 	c := newConsole(t, Config{})
 	s := httptest.NewUnstartedServer(c)
 	s.Config.ReadTimeout, s.Config.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond
@@ -31,7 +31,7 @@ func TestLive(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
-		t.Fatalf("it is %s", kind)
+		t.Fatalf("Content-Type: got %s, want text/event-stream", kind)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for what := range 2 {
@@ -41,14 +41,14 @@ func TestLive(t *testing.T) {
 			heard = lines.Text() == "event: archive"
 		}
 		if !heard {
-			t.Fatalf("nothing was heard of message %d: %v", what+1, lines.Err())
+			t.Fatalf("no event for message %d: %v", what+1, lines.Err())
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
 
 // After a logout, a page does not receive events.
-func TestLiveEndsWithTheSession(t *testing.T) {
+func TestLiveEndsWithSession(t *testing.T) {
 	list, _ := tokens()
 	c := newConsole(t, Config{Tokens: list})
 	id := c.server.Guard.Sessions.Begin(access.Token(list[0]))
@@ -74,7 +74,7 @@ func TestLiveEndsWithTheSession(t *testing.T) {
 	add(t, c.cfg.Archive, nil)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "changed") {
-			t.Error("it was told what changed")
+			t.Error("page received an event after the logout")
 		}
 	}
 	if lines.Err() != nil {

@@ -9,39 +9,39 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The page of a group mutes the group, for a period or until it is unmuted.
-func TestMuteOnPage(t *testing.T) {
+// The page of a group mutes its notifications for a period, or until a user unmutes the group.
+func TestMutePage(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)
 	page := func() string { return ask(t, c, "GET", "/groups/1", nil).Body.String() }
 	if body := page(); !strings.Contains(body, `action="/groups/1/mute"`) || strings.Contains(body, "Notifications") {
-		t.Fatalf("a group that is not muted: %s", body)
+		t.Fatalf("page of a group that is not muted: got %s", body)
 	}
 	for seconds, want := range map[string]string{"86400": "Notifications muted until ", "0": "Notifications muted</p>", "9223372036854775807": "Notifications muted</p>"} {
 		if status, to, body := post(t, c, "/groups/1/mute", url.Values{"seconds": {seconds}}); status != http.StatusSeeOther || to != "/groups/1" {
-			t.Fatalf("mute: %d %s %s", status, to, body)
+			t.Fatalf("mute: status %d, location %s, body %s", status, to, body)
 		}
 		if body := page(); !strings.Contains(body, want) || !strings.Contains(body, `action="/groups/1/unmute"`) {
-			t.Errorf("muted for %s: %s", seconds, body)
+			t.Errorf("page of a group muted for %s s: got %s", seconds, body)
 		}
 	}
 	if status, _, _ := post(t, c, "/groups/1/unmute", nil); status != http.StatusSeeOther {
-		t.Errorf("unmute: %d", status)
+		t.Errorf("unmute: status %d", status)
 	}
 	if body := page(); strings.Contains(body, "Notifications") {
-		t.Errorf("unmuted: %s", body)
+		t.Errorf("page after unmute: got %s", body)
 	}
 	for _, seconds := range []string{"", "-1", "x"} {
 		if status, _, _ := post(t, c, "/groups/1/mute", url.Values{"seconds": {seconds}}); status != http.StatusBadRequest {
-			t.Errorf("seconds %q: %d", seconds, status)
+			t.Errorf("seconds %q: status %d", seconds, status)
 		}
 	}
 	if status, _, _ := post(t, c, "/groups/7/mute", url.Values{"seconds": {"0"}}); status != http.StatusNotFound {
-		t.Errorf("a group that is not there: %d", status)
+		t.Errorf("mute of a missing group: status %d", status)
 	}
 }
 
-func TestMuteByAPI(t *testing.T) {
+func TestMuteAPI(t *testing.T) {
 	c := newConsole(t, Config{})
 	add(t, c.cfg.Archive, nil)
 	for _, x := range []struct {
@@ -61,11 +61,11 @@ func TestMuteByAPI(t *testing.T) {
 		}
 		w := ask(t, c, x.method, x.path, body, header("Content-Type", "application/json"))
 		if w.Code != x.status || !strings.Contains(w.Body.String(), x.want) || x.method == "DELETE" && strings.Contains(w.Body.String(), "muted") {
-			t.Errorf("%s %s %s: %d %s", x.method, x.path, x.body, w.Code, w.Body)
+			t.Errorf("%s %s %s: status %d, body %s", x.method, x.path, x.body, w.Code, w.Body)
 		}
 	}
 	acts, _, err := c.cfg.Archive.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) < 3 || acts[0].Verb != "unmute" || acts[1].Verb != "mute" || acts[1].Details["until"] == nil || acts[0].Subject != "group/1" {
-		t.Errorf("%+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 }

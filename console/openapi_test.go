@@ -19,12 +19,13 @@ import (
 	"github.com/reprisemq/reprise/console/internal/jsonapi"
 )
 
-// described is a console that checks its answers, and the bodies of successful requests, against its description.
-type described struct {
+// checkedConsole is a console that validates its responses, and the bodies of successful requests, against its OpenAPI
+// description.
+type checkedConsole struct {
 	testing.TB
 	*Console
 	doc  object
-	mux  *http.ServeMux  // only determines the pattern of a request
+	mux  *http.ServeMux  // used only to find the pattern of a request
 	seen map[string]bool // operations that have succeeded
 }
 
@@ -39,7 +40,7 @@ func loadDescription(t testing.TB) object {
 	return doc
 }
 
-// operations yields the operations of the description, by method and path.
+// operations returns the operations of the description, by method and path.
 func operations(doc object) map[string]object {
 	all := map[string]object{}
 	for path, item := range doc["paths"].(object) {
@@ -50,9 +51,9 @@ func operations(doc object) map[string]object {
 	return all
 }
 
-func describe(t testing.TB, c *Console) *described {
+func newCheckedConsole(t testing.TB, c *Console) *checkedConsole {
 	t.Helper()
-	d := &described{t, c, loadDescription(t), http.NewServeMux(), map[string]bool{}}
+	d := &checkedConsole{t, c, loadDescription(t), http.NewServeMux(), map[string]bool{}}
 	for name := range operations(d.doc) {
 		method, path, _ := strings.Cut(name, " ")
 		d.mux.Handle(method+" /api/v1"+path, http.NotFoundHandler())
@@ -60,7 +61,7 @@ func describe(t testing.TB, c *Console) *described {
 	return d
 }
 
-func (d *described) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *checkedConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.Helper()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -81,10 +82,10 @@ func (d *described) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.seen[name] = true
 		if request, ok := op["requestBody"].(object); ok {
 			if err := d.checkBody(request, r.Header.Get("Content-Type"), body); err != nil {
-				d.Errorf("%s succeeds, and its body is not as described: %v", name, err)
+				d.Errorf("%s: request body does not match the description: %v", name, err)
 			}
 		} else if len(body) > 0 {
-			d.Errorf("%s has a body, which is not described", name)
+			d.Errorf("%s: request body is not described", name)
 		}
 	}
 	responses := op["responses"].(object)
@@ -95,7 +96,7 @@ func (d *described) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		d.Errorf("%s: status %d is not described", name, answer.Code)
 	} else if err := d.checkBody(response, answer.Header().Get("Content-Type"), answer.Body.Bytes()); err != nil {
-		d.Errorf("%s: the answer is not as described: %v", name, err)
+		d.Errorf("%s: response does not match the description: %v", name, err)
 	}
 
 	maps.Copy(w.Header(), answer.Header())
@@ -103,8 +104,8 @@ func (d *described) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// checkBody checks a body against the description of its type.
-func (d *described) checkBody(of object, kind string, body []byte) error {
+// checkBody validates a body against the schema of its content type.
+func (d *checkedConsole) checkBody(of object, kind string, body []byte) error {
 	media, ok := of["content"].(object)[kind].(object)
 	if !ok {
 		return fmt.Errorf("type %q is not described", kind)
@@ -121,8 +122,8 @@ func (d *described) checkBody(of object, kind string, body []byte) error {
 	return d.check("body", media["schema"], v)
 }
 
-// resolve follows a reference.
-func (d *described) resolve(v any) object {
+// resolve returns the target of v, if v is a $ref, and otherwise v.
+func (d *checkedConsole) resolve(v any) object {
 	o := v.(object)
 	ref, ok := o["$ref"].(string)
 	if !ok {
@@ -133,7 +134,7 @@ func (d *described) resolve(v any) object {
 		at = at.(object)[name]
 	}
 	if at == nil {
-		d.Fatalf("%s leads nowhere", ref)
+		d.Fatalf("reference %s not found", ref)
 	}
 	return d.resolve(at)
 }
@@ -146,15 +147,15 @@ var keywords = []string{
 }
 
 // check validates a value against a schema.
-func (d *described) check(at string, s, v any) error {
+func (d *checkedConsole) check(at string, s, v any) error {
 	schema := d.resolve(s)
 	for k := range schema {
 		if !slices.Contains(keywords, k) {
-			return fmt.Errorf("%s: the test does not know %q", at, k)
+			return fmt.Errorf("%s: unsupported keyword %q", at, k)
 		}
 	}
 	if enum, ok := schema["enum"].([]any); ok && !slices.Contains(enum, v) {
-		return fmt.Errorf("%s: %v is not among %v", at, v, enum)
+		return fmt.Errorf("%s: %v is not one of %v", at, v, enum)
 	}
 	var ok bool
 	switch schema["type"] {
@@ -186,12 +187,12 @@ func (d *described) check(at string, s, v any) error {
 		}
 	}
 	if !ok {
-		return fmt.Errorf("%s: %v is no %v", at, v, schema["type"])
+		return fmt.Errorf("%s: %v is not of type %v", at, v, schema["type"])
 	}
 	return nil
 }
 
-func (d *described) checkObject(at string, schema, o object) error {
+func (d *checkedConsole) checkObject(at string, schema, o object) error {
 	required, _ := schema["required"].([]any)
 	for _, name := range required {
 		if _, ok := o[name.(string)]; !ok {
@@ -229,7 +230,7 @@ func checkFormat(at string, format any, text string) error {
 		err = errors.ErrUnsupported
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %.40q is no %v: %w", at, text, format, err)
+		return fmt.Errorf("%s: %.40q is not of format %v: %w", at, text, format, err)
 	}
 	return nil
 }
@@ -268,18 +269,18 @@ func TestDescriptionHasAllRoutes(t *testing.T) {
 		}
 		text, _ := op["description"].(string)
 		if !strings.HasPrefix(text, "Role: "+r.Role.String()) {
-			t.Errorf("%s takes %s, and is described as %q", r.Pattern(), r.Role, text)
+			t.Errorf("%s requires the role %s, but its description is %q", r.Pattern(), r.Role, text)
 		}
 		delete(described, name)
 	}
 	for name := range described {
-		t.Errorf("%s is described, and there is none", name)
+		t.Errorf("%s is described, but does not exist", name)
 	}
 }
 
 // The description contains exactly the supported parameters.
 func TestDescriptionHasAllParameters(t *testing.T) {
-	d := describe(t, newConsole(t, Config{}))
+	d := newCheckedConsole(t, newConsole(t, Config{}))
 	for name, op := range operations(d.doc) {
 		method, path, _ := strings.Cut(name, " ")
 		described := []string{}
@@ -294,7 +295,7 @@ func TestDescriptionHasAllParameters(t *testing.T) {
 			}
 		}
 		if isInPath != strings.Contains(path, "{") {
-			t.Errorf("%s: what is in the path is not described", name)
+			t.Errorf("%s: path parameter is not described", name)
 		}
 		w := ask(t, d.Console, method, "/api/v1"+strings.Replace(path, "{id}", "1", 1)+"?nonsense=1", nil)
 		refused(t, w, http.StatusBadRequest, `unknown parameter "nonsense"`)
@@ -309,7 +310,7 @@ func TestDescriptionHasAllParameters(t *testing.T) {
 		slices.Sort(described)
 		slices.Sort(understood)
 		if !slices.Equal(described, understood) {
-			t.Errorf("%s describes %q and understands %q", name, described, understood)
+			t.Errorf("parameters of %s: description has %q, handler accepts %q", name, described, understood)
 		}
 	}
 }

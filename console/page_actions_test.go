@@ -37,19 +37,19 @@ func moved(before, after map[failed.ID]failed.State) []failed.ID {
 	return ids
 }
 
-// linkTo returns the URL of the only link or form of a page that leads to a path.
+// linkTo returns the URL of the only link on a page to a path.
 func linkTo(t *testing.T, body, path string) string {
 	t.Helper()
 	found := regexp.MustCompile(`href="(`+regexp.QuoteMeta(path)+`\?[^"]*)"`).FindAllStringSubmatch(body, -1)
 	if len(found) != 1 {
-		t.Fatalf("%d links to %s: %s", len(found), path, body)
+		t.Fatalf("found %d links to %s: %s", len(found), path, body)
 	}
 	return html.UnescapeString(found[0][1])
 }
 
 var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 
-// fieldsOf returns the hidden fields of the forms in the main part of a page, except the submission, which is random.
+// fieldsOf returns the hidden fields of the forms in the main part of a page, except for the random submission.
 func fieldsOf(body string) url.Values {
 	v := url.Values{}
 	_, body, _ = strings.Cut(body, "<main")
@@ -60,7 +60,7 @@ func fieldsOf(body string) url.Values {
 	return v
 }
 
-// threeGroups archives three groups of failures over two queues, of 3, 2 and 4 messages.
+// threeGroups archives three error groups of 3, 2 and 4 messages, in two queues.
 func threeGroups(t *testing.T, a *failed.Archive) {
 	t.Helper()
 	for _, g := range []struct {
@@ -73,20 +73,20 @@ func threeGroups(t *testing.T, a *failed.Archive) {
 	}
 }
 
-func TestActionsApplyToTheFilterOfThePage(t *testing.T) {
+func TestActionsApplyToFilterOfPage(t *testing.T) {
 	group2 := []failed.ID{4, 5}
 	for _, page := range []string{"/groups/2", "/messages?group=2", "/messages?text=stock&queue=orders", "/messages?error=" + url.QueryEscape("no stock")} {
 		for path, reason := range map[string]string{"/discard": "tested", "/replays": ""} {
 			a := newArchive(t, failed.Config{})
 			threeGroups(t, a)
-			c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+			c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 			to := path
 			if path == "/replays" {
 				to = "/replays/new"
 			}
 			form := ask(t, c, "GET", linkTo(t, ask(t, c, "GET", page, nil).Body.String(), to), nil).Body.String()
 			if !strings.Contains(form, "2 messages</h1>") {
-				t.Errorf("%s announces on %s: %s", to, page, form)
+				t.Errorf("number of messages in %s of %s: got %s", to, page, form)
 			}
 			v := fieldsOf(form)
 			if reason != "" {
@@ -94,10 +94,10 @@ func TestActionsApplyToTheFilterOfThePage(t *testing.T) {
 			}
 			before := states(t, a)
 			if status, _, body := post(t, c, path, v); status != http.StatusSeeOther {
-				t.Errorf("%s of %s: %d %s", path, page, status, body)
+				t.Errorf("%s of %s: status %d, body %s", path, page, status, body)
 			}
 			if got := moved(before, states(t, a)); fmt.Sprint(got) != fmt.Sprint(group2) {
-				t.Errorf("%s of %s moved %v, want %v", path, page, got, group2)
+				t.Errorf("%s of %s changed %v, want %v", path, page, got, group2)
 			}
 		}
 	}
@@ -105,10 +105,10 @@ func TestActionsApplyToTheFilterOfThePage(t *testing.T) {
 
 // An action accepts only a valid selection. It refuses an unknown or malformed selection, an empty selection, and a
 // selection of all messages without an explicit statement, and has no effect.
-func TestPagesRefuseDamagedSelections(t *testing.T) {
+func TestPagesRefuseInvalidSelections(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
-	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	before := states(t, a)
 	for query, want := range map[string]int{
 		"":                              400, // all messages, without an explicit statement
@@ -142,7 +142,7 @@ func TestPagesRefuseDamagedSelections(t *testing.T) {
 	} {
 		for _, path := range []string{"/discard", "/replays/new"} {
 			if w := ask(t, c, "GET", path+"?"+query, nil); w.Code != want {
-				t.Errorf("GET %s?%s: %d, want %d", path, query, w.Code, want)
+				t.Errorf("GET %s?%s: status %d, want %d", path, query, w.Code, want)
 			}
 		}
 		if want == http.StatusOK {
@@ -159,7 +159,7 @@ func TestPagesRefuseDamagedSelections(t *testing.T) {
 			}
 			maps.Copy(w, v)
 			if status, _, _ := post(t, c, path, w); status != want && status != http.StatusBadRequest {
-				t.Errorf("POST %s with %s: %d, want %d", path, query, status, want)
+				t.Errorf("POST %s with %s: status %d, want %d", path, query, status, want)
 			}
 		}
 	}
@@ -167,14 +167,14 @@ func TestPagesRefuseDamagedSelections(t *testing.T) {
 		path string
 		v    url.Values
 	}{
-		"nothing picked":      {"/discard/picked", url.Values{}},
-		"nothing picked, too": {"/replays/picked", url.Values{}},
-		"a query beside it":   {"/discard?group=2", url.Values{"id": {"1"}, "reason": {"x"}}},
-		"an unknown field":    {"/replays", url.Values{"id": {"1"}, "rat": {"5"}}},
-		"an unknown target":   {"/replays", url.Values{"id": {"1"}, "to": {"othr"}}},
+		"discard without a selection": {"/discard/picked", url.Values{}},
+		"replay without a selection":  {"/replays/picked", url.Values{}},
+		"form and query":              {"/discard?group=2", url.Values{"id": {"1"}, "reason": {"x"}}},
+		"unknown field":               {"/replays", url.Values{"id": {"1"}, "rat": {"5"}}},
+		"unknown target":              {"/replays", url.Values{"id": {"1"}, "to": {"othr"}}},
 	} {
 		if status, _, _ := post(t, c, form.path, form.v); status/100 != 4 {
-			t.Errorf("%s: %d", name, status)
+			t.Errorf("%s: status %d", name, status)
 		}
 	}
 	if got := moved(before, states(t, a)); got != nil {
@@ -183,7 +183,7 @@ func TestPagesRefuseDamagedSelections(t *testing.T) {
 }
 
 func TestPagesRefuseUnknownParameters(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	add(t, c.cfg.Archive, nil)
 	if _, err := c.cfg.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test"); err != nil {
 		t.Fatal(err)
@@ -197,28 +197,28 @@ func TestPagesRefuseUnknownParameters(t *testing.T) {
 		path := strings.NewReplacer("{$}", "", "{id}", "1", "{number}", "1").Replace(r.Path)
 		for _, query := range []string{"nonsense=1", "group%3d1=", "=1", "%zz=1"} {
 			if w := ask(t, c, "GET", path+"?"+query, nil); w.Code != http.StatusBadRequest {
-				t.Errorf("%s?%s: %d", path, query, w.Code)
+				t.Errorf("GET %s?%s: status %d", path, query, w.Code)
 			}
 		}
 	}
 	if n < 15 {
-		t.Errorf("%d pages were tried", n)
+		t.Errorf("only %d pages were tested", n)
 	}
 	for path, want := range map[string]int{
 		"/messages?group=999": 404, "/messages?id=999": 404, "/messages?replay=999": 404, "/messages?refused_by=999": 404, "/groups/999": 404, "/messages/999": 404, "/replays/999": 404,
 		"/messages?group=1&state=lost": 400, "/groups?order=odd": 400, "/groups?state=lost": 400, "/groups/1?span=weeks": 400, "/messages?after=": 200, "/messages?did=nothing": 400, "/messages?did=discarded&n=x": 400, "/messages/1?did=discarded&undo=x": 400,
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != want {
-			t.Errorf("%s: %d, want %d", path, w.Code, want)
+			t.Errorf("GET %s: status %d, want %d", path, w.Code, want)
 		}
 	}
 }
 
 // An action applies to at most the number of messages on the page that confirmed it.
-func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
+func TestActionsRefuseMoreMessagesThanShown(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
-	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	for _, act := range []struct{ form, path string }{{"/replays/new", "/replays"}, {"/discard", "/discard"}, {"/restore", "/restore"}} {
 		v := fieldsOf(ask(t, c, "GET", act.form+"?group=2", nil).Body.String())
 		if act.path == "/discard" {
@@ -233,7 +233,7 @@ func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
 		before := states(t, a)
 		status, _, body := post(t, c, act.path, v)
 		if status != http.StatusConflict || !strings.Contains(body, "nothing was changed") || !strings.Contains(body, `role="alert"`) {
-			t.Errorf("%s: %d %s", act.path, status, body)
+			t.Errorf("POST %s: status %d, body %s", act.path, status, body)
 		}
 		if got := moved(before, states(t, a)); got != nil {
 			t.Errorf("%s changed %v", act.path, got)
@@ -247,16 +247,16 @@ func TestActsRefuseMoreThanThePageShowed(t *testing.T) {
 			continue // required
 		}
 		if status, _, body := post(t, c, act.path, again); status != http.StatusSeeOther {
-			t.Errorf("%s again: %d %s", act.path, status, body)
+			t.Errorf("second POST %s: status %d, body %s", act.path, status, body)
 		}
 		if got := moved(before, states(t, a)); len(got) < 4 {
-			t.Errorf("%s again changed %v", act.path, got)
+			t.Errorf("second POST %s changed %v", act.path, got)
 		}
 	}
 }
 
-// The page of messages that were discarded from a list shows the filter of the list.
-func TestDiscardedOfTheSameFilter(t *testing.T) {
+// After a discard, the link to the discarded messages has the filter of the list.
+func TestDiscardResultLinksToSameFilter(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a})
@@ -266,18 +266,18 @@ func TestDiscardedOfTheSameFilter(t *testing.T) {
 	body := ask(t, c, "GET", location, nil).Body.String()
 	link := regexp.MustCompile(`<a href="([^"]*)">Show discarded messages`).FindStringSubmatch(body)
 	if link == nil {
-		t.Fatalf("%s has no link: %s", location, body)
+		t.Fatalf("GET %s: no link to the discarded messages: %s", location, body)
 	}
 	if body := ask(t, c, "GET", html.UnescapeString(link[1]), nil).Body.String(); !strings.Contains(body, "2 messages: with the words “stock”") {
-		t.Errorf("%s shows %s", link[1], body)
+		t.Errorf("GET %s: got %s", link[1], body)
 	}
 	if tabs := regexp.MustCompile(`href="([^"]*did=[^"]*)"`).FindAllString(body, -1); tabs != nil {
-		t.Errorf("links repeat what was done: %v", tabs)
+		t.Errorf("links repeat the result of the action: %v", tabs)
 	}
 }
 
-// Undo restores the messages that were discarded on the page, and no messages that another user has discarded.
-func TestUndoIsForWhatWasDiscarded(t *testing.T) {
+// An undo would also restore messages that another user discarded in the meantime, so the page does not offer it.
+func TestUndoIsHiddenAfterConcurrentDiscard(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
 	c := newConsole(t, Config{Archive: a})
@@ -290,28 +290,28 @@ func TestUndoIsForWhatWasDiscarded(t *testing.T) {
 	_, location, _ := post(t, c, "/discard", v)
 	body := ask(t, c, "GET", location, nil).Body.String()
 	if !strings.Contains(body, "1 message discarded.") {
-		t.Errorf("%s: %s", location, body)
+		t.Errorf("GET %s: got %s", location, body)
 	}
 	if v := fieldsOf(body); v.Has("id") {
-		t.Errorf("undo is offered for the messages %v", v["id"])
+		t.Errorf("page offers to undo the discard of %v", v["id"])
 	}
 }
 
-// The page erases the messages that it showed, after their number was entered.
+// The page erases the displayed messages after the user has entered their number.
 func TestErasePage(t *testing.T) {
 	list, secrets := tokens()
 	a := newArchive(t, failed.Config{})
 	threeGroups(t, a)
-	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &fakeReplayer{}})
 	admin, operator := bearer(secrets[Admin]), bearer(secrets[Operate])
 	for _, page := range []string{"/messages?text=stock", "/messages/4", "/messages?state=discarded"} {
 		if body := ask(t, c, "GET", page, nil, operator).Body.String(); strings.Contains(body, "/erase") {
-			t.Errorf("an operator can erase on %s", page)
+			t.Errorf("%s shows an operator the erase action", page)
 		}
 	}
 	form := ask(t, c, "GET", linkTo(t, ask(t, c, "GET", "/messages?text=stock", nil, admin).Body.String(), "/erase"), nil, admin).Body.String()
 	if !strings.Contains(form, "Erase 2 messages</h1>") || !strings.Contains(text(form), "Kept: queue, state, times") || fieldsOf(form).Get("at_most") != "2" {
-		t.Fatalf("%s", form)
+		t.Fatalf("form: got %s", form)
 	}
 	fill := func(v url.Values, more ...string) url.Values {
 		for i := 0; i < len(more); i += 2 {
@@ -335,7 +335,7 @@ func TestErasePage(t *testing.T) {
 		"an operator":  {fill(fieldsOf(form), "reason", "tested", "count", "2"), operator, http.StatusForbidden},
 	} {
 		if status, _, body := post(t, c, "/erase", tc.v, tc.who); status != tc.want {
-			t.Errorf("%s: %d, want %d: %s", name, status, tc.want, body)
+			t.Errorf("%s: status %d, want %d: %s", name, status, tc.want, body)
 		}
 	}
 	if got := moved(before, states(t, a)); got != nil {
@@ -343,31 +343,31 @@ func TestErasePage(t *testing.T) {
 	}
 	status, location, body := post(t, c, "/erase", fill(fieldsOf(form), "reason", "tested", "count", "2"), admin)
 	if status != http.StatusSeeOther || fmt.Sprint(moved(before, states(t, a))) != "[4 5]" {
-		t.Fatalf("%d %s, changed %v", status, body, moved(before, states(t, a)))
+		t.Fatalf("erase: status %d, body %s, changed %v", status, body, moved(before, states(t, a)))
 	}
 	if body := ask(t, c, "GET", location, nil, admin).Body.String(); !strings.Contains(body, "2 messages erased.") {
-		t.Errorf("%s: %s", location, body)
+		t.Errorf("GET %s: got %s", location, body)
 	}
 	if m, err := a.Get(t.Context(), 4); err != nil || !m.Erased || m.State != failed.Discarded {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("erased message: got %+v, %v", m, err)
 	}
-	// An erased message has nothing to erase.
+	// A message cannot be erased twice.
 	if body := ask(t, c, "GET", "/erase?id=4&state=discarded", nil, admin).Body.String(); !strings.Contains(body, "No messages to erase") {
-		t.Errorf("%s", body)
+		t.Errorf("erase page of an erased message: got %s", body)
 	}
 	if body := ask(t, c, "GET", "/messages/4", nil, admin).Body.String(); strings.Contains(body, "/erase") {
-		t.Error("an erased message can be erased")
+		t.Error("page of an erased message offers to erase it")
 	}
 	status, _, body = post(t, c, "/erase/picked", url.Values{"id": {"1", "2"}, "state": {"failed"}}, admin)
 	if status != http.StatusOK || !strings.Contains(body, "Erase 2 messages</h1>") {
-		t.Errorf("%d %s", status, body)
+		t.Errorf("erase of picked messages: status %d, body %s", status, body)
 	}
 }
 
-// The page of an act on many messages shows no exact number, so its form carries none. The console does not carry out the
-// submitted form. It shows the exact number, and the act is for no more than this number.
-func TestActionsOnManyMessagesAreCountedBeforeTheyAreConfirmed(t *testing.T) {
-	const many = 5100 // more than a page counts
+// For many messages, the first form shows only a minimum. When it is submitted, the console counts the messages and asks for
+// confirmation. The confirmed form acts on at most the displayed number of messages.
+func TestActionsCountMessagesBeforeConfirmation(t *testing.T) {
+	const many = 5100 // more than the first form counts
 	for _, act := range []struct{ form, path, field, value string }{
 		{"/discard", "/discard", "reason", "tested"}, {"/replays/new", "/replays", "rate", "7"}, {"/restore", "/restore", "", "stock"},
 	} {
@@ -388,11 +388,11 @@ func TestActionsOnManyMessagesAreCountedBeforeTheyAreConfirmed(t *testing.T) {
 				}
 			}
 			more(many)
-			c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+			c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 			body := ask(t, c, "GET", act.form+"?text=stock", nil).Body.String()
 			v := fieldsOf(body)
 			if v.Has("at_most") || !strings.Contains(body, " at least 5,000 messages</h1>") || !strings.Contains(body, "Count messages</button>") {
-				t.Errorf("the form: %s", body)
+				t.Errorf("form: got %s", body)
 			}
 			left := func(want int64) {
 				t.Helper()
@@ -401,7 +401,7 @@ func TestActionsOnManyMessagesAreCountedBeforeTheyAreConfirmed(t *testing.T) {
 					state = failed.Discarded
 				}
 				if n, err := a.CountState(t.Context(), failed.Filter{}, state); err != nil || n != want {
-					t.Errorf("%d messages are left to act on, want %d: %v", n, want, err)
+					t.Errorf("remaining messages: got %d, want %d: %v", n, want, err)
 				}
 			}
 			for i, step := range []struct {
@@ -414,7 +414,7 @@ func TestActionsOnManyMessagesAreCountedBeforeTheyAreConfirmed(t *testing.T) {
 				status, _, body := post(t, c, act.path, v)
 				v = fieldsOf(body)
 				if status != step.status || v.Get("at_most") != step.shown || !strings.Contains(body, `value="`+act.value+`"`) {
-					t.Errorf("%d, %v, want %+v: %s", status, v, step, body)
+					t.Errorf("status %d, fields %v, want %+v: %s", status, v, step, body)
 				}
 				left(many + int64(i))
 				if i == 0 {
@@ -425,7 +425,7 @@ func TestActionsOnManyMessagesAreCountedBeforeTheyAreConfirmed(t *testing.T) {
 				v.Set(act.field, act.value)
 			}
 			if status, _, body := post(t, c, act.path, v); status != http.StatusSeeOther {
-				t.Errorf("%d %s", status, body)
+				t.Errorf("confirmed form: status %d, body %s", status, body)
 			}
 			left(0)
 		})

@@ -26,9 +26,9 @@ func text(body string) string {
 	return html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(body, " ")), " "))
 }
 
-// No replay starts with an edit that the page has not shown.
-func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+// A replay starts only with an edit that the page has previewed.
+func TestReplayFormPreviewsEdit(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	threeOrders(t, c.cfg.Archive)
 	form := url.Values{
 		"group": {"1"}, "at_most": {"3"}, "options": {"yes"}, "same": {"stop"}, "to": {"origin"},
@@ -41,15 +41,15 @@ func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 	got := text(body)
 	for _, want := range []string{"Edited 2", "Unchanged 0 stay failed", "Not editable 1 stay failed", "1: the body is not JSON", `removed: "amount": 9`, `added: "amount": 5`, "added: fixed (text): yes", "Message 3 : the body is not JSON", "Edit 2 of 3 and replay"} {
 		if !strings.Contains(strings.ReplaceAll(got, "  ", " "), want) {
-			t.Errorf("it does not say %q: %s", want, got)
+			t.Errorf("page does not contain %q: %s", want, got)
 		}
 	}
 	if strings.Contains(body, `"<b>"`) {
-		t.Error("a body is not escaped")
+		t.Error("page does not escape a body")
 	}
 	for _, kept := range []string{`&#34;value&#34;:5}]</textarea>`, `value="fixed"`} {
 		if !strings.Contains(body, kept) {
-			t.Errorf("the form has lost %s", kept)
+			t.Errorf("form does not retain %s", kept)
 		}
 	}
 	previewed := fieldsOf(body).Get("previewed")
@@ -65,31 +65,31 @@ func TestTheReplayFormShowsAnEditBeforeItBegins(t *testing.T) {
 		}
 	}
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("replays: got %+v, %v", all, err)
 	}
-	// More messages have failed since then. No replay starts, and the page shows its present effect.
+	// More messages have failed since the preview, so the replay does not start, and the page shows a new preview.
 	add(t, c.cfg.Archive, func(m *failed.Message) { m.Body = []byte(`{"amount":1}`) })
 	form.Set("previewed", previewed)
 	status, _, body = post(t, c, "/replays", form)
 	if got := text(body); status != http.StatusConflict || !strings.Contains(got, "By now there are 4") || !strings.Contains(got, "Edited 3") {
-		t.Errorf("%d: %s", status, got)
+		t.Errorf("replay of more messages: status %d, page %s", status, got)
 	}
 	form.Set("at_most", "4")
 	if status, location, body := post(t, c, "/replays", form); status != http.StatusSeeOther || location != "/replays/1" {
-		t.Fatalf("%d to %s: %s", status, location, text(body))
+		t.Fatalf("replay: status %d, location %s, page %s", status, location, text(body))
 	}
 	r, err := c.cfg.Archive.Replay(t.Context(), 1)
 	if err != nil || r.Plan.Edit == nil || r.Plan.Edit.Patch != form.Get("patch") || r.Plan.Edit.SetHeaders["fixed"] != "yes" || r.Plan.Edit.SpareSecrets {
-		t.Errorf("%+v, %v", r.Plan.Edit, err)
+		t.Errorf("edit of the replay: got %+v, %v", r.Plan.Edit, err)
 	}
 	if body := text(ask(t, c, "GET", "/replays/1", nil).Body.String()); !strings.Contains(body, "edited: JSON Patch, 1 header set") {
-		t.Errorf("the page of the replay does not say that it edits: %s", body)
+		t.Errorf("page of the replay does not show the edit: %s", body)
 	}
 }
 
 // The page shows an error of an edit next to its field, and retains the input.
-func TestTheReplayFormSaysWhatIsWrongWithAnEdit(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+func TestReplayFormReportsInvalidEdit(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	threeOrders(t, c.cfg.Archive)
 	for _, tc := range []struct {
 		field, want string
@@ -108,19 +108,19 @@ func TestTheReplayFormSaysWhatIsWrongWithAnEdit(t *testing.T) {
 		status, _, body := post(t, c, "/replays", tc.form)
 		_, after, _ := strings.Cut(body, `id="wrong-`+tc.field+`"`)
 		if status != http.StatusUnprocessableEntity || !strings.Contains(html.UnescapeString(tags.ReplaceAllString(after[:min(len(after), 500)], "")), tc.want) {
-			t.Errorf("%v: %d, beside the field %.300q", tc.form, status, after)
+			t.Errorf("%v: status %d, error of the field %.300q", tc.form, status, after)
 		}
 	}
 	if all, _, err := c.cfg.Archive.Replays(t.Context(), failed.Page{}); err != nil || len(all) != 0 {
-		t.Fatalf("%+v, %v", all, err)
+		t.Fatalf("replays: got %+v, %v", all, err)
 	}
 }
 
 // An operator who may not see a secret can neither copy it with an edit nor read it in a preview.
-func TestABulkEditOfAnOperatorSparesSecrets(t *testing.T) {
+func TestBulkEditByOperatorSparesSecrets(t *testing.T) {
 	list, secrets := tokens()
 	c := newConsole(t, Config{
-		Tokens: list, Replayer: &waker{}, Archive: newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
+		Tokens: list, Replayer: &fakeReplayer{}, Archive: newArchive(t, failed.Config{Redact: []failed.Rule{{Path: "card"}, {Header: "x-token"}}}),
 	})
 	add(t, c.cfg.Archive, nil) // with a card and a token
 	plan := api.Plan{Selection: api.Selection{All: true}, Edit: &api.BulkEdit{
@@ -133,20 +133,20 @@ func TestABulkEditOfAnOperatorSparesSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Edit == nil || got.Edit.Changed != want || strings.Contains(w.Body.String(), "4111") != (role == Admin) {
-			t.Errorf("%s: %s", role, w.Body)
+			t.Errorf("preview for %s: got %s", role, w.Body)
 		}
 	}
 	if w := ask(t, c, "POST", "/api/v1/replays", plan, bearer(secrets[Operate])); w.Code != http.StatusCreated {
 		t.Fatal(w.Body)
 	}
 	if r, err := c.cfg.Archive.Replay(t.Context(), 1); err != nil || !r.Plan.Edit.SpareSecrets {
-		t.Errorf("%+v, %v", r.Plan.Edit, err)
+		t.Errorf("edit of the replay: got %+v, %v", r.Plan.Edit, err)
 	}
 	for _, wrong := range []api.BulkEdit{{}, {Patch: []byte(`{}`)}} {
 		plan.Edit = &wrong
 		for _, path := range []string{"/api/v1/replays?dry_run=true", "/api/v1/replays"} {
 			if w := ask(t, c, "POST", path, plan, bearer(secrets[Admin])); w.Code != http.StatusBadRequest {
-				t.Errorf("%+v: %d %s", wrong, w.Code, w.Body)
+				t.Errorf("%+v: status %d, body %s", wrong, w.Code, w.Body)
 			}
 		}
 	}

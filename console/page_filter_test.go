@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// filters returns filters with one condition each, by the name of the field.
+// filters returns filters with one condition each, by the name of the Filter field.
 func filters() map[string]failed.Filter {
 	return map[string]failed.Filter{
 		"All": {All: true}, "Queue": {Queue: "orders & more"}, "States": {States: []failed.State{failed.Replayed}}, "Group": {Group: 1},
@@ -20,7 +20,7 @@ func filters() map[string]failed.Filter {
 }
 
 // A user who confirms an action can read every condition of its filter.
-func TestWordsHaveEveryCondition(t *testing.T) {
+func TestDescribeFilterIncludesAllConditions(t *testing.T) {
 	all := filters()
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[failed.Filter]()) {
 		f, ok := all[field.Name]
@@ -30,7 +30,7 @@ func TestWordsHaveEveryCondition(t *testing.T) {
 		}
 		words := pages.DescribeFilter(f)
 		if isAll := field.Name == "All" || field.Name == "AtMost"; isAll != (words == "all messages") {
-			t.Errorf("Filter.%s is described as %q", field.Name, words)
+			t.Errorf("description of Filter.%s: got %q", field.Name, words)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Before a replay starts, its page shows the destinations of the messages, and the messages without a known destination.
-func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+func TestReplayFormShowsDestinations(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	for _, queue := range []string{"refunds", "refunds", "orders"} {
 		add(t, c.cfg.Archive, func(m *failed.Message) { m.Queue, m.FailedQueue = queue, "orders.failed" })
 	}
@@ -24,15 +24,15 @@ func TestTheReplayFormSaysWhatGoesWhere(t *testing.T) {
 	text := strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " ")
 	for _, want := range []string{"refunds orders.failed 2", "orders orders.failed 1", "unknown dead-letters 1", "1 message cannot be replayed"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q: %s", want, text)
+			t.Errorf("page does not contain %q: %s", want, text)
 		}
 	}
 }
 
-// The page shows the exchange and the routing key of each message, and warns of messages that other programs would receive
+// The page shows the exchange and the routing key of each message, and warns of messages that a replay would route
 // differently from the original publication.
-func TestTheReplayFormSaysWhichWay(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}, Routing: failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
+func TestReplayFormShowsRoutes(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}, Routing: failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
 		return topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},
 			Bindings: []topology.Binding{
@@ -56,15 +56,15 @@ func TestTheReplayFormSaysWhichWay(t *testing.T) {
 		`(the original key leads from exchange "shop" to "audit" as well)`,
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("it does not say %q: %s", want, text)
+			t.Errorf("page does not contain %q: %s", want, text)
 		}
 	}
 }
 
-// The page of a replay lists the messages that it could not send, with the reasons in this replay, and offers to send them
-// again, if they are still failed.
-func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+// The page of a replay lists the unsent messages with their reasons, and offers to replay the messages that are still in
+// state failed.
+func TestReplayPageListsUnsentMessages(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	a := c.cfg.Archive
 	begin := func(f failed.Filter) failed.ReplayID {
 		r, err := a.BeginReplay(t.Context(), failed.Plan{Filter: f}, "ann")
@@ -94,24 +94,24 @@ func TestAReplayListsWhatItCouldNotSend(t *testing.T) {
 		`href="/replays/new?refused_by=1&amp;state=failed"`: true, "Replay 1 again": true, `href="/messages?refused_by=1&amp;state=all"`: true,
 	} {
 		if strings.Contains(page, text) != want {
-			t.Errorf("the page has %q: %v: %s", text, !want, page)
+			t.Errorf("page contains %q: %v: %s", text, !want, page)
 		}
 	}
 	if list := ask(t, c, "GET", "/messages?refused_by=1&state=all", nil).Body.String(); !strings.Contains(list, "Not sent: its type is too long") || strings.Contains(list, "nobody knows where") {
-		t.Errorf("the list is %s", list)
+		t.Errorf("list of unsent messages: got %s", list)
 	}
 	if form := ask(t, c, "GET", "/replays/new?refused_by=1", nil).Body.String(); !strings.Contains(form, "Replay 1 message") {
-		t.Errorf("the form is %s", form)
+		t.Errorf("replay form: got %s", form)
 	}
 	begin(failed.Filter{IDs: []failed.ID{two}}) // none of the refused messages is still failed
 	if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); strings.Contains(page, "/replays/new") {
-		t.Errorf("it offers to send nothing: %s", page)
+		t.Errorf("page offers to replay zero messages: %s", page)
 	}
 }
 
-// The pages of the message and of the replay show a message that could not be sent, and the reason.
-func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
-	c := newConsole(t, Config{Replayer: &waker{}})
+// The page of the message shows why the message was not sent, and the page of the replay shows the number of messages.
+func TestPagesShowUnsentMessages(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 	id := add(t, c.cfg.Archive, nil)
 	r, err := c.cfg.Archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "ann")
 	if err != nil {
@@ -125,19 +125,19 @@ func TestPagesTellWhatCouldNotBeSent(t *testing.T) {
 		"/replays/1":  ">1</a> <small>stay failed",
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s does not say %q: %d %s", path, want, w.Code, w.Body)
+			t.Errorf("%s does not contain %q: status %d, body %s", path, want, w.Code, w.Body)
 		}
 	}
 }
 
-// The page of a replay that its canary has stopped shows the error, and links to the message.
-func TestReplayStoppedByCanary(t *testing.T) {
+// If the canary stops a replay, the page of the replay shows the error and links to the message.
+func TestPageShowsReplayStoppedByCanary(t *testing.T) {
 	for why, want := range map[string]string{
 		"the canary failed again: no such <customer>":          "The canary stopped the replay: message 1 failed again: no such <customer>. Unsent messages stay failed.",
 		"a message failed its first attempt: no such shard: 7": "The canary stopped the replay: message 1 failed its first attempt: no such shard: 7. Unsent messages stay failed.",
 		"the canary has no outcome after 1m30s":                "The canary stopped the replay: message 1 has no outcome after 1 min 30 s. Unsent messages stay failed.",
 	} {
-		c := newConsole(t, Config{Replayer: &waker{}})
+		c := newConsole(t, Config{Replayer: &fakeReplayer{}})
 		a := c.cfg.Archive
 		add(t, a, nil)
 		add(t, a, nil)
@@ -149,7 +149,7 @@ func TestReplayStoppedByCanary(t *testing.T) {
 			t.Fatal(err)
 		}
 		if page := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(page, "Cancel replay") {
-			t.Error("a replay that runs cannot be cancelled")
+			t.Error("page of a running replay does not offer to cancel it")
 		}
 		if err := a.EndReplay(t.Context(), r.ID, failed.ReplayStopped, why, "policy:canary"); err != nil {
 			t.Fatal(err)
@@ -157,10 +157,10 @@ func TestReplayStoppedByCanary(t *testing.T) {
 		page := ask(t, c, "GET", "/replays/1", nil).Body.String()
 		text := html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(page, "")), " "))
 		if !strings.Contains(text, want) || !strings.Contains(page, `<a href="/messages/1">message 1</a>`) {
-			t.Errorf("%s: the page says %s", why, text)
+			t.Errorf("%s: page contains %s", why, text)
 		}
 		if strings.Contains(page, "Cancel replay") {
-			t.Errorf("%s: the replay can be cancelled", why)
+			t.Errorf("%s: page offers to cancel the replay", why)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// submitForm sends a form like a browser.
+// submitForm returns the body of a form and a function that sets the headers of a browser.
 func submitForm(v url.Values) (any, func(*http.Request)) {
 	return v.Encode(), func(r *http.Request) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -44,7 +44,7 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 				Properties: failed.Properties{ContentType: text, MessageID: text, CorrelationID: text, ReplyTo: text, Type: text},
 			}
 		})
-		c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+		c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 		if err := a.Edit(t.Context(), id, 0, failed.Content{Body: []byte(text + "!"), Headers: topology.Table{text: text + "!"}}, failed.Actor(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -59,25 +59,25 @@ func TestPagesShowMarkupAsText(t *testing.T) {
 		} {
 			w := ask(t, c, "GET", path, nil)
 			if w.Code >= 500 {
-				t.Errorf("%s: %d", path, w.Code)
+				t.Errorf("GET %s: status %d", path, w.Code)
 			}
 			body := strings.ReplaceAll(w.Body.String(), `<script src="/assets/`, "")
 			for _, markup := range []string{"<script", "<img", "<h1>Set", "<svg onload", "<style", " style=", " onerror=alert(1)>", "javascript:"} {
 				if strings.Contains(body, markup) {
-					t.Errorf("%s has %s in it, for %q", path, markup, text)
+					t.Errorf("%s contains the markup %s, for %q", path, markup, text)
 				}
 			}
 			if strings.ContainsFunc(tags.ReplaceAllString(w.Body.String(), ""), show.Odd) {
-				t.Errorf("%s has a character in it that does not show, for %q", path, text)
+				t.Errorf("%s contains an invisible character, for %q", path, text)
 			}
 		}
 	}
 }
 
-// A user with the role View does not get unusable controls.
+// Pages show only controls that the role of the user permits.
 func TestPagesByRole(t *testing.T) {
 	list, secrets := tokens()
-	c := newConsole(t, Config{Tokens: list, Replayer: &waker{}})
+	c := newConsole(t, Config{Tokens: list, Replayer: &fakeReplayer{}})
 	add(t, c.cfg.Archive, nil)
 	for path, action := range map[string]string{
 		"/messages/1": `action="/replays"`, "/messages": `name="id"`, "/groups/1": "/replays/new?",
@@ -85,7 +85,7 @@ func TestPagesByRole(t *testing.T) {
 		for role := View; role <= Admin; role++ {
 			w := ask(t, c, "GET", path, nil, bearer(secrets[role]))
 			if has := strings.Contains(w.Body.String(), action); w.Code != http.StatusOK || has != (role >= Operate) {
-				t.Errorf("%s as %s: %d, has %s: %v", path, role, w.Code, action, has)
+				t.Errorf("%s as %s: status %d, contains %s: %v", path, role, w.Code, action, has)
 			}
 		}
 	}
@@ -108,23 +108,23 @@ func TestPagesHideSecrets(t *testing.T) {
 	if err := a.Revert(t.Context(), id, m.Revision+1, "somebody"); err != nil {
 		t.Fatal(err)
 	}
-	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Tokens: list, Replayer: &fakeReplayer{}})
 	for _, path := range []string{"/messages/1", "/messages/1/body", "/messages/1/edit", "/messages/1/revisions/1"} {
 		for role := View; role <= Admin; role++ {
 			body := ask(t, c, "GET", path, nil, bearer(secrets[role])).Body.String()
 			if has := strings.Contains(body, "4111") || strings.Contains(body, "hunter2"); has != (role == Admin) {
-				t.Errorf("%s shows a secret to %s: %v", path, role, has)
+				t.Errorf("%s shows secrets to %s: %v", path, role, has)
 			}
 		}
 	}
 	status, _, _ := post(t, c, "/messages/1/edit", url.Values{"base": {"0"}, "revision": {"0"}, "body": {"{}"}, "do": {"save"}}, bearer(secrets[Operate]))
 	if m, err := a.Get(t.Context(), id); status != http.StatusForbidden || err != nil || m.Edited != nil {
-		t.Errorf("the edit was answered with %d: %v %v", status, m.Edited, err)
+		t.Errorf("edit: status %d, content %v, error %v", status, m.Edited, err)
 	}
 }
 
 // The history of a message links to the changes of each edit.
-func TestPageRevision(t *testing.T) {
+func TestRevisionPage(t *testing.T) {
 	c := newConsole(t, Config{})
 	id := add(t, c.cfg.Archive, nil)
 	for seen, body := range []string{`{"order":18}`, `{"order":19}`} {
@@ -133,15 +133,15 @@ func TestPageRevision(t *testing.T) {
 		}
 	}
 	if body := ask(t, c, "GET", "/messages/1", nil).Body.String(); !strings.Contains(body, `href="/messages/1/revisions/1"`) {
-		t.Error("the journey does not lead there")
+		t.Error("page does not link to the revision")
 	}
 	w := ask(t, c, "GET", "/messages/1/revisions/1", nil)
 	if body := tags.ReplaceAllString(w.Body.String(), ""); w.Code != http.StatusOK || !strings.Contains(body, "by ann") || !strings.Contains(body, "18") || strings.Contains(body, "19") {
-		t.Errorf("%d %s", w.Code, body)
+		t.Errorf("revision: status %d, body %s", w.Code, body)
 	}
 	for path, want := range map[string]int{"/messages/1/revisions/3": 404, "/messages/1/revisions/x": 404, "/messages/2/revisions/1": 404} {
 		if w := ask(t, c, "GET", path, nil); w.Code != want {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("GET %s: status %d", path, w.Code)
 		}
 	}
 }
@@ -151,25 +151,25 @@ func TestPageDiscardAndRestore(t *testing.T) {
 	add(t, c.cfg.Archive, nil)
 	add(t, c.cfg.Archive, nil)
 	if status, _, body := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {" "}}); status != http.StatusUnprocessableEntity || !strings.Contains(body, "Enter a reason.") {
-		t.Errorf("without a reason: %d", status)
+		t.Errorf("discard without a reason: status %d", status)
 	}
 	status, location, _ := post(t, c, "/discard", url.Values{"id": {"1"}, "reason": {"paid by hand"}})
 	if want := "/messages/1?did=discarded&n=1&undo=1"; status != http.StatusSeeOther || location != want {
-		t.Errorf("%d to %s, want %s", status, location, want)
+		t.Errorf("discard: status %d, location %s, want %s", status, location, want)
 	}
 	if body := ask(t, c, "GET", location, nil).Body.String(); !strings.Contains(body, "1 message discarded.") || !strings.Contains(body, "paid by hand") {
-		t.Errorf("the page does not say so: %s", body)
+		t.Errorf("page does not show the discard: %s", body)
 	}
 	if status, location, _ = post(t, c, "/restore", url.Values{"id": {"1"}}); status != http.StatusSeeOther || location != "/messages/1?did=restored&n=1" {
-		t.Errorf("%d to %s", status, location)
+		t.Errorf("restore: status %d, location %s", status, location)
 	}
 	if m, err := c.cfg.Archive.Get(t.Context(), 1); err != nil || m.State != failed.Failed {
-		t.Errorf("it is %s: %v", m.State, err)
+		t.Errorf("restored message: got state %s, error %v", m.State, err)
 	}
 }
 
 func TestPageBeginReplay(t *testing.T) {
-	w := &waker{}
+	w := &fakeReplayer{}
 	c := newConsole(t, Config{Replayer: w})
 	for range 3 {
 		add(t, c.cfg.Archive, nil)
@@ -177,8 +177,8 @@ func TestPageBeginReplay(t *testing.T) {
 	status, location, _ := post(t, c, "/replays", url.Values{
 		"group": {"1"}, "at_most": {"3"}, "options": {"yes"}, "to": {"other"}, "exchange": {"x"}, "key": {"k"}, "rate": {"2.5"}, "ramp": {"yes"}, "canary": {"30s"},
 	})
-	if status != http.StatusSeeOther || location != "/replays/1" || w.woken.Load() != 1 {
-		t.Fatalf("%d to %s, woken %d times", status, location, w.woken.Load())
+	if status != http.StatusSeeOther || location != "/replays/1" || w.wakes.Load() != 1 {
+		t.Fatalf("replay: status %d, location %s, Wake called %d times", status, location, w.wakes.Load())
 	}
 	r, err := c.cfg.Archive.Replay(t.Context(), 1)
 	if err != nil {
@@ -186,31 +186,31 @@ func TestPageBeginReplay(t *testing.T) {
 	}
 	p := r.Plan
 	if r.Total != 3 || p.To == nil || *p.To != (failed.Target{Exchange: "x", RoutingKey: "k"}) || p.Rate != 2.5 || !p.Ramp || p.Canary.Seconds() != 30 || !p.IgnoreSame {
-		t.Errorf("the plan is %+v of %d", p, r.Total)
+		t.Errorf("plan: got %+v for %d messages", p, r.Total)
 	}
 	if status, location, _ = post(t, c, "/replays/1/cancel", nil); status != http.StatusSeeOther || location != "/replays/1" {
-		t.Errorf("cancelled: %d to %s", status, location)
+		t.Errorf("cancel: status %d, location %s", status, location)
 	}
 	if body := ask(t, c, "GET", "/replays/1", nil).Body.String(); !strings.Contains(body, "cancelled") {
-		t.Error("the page does not say that it was cancelled")
+		t.Error("page does not show that the replay is cancelled")
 	}
-	// From the page of a message, without options, the replay is careful.
+	// Without options, a replay goes to the original destination and stops at repeated failures.
 	if status, _, _ = post(t, c, "/replays", url.Values{"id": {"2"}}); status != http.StatusSeeOther {
-		t.Errorf("status %d", status)
+		t.Errorf("replay without options: status %d", status)
 	}
 	if r, err = c.cfg.Archive.Replay(t.Context(), 2); err != nil || r.Total != 1 || r.Plan.IgnoreSame || r.Plan.To != nil {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("replay without options: got %+v, %v", r, err)
 	}
 	for name, v := range map[string]url.Values{
 		"rate": {"id": {"1"}, "rate": {"fast"}}, "canary": {"id": {"1"}, "canary": {"soon"}}, "to": {"id": {"1"}, "to": {"other"}},
 	} {
 		if status, _, _ := post(t, c, "/replays", v); status != http.StatusUnprocessableEntity {
-			t.Errorf("a wrong %s: status %d", name, status)
+			t.Errorf("invalid %s: status %d", name, status)
 		}
 	}
 }
 
-// Browsers revalidate assets each time, and receive them once.
+// Browsers download an asset once, and then revalidate it by its ETag.
 func TestAssets(t *testing.T) {
 	c := newConsole(t, Config{})
 	for name, kind := range map[string]string{
@@ -219,13 +219,13 @@ func TestAssets(t *testing.T) {
 	} {
 		w := ask(t, c, "GET", "/assets/"+name, nil)
 		if got := w.Header().Get("Content-Type"); w.Code != http.StatusOK || got != kind || w.Body.Len() == 0 {
-			t.Errorf("%s: %d %s", name, w.Code, got)
+			t.Errorf("%s: status %d, type %s", name, w.Code, got)
 		}
 		if again := ask(t, c, "GET", "/assets/"+name, nil, header("If-None-Match", w.Header().Get("ETag"))); again.Code != http.StatusNotModified {
-			t.Errorf("%s again: %d", name, again.Code)
+			t.Errorf("%s with If-None-Match: status %d", name, again.Code)
 		}
 	}
 	if w := ask(t, c, "GET", "/assets/none.js", nil); w.Code != http.StatusNotFound {
-		t.Errorf("what is not there: %d", w.Code)
+		t.Errorf("missing asset: status %d", w.Code)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // A console with a prefix answers below the prefix, and all its URLs are below the prefix.
 func TestPrefix(t *testing.T) {
 	list, secrets := tokens()
-	c := newConsole(t, Config{Tokens: list, Prefix: "/ops/reprise/", Replayer: &waker{}})
+	c := newConsole(t, Config{Tokens: list, Prefix: "/ops/reprise/", Replayer: &fakeReplayer{}})
 	add(t, c.cfg.Archive, nil)
 	html := header("Accept", "text/html")
 	for _, test := range []struct {
@@ -31,7 +31,7 @@ func TestPrefix(t *testing.T) {
 	} {
 		w := ask(t, c, "GET", test.path, nil, html)
 		if location := w.Header().Get("Location"); w.Code != test.status || location != test.location {
-			t.Errorf("GET %s: %d to %q, want %d to %q", test.path, w.Code, location, test.status, test.location)
+			t.Errorf("GET %s: status %d, location %q, want %d, %q", test.path, w.Code, location, test.status, test.location)
 		}
 	}
 	refused(t, ask(t, c, "GET", "/api/v1/me", nil), http.StatusNotFound, "/ops/reprise")
@@ -39,31 +39,31 @@ func TestPrefix(t *testing.T) {
 	w := logIn(t, c, secrets[Operate], "/messages?queue=a")
 	cookies := w.Result().Cookies()
 	if location := w.Header().Get("Location"); location != "/ops/reprise/messages?queue=a" || len(cookies) != 1 || cookies[0].Path != "/ops/reprise/" {
-		t.Fatalf("after the login: to %q, cookies %v", location, cookies)
+		t.Fatalf("login: location %q, cookies %v", location, cookies)
 	}
 	session := header("Cookie", cookies[0].String())
 	for _, path := range []string{"/", "/groups", "/groups/1", "/messages", "/messages/1", "/messages/1/edit", "/replays", "/replays/new?id=1", "/discard?id=1", "/topology", "/ledger", "/audit", "/nowhere"} {
 		w := ask(t, c, "GET", "/ops/reprise"+path, nil, session)
 		for _, m := range addresses.FindAllStringSubmatch(w.Body.String(), -1) {
 			if !strings.HasPrefix(m[1], "/ops/reprise/") && m[1] != "#main" {
-				t.Errorf("%s has the address %s", path, m[0])
+				t.Errorf("%s contains the URL %s", path, m[0])
 			}
 		}
 	}
 	var doc struct{ Servers []struct{ URL string } }
 	if err := json.Unmarshal(ask(t, c, "GET", "/ops/reprise/api/v1/openapi.json", nil, session).Body.Bytes(), &doc); err != nil || doc.Servers[0].URL != "/ops/reprise/api/v1" {
-		t.Errorf("servers %+v: %v", doc.Servers, err)
+		t.Errorf("servers: got %+v, %v", doc.Servers, err)
 	}
 }
 
-func TestPrefixForm(t *testing.T) {
+func TestValidatePrefix(t *testing.T) {
 	for prefix, valid := range map[string]bool{
 		"": true, "/reprise": true, "/ops/reprise/": true, "/v1.2_a~b-c": true,
 		"reprise": false, "/": false, "//host": false, "/../a": false, "/a//b": false, "/{a}": false, "/a b": false, "/a?b": false, "/%41": false, "/é": false,
 	} {
 		cfg := Config{Archive: newArchive(t, failed.Config{}), Prefix: prefix}
 		if err := cfg.Validate(); (err == nil) != valid {
-			t.Errorf("prefix %q: %v", prefix, err)
+			t.Errorf("prefix %q: got error %v", prefix, err)
 		}
 	}
 }

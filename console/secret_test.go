@@ -14,7 +14,7 @@ import (
 
 var secretRules = []failed.Rule{{Header: "X-Token"}, {Path: "card.number"}}
 
-// A user who may not see secrets cannot get them in any way.
+// Users without the role Admin cannot read secrets, export them, or guess them with a search.
 func TestSecretsAreHidden(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: secretRules})
 	id := add(t, a, nil)
@@ -29,7 +29,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, secrets := tokens()
-	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list, Replayer: &waker{}}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list, Replayer: &fakeReplayer{}}))
 	all := []string{"hunter2", "hunter3", "hunter4", "4111", "4112"}
 	paths := []string{"", "/body", "/body?original=true", "/diff", "/revisions/1"}
 	for _, path := range paths {
@@ -37,33 +37,33 @@ func TestSecretsAreHidden(t *testing.T) {
 			body := ask(t, d, "GET", "/api/v1/messages/1"+path, nil, bearer(secrets[role])).Body.String()
 			for _, secret := range all {
 				if role < Admin && strings.Contains(body, secret) {
-					t.Errorf("%q tells %s about %s: %s", path, role, secret, body)
+					t.Errorf("%q shows %s the secret %s: %s", path, role, secret, body)
 				}
 			}
 			if role == Admin && !strings.Contains(body, "411") {
-				t.Errorf("%q hides what an admin may see: %s", path, body)
+				t.Errorf("%q hides a secret from an administrator: %s", path, body)
 			}
 		}
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[View]))); !m.Redacted {
-		t.Error("it does not say that something is hidden")
+		t.Error("message for a viewer: redacted is false")
 	}
 	for role := View; role <= Admin; role++ {
 		if r := get[api.Revision](t, ask(t, d, "GET", "/api/v1/messages/1/revisions/1", nil, bearer(secrets[role]))); r.Redacted != (role < Admin) {
-			t.Errorf("%s is told of a revision that something is hidden: %v", role, r.Redacted)
+			t.Errorf("revision for %s: redacted is %v", role, r.Redacted)
 		}
 	}
 	if m := get[api.Message](t, ask(t, d, "GET", "/api/v1/messages/1", nil, bearer(secrets[Admin]))); m.Redacted {
-		t.Error("it says that something is hidden from an admin")
+		t.Error("message for an administrator: redacted is true")
 	}
 	for _, query := range []string{"text=hunter2", "text=4111", "header=x-token:hunter2"} {
 		if list := get[api.Messages](t, ask(t, d, "GET", "/api/v1/messages?"+query, nil, bearer(secrets[View]))); len(list.Messages) != 0 {
-			t.Errorf("%s finds it, so that a secret can be guessed", query)
+			t.Errorf("search %s finds a message by its secret", query)
 		}
 	}
 	refused(t, ask(t, d, "GET", "/api/v1/messages/export", nil, bearer(secrets[Operate])), http.StatusForbidden, "admin")
 	if w := ask(t, d, "GET", "/api/v1/messages/export", nil, bearer(secrets[Admin])); !strings.Contains(w.Body.String(), "hunter2") {
-		t.Errorf("export: %d %s", w.Code, w.Body)
+		t.Errorf("export: status %d, body %s", w.Code, w.Body)
 	}
 }
 
@@ -77,31 +77,31 @@ func TestSecretsSurviveEdits(t *testing.T) {
 		edit api.Edit
 		want topology.Table // nil: refused
 	}{
-		{"as it was shown", headersOf(topology.Table{"tenant": "acme", "x-token": "[redacted]", "nested": hidden}), before},
+		{"headers unchanged", headersOf(topology.Table{"tenant": "acme", "x-token": "[redacted]", "nested": hidden}), before},
 		{
-			"around it",
+			"other header added",
 			headersOf(topology.Table{"new": true, "x-token": "[redacted]", "nested": hidden}),
 			topology.Table{"new": true, "x-token": "hunter2", "nested": nested},
 		},
 		{
-			"beside it in a table",
+			"other field of the table changed",
 			headersOf(topology.Table{"x-token": "[redacted]", "nested": topology.Table{"x-token": "[redacted]", "n": int32(2)}}),
 			topology.Table{"x-token": "hunter2", "nested": topology.Table{"x-token": "inner", "n": int32(2)}},
 		},
-		{"another secret", headersOf(topology.Table{"x-token": "mine", "nested": hidden}), nil},
-		{"another secret in a table", headersOf(topology.Table{"x-token": "[redacted]", "nested": topology.Table{"x-token": "mine"}}), nil},
-		{"without it", headersOf(topology.Table{"nested": hidden}), nil},
-		{"without its table", headersOf(topology.Table{"x-token": "[redacted]"}), nil},
-		{"its table is a text", headersOf(topology.Table{"x-token": "[redacted]", "nested": "x"}), nil},
-		{"properties", api.Edit{Revision: new(0), Properties: &api.Properties{Type: "x"}}, before},
-		{"the body as it was shown", bodyOf(`{"order":17,"card":{"number":"[redacted]"}}`), before},
-		{"another body", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},
+		{"secret changed", headersOf(topology.Table{"x-token": "mine", "nested": hidden}), nil},
+		{"secret in a table changed", headersOf(topology.Table{"x-token": "[redacted]", "nested": topology.Table{"x-token": "mine"}}), nil},
+		{"secret removed", headersOf(topology.Table{"nested": hidden}), nil},
+		{"table removed", headersOf(topology.Table{"x-token": "[redacted]"}), nil},
+		{"table replaced by a string", headersOf(topology.Table{"x-token": "[redacted]", "nested": "x"}), nil},
+		{"property changed", api.Edit{Revision: new(0), Properties: &api.Properties{Type: "x"}}, before},
+		{"body unchanged", bodyOf(`{"order":17,"card":{"number":"[redacted]"}}`), before},
+		{"body changed", bodyOf(`{"order":18,"card":{"number":"[redacted]"}}`), nil},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			a := newArchive(t, failed.Config{Redact: secretRules})
 			id := add(t, a, func(m *failed.Message) { m.Headers = before })
 			list, secrets := tokens()
-			d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+			d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 			w := ask(t, d, "PUT", "/api/v1/messages/1/edit", tc.edit, bearer(secrets[Operate]))
 			m, err := a.Get(t.Context(), id)
 			if err != nil {
@@ -110,36 +110,36 @@ func TestSecretsSurviveEdits(t *testing.T) {
 			if tc.want == nil {
 				refused(t, w, http.StatusForbidden, "ask an admin")
 				if m.Edited != nil {
-					t.Errorf("it was edited: %+v", m.Edited)
+					t.Errorf("refused edit changed the message: %+v", m.Edited)
 				}
 				if w := ask(t, d, "PUT", "/api/v1/messages/1/edit", tc.edit, bearer(secrets[Admin])); w.Code != http.StatusOK {
-					t.Errorf("an admin cannot: %d %s", w.Code, w.Body)
+					t.Errorf("edit by an administrator: status %d, body %s", w.Code, w.Body)
 				}
 				return
 			}
 			if w.Code != http.StatusOK || strings.Contains(w.Body.String(), "hunter2") {
-				t.Fatalf("%d %s", w.Code, w.Body)
+				t.Fatalf("edit: status %d, body %s", w.Code, w.Body)
 			}
 			if diff := cmp.Diff(tc.want, m.Current().Headers); diff != "" {
 				t.Errorf("headers: %s", diff)
 			}
 			if body := string(m.Current().Body); body != string(m.Body) {
-				t.Errorf("body %s", body)
+				t.Errorf("body: got %s", body)
 			}
 		})
 	}
 }
 
 // A body that is hidden because it cannot be parsed remains hidden, even if a user specifies a content type.
-func TestSecretsSurviveAnotherType(t *testing.T) {
+func TestSecretsSurviveContentTypeChange(t *testing.T) {
 	a := newArchive(t, failed.Config{Redact: secretRules})
 	id := add(t, a, func(m *failed.Message) { m.Body = []byte("\x1f\x8bhunter2") })
 	list, secrets := tokens()
-	d := describe(t, newConsole(t, Config{Archive: a, Tokens: list}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Tokens: list}))
 	edit := api.Edit{Revision: new(0), Properties: &api.Properties{ContentType: "text/plain"}}
 	refused(t, ask(t, d, "PUT", "/api/v1/messages/1/edit", edit, bearer(secrets[Operate])), http.StatusForbidden, "ask an admin")
 	if m, err := a.Get(t.Context(), id); err != nil || m.Edited != nil {
-		t.Errorf("edited: %+v, %v", m.Edited, err)
+		t.Errorf("refused edit changed the message: %+v, %v", m.Edited, err)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 
 var submission = regexp.MustCompile(`name="submission" value="([^"]+)"`)
 
-// A form that is submitted twice acts once, although no more messages arrived between the requests than the form showed.
-func TestAFormActsOnce(t *testing.T) {
+// A form that is submitted twice acts once, even if messages that match it arrive between the requests.
+func TestFormActsOnce(t *testing.T) {
 	arrive := func(t *testing.T, a *failed.Archive) {
 		for range 2 {
 			add(t, a, func(m *failed.Message) { m.Queue = "orders" })
@@ -40,19 +40,19 @@ func TestAFormActsOnce(t *testing.T) {
 	} {
 		t.Run(path[1:], func(t *testing.T) {
 			a := newArchive(t, failed.Config{})
-			c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+			c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 			tc.arrive(t, a)
 			page := ask(t, c, "GET", tc.page, nil).Body.String()
 			form := fieldsOf(page)
 			maps.Copy(form, tc.fill)
 			form.Set("submission", submissionOf(t, page))
 			if status, _, body := post(t, c, path, form); status != http.StatusSeeOther {
-				t.Fatalf("%d: %s", status, body)
+				t.Fatalf("first request: status %d, body %s", status, body)
 			}
 			tc.arrive(t, a)
 			before := states(t, a)
 			if status, _, body := post(t, c, path, form); status != http.StatusConflict || !strings.Contains(text(body), "already submitted") {
-				t.Errorf("%d: %s", status, text(body))
+				t.Errorf("second request: status %d, page %s", status, text(body))
 			}
 			if got := moved(before, states(t, a)); got != nil {
 				t.Errorf("the second request changed the messages %v", got)
@@ -62,31 +62,31 @@ func TestAFormActsOnce(t *testing.T) {
 			maps.Copy(form, tc.fill)
 			form.Set("submission", submissionOf(t, page))
 			if status, _, body := post(t, c, path, form); status != http.StatusSeeOther {
-				t.Errorf("a new page: %d: %s", status, text(body))
+				t.Errorf("form of a new page: status %d, page %s", status, text(body))
 			}
 		})
 	}
 }
 
-// A form with a mistake can be corrected and submitted again from the same page.
-func TestAMistakeDoesNotUseUpAForm(t *testing.T) {
+// A refused form can be corrected and submitted again from the same page.
+func TestInvalidFormCanBeResubmitted(t *testing.T) {
 	a := newArchive(t, failed.Config{})
-	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	add(t, a, func(m *failed.Message) { m.Queue = "orders" })
 	page := ask(t, c, "GET", "/discard?queue=orders", nil).Body.String()
 	form := fieldsOf(page)
 	form.Set("submission", submissionOf(t, page))
 	if status, _, _ := post(t, c, "/discard", form); status != http.StatusUnprocessableEntity {
-		t.Fatalf("without a reason: %d", status)
+		t.Fatalf("discard without a reason: status %d", status)
 	}
 	form.Set("reason", "tested")
 	if status, _, body := post(t, c, "/discard", form); status != http.StatusSeeOther {
-		t.Errorf("%d: %s", status, text(body))
+		t.Errorf("corrected form: status %d, page %s", status, text(body))
 	}
 }
 
-// A purge and a publish act on the broker, and act once too.
-func TestAFormActsOnceOnTheBroker(t *testing.T) {
+// Forms that change the broker, such as purge and publish, also act once.
+func TestBrokerFormActsOnce(t *testing.T) {
 	broker := newBroker(t)
 	c := newConsole(t, Config{Broker: broker})
 	publish := func(n int) {
@@ -110,24 +110,24 @@ func TestAFormActsOnceOnTheBroker(t *testing.T) {
 		maps.Copy(form, tc.fill)
 		form.Set("submission", submissionOf(t, page))
 		if status, _, body := post(t, c, tc.path, form); status != http.StatusSeeOther {
-			t.Fatalf("%s: %d: %s", tc.path, status, text(body))
+			t.Fatalf("%s: status %d, page %s", tc.path, status, text(body))
 		}
 		if tc.path == "/queues/purge" {
 			publish(2)
 		}
 		if status, _, body := post(t, c, tc.path, form); status != http.StatusConflict || !strings.Contains(text(body), "already submitted") {
-			t.Errorf("%s: %d: %s", tc.path, status, text(body))
+			t.Errorf("%s: status %d, page %s", tc.path, status, text(body))
 		}
 		if n, err := broker().Depth(t.Context(), "orders"); n != tc.want || err != nil {
-			t.Errorf("%s: %d messages, want %d: %v", tc.path, n, tc.want, err)
+			t.Errorf("%s: depth %d, want %d: %v", tc.path, n, tc.want, err)
 		}
 	}
 }
 
-// A request of the API with a key acts once. Without a key, each request acts.
-func TestAnIdempotencyKeyActsOnce(t *testing.T) {
+// API requests with the same key act once. Each request without a key acts.
+func TestIdempotencyKeyActsOnce(t *testing.T) {
 	a := newArchive(t, failed.Config{})
-	c := newConsole(t, Config{Archive: a, Replayer: &waker{}})
+	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	discard := func(key string) int {
 		add(t, a, func(m *failed.Message) { m.Queue = "orders" })
 		change := []func(*http.Request){}
@@ -145,7 +145,7 @@ func TestAnIdempotencyKeyActsOnce(t *testing.T) {
 	}
 	got := []int{discard("k1"), discard("k1"), discard("k2"), discard(""), discard(""), discard(strings.Repeat("k", 101))}
 	if want := []int{200, 409, 200, 200, 200, 400}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("status codes: got %v, want %v", got, want)
 	}
 }
 
@@ -153,7 +153,7 @@ func submissionOf(t *testing.T, page string) string {
 	t.Helper()
 	found := submission.FindStringSubmatch(page)
 	if found == nil {
-		t.Fatalf("no submission: %s", page)
+		t.Fatalf("page contains no submission: %s", page)
 	}
 	return found[1]
 }

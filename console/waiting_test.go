@@ -15,19 +15,19 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// rescheduled records actions.
-type rescheduled struct {
+// fakeRescheduler records actions.
+type fakeRescheduler struct {
 	acts []failed.WaitingAct
 	res  failed.WaitingResult
 	err  error
 }
 
-func (r *rescheduled) Act(_ context.Context, act failed.WaitingAct, _ failed.Actor) (failed.WaitingResult, error) {
+func (r *fakeRescheduler) Act(_ context.Context, act failed.WaitingAct, _ failed.Actor) (failed.WaitingResult, error) {
 	r.acts = append(r.acts, act)
 	return r.res, r.err
 }
 
-// waits makes n messages of a queue wait, as a worker reports them.
+// waits archives the report of a worker that n messages of a queue wait for a retry.
 func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 	t.Helper()
 	now := a.Config().Clock()
@@ -47,21 +47,21 @@ func waits(t testing.TB, a *failed.Archive, queue string, n int) {
 	}
 }
 
-func TestWaitingInTheAPI(t *testing.T) {
+func TestWaitingAPI(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	waits(t, a, "orders", 3)
 	waits(t, a, "mails", 1)
-	r := &rescheduled{res: failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "it is full", Messages: 1}}}}
-	crew := newCrew()
+	r := &fakeRescheduler{res: failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "it is full", Messages: 1}}}}
+	crew := newFakeFleet()
 	for i := range crew.workers {
 		crew.workers[i].Queue, crew.workers[i].Counts.Retried = "refunds", 1
 	}
-	d := describe(t, newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: crew}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: crew}))
 
 	page := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?size=2", nil))
 	rest := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?size=2&after="+page.Next, nil))
 	if len(page.Messages) != 2 || len(rest.Messages) != 2 || rest.Next != "" || rest.Messages[1].MessageID != "orders-2" || rest.Messages[1].Attempt != 3 {
-		t.Errorf("%+v, %+v", page, rest)
+		t.Errorf("pages: got %+v, %+v", page, rest)
 	}
 	for query, want := range map[string]int{"queue=orders": 3, "attempt=2": 2, "before=90m": 2, "error=%3C2%3E": 1, "id=1&id=2": 2, "group=" + page.Messages[0].Group[:5]: 4, "queue=none": 0} {
 		if got := get[api.WaitingPage](t, ask(t, d, "GET", "/api/v1/waiting?"+query, nil)).Messages; len(got) != want && !strings.HasPrefix(query, "group") {
@@ -73,62 +73,62 @@ func TestWaitingInTheAPI(t *testing.T) {
 	}
 	s := get[api.WaitingSummary](t, ask(t, d, "GET", "/api/v1/waiting/summary", nil))
 	if s.Counts.Messages != 4 || len(s.Queues) != 2 || len(s.Groups) != 2 || s.Groups[0].Counts.Messages != 3 || s.Groups[0].Text == "" || len(s.Silent) != 1 || s.Silent[0] != "refunds" {
-		t.Errorf("%+v", s)
+		t.Errorf("summary: got %+v", s)
 	}
 
 	dry := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/park?dry_run=true", `{"filter":{"queue":"orders"}}`))
 	if dry.Selected != 3 || !dry.DryRun || len(r.acts) != 0 {
-		t.Errorf("%+v, %+v", dry, r.acts)
+		t.Errorf("dry run: got %+v, actions %+v", dry, r.acts)
 	}
 	done := get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/postpone", `{"filter":{"queue":"orders"},"at_most":3,"delay":"2h","reason":"down"}`))
 	if done.Selected != 3 || done.Done != 1 || done.Gone != 1 || done.Refused[0].Why != "it is full" {
-		t.Errorf("%+v", done)
+		t.Errorf("postpone: got %+v", done)
 	}
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Filter.Queue != "orders" || act.AtMost != 3 || act.Delay != 2*time.Hour || act.Reason != "down" {
-		t.Errorf("%+v", act)
+		t.Errorf("action: got %+v", act)
 	}
 	for _, body := range []string{`{"filter":{}}`, `{"filter":{"queue":"orders"},"delay":"2h"}`, `{"filter":{"group":"x"}}`, `{"all":true,"filter":{"queue":"orders"}}`} {
 		refused(t, ask(t, d, "POST", "/api/v1/waiting/retry", body), http.StatusBadRequest, "")
 	}
 	if len(r.acts) != 1 {
-		t.Errorf("%+v", r.acts)
+		t.Errorf("actions after refused requests: got %+v", r.acts)
 	}
-	// The answer reports the actions before an error.
+	// The response includes the results before the error.
 	r.err = errors.New("failed: the connection is lost")
 	done = get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`))
 	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "ended early") {
-		t.Errorf("%+v", done)
+		t.Errorf("retry with an error: got %+v", done)
 	}
-	without := describe(t, newConsole(t, Config{Archive: a}))
+	without := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	refused(t, ask(t, without, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`), http.StatusServiceUnavailable, "not connected")
 }
 
-func TestWaitingOnThePage(t *testing.T) {
+func TestWaitingPage(t *testing.T) {
 	a := newArchive(t, failed.Config{})
-	r := &rescheduled{}
-	c := newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: newCrew()})
+	r := &fakeRescheduler{}
+	c := newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: newFakeFleet()})
 	empty := ask(t, c, "GET", "/retrying", nil)
 	if empty.Code != http.StatusOK || !strings.Contains(empty.Body.String(), "No messages wait") {
-		t.Errorf("%d %s", empty.Code, empty.Body)
+		t.Errorf("page without messages: status %d, body %s", empty.Code, empty.Body)
 	}
 	waits(t, a, "orders", 3)
 	waits(t, a, "mails", 1)
 	page := ask(t, c, "GET", "/retrying?queue=orders", nil).Body.String()
 	for _, want := range []string{"3 messages", "no customer &lt;0&gt;", "orders-2", "/retrying/act?do=park&amp;id=1", "/retrying/act?do=retry&amp;queue=orders", "Postpone all…"} {
 		if !strings.Contains(page, want) {
-			t.Errorf("%q is not on the page", want)
+			t.Errorf("page does not contain %q", want)
 		}
 	}
 	if strings.Contains(page, "mails-0") {
-		t.Error("a message of another queue is on the page")
+		t.Error("page shows a message of another queue")
 	}
 	if wrong := ask(t, c, "GET", "/retrying?attempt=x", nil); wrong.Code != http.StatusBadRequest {
-		t.Errorf("%d", wrong.Code)
+		t.Errorf("invalid attempt: status %d", wrong.Code)
 	}
 	form := ask(t, c, "GET", "/retrying/act?do=postpone&queue=orders", nil)
 	for _, want := range []string{"Postpone: 3 messages", "queue orders", `name="at_most" value="3"`} {
 		if !strings.Contains(form.Body.String(), want) {
-			t.Errorf("%q is not in the form: %s", want, form.Body)
+			t.Errorf("form does not contain %q: %s", want, form.Body)
 		}
 	}
 	post := func(body string) int {
@@ -142,20 +142,20 @@ func TestWaitingOnThePage(t *testing.T) {
 		"do=drop&queue=orders&at_most=3":                http.StatusBadRequest,
 	} {
 		if got := post(body); got != want || len(r.acts) != 0 {
-			t.Errorf("%s: %d, want %d: %+v", body, got, want, r.acts)
+			t.Errorf("%s: status %d, want %d: %+v", body, got, want, r.acts)
 		}
 	}
-	r.err = fmt.Errorf("%w: there are more", failed.ErrState)
+	r.err = fmt.Errorf("%w: more messages match", failed.ErrState)
 	if got := post("do=retry&queue=orders&at_most=2"); got != http.StatusConflict {
-		t.Errorf("%d", got)
+		t.Errorf("action on more messages: status %d", got)
 	}
 	r.err, r.acts = nil, nil
 	r.res = failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "x", Messages: 1}}}
 	if got := post("do=postpone&queue=orders&at_most=3&delay=90m&reason=down"); got != http.StatusSeeOther {
-		t.Errorf("%d", got)
+		t.Errorf("postpone: status %d", got)
 	}
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
-		t.Errorf("%+v", act)
+		t.Errorf("action: got %+v", act)
 	}
 	// Picked rows are selected by number.
 	picked := func(body string) (int, string) {
@@ -163,18 +163,18 @@ func TestWaitingOnThePage(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	if code, body := picked("do=park&id=1&id=3"); code != http.StatusOK || fieldsOf(body).Encode() != "at_most=2&do=park&id=1&id=3" || !strings.Contains(body, "2 picked") {
-		t.Errorf("%d %s", code, body)
+		t.Errorf("form for picked messages: status %d, body %s", code, body)
 	}
 	if got := post("do=park&id=1&id=3&at_most=2"); got != http.StatusSeeOther || fmt.Sprint(r.acts[1].Filter.IDs) != "[1 3]" {
-		t.Errorf("%d %+v", got, r.acts)
+		t.Errorf("action on picked messages: status %d, actions %+v", got, r.acts)
 	}
 	for _, body := range []string{"do=park", "id=1", "do=drop&id=1", "do=park&id=x", "do=park&id=1&queue=orders"} {
 		if code, _ := picked(body); code != http.StatusBadRequest {
-			t.Errorf("%s: %d", body, code)
+			t.Errorf("%s: status %d", body, code)
 		}
 	}
 	after := ask(t, c, "GET", "/retrying?act=postpone&done=1&gone=1&left=1&unsure=0", nil).Body.String()
 	if !strings.Contains(after, "1 message postponed. 1 no longer waiting. 1 unchanged.") {
-		t.Errorf("the result is not on the page: %s", after)
+		t.Errorf("page does not show the result: %s", after)
 	}
 }

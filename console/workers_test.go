@@ -16,21 +16,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// crew is a Fleet that follows all commands.
-type crew struct {
+// fakeFleet is a Fleet that records all commands.
+type fakeFleet struct {
 	workers  []fleet.Worker
 	commands []topology.Command
 	err      error // error of the list, and of commands
 }
 
-func (c *crew) Workers() []fleet.Worker { return c.workers }
-func (c *crew) Err() error              { return c.err }
-func (c *crew) Control(_ context.Context, command topology.Command) error {
+func (c *fakeFleet) Workers() []fleet.Worker { return c.workers }
+func (c *fakeFleet) Err() error              { return c.err }
+func (c *fakeFleet) Control(_ context.Context, command topology.Command) error {
 	c.commands = append(c.commands, command)
 	return c.err
 }
 
-func newCrew() *crew {
+func newFakeFleet() *fakeFleet {
 	now := time.Now()
 	worker := func(id, queue, state string, pauses ...topology.Pause) fleet.Worker {
 		return fleet.Worker{Heard: now, WorkerStatus: topology.WorkerStatus{
@@ -42,26 +42,26 @@ func newCrew() *crew {
 	busy.Running, busy.Handling = 3, []topology.Handling{{MessageID: "order-17", Attempt: 2, Since: now.Add(-3 * time.Second)}}
 	silent := worker("bbbb", "orders", topology.WorkerConsuming)
 	silent.Silent = true
-	return &crew{workers: []fleet.Worker{
+	return &fakeFleet{workers: []fleet.Worker{
 		worker("cccc", "mails", topology.WorkerPaused, topology.Pause{Of: topology.PauseOfQueue, By: "ann", Reason: "closed <today>", At: now}),
 		busy, silent,
 		worker("dddd", "orders", topology.WorkerPaused, topology.Pause{Of: topology.PauseOfWorker, By: "bob", At: now}),
 	}}
 }
 
-func TestWorkersInTheAPI(t *testing.T) {
-	crew := newCrew()
+func TestWorkersAPI(t *testing.T) {
+	crew := newFakeFleet()
 	a := newArchive(t, failed.Config{})
-	d := describe(t, newConsole(t, Config{Archive: a, Fleet: crew}))
+	d := newCheckedConsole(t, newConsole(t, Config{Archive: a, Fleet: crew}))
 	all := get[api.Workers](t, ask(t, d, "GET", "/api/v1/workers", nil))
 	if len(all.Workers) != 4 || all.Problem != "" {
-		t.Fatalf("%+v", all)
+		t.Fatalf("workers: got %+v", all)
 	}
 	if w := all.Workers[1]; w.State != "consuming" || w.Running != 3 || w.Handling[0].MessageID != "order-17" || time.Duration(w.Handling[0].For) < 3*time.Second {
-		t.Errorf("the worker is %+v", w)
+		t.Errorf("worker: got %+v", w)
 	}
 	if all.Workers[2].State != "silent" || all.Workers[0].Pauses[0].By != "ann" {
-		t.Errorf("the workers are %+v", all.Workers)
+		t.Errorf("workers: got %+v", all.Workers)
 	}
 
 	for _, c := range []struct {
@@ -81,28 +81,28 @@ func TestWorkersInTheAPI(t *testing.T) {
 		{"resume", api.Resume{Queue: "mails", Worker: "gone"}, 404},
 	} {
 		if w := ask(t, d, "POST", "/api/v1/workers/"+c.path, c.body); w.Code != c.status {
-			t.Errorf("%s %+v: %d, want %d: %s", c.path, c.body, w.Code, c.status, w.Body)
+			t.Errorf("%s %+v: status %d, want %d: %s", c.path, c.body, w.Code, c.status, w.Body)
 		}
 	}
 	if len(crew.commands) != 4 {
-		t.Fatalf("commands are %+v", crew.commands)
+		t.Fatalf("commands: got %+v", crew.commands)
 	}
 	first := crew.commands[0]
 	if left := time.Until(first.Pause.Until); first.Do != topology.DoPause || first.Queue != "orders" || first.Worker != "" || first.Pause.Reason != "down" || first.Pause.By == "" ||
 		left < 9*time.Minute || left > 10*time.Minute {
-		t.Errorf("the command is %+v", first)
+		t.Errorf("first command: got %+v", first)
 	}
 	if crew.commands[1].Worker != "aaaa" || !crew.commands[1].Pause.Until.IsZero() {
-		t.Errorf("the command is %+v", crew.commands[1])
+		t.Errorf("second command: got %+v", crew.commands[1])
 	}
 	acts, _, err := a.Acts(t.Context(), failed.Page{})
 	if err != nil || len(acts) != 4 || acts[3].Verb != "pause" || acts[3].Subject != "queue/orders" || acts[3].Details["reason"] != "down" || acts[2].Subject != "worker/aaaa" {
-		t.Errorf("the audit log has %+v, %v", acts, err)
+		t.Errorf("audit log: got %+v, %v", acts, err)
 	}
 }
 
-// A refusal by the broker is reported, and is not in the audit log.
-func TestAPauseThatTheBrokerRefuses(t *testing.T) {
+// The console reports the broker's refusal, and the audit log does not record the command.
+func TestPauseRefusedByBroker(t *testing.T) {
 	for _, tc := range []struct {
 		err    error
 		status int
@@ -112,58 +112,58 @@ func TestAPauseThatTheBrokerRefuses(t *testing.T) {
 		{reprise.ErrDisconnected, http.StatusServiceUnavailable},
 		{errors.New("reprise: something else"), http.StatusServiceUnavailable},
 	} {
-		crew := newCrew()
+		crew := newFakeFleet()
 		crew.err = tc.err
 		a := newArchive(t, failed.Config{})
 		c := newConsole(t, Config{Archive: a, Fleet: crew})
 		w := ask(t, c, "POST", "/api/v1/workers/pause", api.Pause{Queue: "orders"})
 		if w.Code != tc.status {
-			t.Errorf("%v: %d, want %d: %s", tc.err, w.Code, tc.status, w.Body)
+			t.Errorf("%v: status %d, want %d: %s", tc.err, w.Code, tc.status, w.Body)
 		}
 		if acts, _, err := a.Acts(t.Context(), failed.Page{}); err != nil || len(acts) != 0 {
-			t.Errorf("the audit log has %+v, %v", acts, err)
+			t.Errorf("audit log: got %+v, %v", acts, err)
 		}
 		if all := get[api.Workers](t, ask(t, c, "GET", "/api/v1/workers", nil)); all.Problem == "" {
-			t.Errorf("nothing is said of %v", tc.err)
+			t.Errorf("response has no problem for %v", tc.err)
 		}
 	}
 }
 
 func TestWorkersPage(t *testing.T) {
 	list, secrets := tokens()
-	crew := newCrew()
+	crew := newFakeFleet()
 	c := newConsole(t, Config{Fleet: crew, Tokens: list})
 	for role := View; role <= Admin; role++ {
 		body := ask(t, c, "GET", "/workers", nil, bearer(secrets[role])).Body.String()
 		for _, want := range []string{"order-17", "attempt 2, for 3", "web-1", "v1.2.3", "1,234", "closed &lt;today&gt;", "silent", "and 2 more", "paused by bob"} {
 			if !strings.Contains(body, want) {
-				t.Errorf("the page has no %q", want)
+				t.Errorf("page does not contain %q", want)
 			}
 		}
 		for _, action := range []string{"/workers/pause?queue=orders", "/workers/resume?queue=mails", "/workers/resume?queue=orders&amp;worker=dddd", "/workers/pause?queue=orders&amp;worker=aaaa"} {
 			if has := strings.Contains(body, action); has != (role >= Operate) {
-				t.Errorf("as %s, the page has %s: %t", role, action, has)
+				t.Errorf("page for %s contains %s: %t", role, action, has)
 			}
 		}
 	}
 	operate := bearer(secrets[Operate])
 	if body := ask(t, c, "GET", "/workers/pause?queue=orders", nil, operate).Body.String(); !strings.Contains(body, "3 workers") {
-		t.Error("the page that asks does not say how many workers are meant")
+		t.Error("confirmation page does not show the number of workers")
 	}
 	status, location, body := post(t, c, "/workers/pause", url.Values{"queue": {"orders"}, "for": {"10m"}, "reason": {"down"}}, operate)
 	if status != http.StatusSeeOther || location != "/workers" || len(crew.commands) != 1 || crew.commands[0].Pause.Reason != "down" {
-		t.Errorf("%d %s, commands %+v: %s", status, location, crew.commands, body)
+		t.Errorf("pause: status %d, location %s, commands %+v: %s", status, location, crew.commands, body)
 	}
 	if status, _, _ := post(t, c, "/workers/pause", url.Values{"queue": {"orders"}, "for": {"soon"}}, operate); status != http.StatusBadRequest {
-		t.Errorf("a pause for soon: %d", status)
+		t.Errorf("pause with an invalid duration: status %d", status)
 	}
 	if status, location, _ := post(t, c, "/workers/resume", url.Values{"queue": {"orders"}, "worker": {"dddd"}}, operate); status != http.StatusSeeOther || location != "/workers" || crew.commands[1].Worker != "dddd" {
-		t.Errorf("%d, commands %+v", status, crew.commands)
+		t.Errorf("resume: status %d, commands %+v", status, crew.commands)
 	}
 	if body := ask(t, c, "GET", "/audit", nil, operate).Body.String(); !strings.Contains(body, "queue orders") || !strings.Contains(body, "worker dddd") {
-		t.Error("the audit log does not show it")
+		t.Error("audit log does not show the pause")
 	}
 	if w := ask(t, newConsole(t, Config{}), "GET", "/workers", nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "does not listen to workers") {
-		t.Errorf("without workers: %d", w.Code)
+		t.Errorf("page without workers: status %d", w.Code)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// reachable returns a function that reports whether a request reaches the handler of a route. It uses the routes of a
-// console, with handlers that do nothing else.
+// reachable is a console whose handlers only record that a request has reached them.
 type reachable struct {
 	*Console
 	reached string
@@ -34,7 +33,7 @@ func newReachable(t *testing.T, cfg Config) *reachable {
 	return m
 }
 
-// try reports whether the request reaches its handler, and returns the status.
+// try sends a request for a route, reports whether it reached the handler, and returns the response.
 func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)) (bool, *httptest.ResponseRecorder) {
 	t.Helper()
 	method := r.Method
@@ -55,7 +54,7 @@ func (m *reachable) try(t *testing.T, r web.Route, change ...func(*http.Request)
 
 func isUnsafe(r web.Route) bool { return r.Method != "GET" }
 
-// For each route, each role and each method of authentication, only permitted requests reach the handler.
+// Only permitted requests reach the handler, for each combination of route, role and method of authentication.
 func TestPermissions(t *testing.T) {
 	list, secrets := tokens()
 	m := newReachable(t, Config{Tokens: list})
@@ -103,18 +102,18 @@ func TestPermissions(t *testing.T) {
 				check("token of "+role.String(), may, http.StatusForbidden, bearer(secrets[role]))
 				check("session of "+role.String(), may, http.StatusForbidden, cookie(role), sameOrigin)
 				if !isUnsafe(r) {
-					check("link from elsewhere, "+role.String(), may, http.StatusForbidden, cookie(role), crossSite)
+					check("cross-site link, "+role.String(), may, http.StatusForbidden, cookie(role), crossSite)
 					continue
 				}
-				check("another site's page, "+role.String(), false, http.StatusForbidden, cookie(role), crossSite)
-				check("another site's page in an old browser, "+role.String(), false, http.StatusForbidden, cookie(role), evil)
+				check("cross-site request, "+role.String(), false, http.StatusForbidden, cookie(role), crossSite)
+				check("cross-site request of an old browser, "+role.String(), false, http.StatusForbidden, cookie(role), evil)
 				check("session without origin, "+role.String(), public, http.StatusForbidden, cookie(role))
 			}
 		})
 	}
 }
 
-// Without tokens, only this machine has access. Pages of other sites whose host name resolves to this machine do not.
+// Without tokens, only this machine has access, and the console refuses host names that resolve to it (DNS rebinding).
 func TestPermissionsWithoutTokens(t *testing.T) {
 	m := newReachable(t, Config{})
 	for _, r := range m.routes {
@@ -130,19 +129,19 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 				"another loopback address": func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.2:5", "127.0.0.2:8085" },
 			} {
 				if ok, w := m.try(t, r, change); !ok {
-					t.Errorf("%s: not reached: %d %s", what, w.Code, w.Body)
+					t.Errorf("%s: handler not reached: status %d, body %s", what, w.Code, w.Body)
 				}
 			}
 			for what, change := range map[string]func(*http.Request){
-				"another machine":     from("192.0.2.1:5"),
-				"another machine, v6": from("[2001:db8::1]:5"),
-				"no address":          from("@"),
-				"DNS rebinding":       func(r *http.Request) { r.Host = "evil.example:8085" },
-				"a name like ours":    func(r *http.Request) { r.Host = "localhost.evil.example" },
-				"an address as name":  func(r *http.Request) { r.Host = "127.0.0.1.evil.example" },
-				"no host":             func(r *http.Request) { r.Host = "" },
-				"forwarded":           header("X-Forwarded-For", "192.0.2.1"),
-				"forwarded, RFC 7239": header("Forwarded", "for=192.0.2.1"),
+				"another machine":      from("192.0.2.1:5"),
+				"another machine, v6":  from("[2001:db8::1]:5"),
+				"no address":           from("@"),
+				"DNS rebinding":        func(r *http.Request) { r.Host = "evil.example:8085" },
+				"similar host name":    func(r *http.Request) { r.Host = "localhost.evil.example" },
+				"address as host name": func(r *http.Request) { r.Host = "127.0.0.1.evil.example" },
+				"no host":              func(r *http.Request) { r.Host = "" },
+				"forwarded":            header("X-Forwarded-For", "192.0.2.1"),
+				"forwarded, RFC 7239":  header("Forwarded", "for=192.0.2.1"),
 			} {
 				if ok, w := m.try(t, r, change); ok || w.Code != http.StatusForbidden {
 					t.Errorf("%s: reached %v, status %d", what, ok, w.Code)
@@ -150,17 +149,17 @@ func TestPermissionsWithoutTokens(t *testing.T) {
 			}
 			if isUnsafe(r) {
 				if ok, _ := m.try(t, r, header("Sec-Fetch-Site", "cross-site")); ok {
-					t.Error("another site's page got in")
+					t.Error("cross-site request reached the handler")
 				}
 				if ok, _ := m.try(t, r, header("Origin", "null")); ok {
-					t.Error("a page in a sandbox got in")
+					t.Error("request with the origin null reached the handler")
 				}
 			}
 		})
 	}
 }
 
-// Required entries of the table.
+// The public routes and the routes for administrators are fixed. A route that changes data requires at least Operate.
 func TestRolesOfRoutes(t *testing.T) {
 	public := map[string]bool{"GET /login": true, "POST /login": true, "POST /logout": true, "GET /assets/{file}": true}
 	admin := map[string]bool{"POST /api/v1/messages/import": true, "POST /api/v1/purge": true, "POST /api/v1/erase": true, "POST /api/v1/queues/purge": true}
@@ -168,19 +167,19 @@ func TestRolesOfRoutes(t *testing.T) {
 		switch {
 		case public[r.Pattern()]:
 			if r.Role != Nobody {
-				t.Errorf("%s takes %s", r.Pattern(), r.Role)
+				t.Errorf("role of %s: got %s, want none", r.Pattern(), r.Role)
 			}
 		case r.Role < View:
 			t.Errorf("%s is public", r.Pattern())
 		case admin[r.Pattern()] && r.Role != Admin:
-			t.Errorf("%s takes %s", r.Pattern(), r.Role)
+			t.Errorf("role of %s: got %s, want admin", r.Pattern(), r.Role)
 		case isUnsafe(r) && r.Role < Operate && r.Path != "/api/" && r.Path != "/":
-			t.Errorf("%s changes something and takes %s", r.Pattern(), r.Role)
+			t.Errorf("%s changes data, but requires only the role %s", r.Pattern(), r.Role)
 		}
 	}
 }
 
-// Every answer has the security headers for pages, including errors.
+// Every response has the security headers of pages, including errors.
 func TestSecurityHeaders(t *testing.T) {
 	c := newConsole(t, Config{})
 	for what, w := range map[string]*httptest.ResponseRecorder{
@@ -207,7 +206,7 @@ func TestSecurityHeaders(t *testing.T) {
 			}
 		}
 		if h.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%s: other sites may read it", what)
+			t.Errorf("%s: response permits reads from other sites", what)
 		}
 	}
 }

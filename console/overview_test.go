@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Messages that workers retry and park are acknowledged, but not done.
-func TestOverviewCountsSuccessesAsDone(t *testing.T) {
+// Retried and parked messages are acknowledged, too, but they are not successes.
+func TestOverviewCountsOnlySuccesses(t *testing.T) {
 	management := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/api/queues") {
 			_, _ = w.Write([]byte(`[]`))
@@ -21,13 +21,13 @@ func TestOverviewCountsSuccessesAsDone(t *testing.T) {
 		_, _ = w.Write([]byte(`[{"name":"orders","messages_ready":3,"consumers":1,"message_stats":{"publish_details":{"rate":40},"ack_details":{"rate":30}}}]`))
 	}))
 	defer management.Close()
-	overview := func(b *books) string {
+	overview := func(b *fakeLedger) string {
 		t.Helper()
 		c := newConsole(t, Config{Archive: newArchive(t, failed.Config{}), Ledger: b.Ledger, Management: &Management{URL: management.URL}})
 		w := ask(t, c, "GET", "/", nil)
 		return strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " ")
 	}
-	b := newBooks(t)
+	b := newFakeLedger(t)
 	b.queues["orders"] = ledger.Figures{Published: 1200, Messages: 0}
 	for _, event := range []struct {
 		kind reprise.EventKind
@@ -42,13 +42,13 @@ func TestOverviewCountsSuccessesAsDone(t *testing.T) {
 	}
 	b.sample(2)
 	if page := overview(b); !strings.Contains(page, "Done per second 2.0 of 40 incoming") {
-		t.Errorf("60 done in 30 s are shown as %s", page)
+		t.Errorf("overview after 60 successes in 30 s: got %s", page)
 	}
 	b.sample(4)
 	if page := overview(b); !strings.Contains(page, "Done per second 0 of 40 incoming") {
-		t.Errorf("none done in 30 s are shown as %s", page)
+		t.Errorf("overview after 30 s without successes: got %s", page)
 	}
-	if page := overview(&books{}); strings.Contains(page, "Done per second") {
-		t.Errorf("without a ledger nobody knows what is done: %s", page)
+	if page := overview(&fakeLedger{}); strings.Contains(page, "Done per second") {
+		t.Errorf("overview without a ledger shows successes: %s", page)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// A console without a management API, or with an unreachable one, does not show figures, and otherwise works.
-func TestBrokerAbsent(t *testing.T) {
+// Without a reachable management API, pages report that there are no live figures, and otherwise work.
+func TestConsoleWorksWithoutManagement(t *testing.T) {
 	if _, err := figures.NewBroker(mgmtapi.API{}, "").Queues(t.Context()); !errors.Is(err, figures.ErrNoFigures) {
 		t.Error(err)
 	}
@@ -22,7 +22,7 @@ func TestBrokerAbsent(t *testing.T) {
 	add(t, c.cfg.Archive, nil)
 	for path, text := range map[string]string{"/": "No live figures.", "/topology": "No live figures."} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf("GET %s: status %d, body %s", path, w.Code, w.Body)
 		}
 	}
 }

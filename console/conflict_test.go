@@ -9,15 +9,15 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// If two users edit a message, the second user gets the changes of the first user next to their own form. The console does
-// not overwrite or replay anything before the second user confirms.
-func TestTwoEditOneMessage(t *testing.T) {
-	replayer := &waker{}
+// If two users edit the same message, the console shows both versions to the second user. It saves or replays the message
+// only after the second user confirms.
+func TestEditDetectsConflict(t *testing.T) {
+	replayer := &fakeReplayer{}
 	c := newConsole(t, Config{Replayer: replayer})
 	id := add(t, c.cfg.Archive, nil)
 	form := ask(t, c, "GET", "/messages/1/edit", nil).Body.String()
 	if !strings.Contains(form, `name="base" value="0"`) || !strings.Contains(form, `name="revision" value="0"`) {
-		t.Fatalf("the form does not say what was seen: %s", form)
+		t.Fatalf("form does not contain the base and the revision: %s", form)
 	}
 	if err := c.cfg.Archive.Edit(t.Context(), id, 0, failed.Content{Body: []byte(`{"order":"ann's"}`)}, "ann"); err != nil {
 		t.Fatal(err)
@@ -27,30 +27,30 @@ func TestTwoEditOneMessage(t *testing.T) {
 		mine.Set("do", do)
 		status, _, body := post(t, c, "/messages/1/edit", mine)
 		if status != http.StatusConflict || !strings.Contains(body, "ann has edited this message since") {
-			t.Fatalf("%s: %d %s", do, status, body)
+			t.Fatalf("%s: status %d, body %s", do, status, body)
 		}
 		for _, want := range []string{"ann&#39;s", "ben&#39;s", `name="base" value="0"`, `name="revision" value="1"`, `href="/messages/1/revisions/1"`} {
 			if !strings.Contains(body, want) {
-				t.Errorf("%s: there is no %s", do, want)
+				t.Errorf("%s: page does not contain %s", do, want)
 			}
 		}
 		m, err := c.cfg.Archive.Get(t.Context(), id)
 		if err != nil || m.State != failed.Failed || string(m.Current().Body) != `{"order":"ann's"}` {
-			t.Fatalf("%s: it is %s, %s: %v", do, m.State, m.Current().Body, err)
+			t.Fatalf("%s: got state %s, body %s, error %v", do, m.State, m.Current().Body, err)
 		}
 	}
 	if status, _, _ := post(t, c, "/messages/1/revert", url.Values{"revision": {"0"}}); status != http.StatusConflict {
-		t.Errorf("taken back unseen: %d", status)
+		t.Errorf("revert of an unseen revision: status %d", status)
 	}
 	mine.Set("revision", "1")
 	if status, _, body := post(t, c, "/messages/1/edit", mine); status != http.StatusSeeOther {
-		t.Fatalf("having seen it: %d %s", status, body)
+		t.Fatalf("edit of the displayed revision: status %d, body %s", status, body)
 	}
 	m, err := c.cfg.Archive.Get(t.Context(), id)
 	if err != nil || string(m.Current().Body) != `{"order":"ben's"}` || m.State != failed.Replaying {
-		t.Errorf("it is %s, %s: %v", m.State, m.Current().Body, err)
+		t.Errorf("message: got state %s, body %s, error %v", m.State, m.Current().Body, err)
 	}
 	if status, _, _ := post(t, c, "/messages/1/edit", url.Values{"do": {"save"}}); status == http.StatusSeeOther {
-		t.Error("a form that does not say what was seen is taken")
+		t.Error("form without a revision was accepted")
 	}
 }
