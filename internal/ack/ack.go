@@ -1,13 +1,11 @@
 // Package ack settles the deliveries of one AMQP channel.
 //
-// It sends exactly the decisions of the worker to the broker, in few frames. Contiguous
-// acknowledgements share a frame, and an acknowledgement waits at most a few milliseconds for
-// others. A caller can wait until the broker has taken an acknowledgement. The package does not
-// write to a closed channel, which fences off the deliveries of a lost connection. The broker
-// redelivers them.
+// It sends exactly the decisions of the worker to the broker, in few frames. Contiguous acknowledgements share a frame, and
+// an acknowledgement waits at most a few milliseconds for others. A caller can wait until the broker has processed an
+// acknowledgement. The package does not write to a closed channel, so the broker redelivers the deliveries of a lost
+// connection.
 //
-// The package imports the standard library only. Its tests check the pace of acknowledgements
-// without a broker.
+// The package imports the standard library only. The tests check the times of acknowledgements without a broker.
 package ack
 
 import (
@@ -28,11 +26,10 @@ type Channel interface {
 	Sync() error
 }
 
-// CertainWindow is the largest number of unsettled deliveries for which Sync proves
-// that a quorum queue has the acknowledgements. RabbitMQ's channel passes on a settlement
-// immediately while the queue has at most 32 others to write. The channel holds back
-// further settlements, answers requests in the meantime, and forgets the held settlements
-// when it ends (rabbit_fifo_client.erl, SOFT_LIMIT, 3.10 to 4.3).
+// CertainWindow is the largest number of unsettled deliveries for which Sync proves that a quorum queue has the
+// acknowledgements. RabbitMQ's channel sends a settlement to the queue immediately if the queue has at most 32 others to
+// write. Otherwise it holds the settlement back, answers requests in the meantime, and loses the settlement if it closes
+// (rabbit_fifo_client.erl, SOFT_LIMIT, 3.10 to 4.3).
 const CertainWindow = 32
 
 // Verb is the way a delivery is settled.
@@ -40,20 +37,19 @@ type Verb uint8
 
 const (
 	Ack        Verb = iota // basic.ack
-	GiveBack               // basic.nack, requeue: since RabbitMQ 4.3, not counted towards a delivery limit
-	Requeue                // basic.reject, requeue: counted towards a delivery limit
-	DeadLetter             // basic.reject, no requeue
+	GiveBack               // basic.nack with requeue; does not count towards a delivery limit since RabbitMQ 4.3
+	Requeue                // basic.reject with requeue; counts towards a delivery limit
+	DeadLetter             // basic.reject without requeue
 )
 
 const (
-	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much
-	// as a delivery, so acks wait for others to share a frame. If half of the spare deliveries
-	// have settlements, acks do not wait, so that the broker does not run out of deliveries that
-	// it may send. Requeues never wait.
+	// pause is the time between two writes of acks. In a quorum queue, each ack costs as much as a delivery, so acks wait
+	// for others to share a frame. If half of the spare deliveries (see SetSpare) are settled, acks do not wait, so that the
+	// broker may always send further deliveries. Requeues never wait.
 	pause = time.Millisecond
 
-	// gapPauses is the number of pauses that an ack beyond a gap waits. The confirms of copies that
-	// were published out of order can be one disk write of the broker apart.
+	// gapPauses is the number of pauses for which an ack beyond a gap waits. Confirms of copies can arrive out of order,
+	// with one disk write of the broker in between.
 	gapPauses = 10
 )
 
@@ -64,32 +60,31 @@ const (
 //
 //	settled   1 2 3 · 5 · 7      sent   ack 3 multiple
 //	then 4        4              sent   ack 5 multiple
-//	nothing                      sent   ack 7
+//	no more                      sent   ack 7
 //	then 6            6          sent   ack 6
 //
-// One goroutine, Run, writes. It writes immediately if no pause is running. Otherwise it
-// writes when the pause ends, when enough acks have accumulated, or on a settlement other
-// than an ack. The methods are safe for concurrent use.
+// Run writes immediately if no pause is running. Otherwise it writes when the pause ends, when enough acks have accumulated,
+// or on a settlement other than an ack. The methods are safe for concurrent use.
 type Acker struct {
-	ch       Channel
-	enough   atomic.Int32  // number of settlements that do not wait for others
-	commands atomic.Uint64 // written
+	ch        Channel
+	batchSize atomic.Int32  // number of settlements that Run writes without waiting for others
+	commands  atomic.Uint64 // number of written commands
 
-	mu      sync.Mutex
-	open    int // unsettled deliveries
-	settled []settlement
-	spare   []settlement  // the previous batch; its memory is reused
-	urgent  bool          // one of the settlements does not wait for others
-	wake    chan struct{} // gets a token on the first settlement, on enough settlements, on an urgent one, and on End
-	ending  bool
-	over    bool          // Run accepts no further settlements
-	done    chan struct{} // closed when Run returns
+	mu       sync.Mutex
+	open     int // unsettled deliveries
+	settled  []settlement
+	previous []settlement  // the previous batch; its memory is reused
+	urgent   bool          // one of the settlements does not wait for others
+	wake     chan struct{} // receives a token on the first settlement, on enough settlements, on an urgent settlement, and on End
+	ending   bool
+	stopped  bool          // Run does not accept further settlements
+	done     chan struct{} // closed when Run returns
 }
 
 type settlement struct {
-	tag   uint64
-	verb  Verb
-	taken chan<- struct{} // closed when the broker has taken the settlement; may be nil
+	tag       uint64
+	verb      Verb
+	confirmed chan<- struct{} // closed when the broker has processed the settlement; may be nil
 }
 
 // New returns an Acker for a channel. The caller must call Run.
@@ -99,9 +94,8 @@ func New(ch Channel) *Acker {
 	return a
 }
 
-// SetSpare sets the number of deliveries that the broker may have outstanding
-// in addition to the deliveries that handlers process.
-func (a *Acker) SetSpare(n int) { a.enough.Store(int32(max(1, n/2))) }
+// SetSpare sets the number of deliveries that can be unsettled in addition to the deliveries in handlers.
+func (a *Acker) SetSpare(n int) { a.batchSize.Store(int32(max(1, n/2))) }
 
 // Delivered counts a delivery.
 func (a *Acker) Delivered() {
@@ -117,31 +111,29 @@ func (a *Acker) Unsettled() int {
 	return a.open
 }
 
-// Commands returns an upper bound of the number of commands that RabbitMQ's channel
-// has sent to the queue. An ack of several messages makes one command for each of their consumers.
+// Commands returns an upper bound of the number of commands that RabbitMQ's channel has sent to the queue. An ack of several
+// messages results in one command for each of their consumers.
 func (a *Acker) Commands() uint64 { return a.commands.Load() }
 
 // Done returns a channel that is closed when Run has returned.
 func (a *Acker) Done() <-chan struct{} { return a.done }
 
-// Settle settles a delivery. It returns false if the Acker no longer writes. The broker then
-// requeues the delivery when the channel ends.
+// Settle settles a delivery. It returns false if the Acker no longer writes. The broker then requeues the delivery when the
+// channel closes.
 func (a *Acker) Settle(tag uint64, v Verb) bool { return a.settle(settlement{tag: tag, verb: v}) }
 
-// AckNow acknowledges a delivery and waits for the broker. It reports whether the
-// broker has certainly taken the ack, so that it does not redeliver the message
-// even if the channel ends. AMQP does not define an answer to an ack. The answer to a later
-// request on the channel proves the ack, as long as at most CertainWindow deliveries
-// are unsettled.
+// AckNow acknowledges a delivery and waits for the broker. It reports whether the broker has certainly processed the ack, so
+// that it does not redeliver the message even if the channel closes. AMQP does not define an answer to an ack. The answer to
+// a later request on the channel proves the ack, as long as at most CertainWindow deliveries are unsettled.
 func (a *Acker) AckNow(tag uint64) bool {
-	taken := make(chan struct{})
-	a.settle(settlement{tag: tag, taken: taken})
+	confirmed := make(chan struct{})
+	a.settle(settlement{tag: tag, confirmed: confirmed})
 	select {
-	case <-taken:
+	case <-confirmed:
 		return true
 	case <-a.done:
 		select {
-		case <-taken:
+		case <-confirmed:
 			return true
 		default:
 			return false
@@ -151,17 +143,17 @@ func (a *Acker) AckNow(tag uint64) bool {
 
 func (a *Acker) settle(s settlement) bool {
 	a.mu.Lock()
-	if a.over {
+	if a.stopped {
 		a.mu.Unlock()
 		return false
 	}
 	a.open--
 	a.settled = append(a.settled, s)
 	n := len(a.settled)
-	urgent := s.verb != Ack || s.taken != nil
+	urgent := s.verb != Ack || s.confirmed != nil
 	a.urgent = a.urgent || urgent
 	a.mu.Unlock()
-	if n == 1 || urgent || n >= int(a.enough.Load()) {
+	if n == 1 || urgent || n >= int(a.batchSize.Load()) {
 		a.signal()
 	}
 	return true
@@ -182,8 +174,8 @@ func (a *Acker) signal() {
 	}
 }
 
-// Run writes settlements until End is called or ctx, the lifetime of the channel, ends. After
-// an error, the channel can no longer settle deliveries.
+// Run writes settlements until End is called or ctx ends, which is the lifetime of the channel. After an error, the channel
+// can no longer settle deliveries.
 func (a *Acker) Run(ctx context.Context) error {
 	defer close(a.done)
 	w := newWriter(a.ch, &a.commands)
@@ -198,10 +190,10 @@ func (a *Acker) Run(ctx context.Context) error {
 			paused = false
 		}
 		batch, ending := a.take(paused)
-		if len(batch) == 0 && (paused || len(w.beyond) == 0) && !ending {
+		if len(batch) == 0 && (paused || len(w.gapped) == 0) && !ending {
 			continue
 		}
-		all := int(a.enough.Load())
+		all := int(a.batchSize.Load())
 		if ending {
 			all = 0
 		}
@@ -219,58 +211,57 @@ func (a *Acker) Run(ctx context.Context) error {
 func (a *Acker) take(paused bool) (batch []settlement, ending bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !paused || a.ending || a.urgent || len(a.settled) >= int(a.enough.Load()) {
-		batch, a.settled, a.spare, a.urgent = a.settled, a.spare[:0], a.settled, false
+	if !paused || a.ending || a.urgent || len(a.settled) >= int(a.batchSize.Load()) {
+		batch, a.settled, a.previous, a.urgent = a.settled, a.previous[:0], a.settled, false
 	}
-	a.over = a.ending
+	a.stopped = a.ending
 	return batch, a.ending
 }
 
 // writer tracks the settlements that were written to the channel.
 type writer struct {
-	ch       Channel
-	commands *atomic.Uint64
-	floor    uint64             // every tag up to here is settled and written
-	written  ranges             // tags above floor that are settled and written
-	beyond   map[uint64]waiting // acks that are not written
-	awaiting []chan<- struct{}  // closed after the next Sync
+	ch          Channel
+	commands    *atomic.Uint64
+	settledUpTo uint64             // this tag and all lower tags are settled and written
+	written     ranges             // tags above settledUpTo that are settled and written
+	gapped      map[uint64]waiting // acks that are not written, because of a gap
+	awaiting    []chan<- struct{}  // closed after the next Sync
 }
 
 // waiting is an ack that was not written yet.
 type waiting struct {
-	pauses int // number of pauses so far
-	taken  chan<- struct{}
+	pauses    int // number of pauses so far
+	confirmed chan<- struct{}
 }
 
 func newWriter(ch Channel, commands *atomic.Uint64) *writer {
-	return &writer{ch: ch, commands: commands, written: newRanges(), beyond: map[uint64]waiting{}}
+	return &writer{ch: ch, commands: commands, written: newRanges(), gapped: map[uint64]waiting{}}
 }
 
-// write settles a batch. If at least all acks are beyond gaps, write sends every one of them. Otherwise
-// it sends the acks with a waiting caller and the acks that have waited for gapPauses. Only a write
-// outside a pause counts as a pause of waiting.
+// write settles a batch. If the number of acks beyond gaps is at least all, write sends all of them. Otherwise it sends the
+// acks with a waiting caller and the acks that have waited for gapPauses. A pause counts at the first write after it.
 func (w *writer) write(batch []settlement, paused bool, all int) error {
 	for _, s := range batch {
 		if s.verb == Ack {
-			w.beyond[s.tag] = waiting{taken: s.taken}
-		} else if err := w.refuse(s); err != nil {
+			w.gapped[s.tag] = waiting{confirmed: s.confirmed}
+		} else if err := w.writeOther(s); err != nil {
 			return err
 		}
 	}
 	if err := w.writeRun(); err != nil {
 		return err
 	}
-	due := func(ack waiting) bool { return ack.taken != nil || ack.pauses >= gapPauses }
-	if len(w.beyond) >= all {
+	due := func(ack waiting) bool { return ack.confirmed != nil || ack.pauses >= gapPauses }
+	if len(w.gapped) >= all {
 		due = func(waiting) bool { return true }
 	}
-	if err := w.writeBeyond(due); err != nil {
+	if err := w.writeGapped(due); err != nil {
 		return err
 	}
 	if !paused {
-		for tag, ack := range w.beyond {
+		for tag, ack := range w.gapped {
 			ack.pauses++
-			w.beyond[tag] = ack
+			w.gapped[tag] = ack
 		}
 	}
 	if len(w.awaiting) == 0 {
@@ -279,15 +270,15 @@ func (w *writer) write(batch []settlement, paused bool, all int) error {
 	if err := w.ch.Sync(); err != nil {
 		return err
 	}
-	for _, taken := range w.awaiting {
-		close(taken)
+	for _, confirmed := range w.awaiting {
+		close(confirmed)
 	}
 	w.awaiting = nil
 	return nil
 }
 
-// refuse writes a settlement other than an ack.
-func (w *writer) refuse(s settlement) (err error) {
+// writeOther writes a settlement other than an ack.
+func (w *writer) writeOther(s settlement) (err error) {
 	switch s.verb {
 	case GiveBack:
 		err = w.ch.Nack(s.tag, false, true)
@@ -305,15 +296,15 @@ func (w *writer) refuse(s settlement) (err error) {
 // time. It is also the maximum number of commands for an ack of several messages.
 const maxConsumers = 4
 
-// writeRun acks the longest run above floor. The ack must name a tag that the broker
-// still waits for, so it names the last newly acked tag, not a tag that was written before.
+// writeRun acks the longest run above settledUpTo. The ack must contain a tag that is unsettled on the broker. Therefore it
+// contains the last newly acked tag, and not a tag that was written before.
 func (w *writer) writeRun() error {
 	var last, count uint64
 	for {
-		next := w.floor + 1
-		if ack, found := w.beyond[next]; found {
+		next := w.settledUpTo + 1
+		if ack, found := w.gapped[next]; found {
 			count++
-			last, w.floor = next, next
+			last, w.settledUpTo = next, next
 			w.remove(next, ack)
 			continue
 		}
@@ -321,7 +312,7 @@ func (w *writer) writeRun() error {
 		if !found {
 			break
 		}
-		w.floor = end
+		w.settledUpTo = end
 	}
 	if count == 0 {
 		return nil
@@ -330,17 +321,17 @@ func (w *writer) writeRun() error {
 	return w.ch.Ack(last, count > 1)
 }
 
-// writeBeyond writes the acks beyond gaps that are due.
-func (w *writer) writeBeyond(due func(waiting) bool) error {
+// writeGapped writes the acks beyond gaps that are due.
+func (w *writer) writeGapped(due func(waiting) bool) error {
 	var tags []uint64
-	for tag, ack := range w.beyond {
+	for tag, ack := range w.gapped {
 		if due(ack) {
 			tags = append(tags, tag)
 		}
 	}
 	slices.Sort(tags)
 	for _, tag := range tags {
-		w.remove(tag, w.beyond[tag])
+		w.remove(tag, w.gapped[tag])
 		w.written.add(tag)
 		w.commands.Add(1)
 		if err := w.ch.Ack(tag, false); err != nil {
@@ -351,8 +342,8 @@ func (w *writer) writeBeyond(due func(waiting) bool) error {
 }
 
 func (w *writer) remove(tag uint64, ack waiting) {
-	delete(w.beyond, tag)
-	if ack.taken != nil {
-		w.awaiting = append(w.awaiting, ack.taken)
+	delete(w.gapped, tag)
+	if ack.confirmed != nil {
+		w.awaiting = append(w.awaiting, ack.confirmed)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// channelModel models acknowledgements in RabbitMQ. An ack of a tag that it does not wait for
-// closes the channel.
+// channelModel models acknowledgements in RabbitMQ. An ack of a tag that is not unacked closes the channel.
 type channelModel struct {
 	unacked []uint64 // in order
 	frames  int
@@ -38,7 +37,7 @@ func (b *channelModel) Ack(tag uint64, multiple bool) error {
 
 func (b *channelModel) Nack(tag uint64, multiple, requeue bool) error {
 	if multiple || !requeue {
-		return errors.New("not a giving back")
+		return errors.New("nack must be a single requeue")
 	}
 	b.settled[tag] = GiveBack
 	return b.Ack(tag, false)
@@ -58,7 +57,7 @@ func TestAckerWritesExactlyTheSettlements(t *testing.T) {
 	for seed := range uint64(200) {
 		settleAtRandom(t, rand.New(rand.NewPCG(seed, 0)))
 		if t.Failed() {
-			t.Fatalf("with seed %d", seed)
+			t.Fatalf("seed %d", seed)
 		}
 	}
 }
@@ -94,35 +93,35 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 			t.Error(err)
 			return
 		}
-		if round == 2 && len(w.beyond) > 0 {
-			t.Errorf("%v were not written", w.beyond)
+		if round == 2 && len(w.gapped) > 0 {
+			t.Errorf("acks were not written: %v", w.gapped)
 		}
-		untold := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(open), maps.Keys(w.beyond))))
-		if !slices.Equal(untold, b.unacked) {
-			t.Errorf("unsettled, or settled beyond a gap: %v, the broker waits for %v", untold, b.unacked)
+		unsettled := slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(open), maps.Keys(w.gapped))))
+		if !slices.Equal(unsettled, b.unacked) {
+			t.Errorf("unacked: got %v, broker has %v", unsettled, b.unacked)
 		}
-		if gaps := len(w.written.end); gaps > len(untold) {
-			t.Errorf("%d ranges remembered for %d deliveries that the broker waits for", gaps, len(untold))
+		if gaps := len(w.written.end); gaps > len(unsettled) {
+			t.Errorf("got %d ranges for %d unacked deliveries", gaps, len(unsettled))
 		}
 		if b.frames > settled {
-			t.Errorf("%d frames for %d settlements", b.frames, settled)
+			t.Errorf("got %d frames for %d settlements", b.frames, settled)
 		}
 	}
 	if !maps.Equal(want, b.settled) {
-		t.Errorf("not acked: %v, the broker was told %v", want, b.settled)
+		t.Errorf("settlements other than acks: got %v, want %v", b.settled, want)
 	}
 	if int(commands.Load()) < b.frames {
-		t.Errorf("%d commands for %d frames", commands.Load(), b.frames)
+		t.Errorf("got %d commands for %d frames", commands.Load(), b.frames)
 	}
-	if len(open) == 0 && len(w.beyond) == 0 && len(w.written.end) != 0 {
-		t.Errorf("the writer remembers %v, although all tags are settled", w.written)
+	if len(open) == 0 && len(w.gapped) == 0 && len(w.written.end) != 0 {
+		t.Errorf("ranges are not empty after all tags are settled: %v", w.written)
 	}
 }
 
-// journal records frames.
-type journal struct{ frames []string }
+// recorder records frames.
+type recorder struct{ frames []string }
 
-func (j *journal) Ack(tag uint64, multiple bool) error {
+func (j *recorder) Ack(tag uint64, multiple bool) error {
 	suffix := ""
 	if multiple {
 		suffix = " multiple"
@@ -131,23 +130,23 @@ func (j *journal) Ack(tag uint64, multiple bool) error {
 	return nil
 }
 
-func (j *journal) Nack(tag uint64, _, _ bool) error {
+func (j *recorder) Nack(tag uint64, _, _ bool) error {
 	j.frames = append(j.frames, "nack "+string(rune('0'+tag)))
 	return nil
 }
 
-func (j *journal) Reject(tag uint64, _ bool) error {
+func (j *recorder) Reject(tag uint64, _ bool) error {
 	j.frames = append(j.frames, "reject "+string(rune('0'+tag)))
 	return nil
 }
 
-func (j *journal) Sync() error {
+func (j *recorder) Sync() error {
 	j.frames = append(j.frames, "sync")
 	return nil
 }
 
 func TestContiguousAcksShareFrame(t *testing.T) {
-	var j journal
+	var j recorder
 	var commands atomic.Uint64
 	w := newWriter(&j, &commands)
 	for _, step := range []struct {
@@ -172,35 +171,35 @@ func TestContiguousAcksShareFrame(t *testing.T) {
 	if !slices.Equal(want, j.frames) {
 		t.Errorf("got %q, want %q", j.frames, want)
 	}
-	if w.floor != 9 || len(w.written.end) != 0 {
-		t.Errorf("floor %d, remembered %v", w.floor, w.written)
+	if w.settledUpTo != 9 || len(w.written.end) != 0 {
+		t.Errorf("got settledUpTo %d and ranges %v, want 9 and none", w.settledUpTo, w.written)
 	}
 }
 
-type deadChannel struct{}
+type closedChannel struct{}
 
-func (deadChannel) Ack(uint64, bool) error        { return errUnknownTag }
-func (deadChannel) Nack(uint64, bool, bool) error { return errUnknownTag }
-func (deadChannel) Reject(uint64, bool) error     { return errUnknownTag }
-func (deadChannel) Sync() error                   { return errUnknownTag }
+func (closedChannel) Ack(uint64, bool) error        { return errUnknownTag }
+func (closedChannel) Nack(uint64, bool, bool) error { return errUnknownTag }
+func (closedChannel) Reject(uint64, bool) error     { return errUnknownTag }
+func (closedChannel) Sync() error                   { return errUnknownTag }
 
-func TestAckNowReportsWhetherBrokerTookAck(t *testing.T) {
-	var j journal
+func TestAckNowReportsProcessedAck(t *testing.T) {
+	var j recorder
 	a := New(&j)
 	a.Settle(1, Ack)
 	done := make(chan bool)
 	go func() { done <- a.AckNow(2) }()
 	go a.Run(t.Context())
 	if !<-done {
-		t.Error("AckNow returned false, although the broker has taken the ack")
+		t.Error("AckNow returned false, although the broker has processed the ack")
 	}
 	a.End()
 	<-a.Done()
 	if last := j.frames[len(j.frames)-1]; last != "sync" {
-		t.Errorf("wrote %v, and did not wait for the broker", j.frames)
+		t.Errorf("AckNow did not wait for the broker: got frames %v", j.frames)
 	}
 
-	a = New(deadChannel{})
+	a = New(closedChannel{})
 	go func() { done <- a.AckNow(1) }()
 	go a.Run(t.Context())
 	if <-done {
@@ -208,9 +207,9 @@ func TestAckNowReportsWhetherBrokerTookAck(t *testing.T) {
 	}
 }
 
-func TestAckerEnds(t *testing.T) {
-	t.Run("when told, with everything written", func(t *testing.T) {
-		var j journal
+func TestRunReturns(t *testing.T) {
+	t.Run("after all writes", func(t *testing.T) {
+		var j recorder
 		a := New(&j)
 		a.Settle(1, Ack)
 		a.Settle(3, Ack)
@@ -220,8 +219,8 @@ func TestAckerEnds(t *testing.T) {
 			t.Errorf("got %q", j.frames)
 		}
 	})
-	t.Run("when its channel is closed", func(t *testing.T) {
-		a := New(deadChannel{})
+	t.Run("closed channel", func(t *testing.T) {
+		a := New(closedChannel{})
 		a.Settle(1, Ack)
 		a.Run(t.Context())
 		a.Settle(2, Ack) // after Run has returned, Settle does not block

@@ -10,7 +10,7 @@ import (
 
 // timed is a channel that records each settlement and its time.
 type timed struct {
-	journal
+	recorder
 	from time.Time
 }
 
@@ -23,13 +23,13 @@ func (c *timed) Ack(tag uint64, multiple bool) error {
 	return nil
 }
 
-func TestAcksShareFrames(t *testing.T) {
+func TestAcksWaitForPause(t *testing.T) {
 	cases := map[string]struct {
 		spare int
 		acked func(a *Acker)
 		want  []string
 	}{
-		"one after a while is told at once": {
+		"single ack is sent immediately": {
 			spare: 100,
 			acked: func(a *Acker) {
 				a.Settle(1, Ack)
@@ -38,7 +38,7 @@ func TestAcksShareFrames(t *testing.T) {
 			},
 			want: []string{"0s: ack 1", "1s: ack 2"},
 		},
-		"those that follow wait a moment for others": {
+		"acks after an ack wait for a pause": {
 			spare: 100,
 			acked: func(a *Acker) {
 				a.Settle(1, Ack)
@@ -50,7 +50,7 @@ func TestAcksShareFrames(t *testing.T) {
 			},
 			want: []string{"0s: ack 1", "1ms: ack up to 4"},
 		},
-		"but not what is given back": {
+		"requeue is sent immediately": {
 			spare: 100,
 			acked: func(a *Acker) {
 				a.Settle(1, Ack)
@@ -60,7 +60,7 @@ func TestAcksShareFrames(t *testing.T) {
 			},
 			want: []string{"0s: ack 1", "nack 3", "0s: ack 2"},
 		},
-		"but not when the broker might run out of messages to deliver": {
+		"half of the spare deliveries are sent immediately": {
 			spare: 6,
 			acked: func(a *Acker) {
 				for tag := range uint64(7) {
@@ -70,7 +70,7 @@ func TestAcksShareFrames(t *testing.T) {
 			},
 			want: []string{"0s: ack 1", "0s: ack up to 4", "0s: ack up to 7"},
 		},
-		"nor when nothing is delivered beside what is handled": {
+		"ack without spare deliveries is sent immediately": {
 			spare: 0,
 			acked: func(a *Acker) {
 				a.Settle(2, Ack)
@@ -81,7 +81,7 @@ func TestAcksShareFrames(t *testing.T) {
 			},
 			want: []string{"0s: ack 2", "0s: ack 1", "0s: ack 3"},
 		},
-		"those beyond a gap wait for it to close": {
+		"ack beyond a gap waits for the gap to close": {
 			spare: 100,
 			acked: func(a *Acker) {
 				a.Settle(1, Ack)
@@ -91,7 +91,7 @@ func TestAcksShareFrames(t *testing.T) {
 			},
 			want: []string{"0s: ack 1", "5ms: ack up to 3"},
 		},
-		"and not for long": {
+		"ack beyond a gap waits for gapPauses": {
 			spare: 100,
 			acked: func(a *Acker) {
 				a.Settle(1, Ack)

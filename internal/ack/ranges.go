@@ -1,8 +1,7 @@
 package ack
 
-// ranges is a set of tags. Its size is the number of gaps, which is at most the number of
-// deliveries in flight. It does not grow with the number of messages that pass a handler
-// that never returns.
+// ranges is a set of tags. Its size is the number of gaps, which is at most the number of deliveries in flight. If a handler
+// never returns, the size does not grow with the number of later messages.
 type ranges struct {
 	end   map[uint64]uint64 // end of the range that starts at the key
 	start map[uint64]uint64 // start of the range that ends at the key
