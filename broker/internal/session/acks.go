@@ -2,8 +2,8 @@ package session
 
 import "github.com/reprisemq/reprise/internal/amqpwire"
 
-// acks holds the acks that were read and not yet processed. Clients usually send one ack for each message, and the session
-// processes consecutive acks together. The cost for the queue is then the cost of one ack.
+// acks holds the acks that the session has read and not yet processed. Clients usually send one ack for each message. The
+// session processes consecutive acks together, and so at the cost of one ack for the queue.
 type acks struct {
 	list  []received
 	taken []delivery // reusable buffer for the settled deliveries
@@ -16,7 +16,7 @@ type received struct {
 	multiple bool
 }
 
-// ack stores an ack for heedAcks. On a transactional channel, it settles the deliveries directly.
+// ack stores an ack for processAcks. On a transactional channel, it settles the deliveries directly.
 func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	if ch.tx != nil {
 		return ch.settle(m.DeliveryTag, m.Multiple, ack)
@@ -31,10 +31,10 @@ func isAck(f amqpwire.Frame) bool {
 	return f.Type == amqpwire.FrameMethod && err == nil && id == amqpwire.IDBasicAck
 }
 
-// heedAcks processes the stored acks. The session calls it before it handles any other frame or error.
-func (s *Session) heedAcks() {
+// processAcks processes the stored acks. The session calls it before it handles any other frame or error.
+func (s *Session) processAcks() {
 	all := s.acks.list
-	s.acks.list = nil // an error below calls heedAcks again
+	s.acks.list = nil // an error below calls processAcks again
 	for rest := all; len(rest) > 0; {
 		ch, n := rest[0].ch, 1
 		for n < len(rest) && rest[n].ch == ch {

@@ -6,9 +6,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Acks that the session reads together have the same effect as separate acks. Acks before an error take effect, acks after
-// the error do not, and the broker requeues the unacked messages.
-func TestAcksReadTogether(t *testing.T) {
+// Acks that the session reads together have the same effect as separate acks. Acks before an error take effect, and acks
+// after the error do not. The broker requeues the unacked messages.
+func TestBatchedAcksMatchSeparateAcks(t *testing.T) {
 	conn := connect(t, testConfig(t, nil))
 	say := func(b []byte, last amqpwire.MethodID) amqpwire.Method {
 		t.Helper()
@@ -31,7 +31,7 @@ func TestAcksReadTogether(t *testing.T) {
 		b = append(b, encodeMessage(t, &amqpwire.BasicPublish{RoutingKey: "q"}, []byte("m"))...)
 	}
 	add(2, &amqpwire.BasicQos{})
-	say(b, amqpwire.IDBasicQosOk) // follows the deliveries
+	say(b, amqpwire.IDBasicQosOk) // qos-ok follows the deliveries
 
 	b = nil
 	for _, tag := range []uint64{1, 3, 99, 4} {
@@ -39,11 +39,11 @@ func TestAcksReadTogether(t *testing.T) {
 	}
 	if e := say(b, amqpwire.IDChannelClose).(*amqpwire.ChannelClose); e.ReplyCode != 406 ||
 		e.ReplyText != "PRECONDITION_FAILED - unknown delivery tag 99" || e.MethodID != amqpwire.IDBasicAck.Method() {
-		t.Errorf("the channel is closed with %+v", e)
+		t.Errorf("channel closed with %+v", e)
 	}
 	b = nil
 	add(2, &amqpwire.QueueDeclare{Queue: "q", Passive: true})
 	if ok := say(b, amqpwire.IDQueueDeclareOk).(*amqpwire.QueueDeclareOk); ok.MessageCount != 3 {
-		t.Errorf("%d messages came back, want those that were not acked: 2, 4 and 5", ok.MessageCount)
+		t.Errorf("requeued messages: got %d, want 3: 2, 4 and 5", ok.MessageCount)
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// withBacklog calls the test while the store has a backlog, and a client that has started to publish waits for it.
-func withBacklog(t *testing.T, test func(w *waiting, disk *fakeStore, low *alarm.Alarm)) {
+// withBacklog calls the test while the store has a backlog and the session waits for the store, because its client has
+// started to publish.
+func withBacklog(t *testing.T, test func(w *waitingSession, disk *fakeStore, low *alarm.Alarm)) {
 	t.Helper()
 	low := &alarm.Alarm{Resource: alarm.Disk}
 	config, disk := testConfig(t, nil), newFakeStore()
@@ -25,54 +26,54 @@ func withBacklog(t *testing.T, test func(w *waiting, disk *fakeStore, low *alarm
 		}
 		synctest.Wait()
 		if q := w.queue(); q.Unacked != 0 || q.Ready != 0 {
-			t.Errorf("%d messages are unacked, %d ready: the connection has been read to here", q.Unacked, q.Ready)
+			t.Errorf("got %d unacked and %d ready messages, want 0 and 0 before the backlog ends", q.Unacked, q.Ready)
 		}
 		time.Sleep(time.Hour)
 		if w.over() {
-			t.Fatal("the client was taken to be silent")
+			t.Fatal("session ended because of a silent client")
 		}
 		test(w, disk, low)
 		w.Abort()
 		_ = w.client.Close()
 		if !w.over() {
-			t.Error("it does not end")
+			t.Error("session did not end")
 		}
 	})
 }
 
-func TestPublishersWaitWhileTheStoreHasABacklog(t *testing.T) {
-	withBacklog(t, func(w *waiting, disk *fakeStore, _ *alarm.Alarm) {
+func TestPublisherWaitsDuringBacklog(t *testing.T) {
+	withBacklog(t, func(w *waitingSession, disk *fakeStore, _ *alarm.Alarm) {
 		if w.queue().Ready != 0 {
-			t.Error("a message was published")
+			t.Error("session published a message during the backlog")
 		}
 		disk.backlog.Set(false)
 		synctest.Wait()
 		if n := w.queue().Ready; n != 1 {
-			t.Errorf("%d messages were published", n)
+			t.Errorf("published messages: got %d, want 1", n)
 		}
 	})
 }
 
 // While the session waits for a disk that does not respond, an alarm still blocks the connection, so that the client is
 // notified.
-func TestAnAlarmDuringABacklogIsToldOf(t *testing.T) {
-	withBacklog(t, func(w *waiting, _ *fakeStore, low *alarm.Alarm) {
+func TestAlarmDuringBacklogBlocksConnection(t *testing.T) {
+	withBacklog(t, func(w *waitingSession, _ *fakeStore, low *alarm.Alarm) {
 		low.Set(true)
 		time.Sleep(alarmInterval)
 		synctest.Wait()
 		if state := w.Info().State; state != "blocked" {
-			t.Errorf("the connection is %s", state)
+			t.Errorf("state of the connection: got %s, want blocked", state)
 		}
 	})
 }
 
-func TestShutdownOfAPublisherThatWaitsForABacklog(t *testing.T) {
-	withBacklog(t, func(w *waiting, _ *fakeStore, _ *alarm.Alarm) {
+func TestShutdownDuringBacklog(t *testing.T) {
+	withBacklog(t, func(w *waitingSession, _ *fakeStore, _ *alarm.Alarm) {
 		w.Shutdown("test")
 		synctest.Wait()
 		go w.client.Write([]byte{1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, amqpwire.FrameEnd}) // connection.close-ok
 		if !w.over() {
-			t.Error("it does not end")
+			t.Error("session did not end")
 		}
 		w.ended <- nil
 	})

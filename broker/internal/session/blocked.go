@@ -10,8 +10,8 @@ import (
 // mayBlock reports whether a client has started to publish a message and an alarm or a backlog requires [Session.block]. The
 // session must not read the rest of the message before block returns.
 func (s *Session) mayBlock() bool {
-	s.begun = s.begun && (s.config.Alarms.Raised() != nil || s.backlog() != nil)
-	return s.begun
+	s.contentBegun = s.contentBegun && (s.config.Alarms.Raised() != nil || s.backlog() != nil)
+	return s.contentBegun
 }
 
 func (s *Session) backlog() <-chan struct{} {
@@ -51,10 +51,10 @@ func (s *Session) awaitCommit() {
 // block stops reading from a publishing connection while an alarm is raised, so that the client cannot publish. It does not
 // block connections that only consume, because consumption frees resources (https://www.rabbitmq.com/docs/connection-blocked).
 func (s *Session) block() error {
-	if !s.begun {
+	if !s.contentBegun {
 		return nil
 	}
-	s.begun = false
+	s.contentBegun = false
 	s.awaitCommit()
 	short := s.config.Alarms.Resources()
 	if len(short) == 0 {

@@ -11,33 +11,33 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// exceed makes the session exceed its memory limit. The session must end although its client does not respond, requeue its
-// messages, and release its memory.
-func (w *waiting) exceed() {
+// exceed makes the session exceed its memory limit. Although its client does not respond, the session must end, requeue its
+// messages and release its memory.
+func (w *waitingSession) exceed() {
 	w.t.Helper()
 	w.account.Take(budget.Consumers, 1<<40)
 	w.account.Give(budget.Consumers, 1<<40)
 	time.Sleep(closeTimeout)
 	if !w.over() || w.queue().Unacked != 0 {
-		w.t.Errorf("it does not end; %d messages are unacked", w.queue().Unacked)
+		w.t.Errorf("session did not end, or has unacked messages: %d", w.queue().Unacked)
 	}
 	if used := w.account.Used(); used != 0 {
-		w.t.Errorf("%d bytes are left", used)
+		w.t.Errorf("account of the ended session: got %d bytes, want 0", used)
 	}
 }
 
-func TestASessionThatWaitsForTheDiskIsClosed(t *testing.T) {
-	eachWait(t, func(t *testing.T, w *waiting) { w.exceed() })
+func TestMemoryLimitClosesSessionThatWaitsForDisk(t *testing.T) {
+	eachWait(t, func(t *testing.T, w *waitingSession) { w.exceed() })
 }
 
-func TestASessionThatWaitsForABacklogIsClosed(t *testing.T) {
-	withBacklog(t, func(w *waiting, _ *fakeStore, _ *alarm.Alarm) {
+func TestMemoryLimitClosesSessionDuringBacklog(t *testing.T) {
+	withBacklog(t, func(w *waitingSession, _ *fakeStore, _ *alarm.Alarm) {
 		w.exceed()
 		w.ended <- nil
 	})
 }
 
-func TestASessionThatIsBlockedIsClosed(t *testing.T) {
+func TestMemoryLimitClosesBlockedSession(t *testing.T) {
 	low := &alarm.Alarm{Resource: alarm.Memory}
 	config := testConfig(t, nil)
 	config.Alarms = alarm.Set{low}
@@ -49,7 +49,7 @@ func TestASessionThatIsBlockedIsClosed(t *testing.T) {
 		}
 		synctest.Wait()
 		if state := w.Info().State; state != "blocked" {
-			t.Errorf("it is %s", state)
+			t.Errorf("state of the connection: got %s, want blocked", state)
 		}
 		w.exceed()
 		_ = w.client.Close()
@@ -57,27 +57,27 @@ func TestASessionThatIsBlockedIsClosed(t *testing.T) {
 }
 
 // A channel keeps unused capacity for unacked deliveries, except while memory is scarce.
-func TestRoomIsGivenUpWhileMemoryIsScarce(t *testing.T) {
+func TestUnackedReleasesCapacityWhileMemoryIsScarce(t *testing.T) {
 	all := budget.NewConnections(1<<20, 1<<20)
-	account := all.Open(func(budget.Excess) { t.Error("too much") })
+	account := all.Open(func(budget.Excess) { t.Error("memory limit exceeded") })
 	u := unacked{share: account.Share(budget.Unacked)}
 	fill := func() {
 		for tag := range uint64(500) {
 			u.add(delivery{tag: tag + 1, item: new(queue.Item)})
 		}
 		if account.Used() < 500*deliverySize {
-			t.Errorf("%d bytes are counted for 500 deliveries", account.Used())
+			t.Errorf("account: got only %d bytes for 500 deliveries", account.Used())
 		}
 		u.takeAll(nil)
 	}
 	fill()
 	if account.Used() == 0 {
-		t.Error("no room is kept while there is plenty")
+		t.Error("channel released its capacity although memory is available")
 	}
-	other := all.Open(func(budget.Excess) { t.Error("too much") })
+	other := all.Open(func(budget.Excess) { t.Error("memory limit exceeded") })
 	other.Take(budget.Channels, 600<<10)
 	fill()
 	if account.Used() != 0 {
-		t.Errorf("%d bytes are kept", account.Used())
+		t.Errorf("account while memory is scarce: got %d bytes, want 0", account.Used())
 	}
 }

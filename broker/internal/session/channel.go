@@ -18,14 +18,14 @@ type channel struct {
 	counter stats.Counter
 
 	// Used by the reader only.
-	closing   bool // channel.close was sent, and channel.close-ok is missing
-	parser    amqpwire.Parser
-	content   content // the message that the client publishes
-	way       way
-	tx        *transaction // nil: not transactional
-	replies   *vhost.Queue // queue of the direct-reply consumer; nil: none
-	lastQueue string       // the last declared queue, for methods with an empty queue name
-	prefetch  uint16       // for new consumers
+	closing    bool // channel.close was sent, and channel.close-ok is missing
+	parser     amqpwire.Parser
+	content    content // the message that the client publishes
+	routeCache routeCache
+	tx         *transaction // nil: not transactional
+	replies    *vhost.Queue // queue of the direct-reply consumer; nil: none
+	lastQueue  string       // the last declared queue, for methods with an empty queue name
+	prefetch   uint16       // for new consumers
 
 	unconfirmed unconfirmed
 
@@ -80,21 +80,21 @@ func (ch *channel) release() {
 	ch.consuming.Set(0)
 	ch.mu.Unlock()
 
-	ch.s.confirms.forget(ch)
+	ch.s.confirms.remove(ch)
 	ch.dropContent()
 	ch.rollback()
-	ch.way = way{}
+	ch.routeCache = routeCache{}
 	ch.mu.Lock()
 	rest := ch.unacked.takeAll(nil)
 	ch.unacked.free()
 	ch.mu.Unlock()
 	slices.SortStableFunc(rest, byConsumer)
 	ch.settleAll(settlement{rest, nack(true, true)})
-	// Requeue before the consumers leave, so that their successors receive the requeued messages first.
+	// Requeue before cancelling the consumers, so that their successors receive the requeued messages first.
 	for _, c := range consumers {
-		ch.leave(c)
+		ch.cancelConsumer(c)
 	}
-	ch.discount()
+	ch.detachCounts()
 }
 
 // method handles a method without content, or the start of a method with content.

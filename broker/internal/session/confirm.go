@@ -14,14 +14,14 @@ import (
 type unconfirmed struct {
 	on        bool
 	published uint64 // tag of the last message
-	told      uint64 // the client has confirms up to this tag
-	runs      []run  // the messages after told, in order
+	confirmed uint64 // tag of the last confirmed message
+	runs      []run  // unconfirmed messages, in order
 }
 
 // run is a range of consecutive messages with the same result and the same commit.
 type run struct {
 	upTo     uint64       // tag of the last message
-	kept     store.Ticket // the commit that makes these and all earlier messages durable
+	commit   store.Ticket // commit that makes these and all earlier messages durable
 	accepted bool
 }
 
@@ -39,14 +39,14 @@ func (u *unconfirmed) last() store.Ticket {
 	if len(u.runs) == 0 {
 		return 0
 	}
-	return u.runs[len(u.runs)-1].kept
+	return u.runs[len(u.runs)-1].commit
 }
 
 // add adds the next message. Its commit is at least the commit of the messages before it.
 func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
 	u.published++
-	r := run{upTo: u.published, kept: max(kept, u.last()), accepted: accepted}
-	if i := len(u.runs) - 1; i >= 0 && u.runs[i].kept == r.kept && u.runs[i].accepted == accepted {
+	r := run{upTo: u.published, commit: max(kept, u.last()), accepted: accepted}
+	if i := len(u.runs) - 1; i >= 0 && u.runs[i].commit == r.commit && u.runs[i].accepted == accepted {
 		u.runs[i] = r
 		return
 	}
@@ -56,7 +56,7 @@ func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
 // due returns the runs that can be confirmed after a commit.
 func (u *unconfirmed) due(committed store.Ticket) []run {
 	n := 0
-	for n < len(u.runs) && u.runs[n].kept <= committed {
+	for n < len(u.runs) && u.runs[n].commit <= committed {
 		n++
 	}
 	return u.runs[:n]
@@ -70,16 +70,16 @@ func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 	for i, r := range due {
 		switch {
 		case !r.accepted:
-			for u.told < r.upTo {
-				u.told++
-				b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicNack{DeliveryTag: u.told})
+			for u.confirmed < r.upTo {
+				u.confirmed++
+				b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicNack{DeliveryTag: u.confirmed})
 			}
 		case i+1 < len(due) && due[i+1].accepted: // the next frame confirms both runs
 		default:
-			n := r.upTo - u.told
+			n := r.upTo - u.confirmed
 			b = ch.s.appendMethod(b, ch.id, &amqpwire.BasicAck{DeliveryTag: r.upTo, Multiple: n > 1})
 			ch.counter.Add(stats.Confirm, n)
-			u.told = r.upTo
+			u.confirmed = r.upTo
 		}
 	}
 	u.runs = slices.Delete(u.runs, 0, len(due))

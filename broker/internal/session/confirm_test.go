@@ -13,7 +13,7 @@ import (
 )
 
 // openConfirming returns a session with channels in confirm mode.
-func openConfirming(tb testing.TB, disk store.Store, channels ...uint16) opened {
+func openConfirming(tb testing.TB, disk store.Store, channels ...uint16) testSession {
 	s := open(tb, disk)
 	for _, id := range channels {
 		s.receive(id, &amqpwire.ChannelOpen{}, &amqpwire.ConfirmSelect{})
@@ -22,13 +22,13 @@ func openConfirming(tb testing.TB, disk store.Store, channels ...uint16) opened 
 	return s
 }
 
-// published records a message that the commit kept makes durable.
-func (s opened) published(id uint16, accepted bool, kept store.Ticket) {
+// published records a published message and the commit that makes it durable.
+func (s testSession) published(id uint16, accepted bool, kept store.Ticket) {
 	s.confirms.add(s.channels[id], accepted, kept)
 }
 
 // answers returns a summary of the methods sent to the client.
-func (s opened) answers() string {
+func (s testSession) answers() string {
 	s.tb.Helper()
 	var words []string
 	for _, m := range s.sent() {
@@ -48,35 +48,35 @@ func (s opened) answers() string {
 	return strings.Join(words, ", ")
 }
 
-func (s opened) wantTold(what, when string) {
+func (s testSession) wantSent(what, when string) {
 	s.tb.Helper()
 	if answers := s.answers(); answers != what {
-		s.tb.Errorf("%s the client is told %q, want %q", when, answers, what)
+		s.tb.Errorf("%s: got %q, want %q", when, answers, what)
 	}
 }
 
-func TestConfirmsWaitForTheirCommit(t *testing.T) {
+func TestConfirmsWaitForCommit(t *testing.T) {
 	disk := newFakeStore()
 	s := openConfirming(t, disk, 1, 2)
 	s.published(1, true, 0)
 	s.confirms.flush()
-	s.wantTold("ack 1", "of a message that need not be kept")
+	s.wantSent("ack 1", "transient message")
 
 	s.published(1, true, disk.gathering())
 	s.published(1, true, disk.gathering())
-	s.published(1, true, 0)  // waits for the previous messages
-	s.published(1, false, 0) // waits for the previous messages, too
+	s.published(1, true, 0)  // waits for the commit of the previous messages
+	s.published(1, false, 0) // waits for the commit of the previous messages
 	s.published(1, true, disk.gathering())
 	s.published(2, true, 0)
 	s.published(2, true, disk.gathering())
 	s.confirms.flush()
-	s.wantTold("ack 1", "before the commit") // on channel 2
+	s.wantSent("ack 1", "before the commit") // the ack is on channel 2
 	disk.commit()
-	s.wantTold("ack..4, nack 5, ack 6, ack 2", "after the commit")
+	s.wantSent("ack..4, nack 5, ack 6, ack 2", "after the commit")
 }
 
-// The session confirms each tag exactly once, in order, with the correct result, after its commit, and no later than the next
-// flush.
+// The session confirms each tag exactly once, in order, with the correct result, after its commit, and no later than the
+// next flush.
 func TestConfirmsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type message struct {
@@ -91,7 +91,7 @@ func TestConfirmsInOrder(t *testing.T) {
 			settle := func(upTo uint64, accepted bool) {
 				for ; confirms < int(upTo); confirms++ {
 					if m := published[confirms]; m.accepted != accepted || m.kept > disk.gathering()-1 {
-						rt.Fatalf("message %d, accepted: %v, kept by commit %d, is told as accepted: %v after commit %d",
+						rt.Fatalf("message %d (accepted %v, commit %d) confirmed with accepted %v after commit %d",
 							confirms+1, m.accepted, m.kept, accepted, disk.gathering()-1)
 					}
 				}
@@ -100,18 +100,18 @@ func TestConfirmsInOrder(t *testing.T) {
 				switch m := m.(type) {
 				case *amqpwire.BasicAck:
 					if !m.Multiple && m.DeliveryTag != uint64(confirms)+1 {
-						rt.Fatalf("ack %d after %d", m.DeliveryTag, confirms)
+						rt.Fatalf("ack %d follows confirm %d", m.DeliveryTag, confirms)
 					}
 					settle(m.DeliveryTag, true)
 				case *amqpwire.BasicNack:
 					if m.Multiple || m.DeliveryTag != uint64(confirms)+1 {
-						rt.Fatalf("nack %d, multiple: %v, after %d", m.DeliveryTag, m.Multiple, confirms)
+						rt.Fatalf("nack %d (multiple %v) follows confirm %d", m.DeliveryTag, m.Multiple, confirms)
 					}
 					settle(m.DeliveryTag, false)
 				}
 			}
 			if flushed && confirms < len(published) && published[confirms].kept < disk.gathering() {
-				rt.Fatalf("of message %d, kept by commit %d, nobody is told after commit %d",
+				rt.Fatalf("message %d (commit %d) not confirmed after commit %d",
 					confirms+1, published[confirms].kept, disk.gathering()-1)
 			}
 		}
@@ -131,7 +131,7 @@ func TestConfirmsInOrder(t *testing.T) {
 	})
 }
 
-func TestOneNotifyPerCommit(t *testing.T) {
+func TestConfirmsNotifyOncePerCommit(t *testing.T) {
 	disk := newFakeStore()
 	s := openConfirming(t, disk, 1, 2)
 	for range 3 {
@@ -140,19 +140,19 @@ func TestOneNotifyPerCommit(t *testing.T) {
 			s.published(2, true, disk.gathering())
 		}
 		if n := len(disk.waiters); n != 1 {
-			t.Errorf("%d waiters for a commit", n)
+			t.Errorf("waiters for a commit: got %d, want 1", n)
 		}
 		disk.commit()
 	}
-	s.wantTold("ack..10, ack..10, ack..20, ack..20, ack..30, ack..30", "after three commits")
+	s.wantSent("ack..10, ack..10, ack..20, ack..20, ack..30, ack..30", "after three commits")
 }
 
-func TestMuchIsNotHeldBack(t *testing.T) {
+func TestConfirmsFlushAfterConfirmEvery(t *testing.T) {
 	s := openConfirming(t, nil, 1)
 	for range confirmEvery {
 		s.published(1, true, 0)
 	}
-	s.wantTold(fmt.Sprintf("ack..%d", confirmEvery), "without a pause")
+	s.wantSent(fmt.Sprintf("ack..%d", confirmEvery), "without a flush")
 }
 
 func TestCloseWaitsForTheDisk(t *testing.T) {
@@ -176,7 +176,7 @@ func TestCloseWaitsForTheDisk(t *testing.T) {
 						s.receive(how.channel, how.method)
 					}()
 					synctest.Wait()
-					s.wantTold("", "before the commit")
+					s.wantSent("", "before the commit")
 					want := how.confirms
 					if end == "commit" {
 						disk.commit()
@@ -185,22 +185,22 @@ func TestCloseWaitsForTheDisk(t *testing.T) {
 						want = strings.TrimPrefix(want, "ack 1, ")
 					}
 					<-done
-					s.wantTold(want, "after the "+end)
+					s.wantSent(want, "after the "+end)
 				})
 			})
 		}
 	}
 }
 
-func TestExceptionTellsWhatItCan(t *testing.T) {
+func TestExceptionSendsDueConfirms(t *testing.T) {
 	disk := newFakeStore()
 	s := openConfirming(t, disk, 1)
 	s.published(1, true, 0)
 	s.published(1, true, disk.gathering())
-	s.receive(1, &amqpwire.QueuePurge{Queue: "there is none"})
-	s.wantTold("ack 1, channel.close", "of its mistake")
+	s.receive(1, &amqpwire.QueuePurge{Queue: "missing"})
+	s.wantSent("ack 1, channel.close", "after the error")
 	disk.commit()
-	s.wantTold("", "on a closed channel")
+	s.wantSent("", "closed channel")
 }
 
 func TestFailedStoreConfirmsNothing(t *testing.T) {
@@ -211,10 +211,10 @@ func TestFailedStoreConfirmsNothing(t *testing.T) {
 	s.published(1, true, disk.gathering())
 	s.published(1, true, 0)
 	s.confirms.flush()
-	s.wantTold("", "of what is lost")
+	s.wantSent("", "after the failure of the store")
 }
 
-func TestTransactionIsCommittedOnDisk(t *testing.T) {
+func TestTransactionWaitsForCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newFakeStore()
 		s := open(t, disk)
@@ -227,17 +227,17 @@ func TestTransactionIsCommittedOnDisk(t *testing.T) {
 				s.receive(1, &amqpwire.TxCommit{})
 			}()
 			synctest.Wait()
-			s.wantTold("", "before the commit")
+			s.wantSent("", "before the commit")
 			if want == "tx.commit-ok" {
 				disk.commit()
 			} else {
 				disk.fail()
 			}
 			<-done
-			s.wantTold(want, "after it")
+			s.wantSent(want, "after the result of the commit")
 		}
 		if disk.held != 0 {
-			t.Errorf("held %d times more than released", disk.held)
+			t.Errorf("calls of Hold without Release: got %d, want 0", disk.held)
 		}
 	})
 }

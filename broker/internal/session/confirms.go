@@ -19,8 +19,8 @@ type confirms struct {
 
 	mu        sync.Mutex
 	committed store.Ticket // all commits up to this ticket have succeeded
-	asked     store.Ticket // the last commit for which Notify was called
-	held      int          // number of messages since the last confirm
+	requested store.Ticket // ticket of the last commit for which Notify was called
+	collected int          // number of messages since the last confirm
 	channels  []*channel   // channels with unconfirmed messages
 }
 
@@ -36,11 +36,11 @@ func (c *confirms) add(ch *channel, accepted bool, kept store.Ticket) {
 		c.channels = append(c.channels, ch)
 	}
 	ch.unconfirmed.add(accepted, kept)
-	if kept > c.asked {
-		c.asked = c.store.Notify(c)
+	if kept > c.requested {
+		c.requested = c.store.Notify(c)
 	}
-	if c.held++; c.held >= confirmEvery {
-		c.tell()
+	if c.collected++; c.collected >= confirmEvery {
+		c.sendDue()
 	}
 }
 
@@ -49,18 +49,18 @@ func (c *confirms) Committed(upTo store.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.committed = max(c.committed, upTo)
-	c.tell()
+	c.sendDue()
 }
 
 // flush sends all confirms that are due.
 func (c *confirms) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tell()
+	c.sendDue()
 }
 
-func (c *confirms) tell() {
-	c.held = 0
+func (c *confirms) sendDue() {
+	c.collected = 0
 	if !slices.ContainsFunc(c.channels, func(ch *channel) bool { return len(ch.unconfirmed.due(c.committed)) > 0 }) {
 		return
 	}
@@ -83,8 +83,8 @@ func (c *confirms) last(channels []*channel) (last store.Ticket) {
 	return last
 }
 
-// forget removes a closed channel, whose messages are not confirmed any further.
-func (c *confirms) forget(ch *channel) {
+// remove removes a closed channel, whose messages are not confirmed any further.
+func (c *confirms) remove(ch *channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ch.unconfirmed.runs = nil
@@ -95,5 +95,5 @@ func (c *confirms) forget(ch *channel) {
 func (c *confirms) pending(ch *channel) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ch.unconfirmed.published - ch.unconfirmed.told
+	return ch.unconfirmed.published - ch.unconfirmed.confirmed
 }

@@ -34,10 +34,10 @@ type consumer struct {
 	size      int64         // approximate memory
 
 	// Guarded by the lock of the channel.
-	window  window
-	gone    bool                  // removed from the channel, except for its unacked messages
-	refused bool                  // refused a message, because of missing credit or memory
-	deliver amqpwire.BasicDeliver // the last delivery
+	window    window
+	cancelled bool                  // removed from the channel, except for its unacked messages
+	refused   bool                  // refused a message, because of missing credit or memory
+	deliver   amqpwire.BasicDeliver // the last delivery
 }
 
 // consumerSize is the approximate memory of a consumer in the session and in the queue, without its tag and arguments.
@@ -123,7 +123,7 @@ func (ch *channel) basicCancel(m *amqpwire.BasicCancel) {
 	ch.mu.Unlock()
 	if c != nil {
 		ch.forget(c)
-		ch.leave(c)
+		ch.cancelConsumer(c)
 		if c.queue == ch.replies {
 			ch.replies = nil
 		}
@@ -138,7 +138,7 @@ func (ch *channel) forget(c *consumer) {
 		return
 	}
 	delete(ch.consumers, c.tag)
-	c.gone, c.arguments = true, nil
+	c.cancelled, c.arguments = true, nil
 	ch.consuming.Add(consumerSize - c.size)
 	if c.window.used == 0 {
 		ch.consuming.Add(-consumerSize)
@@ -148,13 +148,13 @@ func (ch *channel) forget(c *consumer) {
 // settled counts a settled message. The caller must hold the lock of the channel.
 func (c *consumer) settled() {
 	c.window.used--
-	if c.gone && c.window.used == 0 && !c.ch.released {
+	if c.cancelled && c.window.used == 0 && !c.ch.released {
 		c.ch.consuming.Add(-consumerSize)
 	}
 }
 
-// leave cancels the subscription at the queue.
-func (ch *channel) leave(c *consumer) {
+// cancelConsumer cancels the subscription at the queue.
+func (ch *channel) cancelConsumer(c *consumer) {
 	if c.queue.Cancel(&c.Consumer) {
 		ch.s.vhost.ConsumerGone(c.queue)
 	}
@@ -188,7 +188,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	if !c.NoAck {
 		way = stats.Deliver
 		c.window.used++
-		c.refused = c.window.full() // the queue may have noticed this
+		c.refused = c.window.full() // the queue does not offer further messages if it counts the same limit
 		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
 		if c.timeout > 0 {
 			d.due = time.Now().Add(c.timeout)
@@ -200,55 +200,55 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	return true
 }
 
-// If unacked deliveries use more than unackedMuch percent of the memory limit of a connection, a consumer with unackedEnough
-// unacked messages does not get further messages. The remaining memory is for clients that acknowledge many messages together.
-// Above unackedMost percent, a consumer gets one message at a time. While memory for all connections is scarce, possibly
-// because of other connections, the limit unackedEnough also applies to consumers without a prefetch. A consumer with a
-// prefetch is limited already, and may wait for all of its messages before the first acknowledgement.
+// If unacked deliveries use more than throttlePercent of the memory limit of a connection, a consumer with throttleUnacked
+// unacked messages does not get further messages. The remaining memory is for clients that acknowledge many messages
+// together. Above singleMessagePercent, a consumer gets one message at a time. While memory for all connections is scarce,
+// possibly because of other connections, the limit throttleUnacked also applies to consumers without a prefetch. A consumer
+// with a prefetch is limited already, and may wait for all of its messages before the first acknowledgement.
 const (
-	unackedMuch   = 50
-	unackedMost   = 75
-	unackedEnough = 1000
+	throttlePercent      = 50
+	singleMessagePercent = 75
+	throttleUnacked      = 1000
 )
 
 // saturated reports whether a consumer has reached its share of the available memory. The session slows down a client that
 // falls behind. It does not disconnect the client, because a disconnection would count as a failure of all its unacked
 // messages. The caller must hold the lock of the channel.
 func (c *consumer) saturated() bool {
-	if !c.enough() {
+	if !c.exceedsShare() {
 		return false
 	}
 	c.ch.s.saturated.Store(true)
-	return c.enough() // check again, because relieve may have run before the flag was set
+	return c.exceedsShare() // check again, because resumeSaturated may have run before the flag was set
 }
 
-func (c *consumer) enough() bool {
+func (c *consumer) exceedsShare() bool {
 	taken, n := &c.ch.unacked.share, c.window.used
 	switch {
 	case n == 0:
 		return false // without an unacked message, no ack would resume the consumer
-	case n >= unackedEnough:
-		return taken.Exceeds(unackedMuch) || taken.Scarce() && c.window.limit == 0
+	case n >= throttleUnacked:
+		return taken.Exceeds(throttlePercent) || taken.Scarce() && c.window.limit == 0
 	}
-	return taken.Exceeds(unackedMost)
+	return taken.Exceeds(singleMessagePercent)
 }
 
-// relieve resumes saturated consumers if memory is available again. The memory may have become available by acks of other
-// consumers. The reader calls it with the locks of the session.
-func (s *Session) relieve() {
-	if !s.saturated.Load() || s.account.Exceeds(budget.Unacked, unackedMost) {
+// resumeSaturated resumes saturated consumers if memory is available again, possibly because other consumers have
+// acknowledged messages. The reader calls it with the locks of the session.
+func (s *Session) resumeSaturated() {
+	if !s.saturated.Load() || s.account.Exceeds(budget.Unacked, singleMessagePercent) {
 		return
 	}
 	s.saturated.Store(false)
 	for _, ch := range s.channels {
-		for _, c := range ch.relieved() {
+		for _, c := range ch.resumable() {
 			c.resume()
 		}
 	}
 }
 
-// relieved returns the consumers that refused a message and can receive messages now.
-func (ch *channel) relieved() (all []*consumer) {
+// resumable returns the consumers that refused a message and can receive messages now.
+func (ch *channel) resumable() (all []*consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, c := range ch.consumers {
@@ -285,7 +285,7 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	}
 	found := false
 	err = ch.s.await(func(context.Context) (err error) { // the queue may have to read the message from the disk
-		found, err = q.Get(m.NoAck, func(it *queue.Item, left int) { ch.got(q, m.NoAck, it, left) })
+		found, err = q.Get(m.NoAck, func(it *queue.Item, left int) { ch.sendGetOk(q, m.NoAck, it, left) })
 		return err
 	})
 	if err != nil {
@@ -298,8 +298,8 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 	return nil
 }
 
-// got sends a message as the reply to basic.get.
-func (ch *channel) got(q *vhost.Queue, noAck bool, it *queue.Item, left int) {
+// sendGetOk sends a message as the reply to basic.get.
+func (ch *channel) sendGetOk(q *vhost.Queue, noAck bool, it *queue.Item, left int) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.lastTag++

@@ -14,7 +14,7 @@ type content struct {
 	size       uint64                 // announced size of the body
 	properties int                    // number of property bytes in message
 	message    []byte                 // properties and body, in a single allocation
-	look       uint64                 // last check by [contents] before the last part arrived
+	check      uint64                 // last check by [contents] before the last part arrived
 
 	scratch []byte // reusable buffer for properties until the first body frame
 }
@@ -32,9 +32,9 @@ func (ch *channel) basicPublish(m *amqpwire.BasicPublish) error {
 		return exception.New(exception.NotImplemented, "immediate=true")
 	}
 	ch.content.method = m
-	ch.content.look = ch.s.contents.looks
+	ch.content.check = ch.s.contents.checks
 	ch.s.contents.begin(ch.s)
-	ch.s.begun = true
+	ch.s.contentBegun = true
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 		return err
 	}
 	if c.missing() > 0 {
-		c.look = ch.s.contents.looks
+		c.check = ch.s.contents.checks
 		ch.unfinished.Set(int64(max(0, cap(c.message)-scratchKeep, cap(c.scratch)-scratchKeep)))
 		return nil
 	}

@@ -10,15 +10,15 @@ import (
 // contentTimeout is the maximum time between two parts of a message.
 const contentTimeout = time.Minute
 
-// contentLooks is the number of checks per contentTimeout. A message that is unchanged for more than contentLooks checks is
-// unchanged for at least contentTimeout.
-const contentLooks = 4
+// contentChecks is the number of checks per contentTimeout. A message that is unchanged for more than contentChecks checks
+// is unchanged for at least contentTimeout.
+const contentChecks = 4
 
 // contents checks for messages that a client has started to publish and not completed. One timer serves all channels of a
 // session, because most messages are complete a moment later.
 type contents struct {
 	// Guarded like Session.channels:
-	looks   uint64 // number of checks so far
+	checks  uint64 // number of checks so far
 	running bool   // the timer is running
 
 	mu    sync.Mutex
@@ -40,9 +40,9 @@ func (c *contents) start(s *Session) {
 	switch {
 	case c.ended:
 	case c.timer == nil:
-		c.timer = time.AfterFunc(contentTimeout/contentLooks, s.lookAtContents)
+		c.timer = time.AfterFunc(contentTimeout/contentChecks, s.checkContents)
 	default:
-		c.timer.Reset(contentTimeout / contentLooks)
+		c.timer.Reset(contentTimeout / contentChecks)
 	}
 }
 
@@ -55,25 +55,25 @@ func (c *contents) stop() {
 	}
 }
 
-// lookAtContents closes the connection if the client does not continue a message. A check counts only while the session reads
-// from the client. The session does not read during an alarm, while the client does not read its replies, or while the reader
-// waits for the disk. A waiting reader keeps its turn, so lookAtContents only tries to lock the turn.
-func (s *Session) lookAtContents() {
+// checkContents closes the connection if the client does not continue a message. A check counts only while the session reads
+// from the client. The session does not read during an alarm, while the client does not read its replies, or while the
+// reader waits for the disk. A waiting reader keeps its turn, so checkContents only tries to lock the turn.
+func (s *Session) checkContents() {
 	c := &s.contents
-	if s.isHeld() || s.out.full.Load() || !s.turn.TryLock() {
+	if s.readsPaused() || s.out.full.Load() || !s.turn.TryLock() {
 		c.start(s)
 		return
 	}
 	s.mu.Lock()
 	defer s.unlock()
-	c.looks++
+	c.checks++
 	begun := false
 	for _, ch := range s.channels {
 		if !ch.content.expected() {
 			continue
 		}
 		begun = true
-		if c.looks-ch.content.look > contentLooks {
+		if c.checks-ch.content.check > contentChecks {
 			s.fail(exception.New(exception.ResourceError,
 				"message on channel %d is incomplete, and no part of it has come for %v", ch.id, contentTimeout), 0)
 			return

@@ -14,7 +14,7 @@ func (ch *channel) exchangeDeclare(m *amqpwire.ExchangeDeclare) error {
 	m.Exchange = vhost.Clean(m.Exchange)
 	if !m.Passive {
 		if err := cmp.Or(ch.s.mayExchange(access.Configure, m.Exchange),
-			ch.s.mayLead("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
+			ch.s.mayForward("exchange", m.Exchange, m.Arguments, "alternate-exchange")); err != nil {
 			return err
 		}
 	}
@@ -41,7 +41,7 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 		if m.Passive {
 			return nil
 		}
-		return cmp.Or(ch.s.mayQueue(access.Configure, name), ch.s.mayLead("queue", name, m.Arguments, "x-dead-letter-exchange"))
+		return cmp.Or(ch.s.mayQueue(access.Configure, name), ch.s.mayForward("queue", name, m.Arguments, "x-dead-letter-exchange"))
 	})
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (ch *channel) queueDelete(m *amqpwire.QueueDelete) error {
 	q, err := ch.queue(m.Queue, access.Configure)
 	n := 0
 	switch {
-	case missing(err): // the queue does not exist, as the client wants
+	case missing(err): // deleting a missing queue succeeds
 	case err != nil:
 		return err
 	case q.Config().Quorum && (m.IfUnused || m.IfEmpty):

@@ -39,7 +39,7 @@ func (s *Session) frame(f amqpwire.Frame) (done bool) {
 
 // raise reports an error to the client. It closes the channel, or the connection if the error is a hard error.
 func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
-	s.heedAcks() // the acks before the error
+	s.processAcks() // settle the acks before the error
 	e := asException(err)
 	ch := s.channels[id]
 	if e.Code.Hard() || ch == nil {
@@ -104,7 +104,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 // channel as the previous frame.
 func (s *Session) channel(id uint16) *channel {
 	if s.last == nil || s.last.id != id {
-		s.last.forgetWay()
+		s.last.trimRouteCache()
 		s.last = s.channels[id]
 	}
 	return s.last

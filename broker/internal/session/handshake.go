@@ -32,11 +32,11 @@ func (s *Session) handshake() error {
 			return err
 		}
 	}
-	return s.allow(0)
+	return s.setTimeout(0)
 }
 
-// allow sets a timeout for reads and writes, starting now. 0 removes the timeout.
-func (s *Session) allow(timeout time.Duration) error {
+// setTimeout sets a timeout for reads and writes, starting now. 0 removes the timeout.
+func (s *Session) setTimeout(timeout time.Duration) error {
 	deadline := time.Time{}
 	if timeout > 0 {
 		deadline = time.Now().Add(timeout)
@@ -118,7 +118,7 @@ func (s *Session) authenticate() error {
 	capabilities, _ := ok.ClientProperties.Get("capabilities")
 	s.notifiesCancel = capable(capabilities, "consumer_cancel_notify")
 	s.notifiesBlocked = capable(capabilities, "connection.blocked")
-	tellsRefusal := capable(capabilities, "authentication_failure_close")
+	notifiesRefusal := capable(capabilities, "authentication_failure_close")
 	// The broker may delay a login. Until the login succeeds, the session keeps only the encoded properties, because decoded
 	// properties can use more memory.
 	properties, err := ok.ClientProperties.Append(nil)
@@ -132,7 +132,7 @@ func (s *Session) authenticate() error {
 		err = fmt.Errorf("handshake: %w", err)
 		// Notify clients with the capability authentication_failure_close. Disconnect other clients without a reply, as the
 		// specification requires, because they could treat the reply as a broken connection.
-		if _, known := errors.AsType[refusal](err); known && tellsRefusal {
+		if _, known := errors.AsType[refusal](err); known && notifiesRefusal {
 			s.fail(exception.New(exception.AccessRefused, "Login was refused using authentication mechanism %s. "+
 				"For details see the broker logfile.", ok.Mechanism), 0)
 			s.discard()
@@ -144,7 +144,7 @@ func (s *Session) authenticate() error {
 	if s.clientProperties, err = amqpwire.ParseTable(properties); err != nil {
 		return s.refuse(fmt.Errorf("handshake: client properties: %w", err))
 	}
-	s.kept.Add(s.clientProperties.Footprint())
+	s.identity.Add(s.clientProperties.Footprint())
 	return nil
 }
 

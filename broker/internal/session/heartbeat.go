@@ -36,7 +36,7 @@ func (s *Session) startHeartbeats() (stop func()) {
 			}
 			s.out.write(amqpwire.AppendHeartbeatFrame)
 			received, sent := s.received.Load(), s.traffic.bytesOut.Load()
-			alive := received != seen || s.isHeld() || s.out.full.Load() && sent != read
+			alive := received != seen || s.readsPaused() || s.out.full.Load() && sent != read
 			if seen, read = received, sent; alive {
 				silent = 0
 				continue

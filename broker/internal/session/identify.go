@@ -72,7 +72,7 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 		if waits, ok := errors.AsType[*access.WaitError](err); ok {
 			err = refusal{waits}
 		}
-		err = cmp.Or(err, s.allow(handshakeTimeout)) // restart the handshake timeout after a delayed login
+		err = cmp.Or(err, s.setTimeout(handshakeTimeout)) // restart the handshake timeout after a delayed login
 	}
 	if err == nil && !authentic {
 		err = refused(user, control.Refusal(peer.String(), user, password))

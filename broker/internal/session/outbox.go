@@ -58,9 +58,9 @@ type outbox struct {
 	closed  bool
 	full    atomic.Bool // the peer reads too slowly; readable without the lock
 
-	filled chan struct{} // signals new data, or that the outbox is closed
-	taken  chan struct{} // signals free space
-	done   chan struct{} // closed after the last write
+	filled     chan struct{} // signals new data, or that the outbox is closed
+	spaceFreed chan struct{} // signals free space
+	done       chan struct{} // closed after the last write
 }
 
 // stalled is a sender that was refused. The outbox resumes it when space is available.
@@ -69,7 +69,7 @@ type stalled interface{ resume() }
 func newOutbox(a *budget.Account) *outbox {
 	return &outbox{
 		share:  a.Share(budget.Unread),
-		filled: make(chan struct{}, 1), taken: make(chan struct{}, 1), done: make(chan struct{}),
+		filled: make(chan struct{}, 1), spaceFreed: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
@@ -107,12 +107,12 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	before := len(*last)
 	*last = appendTo(*last)
 	o.size += len(*last) - before
-	o.measure()
+	o.updateFull()
 	o.count()
 }
 
-// measure updates full. An outbox may become full without new data, because the limit is lower while memory is scarce.
-func (o *outbox) measure() {
+// updateFull updates full. An outbox may become full without new data, because the limit is lower while memory is scarce.
+func (o *outbox) updateFull() {
 	if held := o.held(); held >= outboxBatch && held >= o.limit() {
 		o.full.Store(true)
 	}
@@ -123,7 +123,7 @@ func (o *outbox) measure() {
 func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.measure(); o.full.Load() {
+	if o.updateFull(); o.full.Load() {
 		o.stalled = append(o.stalled, by)
 		return false
 	}
@@ -135,7 +135,7 @@ func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 func (o *outbox) waitForRoom(ctx context.Context) error {
 	for o.full.Load() {
 		select {
-		case <-o.taken:
+		case <-o.spaceFreed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -158,7 +158,7 @@ func (o *outbox) drop() {
 	defer o.mu.Unlock()
 	o.batches, o.size, o.stalled = nil, 0, nil
 	if o.full.Swap(false) {
-		signal(o.taken)
+		signal(o.spaceFreed)
 	}
 	o.count()
 }
@@ -209,7 +209,7 @@ func (o *outbox) take() (next []byte, refused []stalled, closed bool) {
 	o.count()
 	if o.full.Load() && o.held() <= o.limit()/2 {
 		o.full.Store(false)
-		signal(o.taken)
+		signal(o.spaceFreed)
 		refused, o.stalled = o.stalled, nil
 	}
 	return next, refused, next == nil && o.closed

@@ -25,17 +25,17 @@ func (o *offerer) offer() {
 func (o *offerer) resume() { o.offer() }
 
 // While a client reads slowly, the batch that is being written counts against the limit. The outbox accepts one message
-// beyond the limit, and the next message when space is available.
-func TestOneMessageBeyondTheLimitWaitsForASlowReader(t *testing.T) {
+// beyond the limit. It accepts the next message when space is available.
+func TestOutboxAcceptsOneMessageAboveLimit(t *testing.T) {
 	for _, size := range []int{100_000, outboxLimit, 2 * outboxLimit} {
 		synctest.Test(t, func(t *testing.T) {
-			account := budget.NewConnections(64*outboxLimit, 64*outboxLimit).Open(func(budget.Excess) { t.Error("too much") })
+			account := budget.NewConnections(64*outboxLimit, 64*outboxLimit).Open(func(budget.Excess) { t.Error("memory limit exceeded") })
 			client, server := io.Pipe()
 			o := newOutbox(account)
 			ended := make(chan error)
 			go func() { ended <- o.run(server) }()
 			messages := &offerer{out: o, size: size}
-			for range 2 { // the second time while the outbox writes
+			for range 2 { // offers again while the outbox writes
 				messages.offer()
 				synctest.Wait()
 			}
@@ -44,7 +44,7 @@ func TestOneMessageBeyondTheLimitWaitsForASlowReader(t *testing.T) {
 				synctest.Wait()
 				held := messages.taken.Load()*int64(size) - read
 				if most := int64(outboxLimit + size); held <= 0 || held >= most || account.Used() > most {
-					t.Errorf("%d bytes wait in messages of %d; %d are counted", held, size, account.Used())
+					t.Errorf("%d bytes wait in messages of %d bytes; the account contains %d", held, size, account.Used())
 				}
 				n, err := io.CopyN(io.Discard, client, int64(size))
 				if err != nil {
@@ -54,7 +54,7 @@ func TestOneMessageBeyondTheLimitWaitsForASlowReader(t *testing.T) {
 			}
 			_ = client.Close()
 			if err := <-ended; err != io.ErrClosedPipe {
-				t.Errorf("it ends with %v", err)
+				t.Errorf("run: got %v, want ErrClosedPipe", err)
 			}
 		})
 	}

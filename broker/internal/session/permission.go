@@ -21,8 +21,8 @@ type permission struct {
 	name string
 }
 
-// rememberedPermissions limits the cache, because a client may use many names.
-const rememberedPermissions = 1000
+// maxCachedPermissions limits the cache, because a client may use many names.
+const maxCachedPermissions = 1000
 
 // permissionSize is the approximate memory of a cached permission without its name.
 const permissionSize = 64
@@ -33,7 +33,7 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 		name = "amq.default"
 	}
 	p := permission{op, name}
-	if g := s.config.Access.Generation(); g != s.permissions.generation || len(s.permissions.allowed) >= rememberedPermissions {
+	if g := s.config.Access.Generation(); g != s.permissions.generation || len(s.permissions.allowed) >= maxCachedPermissions {
 		s.forgetPermissions()
 		s.permissions = permissions{generation: g, allowed: make(map[permission]struct{})}
 	}
@@ -50,12 +50,12 @@ func (s *Session) may(op access.Operation, kind, name string) error {
 	}
 	s.permissions.allowed[p] = struct{}{}
 	s.permissions.size += permissionSize + int64(len(name))
-	s.kept.Add(permissionSize + int64(len(name)))
+	s.identity.Add(permissionSize + int64(len(name)))
 	return nil
 }
 
 func (s *Session) forgetPermissions() {
-	s.kept.Add(-s.permissions.size)
+	s.identity.Add(-s.permissions.size)
 	s.permissions = permissions{}
 }
 
@@ -65,9 +65,9 @@ func (s *Session) mayExchange(op access.Operation, name string) error {
 	return s.may(op, "exchange", name)
 }
 
-// mayLead checks the permissions for forwarding messages from a queue or exchange to the exchange in the argument: read the
-// source and write to the target.
-func (s *Session) mayLead(kind, name string, args amqpwire.Table, arg string) error {
+// mayForward checks the permissions for forwarding messages from a queue or exchange to the exchange in the argument: read
+// the source and write to the target.
+func (s *Session) mayForward(kind, name string, args amqpwire.Table, arg string) error {
 	exchange, given := args.Get(arg)
 	target, ok := exchange.(string)
 	if !given || !ok { // the declaration rejects an argument of the wrong type

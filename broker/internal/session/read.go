@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// framesAtATime limits the time for which the session is locked.
-const framesAtATime = 64
+// maxFramesPerLock limits the number of frames that the reader handles under one lock, and so the duration of the lock.
+const maxFramesPerLock = 64
 
 // read handles frames from the client until the session ends.
 func (s *Session) read() error {
@@ -26,7 +26,7 @@ func (s *Session) read() error {
 	for {
 		f, err := s.in.ReadFrame()
 		if err != nil {
-			return s.unread(err)
+			return s.handleReadError(err)
 		}
 		if f.Type != amqpwire.FrameHeartbeat { // a heartbeat does not require a reply
 			if err := s.out.waitForRoom(s.ctx); err != nil {
@@ -35,7 +35,7 @@ func (s *Session) read() error {
 		}
 		done, err := s.handle(f)
 		if err != nil {
-			return s.unread(err)
+			return s.handleReadError(err)
 		}
 		if done {
 			return nil
@@ -54,31 +54,31 @@ func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 	for n := 1; ; n++ {
 		s.received.Add(1)
 		if !isAck(f) {
-			s.heedAcks()
+			s.processAcks()
 		}
 		done = s.frame(f)
-		if done || n == framesAtATime || !s.in.Ready() || s.out.full.Load() || s.mayBlock() {
+		if done || n == maxFramesPerLock || !s.in.Ready() || s.out.full.Load() || s.mayBlock() {
 			break
 		}
 		if f, err = s.in.ReadFrame(); err != nil {
 			break
 		}
 	}
-	s.heedAcks()
-	s.last.forgetWay()
-	s.relieve()
+	s.processAcks()
+	s.last.trimRouteCache()
+	s.resumeSaturated()
 	if !s.in.Ready() {
 		s.confirms.flush() // the next frame may arrive much later
 	}
 	return done, err
 }
 
-// isHeld reports whether the broker has stopped reading from the client. In this case, missing data does not mean that the
-// client is silent.
-func (s *Session) isHeld() bool { return s.blocked.Load() || s.waiting.Load() }
+// readsPaused reports whether the broker has stopped reading from the client. In this case, missing data does not mean that
+// the client is silent.
+func (s *Session) readsPaused() bool { return s.blocked.Load() || s.waiting.Load() }
 
-// unread handles a failed read. It reports a malformed frame to the client.
-func (s *Session) unread(err error) error {
+// handleReadError handles a failed read. It reports a malformed frame to the client.
+func (s *Session) handleReadError(err error) error {
 	malformed, ok := errors.AsType[*amqpwire.FrameError](err)
 	switch {
 	case s.closing.Load():

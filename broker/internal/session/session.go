@@ -86,8 +86,8 @@ type Session struct {
 	cancel context.CancelCauseFunc
 	// serving ends with ctx, or earlier with Shutdown. After that, the reader does not wait for replies, because the client
 	// does not read further replies.
-	serving context.Context
-	cease   context.CancelFunc
+	serving     context.Context
+	stopServing context.CancelFunc
 
 	in       *amqpwire.Reader
 	out      *outbox
@@ -95,19 +95,19 @@ type Session struct {
 	traffic  traffic
 	stats    *stats.Node
 	closing  atomic.Bool // connection.close or connection.close-ok was sent
-	blocked  atomic.Bool // the reader does not read because of an alarm
+	blocked  atomic.Bool // the reader does not read, because of an alarm
 	waiting  atomic.Bool // the reader waits for the disk
 
 	saturated atomic.Bool // a consumer has refused a message because memory is short
 
-	begun     bool // a client has started to publish a message since the last check
-	closeSent bool // the client has closed the connection, and the session has sent connection.close-ok
+	contentBegun bool // a client has started to publish a message since the last check
+	closeSent    bool // the client has closed the connection, and the session has sent connection.close-ok
 
 	connected time.Time
 
-	account *budget.Account
-	kept    budget.Share // client properties and names
-	buffer  budget.Share // for large frames
+	account  *budget.Account
+	identity budget.Share // client properties and names
+	buffer   budget.Share // for large frames
 
 	// Results of the handshake.
 	mechanism        string
@@ -144,15 +144,15 @@ func New(conn net.Conn, config *Config) *Session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	serving, cease := context.WithCancel(ctx)
 	s := &Session{
-		config:   config,
-		conn:     conn,
-		log:      config.Log.With("peer", conn.RemoteAddr().String()),
-		ctx:      ctx,
-		cancel:   cancel,
-		serving:  serving,
-		cease:    cease,
-		stats:    config.Stats,
-		channels: make(map[uint16]*channel),
+		config:      config,
+		conn:        conn,
+		log:         config.Log.With("peer", conn.RemoteAddr().String()),
+		ctx:         ctx,
+		cancel:      cancel,
+		serving:     serving,
+		stopServing: cease,
+		stats:       config.Stats,
+		channels:    make(map[uint16]*channel),
 
 		connected: time.Now(),
 	}
@@ -160,7 +160,7 @@ func New(conn net.Conn, config *Config) *Session {
 		s.stats = new(stats.Node)
 	}
 	s.account = config.Budget.Open(s.exceeded)
-	s.kept = s.account.Share(budget.Properties)
+	s.identity = s.account.Share(budget.Properties)
 	s.out = newOutbox(s.account)
 	s.confirms.store, s.confirms.out = config.Store, s.out
 	s.traffic.Conn = conn
@@ -235,8 +235,8 @@ func (s *Session) discard() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// discardAfterClose is like discard, after connection.close-ok. The client may still be writing, and read the reply only afterwards.
-// Shutdown ends discardAfterClose.
+// discardAfterClose is like discard, after connection.close-ok. The client may still be writing and may read the reply only
+// afterwards. Shutdown ends discardAfterClose.
 func (s *Session) discardAfterClose() {
 	timeout := lingerTimeout
 	if s.heartbeat > 0 {
@@ -256,7 +256,7 @@ func (s *Session) Shutdown(reason string) {
 
 // Force is like Shutdown, with the complete text for the client.
 func (s *Session) Force(text string) {
-	s.cease()
+	s.stopServing()
 	if !s.closing.Swap(true) {
 		s.sendClose(exception.New(exception.ConnectionForced, "%s", text), 0)
 	}
@@ -294,7 +294,7 @@ func (s *Session) exceeded(e budget.Excess) {
 	if s.closing.Swap(true) {
 		return
 	}
-	s.cease() // unblock a waiting reader
+	s.stopServing() // unblock a waiting reader
 	s.lock()
 	defer s.unlock()
 	err := excess(e)
@@ -315,7 +315,7 @@ func excess(e budget.Excess) *exception.Error {
 
 // closeAccount closes the memory account of an ended session.
 func (s *Session) closeAccount() {
-	s.kept.Set(0)
+	s.identity.Set(0)
 	s.buffer.Set(0)
 	s.out.drop()
 	if left := s.account.Close(); left != 0 {

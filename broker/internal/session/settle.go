@@ -92,7 +92,7 @@ func (ch *channel) finish(s settlement) {
 			continue
 		}
 		d.consumer.settled()
-		if d.consumer.refused { // a message, because of missing credit that is available now
+		if d.consumer.refused { // refused a message without credit, and has credit now
 			d.consumer.refused = false
 			credited = append(credited, d.consumer)
 		}
@@ -116,7 +116,7 @@ func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
 	ch.mu.Lock()
 	all := ch.unacked.takeAll(nil)
 	ch.mu.Unlock()
-	ch.finish(settlement{all, nack(true, false)}) // also in a transaction
+	ch.finish(settlement{all, nack(true, false)}) // a transaction does not delay the requeue
 	if ok != nil {
 		ch.send(ok)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 )
 
-// The list with holes must behave like a set of tags.
-func TestUnackedIsASetOfTags(t *testing.T) {
+// The list of unacked messages may have holes. It must behave like a set of tags.
+func TestUnackedBehavesLikeSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var u unacked
-		var tags []uint64 // the model
+		var tags []uint64 // model of the list
 		last := uint64(0)
 		tagsOf := func(ds []delivery) []uint64 {
 			var found []uint64
@@ -45,18 +45,18 @@ func TestUnackedIsASetOfTags(t *testing.T) {
 					want, tags = []uint64{tag}, slices.Delete(slices.Clone(tags), i, i+1)
 				}
 				if ok != known || !slices.Equal(tagsOf(taken), want) {
-					t.Fatalf("take(%d, %v) is %v, %v; want %v, %v", tag, multiple, tagsOf(taken), ok, want, known)
+					t.Fatalf("take(%d, %v): got %v, %v; want %v, %v", tag, multiple, tagsOf(taken), ok, want, known)
 				}
 			},
 			"take all": func(t *rapid.T) {
 				if taken := tagsOf(u.takeAll(nil)); !slices.Equal(taken, tags) {
-					t.Fatalf("all are %v, want %v", taken, tags)
+					t.Fatalf("takeAll: got %v, want %v", taken, tags)
 				}
 				tags = nil
 			},
 			"": func(t *rapid.T) {
 				if len(u.list)-u.from > 2*len(tags)+1 {
-					t.Fatalf("%d places for %d deliveries", len(u.list)-u.from, len(tags))
+					t.Fatalf("length of the list: got %d for %d deliveries", len(u.list)-u.from, len(tags))
 				}
 			},
 		})

@@ -9,13 +9,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// fakeStore commits when the test calls commit.
+// fakeStore is a store that commits only when the test calls commit.
 type fakeStore struct {
-	store.Store // other methods are not called
+	store.Store // the session calls no other methods
 
 	mu        sync.Mutex
 	committed store.Ticket
-	waiters   []store.Waiter // for the next commit
+	waiters   []store.Waiter // waiters for the next commit
 	held      int
 	err       error
 	progress  *sync.Cond
@@ -53,7 +53,7 @@ func (f *fakeStore) commit() {
 func (f *fakeStore) fail() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.err = errors.New("the disk is gone")
+	f.err = errors.New("disk failed")
 	f.progress.Broadcast()
 }
 

@@ -42,22 +42,22 @@ func hello() []byte {
 	return b
 }
 
-// opened is a session after the handshake. The test handles its frames and empties its outbox.
-type opened struct {
+// testSession is a session after the handshake. The test handles its frames and empties its outbox.
+type testSession struct {
 	*Session
 	tb testing.TB
 }
 
-func open(tb testing.TB, disk store.Store) opened {
+func open(tb testing.TB, disk store.Store) testSession {
 	client, server := net.Pipe()
 	tb.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	s := New(server, testConfig(tb, disk))
 	s.user, s.vhost, s.channelMax, s.frameMax = "u", s.config.VHost("/"), s.config.ChannelMax, s.config.FrameMax
-	return opened{s, tb}
+	return testSession{s, tb}
 }
 
 // receive handles methods from the client.
-func (s opened) receive(channel uint16, methods ...amqpwire.Method) {
+func (s testSession) receive(channel uint16, methods ...amqpwire.Method) {
 	s.tb.Helper()
 	for _, m := range methods {
 		b, err := amqpwire.AppendMethodFrame(nil, channel, m)
@@ -68,7 +68,7 @@ func (s opened) receive(channel uint16, methods ...amqpwire.Method) {
 	}
 }
 
-func (s opened) receiveFrames(b []byte) {
+func (s testSession) receiveFrames(b []byte) {
 	s.tb.Helper()
 	for in := amqpwire.NewReader(bytes.NewReader(b), 0); ; {
 		f, err := in.ReadFrame()
@@ -83,7 +83,7 @@ func (s opened) receiveFrames(b []byte) {
 }
 
 // sent returns and removes the methods in the outbox.
-func (s opened) sent() (methods []amqpwire.Method) {
+func (s testSession) sent() (methods []amqpwire.Method) {
 	s.tb.Helper()
 	var all []byte
 	for batch, _, _ := s.out.take(); batch != nil; batch, _, _ = s.out.take() {

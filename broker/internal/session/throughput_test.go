@@ -25,9 +25,9 @@ const flowTags = 1 << 9 // maximum number of acks in one write
 func newFlow(tb testing.TB, body int, ack bool) *flow {
 	config := testConfig(tb, nil)
 	f := &flow{tb: tb, publisher: connect(tb, config), consumer: connect(tb, config)}
-	f.tell(f.consumer, &amqpwire.ChannelOpen{}, &amqpwire.QueueDeclare{Queue: "bench"},
+	f.call(f.consumer, &amqpwire.ChannelOpen{}, &amqpwire.QueueDeclare{Queue: "bench"},
 		&amqpwire.BasicConsume{Queue: "bench", ConsumerTag: "c", NoAck: !ack})
-	f.tell(f.publisher, &amqpwire.ChannelOpen{})
+	f.call(f.publisher, &amqpwire.ChannelOpen{})
 	f.message = encodeMessage(tb, &amqpwire.BasicPublish{RoutingKey: "bench"}, make([]byte, body))
 	f.size = len(encodeMessage(tb, &amqpwire.BasicDeliver{ConsumerTag: "c", RoutingKey: "bench"}, make([]byte, body)))
 	if ack {
@@ -64,8 +64,8 @@ func connect(tb testing.TB, config *Config) net.Conn {
 	return client
 }
 
-// tell sends methods and waits for the reply to the last method.
-func (f *flow) tell(conn net.Conn, methods ...amqpwire.Method) {
+// call sends methods and waits for the reply to the last method.
+func (f *flow) call(conn net.Conn, methods ...amqpwire.Method) {
 	f.tb.Helper()
 	var b []byte
 	for _, m := range methods {
@@ -184,20 +184,20 @@ func BenchmarkAcked(b *testing.B)        { benchmarkFlow(b, 16, true) }
 func BenchmarkAutoAck1KiB(b *testing.B)  { benchmarkFlow(b, 1<<10, false) }
 func BenchmarkAutoAck64KiB(b *testing.B) { benchmarkFlow(b, 64<<10, false) }
 
-// A message costs three allocations between the two sockets: the message, its item in the queue, and the bytes of the
-// message.
-func TestAllocationsOfAMessage(t *testing.T) {
+// A message needs three allocations between the two sockets: for the message, for its item in the queue, and for the bytes
+// of the message.
+func TestAllocationsPerMessage(t *testing.T) {
 	for name, ack := range map[string]bool{"auto-ack": false, "acked": true} {
 		t.Run(name, func(t *testing.T) {
 			const messages = 10_000
 			f := newFlow(t, 16, ack)
-			f.run(messages) // grow the buffers before the measurement
+			f.run(messages) // grows the buffers before the measurement
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			f.run(messages)
 			runtime.ReadMemStats(&after)
 			if each := float64(after.Mallocs-before.Mallocs) / messages; each >= 3.5 { // a buffer grows occasionally
-				t.Errorf("%.2f allocations for a message", each)
+				t.Errorf("allocations per message: got %.2f, want less than 3.5", each)
 			}
 		})
 	}

@@ -54,8 +54,8 @@ func (s *Session) ackTimeouts() {
 	}
 }
 
-// elsewhere replaces the item of a delivery that was requeued after its timeout.
-var elsewhere = new(queue.Item)
+// requeuedItem replaces the item of a delivery that was requeued after its timeout.
+var requeuedItem = new(queue.Item)
 
 // overdue takes the deliveries that have exceeded the timeout. It returns their consumers, and the time at which the next
 // delivery is due. A client may still settle an overdue delivery. The settlement has no effect and causes no error.
@@ -71,7 +71,7 @@ func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]
 			taken = append(taken, *d)
 			late[d.consumer] = struct{}{}
 			d.consumer.settled()
-			*d = delivery{tag: d.tag, item: elsewhere, released: true}
+			*d = delivery{tag: d.tag, item: requeuedItem, released: true}
 		case next.IsZero() || d.due.Before(next):
 			next = d.due
 		}
@@ -96,6 +96,6 @@ func (ch *channel) timedOut(c *consumer) {
 		return
 	}
 	ch.forget(c)
-	ch.leave(c)
+	ch.cancelConsumer(c)
 	ch.send(&amqpwire.BasicCancel{ConsumerTag: c.tag, NoWait: true})
 }

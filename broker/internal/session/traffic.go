@@ -45,8 +45,8 @@ func (ch *channel) count() {
 	}
 }
 
-// discount detaches the channel from the totals when it ends. The totals keep its counts.
-func (ch *channel) discount() {
+// detachCounts detaches the channel from the totals when the channel ends. The totals keep its counts.
+func (ch *channel) detachCounts() {
 	ch.s.stats.Churn.ChannelsClosed.Add(1)
 	for _, totals := range ch.totals() {
 		totals.Leave(&ch.counter)

@@ -20,7 +20,7 @@ type transaction struct {
 // pending is a message that was checked and is not yet published.
 type pending struct {
 	message   *queue.Message
-	queues    []*vhost.Queue // from the time of publishing; later deletions and bindings have no effect
+	queues    []*vhost.Queue // routed at the time of publishing; later deletions and bindings have no effect
 	mandatory bool
 }
 
@@ -72,7 +72,7 @@ func (ch *channel) txCommit() error {
 	tx := ch.tx
 	ch.tx = &transaction{}
 	ch.uncommitted.Set(0)
-	if err := ch.s.keepTogether(func() { tx.commit(ch) }); err != nil {
+	if err := ch.s.saveAtomically(func() { tx.commit(ch) }); err != nil {
 		return err
 	}
 	ch.send(&amqpwire.TxCommitOk{})
@@ -115,7 +115,7 @@ func (ch *channel) rollback() {
 	for _, s := range tx.settled {
 		all = append(all, s.deliveries...)
 	}
-	ch.unacked.putBack(all)
+	ch.unacked.restore(all)
 	for _, d := range all {
 		if !d.due.IsZero() {
 			ch.s.awaitAck(d.due)

@@ -110,10 +110,10 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 }
 
 // scarce reports whether the list should release unused capacity.
-func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(unackedMuch) }
+func (u *unacked) scarce() bool { return u.share.Scarce() || u.share.Exceeds(throttlePercent) }
 
-// isSparse reports whether most of a long list is unused while memory is scarce. The unused capacity would prevent deliveries to
-// consumers.
+// isSparse reports whether most of a long list is unused while memory is scarce. The unused capacity would prevent
+// deliveries to consumers.
 func (u *unacked) isSparse() bool {
 	return cap(u.list) > unackedKeep && u.len() <= cap(u.list)/4 && u.scarce()
 }
@@ -131,8 +131,8 @@ func (u *unacked) compact() {
 	}
 }
 
-// putBack reverts take.
-func (u *unacked) putBack(ds []delivery) {
+// restore reverts take.
+func (u *unacked) restore(ds []delivery) {
 	u.compact()
 	u.list = append(u.list, ds...)
 	u.count()

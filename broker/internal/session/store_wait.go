@@ -27,8 +27,8 @@ func (s *Session) await(do func(context.Context) error) error {
 	return err
 }
 
-// keepTogether runs a function whose changes the store saves atomically, and waits until they are durable.
-func (s *Session) keepTogether(do func()) error {
+// saveAtomically runs a function whose changes the store saves atomically, and waits until they are durable.
+func (s *Session) saveAtomically(do func()) error {
 	disk := s.config.Store
 	if disk == nil {
 		do()
@@ -36,9 +36,9 @@ func (s *Session) keepTogether(do func()) error {
 	}
 	disk.Hold()
 	do()
-	kept := disk.Notify(&s.confirms) // no commit starts between Hold and Release, so this commit includes all changes
+	commit := disk.Notify(&s.confirms) // no commit starts between Hold and Release, so this commit includes all changes
 	disk.Release()
-	return s.await(func(ctx context.Context) error { return disk.Wait(ctx, kept) })
+	return s.await(func(ctx context.Context) error { return disk.Wait(ctx, commit) })
 }
 
 // changed replies to a method that may have changed the topology. After the reply the client can rely on the change. With

@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// A channel caches a route to a few queues. A cached route to many queues would keep all of them in memory, including deleted
-// queues.
-func TestAWayToManyQueuesIsForgotten(t *testing.T) {
+// A channel caches a route to a few queues. A cached route to many queues would keep all of them in memory, including
+// deleted queues.
+func TestRouteToManyQueuesIsNotCached(t *testing.T) {
 	s := open(t, nil)
 	s.receive(1, &amqpwire.ChannelOpen{})
 	s.receive(2, &amqpwire.ChannelOpen{})
@@ -25,16 +25,16 @@ func TestAWayToManyQueuesIsForgotten(t *testing.T) {
 		s.receive(1, &amqpwire.BasicPublish{Exchange: "amq.fanout"})
 		s.receiveFrames(emptyMessage())
 	}
-	bind(0, wayMost)
+	bind(0, routeCacheQueues)
 	publish()
-	if n := len(s.channels[1].way.queues); n != wayMost {
-		t.Errorf("%d queues are remembered of %d", n, wayMost)
+	if n := len(s.channels[1].routeCache.queues); n != routeCacheQueues {
+		t.Errorf("cached queues: got %d, want %d", n, routeCacheQueues)
 	}
-	bind(wayMost, 2*wayMost)
+	bind(routeCacheQueues, 2*routeCacheQueues)
 	publish()
 	s.receive(2, &amqpwire.QueueDeclare{})
-	queues := s.channels[1].way.queues
+	queues := s.channels[1].routeCache.queues
 	if queues = queues[:cap(queues)]; slices.ContainsFunc(queues, func(q *vhost.Queue) bool { return q != nil }) {
-		t.Errorf("queues are remembered: %v", queues)
+		t.Errorf("cache is not empty: %v", queues)
 	}
 }
