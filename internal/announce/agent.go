@@ -19,16 +19,16 @@ import (
 // Config configures an Agent.
 type Config struct {
 	Client  string // name of the client
-	Program string // version of the program; "": as the Go toolchain has recorded it
+	Program string // version of the program; default: the version that the Go toolchain recorded
 
-	// Link is the publishing connection. The broker can block the other connection because of messages that are published on it. A
-	// blocked connection still receives commands.
+	// Link is the publishing connection, because the broker blocks a connection that publishes, and must not block the
+	// consuming connection. A blocked connection still receives commands.
 	Link      *amqpconn.Link
 	Tasks     *amqpconn.Tasks
 	Reconnect backoff.Backoff
 	Log       *slog.Logger
 
-	// New sets these fields.
+	// Set by New.
 	Host    string
 	PID     int
 	reprise string
@@ -39,13 +39,13 @@ type Agent struct {
 	cfg    Config
 	ctx    context.Context // ends when the client is closed
 	start  sync.Once
-	wake   chan struct{} // a status is due
+	wake   chan struct{} // receives a token when a status is due
 	logged [4]sync.Once  // missing permissions: see session.refused
 
 	retries *retries
 	current atomic.Pointer[session] // nil: not connected, or not set up
 
-	sending sync.Mutex // from the making of a status to its end, so that none follows the last one
+	sending sync.Mutex // locked while a status is created and sent, so that the last status of a worker is sent last
 	mu      sync.Mutex
 	members []*Member
 }
@@ -57,7 +57,7 @@ func New(ctx context.Context, cfg Config) *Agent {
 		cfg.Program = program
 	}
 	cfg.reprise, cfg.PID = version, os.Getpid()
-	if host, err := os.Hostname(); err == nil { // it is for information only
+	if host, err := os.Hostname(); err == nil { // the host name is for information only
 		cfg.Host = host
 	}
 	return &Agent{cfg: cfg, ctx: ctx, wake: make(chan struct{}, 1), retries: newRetries()}
@@ -73,7 +73,7 @@ func (a *Agent) Join(w Worker) *Member {
 	a.mu.Lock()
 	a.members = append(a.members, m)
 	a.mu.Unlock()
-	a.start.Do(func() { _ = a.cfg.Tasks.Go(a.run) }) // a closed client has no workers
+	a.start.Do(func() { _ = a.cfg.Tasks.Go(a.run) }) // fails only if the client is closed
 	m.report()
 	return m
 }
@@ -87,7 +87,7 @@ func (a *Agent) Leave(m *Member) {
 	a.members = slices.DeleteFunc(a.members, func(other *Member) bool { return other == m })
 	a.mu.Unlock()
 	m.mu.Lock()
-	m.state, m.trouble, m.ofItself = topology.WorkerStopped, "", nil
+	m.state, m.trouble, m.selfPause = topology.WorkerStopped, "", nil
 	m.mu.Unlock()
 	s := a.current.Load()
 	if s == nil {
@@ -99,7 +99,7 @@ func (a *Agent) Leave(m *Member) {
 		a.sending.Lock()
 		defer a.sending.Unlock()
 		s.reportRetries()
-		s.publish(m) // otherwise operators see a silent worker
+		s.publish(m) // otherwise operators would see an unresponsive worker
 	})
 	if err != nil {
 		return

@@ -30,9 +30,9 @@ var versions = sync.OnceValues(func() (program, reprise string) {
 	return program, reprise
 })
 
-// newID returns a random name.
+// newID returns a random identifier.
 func newID() string {
 	var b [6]byte
-	_, _ = rand.Read(b[:]) // it does not fail
+	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }

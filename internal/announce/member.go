@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Worker describes a worker to an Agent. Its fields do not change.
+// Worker describes a worker to an Agent. The fields must not change.
 type Worker struct {
 	Queue       string
 	Concurrency int
@@ -33,19 +33,19 @@ type Member struct {
 	id      string
 	started time.Time
 
-	turn       chan struct{} // semaphore of one: the holder asks for the pause of the queue, and applies the answer
-	mayDeclare atomic.Bool   // the queue of the pause
+	turn       chan struct{} // semaphore with one slot; its holder reads and applies the pause of the queue
+	mayDeclare atomic.Bool   // whether the user may declare the queue of the pause
 	changed    atomic.Bool   // a status is due
 
-	mu       sync.Mutex
-	state    string
-	trouble  string
-	held     bool            // Hold was called with a pause
-	ofQueue  *topology.Pause // by an operator; nil: none
-	ofWorker *topology.Pause
-	ofItself *topology.Pause
-	hint     topology.Pause // pause of the newest command, which the broker probably has too
-	last     time.Time      // of the newest status
+	mu          sync.Mutex
+	state       string
+	trouble     string
+	held        bool            // Hold was called with a pause
+	queuePause  *topology.Pause // by an operator; nil: none
+	workerPause *topology.Pause
+	selfPause   *topology.Pause
+	hint        topology.Pause // pause of the newest command, which the broker probably stores
+	last        time.Time      // time of the newest status
 }
 
 // Consuming records that the worker has a consumer.
@@ -57,7 +57,7 @@ func (m *Member) Interrupted(err error) { m.note(topology.WorkerConnecting, err.
 func (m *Member) note(state, trouble string) {
 	m.mu.Lock()
 	changed := m.state != state
-	m.state, m.trouble, m.ofItself = state, trouble, nil
+	m.state, m.trouble, m.selfPause = state, trouble, nil
 	m.mu.Unlock()
 	if changed {
 		m.report()
@@ -74,15 +74,15 @@ func (m *Member) Paused(d time.Duration, reason error, byOperator bool) {
 		p.Reason = reason.Error()
 	}
 	m.mu.Lock()
-	m.state, m.trouble, m.ofItself = topology.WorkerPaused, "", p
+	m.state, m.trouble, m.selfPause = topology.WorkerPaused, "", p
 	if byOperator {
-		m.ofItself = nil
+		m.selfPause = nil
 	}
 	m.mu.Unlock()
 	m.report()
 }
 
-// report makes the agent send a status soon.
+// report requests the agent to send a status soon.
 func (m *Member) report() {
 	m.changed.Store(true)
 	select {
@@ -91,24 +91,24 @@ func (m *Member) report() {
 	}
 }
 
-// setQueue applies the pause of the queue that the broker reported.
+// setQueue applies the pause of the queue, as the broker stores it.
 func (m *Member) setQueue(s state) {
 	m.mu.Lock()
 	var p *topology.Pause
 	if s.paused {
 		p = &s.pause
-		if p.At.IsZero() { // another program was reading it
+		if p.At.IsZero() { // unknown, because another program was reading the pause
 			hint := m.hint
 			p = &hint
-			if m.ofQueue != nil && !m.ofQueue.At.Before(hint.At) {
-				p = m.ofQueue
+			if m.queuePause != nil && !m.queuePause.At.Before(hint.At) {
+				p = m.queuePause
 			}
 		}
 		p.Of = topology.PauseOfQueue
 	} else {
 		m.hint = topology.Pause{}
 	}
-	m.ofQueue = p
+	m.queuePause = p
 	m.apply()
 }
 
@@ -118,35 +118,35 @@ func (m *Member) setWorker(p *topology.Pause) {
 		p.Of = topology.PauseOfWorker
 	}
 	m.mu.Lock()
-	m.ofWorker = p
+	m.workerPause = p
 	m.apply()
 }
 
-// apply holds or releases the worker. It unlocks mu.
+// apply pauses or resumes the worker. It unlocks mu.
 func (m *Member) apply() {
-	p := m.ofQueue
+	p := m.queuePause
 	if p == nil {
-		p = m.ofWorker
+		p = m.workerPause
 	}
-	turned := m.held != (p != nil)
+	toggled := m.held != (p != nil)
 	m.held = p != nil
-	if turned {
+	if toggled {
 		m.Hold(p)
 	}
 	m.mu.Unlock()
 	m.report()
 }
 
-// expect records the pause of the queue that a command contains.
-func (m *Member) expect(p topology.Pause) {
+// setHint records the pause of the queue in a command.
+func (m *Member) setHint(p topology.Pause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hint = p
 }
 
-// check reads the pause of the queue and applies it. Only one check runs at a time, so that the latest result counts. It uses ch
-// or, if ch is nil, a new channel. It reads the details if details is set or if they are unknown. After an error, the last known
-// pause remains.
+// check reads the pause of the queue and applies it. Only one check runs at a time, so that the latest result applies. It
+// uses ch or, if ch is nil, a new channel. It also reads the details if details is set or if they are unknown. After an
+// error, the last known pause remains.
 func (m *Member) check(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) {
 	select {
 	case m.turn <- struct{}{}:
@@ -159,30 +159,30 @@ func (m *Member) check(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Ch
 		m.setQueue(s)
 		return
 	}
-	if ctx.Err() == nil && !errors.Is(err, amqpconn.ErrGone) && !refusedAccess(err) { // which was logged
+	if ctx.Err() == nil && !errors.Is(err, amqpconn.ErrGone) && !refusedAccess(err) { // refused logs a missing permission
 		m.agent.cfg.Log.Warn("pause not known", "queue", m.Queue, "error", err)
 	}
 }
 
 func (m *Member) ask(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Channel, details bool) (s state, err error) {
-	looks := func(ch *amqpconn.Channel) error {
-		s.paused, err = look(ctx, ch, m.Queue, m.mayDeclare.Load())
+	check := func(ch *amqpconn.Channel) error {
+		s.paused, err = checkPaused(ctx, ch, m.Queue, m.mayDeclare.Load())
 		return err
 	}
 	if ch != nil && m.mayDeclare.Load() {
-		err = looks(ch)
+		err = check(ch)
 	} else {
-		err = conn.Do(ctx, looks)
+		err = conn.Do(ctx, check)
 	}
 	if refusedAccess(err) && m.mayDeclare.CompareAndSwap(true, false) {
-		m.agent.refused(ofPauses, m.Queue)
-		err = conn.Do(ctx, looks)
+		m.agent.refused(permPauses, m.Queue)
+		err = conn.Do(ctx, check)
 	}
 	if err != nil || !s.paused || !details && m.known() {
 		return s, err
 	}
-	if s.pause, err = read(ctx, conn, m.Queue); refusedAccess(err) {
-		err = nil // it is paused, and the user may not know more
+	if s.pause, err = fetchPause(ctx, conn, m.Queue); refusedAccess(err) {
+		err = nil // the queue is paused, but the user may not read the details
 	}
 	return s, err
 }
@@ -191,17 +191,17 @@ func (m *Member) ask(ctx context.Context, conn *amqpconn.Conn, ch *amqpconn.Chan
 func (m *Member) known() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ofQueue != nil && !m.ofQueue.At.IsZero()
+	return m.queuePause != nil && !m.queuePause.At.IsZero()
 }
 
 // Pause returns the pause that an operator has ordered, or nil.
 func (m *Member) Pause() *topology.Pause {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ofQueue != nil {
-		return m.ofQueue
+	if m.queuePause != nil {
+		return m.queuePause
 	}
-	return m.ofWorker
+	return m.workerPause
 }
 
 // due returns the time of the next check of the pauses: the end of a pause, or zero for the next interval.
@@ -209,7 +209,7 @@ func (m *Member) due() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var first time.Time
-	for _, p := range []*topology.Pause{m.ofQueue, m.ofWorker} {
+	for _, p := range []*topology.Pause{m.queuePause, m.workerPause} {
 		if p != nil && !p.Until.IsZero() && (first.IsZero() || p.Until.Before(first)) {
 			first = p.Until
 		}
@@ -217,16 +217,17 @@ func (m *Member) due() time.Time {
 	return first
 }
 
-// expire ends an expired pause of the worker. It reports whether the pause of the queue should have expired.
-func (m *Member) expire(now time.Time) (look bool) {
+// expire ends an expired pause of the worker. It reports whether the pause of the queue should have expired, so that it must
+// be checked.
+func (m *Member) expire(now time.Time) (checkQueue bool) {
 	m.mu.Lock()
-	look = m.ofQueue != nil && !m.ofQueue.Until.IsZero() && !now.Before(m.ofQueue.Until)
-	over := m.ofWorker != nil && !m.ofWorker.Until.IsZero() && !now.Before(m.ofWorker.Until)
+	checkQueue = m.queuePause != nil && !m.queuePause.Until.IsZero() && !now.Before(m.queuePause.Until)
+	expired := m.workerPause != nil && !m.workerPause.Until.IsZero() && !now.Before(m.workerPause.Until)
 	m.mu.Unlock()
-	if over {
+	if expired {
 		m.setWorker(nil)
 	}
-	return look
+	return checkQueue
 }
 
 // sent records that a status was sent.
@@ -258,7 +259,7 @@ func (m *Member) status(now time.Time) topology.WorkerStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.State, s.Trouble = m.state, m.trouble
-	for _, p := range []*topology.Pause{m.ofQueue, m.ofWorker, m.ofItself} {
+	for _, p := range []*topology.Pause{m.queuePause, m.workerPause, m.selfPause} {
 		if p != nil {
 			s.Pauses = append(s.Pauses, *p)
 		}

@@ -15,12 +15,13 @@ const readTimeout = time.Second
 // state is the pause of a queue on the broker.
 type state struct {
 	paused bool
-	pause  topology.Pause // the zero value if another program was reading it
+	pause  topology.Pause // the zero value if another program was reading the pause
 }
 
-// look reports whether the work queue is paused. It declares the queue of its pause if mayDeclare is set. Otherwise it checks
-// whether this queue exists, which RabbitMQ 4.3 and later also refuse. The broker closes the channel after a refusal.
-func look(ctx context.Context, ch *amqpconn.Channel, queue string, mayDeclare bool) (paused bool, err error) {
+// checkPaused reports whether the work queue is paused. It declares the queue of the pause if mayDeclare is set. Otherwise
+// it only checks whether this queue exists. RabbitMQ 4.3 and later may refuse even this check. The broker closes the channel
+// after a refusal.
+func checkPaused(ctx context.Context, ch *amqpconn.Channel, queue string, mayDeclare bool) (paused bool, err error) {
 	q, ok := topology.PauseQueue(queue)
 	if !ok {
 		return false, nil
@@ -37,9 +38,9 @@ func unreachable(r *amqpconn.Refusal) bool {
 	return strings.Contains(r.Text, "down or inaccessible") || strings.Contains(r.Text, "process is stopped")
 }
 
-// read returns the pause of a paused queue. It uses its own channel: the message returns to its queue when the consumer ends, so
-// that no other reader finds the queue without a message and without a consumer.
-func read(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, err error) {
+// fetchPause returns the pause of a paused queue. It uses a separate channel, because closing the channel ends the consumer
+// and requeues the message together. Therefore no other reader finds the queue without a message and without a consumer.
+func fetchPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
 		in, err := ch.Consume(ctx, topology.PauseQueuePrefix+queue, "", 1, nil, func(amqpconn.Deliveries) {})
 		if err != nil {
@@ -67,14 +68,14 @@ func refusedAccess(err error) bool {
 	return ok && refusal.Code == amqpconn.AccessRefused
 }
 
-// ReadPause returns the pause of a queue, and false if it is not paused. It declares nothing.
+// ReadPause returns the pause of a queue, and false if it is not paused. It does not declare the queue of the pause.
 func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topology.Pause, paused bool, err error) {
 	err = conn.Do(ctx, func(ch *amqpconn.Channel) error {
-		paused, err = look(ctx, ch, queue, false)
+		paused, err = checkPaused(ctx, ch, queue, false)
 		return err
 	})
 	if err == nil && paused {
-		p, err = read(ctx, conn, queue)
+		p, err = fetchPause(ctx, conn, queue)
 	}
 	return p, paused, err
 }
@@ -82,7 +83,7 @@ func ReadPause(ctx context.Context, conn *amqpconn.Conn, queue string) (p topolo
 // Resume ends the pause of a queue.
 func Resume(ctx context.Context, conn *amqpconn.Conn, queue string) error {
 	return conn.Do(ctx, func(ch *amqpconn.Channel) error {
-		// DeleteQueue also removes a message that a reader holds. A purge would not.
+		// Unlike a purge, DeleteQueue also removes a message that a reader has received.
 		return ch.DeleteQueue(ctx, topology.PauseQueuePrefix+queue)
 	})
 }

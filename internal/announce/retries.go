@@ -10,42 +10,43 @@ import (
 )
 
 const (
-	// reportDelay is the time in which retries are collected for a report.
+	// reportDelay is the time for which retries are collected before a report.
 	reportDelay = 250 * time.Millisecond
 
-	// maxGathered is the maximum number of collected retries. Further retries are only counted while the broker accepts nothing.
-	maxGathered = 4096
+	// maxCollected is the maximum number of collected retries. Above it, retries are only counted until the next report is
+	// sent.
+	maxCollected = 4096
 )
 
 // retries collects the retries of a client until they are reported.
 type retries struct {
-	due chan struct{} // there are some
+	due chan struct{} // receives a token when the first retry is collected
 
 	mu      sync.Mutex
 	n       int
-	queues  map[string]*gathered
-	missing map[string]int64 // by queue: number of retries that were not collected
+	queues  map[string]*pendingReports
+	missing map[string]int64 // number of retries that were not collected, by queue
 }
 
-type gathered struct {
-	reports []topology.RetryReport // the last one is not full, or is the newest
+type pendingReports struct {
+	reports []topology.RetryReport // all except the last are full
 }
 
 func newRetries() *retries {
-	return &retries{due: make(chan struct{}, 1), queues: map[string]*gathered{}, missing: map[string]int64{}}
+	return &retries{due: make(chan struct{}, 1), queues: map[string]*pendingReports{}, missing: map[string]int64{}}
 }
 
 // add collects a retry. It does not block.
 func (r *retries) add(queue string, x topology.Retry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.n >= maxGathered {
+	if r.n >= maxCollected {
 		r.missing[queue]++
 		return
 	}
 	g := r.queues[queue]
 	if g == nil {
-		g = &gathered{}
+		g = &pendingReports{}
 		r.queues[queue] = g
 	}
 	if n := len(g.reports); n == 0 || g.reports[n-1].Full() {
@@ -75,8 +76,8 @@ func (r *retries) take() (all []topology.RetryReport) {
 	return all
 }
 
-// lose counts reports that were taken but not sent.
-func (r *retries) lose(reports []topology.RetryReport) {
+// countMissing counts the retries of reports that were taken but not sent.
+func (r *retries) countMissing(reports []topology.RetryReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range reports {
@@ -95,20 +96,20 @@ func (s *session) declareRetries(ctx context.Context) error {
 // reportRetries sends the collected retries without waiting for confirms.
 func (s *session) reportRetries() {
 	if s.conn.Blocked() != nil {
-		return // they wait
+		return // the retries stay collected
 	}
 	reports := s.agent.retries.take()
 	for i, r := range reports {
-		if s.mute.Load() {
+		if s.retriesRefused.Load() {
 			continue
 		}
 		r.Host = s.agent.cfg.Host
 		body, err := r.Encode()
 		if err != nil {
-			continue // the name of the queue cannot be that long
+			continue // impossible, because the name of a queue is short enough
 		}
 		if err := s.ch.Load().Send(topology.RetriesExchange, r.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: time.Now(), Body: body}); err != nil {
-			s.agent.retries.lose(reports[i:])
+			s.agent.retries.countMissing(reports[i:])
 			return
 		}
 	}

@@ -15,27 +15,27 @@ import (
 type session struct {
 	agent *Agent
 	conn  *amqpconn.Conn
-	ch    atomic.Pointer[amqpconn.Channel] // nil: none was opened yet
+	ch    atomic.Pointer[amqpconn.Channel] // nil before the first channel
 
-	silent   bool                // the user has no permission to send statuses
-	deaf     bool                // the user has no permission to receive commands
-	mute     atomic.Bool         // the user has no permission to report retries
-	commands amqpconn.Deliveries // nil: none come
+	statusesRefused bool                // the user has no permission to send statuses
+	commandsRefused bool                // the user has no permission to receive commands
+	retriesRefused  atomic.Bool         // the user has no permission to report retries
+	commands        amqpconn.Deliveries // nil if the session does not receive commands
 }
 
-// Actions for which a user may lack the permission.
+// Actions that may require a permission that the user does not have.
 const (
-	ofStatuses = iota
-	ofCommands
-	ofPauses
-	ofRetries
+	permStatuses = iota
+	permCommands
+	permPauses
+	permRetries
 )
 
 var missing = [...]string{
-	ofStatuses: "workers are not shown to operators: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
-	ofCommands: "operators reach workers late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
-	ofRetries:  "retries are not shown to operators: the user may not declare, or write to, the exchange " + topology.RetriesExchange,
-	ofPauses:   "the pause of a queue may not be noticed: the user may not declare queues " + topology.PauseQueuePrefix + "…",
+	permStatuses: "workers are not shown to operators: the user may not declare, or write to, the exchange " + topology.WorkersExchange,
+	permCommands: "operators reach workers late: the user may not declare the exchange " + topology.ControlExchange + " and bind a queue " + topology.ControlQueuePrefix + "… to it",
+	permRetries:  "retries are not shown to operators: the user may not declare, or write to, the exchange " + topology.RetriesExchange,
+	permPauses:   "the pause of a queue may not be noticed: the user may not declare queues " + topology.PauseQueuePrefix + "…",
 }
 
 // refused logs each missing permission once.
@@ -46,7 +46,7 @@ func (a *Agent) refused(what int, queue string) {
 // requestTimeout is the time limit of the requests of one step. Commands wait until the step ends.
 const requestTimeout = 10 * time.Second
 
-// minGap is the minimum time between two statuses of a worker that are sent before the interval ends.
+// minGap is the minimum time between two statuses of a worker within an interval.
 const minGap = 100 * time.Millisecond
 
 var errNoConsumer = errors.New("the broker cancelled the consumer")
@@ -57,7 +57,7 @@ func (s *session) serve(ctx context.Context) error {
 	defer tick.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
-	report := time.After(reportDelay) // for the retries that the previous session left
+	report := time.After(reportDelay) // for retries that the previous session has not reported
 	for {
 		if ch := s.ch.Load(); ch == nil || ch.IsClosed() {
 			if err := s.lost(ch); err != nil {
@@ -72,22 +72,22 @@ func (s *session) serve(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-s.ch.Load().Context().Done():
 			if !s.ch.Load().IsClosed() {
-				return context.Cause(s.ch.Load().Context()) // it is of no more use
+				return context.Cause(s.ch.Load().Context()) // the channel is no longer usable
 			}
 		case in, ok := <-s.commands:
 			if !ok {
 				if !s.ch.Load().IsClosed() {
 					return errNoConsumer
 				}
-				s.commands = nil // the reason is about to come
+				s.commands = nil // the context of the channel ends next, with the reason
 				continue
 			}
 			if c, ok := topology.ReadCommand(amqpconn.NewDelivery(in).Body); ok {
-				s.obey(ctx, c)
+				s.execute(ctx, c)
 			}
 		case <-tick.C:
 			s.check(ctx, false, func(m *Member) bool { return m.mayDeclare.Load() }) // RabbitMQ logs an error for each missing queue
-			s.statuses(allMembers)
+			s.statuses(everyMember)
 		case <-soon.C:
 			now := time.Now()
 			s.check(ctx, true, func(m *Member) bool { return m.expire(now) })
@@ -104,24 +104,24 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-func allMembers(*Member) bool { return true }
+func everyMember(*Member) bool { return true }
 
-// setUp opens a channel, declares the exchanges and the queue, and subscribes. Then it sends the statuses that watchers may have
-// missed.
+// setUp opens a channel, declares the exchanges and the queue, and subscribes. Then it sends all statuses, because watchers
+// may have missed some.
 func (s *session) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.conn.Timeout(), amqpconn.ErrSilent)
 	defer cancel()
 	s.commands = nil
 	var err error
-	if s.silent, err = s.step(ctx, s.silent, ofStatuses, s.announce); err != nil {
+	if s.statusesRefused, err = s.step(ctx, s.statusesRefused, permStatuses, s.announce); err != nil {
 		return err
 	}
-	mute, err := s.step(ctx, s.mute.Load(), ofRetries, s.declareRetries)
+	retriesRefused, err := s.step(ctx, s.retriesRefused.Load(), permRetries, s.declareRetries)
 	if err != nil {
 		return err
 	}
-	s.mute.Store(mute)
-	if s.deaf, err = s.step(ctx, s.deaf, ofCommands, s.listen); err != nil {
+	s.retriesRefused.Store(retriesRefused)
+	if s.commandsRefused, err = s.step(ctx, s.commandsRefused, permCommands, s.listen); err != nil {
 		return err
 	}
 	err = s.try(ctx, func(*amqpconn.Channel) error { return nil })
@@ -129,12 +129,12 @@ func (s *session) setUp(ctx context.Context) error {
 		return err
 	}
 	s.agent.current.Store(s)
-	s.check(ctx, true, allMembers)
-	s.statuses(allMembers)
+	s.check(ctx, true, everyMember)
+	s.statuses(everyMember)
 	return nil
 }
 
-// step calls take, unless the broker refused this step before. It reports whether the step is refused.
+// step calls take, unless the broker has refused this step before. It reports whether the broker refuses the step.
 func (s *session) step(ctx context.Context, before bool, what int, take func(context.Context) error) (refused bool, err error) {
 	if before {
 		return true, nil
@@ -190,7 +190,7 @@ func (s *session) listen(ctx context.Context) error {
 	})
 }
 
-// lost returns the reason why a channel ended, unless the session continues on another channel.
+// lost returns the reason why a channel has closed, or nil if the session can continue on another channel.
 func (s *session) lost(ch *amqpconn.Channel) error {
 	if ch == nil {
 		return nil
@@ -203,24 +203,24 @@ func (s *session) lost(ch *amqpconn.Channel) error {
 		return err
 	case strings.Contains(refusal.Text, "'"+topology.RetriesExchange+"'"):
 		if refusal.Code == amqpconn.AccessRefused {
-			s.mute.Store(true)
-			s.agent.refused(ofRetries, "")
+			s.retriesRefused.Store(true)
+			s.agent.refused(permRetries, "")
 		}
 	case !strings.Contains(refusal.Text, "'"+topology.WorkersExchange+"'"):
-		if refusal.Code != amqpconn.AccessRefused { // which is known: see Member.ask
+		if refusal.Code != amqpconn.AccessRefused { // Member.ask handles refused pauses
 			return err
 		}
-	case refusal.Code == amqpconn.AccessRefused: // what was published
-		s.silent = true
-		s.agent.refused(ofStatuses, "")
+	case refusal.Code == amqpconn.AccessRefused: // the published statuses
+		s.statusesRefused = true
+		s.agent.refused(permStatuses, "")
 	}
-	return nil // the exchange was deleted
+	return nil // setUp declares a deleted exchange again
 }
 
-// check checks the pauses of the queues of some workers.
+// check checks the pauses of the queues of the selected workers.
 func (s *session) check(ctx context.Context, details bool, which func(*Member) bool) {
 	if s.conn.Blocked() != nil {
-		return // the broker answers nothing
+		return // the broker does not answer requests
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, amqpconn.ErrSilent)
 	defer cancel()
@@ -231,14 +231,14 @@ func (s *session) check(ctx context.Context, details bool, which func(*Member) b
 	}
 }
 
-// obey executes a command.
-func (s *session) obey(ctx context.Context, c topology.Command) {
-	meant := func(m *Member) bool {
+// execute executes a command.
+func (s *session) execute(ctx context.Context, c topology.Command) {
+	targeted := func(m *Member) bool {
 		return (m.Queue == c.Queue || c.Queue == "" && c.Do == topology.DoReport) && (c.Worker == "" || c.Worker == m.id)
 	}
 	for _, m := range s.agent.all() {
 		switch {
-		case !meant(m):
+		case !targeted(m):
 		case c.Do == topology.DoReport:
 			m.changed.Store(true)
 		case c.Do == topology.DoPause && c.Worker != "":
@@ -247,11 +247,11 @@ func (s *session) obey(ctx context.Context, c topology.Command) {
 		case c.Do == topology.DoResume && c.Worker != "":
 			m.setWorker(nil)
 		case c.Do == topology.DoPause:
-			m.expect(c.Pause)
+			m.setHint(c.Pause)
 		}
 	}
 	if c.Worker == "" && (c.Do == topology.DoPause || c.Do == topology.DoResume) {
-		s.check(ctx, true, meant) // the broker knows
+		s.check(ctx, true, targeted) // the broker stores the pause of a queue
 	}
 }
 
@@ -280,15 +280,15 @@ func (s *session) next() time.Duration {
 	})
 	for _, m := range s.agent.all() {
 		if due := m.due(); !due.IsZero() {
-			wait = min(wait, max(time.Second, due.Sub(now))) // it lasts longer by the clock of the broker
+			wait = min(wait, max(time.Second, due.Sub(now))) // by the clock of the broker, the pause may last longer
 		}
 	}
 	return wait
 }
 
-// statuses sends the statuses of some workers.
+// statuses sends the statuses of the selected workers.
 func (s *session) statuses(which func(*Member) bool) {
-	if s.silent || s.conn.Blocked() != nil {
+	if s.statusesRefused || s.conn.Blocked() != nil {
 		return
 	}
 	s.agent.sending.Lock()
@@ -307,7 +307,7 @@ func (s *session) publish(m *Member) {
 	m.sent(now)
 	body, err := m.status(now).Encode()
 	if err != nil {
-		return // the name of the queue cannot be that long
+		return // impossible, because the name of a queue is short enough
 	}
 	_ = s.ch.Load().Send(topology.WorkersExchange, m.Queue, &amqpconn.Message{ContentType: "application/json", Timestamp: now, Body: body})
 }

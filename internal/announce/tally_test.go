@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestTally(t *testing.T) {
+func TestTallyCountsAttempts(t *testing.T) {
 	var tally Tally
 	for _, d := range []time.Duration{0, time.Millisecond, time.Hour} {
 		tally.Took(d)
@@ -15,7 +15,7 @@ func TestTally(t *testing.T) {
 	}
 	h := tally.histogram()
 	if h.Count() != 3 || h.Buckets[topology.TookBuckets-1] != 1 || h.SumMS != 3_600_001 || tally.counts() != (topology.Counts{Succeeded: 3}) {
-		t.Errorf("the tally is %+v, %+v", h, tally.counts())
+		t.Errorf("got histogram %+v and counts %+v", h, tally.counts())
 	}
 }
 
