@@ -17,7 +17,7 @@ import (
 //
 // In the end, the archive must contain the published number of messages of each kind, so that no message is
 // missing or duplicated.
-func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
+func TestArchiveStoresEachMessageOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,7 @@ func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
 				// An acknowledgement that was not reported to the archive may match a message that arrived later but was
 				// delivered before the acknowledgement was lost: see forgotten.
 				if n.N > int64(want) || n.N < int64(want-q.forgotten[kind]) {
-					t.Fatalf("of kind %d, %d were published, and %d are there (%d acknowledgements were forgotten)", kind, want, n.N, q.forgotten[kind])
+					t.Fatalf("kind %d: got %d messages, want %d (%d acknowledgements were forgotten)", kind, n.N, want, q.forgotten[kind])
 				}
 			}
 		})
@@ -54,7 +54,7 @@ func TestWhatIsDeliveredIsArchivedOnce(t *testing.T) {
 
 type delivery struct {
 	kind  int
-	again bool // delivered more than once
+	again bool // already delivered once
 	id    failed.ID
 }
 
@@ -63,7 +63,7 @@ type queue struct {
 	a                         *failed.Archive
 	session                   int
 	waiting, delivered, added []*delivery
-	acked                     []*delivery // acked, and not reported to the archive
+	acked                     []*delivery // acked, but not yet reported to the archive
 	published, forgotten      [3]int
 }
 
@@ -79,7 +79,7 @@ func (q *queue) add(n int) {
 	for _, d := range q.delivered[:n] {
 		count := int64(0)
 		if d.again {
-			count = 1 // the delivery count of the broker, which is not part of the message
+			count = 1 // the broker's delivery count, which is not part of the message
 		}
 		arrivals = append(arrivals, failed.Arrival{
 			Message: failed.Message{
@@ -95,7 +95,7 @@ func (q *queue) add(n int) {
 	seen := make(map[failed.ID]bool)
 	for _, d := range append(q.added, q.delivered[:n]...) {
 		if seen[d.id] {
-			q.t.Fatalf("two deliveries of one connection are message %d", d.id)
+			q.t.Fatalf("two deliveries of one connection have the ID %d", d.id)
 		}
 		seen[d.id] = true
 	}
@@ -135,7 +135,7 @@ func (q *queue) crash() {
 }
 
 // Arrivals without a session belong to a session of the open Archive.
-func TestWhatComesAgainAfterARestart(t *testing.T) {
+func TestIngestRecognizesRedeliveriesAfterRestart(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := prefix(db.next())
 		a := db.open(t, p)
@@ -144,21 +144,21 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 		again.Redelivered = true
 		first := value(a.Ingest(t.Context(), []failed.Arrival{one, one}))(t)
 		if first[0] == first[1] {
-			t.Fatal("two messages are one since they are equal")
+			t.Fatal("two equal messages have the same ID")
 		}
 		check(t, a.Settled(t.Context(), first[1:]))
 		restarted := db.open(t, p)
 		got := value(restarted.Ingest(t.Context(), []failed.Arrival{again, again, one}))(t)
 		if got[0] != first[0] {
-			t.Errorf("message %d came again and is %d", first[0], got[0])
+			t.Errorf("redelivery of message %d: got ID %d", first[0], got[0])
 		}
 		if got[1] == first[0] || got[1] == first[1] || got[2] <= got[1] {
-			t.Errorf("%v are there; what comes then is %v", first, got)
+			t.Errorf("arrivals after the messages %v: got IDs %v", first, got)
 		}
 		for range 2 { // also a second time in the same process
 			more := value(restarted.Ingest(t.Context(), []failed.Arrival{again}))(t)
 			if more[0] <= got[2] {
-				t.Errorf("another is taken for %d", more[0])
+				t.Errorf("another message: got the ID %d of an earlier message", more[0])
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func TestWhatComesAgainAfterARestart(t *testing.T) {
 
 // The archive recognizes a message that an earlier version has stored, and an edit without a change has no effect.
 // Therefore the encoding of headers must never change.
-func TestHeadersAreWrittenAsEver(t *testing.T) {
+func TestEncodingOfHeadersIsStable(t *testing.T) {
 	const (
 		headers = `{"many":[{"table":{"n":{"int32":5}}},{"bytes":"AAE="},null,true],` +
 			`"note":"one\u000atwo\u000d\u000a\u0009three\u0008\u000c\u007f ` + "\u2028" + ` <&> \\n \"q\"",` +
@@ -194,11 +194,11 @@ func TestHeadersAreWrittenAsEver(t *testing.T) {
 		again := one
 		again.Redelivered, again.Session = true, "after"
 		if got := value(a.Ingest(t.Context(), []failed.Arrival{again}))(t); got[0] != stored[0] {
-			t.Errorf("message %d came again and is %d", stored[0], got[0])
+			t.Errorf("redelivery of message %d: got ID %d", stored[0], got[0])
 		}
 		check(t, a.Edit(t.Context(), stored[0], 0, one.Content, "me"))
 		if edits := value(a.Edits(t.Context(), stored[0]))(t); len(edits) > 0 {
-			t.Errorf("nothing was changed, and there are %d edits", len(edits))
+			t.Errorf("edit without a change: got %d edits, want 0", len(edits))
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-var errDown = errors.New("the store is down")
+var errDown = errors.New("store is down")
 
 // taker simulates the workers. It adds messages, and acknowledges stored messages.
 type taker struct {
@@ -46,10 +46,10 @@ func (k *taker) give(ctx context.Context, body string, redelivered bool, ack err
 
 // The store does not answer for an hour. The batcher holds all messages in order, and then stores each message once,
 // including messages that were stored without an answer.
-func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
+func TestBatcherKeepsMessagesWhileStoreIsDown(t *testing.T) {
 	for name, fault := range map[string]func(a *memory, fail func(string) error){
 		"not stored": func(a *memory, fail func(string) error) { a.failing(fail, nil) },
-		"stored, and no answer": func(a *memory, fail func(string) error) {
+		"stored without a response": func(a *memory, fail func(string) error) {
 			n := 0
 			a.failing(func(call string) error {
 				if n++; n > 1 {
@@ -81,11 +81,11 @@ func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
 				synctest.Wait()
 				for i, s := range stored {
 					if len(s) != 0 {
-						t.Fatalf("message %d is said to be stored", i)
+						t.Fatalf("message %d: add returned while the store was down", i)
 					}
 				}
 				if n := a.called(); n > 500 {
-					t.Errorf("a store that is down was called %d times in an hour", n)
+					t.Errorf("store that is down: got %d calls in an hour, want at most 500", n)
 				}
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
@@ -94,7 +94,7 @@ func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
 				}
 				synctest.Wait()
 				if diff := cmp.Diff(want, a.bodies()); diff != "" || a.open() != 0 {
-					t.Errorf("%d open, %s", a.open(), diff)
+					t.Errorf("got %d unsettled messages, want 0; bodies: %s", a.open(), diff)
 				}
 			})
 		})
@@ -102,7 +102,7 @@ func TestNothingIsLostWhileTheStoreIsDown(t *testing.T) {
 }
 
 // A store that recovers while the batcher tests whether it refuses a message counts as available.
-func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
+func TestBatcherReportsRecoveryBetweenMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		failures := 2
@@ -124,13 +124,13 @@ func TestAStoreThatRecoversBetweenTwoMessages(t *testing.T) {
 		must(t, <-second)
 		synctest.Wait()
 		if errs != nil {
-			t.Errorf("all is stored, and the store is reported as %v", errs)
+			t.Errorf("store reported as unavailable after all messages were stored: %v", errs)
 		}
 	})
 }
 
 // A store that recovers after all messages are stored, but before it receives the acks, counts as available.
-func TestAStoreThatRecoversWhenNothingWaits(t *testing.T) {
+func TestBatcherReportsRecoveryWithoutWaitingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		failures := 3
@@ -152,14 +152,14 @@ func TestAStoreThatRecoversWhenNothingWaits(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if a.open() != 0 || len(errs) < 4 || errs[len(errs)-1] != nil {
-			t.Errorf("%d deliveries are open, and the store is reported as %v", a.open(), errs)
+			t.Errorf("got %d unsettled messages, want 0; reported errors: %v", a.open(), errs)
 		}
 	})
 }
 
 // A message that the store refuses does not block other messages. The batcher tries it again, and it is requeued at
 // the end.
-func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {
+func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		k := take1(t, a, 8)
@@ -181,29 +181,29 @@ func TestWhatCannotBeStoredHoldsUpNobody(t *testing.T) {
 		before := a.called()
 		time.Sleep(time.Hour)
 		if n := a.called() - before; n < 4*50 || n > 4*70 {
-			t.Errorf("4 messages were tried %d times in an hour", n)
+			t.Errorf("4 refused messages: got %d attempts in an hour, want about 240", n)
 		}
 		must(t, <-k.give(ctx, "late", false, nil))
-		gone := errors.New("the worker ends")
+		gone := errors.New("worker ends")
 		cancel(gone)
 		for _, s := range poisoned {
 			if err := <-s; !errors.Is(err, gone) {
-				t.Errorf("said to be stored: %v", err)
+				t.Errorf("refused message: got error %v, want %v", err, gone)
 			}
 		}
 		k.stop()
 		if n := len(a.bodies()); n != 17 || a.open() != 0 {
-			t.Errorf("%d stored, %d open", n, a.open())
+			t.Errorf("got %d stored and %d unsettled messages, want 17 and 0", n, a.open())
 		}
 	})
 }
 
 // Equal messages keep their number, even if acks are lost.
-func TestEqualMessagesAreNotTakenForOne(t *testing.T) {
+func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		k := take1(t, a, 10)
-		lost := errors.New("the connection is gone")
+		lost := errors.New("connection lost")
 		must(t, <-k.give(t.Context(), "twin", false, nil))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
@@ -213,19 +213,19 @@ func TestEqualMessagesAreNotTakenForOne(t *testing.T) {
 		}
 		k.stop()
 		if got := len(a.bodies()); got != 4 || a.open() != 0 {
-			t.Errorf("%d messages in the archive, %d open", got, a.open())
+			t.Errorf("got %d stored and %d unsettled messages, want 4 and 0", got, a.open())
 		}
 	})
 }
 
 // A message that waits since before the loss of its connection is stored before its redelivery, and the archive
 // stores only one of them.
-func TestAMessageThatWaitsAndComesAgainIsOne(t *testing.T) {
+func TestBatcherStoresWaitingMessageBeforeItsRedelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		k := take1(t, a, 3)
 		a.failing(func(string) error { return errDown }, nil)
-		lost := errors.New("the connection is gone")
+		lost := errors.New("connection lost")
 		var stored []<-chan error
 		for i := range 5 {
 			stored = append(stored, k.give(t.Context(), fmt.Sprint(i), false, lost))
@@ -242,19 +242,19 @@ func TestAMessageThatWaitsAndComesAgainIsOne(t *testing.T) {
 		got := a.bodies()
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"0", "1", "2", "3", "4"}, got); diff != "" || a.open() != 0 {
-			t.Errorf("%d open, %s", a.open(), diff)
+			t.Errorf("got %d unsettled messages, want 0; bodies: %s", a.open(), diff)
 		}
 	})
 }
 
 // The same applies if both deliveries wait for the same call of the store.
-func TestAMessageThatComesAgainWhileItWaitsIsOne(t *testing.T) {
+func TestBatcherStoresOneOfTwoWaitingDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		k := take1(t, a, 100)
 		slow := make(chan struct{})
 		a.failing(func(string) error { <-slow; return nil }, nil)
-		lost := errors.New("the connection is gone")
+		lost := errors.New("connection lost")
 		stored := []<-chan error{k.give(t.Context(), "slow", false, nil)}
 		for _, redelivered := range []bool{false, true, true} {
 			for _, body := range []string{"one", "two"} {
@@ -270,13 +270,13 @@ func TestAMessageThatComesAgainWhileItWaitsIsOne(t *testing.T) {
 		}
 		k.stop()
 		if diff := cmp.Diff([]string{"slow", "one", "two"}, a.bodies()); diff != "" || a.open() != 0 {
-			t.Errorf("%d open, %s", a.open(), diff)
+			t.Errorf("got %d unsettled messages, want 0; bodies: %s", a.open(), diff)
 		}
 	})
 }
 
 // Each message is stored once if any call of the store fails, before or after the call takes effect.
-func TestAStoreThatFailsAtAnyCallOfAnIngest(t *testing.T) {
+func TestIngestSurvivesStoreFailureAtAnyCall(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for step, failed := 1, true; failed; step++ {
 			synctest.Test(t, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestAStoreThatFailsAtAnyCallOfAnIngest(t *testing.T) {
 				got := a.bodies()
 				slices.Sort(got)
 				if len(got) != 10 || len(slices.Compact(got)) != 10 || a.open() != 0 {
-					t.Fatalf("call %d (done: %t): kept %v, %d open", step, done, got, a.open())
+					t.Fatalf("call %d (done: %t): got %d unsettled messages, want 0; bodies: %v", step, done, a.open(), got)
 				}
 			})
 		}

@@ -45,7 +45,7 @@ var editCases = []editCase{
 
 // A bulk edit sends exactly the messages of its preview, with exactly the bytes of the oracle. It records each edit,
 // keeps the originals, and does not change other messages.
-func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
+func TestBulkEditMatchesItsPreview(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -53,7 +53,7 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 			db.empty(t, a)
 			c := rapid.SampledFrom(editCases).Draw(t, "edit")
 			edit := c.edit
-			edit.SendUnchanged, edit.SendImpossible = rapid.Bool().Draw(t, "unchanged, too"), rapid.Bool().Draw(t, "impossible, too")
+			edit.SendUnchanged, edit.SendImpossible = rapid.Bool().Draw(t, "send unchanged"), rapid.Bool().Draw(t, "send impossible")
 			var arrivals []failed.Arrival
 			for i := range rapid.IntRange(1, 12).Draw(t, "messages") {
 				queue := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")
@@ -78,9 +78,9 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 				before[id] = value(a.Get(ctx, id))(t)
 			}
 
-			// The expectations of the oracle.
+			// The expected results.
 			f := failed.Filter{Queue: "a"}
-			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // the expected messages
+			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // of the messages that are sent
 			want := failed.EditPreview{}
 			isChanged := map[failed.ID]bool{}
 			for _, id := range ids {
@@ -116,11 +116,11 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 			plan := failed.Plan{Filter: f, Edit: &edit}
 			got := value(a.PreviewEdit(ctx, plan, 0))(t)
 			if got.Changed != want.Changed || got.Unchanged != want.Unchanged || got.Impossible != want.Impossible || got.More {
-				t.Fatalf("announced %+v, want %+v", got, want)
+				t.Fatalf("preview: got %+v, want %+v", got, want)
 			}
 			for _, s := range got.Samples {
 				if (s.After != nil) != isChanged[s.ID] || s.After != nil && string(s.After.Body) != bodies[s.ID] {
-					t.Fatalf("sample %+v", s)
+					t.Fatalf("wrong sample: %+v", s)
 				}
 			}
 			r, err := a.BeginReplay(ctx, plan, "ben")
@@ -129,7 +129,7 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 			}
 			check(t, err)
 			if d := gocmp.Diff(plan.Edit, value(a.Replay(ctx, r.ID))(t).Plan.Edit); d != "" {
-				t.Fatalf("the plan is kept as %s", d)
+				t.Fatalf("stored plan differs: %s", d)
 			}
 			published := map[string]*reprise.Message{}
 			r = value(failed.CarryOut(ctx, a, r.ID, func(m *reprise.Message) error {
@@ -137,36 +137,36 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 				return nil
 			}))(t)
 			if r.State != failed.ReplayDone || r.Sent != int64(len(bodies)) || r.Refused != r.Total-r.Sent || len(published) != len(bodies) {
-				t.Fatalf("%+v, published %d of %d", r, len(published), len(bodies))
+				t.Fatalf("got %d published messages, want %d; replay: %+v", len(published), len(bodies), r)
 			}
 			for _, id := range ids {
 				was, is := before[id], value(a.Get(ctx, id))(t)
 				if d := gocmp.Diff(was.Content, is.Content, same); d != "" {
-					t.Fatalf("the original of message %d has changed: %s", id, d)
+					t.Fatalf("original of message %d changed: %s", id, d)
 				}
 				body, isSent := bodies[id]
 				m := published[fmt.Sprint(id)]
 				switch {
 				case was.Queue != "a":
 					if d := gocmp.Diff(was, is, same); d != "" {
-						t.Fatalf("message %d is not selected and has changed: %s", id, d)
+						t.Fatalf("message %d, which is not selected, changed: %s", id, d)
 					}
 				case !isSent:
 					if m != nil || is.State != failed.Failed || is.Refused == "" || is.Revision != was.Revision {
-						t.Fatalf("message %d stays: published %v, %+v", id, m, is)
+						t.Fatalf("message %d should not be sent: published %v, archived %+v", id, m, is)
 					}
 				default:
 					delete(m.Headers, topology.HeaderReplay)
 					if d := gocmp.Diff(map[string]any(headers[id]), m.Headers); string(m.Body) != body || d != "" {
-						t.Fatalf("message %d is published with %q, want %q, headers %s", id, m.Body, body, d)
+						t.Fatalf("message %d: published body %q, want %q; headers: %s", id, m.Body, body, d)
 					}
 					if is.State != failed.Replayed || string(is.Current().Body) != body || (is.Revision != was.Revision) != isChanged[id] {
-						t.Fatalf("message %d: %+v", id, is)
+						t.Fatalf("archived message %d: got %+v", id, is)
 					}
 				}
 				edits := value(a.Edits(ctx, id))(t)
 				if n := len(edits); isSent && isChanged[id] && (n != was.Revision+1 || edits[n-1].Replay != r.ID || edits[n-1].Actor != "ben") || !(isSent && isChanged[id]) && n != was.Revision {
-					t.Fatalf("message %d has the edits %+v", id, edits)
+					t.Fatalf("message %d: got edits %+v", id, edits)
 				}
 			}
 		})
@@ -175,7 +175,7 @@ func TestABulkEditChangesExactlyWhatItAnnounces(t *testing.T) {
 
 // A report is the first proof that a message was sent, because its process was killed. The archive records the edit
 // of the sent revision, even if the message was edited later.
-func TestABulkEditThatAReportProves(t *testing.T) {
+func TestReportRecordsBulkEdit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		var arrivals []failed.Arrival
@@ -196,7 +196,7 @@ func TestABulkEditThatAReportProves(t *testing.T) {
 		want := func(i int, state failed.State, body string) {
 			t.Helper()
 			if m := value(a.Get(ctx, ids[i]))(t); m.State != state || string(m.Current().Body) != body || string(m.Body) != fmt.Sprintf("body %d", i) {
-				t.Errorf("message %d is %s and has %q for %q", i, m.State, m.Current().Body, m.Body)
+				t.Errorf("message %d: got state %s, body %q (original %q)", i, m.State, m.Current().Body, m.Body)
 			}
 		}
 		report(0)
@@ -213,14 +213,14 @@ func TestABulkEditThatAReportProves(t *testing.T) {
 		want(2, failed.Replayed, "edited 2")
 		edits := value(a.Edits(ctx, ids[2]))(t)
 		if len(edits) != 1 || edits[0].Replay != r.ID {
-			t.Errorf("edits %+v", edits)
+			t.Errorf("got edits %+v, want one of replay %d", edits, r.ID)
 		}
 	})
 }
 
 // A preview reads at most the given number of messages. It shows the effect, and each reason why the edit is not
 // possible.
-func TestThePreviewOfABulkEdit(t *testing.T) {
+func TestPreviewEdit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t, func(c *failed.Config) { c.Redact = []failed.Rule{{Path: "card"}} })
 		var arrivals []failed.Arrival
@@ -247,11 +247,11 @@ func TestThePreviewOfABulkEdit(t *testing.T) {
 			t.Error(d)
 		}
 		if got := value(a.PreviewEdit(ctx, plan, 2))(t); !got.More || got.Changed != 1 || got.Impossible != 1 {
-			t.Errorf("%+v", got)
+			t.Errorf("preview of 2 messages: got %+v", got)
 		}
 		for _, plan := range []failed.Plan{{}, {Edit: &failed.BulkEdit{}}} {
 			if _, err := a.PreviewEdit(ctx, plan, 0); err == nil || !strings.Contains(err.Error(), "invalid") {
-				t.Errorf("%+v: %v", plan, err)
+				t.Errorf("plan %+v: got error %v, want invalid", plan, err)
 			}
 		}
 	})

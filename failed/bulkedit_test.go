@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestABulkEditOfOneMessage(t *testing.T) {
+func TestBulkEditOfBodies(t *testing.T) {
 	const order = `{ "amount": 9.10, "to":"anna <a@x>" }`
 	replace := func(old, with string) *failed.BulkEdit {
 		return &failed.BulkEdit{Replace: []failed.Replacement{{Old: old, New: with}}}
@@ -31,20 +31,20 @@ func TestABulkEditOfOneMessage(t *testing.T) {
 		{"another form of a number is a change", patch(`[{"op":"replace","path":"/amount","value":9.1}]`), order, `{ "amount": 9.1, "to":"anna <a@x>" }`},
 		{"patch without its path", patch(`[{"op":"remove","path":"/fee"}]`), order, "operation 1, remove: /fee is missing"},
 		{"patch of text", patch(`[{"op":"remove","path":"/fee"}]`), "text", "the body is not JSON"},
-		{"patch of nothing", patch(`[{"op":"remove","path":"/fee"}]`), "", "the body is not JSON"},
+		{"patch of an empty body", patch(`[{"op":"remove","path":"/fee"}]`), "", "the body is not JSON"},
 		{"text", replace("anna", "ben"), "anna and anna", "ben and ben"},
-		{"text that is not there", replace("anna", "ben"), "carl", `text "anna" not found`},
+		{"missing text", replace("anna", "ben"), "carl", `text "anna" not found`},
 		{"text in bytes", replace("anna", "ben"), "anna\xff", "the body is not UTF-8"},
-		{"text that spoils JSON", replace(`"to"`, "to"), order, "edited body is not valid JSON"},
-		{"text that is as it was", replace("anna", "anna"), "anna", "the edit changes nothing"},
-		{"no dollars in text", replace("anna", "$1"), "anna", "$1"},
+		{"text that invalidates JSON", replace(`"to"`, "to"), order, "edited body is not valid JSON"},
+		{"text replaced by itself", replace("anna", "anna"), "anna", "the edit changes nothing"},
+		{"dollar sign in literal text", replace("anna", "$1"), "anna", "$1"},
 		{"regular expression", regexp(`(\w+) <(\S+)>`, "$2 ${1}x $$"), "anna <a@x> ben <b@x>", "a@x annax $ b@x benx $"},
-		{"regular expression that is not there", regexp(`^b`, "x"), "anna", `regular expression "^b" not found`},
-		{"regular expression of a place", regexp(`\b`, "|"), "ab c", "|ab| |c|"},
+		{"regular expression without a match", regexp(`^b`, "x"), "anna", `regular expression "^b" not found`},
+		{"regular expression with empty matches", regexp(`\b`, "|"), "ab c", "|ab| |c|"},
 		{"too many matches", regexp(`a`, "b"), strings.Repeat("a", 10_001), `regular expression "a" found more than 10000 times`},
 		{"too large", replace("a", strings.Repeat("b", 60_000)), strings.Repeat("a", 1000), "the result is too large"},
-		{"too large by groups", regexp("(a+)", strings.Repeat("$1", 2000)), strings.Repeat("a", 20_000), "the result is too large"},
-		{"large already", replace("ab", "b"), strings.Repeat("a", 17<<20) + "b", strings.Repeat("a", 17<<20-1) + "b"},
+		{"too large because of groups", regexp("(a+)", strings.Repeat("$1", 2000)), strings.Repeat("a", 20_000), "the result is too large"},
+		{"large body that shrinks", replace("ab", "b"), strings.Repeat("a", 17<<20) + "b", strings.Repeat("a", 17<<20-1) + "b"},
 	} {
 		before := failed.Content{Body: []byte(c.body)}
 		got, err := c.edit.Apply(before, nil)
@@ -53,16 +53,16 @@ func TestABulkEditOfOneMessage(t *testing.T) {
 			text = err.Error()
 		}
 		if text != c.want || string(before.Body) != c.body {
-			t.Errorf("%s: %.200q %v", c.name, got.Body, err)
+			t.Errorf("%s: got %.200q, want %.200q", c.name, text, c.want)
 		}
 		again, _ := c.edit.Apply(before, nil)
 		if string(again.Body) != string(got.Body) {
-			t.Errorf("%s: another result at the second time", c.name)
+			t.Errorf("%s: second result differs from the first", c.name)
 		}
 	}
 }
 
-func TestABulkEditOfHeaders(t *testing.T) {
+func TestBulkEditOfHeaders(t *testing.T) {
 	edit := &failed.BulkEdit{SetHeaders: topology.Table{"n": int64(5), "t": topology.Table{"x": "y"}}, RemoveHeaders: []string{"old", "none"}}
 	before := failed.Content{Headers: topology.Table{"old": "1", "keep": int32(2)}, Body: []byte("\xff"), Properties: failed.Properties{ContentEncoding: "gzip"}}
 	got := value(edit.Apply(before, nil))(t)
@@ -70,11 +70,11 @@ func TestABulkEditOfHeaders(t *testing.T) {
 		t.Error(d)
 	}
 	if _, err := edit.Apply(got, nil); err == nil || err.Error() != "the edit changes nothing" {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("second application: got error %v, want no change", err)
 	}
 }
 
-func TestABulkEditRefusesEncodedBodiesAndSecrets(t *testing.T) {
+func TestBulkEditRefusesEncodedBodiesAndSecrets(t *testing.T) {
 	edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: "a", New: "b"}}, SpareSecrets: true, SendImpossible: true}
 	_, err := edit.Apply(failed.Content{Body: []byte("a"), Properties: failed.Properties{ContentEncoding: "gzip"}}, nil)
 	if err == nil || err.Error() != `the body is encoded ("gzip")` {
@@ -83,13 +83,13 @@ func TestABulkEditRefusesEncodedBodiesAndSecrets(t *testing.T) {
 	rules := []failed.Rule{{Header: "token"}, {Path: "card"}}
 	for body, headers := range map[string]topology.Table{"a": {"Token": "s"}, `{"card":"4711","a":1}`: nil} {
 		if _, err := edit.Apply(failed.Content{Body: []byte(body), Headers: headers}, rules); err == nil || !strings.Contains(err.Error(), "secrets") {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("body %s: got error %v, want one about secrets", body, err)
 		}
 	}
 	value(edit.Apply(failed.Content{Body: []byte(`{"a":1}`)}, rules))(t)
 }
 
-func TestABulkEditIsChecked(t *testing.T) {
+func TestBulkEditValidate(t *testing.T) {
 	for _, edit := range []*failed.BulkEdit{
 		{},
 		{Patch: `[{"op":"replace"}]`},
@@ -110,7 +110,7 @@ func TestABulkEditIsChecked(t *testing.T) {
 		{SetHeaders: topology.Table{"a": make(chan int)}},
 	} {
 		if err := edit.Validate(); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("%+v: %v", edit, err)
+			t.Errorf("edit %+v: got error %v, want ErrInvalid", edit, err)
 		}
 	}
 	check(t, (&failed.BulkEdit{Replace: []failed.Replacement{{Old: "(?P<name>a)", New: "${name}$$5", Regexp: true}}}).Validate())

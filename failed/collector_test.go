@@ -87,7 +87,7 @@ func TestCollectorLogsWhyItIgnoresAReport(t *testing.T) {
 	testkit.Eventually(t, longest, func() error {
 		all := logged.with("report ignored")
 		if len(all) != 1 {
-			return errors.New("nothing is logged")
+			return errors.New("want exactly one log record")
 		}
 		if want := "report ignored queue=" + c.queue + " message_id=17 error=the message is not a report"; all[0] != want {
 			t.Errorf("got %q, want %q", all[0], want)

@@ -22,27 +22,27 @@ func TestActsRefuseMoreThanConfirmed(t *testing.T) {
 			add()
 			_, err := a.Discard(t.Context(), f, "tested", "me")
 			if !errors.Is(err, failed.ErrState) {
-				t.Errorf("%s: discarding: %v", name, err)
+				t.Errorf("%s: discard: got error %v, want ErrState", name, err)
 			}
 			if _, err := a.BeginReplay(t.Context(), failed.Plan{Filter: f}, "me"); !errors.Is(err, failed.ErrState) {
-				t.Errorf("%s: replaying: %v", name, err)
+				t.Errorf("%s: replay: got error %v, want ErrState", name, err)
 			}
 			if now := value(a.CountState(t.Context(), f, failed.Failed))(t); now != n+1 {
-				t.Errorf("%s: %d messages are failed, want %d", name, now, n+1)
+				t.Errorf("%s: got %d failed messages, want %d", name, now, n+1)
 			}
 			f.AtMost = n + 1
 			if done := value(a.Discard(t.Context(), f, "tested", "me"))(t); done != n+1 {
-				t.Errorf("%s: %d messages are discarded, want %d", name, done, n+1)
+				t.Errorf("%s: got %d discarded messages, want %d", name, done, n+1)
 			}
 			f.States, f.AtMost = nil, n
 			if _, err := a.Restore(t.Context(), f, "me"); !errors.Is(err, failed.ErrState) {
-				t.Errorf("%s: restoring: %v", name, err)
+				t.Errorf("%s: restore: got error %v, want ErrState", name, err)
 			}
 			f.AtMost = 0
 			value(a.Restore(t.Context(), f, "me"))(t)
 		}
 		if n := value(a.CountState(t.Context(), failed.Filter{States: []failed.State{failed.Discarded}}, failed.Failed))(t); n != 0 {
-			t.Errorf("%d failed messages are discarded", n)
+			t.Errorf("got %d messages that are both failed and discarded, want 0", n)
 		}
 	})
 }
@@ -54,12 +54,12 @@ func TestCheckReportsUnknownNumbers(t *testing.T) {
 		value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		for _, f := range []failed.Filter{{}, {Group: 1}, {IDs: []failed.ID{}}, {IDs: []failed.ID{1, 1}}, {Replay: 1}, {RefusedBy: 1}, {Queue: "unknown"}} {
 			if err := a.Check(t.Context(), f); err != nil {
-				t.Errorf("%+v: %v", f, err)
+				t.Errorf("filter %+v: got error %v", f, err)
 			}
 		}
 		for text, f := range map[string]failed.Filter{"group 9": {Group: 9}, "message 9": {IDs: []failed.ID{1, 9, 8}}, "replay 9": {Replay: 9}, "replay 8": {RefusedBy: 8}, "replay 7": {SentBy: 7}} {
 			if err := a.Check(t.Context(), f); !errors.Is(err, failed.ErrNotFound) || !strings.Contains(err.Error(), text) {
-				t.Errorf("%+v: %v", f, err)
+				t.Errorf("filter %+v: got error %v", f, err)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 // An invalid cursor is an error and never an empty page, which would look like the end of the list.
-func TestWhatIsNoCursor(t *testing.T) {
+func TestListsRejectInvalidCursors(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		value(a.Ingest(t.Context(), []failed.Arrival{
@@ -26,7 +26,7 @@ func TestWhatIsNoCursor(t *testing.T) {
 				_, next, err := a.List(t.Context(), failed.Filter{}, failed.Page{After: c, Size: 1})
 				return next, err
 			},
-			"messages of no queue": func(c string) (string, error) {
+			"messages of an unknown queue": func(c string) (string, error) {
 				_, next, err := a.List(t.Context(), failed.Filter{Queue: "none"}, failed.Page{After: c, Size: 1})
 				return next, err
 			},
@@ -34,7 +34,7 @@ func TestWhatIsNoCursor(t *testing.T) {
 				_, next, err := a.Groups(t.Context(), failed.GroupFilter{}, failed.Page{After: c, Size: 1})
 				return next, err
 			},
-			"groups by failed": func(c string) (string, error) {
+			"groups, most failed first": func(c string) (string, error) {
 				_, next, err := a.Groups(t.Context(), failed.GroupFilter{MostFailed: true}, failed.Page{After: c, Size: 1})
 				return next, err
 			},
@@ -50,8 +50,8 @@ func TestWhatIsNoCursor(t *testing.T) {
 		cursors := make(map[string]string)
 		for name, list := range lists {
 			next := value(list(""))(t)
-			if next == "" && name != "messages of no queue" {
-				t.Errorf("%s: no second page", name)
+			if next == "" && name != "messages of an unknown queue" {
+				t.Errorf("%s: got no second page", name)
 			}
 			cursors[name] = next
 		}

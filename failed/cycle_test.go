@@ -96,23 +96,23 @@ func inSystem(t *testing.T, test func(t *testing.T, s *system)) {
 }
 
 // The archive stores a failed message with its history. A replay sends the message without the history.
-func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
+func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
 		s.publish(t, 40)
 		s.broker.Drain(t)
 		synctest.Wait()
 		if s.open() != 0 || s.broker.Depth(t, "orders.failed") != 0 {
-			t.Errorf("%d acks are not known, %d in the failed queue", s.open(), s.broker.Depth(t, "orders.failed"))
+			t.Errorf("got %d unsettled messages and %d in the failed queue, want 0", s.open(), s.broker.Depth(t, "orders.failed"))
 		}
 		if len(s.all) != 40 {
-			t.Fatalf("%d messages in the archive", len(s.all))
+			t.Fatalf("got %d archived messages, want 40", len(s.all))
 		}
 		m := s.all[0]
 		if m.Queue != "orders" || m.FailedQueue != "orders.failed" || m.Exchange != "shop" || m.RoutingKey != "order.new" ||
 			m.Attempts != 3 || len(m.Errors) != 3 || m.Error != "POST /orders: 503 after 102ms" || m.Reason != "3 attempts made" ||
 			m.FirstFailed.IsZero() || !m.LastFailed.After(m.FirstFailed) {
-			t.Errorf("%+v", m)
+			t.Errorf("archived message: got %+v", m)
 		}
 
 		s.breaks(nil)
@@ -122,17 +122,17 @@ func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
 		must(t, err)
 		s.broker.Drain(t)
 		if r.State != ReplayDone || r.Sent != 40 || s.states()[Replayed] != 40 {
-			t.Errorf("%+v, %v", r, s.states())
+			t.Errorf("got replay %+v and states %v", r, s.states())
 		}
 		again := s.worker.Attempts()[before:]
 		if len(again) != 40 {
-			t.Fatalf("%d attempts", len(again))
+			t.Fatalf("got %d attempts, want 40", len(again))
 		}
 		for i, x := range again {
 			m := x.Message
 			if m.Attempt != 1 || m.Errors != nil || m.Exchange != "shop" || m.RoutingKey != "order.new" || m.MessageID != s.all[i].Properties.MessageID ||
 				len(m.Headers) != 0 {
-				t.Errorf("%d: %s, attempt %d, from %q %q, %v", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
+				t.Errorf("replayed message %d: got ID %s, attempt %d, exchange %q, key %q, headers %v", i, m.MessageID, m.Attempt, m.Exchange, m.RoutingKey, m.Headers)
 			}
 		}
 	})
@@ -140,16 +140,16 @@ func TestAMessageFailsIsKeptAndSentBack(t *testing.T) {
 
 // A replay stops when its messages fail with the same error. The remaining messages are failed again. With other
 // errors the replay continues.
-func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
+func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken func(*reprise.Message) error
 		plan   Plan
 		stops  bool
 	}{
-		"the same":                  {down, Plan{Rate: 1}, true},
-		"the same but for a number": {func(*reprise.Message) error { return reprise.Park(errors.New("POST /orders: 503 after 7ms")) }, Plan{Rate: 1}, true},
-		"another":                   {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, Plan{Rate: 1}, false},
-		"ignored":                   {down, Plan{Rate: 1, IgnoreSame: true}, false},
+		"same error":            {down, Plan{Rate: 1}, true},
+		"same but for a number": {func(*reprise.Message) error { return reprise.Park(errors.New("POST /orders: 503 after 7ms")) }, Plan{Rate: 1}, true},
+		"another error":         {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, Plan{Rate: 1}, false},
+		"IgnoreSame":            {down, Plan{Rate: 1, IgnoreSame: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSystem(t, func(t *testing.T, s *system) {
@@ -163,16 +163,16 @@ func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
 				synctest.Wait()
 				if !tc.stops {
 					if r.State != ReplayDone || r.Sent != 60 || len(s.bodies()) != 120 {
-						t.Errorf("%+v, %d in the archive", r, len(s.bodies()))
+						t.Errorf("got replay %+v and %d archived messages, want 120", r, len(s.bodies()))
 					}
 					return
 				}
 				if r.State != ReplayStopped || r.Sent == 0 || r.Sent == r.Total || !strings.Contains(r.Why, "with the same error: POST /orders: 503") {
-					t.Errorf("%+v", r)
+					t.Errorf("replay did not stop: %+v", r)
 				}
 				states := s.states()
 				if sent := int(r.Sent); states[Replayed] != sent || states[Failed] != 60 || states[Replaying] != 0 || len(s.bodies()) != 60+sent {
-					t.Errorf("%d sent, %v", sent, states)
+					t.Errorf("got %d sent messages and states %v", sent, states)
 				}
 			})
 		})
@@ -180,13 +180,13 @@ func TestAReplayStopsWhenTheSameComesBack(t *testing.T) {
 }
 
 // The replay sends the canary first. If the canary fails with any error, the replay does not send the others.
-func TestTheCanaryGoesFirst(t *testing.T) {
+func TestReplaySendsCanaryFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken func(*reprise.Message) error
 		sent   int64
 	}{
-		"lives": {nil, 20},
-		"dies":  {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, 1},
+		"succeeds": {nil, 20},
+		"fails":    {func(*reprise.Message) error { return reprise.Park(errors.New("no such customer")) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSystem(t, func(t *testing.T, s *system) {
@@ -200,16 +200,16 @@ func TestTheCanaryGoesFirst(t *testing.T) {
 				s.broker.Drain(t)
 				again := s.worker.Attempts()[before:]
 				if r.Sent != tc.sent || len(again) != int(tc.sent) {
-					t.Fatalf("%+v, %d attempts", r, len(again))
+					t.Fatalf("got %d attempts, want %d; replay: %+v", len(again), tc.sent, r)
 				}
 				if tc.sent == 1 {
 					if r.State != ReplayStopped || r.Why != "the canary failed again: no such customer" || time.Since(began) > 10*time.Second {
-						t.Errorf("after %s: %+v", time.Since(began), r)
+						t.Errorf("replay after %s: got %+v", time.Since(began), r)
 					}
 					return
 				}
 				if waited := again[1].Began.Sub(again[0].Began); waited < 5*time.Minute || waited > 5*time.Minute+time.Second {
-					t.Errorf("the others came %s after the canary", waited)
+					t.Errorf("delay after the canary: got %s, want 5m", waited)
 				}
 			})
 		})
@@ -217,7 +217,7 @@ func TestTheCanaryGoesFirst(t *testing.T) {
 }
 
 // If confirms or the connection are lost, each message is archived once and replayed at least once.
-func TestFaultsOfTheBroker(t *testing.T) {
+func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, b *reprisetest.Broker){
 		"none":          func(*testing.T, *reprisetest.Broker) {},
 		"lost acks":     func(_ *testing.T, b *reprisetest.Broker) { b.LoseAcks(3) },
@@ -235,8 +235,8 @@ func TestFaultsOfTheBroker(t *testing.T) {
 				synctest.Wait()
 				s.broker.Heal()
 				kept := len(s.bodies())
-				if kept < 30 { // a copy of the worker may be duplicated; the duplicate is another message
-					t.Fatalf("%d kept", kept)
+				if kept < 30 { // the worker may have parked a message twice, and each copy counts
+					t.Fatalf("got %d archived messages, want at least 30", kept)
 				}
 				s.breaks(nil)
 				before := len(s.worker.Attempts())
@@ -251,7 +251,7 @@ func TestFaultsOfTheBroker(t *testing.T) {
 					arrived[x.Message.MessageID] = true
 				}
 				if r.State != ReplayDone || s.states()[Replayed] != kept || len(arrived) != 31 {
-					t.Errorf("%+v, %v, %d arrived", r, s.states(), len(arrived))
+					t.Errorf("got %d different messages, want 31; states %v, replay %+v", len(arrived), s.states(), r)
 				}
 			})
 		})
@@ -259,7 +259,7 @@ func TestFaultsOfTheBroker(t *testing.T) {
 }
 
 // If the archive is down for longer than the acknowledgement timeout of the broker, it receives each message once.
-func TestTheArchiveIsDownForHours(t *testing.T) {
+func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		synctest.Wait() // the consumer has started
 		s.failing(func(string) error { return errDown }, nil)
@@ -269,7 +269,7 @@ func TestTheArchiveIsDownForHours(t *testing.T) {
 		s.broker.Cut()
 		time.Sleep(100 * time.Minute)
 		if n := len(s.bodies()); n != 0 {
-			t.Fatalf("%d in an archive that is down", n)
+			t.Fatalf("got %d messages in an archive that is down", n)
 		}
 		s.failing(nil, nil)
 		s.broker.Drain(t)
@@ -279,13 +279,13 @@ func TestTheArchiveIsDownForHours(t *testing.T) {
 			counts[body]++
 		}
 		if len(counts) != 150 || len(s.bodies()) != 150 || s.open() != 0 {
-			t.Errorf("%d messages, %d different, %d open", len(s.bodies()), len(counts), s.open())
+			t.Errorf("got %d messages, %d different, %d unsettled; want 150, 150, 0", len(s.bodies()), len(counts), s.open())
 		}
 	})
 }
 
 // A missing target stops the replay. The unsent messages are failed again.
-func TestAReplayToNowhereLosesNothing(t *testing.T) {
+func TestReplayToMissingTargetStops(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
 		s.publish(t, 5)
@@ -293,14 +293,14 @@ func TestAReplayToNowhereLosesNothing(t *testing.T) {
 		r, err := s.replayer.Finish(t.Context(), s.begin(Plan{To: &Target{RoutingKey: "nowhere"}}))
 		must(t, err)
 		if r.State != ReplayStopped || !strings.Contains(r.Why, `message 1 cannot be sent: reprise: unroutable: queue "nowhere" does not exist`) || s.states()[Failed] != 5 {
-			t.Errorf("%+v, %v", r, s.states())
+			t.Errorf("got replay %+v and states %v", r, s.states())
 		}
 	})
 }
 
 // Run finds replays that other processes begin, carries them out concurrently, and stops a replay that another
 // process cancels.
-func TestReplaysBegunAndCancelledByOthers(t *testing.T) {
+func TestReplayerRunsReplaysOfOtherProcesses(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
 		s.publish(t, 100)
@@ -315,7 +315,7 @@ func TestReplaysBegunAndCancelledByOthers(t *testing.T) {
 		r, err := s.replayer.Finish(t.Context(), slow)
 		must(t, err)
 		if r.State != ReplayCancelled || r.Sent < 25 || r.Sent > 31 || s.states()[Replayed] != int(r.Sent) || s.states()[Failed] != 100-int(r.Sent) {
-			t.Errorf("%+v, %v", r, s.states())
+			t.Errorf("got replay %+v and states %v", r, s.states())
 		}
 		rest := s.begin(Plan{})
 		s.replayer.Wake()
@@ -323,10 +323,10 @@ func TestReplaysBegunAndCancelledByOthers(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		s.broker.Drain(t)
 		if r := s.replay(rest); r.State != ReplayDone || s.states()[Replayed] != 100 {
-			t.Errorf("%+v, %v", r, s.states())
+			t.Errorf("got replay %+v and states %v", r, s.states())
 		}
 		if _, err := s.replayer.Finish(t.Context(), 99); !errors.Is(err, ErrNotFound) {
-			t.Errorf("of no replay: %v", err)
+			t.Errorf("Finish of an unknown replay: got error %v, want ErrNotFound", err)
 		}
 		stop()
 		must(t, <-ended)
@@ -334,7 +334,7 @@ func TestReplaysBegunAndCancelledByOthers(t *testing.T) {
 }
 
 // With a ramp, the first minute is slow.
-func TestTheRampAsItIsSeen(t *testing.T) {
+func TestReplayRamp(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
 		s.publish(t, 200)
@@ -355,7 +355,7 @@ func TestTheRampAsItIsSeen(t *testing.T) {
 }
 
 // Each message is sent by one Replayer, even if there are several. If the Replayer fails, another one continues.
-func TestAReplayIsCarriedOutByOneAtATime(t *testing.T) {
+func TestOneReplayerExecutesAReplay(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
 		s.publish(t, 300)
@@ -383,10 +383,10 @@ func TestAReplayIsCarriedOutByOneAtATime(t *testing.T) {
 		must(t, <-ended)
 		s.broker.Drain(t)
 		if n := len(s.worker.Attempts()) - before; n != 300 || r.State != ReplayDone || r.Sent != 300 {
-			t.Errorf("%d arrived, %+v", n, r)
+			t.Errorf("got %d attempts, want 300; replay: %+v", n, r)
 		}
 		if took := r.Ended.Sub(r.Begun); took < 59*time.Second || took > 2*time.Minute {
-			t.Errorf("at 5 per second, 300 messages took %s", took)
+			t.Errorf("300 messages at 5 per second: took %s, want about 1m", took)
 		}
 	})
 }

@@ -51,12 +51,12 @@ func TestDestinations(t *testing.T) {
 			"all": {failed.Plan{}, []failed.Destination{
 				prints, back("orders", "orders.failed", 2), unknown, byName, back("refunds", "orders.failed", 1),
 			}},
-			"of one":    {failed.Plan{Filter: failed.Filter{Queue: "orders", Text: "down"}}, []failed.Destination{back("orders", "orders.failed", 2)}},
-			"of none":   {failed.Plan{Filter: failed.Filter{Queue: "none"}}, nil},
+			"one queue": {failed.Plan{Filter: failed.Filter{Queue: "orders", Text: "down"}}, []failed.Destination{back("orders", "orders.failed", 2)}},
+			"no queue":  {failed.Plan{Filter: failed.Filter{Queue: "none"}}, nil},
 			"elsewhere": {elsewhere, []failed.Destination{to(back("elsewhere", "prints.failed", 4)), to(back("elsewhere", "orders.failed", 3)), to(back("elsewhere", "dead", 1))}},
 		} {
 			if d := gocmp.Diff(tc.want, value(a.Destinations(t.Context(), tc.plan, bound))(t)); d != "" {
-				t.Errorf("%s: %s", name, d)
+				t.Errorf("%s: destinations differ: %s", name, d)
 			}
 			var selected failed.Total
 			for _, d := range tc.want {
@@ -64,7 +64,7 @@ func TestDestinations(t *testing.T) {
 			}
 			previewed, total, err := a.Preview(t.Context(), tc.plan, bound)
 			if d := gocmp.Diff(tc.want, previewed); d != "" || total != selected || err != nil {
-				t.Errorf("preview of %s: %+v, %v, %s", name, total, err, d)
+				t.Errorf("%s: preview: got total %+v, error %v; destinations differ: %s", name, total, err, d)
 			}
 		}
 	})

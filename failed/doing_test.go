@@ -8,7 +8,7 @@ import (
 )
 
 // Errors contain the prefix of the package once, with and without the failed action.
-func TestErrorsSayOnceWhoseTheyAre(t *testing.T) {
+func TestErrorsContainPackagePrefixOnce(t *testing.T) {
 	a := openSQLite(t).archive(t)
 	_, missing := a.Get(ctx, 17)
 	_, invalid := a.Discard(ctx, failed.Filter{}, "why", "me")
@@ -16,7 +16,7 @@ func TestErrorsSayOnceWhoseTheyAre(t *testing.T) {
 		failed.ErrNotFound, failed.ErrState, failed.ErrInvalid, missing, invalid, failed.Config{}.Validate(),
 	} {
 		if text := err.Error(); !strings.HasPrefix(text, "failed: ") || strings.Count(text, "failed: ") != 1 {
-			t.Errorf("an error says %q", text)
+			t.Errorf("error %q does not contain the prefix exactly once", text)
 		}
 	}
 }

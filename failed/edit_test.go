@@ -21,7 +21,7 @@ func TestRevision(t *testing.T) {
 		check(t, a.Revert(ctx, id, 2, "me"))
 		all := value(a.Edits(ctx, id))(t)
 		if len(all) != 2 {
-			t.Fatalf("%d edits", len(all))
+			t.Fatalf("got %d edits, want 2", len(all))
 		}
 		for i, edit := range all {
 			edit.Content = failed.Content{Body: []byte([]string{"1", ""}[i])}
@@ -31,44 +31,44 @@ func TestRevision(t *testing.T) {
 		}
 		for _, number := range []int{0, 3} {
 			if _, err := a.Revision(ctx, id, number); !errors.Is(err, failed.ErrNotFound) {
-				t.Errorf("revision %d: %v", number, err)
+				t.Errorf("revision %d: got error %v, want ErrNotFound", number, err)
 			}
 		}
 		if _, err := a.Revision(ctx, id+1, 1); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("of no message: %v", err)
+			t.Errorf("unknown message: got error %v, want ErrNotFound", err)
 		}
 	})
 }
 
 // If two users edit a message, the second receives an error and changes nothing. The same
 // applies to a user who reverts an edit that they have not seen.
-func TestTwoEditOneMessage(t *testing.T) {
+func TestEditRefusesStaleRevision(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		id := value(a.Ingest(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)[0]
 		seen := value(a.Get(ctx, id))(t).Revision
 		check(t, a.Edit(ctx, id, seen, failed.Content{Body: []byte("ann's")}, "ann"))
 		if err := a.Edit(ctx, id, seen, failed.Content{Body: []byte("ben's")}, "ben"); !errors.Is(err, failed.ErrState) {
-			t.Errorf("ben edits what he has not seen: %v", err)
+			t.Errorf("stale edit: got error %v, want ErrState", err)
 		}
 		if err := a.Revert(ctx, id, seen, "ben"); !errors.Is(err, failed.ErrState) {
-			t.Errorf("ben takes back what he has not seen: %v", err)
+			t.Errorf("stale revert: got error %v, want ErrState", err)
 		}
 		m := value(a.Get(ctx, id))(t)
 		if string(m.Current().Body) != "ann's" || m.Revision != 1 {
-			t.Errorf("it is %q at revision %d", m.Current().Body, m.Revision)
+			t.Errorf("got body %q at revision %d", m.Current().Body, m.Revision)
 		}
 		check(t, a.Edit(ctx, id, m.Revision, failed.Content{Body: []byte("both")}, "ben"))
 		check(t, a.Revert(ctx, id, 2, "ann"))
 		if m := value(a.Get(ctx, id))(t); m.Revision != 0 || m.Edited != nil {
-			t.Errorf("reverted it is at revision %d", m.Revision)
+			t.Errorf("after the revert: got revision %d, want 0", m.Revision)
 		}
 	})
 }
 
 // An edit without a change is not recorded, and an edit that restores the original reverts the edits. Therefore
 // saving a form unchanged does not leave a trace.
-func TestAnEditThatChangesNothing(t *testing.T) {
+func TestEditWithoutChangeIsNotRecorded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		original := failed.Content{Body: []byte("0"), Headers: topology.Table{"n": int32(1)}}
@@ -88,11 +88,11 @@ func TestAnEditThatChangesNothing(t *testing.T) {
 		} {
 			check(t, a.Edit(ctx, id, step.seen, step.content, "me"))
 			if m, n := value(a.Get(ctx, id))(t), len(value(a.Edits(ctx, id))(t)); m.Revision != step.revision || n != step.edits {
-				t.Errorf("%+v: it is at revision %d of %d", step, m.Revision, n)
+				t.Errorf("%+v: got revision %d of %d", step, m.Revision, n)
 			}
 		}
 		if err := a.Edit(ctx, id, 1, other, "me"); !errors.Is(err, failed.ErrState) {
-			t.Errorf("what was not seen: %v", err)
+			t.Errorf("stale edit: got error %v, want ErrState", err)
 		}
 	})
 }
@@ -108,34 +108,34 @@ func TestEditAndReplay(t *testing.T) {
 
 		_, err := a.EditAndReplay(ctx, id, 0, ben, failed.Plan{}, "ben")
 		if m := value(a.Get(ctx, id))(t); !errors.Is(err, failed.ErrState) || m.State != failed.Failed || m.Revision != 1 {
-			t.Fatalf("ben replays what he has not seen: %v, %s at revision %d", err, m.State, m.Revision)
+			t.Fatalf("stale edit: got error %v, want ErrState; message is %s at revision %d", err, m.State, m.Revision)
 		}
 		if _, err := a.EditAndReplay(ctx, id, 1, ben, failed.Plan{Rate: -1}, "ben"); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("a plan that cannot be: %v", err)
+			t.Errorf("invalid plan: got error %v, want ErrInvalid", err)
 		}
 		if m := value(a.Get(ctx, id))(t); m.Revision != 1 {
-			t.Fatalf("what could not be replayed was edited")
+			t.Fatal("message was edited although the plan is invalid")
 		}
 		if _, err := a.EditAndReplay(ctx, id+1, 0, ben, failed.Plan{}, "ben"); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("of no message: %v", err)
+			t.Errorf("unknown message: got error %v, want ErrNotFound", err)
 		}
 
 		to := &failed.Target{RoutingKey: "by-hand"}
 		r := value(a.EditAndReplay(ctx, id, 1, ben, failed.Plan{To: to, Filter: failed.Filter{All: true}}, "ben"))(t)
 		if r.Total != 1 || r.Plan.To == nil || len(r.Plan.Filter.IDs) != 1 {
-			t.Errorf("%+v", r)
+			t.Errorf("got replay %+v", r)
 		}
 		next := value(a.Next(ctx, r.ID, 10))(t)
 		if len(next) != 1 || string(next[0].Current().Body) != "ben's" {
-			t.Errorf("it has %d to send", len(next))
+			t.Errorf("got %d unsent messages, want the edited message", len(next))
 		}
 		if _, err := a.EditAndReplay(ctx, id, 2, ann, failed.Plan{}, "ann"); !errors.Is(err, failed.ErrState) {
-			t.Errorf("what is being sent: %v", err)
+			t.Errorf("edit during a replay: got error %v, want ErrState", err)
 		}
 		acts, _, err := a.Acts(ctx, failed.Page{})
 		check(t, err)
 		if len(acts) != 3 || acts[0].Verb != "replay" || acts[1].Verb != "edit" || acts[1].Actor != "ben" {
-			t.Errorf("the acts are %+v", acts)
+			t.Errorf("got acts %+v", acts)
 		}
 	})
 }

@@ -21,28 +21,28 @@ func TestEmptyQueue(t *testing.T) {
 		w.publish(queue, map[string]any{"n": int32(7)}, bodies...)
 		for _, cfg := range []EmptyConfig{{Limit: 1, Reason: "r"}, {Queue: queue, Reason: "r"}, {Queue: queue, Limit: 1, Reason: " "}} {
 			if n, err := w.archive.EmptyQueue(t.Context(), w.client, cfg, "me"); n != 0 || err == nil {
-				t.Errorf("%+v: %d, %v", cfg, n, err)
+				t.Errorf("invalid config %+v: got %d, %v, want an error", cfg, n, err)
 			}
 		}
 		n, err := w.archive.EmptyQueue(t.Context(), w.client, EmptyConfig{Queue: queue, Limit: 600, Reason: "a test"}, "me")
 		if n != 600 || err != nil {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("got %d, %v, want 600 messages", n, err)
 		}
 		var saved []string
 		for _, m := range w.kept() {
 			if m.State != Discarded || m.Discarded != "a test" || m.FailedQueue != queue || m.Headers["n"] != int32(7) {
-				t.Fatalf("%+v", m)
+				t.Fatalf("wrong saved message: %+v", m)
 			}
 			saved = append(saved, string(m.Body))
 		}
 		slices.Sort(saved)
 		want := slices.Sorted(slices.Values(bodies[:600]))
 		if !slices.Equal(saved, want) {
-			t.Errorf("%d are saved, from %q to %q", len(saved), saved[0], saved[len(saved)-1])
+			t.Errorf("got %d saved messages, from %q to %q, want the oldest 600", len(saved), saved[0], saved[len(saved)-1])
 		}
 		n, err = w.archive.EmptyQueue(t.Context(), w.client, EmptyConfig{Queue: queue, Limit: 40, Reason: "a test", Drop: true}, "me")
 		if n != 40 || err != nil || len(w.kept()) != 600 {
-			t.Errorf("%d are dropped, %v", n, err)
+			t.Errorf("drop: got %d, %v, want 40 messages", n, err)
 		}
 		acts, _, err := w.archive.Acts(t.Context(), Page{})
 		must(t, err)
@@ -51,7 +51,7 @@ func TestEmptyQueue(t *testing.T) {
 			recorded = append(recorded, fmt.Sprint(a.Verb, " ", a.Details["messages"], " ", a.Details["saved"], " ", a.Details["queue"] == queue, " ", a.Details["reason"]))
 		}
 		if want := []string{"purge queue 40 false true a test", "purge queue 100 true true a test", "purge queue 500 true true a test"}; !slices.Equal(recorded, want) {
-			t.Errorf("recorded %q", recorded)
+			t.Errorf("got acts %q, want %q", recorded, want)
 		}
 		if _, err := w.archive.Restore(t.Context(), Filter{IDs: []ID{1}}, "me"); err != nil {
 			t.Error(err)
@@ -61,14 +61,14 @@ func TestEmptyQueue(t *testing.T) {
 		replayer, err := NewReplayer(w.client, w.archive, ReplayerConfig{})
 		must(t, err)
 		if r, err = replayer.Finish(t.Context(), r.ID); err != nil || r.Sent != 1 {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("got replay %+v, %v", r, err)
 		}
 		left := w.take(queue)
 		if len(left) != 61 || string(left[0].Body) != "body 640" || string(left[60].Body) != saved[0] && !slices.Contains(saved, string(left[60].Body)) {
-			t.Errorf("%d are left, the first is %q", len(left), left[0].Body)
+			t.Errorf("got %d messages in the queue, want 61; the first is %q", len(left), left[0].Body)
 		}
 		if n, err := w.archive.EmptyQueue(t.Context(), w.client, EmptyConfig{Queue: queue + "-none", Limit: 1, Reason: "r"}, "me"); n != 0 || err == nil {
-			t.Errorf("no queue: %d, %v", n, err)
+			t.Errorf("unknown queue: got %d, %v, want an error", n, err)
 		}
 	})
 }

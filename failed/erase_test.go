@@ -47,7 +47,7 @@ func (d database) traces(t *testing.T, text string) (found []string) {
 
 // The database does not contain an erased string in contents, errors, edits, the search index, groups, replays or the
 // audit log. The archive records the actor and the reason, and does not change other messages.
-func TestErasedBytesAreGone(t *testing.T) {
+func TestEraseRemovesAllBytes(t *testing.T) {
 	const secret = "zyxanna"
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -69,7 +69,7 @@ func TestErasedBytesAreGone(t *testing.T) {
 		ids := value(a.Ingest(ctx, arrivals))(t)
 		other := value(a.Get(ctx, ids[1]))(t)
 
-		// All kinds of acts leave copies.
+		// Acts of all kinds store copies of the secret.
 		one := failed.Filter{IDs: ids[:1]}
 		check(t, a.Edit(ctx, ids[0], 0, failed.Content{Body: []byte("edited " + secret)}, "ann"))
 		value(a.Discard(ctx, one, "called "+secret, "ann"))(t)
@@ -79,17 +79,17 @@ func TestErasedBytesAreGone(t *testing.T) {
 		edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: secret + "2", New: "<" + secret + "2>"}}}
 		r := value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Text: secret + "2"}, Edit: edit}, "ann"))(t)
 		if n, err := a.Erase(ctx, failed.Filter{Text: secret + "2"}, "while it runs", "ann"); n != 0 || err != nil {
-			t.Fatalf("%d messages of a running replay are erased: %v", n, err)
+			t.Fatalf("erased %d messages of a running replay (%v)", n, err)
 		}
 		if n, left, err := a.WouldErase(ctx, failed.Filter{Text: secret + "2"}); n != 0 || left != r.Total || err != nil {
-			t.Errorf("%d would be erased and %d left: %v", n, left, err)
+			t.Errorf("WouldErase: got %d, %d, %v, want 0, %d", n, left, err, r.Total)
 		}
 		r = value(failed.CarryOut(ctx, a, r.ID, func(*reprise.Message) error { return nil }))(t)
 		if r.Sent == 0 || r.Sent != r.Total {
-			t.Fatalf("%+v", r)
+			t.Fatalf("replay did not send all messages: %+v", r)
 		}
 		if len(db.traces(t, secret)) == 0 {
-			t.Fatal("the secret is not found before it is erased")
+			t.Fatal("secret not found before it is erased")
 		}
 
 		var total int64
@@ -99,65 +99,65 @@ func TestErasedBytesAreGone(t *testing.T) {
 			check(t, err)
 			f.AtMost = would - 1
 			if n, err := a.Erase(ctx, f, "request 4711", "admin"); n != 0 || !errors.Is(err, failed.ErrState) {
-				t.Errorf("more than announced: %d, %v", n, err)
+				t.Errorf("more messages than AtMost: got %d, %v, want ErrState", n, err)
 			}
 			f.AtMost = would
 			n := value(a.Erase(ctx, f, "request 4711", "admin"))(t)
 			if n != would || n == 0 {
-				t.Errorf("%d are erased of %d", n, would)
+				t.Errorf("got %d erased messages, want %d", n, would)
 			}
 			total += n
 		}
 		if total != 150 {
-			t.Errorf("%d are erased", total)
+			t.Errorf("got %d erased messages, want 150", total)
 		}
 		if found := db.traces(t, secret); found != nil {
-			t.Errorf("the secret is in %v", found)
+			t.Errorf("secret found in %v", found)
 		}
 
-		// The remaining data.
+		// The archive keeps all other data.
 		if d := gocmp.Diff(other, value(a.Get(ctx, ids[1]))(t), same); d != "" {
-			t.Errorf("another message has changed: %s", d)
+			t.Errorf("another message changed: %s", d)
 		}
 		m := value(a.Get(ctx, ids[0]))(t)
 		if !m.Erased || m.State != failed.Discarded || m.Queue != "q" || m.LastFailed.IsZero() || m.Attempts != other.Attempts || m.Revision != 0 || m.Discarded == "" {
 			t.Errorf("%+v", m)
 		}
 		if n := value(a.Restore(ctx, failed.Filter{All: true}, "ann"))(t); n != 0 {
-			t.Errorf("%d erased messages are restored", n)
+			t.Errorf("restored %d erased messages", n)
 		}
 		acts, _, err := a.Acts(ctx, failed.Page{})
 		check(t, err)
 		act := acts[0]
 		if act.Verb != "erase" || act.Actor != "admin" || fmt.Sprint(act.Details["messages"], "/", act.Details["reason"]) != "50/request 4711" || fmt.Sprint(act.Details["filter"]) != "map[text:[erased]]" {
-			t.Errorf("%+v", act)
+			t.Errorf("got act %+v", act)
 		}
-		if len(acts) != 10 { // edit, discard, restore, publish, discard, replay, end replay, 3 of erase
-			t.Errorf("%d acts", len(acts))
+		if len(acts) != 10 { // edit, discard, restore, publish, discard, replay, end replay, 3 × erase
+			t.Errorf("got %d acts, want 10", len(acts))
 		}
 		queues := value(a.Queues(ctx))(t)
 		if c := queues[0].Counts; c.Failed != 150 || c.Discarded+c.Replayed != 150 {
-			t.Errorf("%+v", c)
+			t.Errorf("got counts %+v", c)
 		}
 		if r := value(a.Replay(ctx, r.ID))(t); r.Plan.Edit != nil || r.Plan.Filter.Text != "[erased]" || r.Sent != r.Total {
-			t.Errorf("%+v", r)
+			t.Errorf("got replay %+v", r)
 		}
 		if list, _, err := a.List(ctx, failed.Filter{Text: secret + "0"}, failed.Page{}); len(list) != 0 || err != nil {
-			t.Errorf("%d are found, %v", len(list), err)
+			t.Errorf("search for an erased word: got %d messages, %v, want 0", len(list), err)
 		}
 		var lines bytes.Buffer
 		if n := value(a.Export(ctx, failed.Filter{}, &lines))(t); n != 150 {
-			t.Errorf("%d are exported", n)
+			t.Errorf("got %d exported messages, want 150", n)
 		}
 		value(a.Erase(ctx, failed.Filter{All: true, AtMost: 150}, "the rest", "admin"))(t)
 		if n := value(a.Erase(ctx, failed.Filter{All: true}, "again", "admin"))(t); n != 0 {
-			t.Errorf("%d are erased twice", n)
+			t.Errorf("erased %d messages twice", n)
 		}
 	})
 }
 
 // A group keeps its fingerprint while it has messages that are not erased, and shows the error of one of them.
-func TestTheGroupOfErasedMessages(t *testing.T) {
+func TestEraseUpdatesGroup(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		add := func(number int) failed.ID {
@@ -167,19 +167,19 @@ func TestTheGroupOfErasedMessages(t *testing.T) {
 		group := value(a.Get(ctx, first))(t).Group
 		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{second}}, "r", "me"))(t)
 		if g := value(a.Group(ctx, group))(t); g.Example != "declined 1" || g.Text != "declined *" {
-			t.Errorf("%+v", g)
+			t.Errorf("got group %+v", g)
 		}
 		value(a.Erase(ctx, failed.Filter{IDs: []failed.ID{first}}, "r", "me"))(t)
 		if g := value(a.Group(ctx, group))(t); g.Example != "[erased]" || g.Text != "[erased]" {
-			t.Errorf("%+v", g)
+			t.Errorf("got group %+v", g)
 		}
 		if m := value(a.Get(ctx, add(3)))(t); m.Group == group {
-			t.Error("a new failure is in the group whose text is erased")
+			t.Error("new failure belongs to the erased group")
 		}
 	})
 }
 
-func TestEraseIsChecked(t *testing.T) {
+func TestEraseRefusesInvalidArguments(t *testing.T) {
 	a := openSQLite(t).archive(t)
 	for _, c := range []struct {
 		f      failed.Filter
@@ -187,16 +187,16 @@ func TestEraseIsChecked(t *testing.T) {
 		who    failed.Actor
 	}{{failed.Filter{All: true}, " ", "me"}, {failed.Filter{All: true}, "r", ""}, {failed.Filter{}, "r", "me"}, {failed.Filter{Text: "!"}, "r", "me"}} {
 		if _, err := a.Erase(ctx, c.f, c.reason, c.who); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: got error %v, want ErrInvalid", c, err)
 		}
 	}
 	if n, err := a.Erase(ctx, failed.Filter{Queue: "none"}, "r", "me"); n != 0 || err != nil {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("filter without messages: got %d, %v, want 0", n, err)
 	}
 }
 
 // The search index removes the words of deleted messages, even if only one of many messages was deleted.
-func TestTheSearchForgetsErasedWords(t *testing.T) {
+func TestEraseRemovesWordsFromSearchIndex(t *testing.T) {
 	const secret = "xqzsecretq"
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -208,7 +208,7 @@ func TestTheSearchForgetsErasedWords(t *testing.T) {
 		ids := value(a.Ingest(ctx, arrivals))(t)
 		value(a.Erase(ctx, failed.Filter{IDs: ids[500:501]}, "r", "me"))(t)
 		if found := db.traces(t, secret[1:]); found != nil {
-			t.Errorf("the word is in %v", found)
+			t.Errorf("word found in %v", found)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 // unlike ignores the fields that differ between two archives.
 var unlike = cmpopts.IgnoreFields(failed.Message{}, "ID", "Group", "Archived", "ReplayedBy", "Back", "BackOf")
 
-func TestExportAndImportLoseNothing(t *testing.T) {
+func TestExportAndImportAreLossless(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
 		from, to := db.archive(t), db.archive(t)
@@ -36,21 +36,21 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 			}
 			var file bytes.Buffer
 			if n := value(from.Export(ctx, failed.Filter{}, &file))(t); n != int64(len(ids)) || strings.Count(file.String(), "\n") != len(ids) {
-				t.Fatalf("exported %d of %d, in %d lines", n, len(ids), strings.Count(file.String(), "\n"))
+				t.Fatalf("exported %d messages of %d, in %d lines", n, len(ids), strings.Count(file.String(), "\n"))
 			}
 			exported := file.String()
 			if n := value(to.Import(ctx, strings.NewReader(exported), "me"))(t); n != int64(len(ids)) {
-				t.Fatalf("imported %d of %d", n, len(ids))
+				t.Fatalf("imported %d messages of %d", n, len(ids))
 			}
 			if n := value(to.Import(ctx, strings.NewReader(exported+"\n"+exported), "me"))(t); n != 0 {
-				t.Fatalf("imported again, %d are new", n)
+				t.Fatalf("second import: got %d new messages, want 0", n)
 			}
 			if n := value(from.Import(ctx, strings.NewReader(exported), "me"))(t); n != 0 {
-				t.Fatalf("imported to where they came from, %d are new", n)
+				t.Fatalf("import into the source archive: got %d new messages, want 0", n)
 			}
 			want, got := all(t, from), all(t, to)
 			if d := gocmp.Diff(want, got, same, unlike); d != "" {
-				t.Fatalf("(-want +got)\n%s", d)
+				t.Fatalf("messages: (-want +got)\n%s", d)
 			}
 			for i := range want {
 				if d := gocmp.Diff(revisions(t, from, want[i].ID), revisions(t, to, got[i].ID), same); d != "" {
@@ -61,7 +61,7 @@ func TestExportAndImportLoseNothing(t *testing.T) {
 			file.Reset()
 			value(to.Export(ctx, failed.Filter{}, &file))(t)
 			if n := value(from.Import(ctx, &file, "me"))(t); n != 0 {
-				t.Fatalf("on the way back %d are new", n)
+				t.Fatalf("import of the second export: got %d new messages, want 0", n)
 			}
 		})
 	})
@@ -75,7 +75,7 @@ func all(t rapid.TB, a *failed.Archive) (all []*failed.Message) {
 	return all
 }
 
-func TestImportSaysWhichLine(t *testing.T) {
+func TestImportReportsInvalidLine(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		from, to := db.archive(t), db.archive(t)
 		value(from.Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}, {Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
@@ -92,25 +92,25 @@ func TestImportSaysWhichLine(t *testing.T) {
 		} {
 			n, err := to.Import(t.Context(), strings.NewReader(lines[0]+bad+lines[1]), "me")
 			if !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), says) {
-				t.Errorf("%s: %d, %v", bad, n, err)
+				t.Errorf("line %s: got %d, %v, want error %q", bad, n, err, says)
 			}
 		}
 		if n := value(to.Count(t.Context(), failed.Filter{}))(t); n.N != 1 {
-			t.Errorf("%d are there, not the one before the bad line", n.N)
+			t.Errorf("got %d messages, want only the message before the invalid line", n.N)
 		}
 		if n := value(to.Import(t.Context(), &file, "me"))(t); n != 1 {
-			t.Errorf("of the file that is mended, %d are new", n)
+			t.Errorf("import of the corrected file: got %d new messages, want 1", n)
 		}
 		acts, _, err := to.Acts(t.Context(), failed.Page{})
 		check(t, err)
 		if len(acts) != 2 || acts[0].Verb != "import" || acts[0].Actor != "me" || acts[0].Details["messages"] != 1.0 {
-			t.Errorf("acts: %+v", acts)
+			t.Errorf("got acts %+v", acts)
 		}
 	})
 }
 
 // Retention counts from the arrival in this archive.
-func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
+func TestRetentionOfImportedMessagesStartsAtImport(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		week := func(cfg *failed.Config) { cfg.Clock, cfg.Retention = c.now, 7*24*time.Hour }
@@ -121,10 +121,10 @@ func TestWhatIsImportedIsNotPurgedAtOnce(t *testing.T) {
 		c.pass(8 * 24 * time.Hour)
 		value(to.Import(t.Context(), &file, "me"))(t)
 		if n := value(from.Purge(t.Context(), "policy:retention"))(t); n != 1 {
-			t.Errorf("%d purged after 8 days", n)
+			t.Errorf("source archive: purged %d messages after 8 days, want 1", n)
 		}
 		if n := value(to.Purge(t.Context(), "policy:retention"))(t); n != 0 {
-			t.Errorf("%d purged after it was imported", n)
+			t.Errorf("purged %d messages directly after the import, want 0", n)
 		}
 	})
 }

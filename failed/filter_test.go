@@ -85,7 +85,7 @@ func TestFilterIsLossless(t *testing.T) {
 		}
 		for name := range v {
 			if !slices.ContainsFunc(failed.FilterParams(), func(p failed.FilterParam) bool { return p.Name == name }) {
-				t.Fatalf("%q is not among FilterParams", name)
+				t.Fatalf("FilterParams does not contain %q", name)
 			}
 		}
 		got, err := failed.ParseFilter(v, time.Now())
@@ -93,10 +93,10 @@ func TestFilterIsLossless(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := gocmp.Diff(f, got, emptyHeaders); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("filter from URL differs: %s", diff)
 		}
 		if isZero := gocmp.Equal(f, failed.Filter{}, emptyHeaders); f.IsZero() != isZero {
-			t.Fatalf("IsZero is %v", f.IsZero())
+			t.Fatalf("IsZero: got %v, want %v", f.IsZero(), isZero)
 		}
 		f.Text, f.Error = strings.ToValidUTF8(f.Text, ""), strings.ToValidUTF8(f.Error, "") // JSON requires valid UTF-8
 		for name, value := range f.Headers {
@@ -108,29 +108,29 @@ func TestFilterIsLossless(t *testing.T) {
 		}
 		var read failed.Filter
 		if err := json.Unmarshal(b, &read); err != nil {
-			t.Fatalf("%s: %v", b, err)
+			t.Fatalf("cannot decode %s: %v", b, err)
 		}
 		if diff := gocmp.Diff(f, read, emptyHeaders); diff != "" {
-			t.Fatalf("%s: %s", b, diff)
+			t.Fatalf("filter from JSON %s differs: %s", b, diff)
 		}
 	})
 }
 
 // A filter with an empty list of IDs differs from a filter for all messages.
-func TestNoIDsAreNotAll(t *testing.T) {
+func TestEmptyIDListSelectsNoMessages(t *testing.T) {
 	var f failed.Filter
 	if err := json.Unmarshal([]byte(`{"ids":[]}`), &f); err != nil {
 		t.Fatal(err)
 	}
 	if f.IsZero() || f.IDs == nil {
-		t.Error("an empty list of ids selects all messages")
+		t.Error("empty list of IDs selects all messages")
 	}
 	b, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(b) != `{"ids":[]}` {
-		t.Errorf("it is %s", b)
+		t.Errorf("got %s, want an empty list of IDs", b)
 	}
 }
 
@@ -154,10 +154,10 @@ func FuzzParseFilter(f *testing.F) {
 		}
 		again, err := failed.ParseFilter(parsed.Values(), time.Now())
 		if err != nil {
-			t.Fatalf("%q is written as %v: %v", query, parsed.Values(), err)
+			t.Fatalf("%q: cannot parse the formatted values %v: %v", query, parsed.Values(), err)
 		}
 		if diff := gocmp.Diff(parsed, again, emptyHeaders); diff != "" {
-			t.Fatalf("%q: %s", query, diff)
+			t.Fatalf("%q: second filter differs: %s", query, diff)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestFilterRefusesUnknownFields(t *testing.T) {
 	for _, body := range []string{`{"QUEUE":"orders"}`, `{"queue":"orders","at_most":1}`, `{"all":true}`} {
 		var f failed.Filter
 		if err := json.Unmarshal([]byte(body), &f); err == nil || !strings.Contains(err.Error(), "unknown field") {
-			t.Errorf("%s: %v", body, err)
+			t.Errorf("%s: got error %v, want unknown field", body, err)
 		}
 	}
 }

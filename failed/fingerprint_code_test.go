@@ -78,7 +78,7 @@ func TestFingerprintKeepsCodes(t *testing.T) {
 		{"error code 1234567890", "error code *"},
 	} {
 		if got := failed.Fingerprint(c.err); got != c.want {
-			t.Errorf("%q: %q, not %q", c.err, got, c.want)
+			t.Errorf("%q: got %q, want %q", c.err, got, c.want)
 		}
 	}
 }

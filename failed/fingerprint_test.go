@@ -36,13 +36,13 @@ func TestFingerprint(t *testing.T) {
 		{"bad \xff bytes", "bad ? bytes"},
 	} {
 		if got := failed.Fingerprint(c.err); got != c.want {
-			t.Errorf("%q: %q, not %q", c.err, got, c.want)
+			t.Errorf("%q: got %q, want %q", c.err, got, c.want)
 		}
 	}
 }
 
 // Details do not change the fingerprint.
-func TestFingerprintIsOfNoDetail(t *testing.T) {
+func TestFingerprintIgnoresDetails(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		detail := rapid.OneOf(
 			rapid.StringMatching(`[1-9][0-9]{0,8}`),
@@ -57,7 +57,7 @@ func TestFingerprintIsOfNoDetail(t *testing.T) {
 		after := rapid.StringMatching(`( [g-z]{2,8}){1,3}`).Draw(t, "after")
 		want := failed.Fingerprint(before + "7" + after)
 		if got := failed.Fingerprint(before + detail.Draw(t, "detail") + after); got != want {
-			t.Fatalf("%q, not %q", got, want)
+			t.Fatalf("got %q, want %q", got, want)
 		}
 	})
 }
@@ -69,21 +69,21 @@ func FuzzFingerprint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := failed.Fingerprint(s)
 		if again := failed.Fingerprint(got); again != got {
-			t.Errorf("%q: %q, and of that %q", s, got, again)
+			t.Errorf("%q: got %q, and again %q", s, got, again)
 		}
 		if len(got) > min(len(s), 4<<10) || !utf8.ValidString(got) {
-			t.Errorf("%q: %q has %d bytes", s, got, len(got))
+			t.Errorf("%q: fingerprint %q is too long or not UTF-8 (%d bytes)", s, got, len(got))
 		}
 	})
 }
 
-func TestFingerprintIsItsOwn(t *testing.T) {
+func TestFingerprintIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.StringMatching("[a-f0-9:.@'\"` *+-]{0,40}"),
 			rapid.StringMatching("((exit status|code=|HTTP/1.1|errno|SQLSTATE|E|'|\"|, | |\\*|[(]|[)]:)[0-9]{0,5}){0,9}")).Draw(t, "error")
 		got := failed.Fingerprint(s)
 		if again := failed.Fingerprint(got); again != got {
-			t.Fatalf("%q: %q, and of that %q", s, got, again)
+			t.Fatalf("%q: got %q, and again %q", s, got, again)
 		}
 	})
 }

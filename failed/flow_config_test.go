@@ -10,7 +10,7 @@ import (
 )
 
 // Invalid configurations are refused with advice.
-func TestConfigsOfTheFlow(t *testing.T) {
+func TestConfigsRejectInvalidFields(t *testing.T) {
 	for _, tc := range []struct {
 		config interface{ Validate() error }
 		want   []string // empty if the configuration is valid
@@ -25,12 +25,12 @@ func TestConfigsOfTheFlow(t *testing.T) {
 	} {
 		err := tc.config.Validate()
 		if (err == nil) != (tc.want == nil) {
-			t.Errorf("%+v: %v", tc.config, err)
+			t.Errorf("%+v: got error %v", tc.config, err)
 			continue
 		}
 		for _, want := range tc.want {
 			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v, want %q", tc.config, err, want)
+				t.Errorf("%+v: got error %v, want %q", tc.config, err, want)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestRedriveAddsNoTimestamp(t *testing.T) {
 		}
 		all := w.take(work)
 		if len(all) != 1 || !all[0].Timestamp.IsZero() {
-			t.Errorf("got %+v", all)
+			t.Errorf("got %+v, want one message without a timestamp", all)
 		}
 	})
 }

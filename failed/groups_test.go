@@ -27,19 +27,19 @@ func TestGroups(t *testing.T) {
 		groups, next, err := a.Groups(t.Context(), failed.GroupFilter{}, failed.Page{})
 		check(t, err)
 		if len(groups) != 3 || next != "" {
-			t.Fatalf("%d groups, next %q", len(groups), next)
+			t.Fatalf("got %d groups and cursor %q, want 3 and none", len(groups), next)
 		}
 		g := groups[0]
 		if g.Queue != "a" || g.Text != "order *: down" || g.Example != "order 3: down" || g.Counts != (failed.Counts{Failed: 3}) ||
 			!g.First.Equal(c.now().Add(-51*time.Hour)) || !g.Last.Equal(c.now()) {
-			t.Errorf("%+v", g)
+			t.Errorf("got group %+v", g)
 		}
 		if n := len(g.Hours); n != 24 || g.Hours[23].N != 1 || !g.Hours[23].Start.Equal(c.now()) {
-			t.Errorf("%d hours: %v", n, g.Hours)
+			t.Errorf("got %d hours: %v", n, g.Hours)
 		}
 		if n := len(g.Days); n != 30 || g.Days[29].N != 1 || g.Days[28].N != 1 || g.Days[27].N != 1 ||
 			!g.Days[29].Start.Equal(c.now().Truncate(24*time.Hour)) {
-			t.Errorf("%d days: %v", n, g.Days)
+			t.Errorf("got %d days: %v", n, g.Days)
 		}
 		value(a.Discard(t.Context(), failed.Filter{Queue: "b", Text: "down"}, "known", "me"))(t)
 		for f, want := range map[failed.GroupFilter]string{
@@ -60,24 +60,24 @@ func TestGroups(t *testing.T) {
 				got = append(got, g.Queue+" "+g.Text)
 			}
 			if got := strings.Join(got, ", "); got != want {
-				t.Errorf("%+v: %s, not %s", f, got, want)
+				t.Errorf("%+v: got %s, want %s", f, got, want)
 			}
 		}
 		one := value(a.Group(t.Context(), g.ID))(t)
 		if one.Text != g.Text || one.Counts != g.Counts {
-			t.Errorf("%+v is not %+v", one, g)
+			t.Errorf("Group: got %+v, want %+v", one, g)
 		}
 		if _, err := a.Group(t.Context(), 99); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("group 99: %v", err)
+			t.Errorf("unknown group: got error %v, want ErrNotFound", err)
 		}
 		queues := value(a.Queues(t.Context()))(t)
 		if len(queues) != 2 || queues[0].Queue != "a" || !queues[0].Newest.Equal(c.now()) || !queues[0].Oldest.Equal(c.now().Add(-50*time.Hour)) {
-			t.Errorf("%+v", queues)
+			t.Errorf("got queues %+v", queues)
 		}
 	})
 }
 
-func TestPurgeIsOnRecord(t *testing.T) {
+func TestPurgeIsRecorded(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		var log strings.Builder
@@ -99,32 +99,32 @@ func TestPurgeIsOnRecord(t *testing.T) {
 		c.pass(2 * time.Hour)
 		add(2, "new")
 		if _, err := a.Purge(t.Context(), ""); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("nobody purges: %v", err)
+			t.Errorf("purge without an actor: got error %v, want ErrInvalid", err)
 		}
 		if n := value(a.Purge(t.Context(), "anna"))(t); n != 1200 {
-			t.Errorf("%d purged", n)
+			t.Errorf("purged %d messages, want 1200", n)
 		}
 		if n := value(a.Purge(t.Context(), "policy:retention"))(t); n != 0 {
-			t.Errorf("%d purged then", n)
+			t.Errorf("second purge: got %d messages, want 0", n)
 		}
 		acts, _, err := a.Acts(t.Context(), failed.Page{})
 		check(t, err)
 		if len(acts) != 3 || acts[0].Verb != "purge" || acts[0].Actor != "anna" || acts[0].Details["messages"] != 1200.0 {
-			t.Errorf("acts: %+v", acts)
+			t.Errorf("got acts %+v", acts)
 		}
 		states, _ := acts[0].Details["queues"].(map[string]any)["old"].(map[string]any)
 		if states["failed"] != 1198.0 || states["discarded"] != 2.0 {
-			t.Errorf("by state: %v", acts[0].Details)
+			t.Errorf("numbers by state: got %v", acts[0].Details)
 		}
 		if strings.Count(log.String(), "msg=purged") != 1 || !strings.Contains(log.String(), "by=anna messages=1200") {
-			t.Errorf("log: %s", log.String())
+			t.Errorf("got log %s", log.String())
 		}
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 5 {
-			t.Errorf("%d are left", n.N)
+			t.Errorf("got %d messages after the purge, want 5", n.N)
 		}
 		list := first(a.List(t.Context(), failed.Filter{Queue: "old", Text: "anything"}, failed.Page{}))(t)
 		if len(list) > 0 {
-			t.Errorf("what is purged is found: %v", ids(list))
+			t.Errorf("search finds purged messages: %v", ids(list))
 		}
 	})
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestTablesKeepTheirTypes(t *testing.T) {
+func TestTablesPreserveTypes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyTable(4).Draw(t, "table")
 		text, err := tablejson.Encode(want)
 		check(t, err)
 		if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }); i >= 0 && !strings.Contains(text, "\ufffd") {
-			t.Fatalf("%q has a character in it that a database may not take, at %d", text, i)
+			t.Fatalf("%q: character at %d is not suitable for all databases", text, i)
 		}
 		got := value(tablejson.Decode(text))(t)
 		if d := cmp.Diff(want, got, same); d != "" {
-			t.Fatalf("%s: (-want +got)\n%s", text, d)
+			t.Fatalf("%s: decoded table differs (-want +got)\n%s", text, d)
 		}
 		if again := value(tablejson.Encode(got))(t); again != text {
-			t.Fatalf("%s is written again as %s", text, again)
+			t.Fatalf("%s: encoded again as %s", text, again)
 		}
 	})
 }
@@ -47,47 +47,47 @@ func FuzzDecodeTable(f *testing.F) {
 		text, err := tablejson.Encode(table)
 		if err != nil {
 			if !strings.Contains(err.Error(), "nests deeper") {
-				t.Fatalf("%q: %v", s, err)
+				t.Fatalf("%q: cannot encode the decoded table: %v", s, err)
 			}
 			return
 		}
 		if d := cmp.Diff(table, value(tablejson.Decode(text))(t), same); d != "" {
-			t.Fatalf("%q: %s", s, d)
+			t.Fatalf("%q: second table differs: %s", s, d)
 		}
 	})
 }
 
-func TestAMessageIsKeptWhole(t *testing.T) {
+func TestArchivePreservesMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		rapid.Check(t, func(t *rapid.T) {
 			arrivals := rapid.SliceOfN(anyArrival, 1, 3).Draw(t, "arrivals")
 			ids := value(a.Ingest(t.Context(), arrivals))(t)
 			for i, id := range ids {
-				checkKept(t, a, id, arrivals[i].Message)
+				checkStored(t, a, id, arrivals[i].Message)
 			}
 		})
 	})
 }
 
-func checkKept(t rapid.TB, a *failed.Archive, id failed.ID, want failed.Message) {
+func checkStored(t rapid.TB, a *failed.Archive, id failed.ID, want failed.Message) {
 	t.Helper()
 	got := value(a.Get(context.Background(), id))(t)
 	want.ID, want.State = id, failed.Failed
 	want.Group, want.Archived = got.Group, got.Archived
 	// Comparing encoded strings is fast. cmp needs exponential time for deep nesting.
 	if a, b := value(tablejson.Encode(want.Headers))(t), value(tablejson.Encode(got.Headers))(t); a != b {
-		t.Fatalf("headers %s are kept as %s", a, b)
+		t.Fatalf("headers: got %s, want %s", b, a)
 	}
 	if !bytes.Equal(want.Body, got.Body) {
-		t.Fatalf("a body of %d bytes is kept as another of %d", len(want.Body), len(got.Body))
+		t.Fatalf("body differs: got %d bytes, want %d", len(got.Body), len(want.Body))
 	}
 	want.Headers, got.Headers, want.Body, got.Body = nil, nil, nil, nil
 	if d := cmp.Diff(&want, got, same); d != "" {
-		t.Fatalf("(-want +got)\n%s", d)
+		t.Fatalf("message: (-want +got)\n%s", d)
 	}
 	if got.Archived.IsZero() || got.Group == 0 {
-		t.Fatalf("archived %s, group %d", got.Archived, got.Group)
+		t.Fatalf("Archived or Group is missing: got %s, %d", got.Archived, got.Group)
 	}
 }
 
@@ -116,36 +116,36 @@ func TestLargeAndHostileMessages(t *testing.T) {
 			want := arrivals[i].Message
 			got := value(a.Get(t.Context(), id))(t)
 			want.FirstFailed, want.LastFailed = got.FirstFailed, got.LastFailed
-			checkKept(t, a, id, want)
+			checkStored(t, a, id, want)
 		}
 		list, _, err := a.List(t.Context(), failed.Filter{Queue: "q\x00\xff", Error: strings.Repeat("€ long ", 15_000)}, failed.Page{})
 		check(t, err)
 		if len(list) != 1 || len(list[0].Error) > 1<<10 || !strings.HasPrefix(arrivals[2].Error, list[0].Error) {
-			t.Errorf("found %v by its error", list)
+			t.Errorf("search by error: got %v", list)
 		}
 	})
 }
 
-func TestWhatAMQPDoesNotKnowIsRefused(t *testing.T) {
+func TestAddRefusesUnknownTypes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		good := failed.Arrival{Message: failed.Message{FailedQueue: "q.failed"}}
 		bad := good
 		bad.Headers = topology.Table{"c": make(chan int)}
 		if ids, err := a.Ingest(t.Context(), []failed.Arrival{good, bad}); !errors.Is(err, failed.ErrUnstorable) || ids != nil {
-			t.Errorf("Add of a channel: %v, %v", ids, err)
+			t.Errorf("message with a channel: got %v, %v, want ErrUnstorable", ids, err)
 		}
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 0 {
-			t.Errorf("%d messages are there", n.N)
+			t.Errorf("got %d messages, want 0", n.N)
 		}
 		if _, err := a.Get(t.Context(), 1); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("Get: %v", err)
+			t.Errorf("Get: got error %v, want ErrNotFound", err)
 		}
 	})
 }
 
 // The archive sets missing fields of an arrival.
-func TestWhatIsNotKnownOfAnArrival(t *testing.T) {
+func TestAddSetsMissingFields(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)

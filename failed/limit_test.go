@@ -13,7 +13,7 @@ import (
 )
 
 // The time limit of a change includes the wait for another change and the wait for the database.
-func TestTheLimitOfAChangeIncludesItsWait(t *testing.T) {
+func TestChangeTimeoutIncludesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := sql.Open("sqlite", ":memory:")
 		must(t, err)
@@ -38,7 +38,7 @@ func TestTheLimitOfAChangeIncludesItsWait(t *testing.T) {
 		}()
 		_, err = a.ingest(t.Context(), []delivered{{Message: Message{FailedQueue: "orders.failed"}}})
 		if took := time.Since(begun); !errors.Is(err, ErrUnavailable) || took > sqlkit.WriteLimit {
-			t.Errorf("after %s: %v", took, err)
+			t.Errorf("got %v after %s, want ErrUnavailable within %s", err, took, sqlkit.WriteLimit)
 		}
 		time.Sleep(sqlkit.WriteLimit)
 	})

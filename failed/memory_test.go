@@ -21,16 +21,16 @@ type memory struct {
 	mu      sync.Mutex
 	all     []*Message // by ID, from 1
 	digests []string
-	void    map[ID]string // not known to be acked, with the session of the delivery
+	void    map[ID]string // messages whose ack is not recorded, with the session of the delivery
 	replays []*Replay
 	items   map[ReplayID][]ID
 	owners  map[ReplayID]string
 	leases  map[ReplayID]time.Time
-	emptied map[string]owned // by failed queue
+	queues  map[string]owned // by failed queue
 	calls   int
 
-	// before is called before each call, and after is called when the call is complete. These calls are not
-	// concurrent.
+	// before runs before each call, and after runs when the call is complete. They do not run
+	// concurrently.
 	before, after func(call string) error
 	asking        sync.Mutex
 }
@@ -41,7 +41,7 @@ type owned struct {
 }
 
 func newMemory() *memory {
-	return &memory{void: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, emptied: map[string]owned{}}
+	return &memory{void: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, queues: map[string]owned{}}
 }
 
 func (a *memory) do(ctx context.Context, call string, f func() error) error {
@@ -96,11 +96,11 @@ func (a *memory) ingest(ctx context.Context, arrivals []delivered) (ids []ID, er
 	err = a.do(ctx, "Add", func() error {
 		for _, x := range arrivals {
 			if string(x.Body) == "poison" {
-				return errors.New("it does not agree with the store")
+				return errors.New("message refused")
 			}
 		}
 		for _, x := range arrivals {
-			if x.Owner != "" && a.emptied[x.FailedQueue].owner != x.Owner {
+			if x.Owner != "" && a.queues[x.FailedQueue].owner != x.Owner {
 				return ErrState
 			}
 		}
@@ -152,8 +152,8 @@ func (a *memory) markSettled(ctx context.Context, ids []ID) error {
 func (a *memory) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	err = a.do(ctx, "claimQueue", func() error {
 		now := time.Now()
-		if x := a.emptied[queue]; x.owner == owner || !now.Before(x.until) {
-			mine, a.emptied[queue] = true, owned{owner, now.Add(lease)}
+		if x := a.queues[queue]; x.owner == owner || !now.Before(x.until) {
+			mine, a.queues[queue] = true, owned{owner, now.Add(lease)}
 		}
 		return nil
 	})
@@ -162,8 +162,8 @@ func (a *memory) claimQueue(ctx context.Context, queue, owner string, lease time
 
 func (a *memory) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	err = a.do(ctx, "renewQueue", func() error {
-		if mine = a.emptied[queue].owner == owner; mine {
-			a.emptied[queue] = owned{owner, time.Now().Add(lease)}
+		if mine = a.queues[queue].owner == owner; mine {
+			a.queues[queue] = owned{owner, time.Now().Add(lease)}
 		}
 		return nil
 	})
@@ -172,8 +172,8 @@ func (a *memory) renewQueue(ctx context.Context, queue, owner string, lease time
 
 func (a *memory) releaseQueue(ctx context.Context, queue, owner string) error {
 	return a.do(ctx, "releaseQueue", func() error {
-		if a.emptied[queue].owner == owner {
-			a.emptied[queue] = owned{owner: owner}
+		if a.queues[queue].owner == owner {
+			a.queues[queue] = owned{owner: owner}
 		}
 		return nil
 	})
@@ -352,7 +352,7 @@ func (a *memory) bodies() (all []string) {
 	return all
 }
 
-// open returns the number of messages that are not known to be acked.
+// open returns the number of messages whose ack is not recorded.
 func (a *memory) open() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -379,7 +379,7 @@ func (a *memory) states() map[State]int {
 func (a *memory) fill(queue string, n int) {
 	for i := range n {
 		a.add(delivered{Message: Message{
-			FailedQueue: queue + ".failed", Queue: queue, Error: fmt.Sprintf("it failed %d times", i),
+			FailedQueue: queue + ".failed", Queue: queue, Error: fmt.Sprintf("failure %d", i),
 			Content: Content{Body: fmt.Appendf(nil, "message %d", i), Properties: Properties{MessageID: fmt.Sprint("id-", i)}},
 		}})
 	}

@@ -23,7 +23,7 @@ func (m *model) discard(t *rapid.T) {
 	}
 	m.acted(want)
 	if n := value(m.a.Discard(ctx, f, "why", "me"))(t); n != want {
-		t.Fatalf("%d discarded, not %d", n, want)
+		t.Fatalf("Discard: got %d messages, want %d", n, want)
 	}
 }
 
@@ -38,7 +38,7 @@ func (m *model) restore(t *rapid.T) {
 	}
 	m.acted(want)
 	if n := value(m.a.Restore(ctx, f, "me"))(t); n != want {
-		t.Fatalf("%d restored, not %d", n, want)
+		t.Fatalf("Restore: got %d messages, want %d", n, want)
 	}
 }
 
@@ -50,7 +50,7 @@ func (m *model) acted(n int64) {
 
 func (m *model) some(t *rapid.T) *failed.Message {
 	if len(m.all) == 0 {
-		t.Skip("there is none")
+		t.Skip("no messages")
 	}
 	return rapid.SampledFrom(m.all).Draw(t, "message")
 }
@@ -61,7 +61,7 @@ func (m *model) edit(t *rapid.T) {
 	err := m.a.Edit(ctx, x.ID, x.Revision, c, "me")
 	if x.State != failed.Failed {
 		if !errors.Is(err, failed.ErrState) {
-			t.Fatalf("editing what is %s: %v", x.State, err)
+			t.Fatalf("edit of a message in state %s: got error %v, want ErrState", x.State, err)
 		}
 		return
 	}
@@ -77,7 +77,7 @@ func (m *model) edit(t *rapid.T) {
 	m.edits[x.ID]++
 	x.Revision = m.edits[x.ID]
 	if n := len(value(m.a.Edits(ctx, x.ID))(t)); n != m.edits[x.ID] {
-		t.Fatalf("%d revisions after %d edits", n, m.edits[x.ID])
+		t.Fatalf("got %d revisions after %d edits", n, m.edits[x.ID])
 	}
 }
 
@@ -86,7 +86,7 @@ func (m *model) revert(t *rapid.T) {
 	err := m.a.Revert(ctx, x.ID, x.Revision, "me")
 	if x.State != failed.Failed || x.Edited == nil {
 		if !errors.Is(err, failed.ErrState) {
-			t.Fatalf("reverting what is %s, edited %v: %v", x.State, x.Edited, err)
+			t.Fatalf("revert of a message in state %s with edit %v: got error %v, want ErrState", x.State, x.Edited, err)
 		}
 		return
 	}
@@ -111,12 +111,12 @@ func (m *model) purge(t *rapid.T) {
 	})
 	m.acted(want)
 	if n := value(m.a.WouldPurge(ctx))(t); n != want {
-		t.Fatalf("%d would be purged, not %d", n, want)
+		t.Fatalf("WouldPurge: got %d messages, want %d", n, want)
 	}
 	if n := value(m.a.Purge(ctx, "me"))(t); n != want {
-		t.Fatalf("%d purged, not %d", n, want)
+		t.Fatalf("Purge: got %d messages, want %d", n, want)
 	}
-	if want > 0 { // items of replays that ended before are deleted
+	if want > 0 { // the purge also deletes items of replays that ended before this time
 		for _, r := range m.replays {
 			if !r.Ended.IsZero() && r.Ended.Before(before) {
 				m.items[r.ID], m.refused[r.ID] = nil, nil

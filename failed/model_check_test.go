@@ -28,7 +28,7 @@ func (m *model) check(t *rapid.T) {
 		}
 	}
 	if acts != m.acts {
-		t.Fatalf("%d acts are on record, not %d", acts, m.acts)
+		t.Fatalf("got %d acts, want %d", acts, m.acts)
 	}
 }
 
@@ -58,28 +58,28 @@ func (m *model) checkList(t *rapid.T) {
 	}
 	for i := range got {
 		if why := got[i].WhyUnknown; (why != "") != (got[i].Outcome == failed.OutcomeUnknown) {
-			t.Fatalf("message %d is %s: %q", got[i].ID, got[i].Outcome, why)
+			t.Fatalf("message %d: outcome %s does not match WhyUnknown %q", got[i].ID, got[i].Outcome, why)
 		}
 		got[i].Group, got[i].WhyUnknown = 0, ""
 	}
 	if d := gocmp.Diff(want, got, same); d != "" {
-		t.Fatalf("%+v: (-want +got)\n%s", f, d)
+		t.Fatalf("List %+v: (-want +got)\n%s", f, d)
 	}
 	if n := value(m.a.Count(ctx, f))(t); n.N != int64(len(want)) || n.More {
-		t.Fatalf("%+v: counted %v, not %d", f, n, len(want))
+		t.Fatalf("Count %+v: got %v, want %d", f, n, len(want))
 	}
 	i := len(selected)
 	for x, err := range m.a.Each(ctx, f) {
 		check(t, err)
 		if i--; i < 0 || x.ID != selected[i].ID {
-			t.Fatalf("%+v: Each yields %d", f, x.ID)
+			t.Fatalf("Each %+v: unexpected message %d", f, x.ID)
 		}
 		if d := gocmp.Diff(selected[i].Edited, x.Edited, same); d != "" {
-			t.Fatalf("edited: %s", d)
+			t.Fatalf("Each: edited content differs: %s", d)
 		}
 	}
 	if i != 0 {
-		t.Fatalf("Each leaves out %d", i)
+		t.Fatalf("Each: %d messages are missing", i)
 	}
 }
 
@@ -115,7 +115,7 @@ func (m *model) checkCounts(t *rapid.T) {
 		check(t, err)
 		for _, g := range page {
 			if before != nil && (!mostFailed && before.Last.Before(g.Last) || mostFailed && before.Counts.Failed < g.Counts.Failed) {
-				t.Fatalf("most failed first: %v, %+v comes before %+v", mostFailed, before, g)
+				t.Fatalf("Groups (most failed first: %v): group %+v comes before %+v", mostFailed, before, g)
 			}
 			before = &g
 			got[key{g.Queue, g.Text}] = g.Counts
@@ -124,7 +124,7 @@ func (m *model) checkCounts(t *rapid.T) {
 				n += b.N
 			}
 			if n < g.Counts.Total() {
-				t.Fatalf("%d failures in the trend of a group that has %d", n, g.Counts.Total())
+				t.Fatalf("trend of a group: got %d failures, want at least %d", n, g.Counts.Total())
 			}
 		}
 		if cursor = next; next == "" {
@@ -136,7 +136,7 @@ func (m *model) checkCounts(t *rapid.T) {
 	}
 	for _, q := range value(m.a.Queues(ctx))(t) {
 		if q.Counts != queues[q.Queue] || q.Purged != m.purged[q.Queue] {
-			t.Fatalf("%+v, not %+v with %d purged", q, queues[q.Queue], m.purged[q.Queue])
+			t.Fatalf("queue: got %+v, want counts %+v and %d purged", q, queues[q.Queue], m.purged[q.Queue])
 		}
 		delete(queues, q.Queue)
 	}

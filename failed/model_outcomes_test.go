@@ -12,12 +12,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ask makes a replay request outcomes.
+// ask makes a replay request outcome reports.
 func (m *model) ask(t *rapid.T) {
 	r := m.replay(t)
 	secret := value(m.a.AskOutcomes(ctx, r.ID))(t)
 	if was := m.secrets[r.ID]; was != "" && was != secret {
-		t.Fatalf("asked twice, the secrets are %q and %q", was, secret)
+		t.Fatalf("two calls of AskOutcomes: got different secrets %q and %q", was, secret)
 	}
 	m.secrets[r.ID] = secret
 }
@@ -65,19 +65,19 @@ func (m *model) settle(t *rapid.T) {
 	check(t, m.a.SettleOutcomes(ctx, []string{queue}, at))
 }
 
-// item draws a message of a replay, or an unknown ID.
+// item draws the ID of a message of a replay, or an unknown ID.
 func (m *model) item(t *rapid.T, r *failed.Replay) failed.ID {
 	return rapid.SampledFrom(append(slices.Sorted(maps.Keys(m.items[r.ID])), 99999)).Draw(t, "item")
 }
 
-// has reports whether a replay has sent a message, or may have sent it.
+// has reports whether a replay has sent or can have sent a message.
 func (m *model) has(r *failed.Replay, id failed.ID) bool {
 	_, is := m.items[r.ID][id]
 	_, refused := m.refused[r.ID][id]
 	return is && !refused
 }
 
-// key draws a key, and reports whether it is the key of a message that was sent to a queue.
+// key draws a key, and reports whether it is the valid key for a message that was sent to a queue.
 func (m *model) key(t *rapid.T, r *failed.Replay, id failed.ID, queue string) (key string, right bool) {
 	secret := m.secrets[r.ID]
 	keys := []string{"guess", "", "\x00\xff"}
@@ -90,8 +90,8 @@ func (m *model) key(t *rapid.T, r *failed.Replay, id failed.ID, queue string) (k
 	return rapid.SampledFrom(keys).Draw(t, "key"), false
 }
 
-// comesBack changes an arrival into a message that a replay has sent, or a message that claims this.
-func (m *model) comesBack(t *rapid.T, x *failed.Message) {
+// failsAgain gives an arrival the headers of a message that a replay has sent. The headers may be forged.
+func (m *model) failsAgain(t *rapid.T, x *failed.Message) {
 	r := rapid.SampledFrom(m.replays).Draw(t, "replay")
 	of := m.item(t, r)
 	x.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", r.ID, of)

@@ -24,7 +24,7 @@ func (m *model) begin(t *rapid.T) {
 	r, err := m.a.BeginReplay(ctx, failed.Plan{Filter: f, Rate: 7}, "me")
 	if len(items) == 0 {
 		if !errors.Is(err, failed.ErrNotFound) {
-			t.Fatalf("a replay of nothing: %v", err)
+			t.Fatalf("replay without messages: got error %v, want ErrNotFound", err)
 		}
 		return
 	}
@@ -44,7 +44,7 @@ func (m *model) begin(t *rapid.T) {
 
 func (m *model) replay(t *rapid.T) *failed.Replay {
 	if len(m.replays) == 0 {
-		t.Skip("there is none")
+		t.Skip("no replays")
 	}
 	return rapid.SampledFrom(m.replays).Draw(t, "replay")
 }
@@ -53,19 +53,19 @@ func (m *model) sent(t *rapid.T) {
 	r := m.replay(t)
 	next := value(m.a.Next(ctx, r.ID, 2))(t)
 	if r.State != failed.ReplayRunning && len(next) > 0 {
-		t.Fatalf("a replay that is %s has more to send", r.State)
+		t.Fatalf("Next returns messages of a replay in state %s", r.State)
 	}
 	var ids []failed.ID
 	for _, x := range next {
 		if sent, is := m.items[r.ID][x.ID]; sent || !is {
-			t.Fatalf("message %d is to be sent: an item: %v, sent: %v", x.ID, is, sent)
+			t.Fatalf("Next returns message %d (belongs to the replay: %v, sent: %v)", x.ID, is, sent)
 		}
 		ids = append(ids, x.ID)
 	}
 	if r.State == failed.ReplayRunning && len(ids) < int(min(2, r.Left())) {
-		t.Fatalf("%d of %d are sent, and %v come next", r.Sent, r.Total, ids)
+		t.Fatalf("Next, with %d of %d messages sent: got only %v", r.Sent, r.Total, ids)
 	}
-	if rapid.Bool().Draw(t, "others, too") { // late, or again
+	if rapid.Bool().Draw(t, "also others") { // unsent messages, and messages that are already recorded
 		ids = append(slices.Collect(maps.Keys(m.items[r.ID])), 4711)
 	}
 	asked := rapid.Bool().Draw(t, "asked")
@@ -82,7 +82,7 @@ func (m *model) sent(t *rapid.T) {
 func (m *model) refuse(t *rapid.T) {
 	r := m.replay(t)
 	why := fmt.Sprint("too large for replay ", r.ID)
-	refusals := []failed.Refusal{{ID: 4711, Why: "there is none"}}
+	refusals := []failed.Refusal{{ID: 4711, Why: "unknown message"}}
 	for _, x := range value(m.a.Next(ctx, r.ID, 1))(t) {
 		refusals = append(refusals, failed.Refusal{ID: x.ID, Why: why}, failed.Refusal{ID: x.ID, Why: "again"})
 		m.noteRefused(r, x.ID, why)
@@ -114,7 +114,7 @@ func (m *model) end(t *rapid.T) {
 	err := m.a.EndReplay(ctx, r.ID, as, "so", "me")
 	if r.State != failed.ReplayRunning || as == failed.ReplayDone && r.Left() > 0 {
 		if !errors.Is(err, failed.ErrState) {
-			t.Fatalf("ending what is %s as %s, %d of %d sent: %v", r.State, as, r.Sent, r.Total, err)
+			t.Fatalf("EndReplay in state %s as %s, %d of %d sent: got error %v, want ErrState", r.State, as, r.Sent, r.Total, err)
 		}
 		return
 	}

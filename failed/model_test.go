@@ -16,10 +16,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// After any sequence of acts, the archive equals a list of messages in memory: filters select the same messages in
+// After any sequence of acts, the archive and a list of messages in memory are equal. Filters select the same messages in
 // the same order, and groups and queues have the right counts. The audit log has one entry for each act and no other
 // entries.
-func TestAnArchiveIsAListOfMessages(t *testing.T) {
+func TestArchiveMatchesModel(t *testing.T) {
 	flags.Default(t, "rapid.checks", "20")
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
@@ -64,7 +64,7 @@ type model struct {
 	edits   map[failed.ID]int
 	replays []*failed.Replay
 	items   map[failed.ReplayID]map[failed.ID]bool // true if the message is sent
-	secrets map[failed.ReplayID]string             // of replays that request outcomes
+	secrets map[failed.ReplayID]string             // of replays that request outcome reports
 	known   map[failed.ReplayID]map[failed.ID]failed.Outcome
 	pending map[failed.ReplayID]int64
 	refused map[failed.ReplayID]map[failed.ID]string
@@ -91,7 +91,7 @@ func (m *model) add(t *rapid.T) {
 			Content: failed.Content{Body: []byte(someTenant.Draw(t, "word")), Headers: topology.Table{"tenant": someTenant.Draw(t, "tenant")}},
 		}
 		if len(m.replays) > 0 && rapid.Bool().Draw(t, "back") {
-			m.comesBack(t, &x)
+			m.failsAgain(t, &x)
 		}
 		arrivals = append(arrivals, failed.Arrival{Message: x})
 	}
@@ -131,7 +131,7 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	if len(m.all) > 0 {
 		some := rapid.Custom(func(t *rapid.T) *failed.Message { return rapid.SampledFrom(m.all).Draw(t, "message") })
 		if maybe("by group") {
-			f.Group = value(m.a.Get(ctx, some.Draw(t, "of the group").ID))(t).Group
+			f.Group = value(m.a.Get(ctx, some.Draw(t, "message of the group").ID))(t).Group
 		}
 		if maybe("by id") {
 			f.IDs = []failed.ID{some.Draw(t, "one").ID, some.Draw(t, "two").ID, 12345}
@@ -141,9 +141,9 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	if len(m.replays) > 0 && maybe("by replay") {
 		f.Replay = rapid.SampledFrom(m.replays).Draw(t, "replay").ID
 	}
-	if len(m.replays) > 0 && maybe("by what a replay refused") {
+	if len(m.replays) > 0 && maybe("refused by a replay") {
 		f.RefusedBy = rapid.SampledFrom(m.replays).Draw(t, "replay").ID
-	} else if len(m.replays) > 0 && maybe("by what a replay sent") {
+	} else if len(m.replays) > 0 && maybe("sent by a replay") {
 		f.SentBy = rapid.SampledFrom(m.replays).Draw(t, "replay").ID
 		f.Outcome = rapid.SampledFrom(append(failed.Outcomes(), "")).Draw(t, "outcome")
 	}

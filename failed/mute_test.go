@@ -26,36 +26,36 @@ func TestMute(t *testing.T) {
 		id := addOne(t, a, "orders", "no such customer")
 		muted := func() time.Time { t.Helper(); return value(a.Group(ctx, id))(t).Muted }
 		if got := muted(); !got.IsZero() {
-			t.Fatalf("a new group is muted until %s", got)
+			t.Fatalf("new group is muted until %s", got)
 		}
 		check(t, a.Unmute(ctx, id, "test")) // the group is not muted
 		if err := a.Mute(ctx, id, clock.now(), "test"); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("muted until now: %v", err)
+			t.Errorf("mute until now: got error %v, want ErrInvalid", err)
 		}
 		for _, err := range []error{a.Mute(ctx, id+1, failed.MutedForever, "test"), a.Unmute(ctx, id+1, "test")} {
 			if !errors.Is(err, failed.ErrNotFound) {
-				t.Errorf("a group that is not there: %v", err)
+				t.Errorf("unknown group: got error %v, want ErrNotFound", err)
 			}
 		}
 		if err := a.Mute(ctx, id, failed.MutedForever, ""); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("muted by nobody: %v", err)
+			t.Errorf("mute without an actor: got error %v, want ErrInvalid", err)
 		}
 		until := clock.now().Add(time.Hour)
 		check(t, a.Mute(ctx, id, until, "test"))
 		g := value(a.Group(ctx, id))(t)
 		if !g.Muted.Equal(until) || !g.MutedAt(clock.now()) || g.MutedAt(until) {
-			t.Errorf("muted until %s, want %s", g.Muted, until)
+			t.Errorf("Muted: got %s, want %s", g.Muted, until)
 		}
 		check(t, a.Mute(ctx, id, failed.MutedForever.Add(time.Hour), "test"))
 		if got := muted(); !got.Equal(failed.MutedForever) {
-			t.Errorf("muted until %s", got)
+			t.Errorf("Muted: got %s, want MutedForever", got)
 		}
 		if recent := value(a.RecentGroups(ctx, 1))(t); len(recent) != 1 || recent[0].ID != id || !recent[0].Muted.Equal(failed.MutedForever) {
-			t.Errorf("recent groups: %+v", recent)
+			t.Errorf("got recent groups %+v", recent)
 		}
 		check(t, a.Unmute(ctx, id, "test"))
 		if got := muted(); !got.IsZero() {
-			t.Errorf("muted until %s after its end", got)
+			t.Errorf("unmuted group is muted until %s", got)
 		}
 		acts, _, err := a.Acts(ctx, failed.Page{})
 		check(t, err)
@@ -66,7 +66,7 @@ func TestMute(t *testing.T) {
 			}
 		}
 		if len(verbs) != 3 || verbs[0] != "unmute" || verbs[1] != "mute" || verbs[2] != "mute" {
-			t.Errorf("acts %q", verbs)
+			t.Errorf("got acts %q", verbs)
 		}
 	})
 }
@@ -76,13 +76,13 @@ func TestRecentGroups(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := newClock()
 		a := db.archive(t, clock.use)
-		first := addOne(t, a, "orders", "first")
+		addOne(t, a, "orders", "first")
 		second := addOne(t, a, "orders", "second")
 		clock.pass(-time.Hour)
 		third := addOne(t, a, "orders", "third")
 		recent := value(a.RecentGroups(t.Context(), 1))(t)
 		if len(recent) != 2 || recent[0].ID != second || recent[1].ID != third || recent[1].Text != "third" || recent[1].Counts.Failed != 1 {
-			t.Errorf("recent groups %+v: want %d with the latest failure and %d, which is new, and not %d", recent, second, third, first)
+			t.Errorf("recent groups: got %+v, want groups %d (latest failure) and %d (newest)", recent, second, third)
 		}
 	})
 }

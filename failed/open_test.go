@@ -13,7 +13,7 @@ import (
 )
 
 // An archive of an older version opens with all its data.
-func TestAnArchiveOfAnOlderVersion(t *testing.T) {
+func TestOpenMigratesOlderVersion(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := db.next()
 		value(db.open(t, prefix(p)).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}}))(t)
@@ -30,26 +30,26 @@ func TestAnArchiveOfAnOlderVersion(t *testing.T) {
 		r := value(a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "me"))(t)
 		check(t, a.Refuse(t.Context(), r.ID, []failed.Refusal{{ID: 1, Why: "too large"}}))
 		if m := value(a.Get(t.Context(), 1))(t); m.Queue != "orders" || m.Refused != "too large" {
-			t.Errorf("%+v", m)
+			t.Errorf("got message %+v", m)
 		}
 	})
 }
 
-func TestOpenKeepsWhatIsThere(t *testing.T) {
+func TestOpenPreservesMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := prefix(db.next())
 		ids := value(db.open(t, p).Ingest(t.Context(), []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}))(t)
 		m := value(db.open(t, p).Get(t.Context(), ids[0]))(t)
 		if m.Queue != "q" {
-			t.Errorf("after opening again it is of queue %q", m.Queue)
+			t.Errorf("second Open: got queue %q, want q", m.Queue)
 		}
 		if _, err := db.archive(t).Get(t.Context(), ids[0]); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("in an archive of another prefix: %v", err)
+			t.Errorf("archive with another prefix: got error %v, want ErrNotFound", err)
 		}
 	})
 }
 
-func TestManyOpenAtOnce(t *testing.T) {
+func TestConcurrentOpen(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		p := db.next()
 		var all sync.WaitGroup
@@ -67,24 +67,24 @@ func TestManyOpenAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		if n := value(db.open(t, prefix(p)).Count(t.Context(), failed.Filter{}))(t); n.N != 8 {
-			t.Errorf("8 were added, %d are there", n.N)
+			t.Errorf("got %d messages, want 8", n.N)
 		}
 	})
 }
 
-func TestTablesOfANewerProgramAreRefused(t *testing.T) {
+func TestOpenRefusesNewerVersion(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		p := a.Config().Prefix
 		db.exec(t, `UPDATE `+p+`about SET value = '999' WHERE name = 'version'`)
 		_, err := failed.Open(t.Context(), db.DB, a.Config())
 		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
-			t.Errorf("opening version 999: %v", err)
+			t.Errorf("version 999: got error %v", err)
 		}
 	})
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenRefusesInvalidConfig(t *testing.T) {
 	db := openSQLite(t)
 	for _, c := range []struct {
 		cfg  failed.Config
@@ -97,27 +97,27 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	} {
 		_, err := failed.Open(t.Context(), db.DB, c.cfg)
 		if err == nil || !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: %v", c.cfg, err)
+			t.Errorf("%+v: got error %v, want %q", c.cfg, err, c.says)
 		}
 	}
 	if _, err := failed.Open(t.Context(), nil, failed.Config{Dialect: failed.SQLite}); err == nil {
-		t.Error("no database is taken")
+		t.Error("Open accepts a nil database")
 	}
 }
 
 // A canceled writer does not change anything and does not block others.
-func TestACancelledWriterLetsOthersWrite(t *testing.T) {
+func TestCancelledWriterDoesNotBlockOthers(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		one := []failed.Arrival{{Message: failed.Message{FailedQueue: "q.failed"}}}
 		if _, err := a.Ingest(ctx, one); !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
+			t.Errorf("cancelled Ingest: got error %v, want context.Canceled", err)
 		}
 		value(a.Ingest(t.Context(), one))(t)
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t); n.N != 1 {
-			t.Errorf("%d messages", n.N)
+			t.Errorf("got %d messages, want 1", n.N)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func (r *reported) want(outcomes ...Outcome) {
 		m, err := r.archive.Get(r.Context(), r.ids[i])
 		must(r.T, err)
 		if m.Outcome != want {
-			r.Errorf("message %d is %q, want %q", i, m.Outcome, want)
+			r.Errorf("message %d: got outcome %q, want %q", i, m.Outcome, want)
 		}
 		counts[want]++
 	}
@@ -118,14 +118,14 @@ func (r *reported) want(outcomes ...Outcome) {
 		list, _, err := r.archive.List(r.Context(), Filter{SentBy: r.id, Outcome: outcome}, Page{})
 		must(r.T, err)
 		if n != counts[outcome] || int64(len(list)) != n {
-			r.Errorf("%s: the replay counts %d, the list has %d, want %d", outcome, n, len(list), counts[outcome])
+			r.Errorf("%s: got %d in the replay and %d in the list, want %d", outcome, n, len(list), counts[outcome])
 		}
 	}
 }
 
 // A process sends messages and is killed before it records that. A report proves that a message was sent. No other
 // process sends the message, and it is not failed when the replay ends.
-func TestReportProvesTheSend(t *testing.T) {
+func TestReportProvesThatMessageWasSent(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 4)
 	r.sent(3)
 	r.report(0, topology.OutcomeSucceeded)
@@ -133,14 +133,14 @@ func TestReportProvesTheSend(t *testing.T) {
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 1 || next[0].ID != r.ids[2] {
-		t.Errorf("to be sent: %v", next)
+		t.Errorf("got unsent messages %v", next)
 	}
 	r.end(ReplayCancelled)
 	r.report(1, topology.OutcomeSucceeded)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, "", OutcomePending)
 	for i, want := range []State{Replayed, Replayed, Failed, Replayed} {
 		if m, err := r.archive.Get(t.Context(), r.ids[i]); err != nil || m.State != want {
-			t.Errorf("message %d is %s (%v)", i, m.State, err)
+			t.Errorf("message %d: got state %s, %v, want %s", i, m.State, err, want)
 		}
 	}
 	r.report(2, topology.OutcomeSucceeded) // after the end
@@ -151,7 +151,7 @@ func TestReportProvesTheSend(t *testing.T) {
 
 // A process was killed between sending a message and recording that. The message waits in a second replay when its
 // worker reports. The second replay does not send it again.
-func TestReportKeepsTheNextReplayFromSending(t *testing.T) {
+func TestReportPreventsSecondSend(t *testing.T) {
 	for _, result := range []string{topology.OutcomeSucceeded, topology.OutcomeRetrying} {
 		r := newReported(t, archiveAt(t, time.Now), 2)
 		r.end(ReplayStopped)
@@ -161,23 +161,23 @@ func TestReportKeepsTheNextReplayFromSending(t *testing.T) {
 		unsent, err := r.archive.unsentOf(t.Context(), next.ID, 10)
 		must(t, err)
 		if len(unsent) != 1 || unsent[0].ID != r.ids[1] {
-			t.Errorf("%s: %d messages are left to send, want the other one", result, len(unsent))
+			t.Errorf("%s: got %d unsent messages, want only the other message", result, len(unsent))
 		}
 		m, err := r.archive.Get(t.Context(), r.ids[0])
 		must(t, err)
 		if m.State != Replayed || m.ReplayedBy != r.id {
-			t.Errorf("%s: the message is %s by replay %d, want replayed by %d", result, m.State, m.ReplayedBy, r.id)
+			t.Errorf("%s: message is %s by replay %d, want replayed by %d", result, m.State, m.ReplayedBy, r.id)
 		}
 		next, err = r.archive.Replay(t.Context(), next.ID)
 		must(t, err)
 		if next.Refused != 1 || next.Sent != 0 || !strings.Contains(next.Why, "replay 1 has sent it") {
-			t.Errorf("%s: %+v", result, next)
+			t.Errorf("%s: got replay %+v", result, next)
 		}
 	}
 }
 
 // A message is failed again only if the archive can prove that it is the message that was sent.
-func TestFailedAgainNeedsTheMessageThatWasSent(t *testing.T) {
+func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 3)
 	r.sent(0, 1, 2)
 	r.report(0, topology.OutcomeSucceeded)
@@ -204,12 +204,12 @@ func TestFailedAgainNeedsTheMessageThatWasSent(t *testing.T) {
 	m, err := r.archive.Get(t.Context(), id)
 	must(t, err)
 	if m.Back != r.id || m.BackOf != r.ids[1] || m.Headers[topology.HeaderOutcome] != nil {
-		t.Errorf("it is of replay %d, message %d; the headers are %v", m.Back, m.BackOf, m.Headers)
+		t.Errorf("got replay %d, message %d, headers %v", m.Back, m.BackOf, m.Headers)
 	}
 }
 
 // A message fails again before the replay has recorded it as sent.
-func TestFailedAgainBeforeTheNote(t *testing.T) {
+func TestFailedAgainBeforeSendIsRecorded(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 3)
 	message := func(i int) Message {
 		return Message{Queue: "q", FailedQueue: "q.failed", Content: Content{
@@ -222,7 +222,7 @@ func TestFailedAgainBeforeTheNote(t *testing.T) {
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 2 || next[0].ID != r.ids[1] {
-		t.Errorf("to be sent: %v", next)
+		t.Errorf("got unsent messages %v", next)
 	}
 	r.want(OutcomeFailedAgain, "", "")
 	r.sent(0, 1)
@@ -246,7 +246,7 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 		list, _, err := r.archive.List(t.Context(), Filter{IDs: r.ids[i : i+1]}, Page{})
 		must(t, err)
 		if got := list[0].WhyUnknown; got != unknownReasons[want] {
-			t.Errorf("message %d: %s", i, got)
+			t.Errorf("message %d: got %q, want %q", i, got, unknownReasons[want])
 		}
 	}
 	r.report(0, topology.OutcomeSucceeded)
@@ -255,20 +255,20 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 
 // If a replay sends messages to another queue, its workers do not prove that the workers of the original queue
 // report.
-func TestReportIsOfTheQueueThatWasSentTo(t *testing.T) {
+func TestReportCountsForTargetQueue(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 1)
 	r.sent(0)
 	q := r.request(0, "by-hand")
 	must(t, r.archive.noteOutcomes(t.Context(), []topology.Outcome{{Replay: q.Replay, Key: q.Key, Queue: "by-hand", Attempt: 1, Result: topology.OutcomeSucceeded}}))
 	for queue, want := range map[string]bool{"q": false, "by-hand": true} {
 		if got, err := r.archive.hasReported(t.Context(), queue); err != nil || got != want {
-			t.Errorf("%s: %v, %v", queue, got, err)
+			t.Errorf("queue %s: got %v, %v, want %v", queue, got, err, want)
 		}
 	}
 }
 
 // A report that no database accepts does not prevent other reports from being stored.
-func TestForgedReportBlocksNoOther(t *testing.T) {
+func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 	for name, forge := range map[string]func(amqp.Table){
 		"NUL in the key":      func(h amqp.Table) { h["key"] = "\x00" },
 		"key is not UTF-8":    func(h amqp.Table) { h["key"] = "\xff" },
@@ -302,7 +302,7 @@ func TestForgedReportBlocksNoOther(t *testing.T) {
 			testkit.Eventually(t, longest, func() error {
 				r, err := a.Replay(t.Context(), r.id)
 				if err == nil && r.Succeeded != 1 {
-					err = fmt.Errorf("%+v", r)
+					err = fmt.Errorf("got replay %+v, want 1 success", r)
 				}
 				return err
 			})
@@ -311,7 +311,7 @@ func TestForgedReportBlocksNoOther(t *testing.T) {
 }
 
 // Messages in replays of the previous version have outcomes, if these are known.
-func TestOutcomesOfReplaysBeforeThem(t *testing.T) {
+func TestMigrationSetsOutcomesOfOlderReplays(t *testing.T) {
 	db := emptyDatabase(t)
 	all := migrations
 	migrations, version = all[:4], 4

@@ -16,7 +16,7 @@ import (
 
 // If some consumers of a queue do not report outcomes, their messages stay pending. The outcomes of the worker's
 // messages are known.
-func TestOutcomesBesideConsumersThatDoNotReport(t *testing.T) {
+func TestOutcomesWithNonReportingConsumers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 20, reprise.Policy{MaxAttempts: 3})
 		p.stop()
@@ -36,7 +36,7 @@ func TestOutcomesBesideConsumersThatDoNotReport(t *testing.T) {
 		for range held {
 			d := <-deliveries
 			if _, asks := d.Headers[topology.HeaderOutcome]; !asks {
-				t.Errorf("message %s asks for no report", d.MessageId)
+				t.Errorf("message %s does not request a report", d.MessageId)
 			}
 			theirs, last = append(theirs, d.MessageId), d.DeliveryTag
 		}
@@ -56,7 +56,7 @@ func TestOutcomesBesideConsumersThatDoNotReport(t *testing.T) {
 		known := func() error {
 			r, err := p.archive.Replay(t.Context(), r.ID)
 			if err == nil && (r.Succeeded != 20-held || r.Pending() != held || r.Back+r.Retrying+r.Unknown != 0) {
-				err = fmt.Errorf("%+v", r)
+				err = fmt.Errorf("got replay %+v", r)
 			}
 			return err
 		}
@@ -76,7 +76,7 @@ func TestOutcomesBesideConsumersThatDoNotReport(t *testing.T) {
 			}
 			slices.Sort(got)
 			if slices.Sort(want); !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", outcome, got, want)
+				t.Errorf("%s: got messages %q, want %q", outcome, got, want)
 			}
 		}
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// proof is a worker with failed and archived messages for a replay.
+// proof is a worker with a replayer and archived messages.
 type proof struct {
 	*wire
 	work     string
@@ -28,11 +28,11 @@ type proof struct {
 	stop     func() // stops the worker
 }
 
-// newProof returns a proof with n archived messages with the IDs 0 to n-1.
+// newProof returns a proof with n archived messages. Their message IDs are 0 to n-1.
 func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
 	t.Helper()
 	w := newWire(t, url)
-	p := &proof{wire: w, work: w.queue("work", nil), fails: func(*reprise.Message) error { return errors.New("it fails") }}
+	p := &proof{wire: w, work: w.queue("work", nil), fails: func(*reprise.Message) error { return errors.New("failure") }}
 	failedQueue := topology.FailedQueue(p.work)
 	worker := func(policy reprise.Policy) func() {
 		x, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
@@ -57,7 +57,7 @@ func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
 	return p
 }
 
-// replay replays all messages and returns the replay when until holds.
+// replay replays all messages, and returns the replay when until returns true.
 func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
 	p.Helper()
 	plan.Filter = Filter{All: true}
@@ -66,7 +66,7 @@ func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
 	testkit.Eventually(p.T, longest, func() error {
 		r, err = p.archive.Replay(p.Context(), r.ID)
 		if err == nil && !until(r) {
-			err = fmt.Errorf("%+v", r)
+			err = fmt.Errorf("got replay %+v", r)
 		}
 		return err
 	})
@@ -74,21 +74,21 @@ func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
 }
 
 // A replay is verifying until the outcomes of all messages are known. Each message has exactly one outcome.
-func TestOutcomesOfAReplay(t *testing.T) {
+func TestReplayOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
 		p.fails = func(m *reprise.Message) error {
 			if _, asks := m.Headers[topology.HeaderOutcome]; asks {
-				t.Error("the handler sees the request for a report")
+				t.Error("handler received the header with the report request")
 			}
 			if m.MessageID == "2" || m.MessageID == "4" {
-				return errors.New("it fails once more")
+				return errors.New("failure")
 			}
 			return nil
 		}
 		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.State == ReplayDone && !r.Verifying })
 		if r.Sent != 6 || r.Succeeded != 4 || r.Back != 2 || r.Retrying+r.Unknown+r.Pending() != 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("got replay %+v", r)
 		}
 		for outcome, want := range map[Outcome]string{OutcomeSucceeded: "0135", OutcomeFailedAgain: "24", OutcomePending: "", OutcomeUnknown: ""} {
 			list, _, err := p.archive.List(t.Context(), Filter{SentBy: r.ID, Outcome: outcome}, Page{})
@@ -97,7 +97,7 @@ func TestOutcomesOfAReplay(t *testing.T) {
 			for _, s := range list {
 				ids = append(ids, s.MessageID)
 				if m, err := p.archive.Get(t.Context(), s.ID); err != nil || s.Outcome != outcome || m.Outcome != outcome {
-					t.Errorf("message %s is %q and %q, want %q (%v)", s.MessageID, s.Outcome, m.Outcome, outcome, err)
+					t.Errorf("message %s: got outcomes %q and %q, want %q (%v)", s.MessageID, s.Outcome, m.Outcome, outcome, err)
 				}
 			}
 			slices.Sort(ids)
@@ -106,13 +106,13 @@ func TestOutcomesOfAReplay(t *testing.T) {
 			}
 		}
 		if n := p.depth(p.archive.outcomeQueue()); n != 0 {
-			t.Errorf("%d reports are left", n)
+			t.Errorf("got %d reports in the outcome queue, want 0", n)
 		}
 	})
 }
 
-// A retry is reported immediately, and a success when an attempt succeeds.
-func TestAnOutcomeAfterRetries(t *testing.T) {
+// A worker reports the first retry immediately, and a success when an attempt succeeds.
+func TestOutcomeAfterRetries(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 2, reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)})
 		var broken atomic.Bool
@@ -128,7 +128,7 @@ func TestAnOutcomeAfterRetries(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			list, _, err := p.archive.Replays(t.Context(), Page{})
 			if r := list[0]; err == nil && (r.State != ReplayDone || r.Verifying || r.Succeeded+r.Back != 2) {
-				err = fmt.Errorf("%+v", r)
+				err = fmt.Errorf("got replay %+v", r)
 			}
 			return err
 		})
@@ -136,7 +136,7 @@ func TestAnOutcomeAfterRetries(t *testing.T) {
 }
 
 // The replay waits for the outcome of the canary, even if its retries take long.
-func TestTheCanaryProves(t *testing.T) {
+func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, tc := range map[string]struct {
 			fails func(*reprise.Message) error
@@ -151,7 +151,7 @@ func TestTheCanaryProves(t *testing.T) {
 			p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)})
 			p.fails = tc.fails
 			if r := p.replay(Plan{Canary: time.Hour}, tc.until); r.Why != tc.why {
-				t.Errorf("%s: %+v", name, r)
+				t.Errorf("%s: got replay %+v", name, r)
 			}
 			p.stop()
 		}
@@ -159,16 +159,16 @@ func TestTheCanaryProves(t *testing.T) {
 }
 
 // If the canary has no outcome and the workers of its queue are known to report, the replay stops.
-func TestASilentCanary(t *testing.T) {
+func TestReplayStopsIfCanaryHasNoOutcome(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
 		p.stop()
 		sent := func(r *Replay) bool { return !r.Ended.IsZero() }
 		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayDone || !r.Verifying || r.Pending() != 3 {
-			t.Errorf("the workers have never reported: %+v", r)
+			t.Errorf("workers that have never reported: got replay %+v", r)
 		}
 		first := p.take(p.work)
-		for _, d := range first { // one answer has the encoding of another language
+		for _, d := range first { // reports as a client in another language encodes them
 			request := d.Headers[topology.HeaderOutcome].(amqp.Table)
 			must(t, p.raw.PublishWithContext(t.Context(), "", request["to"].(string), true, false, amqp.Publishing{
 				DeliveryMode: amqp.Persistent,
@@ -183,13 +183,13 @@ func TestASilentCanary(t *testing.T) {
 		_, err := p.archive.Add(t.Context(), []Message{w})
 		must(t, err)
 		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayStopped || r.Why != "the canary has no outcome after 1ms" {
-			t.Errorf("the workers have reported before: %+v", r)
+			t.Errorf("workers that have reported before: got replay %+v", r)
 		}
 	})
 }
 
-// Reports without a matching request have no effect.
-func TestForgedReports(t *testing.T) {
+// Reports with a wrong key or for an unknown message have no effect.
+func TestForgedReportsHaveNoEffect(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		a := newWire(t, b.URL).archive
 		ids, err := a.Add(t.Context(), []Message{{Queue: "q", FailedQueue: "q.failed"}, {Queue: "q", FailedQueue: "q.failed"}})
@@ -203,27 +203,27 @@ func TestForgedReports(t *testing.T) {
 		good := topology.Outcome{Replay: of(ids[0]), Key: outcomeKey(secret, r.ID, ids[0], "q"), Queue: "q", Attempt: 1, Result: topology.OutcomeSucceeded}
 		wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText := good, good, good, good, good, good
 		wrongKey.Key, wrongReplay.Replay, wrongMessage.Replay, wrongText.Replay = "guess", "99/1", of(99), "x"
-		otherMessage.Replay, otherQueue.Queue = of(ids[1]), "audit" // the key belongs to a message in a queue
+		otherMessage.Replay, otherQueue.Queue = of(ids[1]), "audit" // a key is valid for one message in one queue
 		emptyKey := good
 		emptyKey.Key = ""
 		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{wrongKey, wrongReplay, wrongMessage, otherMessage, otherQueue, wrongText, emptyKey}))
 		got, err := a.Replay(t.Context(), r.ID)
 		must(t, err)
 		if got.Succeeded != 0 {
-			t.Errorf("forged: %+v", got)
+			t.Errorf("forged reports: got replay %+v", got)
 		}
 		late := good
 		late.Result = topology.OutcomeRetrying
 		must(t, a.noteOutcomes(t.Context(), []topology.Outcome{good, good, late}))
 		if got, err = a.Replay(t.Context(), r.ID); err != nil || got.Succeeded != 1 || got.Retrying != 0 || got.Pending() != 1 {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("valid report: got replay %+v, %v", got, err)
 		}
 	})
 }
 
-// A replay proceeds if the queue of outcomes cannot be declared, because the user has no permission or the queue has
+// A replay proceeds if the outcome queue cannot be declared, because the user has no permission or the queue has
 // other arguments.
-func TestReplayWithoutQueueForOutcomes(t *testing.T) {
+func TestReplayWithoutOutcomeQueue(t *testing.T) {
 	one := func(t *testing.T, w *wire, c *reprise.Client, work string) {
 		_, err := w.archive.Add(t.Context(), []Message{{Queue: work, FailedQueue: work + ".failed"}})
 		must(t, err)
@@ -235,7 +235,7 @@ func TestReplayWithoutQueueForOutcomes(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			r, err := w.archive.Replay(t.Context(), r.ID)
 			if err == nil && r.Sent != 1 {
-				err = fmt.Errorf("%+v", r)
+				err = fmt.Errorf("got replay %+v", r)
 			}
 			return err
 		})
@@ -266,7 +266,7 @@ func TestReplayWithoutQueueForOutcomes(t *testing.T) {
 
 // If a handler copies the headers of its message to another message, and that message fails, the success of the
 // handler's message remains.
-func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
+func TestSuccessRemainsIfMessageWithCopiedHeadersFails(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
 		mail := p.queue("mail", nil)
@@ -279,7 +279,7 @@ func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
 		p.gone(topology.FailedQueue(mail))
 		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), topology.FailedQueue(mail)); return err })
 		p.ingest(p.client, topology.FailedQueue(mail))
-		p.fails = func(m *reprise.Message) error { // publishes a second message with the same headers
+		p.fails = func(m *reprise.Message) error { // the handler publishes a second message with the same headers
 			return p.client.Publish(context.WithoutCancel(t.Context()), &reprise.Message{RoutingKey: mail, MessageID: "mail of " + m.MessageID, Headers: m.Headers})
 		}
 		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.Succeeded+r.Back > 0 })
@@ -287,16 +287,16 @@ func TestSuccessIsKeptIfMessageWithCopiedHeadersFails(t *testing.T) {
 		r, err = p.archive.Replay(t.Context(), r.ID)
 		must(t, err)
 		if r.Succeeded != 1 || r.Back != 0 {
-			t.Errorf("the payment succeeded, the mail failed: %+v", r)
+			t.Errorf("got replay %+v, want 1 success", r)
 		}
 		if m, err := p.archive.Get(t.Context(), 1); err != nil || m.Outcome != OutcomeSucceeded {
-			t.Errorf("the payment's outcome is %q (%v)", m.Outcome, err)
+			t.Errorf("message 1: got outcome %q, %v, want %q", m.Outcome, err, OutcomeSucceeded)
 		}
 	})
 }
 
 // The canary stops the replay if its first attempt fails, even if a retry succeeds immediately.
-func TestCanaryStopsThoughRetrySucceedsAtOnce(t *testing.T) {
+func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		work := w.queue("work", nil)
@@ -326,18 +326,18 @@ func TestCanaryStopsThoughRetrySucceedsAtOnce(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			r, err = w.archive.Replay(t.Context(), r.ID)
 			if err == nil && r.Ended.IsZero() {
-				err = fmt.Errorf("%+v", r)
+				err = fmt.Errorf("got replay %+v", r)
 			}
 			return err
 		})
 		if r.State != ReplayStopped || r.Sent != 1 || r.Why != "a message failed its first attempt: first attempt" {
-			t.Errorf("the canary's first attempt failed: %+v", r)
+			t.Errorf("replay did not stop after the canary: %+v", r)
 		}
 	})
 }
 
 // A deleted queue of outcomes is declared again.
-func TestDeletedQueueForOutcomesIsDeclaredAgain(t *testing.T) {
+func TestReplayerRedeclaresDeletedOutcomeQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
 		queue := p.archive.outcomeQueue()
@@ -345,7 +345,7 @@ func TestDeletedQueueForOutcomesIsDeclaredAgain(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			q, err := p.raw.QueueDeclarePassive(queue, true, false, false, false, nil)
 			if err == nil && q.Consumers == 0 {
-				err = errors.New("it is not consumed")
+				err = errors.New("queue has no consumer")
 			}
 			return err
 		})
@@ -357,7 +357,7 @@ func TestDeletedQueueForOutcomesIsDeclaredAgain(t *testing.T) {
 
 // A replay to an exchange that may route to several queues does not request reports. A worker of one queue does not
 // know the others, and a worker of a failed queue that sends an alert returns nil.
-func TestReplayToExchangeOfUnknownQueuesAsksNobody(t *testing.T) {
+func TestReplayToExchangeDoesNotRequestOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		exchange, other := testkit.Name(t, "shop"), w.queue("other", nil)
@@ -374,12 +374,12 @@ func TestReplayToExchangeOfUnknownQueuesAsksNobody(t *testing.T) {
 		must(t, err)
 		sent := w.take(other)
 		if len(sent) != 1 || sent[0].Headers[topology.HeaderOutcome] != nil {
-			t.Errorf("sent: %v", sent)
+			t.Errorf("got deliveries %v, want one without a request", sent)
 		}
 		m, err := w.archive.Get(t.Context(), 1)
 		must(t, err)
 		if r.Unknown != 1 || r.Verifying || m.Outcome != OutcomeUnknown || m.WhyUnknown != unknownReasons[noSingle] {
-			t.Errorf("%+v; the outcome is %s: %s", r, m.Outcome, m.WhyUnknown)
+			t.Errorf("got replay %+v and outcome %s (%s)", r, m.Outcome, m.WhyUnknown)
 		}
 	})
 }

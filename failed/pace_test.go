@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTheRampGoesUpInSteps(t *testing.T) {
+func TestRampIncreasesInSteps(t *testing.T) {
 	began := time.Unix(0, 0)
 	for _, tc := range []struct {
 		plan Plan
@@ -23,14 +23,14 @@ func TestTheRampGoesUpInSteps(t *testing.T) {
 		for i, want := range tc.want {
 			first, last := p.at(began.Add(time.Duration(i)*rampStep)), p.at(began.Add(time.Duration(i+1)*rampStep-1))
 			if first != want || last != want {
-				t.Errorf("%+v: step %d: %v to %v per second, want %v", tc.plan, i, first, last, want)
+				t.Errorf("%+v, step %d: got rates %v to %v per second, want %v", tc.plan, i, first, last, want)
 			}
 		}
 	}
 }
 
 // In each interval, the number of sent messages is at most the rate plus one batch.
-func TestTheRateIsACap(t *testing.T) {
+func TestPaceDoesNotExceedRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Float64Range(0.01, 50_000).Draw(t, "rate")
 		most := rapid.IntRange(1, 1000).Draw(t, "batch")
@@ -54,27 +54,27 @@ func TestTheRateIsACap(t *testing.T) {
 			for _, s := range all[i:] {
 				allowed := rate*s.at.Sub(all[i].at).Seconds() + 1e-3
 				if float64(total) > allowed {
-					t.Fatalf("%d messages in %s, at a rate of %v", total, s.at.Sub(all[i].at), rate)
+					t.Fatalf("got %d messages in %s at rate %v", total, s.at.Sub(all[i].at), rate)
 				}
 				total += s.n
 			}
 		}
 		if size := p.size(now); size < 1 || size > most {
-			t.Fatalf("%d together", size)
+			t.Fatalf("got batch size %d", size)
 		}
 	})
 }
 
 // For most rates, the time between messages is not an integer number of nanoseconds. Rounding down would exceed the
 // rate slightly with each batch.
-func TestRoundingDoesNotExceedTheRate(t *testing.T) {
+func TestPaceRoundingDoesNotExceedRate(t *testing.T) {
 	const rate = 32_768.75
 	began := time.Unix(1_700_000_000, 0)
 	p := newPace(Plan{Rate: rate}, 1, began)
 	now := began
 	for n := range 1000 {
 		if allowed := rate * now.Sub(began).Seconds(); float64(n) > allowed+1e-6 {
-			t.Fatalf("%d messages in %s, at a rate of %v", n, now.Sub(began), rate)
+			t.Fatalf("got %d messages in %s at rate %v", n, now.Sub(began), rate)
 		}
 		p.send(1, now)
 		now = now.Add(p.wait(now))
@@ -82,13 +82,13 @@ func TestRoundingDoesNotExceedTheRate(t *testing.T) {
 }
 
 // A very low rate does not count as unlimited.
-func TestARateOfNextToNothing(t *testing.T) {
+func TestPaceWithTinyRate(t *testing.T) {
 	for _, rate := range []float64{1e-9, 1e-10, 5e-324} {
 		now := time.Unix(1_700_000_000, 0)
 		p := newPace(Plan{Rate: rate}, 100, now)
 		p.send(1, now)
 		if wait := p.wait(now); wait < 24*time.Hour {
-			t.Errorf("%v per second: the next after %s", rate, wait)
+			t.Errorf("rate %v per second: got wait %s, want at least 24h", rate, wait)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestRemaining(t *testing.T) {
 		"on a ramp without a limit": {Replay{Plan: Plan{Ramp: true}, Total: 31, Sent: 10}, 2, 10200 * time.Millisecond},
 	} {
 		if got := test.replay.Remaining(test.rate).Round(time.Millisecond); got != test.want {
-			t.Errorf("%s: %s, want %s", name, got, test.want)
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // No page scans a complete table or index that grows with the messages, and no page sorts more rows than it reads.
 // The planners decide this; PostgreSQL after ANALYZE.
-func TestPagesGoAlongIndexes(t *testing.T) {
+func TestPagesUseIndexes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		fillForPlans(t, db, a)
@@ -31,7 +31,7 @@ func TestPagesGoAlongIndexes(t *testing.T) {
 			check(t, ask(t.Context()))
 			all := asked.take()
 			if len(all) == 0 {
-				t.Errorf("%s asks nothing", name)
+				t.Errorf("%s: got no queries", name)
 			}
 			var plans strings.Builder
 			for _, q := range all {
@@ -41,7 +41,7 @@ func TestPagesGoAlongIndexes(t *testing.T) {
 				}
 			}
 			if index := plannedIndexes[name]; !strings.Contains(plans.String(), index) {
-				t.Errorf("%s does not use the index %s:\n%s", name, index, plans.String())
+				t.Errorf("%s: plan does not use index %s:\n%s", name, index, plans.String())
 			}
 		}
 	})

@@ -32,10 +32,10 @@ func TestRedact(t *testing.T) {
 	} {
 		m := &failed.Message{Content: failed.Content{Body: []byte(c.body), Properties: failed.Properties{ContentType: c.kind}}}
 		if got := string(m.Redact(rules).Body); got != c.want {
-			t.Errorf("%.60s: %.60s, not %s", c.body, got, c.want)
+			t.Errorf("%.60s: got %.60s, want %s", c.body, got, c.want)
 		}
 		if string(m.Body) != c.body {
-			t.Errorf("the message itself is changed to %s", m.Body)
+			t.Errorf("Redact changed the original to %s", m.Body)
 		}
 	}
 }
@@ -53,10 +53,10 @@ func TestRedactEncoded(t *testing.T) {
 	} {
 		content := failed.Content{Body: []byte(c.body), Properties: failed.Properties{ContentType: c.kind, ContentEncoding: c.coding}}
 		if got := string(content.Redact(rules).Body); got != c.want {
-			t.Errorf("%s %q: %q, not %q", c.coding, c.body, got, c.want)
+			t.Errorf("%s %q: got %q, want %q", c.coding, c.body, got, c.want)
 		}
 		if got := string(content.Redact([]failed.Rule{{Header: "a"}}).Body); got != c.body {
-			t.Errorf("%s %q: without a path it is %q", c.coding, c.body, got)
+			t.Errorf("%s %q without a path: got %q, want no change", c.coding, c.body, got)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestRedactHeadersAndEdits(t *testing.T) {
 		}
 	}
 	if d := gocmp.Diff(headers(), m.Headers); d != "" {
-		t.Errorf("the message itself is changed: %s", d)
+		t.Errorf("Redact changed the original: %s", d)
 	}
 }
 
@@ -104,11 +104,11 @@ func TestRedactJSON(t *testing.T) {
 		}
 		got := failed.Content{Body: body}.Redact([]failed.Rule{{Path: "secret"}, {Path: "list.*"}}).Body
 		if bytes.Contains(got, []byte("needle")) || !json.Valid(got) {
-			t.Fatalf("%s is redacted to %s", body, got)
+			t.Fatalf("body %s: got %s, want valid JSON without secrets", body, got)
 		}
 		got = failed.Content{Body: body}.Redact([]failed.Rule{{Path: "nothing.here"}}).Body
 		if !bytes.Equal(got, body) {
-			t.Fatalf("%s is changed to %s", body, got)
+			t.Fatalf("body %s: got %s, want no change", body, got)
 		}
 	})
 }

@@ -15,26 +15,26 @@ import (
 )
 
 // A limited redrive moves the first messages of a queue, and the others keep their order.
-func TestRedriveUpToALimit(t *testing.T) {
+func TestRedriveLimit(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		from, to := w.queue("failed", nil), w.queue("work", nil)
 		w.publish(from, nil, ids(5)...)
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: to}, Limit: 2})
 		if err != nil || got != (redriven{Found: 2, Sent: 2}) {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("got %+v, %v", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 3 })
 		for i, d := range append(w.take(to), w.take(from)...) {
 			if d.MessageId != fmt.Sprint("id-", i) {
-				t.Errorf("%s is in place %d", d.MessageId, i)
+				t.Errorf("message %d: got ID %s", i, d.MessageId)
 			}
 		}
 	})
 }
 
 // A redrive sends at most Rate messages per second, from the first message on.
-func TestRedriveAtARate(t *testing.T) {
+func TestRedriveRate(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		c := b.Client(t, nil)
 		b.Declare(t, topology.Buckets{}.Topology("orders"))
@@ -44,7 +44,7 @@ func TestRedriveAtARate(t *testing.T) {
 		began := time.Now()
 		got, err := redriveFrom(t.Context(), c, RedriveConfig{From: "orders.failed", To: &Target{RoutingKey: "orders"}, Rate: 4})
 		if err != nil || got.Sent != 21 {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("got %+v, %v", got, err)
 		}
 		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
 			t.Errorf("21 messages at 4 per second took %v", took)
@@ -52,9 +52,9 @@ func TestRedriveAtARate(t *testing.T) {
 	})
 }
 
-// A message may have permission to begin and not begin, because the connection of the worker is lost at that moment
-// or before the message arrives. The next message can begin anyway.
-func TestRedriveGoesOnWithoutAMessageThatDidNotBegin(t *testing.T) {
+// A message that has permission to start may not start, because the worker loses its connection at that moment
+// or before the message arrives. The next message can start anyway.
+func TestRedriveContinuesAfterUnstartedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &redrive{
 			cfg: RedriveConfig{From: ".failed"}, end: func(error) {}, changed: make(chan struct{}, 1),
@@ -65,25 +65,25 @@ func TestRedriveGoesOnWithoutAMessageThatDidNotBegin(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := d.Wait(ctx); err != nil {
-				t.Fatalf("after %s none may begin: %v", after, err)
+				t.Fatalf("next message after %s must not wait: %v", after, err)
 			}
 		}
-		begins("nothing")
-		begins("one that did not begin")
+		begins("the start")
+		begins("a message that did not start")
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := d.move(gone, &reprise.Message{}); err == nil { // its work queue is not known
-			t.Fatal("it was sent")
+			t.Fatal("message was sent")
 		}
-		begins("one that went back")
+		begins("a requeued message")
 	})
 }
 
-func TestRedriveRefusesLimits(t *testing.T) {
+func TestRedriveRejectsInvalidLimits(t *testing.T) {
 	for _, c := range []RedriveConfig{{Limit: -1}, {Rate: -1}, {Rate: math.NaN()}} {
 		c.From = "orders.failed"
 		if c.Validate() == nil {
-			t.Errorf("%+v is accepted", c)
+			t.Errorf("%+v: got no error", c)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 			for i := range p.destinations { // the original target is not known
 				d := &p.destinations[i]
 				if byName := c.To == nil && !d.Unknown; byName != (d.Warning != "") {
-					t.Errorf("to %q with the warning %q", d.RoutingKey, d.Warning)
+					t.Errorf("destination %q: got warning %q", d.RoutingKey, d.Warning)
 				}
 				d.Warning = ""
 			}
@@ -52,7 +52,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 		}
 		claimed := func(d Destination) Destination { d.Claimed = true; return d }
 		unknown := func(d Destination) Destination { d.Unknown = true; return d }
-		knows := func(m *reprise.Message) string { // as in a configuration
+		knows := func(m *reprise.Message) string { // as an IngestConfig.Origin
 			if m.Headers[topology.HeaderQueue] == work {
 				return work
 			}
@@ -62,26 +62,26 @@ func TestLookBeforeRedrive(t *testing.T) {
 			config RedriveConfig
 			want   preview
 		}{
-			"headers alone":   {RedriveConfig{}, preview{4, []Destination{claimed(goes(work, 2)), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
-			"a configuration": {RedriveConfig{Origin: knows}, preview{4, []Destination{goes(work, 2), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
-			"the first":       {RedriveConfig{Limit: 1}, preview{1, []Destination{claimed(goes(work, 1))}}},
-			"to one place":    {RedriveConfig{To: &Target{RoutingKey: work}}, preview{4, []Destination{anywhere(work, 4)}}},
+			"headers only": {RedriveConfig{}, preview{4, []Destination{claimed(goes(work, 2)), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
+			"origin":       {RedriveConfig{Origin: knows}, preview{4, []Destination{goes(work, 2), unknown(goes("", 1)), claimed(goes(refunds, 1))}}},
+			"limit":        {RedriveConfig{Limit: 1}, preview{1, []Destination{claimed(goes(work, 1))}}},
+			"one target":   {RedriveConfig{To: &Target{RoutingKey: work}}, preview{4, []Destination{anywhere(work, 4)}}},
 		} {
 			if diff := cmp.Diff(tc.want, look(tc.config), cmp.AllowUnexported(preview{})); diff != "" {
-				t.Errorf("%s: %s", name, diff)
+				t.Errorf("%s: preview differs: %s", name, diff)
 			}
 		}
 
 		done, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, Believe: func(queue string) bool { return queue == work }})
 		if e, ok := errors.AsType[*ClaimError](err); !ok || e.Queue != refunds || done.Sent != 2 {
-			t.Errorf("%+v, %v", done, err)
+			t.Errorf("got %+v, %v, want a ClaimError for %s", done, err, refunds)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 2 && w.depth(work) == 2 && w.depth(refunds) == 0 })
 	})
 }
 
-// Headers of the broker and the name of the failed queue do not count as claims.
-func TestWhatIsAClaim(t *testing.T) {
+// A work queue that x-death or the name of the failed queue confirms is not a claim.
+func TestPlaceOfMarksClaims(t *testing.T) {
 	death := func(queue, reason string) []any {
 		return []any{topology.Table{"queue": queue, "reason": reason, "count": int64(1)}}
 	}
@@ -89,18 +89,18 @@ func TestWhatIsAClaim(t *testing.T) {
 		headers topology.Table
 		want    place
 	}{
-		"a header":                           {topology.Table{topology.HeaderQueue: "refunds"}, place{"refunds", true}},
-		"a header as the queue is called":    {topology.Table{topology.HeaderQueue: "orders"}, place{"orders", false}},
-		"the broker's first death":           {topology.Table{"x-first-death-queue": "refunds"}, place{"refunds", true}},
-		"the broker":                         {topology.Table{"x-death": death("refunds", "rejected")}, place{"refunds", false}},
-		"the broker, and another header":     {topology.Table{"x-death": death("orders", "rejected"), topology.HeaderQueue: "refunds"}, place{"orders", false}},
-		"a header, and it expired there":     {topology.Table{"x-death": death("refunds", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", false}},
-		"a header, and it expired elsewhere": {topology.Table{"x-death": death("orders.wait", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", true}},
-		"nothing":                            {nil, place{}},
+		"header":                             {topology.Table{topology.HeaderQueue: "refunds"}, place{"refunds", true}},
+		"header that matches the queue name": {topology.Table{topology.HeaderQueue: "orders"}, place{"orders", false}},
+		"x-first-death-queue":                {topology.Table{"x-first-death-queue": "refunds"}, place{"refunds", true}},
+		"x-death":                            {topology.Table{"x-death": death("refunds", "rejected")}, place{"refunds", false}},
+		"x-death and another header":         {topology.Table{"x-death": death("orders", "rejected"), topology.HeaderQueue: "refunds"}, place{"orders", false}},
+		"header, expired in the same queue":  {topology.Table{"x-death": death("refunds", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", false}},
+		"header, expired in a wait queue":    {topology.Table{"x-death": death("orders.wait", "expired"), topology.HeaderQueue: "refunds"}, place{"refunds", true}},
+		"no headers":                         {nil, place{}},
 	} {
 		m := &reprise.Message{Queue: "orders.failed", Headers: tc.headers}
 		if got := placeOf(m, historyOf(m.Headers), deaths(m.Headers), nil); got != tc.want {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func ids(n int) (all []string) {
 	return all
 }
 
-func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
+func TestRedriveKeepsOrderAndResetsAttempts(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		work, from := w.queue("work", nil), w.queue("failed", nil)
@@ -35,27 +35,27 @@ func TestRedriveKeepsOrderAndGivesAllAttempts(t *testing.T) {
 		calls := 0
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, Progress: func(int, int) { calls++ }})
 		if err != nil || got != (redriven{Found: 25, Sent: 25}) || calls != 25 {
-			t.Errorf("%+v, %v, %d calls", got, err, calls)
+			t.Errorf("got %+v, %v and %d calls of Progress, want 25", got, err, calls)
 		}
 		var arrived []string
 		for _, d := range w.take(work) {
 			arrived = append(arrived, d.MessageId)
 			delete(d.Headers, "x-delivery-count")
 			if len(d.Headers) != 2 || d.Headers["own"] != "kept" || d.Headers[topology.HeaderQueue] != work {
-				t.Errorf("headers: %v", d.Headers)
+				t.Errorf("got headers %v", d.Headers)
 			}
 		}
 		if diff := cmp.Diff(want, arrived); diff != "" {
 			t.Error(diff)
 		}
 		if got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from}); err != nil || got != (redriven{}) {
-			t.Errorf("of an empty queue: %+v, %v", got, err)
+			t.Errorf("empty queue: got %+v, %v", got, err)
 		}
 	})
 }
 
 // A message that cannot be sent and the messages behind it stay in their queue. Redrive returns the error.
-func TestRedriveToNowhereLosesNothing(t *testing.T) {
+func TestRedriveToMissingQueueStops(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		from := w.queue("failed", nil)
@@ -71,43 +71,43 @@ func TestRedriveToNowhereLosesNothing(t *testing.T) {
 			tc.config.From = from
 			got, err := redriveFrom(t.Context(), w.client, tc.config)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || got != (redriven{Found: 5}) {
-				t.Errorf("%+v, %v", got, err)
+				t.Errorf("got %+v, %v, want error %q", got, err, tc.want)
 			}
 			testkit.Eventually(t, longest, func() bool { return w.depth(from) == 5 })
 		}
 		_, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: "nowhere"})
 		if missing, ok := errors.AsType[*reprise.QueueError](err); !ok || missing.Queue != "nowhere" {
-			t.Errorf("from nowhere: %v", err)
+			t.Errorf("missing queue: got error %v, want a QueueError", err)
 		}
 		for i, d := range w.take(from) {
 			if d.MessageId != fmt.Sprint("id-", i) {
-				t.Errorf("%s is in place %d", d.MessageId, i)
+				t.Errorf("message %d: got ID %s", i, d.MessageId)
 			}
 		}
 	})
 }
 
 // A queue whose messages all return to it is redriven once.
-func TestRedriveOfAQueueThatFeedsItselfEnds(t *testing.T) {
+func TestRedriveOfQueueToItselfEnds(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		from := w.queue("failed", nil)
 		w.publish(from, nil, ids(20)...)
 		got, err := redriveFrom(t.Context(), w.client, RedriveConfig{From: from, To: &Target{RoutingKey: from}})
 		if err != nil || got != (redriven{Found: 20, Sent: 20}) {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("got %+v, %v", got, err)
 		}
 		testkit.Eventually(t, longest, func() bool { return w.depth(from) == 20 })
 		for i, d := range w.take(from) {
 			if d.MessageId != fmt.Sprint("id-", i) {
-				t.Errorf("%s is in place %d", d.MessageId, i)
+				t.Errorf("message %d: got ID %s", i, d.MessageId)
 			}
 		}
 	})
 }
 
-// A connection that is lost at any frame does not lose messages.
-func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
+// A connection loss at any frame does not lose messages.
+func TestRedriveSurvivesConnectionLoss(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		from, to := w.queue("failed", nil), w.queue("work", nil)
@@ -126,7 +126,7 @@ func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
 					arrived[d.MessageId]++
 				}
 				if len(arrived) != 6 {
-					t.Errorf("cut before frame %d %v: %v", frame, direction, arrived)
+					t.Errorf("cut before frame %d %v: got messages %v, want 6", frame, direction, arrived)
 				}
 				proxy.Cut()
 			}
@@ -135,7 +135,7 @@ func TestRedriveOverAConnectionThatIsLost(t *testing.T) {
 }
 
 // A redrive ends although another consumer uses the queue, or when it is canceled.
-func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
+func TestRedriveEndsWithConcurrentConsumer(t *testing.T) {
 	b := testkit.Embedded(t)
 	w := newWire(t, b.URL)
 	from, to := w.queue("failed", nil), w.queue("work", nil)
@@ -150,7 +150,7 @@ func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
 		}
 	}))
 	if err != nil || got.Found != 50 || got.Sent+taken != 50 || taken == 0 {
-		t.Errorf("%+v, %v, and %d by another", got, err, taken)
+		t.Errorf("got %+v, %v, and %d messages by the other consumer", got, err, taken)
 	}
 
 	w.publish(from, nil, ids(50)...)
@@ -162,7 +162,7 @@ func TestRedriveEndsBesideAnotherConsumer(t *testing.T) {
 		}
 	}))
 	if !errors.Is(err, enough) || got.Sent < 2 || got.Sent == 50 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v", got, err)
 	}
 	testkit.Eventually(t, longest, func() bool { return w.depth(from) == 50-got.Sent })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// slow accepts all messages immediately, and confirms them after a delay. A caller that does not wait does not get
+// slow accepts all messages immediately, and confirms them after a delay. A caller that does not wait does not receive
 // the result.
 type slow struct {
 	answers time.Duration
@@ -40,17 +40,17 @@ func (s *slow) check(t *testing.T, want int) {
 	t.Helper()
 	for id, n := range s.arrived {
 		if n != 1 {
-			t.Errorf("%s arrived %d times", id, n)
+			t.Errorf("message %s was sent %d times", id, n)
 		}
 	}
 	if len(s.arrived) != want {
-		t.Errorf("%d arrived, not %d", len(s.arrived), want)
+		t.Errorf("got %d messages, want %d", len(s.arrived), want)
 	}
 }
 
 // When a Replayer ends, it waits for the confirms of messages in flight, at most for its DrainTimeout. It keeps its
 // lease until then, so no message is sent twice.
-func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
+func TestReplayerShutdownWaitsForConfirms(t *testing.T) {
 	for _, answers := range []time.Duration{time.Second, defaultLease - time.Second, defaultReplayDrain - time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newMemory()
@@ -68,11 +68,11 @@ func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
 				stop()
 				r, err := next.Finish(t.Context(), id)
 				if err != nil || r.State != ReplayDone || r.Sent != 20 {
-					t.Errorf("%+v, %v", r, err)
+					t.Errorf("second Replayer: got %+v, %v", r, err)
 				}
 			})
 			if r, err := first.Finish(ctx, id); !errors.Is(err, context.Canceled) || r.Sent != 5 {
-				t.Errorf("%+v, %v", r, err)
+				t.Errorf("first Replayer: got %+v, %v", r, err)
 			}
 			others.Wait()
 			out.check(t, 20)
@@ -82,7 +82,7 @@ func TestWhoEndsAReplayerInOrderRepeatsNothing(t *testing.T) {
 
 // A replay is cancelled when the results of all messages in flight are known. Until then no other replay can send
 // them.
-func TestACancelledReplayWaitsForAnswers(t *testing.T) {
+func TestCancelledReplayWaitsForConfirms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		a.fill("orders", 20)
@@ -97,16 +97,16 @@ func TestACancelledReplayWaitsForAnswers(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, a.EndReplay(t.Context(), id, ReplayCancelled, "enough", "somebody"))
 		if r := a.replay(id); r.State != ReplayCancelling || a.states()[Replaying] != 20 {
-			t.Errorf("%+v, %v", r, a.states())
+			t.Errorf("got replay %+v and states %v", r, a.states())
 		}
 		if r, err := replayer.Finish(t.Context(), id); err != nil || r.State != ReplayCancelled || r.Sent != 5 || r.Why != "enough" {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("got replay %+v, %v", r, err)
 		}
 		if a.states()[Replayed] != 5 || a.states()[Failed] != 15 {
-			t.Errorf("%v", a.states())
+			t.Errorf("got states %v", a.states())
 		}
 		if r, err := replayer.Finish(t.Context(), a.begin(Plan{})); err != nil || r.State != ReplayDone || r.Sent != 15 {
-			t.Errorf("%+v, %v", r, err)
+			t.Errorf("got replay %+v, %v", r, err)
 		}
 		stop()
 		must(t, <-ended)
@@ -115,7 +115,7 @@ func TestACancelledReplayWaitsForAnswers(t *testing.T) {
 }
 
 // A killed process does not release its lease. Another process completes the cancellation after the lease.
-func TestACancelledReplayWhoseProcessIsGone(t *testing.T) {
+func TestCancelledReplayEndsAfterLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		a.fill("orders", 20)
@@ -130,10 +130,10 @@ func TestACancelledReplayWhoseProcessIsGone(t *testing.T) {
 		began := time.Now()
 		r, err := replayer.Finish(t.Context(), id)
 		if err != nil || r.State != ReplayCancelled || r.Sent != 0 || a.states()[Failed] != 20 {
-			t.Errorf("%+v, %v, %v", r, err, a.states())
+			t.Errorf("got replay %+v, %v and states %v", r, err, a.states())
 		}
 		if took := time.Since(began); took < defaultLease || took > defaultLease+2*time.Second {
-			t.Errorf("it took %s", took)
+			t.Errorf("Finish took %s, want the lease", took)
 		}
 		out.check(t, 0)
 	})

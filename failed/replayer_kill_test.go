@@ -57,7 +57,7 @@ func (l *life) PublishBatch(_ context.Context, messages []*reprise.Message) erro
 
 // If a replay is killed at any step, another process continues. In the end each message is replayed once in the
 // archive, has arrived, and at most one batch has arrived twice.
-func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
+func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 	const messages, batch = 12, 5
 	for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 20, Ramp: true}} {
 		for _, happen := range []bool{false, true} {
@@ -100,23 +100,23 @@ func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
 						kill(nil)
 						synctest.Wait()
 						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
-							t.Fatalf("step %d: %v", step, err)
+							t.Fatalf("step %d: got error %v", step, err)
 						}
 						alive = lives == 0 && err == nil && l.left > 0
 						if lives > 3 {
-							t.Fatalf("step %d: the replay does not end: %+v", step, a.replay(id))
+							t.Fatalf("step %d: replay does not end: %+v", step, a.replay(id))
 						}
 					}
 					a.failing(nil, nil)
 					if s := a.states(); s[Replayed] != messages || a.replay(id).State != ReplayDone || a.replay(id).Sent != messages {
-						t.Fatalf("step %d: %v, %+v", step, s, a.replay(id))
+						t.Fatalf("step %d: got states %v, replay %+v", step, s, a.replay(id))
 					}
 					twice := 0
 					for _, n := range arrived {
 						twice += n - 1
 					}
 					if len(arrived) != messages || twice > (lives-1)*batch {
-						t.Fatalf("step %d: %d arrived, %d of them twice, in %d lives", step, len(arrived), twice, lives)
+						t.Fatalf("step %d: got %d messages and %d duplicates in %d lives", step, len(arrived), twice, lives)
 					}
 				})
 				if t.Failed() {
@@ -128,7 +128,7 @@ func TestAReplayKilledAtAnyStepIsFinished(t *testing.T) {
 }
 
 // If any call of the store fails, before or after it takes effect, a replay continues and sends each message once.
-func TestAStoreThatFailsAtAnyCallOfAReplay(t *testing.T) {
+func TestReplaySurvivesStoreFailureAtAnyCall(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for step, failed := 1, true; failed; step++ {
 			synctest.Test(t, func(t *testing.T) {
@@ -157,11 +157,11 @@ func TestAStoreThatFailsAtAnyCallOfAReplay(t *testing.T) {
 				a.failing(nil, nil)
 				for body, n := range l.arrived {
 					if n != 1 {
-						t.Errorf("call %d (done: %t): %s arrived %d times", step, done, body, n)
+						t.Errorf("call %d (done: %t): message %s was sent %d times", step, done, body, n)
 					}
 				}
 				if replay.State != ReplayDone || len(l.arrived) != 12 || a.states()[Replayed] != 12 {
-					t.Fatalf("call %d (done: %t): %+v, %d arrived, %v", step, done, replay, len(l.arrived), a.states())
+					t.Fatalf("call %d (done: %t): got replay %+v, %d messages, states %v", step, done, replay, len(l.arrived), a.states())
 				}
 			})
 		}

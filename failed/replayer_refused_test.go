@@ -15,15 +15,15 @@ import (
 
 // A message that can never be sent to any target stays failed, with the reason. All other messages and the canary
 // proceed.
-func TestAMessageThatCannotBeSentHoldsUpNoOther(t *testing.T) {
+func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(*Message)
 		want  string
 	}{
-		"headers too large":      {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": strings.Repeat("h", 200_000)}} }, "headers must have at most"},
-		"no value of AMQP's":     {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": uint64(math.MaxUint64)}} }, "does not fit into AMQP's signed 64 bits"},
-		"a long property":        {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "the type has 300 bytes"},
-		"nobody knows its queue": {func(m *Message) { m.Queue = m.FailedQueue }, "queue in which the message failed is unknown"},
+		"headers too large":  {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": strings.Repeat("h", 200_000)}} }, "headers must have at most"},
+		"integer too large":  {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": uint64(math.MaxUint64)}} }, "does not fit into AMQP's signed 64 bits"},
+		"long property":      {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "the type has 300 bytes"},
+		"unknown work queue": {func(m *Message) { m.Queue = m.FailedQueue }, "queue in which the message failed is unknown"},
 	} {
 		for _, plan := range []Plan{{}, {Canary: 1}, {Rate: 10}} {
 			t.Run(name, func(t *testing.T) {
@@ -40,14 +40,14 @@ func TestAMessageThatCannotBeSentHoldsUpNoOther(t *testing.T) {
 					must(t, err)
 					s.broker.Drain(t)
 					if r.State != ReplayDone || r.Sent != 27 || r.Refused != 3 || !strings.Contains(r.Why, "message 1 cannot be sent: ") || !strings.Contains(r.Why, tc.want) {
-						t.Errorf("%+v", r)
+						t.Errorf("got replay %+v, want error %q", r, tc.want)
 					}
 					if n := len(s.worker.Attempts()) - before; n != 27 || s.states()[Failed] != 3 || s.states()[Replayed] != 27 {
-						t.Errorf("%d arrived, %v", n, s.states())
+						t.Errorf("got %d messages, want 27; states %v", n, s.states())
 					}
 					for _, i := range []int{0, 17, 29} {
 						if m := s.all[i]; m.State != Failed || !strings.Contains(m.Refused, tc.want) {
-							t.Errorf("message %d is %s: %q", m.ID, m.State, m.Refused)
+							t.Errorf("message %d: got state %s, reason %q", m.ID, m.State, m.Refused)
 						}
 					}
 				})
@@ -74,7 +74,7 @@ func (f answering) PublishBatch(_ context.Context, messages []*reprise.Message) 
 
 // If the broker refuses a message because of its content, only that message stays. If the target or the publisher is
 // the cause, the replay ends, because all messages are affected.
-func TestWhatEndsAReplayAndWhatDoesNot(t *testing.T) {
+func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err   error
 		stops bool
@@ -98,16 +98,16 @@ func TestWhatEndsAReplayAndWhatDoesNot(t *testing.T) {
 		must(t, err)
 		if tc.stops && (got.State != ReplayStopped || got.Sent != 4 || got.Refused != 0 || a.states()[Failed] != 8) ||
 			!tc.stops && (got.State != ReplayDone || got.Sent != 11 || got.Refused != 1 || a.states()[Failed] != 1) {
-			t.Errorf("%s: %+v, %v", name, got, a.states())
+			t.Errorf("%s: got replay %+v and states %v", name, got, a.states())
 		}
 		if !strings.Contains(got.Why, "message 5 cannot be sent: "+tc.err.Error()) {
-			t.Errorf("%s: %s", name, got.Why)
+			t.Errorf("%s: got reason %q, want %v", name, got.Why, tc.err)
 		}
 	}
 }
 
 // A message of another program in the failed queue may fit into a frame, but not after brokers add headers.
-func TestAMessageThatFillsItsFrame(t *testing.T) {
+func TestReplayOfMessageThatFillsItsFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		work, from := w.queue("work", nil), w.queue("failed", nil)
@@ -127,15 +127,15 @@ func TestAMessageThatFillsItsFrame(t *testing.T) {
 		r, err = replayer.Finish(t.Context(), r.ID)
 		must(t, err)
 		if r.State != ReplayDone || r.Sent != 2 || r.Refused != 1 || len(w.take(work)) != 2 {
-			t.Errorf("%+v", r)
+			t.Errorf("got replay %+v", r)
 		}
 		refused, _, err := w.archive.List(t.Context(), Filter{Refused: true}, Page{})
 		must(t, err)
 		if len(refused) != 1 || refused[0].MessageID != "large" || refused[0].State != Failed || !strings.Contains(refused[0].Refused, "headers must have at most") {
-			t.Fatalf("%+v", refused)
+			t.Fatalf("got refused messages %+v", refused)
 		}
 		if m, err := w.archive.Get(t.Context(), refused[0].ID); err != nil || m.Refused != refused[0].Refused {
-			t.Errorf("%+v, %v", m, err)
+			t.Errorf("got message %+v, %v", m, err)
 		}
 	})
 }

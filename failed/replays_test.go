@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestAPlanIsKept(t *testing.T) {
+func TestReplayPreservesPlan(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
@@ -26,24 +26,24 @@ func TestAPlanIsKept(t *testing.T) {
 		begun := value(a.BeginReplay(t.Context(), plan, "me"))(t)
 		want := &failed.Replay{ID: begun.ID, Plan: plan, State: failed.ReplayRunning, Actor: "me", Begun: c.now(), Total: 1}
 		if d := gocmp.Diff(want, begun, same); d != "" {
-			t.Errorf("begun: %s", d)
+			t.Errorf("BeginReplay: %s", d)
 		}
 		if d := gocmp.Diff(want, value(a.Replay(t.Context(), begun.ID))(t), same); d != "" {
-			t.Errorf("kept: %s", d)
+			t.Errorf("Replay: %s", d)
 		}
 		if r := value(a.Running(t.Context()))(t); len(r) != 1 || r[0].ID != begun.ID {
-			t.Errorf("running: %+v", r)
+			t.Errorf("Running: got %+v", r)
 		}
 		for _, p := range []failed.Plan{{Rate: -1}, {Rate: math.NaN()}, {Canary: -1}, {Filter: failed.Filter{States: []failed.State{"x"}}}} {
 			if _, err := a.BeginReplay(t.Context(), p, "me"); !errors.Is(err, failed.ErrInvalid) {
-				t.Errorf("%+v: %v", p, err)
+				t.Errorf("plan %+v: got error %v, want ErrInvalid", p, err)
 			}
 		}
 	})
 }
 
 // If two users replay the same messages, each message is in one replay.
-func TestNoMessageIsInTwoReplays(t *testing.T) {
+func TestMessageBelongsToOneReplay(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		arrivals := make([]failed.Arrival, 100)
@@ -71,13 +71,13 @@ func TestNoMessageIsInTwoReplays(t *testing.T) {
 		}
 		all.Wait()
 		if n := value(a.Count(t.Context(), failed.Filter{States: []failed.State{failed.Replaying}}))(t); n.N != total || total != 13 {
-			t.Errorf("%d are replaying, the replays have %d", n.N, total)
+			t.Errorf("got %d messages in state replaying and %d in the replays, want 13", n.N, total)
 		}
 	})
 }
 
-// Next returns the oldest failures first, with their edits, and limits the memory.
-func TestNext(t *testing.T) {
+// Next returns the oldest failures first, with their edits, and limits the total size of the bodies.
+func TestNextReturnsOldestUnsentMessages(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
@@ -98,19 +98,19 @@ func TestNext(t *testing.T) {
 				got = append(got, m.ID)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("next are %v, not %v", got, want)
+				t.Fatalf("Next: got %v, want %v", got, want)
 			}
 			if len(next) > 0 && next[0].ID == ids[3] && (string(next[0].Current().Body) != "edited" || string(next[0].Body) != "oldest") {
-				t.Errorf("%q is sent in place of %q", next[0].Current().Body, next[0].Body)
+				t.Errorf("Next: got body %q with original %q", next[0].Current().Body, next[0].Body)
 			}
 			check(t, a.Sent(t.Context(), r.ID, got))
 		}
 		check(t, a.EndReplay(t.Context(), r.ID, failed.ReplayDone, "", "me"))
 		if _, err := a.Replay(t.Context(), 99); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("replay 99: %v", err)
+			t.Errorf("Replay of an unknown replay: got error %v, want ErrNotFound", err)
 		}
 		if err := a.EndReplay(t.Context(), 99, failed.ReplayStopped, "", "me"); !errors.Is(err, failed.ErrNotFound) {
-			t.Errorf("ending replay 99: %v", err)
+			t.Errorf("EndReplay of an unknown replay: got error %v, want ErrNotFound", err)
 		}
 	})
 }

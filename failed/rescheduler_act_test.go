@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// actor is a worker whose messages fail at their first attempt, wait for an hour, and are subject to acts.
+// actor is a worker for tests of acts. Its messages fail at their first attempt, and then wait for an hour.
 type actor struct {
 	*retrying
 	wait string
@@ -34,7 +34,7 @@ func newActor(t *testing.T, url string, n int) *actor {
 	return newActorFrom(newWire(t, url), n)
 }
 
-// newActorFrom is newActor with an archive.
+// newActorFrom is newActor with an existing broker and archive.
 func newActorFrom(w *wire, n int) *actor {
 	t := w.T
 	t.Helper()
@@ -60,7 +60,7 @@ func newActorFrom(w *wire, n int) *actor {
 	testkit.Eventually(t, longest, func() error {
 		c, err := x.archive.CountWaiting(t.Context(), WaitingFilter{Queue: x.work})
 		if err == nil && int(c.Messages) != n {
-			err = fmt.Errorf("%d messages are listed", c.Messages)
+			err = fmt.Errorf("got %d listed messages, want %d", c.Messages, n)
 		}
 		return err
 	})
@@ -113,13 +113,13 @@ func rowsOf(rows ...Waiting) (f WaitingFilter) {
 	return f
 }
 
-// bodies takes n messages from a queue.
+// bodies waits for n messages in a queue and takes them.
 func (x *retrying) bodies(queue string, n int) (all []amqp.Delivery) {
 	x.Helper()
 	testkit.Eventually(x.T, longest, func() error {
 		all = append(all, x.take(queue)...)
 		if len(all) < n {
-			return fmt.Errorf("%d of %d messages", len(all), n)
+			return fmt.Errorf("got %d messages, want %d", len(all), n)
 		}
 		return nil
 	})
@@ -132,12 +132,12 @@ func TestActsOnWaitingMessages(t *testing.T) {
 		x := newActor(t, b.URL, 8)
 		others := slices.DeleteFunc(x.order(8), func(id string) bool { return slices.Contains([]string{"0", "1", "3", "4"}, id) })
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row("1"), x.row("3"))}); res.Selected != 2 || res.Done != 2 || len(res.Refused) > 0 {
-			t.Errorf("retry now: %+v", res)
+			t.Errorf("retry now: got %+v", res)
 		}
 		testkit.Eventually(t, longest, func() bool { return slices.Equal(x.attempts(), []string{"1/2", "3/2"}) })
 
 		if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row("4")), Reason: "no such customer"}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
-			t.Errorf("park: %+v", res)
+			t.Errorf("park: got %+v", res)
 		}
 		parked := x.bodies(topology.FailedQueue(x.work), 1)[0]
 		trail := topology.Trail{}.Read(topology.Delivery{Headers: topology.Table(parked.Headers)})
@@ -145,20 +145,20 @@ func TestActsOnWaitingMessages(t *testing.T) {
 		if string(parked.Body) != "4" || parked.MessageId != "4" || parked.Expiration != "" || parked.Headers["own"] != int32(7) || parked.ContentType != "text/plain" ||
 			parked.Priority != 3 || trail.Attempts != 1 || trail.Queue != x.work || attempt["error"] != "no customer 4" ||
 			parked.Headers[topology.HeaderReason] != "parked by ann: no such customer" || parked.Headers["x-death"] != nil {
-			t.Errorf("parked is %+v", parked)
+			t.Errorf("parked message: got %+v", parked)
 		}
 
 		if res := x.act(WaitingAct{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}); res.Selected != 1 || res.Done != 1 || len(res.Refused) > 0 {
-			t.Errorf("postpone: %+v", res)
+			t.Errorf("postpone: got %+v", res)
 		}
 		later := x.row("0")
 		x.gone(later.Wait)
 		if time.Until(later.Due).Round(time.Hour) != 5*time.Hour || later.Wait == x.wait || later.Attempt != 1 {
-			t.Errorf("postponed is %+v", later)
+			t.Errorf("postponed message in the list: got %+v", later)
 		}
 		postponed := x.bodies(later.Wait, 1)[0]
 		if string(postponed.Body) != "0" || postponed.Expiration != fmt.Sprint((5*time.Hour).Milliseconds()) || postponed.Headers[topology.HeaderAttempts] != int64(1) {
-			t.Errorf("postponed is %+v", postponed)
+			t.Errorf("postponed message: got %+v", postponed)
 		}
 
 		var rest []string
@@ -169,10 +169,10 @@ func TestActsOnWaitingMessages(t *testing.T) {
 			}
 		}
 		if !slices.Equal(rest, others) || len(others) != 4 {
-			t.Errorf("the others are %s, want %s", rest, others)
+			t.Errorf("other messages: got %s, want %s", rest, others)
 		}
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: WaitingFilter{Queue: x.work, Attempt: 1}}); res.Selected != 5 || res.Gone != 5 || res.Done != 0 {
-			t.Errorf("of messages that are gone: %+v", res)
+			t.Errorf("messages no longer in the wait queue: got %+v", res)
 		}
 		acts, _, err := x.archive.Acts(t.Context(), Page{})
 		must(t, err)
@@ -181,16 +181,16 @@ func TestActsOnWaitingMessages(t *testing.T) {
 			verbs = append(verbs, a.Verb)
 		}
 		if want := []string{"retry now ended", "retry now", "postpone ended", "postpone", "park ended", "park", "retry now ended", "retry now"}; !slices.Equal(verbs, want) {
-			t.Errorf("the audit log has %s", verbs)
+			t.Errorf("audit log: got %s, want %s", verbs, want)
 		}
 	})
 }
 
 // An act keeps the order of the other messages in the wait queue, also after earlier acts. A quorum queue expires messages
 // only at its head, so a message behind a later message would be retried late.
-func TestActsKeepTheOrderOfTheOthers(t *testing.T) {
+func TestActsKeepOrderOfOtherMessages(t *testing.T) {
 	const n = 300
-	body := make([]byte, 64<<10) // so that an act finds its message before the broker has sent all messages
+	body := make([]byte, 64<<10) // large, so that an act finds its message before the broker has sent all messages
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 0)
 		var batch []*reprise.Message
@@ -202,7 +202,7 @@ func TestActsKeepTheOrderOfTheOthers(t *testing.T) {
 		want := x.order(n)
 		for _, id := range []string{"9", "2", "4"} {
 			if res := x.act(WaitingAct{Do: ParkNow, Filter: rowsOf(x.row(id))}); res.Done != 1 {
-				t.Errorf("park: %+v", res)
+				t.Errorf("park: got %+v", res)
 			}
 			want = slices.DeleteFunc(want, func(s string) bool { return s == id })
 		}
@@ -211,7 +211,7 @@ func TestActsKeepTheOrderOfTheOthers(t *testing.T) {
 			got = append(got, d.MessageId)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("the order is %s", got)
+			t.Errorf("order: got %s, want %s", got, want)
 		}
 	})
 }
@@ -228,32 +228,32 @@ func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 	later := WaitingAct{Do: Postpone, Filter: rowsOf(x.row("0")), Delay: 5 * time.Hour}
 	for _, act := range []WaitingAct{{Do: RetryNow, Filter: rowsOf(x.row("1"))}, {Do: ParkNow, Filter: rowsOf(x.row("2"))}, later} {
 		if res := x.act(act); res.Selected != 1 || res.Done != 1 {
-			t.Errorf("%s: %+v", act.Do, res)
+			t.Errorf("%s: got %+v", act.Do, res)
 		}
 	}
 	testkit.Eventually(t, longest, func() bool { return slices.Equal(x.attempts(), []string{"1/2"}) })
 	if parked := x.bodies(topology.FailedQueue(x.work), 1)[0]; parked.MessageId != "2" {
-		t.Errorf("parked is %+v", parked)
+		t.Errorf("parked message: got %+v", parked)
 	}
 	postponed, waits := x.row("0"), x.row("3")
 	x.gone(postponed.Wait)
 	if left := x.list(2); time.Until(postponed.Due).Round(time.Hour) != 5*time.Hour || postponed.Wait == waits.Wait {
-		t.Errorf("listed are %+v", left)
+		t.Errorf("listed messages: got %+v", left)
 	}
 	if n := x.depth(x.wait) + x.depth(postponed.Wait); n != 2 {
-		t.Errorf("%d messages wait", n)
+		t.Errorf("got %d waiting messages", n)
 	}
 }
 
 // An act covers the whole selection, at any position in the wait queue, and at most the confirmed number of messages.
-func TestAnActOnManyWaitingMessages(t *testing.T) {
+func TestActOnManyWaitingMessages(t *testing.T) {
 	const n = 2600 // more than the prefetch of a quorum queue
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, n)
 		f := WaitingFilter{Queue: x.work}
 		for _, act := range []WaitingAct{{Do: RetryNow, Filter: f, AtMost: n - 1}, {Do: ParkNow, Filter: f, AtMost: 1}} {
 			if _, err := x.r.Act(t.Context(), act, "ann"); !errors.Is(err, ErrState) {
-				t.Errorf("got %v", err)
+				t.Errorf("act beyond AtMost: got error %v, want ErrState", err)
 			}
 		}
 		seven := WaitingFilter{Queue: x.work, Error: "customer 7"}
@@ -263,21 +263,21 @@ func TestAnActOnManyWaitingMessages(t *testing.T) {
 			t.Errorf("park: %+v of %d", res, selected.Messages)
 		}
 		if got := len(x.bodies(topology.FailedQueue(x.work), int(selected.Messages))); got != int(selected.Messages) {
-			t.Errorf("%d are parked", got)
+			t.Errorf("got %d parked messages, want %d", got, selected.Messages)
 		}
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: f, AtMost: n}); res.Done != n-selected.Messages || res.Selected != res.Done {
-			t.Errorf("retry now: %+v", res)
+			t.Errorf("retry now: got %+v", res)
 		}
 		testkit.Eventually(t, longest, func() bool { return len(x.attempts()) == n-int(selected.Messages) })
 		if n := x.depth(x.wait); n != 0 {
-			t.Errorf("%d messages wait", n)
+			t.Errorf("got %d waiting messages", n)
 		}
 	})
 }
 
 // An act leaves messages unchanged that do not permit the action, and returns the reason. Reports only determine the
 // ID to search for.
-func TestAnActRefusesWhatItCannotProve(t *testing.T) {
+func TestActRefusesUnverifiedMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 1)
 		other := x.queue("other", nil)
@@ -301,17 +301,17 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 			for _, act := range []WaitingAct{{Do: RetryNow}, {Do: ParkNow}, {Do: Postpone, Delay: time.Minute}} {
 				act.Filter = rowsOf(x.row("victim"))
 				if res := x.act(act); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, want) {
-					t.Errorf("%s in %s: %+v", act.Do, wait, res)
+					t.Errorf("%s in %s: got %+v, want reason %q", act.Do, wait, res, want)
 				}
 			}
 		}
 		must(t, x.archive.noteRetries(t.Context(), []topology.RetryReport{{Queue: x.work, Retries: []topology.Retry{{Wait: x.wait, Attempt: 1, Failed: time.Now(), Due: time.Now().Add(time.Hour)}}}}))
 		if res := x.act(WaitingAct{Do: RetryNow, Filter: rowsOf(x.row(""))}); res.Done != 0 || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "no message id") {
-			t.Errorf("without an id: %+v", res)
+			t.Errorf("message without an ID: got %+v", res)
 		}
 		for _, q := range []string{other, forged, x.work + ".failed"} {
 			if n := len(x.bodies(q, 1)); n != 1 {
-				t.Errorf("%d messages are in %s", n, q)
+				t.Errorf("queue %s: got %d messages, want 1", q, n)
 			}
 		}
 		for _, act := range []WaitingAct{
@@ -323,7 +323,7 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 			{Do: RetryNow, Filter: WaitingFilter{Group: "x"}},
 		} {
 			if _, err := x.r.Act(t.Context(), act, "ann"); !errors.Is(err, ErrInvalid) {
-				t.Errorf("%+v: got %v", act, err)
+				t.Errorf("%+v: got error %v, want ErrInvalid", act, err)
 			}
 		}
 	})
@@ -331,7 +331,7 @@ func TestAnActRefusesWhatItCannotProve(t *testing.T) {
 
 // If a connection fails at any frame of an act, no message is lost. RetryNow never duplicates a message; an action
 // with a copy may.
-func TestAnActThatLosesItsConnectionAtAnyFrame(t *testing.T) {
+func TestActSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		step := 1
@@ -348,7 +348,7 @@ func TestAnActThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 				for frame := 1 + first%step; frame <= 26; frame += step {
 					w.cutAct(t, b, do, direction, frame, n)
 				}
-				first += 2 // so that large steps cut each act before other frames
+				first += 2 // so that each act is cut at other frames, even with large steps
 			}
 		}
 	})
@@ -402,7 +402,7 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 		sum += f.Messages
 	}
 	if res.Selected != int64(n) || sum != int64(n) || res.Gone > 0 {
-		t.Errorf("%s: the sum is %d", name, sum)
+		t.Errorf("%s: wrong numbers, sum %d", name, sum)
 	}
 	to := map[WaitingDo]string{RetryNow: work, ParkNow: topology.FailedQueue(work), Postpone: later.RoutingKey}[do]
 	var there, moved map[string]int
@@ -419,7 +419,7 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 	for _, x := range r.Retries {
 		switch {
 		case there[x.MessageID] > 1 || moved[x.MessageID] > 1, there[x.MessageID] == 1 && moved[x.MessageID] == 1 && do == RetryNow:
-			t.Errorf("%s: message %s waits %d times, and was moved %d times", name, x.MessageID, there[x.MessageID], moved[x.MessageID])
+			t.Errorf("%s: message %s is %d times in the wait queue and %d times in the target queue", name, x.MessageID, there[x.MessageID], moved[x.MessageID])
 		case there[x.MessageID] == 1 && moved[x.MessageID] == 1:
 			twice++
 		case moved[x.MessageID] == 1:
@@ -427,11 +427,11 @@ func (w *wire) cutAct(t *testing.T, b testkit.Target, do WaitingDo, direction te
 		}
 	}
 	if int64(twice) > res.Unsure || int64(done) < res.Done {
-		t.Errorf("%s: %d are twice, %d were moved", name, twice, done)
+		t.Errorf("%s: got %d duplicates and %d moved messages", name, twice, done)
 	}
 }
 
-// count returns the number of messages in a queue by ID, without removing them.
+// count returns the number of messages in a queue by ID. It does not remove the messages.
 func (w *wire) count(t *testing.T, queue string) map[string]int {
 	t.Helper()
 	all := map[string]int{}

@@ -26,7 +26,7 @@ func newRetrying(t *testing.T, url string, s topology.Strategy, fails func(*repr
 	return newRetryingFrom(newWire(t, url), testkit.Name(t, "work"), s, fails)
 }
 
-// newRetryingFrom is newRetrying with an archive and a work queue.
+// newRetryingFrom is newRetrying with an existing broker and archive, and the name of the work queue.
 func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*reprise.Message) error) *retrying {
 	t, url := w.T, w.url
 	t.Helper()
@@ -49,7 +49,7 @@ func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*repr
 	return x
 }
 
-// announce connects a client whose workers are announced.
+// announce connects a client that announces its workers.
 func announce(t *testing.T, url string) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
@@ -73,7 +73,7 @@ func (x *retrying) list(n int) []Waiting {
 	testkit.Eventually(x.T, longest, func() (err error) {
 		all, _, err = x.archive.Waiting(x.Context(), WaitingFilter{Queue: x.work}, Page{Size: 1000})
 		if err == nil && len(all) != n {
-			err = fmt.Errorf("%d messages are listed, want %d", len(all), n)
+			err = fmt.Errorf("got %d listed messages, want %d", len(all), n)
 		}
 		return err
 	})
@@ -81,7 +81,7 @@ func (x *retrying) list(n int) []Waiting {
 }
 
 // A waiting message is listed with its wait queue, with any route.
-func TestWaitingMessagesOfAWorkerAreListed(t *testing.T) {
+func TestWaitingListsMessagesOfWorker(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, test := range map[string]struct {
 			s    topology.Strategy
@@ -106,12 +106,12 @@ func TestWaitingMessagesOfAWorkerAreListed(t *testing.T) {
 					x.gone(wait)
 					if w.Wait != wait || w.Attempt != 1 || w.Error != "no customer 4711" || w.MessageID == "" ||
 						w.Due.Sub(w.Failed).Round(time.Minute) != time.Hour || w.Failed.Sub(begun).Abs() > longest {
-						t.Errorf("%+v, want %s", w, wait)
+						t.Errorf("got %+v, want wait queue %q", w, wait)
 					}
 				}
 				reports, err := x.archive.WaitingReports(t.Context())
 				if err != nil || !reports.Reports(x.work) || reports.Missing != 0 {
-					t.Errorf("%+v, %v", reports, err)
+					t.Errorf("WaitingReports: got %+v, %v", reports, err)
 				}
 			})
 		}

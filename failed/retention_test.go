@@ -43,24 +43,24 @@ func TestRetentionRules(t *testing.T) {
 				got[q.Queue] = q.Counts.Failed
 			}
 			if fmt.Sprint(got) != fmt.Sprint(c.want) || would != n || n != 9*each-got["long"]-got["others"]-got["short"] {
-				t.Errorf("retention %s: %v are left, want %v; %d removed, %d announced", c.retention, got, c.want, n, would)
+				t.Errorf("retention %s: got %v, want %v; purged %d messages, WouldPurge %d", c.retention, got, c.want, n, would)
 			}
 			acts, _, err := a.Acts(ctx, failed.Page{})
 			check(t, err)
 			if len(acts) != 1 || fmt.Sprint(acts[0].Details["rules"]) != "map[long:4320h0m0s short:720h0m0s]" || fmt.Sprint(acts[0].Details["messages"]) != fmt.Sprint(n) {
-				t.Errorf("%+v", acts)
+				t.Errorf("got acts %+v", acts)
 			}
 			if n := value(a.Purge(ctx, "test"))(t); n != 0 {
-				t.Errorf("%d are removed at the second time", n)
+				t.Errorf("second purge: got %d messages, want 0", n)
 			}
 		}
 	})
 }
 
-func TestRetentionRulesAreChecked(t *testing.T) {
+func TestRetentionRuleValidation(t *testing.T) {
 	for _, rules := range [][]failed.RetentionRule{{{Queue: "q"}}, {{Queue: "q", Retention: -1}}, {{"q", time.Hour}, {"q", time.Hour}}} {
 		if err := (failed.Config{Dialect: failed.SQLite, Rules: rules}).Validate(); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("%v: %v", rules, err)
+			t.Errorf("rules %v: got error %v, want ErrInvalid", rules, err)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// bound is a work queue behind an exchange, with a failed queue.
+// bound is a work queue that is bound to an exchange, with a failed queue.
 type bound struct {
 	*wire
 	api        mgmtapi.API
@@ -72,7 +72,7 @@ func (x *bound) park(key string) {
 	testkit.Eventually(x.T, longest, func() bool { return x.depth(x.from) == 1 })
 }
 
-// redrive redrives the message. It returns the delivery, the previewed destination, and the warning.
+// redrive redrives the message. It returns the delivery, the previewed destination, and the log.
 func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	x.Helper()
 	var log bytes.Buffer
@@ -83,14 +83,14 @@ func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	must(x.T, err)
 	all := x.take(x.work)
 	if done.Sent != 1 || len(all) != 1 || len(seen) != 1 {
-		x.Fatalf("%+v, %d arrived, %+v", done, len(all), seen)
+		x.Fatalf("got %+v, %d messages, destinations %+v", done, len(all), seen)
 	}
 	return all[0], seen[0], log.String()
 }
 
 // A message returns through its exchange and key if the bindings prove that they route only to its queue. If they
-// also route to another queue in any way, the message is sent by the name of its queue.
-func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
+// also route to another queue, the message is sent by the name of its queue.
+func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		for name, tc := range map[string]struct {
 			kind string
@@ -104,22 +104,22 @@ func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 				"direct", func(x *bound) { x.bind(x.audit, x.exchange, boundKey) },
 				`the original key leads from exchange %q to`,
 			},
-			"a pattern": {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
-			"another queue of a fanout": {
+			"pattern": {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
+			"another queue of a fanout exchange": {
 				"fanout", func(x *bound) { x.bind(x.audit, x.exchange, "") },
 				`the original key leads from exchange %q to`,
 			},
-			"an exchange behind it": {"direct", func(x *bound) {
+			"exchange binding": {"direct", func(x *bound) {
 				next := x.declare("fanout", nil)
 				x.bind(x.audit, next, "")
 				x.join(next, x.exchange, boundKey)
 			}, `the original key leads from exchange %q to`},
-			"an alternate exchange behind it": {"direct", func(x *bound) {
+			"alternate exchange of a bound exchange": {"direct", func(x *bound) {
 				last := x.declare("fanout", nil)
 				x.bind(x.audit, last, "")
 				x.join(x.declare("direct", amqp.Table{"alternate-exchange": last}), x.exchange, boundKey)
 			}, `the original key leads from exchange %q to`},
-			"an exchange that looks at headers": {"direct", func(x *bound) {
+			"headers exchange": {"direct", func(x *bound) {
 				x.join(x.declare("headers", nil), x.exchange, boundKey)
 			}, `is of kind headers, which does not route by the key alone`},
 		} {
@@ -134,15 +134,15 @@ func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 				}
 				switch {
 				case tc.why == "" && (d.Exchange != x.exchange || d.RoutingKey != boundKey || result.Warning != "" || strings.Contains(log, "by queue name")):
-					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, result.Warning)
+					t.Errorf("got exchange %q, key %q, warning %q", d.Exchange, d.RoutingKey, result.Warning)
 				case tc.why != "" && (d.Exchange != "" || d.RoutingKey != x.work || !strings.Contains(result.Warning, why) || !strings.Contains(log, "by queue name")):
-					t.Errorf("came by %q %q, with the warning %q", d.Exchange, d.RoutingKey, result.Warning)
+					t.Errorf("got exchange %q, key %q, warning %q", d.Exchange, d.RoutingKey, result.Warning)
 				}
 				if result.Exchange != d.Exchange || result.RoutingKey != d.RoutingKey || result.Queue != x.work {
-					t.Errorf("was announced as %+v", result)
+					t.Errorf("preview differs: got %+v", result)
 				}
 				if n := x.depth(x.audit); n != 0 {
-					t.Errorf("%d reached another queue", n)
+					t.Errorf("got %d messages in another queue, want 0", n)
 				}
 			})
 		}
@@ -150,7 +150,7 @@ func TestWhatIsSentBackReachesNoOtherQueue(t *testing.T) {
 }
 
 // A policy can set an alternate exchange, which is not visible in the arguments of an exchange.
-func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
+func TestRedriveDetectsAlternateExchangeOfPolicy(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		if !b.IsRabbitMQ {
 			return // this broker does not support policies
@@ -168,7 +168,7 @@ func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
 			must(t, err)
 			must(t, answer.Body.Close())
 			if answer.StatusCode/100 != 2 {
-				t.Fatalf("%s of the policy: %s", method, answer.Status)
+				t.Fatalf("%s policy: got status %s", method, answer.Status)
 			}
 		}
 		policy("PUT", fmt.Sprintf(`{"pattern": "^%s$", "apply-to": "exchanges", "definition": {"alternate-exchange": %q}}`, strings.ReplaceAll(next, ".", "[.]"), last))
@@ -181,39 +181,39 @@ func TestWhatIsSentBackReachesNoQueueByAPolicy(t *testing.T) {
 					return nil
 				}
 			}
-			return errors.New("the exchange has no alternate exchange")
+			return errors.New("policy not applied to the exchange")
 		})
 		x.park(boundKey)
 		if d, result, _ := x.redrive(Routing{Bindings: x.bindings}); d.Exchange != "" || !strings.Contains(result.Warning, x.audit) || x.depth(x.audit) != 0 {
-			t.Errorf("came by %q %q, with the warning %q, and %d reached another queue", d.Exchange, d.RoutingKey, result.Warning, x.depth(x.audit))
+			t.Errorf("got exchange %q, key %q, warning %q, and %d messages in another queue", d.Exchange, d.RoutingKey, result.Warning, x.depth(x.audit))
 		}
 	})
 }
 
 // A replay reads the bindings when it sends messages, not when it is configured.
-func TestBindingsAreLookedAtWhenMessagesAreSent(t *testing.T) {
+func TestReplayReadsBindingsWhenItSends(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		x := newBound(t, b, api, "direct")
 		r := Routing{Bindings: x.bindings}
 		x.park(boundKey)
 		if d, _, _ := x.redrive(r); d.Exchange != x.exchange {
-			t.Errorf("came by %q", d.Exchange)
+			t.Errorf("got exchange %q, want %q", d.Exchange, x.exchange)
 		}
 		x.bind(x.audit, x.exchange, boundKey)
 		x.park(boundKey)
 		if d, _, _ := x.redrive(r); d.Exchange != "" || x.depth(x.audit) != 0 {
-			t.Errorf("came by %q, and %d reached another queue", d.Exchange, x.depth(x.audit))
+			t.Errorf("got exchange %q and %d messages in another queue", d.Exchange, x.depth(x.audit))
 		}
 		must(t, x.raw.QueueUnbind(x.audit, boundKey, x.exchange, nil))
 		x.park(boundKey)
 		if d, _, _ := x.redrive(r); d.Exchange != x.exchange || d.RoutingKey != boundKey {
-			t.Errorf("came by %q", d.Exchange)
+			t.Errorf("got exchange %q, want %q", d.Exchange, x.exchange)
 		}
 	})
 }
 
 // The target of a message depends on its exchange, its key and the topology.
-func TestWaysBack(t *testing.T) {
+func TestRoutingTargets(t *testing.T) {
 	design := topology.WaitQueue{
 		WorkExchange: "work", WaitExchange: "wait", FailedExchange: "parked",
 		Infrastructure: topology.Topology{
@@ -244,46 +244,46 @@ func TestWaysBack(t *testing.T) {
 		to      Target
 		warning string // the end of the warning
 	}{
-		"nothing is known":           {Routing{}, sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, lost},
-		"published by name":          {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},
-		"parked by hand":             {Routing{}, sentFrom{"plain", "plain.failed", "", "plain.failed"}, Target{"", "plain"}, lost},
-		"by the design":              {known, sentFrom{"two", "parked", "parked", "b"}, Target{"work", "b"}, ""},
-		"by name into a design":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(the original key does not lead from exchange "work" to "two")`},
-		"the only key of the design": {known, sentFrom{"one", "parked", "", "one"}, Target{"work", "single"}, ""},
-		"sent back by name before":   {known, sentFrom{"one", "parked", "parked", "one"}, Target{"work", "single"}, ""},
-		"another queue's key":        {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(the original key does not lead from exchange "work" to "one")`},
-		"a worker of no design":      {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, lost},
-		"the only exchange that is listed": {
+		"no information":            {Routing{}, sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, lost},
+		"published by name":         {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},
+		"published to failed queue": {Routing{}, sentFrom{"plain", "plain.failed", "", "plain.failed"}, Target{"", "plain"}, lost},
+		"exchange of the design":    {known, sentFrom{"two", "parked", "parked", "b"}, Target{"work", "b"}, ""},
+		"by name, unknown key":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(the original key does not lead from exchange "work" to "two")`},
+		"only key of the design":    {known, sentFrom{"one", "parked", "", "one"}, Target{"work", "single"}, ""},
+		"redriven by name before":   {known, sentFrom{"one", "parked", "parked", "one"}, Target{"work", "single"}, ""},
+		"key of another queue":      {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(the original key does not lead from exchange "work" to "one")`},
+		"worker without exchange":   {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, lost},
+		"only listed exchange": {
 			Routing{Bindings: listed()}, sentFrom{"two", "parked", "parked", "a"}, Target{"work", "a"}, "",
 		},
-		"two exchanges that are listed": {
+		"two listed exchanges": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})},
 			sentFrom{"two", "parked", "", "a"},
 			Target{"", "two"},
 			`(no exchange leads to "two", and to no other queue, by the original key)`,
 		},
-		"the one of two that it was published to": {
+		"original exchange of two listed exchanges": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "shop", "a"}, Target{"shop", "a"}, "",
 		},
-		"an internal exchange": {
+		"internal exchange": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "inner", Queue: "plain", RoutingKey: "k"})},
 			sentFrom{"plain", "plain.failed", "inner", "k"},
 			Target{"", "plain"},
 			`(exchange "inner" is internal)`,
 		},
-		"the design, and its exchange leads elsewhere": {
+		"exchange of the design with another queue": {
 			Routing{Workers: known.Workers, Bindings: listed(topology.Binding{Exchange: "work", Queue: "audit", RoutingKey: "single"})},
 			sentFrom{"one", "parked", "parked", "single"},
 			Target{"", "one"},
 			`(the original key leads from exchange "work" to "audit" as well)`,
 		},
-		"bindings that cannot be read": {
+		"unreadable bindings": {
 			Routing{Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},
 			sentFrom{"one", "parked", "work", "single"},
 			Target{"", "one"},
 			"(cannot read the bindings: refused)",
 		},
-		"the design, and bindings that cannot be read": {
+		"design with unreadable bindings": {
 			Routing{Workers: known.Workers, Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},
 			sentFrom{"one", "parked", "work", "single"},
 			Target{"work", "single"},
@@ -293,7 +293,7 @@ func TestWaysBack(t *testing.T) {
 		got, err := newReturns(tc.routing, slog.New(slog.DiscardHandler)).of(t.Context(), tc.from)
 		must(t, err)
 		if got.Target != tc.to || got.Queue != tc.from.queue || !strings.HasSuffix(got.Warning, tc.warning) || (got.Warning == "") != (tc.warning == "") {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v, want %+v with warning %q", name, got, tc.to, tc.warning)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // A search returns all messages with the words, in order and without duplicates, even for frequent words. The archive
 // contains more messages than a page reads.
-func TestSearchAmongMany(t *testing.T) {
+func TestSearchInManyMessages(t *testing.T) {
 	const n = 6600
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
@@ -43,7 +43,7 @@ func TestSearchAmongMany(t *testing.T) {
 		for _, f := range []failed.Filter{{MinAttempts: 1}, {Text: "every"}} {
 			there, total, err := a.Preview(t.Context(), failed.Plan{Filter: f}, failed.Routing{})
 			if len(there) == 0 || total.N == 0 || !total.More || err != nil {
-				t.Errorf("%s: a preview has %v, %+v, %v", f, there, total, err)
+				t.Errorf("%s: got preview %v, %+v, %v", f, there, total, err)
 			}
 		}
 		for _, x := range []struct {
@@ -83,14 +83,14 @@ func TestSearchAmongMany(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%+v: the pages have %d messages, not the %d that there are", x.f, len(got), len(want))
+				t.Errorf("%+v: got %d messages in all pages, want %d", x.f, len(got), len(want))
 			}
 			total := value(a.Count(t.Context(), x.f))(t)
 			if most := int64(len(want)); total.N > most || total.N < most && !total.More || total.N == 0 && most > 0 && !total.More {
-				t.Errorf("%+v: %+v are counted, of %d", x.f, total, most)
+				t.Errorf("%+v: got count %+v, want %d or more of them", x.f, total, most)
 			}
 			if len(want) < 200 && x.f.MinAttempts+x.f.MaxAttempts == 0 && x.f.Text != "every" && total.More {
-				t.Errorf("%+v: %+v are counted, and no word is so frequent", x.f, total)
+				t.Errorf("%+v: got count %+v, want an exact count", x.f, total)
 			}
 		}
 	})

@@ -47,14 +47,14 @@ func TestSearch(t *testing.T) {
 				list, _, err := a.List(t.Context(), f, failed.Page{})
 				check(t, err)
 				if len(list) > 0 {
-					t.Errorf("%q: %v", text, ids(list))
+					t.Errorf("%q: got %v, want no messages", text, ids(list))
 				}
 				continue
 			}
 			list, _, err := a.List(t.Context(), f, failed.Page{})
 			check(t, err)
 			if len(list) != 1 || list[0].ID != id {
-				t.Errorf("%q finds %v, not %d", text, ids(list), id)
+				t.Errorf("%q: got %v, want %d", text, ids(list), id)
 			}
 		}
 		for _, f := range []failed.Filter{
@@ -64,7 +64,7 @@ func TestSearch(t *testing.T) {
 			{Error: "tcp: Connection REF"},
 		} {
 			if list := ids(first(a.List(t.Context(), f, failed.Page{}))(t)); len(list) != 1 || list[0] != id {
-				t.Errorf("%+v finds %v", f, list)
+				t.Errorf("%+v: got wrong messages %v", f, list)
 			}
 		}
 		for _, f := range []failed.Filter{
@@ -78,7 +78,7 @@ func TestSearch(t *testing.T) {
 			{Error: "connection"},
 		} {
 			if list := ids(first(a.List(t.Context(), f, failed.Page{}))(t)); len(list) != 0 {
-				t.Errorf("%+v finds %v", f, list)
+				t.Errorf("%+v: got wrong messages %v", f, list)
 			}
 		}
 	})
@@ -89,7 +89,7 @@ func first(list []failed.Summary, _ string, err error) func(rapid.TB) []failed.S
 }
 
 // Search texts consist of words and never of syntax.
-func TestAnyTextCanBeSearchedFor(t *testing.T) {
+func TestSearchAcceptsAnyText(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -108,19 +108,19 @@ func TestAnyTextCanBeSearchedFor(t *testing.T) {
 				list, _, err := a.List(ctx, f, failed.Page{Size: 1})
 				if f.Text != "" && errors.Is(err, failed.ErrInvalid) {
 					if strings.ContainsAny(text, "abcdefghijklmnopqrstuvwxyz0123456789") {
-						t.Fatalf("%q: %v", text, err)
+						t.Fatalf("text %q: got error %v", text, err)
 					}
 					continue
 				}
 				if f.Error != "" && strings.TrimSpace(f.Error) == "" {
 					if !errors.Is(err, failed.ErrInvalid) {
-						t.Fatalf("an error of blanks %q: %v", text, err)
+						t.Fatalf("blank error %q: got error %v, want ErrInvalid", text, err)
 					}
 					continue
 				}
 				check(t, err)
 				if len(list) == 0 {
-					t.Fatalf("%+v does not find it", f)
+					t.Fatalf("%+v does not find message %d", f, id)
 				}
 				value(a.Count(ctx, f))(t)
 			}
@@ -168,18 +168,18 @@ func TestPagesAreStable(t *testing.T) {
 				add(rapid.IntRange(0, 3).Draw(t, "between"))
 			}
 			if len(got) != len(all) {
-				t.Fatalf("%v were there, the pages have %v", all, got)
+				t.Fatalf("got pages %v, want %v", got, all)
 			}
 			for i := range got {
 				if got[i] != all[i] {
-					t.Fatalf("%v were there, the pages have %v", all, got)
+					t.Fatalf("got pages %v, want %v", got, all)
 				}
 			}
 		})
 	})
 }
 
-func TestWhatCannotBeAskedFor(t *testing.T) {
+func TestListRejectsInvalidArguments(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		now := time.Now()
@@ -199,25 +199,25 @@ func TestWhatCannotBeAskedFor(t *testing.T) {
 		} {
 			_, _, err := a.List(t.Context(), c.f, c.p)
 			if !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%+v %+v: %v", c.f, c.p, err)
+				t.Errorf("%+v %+v: got error %v, want %q", c.f, c.p, err, c.says)
 			}
 		}
 		if _, _, err := a.Groups(t.Context(), failed.GroupFilter{State: "lost"}, failed.Page{}); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("groups in state lost: %v", err)
+			t.Errorf("groups in an unknown state: got error %v, want ErrInvalid", err)
 		}
 		blank := failed.Filter{Error: " \t\u00a0"}
 		if n, err := a.Discard(t.Context(), blank, "so", "me"); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("discarding by an error of blanks: %d, %v", n, err)
+			t.Errorf("discard by blank error: got %d, %v, want ErrInvalid", n, err)
 		}
 		if _, err := a.BeginReplay(t.Context(), failed.Plan{Filter: blank}, "me"); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("replaying by an error of blanks: %v", err)
+			t.Errorf("replay by blank error: got error %v, want ErrInvalid", err)
 		}
 		all := failed.Filter{All: true}
 		if _, err := a.Discard(t.Context(), all, " ", "me"); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("discarding without a reason: %v", err)
+			t.Errorf("discard without a reason: got error %v, want ErrInvalid", err)
 		}
 		if _, err := a.Discard(t.Context(), all, "so", ""); !errors.Is(err, failed.ErrInvalid) {
-			t.Errorf("nobody discards: %v", err)
+			t.Errorf("discard without an actor: got error %v, want ErrInvalid", err)
 		}
 	})
 }

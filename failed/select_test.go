@@ -9,7 +9,7 @@ import (
 )
 
 // An empty filter does not select all messages for an act. This protects a caller who has forgotten the filter.
-func TestAllIsSaid(t *testing.T) {
+func TestActsRefuseEmptyFilter(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
 		value(a.Ingest(ctx, []failed.Arrival{{Message: failed.Message{FailedQueue: "orders.failed"}}, {Message: failed.Message{FailedQueue: "mails.failed"}}}))(t)
@@ -20,25 +20,25 @@ func TestAllIsSaid(t *testing.T) {
 		}
 		for name, act := range acts {
 			if err := act(failed.Filter{}); !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), "Filter{All: true}") {
-				t.Errorf("%s with no filter: %v", name, err)
+				t.Errorf("%s with the empty filter: got error %v, want ErrInvalid", name, err)
 			}
 			if err := act(failed.Filter{All: true, Queue: "orders"}); !errors.Is(err, failed.ErrInvalid) {
-				t.Errorf("%s with a filter and all: %v", name, err)
+				t.Errorf("%s with All and a queue: got error %v, want ErrInvalid", name, err)
 			}
 		}
 		if n := value(a.Count(ctx, failed.Filter{States: []failed.State{failed.Failed}}))(t); n.N != 2 {
-			t.Fatalf("%d are as they were", n.N)
+			t.Fatalf("got %d failed messages, want 2", n.N)
 		}
 		for _, name := range []string{"discard", "restore", "replay"} {
 			if err := acts[name](failed.Filter{All: true}); err != nil {
-				t.Errorf("%s all: %v", name, err)
+				t.Errorf("%s with All: got error %v", name, err)
 			}
 		}
 		if n := value(a.Count(ctx, failed.Filter{All: true}))(t); n.N != 2 {
-			t.Errorf("all are %d", n.N)
+			t.Errorf("got %d messages, want 2", n.N)
 		}
 		if n := value(a.Count(ctx, failed.Filter{States: []failed.State{failed.Replaying}}))(t); n.N != 2 {
-			t.Errorf("%d are replayed", n.N)
+			t.Errorf("got %d messages in state replaying, want 2", n.N)
 		}
 	})
 }

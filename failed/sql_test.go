@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A caller whose deadline is earlier than the end of other writers gets ErrUnavailable.
-func TestAWriterThatWaitsForOthers(t *testing.T) {
+// If the deadline of a caller passes before the other writers end, the caller receives ErrUnavailable.
+func TestWaitingWriterReturnsAtDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &Archive{writing: make(chan struct{}, 1)}
@@ -18,12 +18,12 @@ func TestAWriterThatWaitsForOthers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		if err := a.write(ctx, nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "other changes have taken 3s") {
-			t.Errorf("after a deadline: %v", err)
+			t.Errorf("write with a deadline: got error %v, want ErrUnavailable", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		cancel()
 		if err := a.write(ctx, nil); !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("cancelled: %v", err)
+			t.Errorf("cancelled write: got error %v, want context.Canceled", err)
 		}
 	})
 }

@@ -31,18 +31,18 @@ func TestClaimSubmissionReservesAKeyOnce(t *testing.T) {
 		}
 		all.Wait()
 		if n := claimed.Load(); n != 1 {
-			t.Errorf("the key was claimed %d times", n)
+			t.Errorf("key was claimed %d times, want 1", n)
 		}
 		check(t, two.ClaimSubmission(ctx, "other key"))
 		clock.pass(29 * 24 * time.Hour)
 		if err := two.ClaimSubmission(ctx, "key"); !errors.Is(err, failed.ErrState) {
-			t.Errorf("after 29 days: %v", err)
+			t.Errorf("claim after 29 days: got error %v, want ErrState", err)
 		}
 		clock.pass(2 * 24 * time.Hour)
 		check(t, two.ClaimSubmission(ctx, "key"))
 		for _, key := range []string{"", strings.Repeat("k", 101)} {
 			if err := one.ClaimSubmission(ctx, key); !errors.Is(err, failed.ErrInvalid) {
-				t.Errorf("a key of %d bytes: %v", len(key), err)
+				t.Errorf("key of %d bytes: got error %v, want ErrInvalid", len(key), err)
 			}
 		}
 	})

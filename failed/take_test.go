@@ -12,7 +12,7 @@ import (
 )
 
 // take reads the history of a failed message from all known designs.
-func TestWhatIsKnownOfAMessage(t *testing.T) {
+func TestTakeReadsHistory(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	died := func(reason, queue string, after time.Duration) topology.Table {
 		return topology.Table{"reason": reason, "queue": queue, "exchange": "x", "routing-keys": []any{"key"}, "time": at.Add(after), "count": int64(1)}
@@ -26,8 +26,8 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 		headers topology.Table
 		want    known
 	}{
-		"nothing": {nil, known{Exchange: "dlx", RoutingKey: "delivered", First: -1, Last: -1}},
-		"a trail": {
+		"no headers": {nil, known{Exchange: "dlx", RoutingKey: "delivered", First: -1, Last: -1}},
+		"trail": {
 			topology.Table{
 				topology.HeaderQueue: "orders", topology.HeaderExchange: "shop", topology.HeaderRoutingKey: "new", topology.HeaderAttempts: int64(12),
 				topology.HeaderFirstFailed: at, topology.HeaderReason: "12 attempts made", topology.HeaderErrorsDropped: int64(10),
@@ -35,11 +35,11 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 			},
 			known{"orders", "shop", "new", "last", "12 attempts made", 12, 0, time.Hour},
 		},
-		"a count down": {
+		"count down": {
 			topology.Table{"mb-retries": int32(0), "mb-exceptions": []any{"one", "two"}},
 			known{Exchange: "dlx", RoutingKey: "delivered", Error: "two", Attempts: 2, First: -1, Last: -1},
 		},
-		"a count up": {
+		"count up": {
 			topology.Table{"x-processing-attempts": int32(7)},
 			known{Exchange: "dlx", RoutingKey: "delivered", Attempts: 7, First: -1, Last: -1},
 		},
@@ -53,7 +53,7 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 			}},
 			known{"orders", "x", "key", "dead-lettered by the broker: rejected in orders", "dead-lettered by the broker: rejected in orders", 0, time.Minute, time.Hour},
 		},
-		"a trail, and the broker's limit": {
+		"trail and delivery limit": {
 			topology.Table{
 				topology.HeaderQueue: "orders", topology.HeaderExchange: "shop", topology.HeaderRoutingKey: "new", topology.HeaderAttempts: int64(1), topology.HeaderFirstFailed: at,
 				topology.HeaderErrors: []any{topology.Table{"attempt": int64(1), "error": "first", "time": at}},
@@ -61,15 +61,15 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 			},
 			known{"orders", "shop", "new", "first", "dead-lettered by the broker: delivery_limit in orders", 1, 0, time.Hour},
 		},
-		"a forged trail, and the broker's limit": {
+		"forged trail and delivery limit": {
 			topology.Table{topology.HeaderQueue: "refunds", topology.HeaderExchange: "shop", topology.HeaderRoutingKey: "new", "x-death": []any{died("delivery_limit", "orders", time.Hour)}},
 			known{"orders", "shop", "new", "dead-lettered by the broker: delivery_limit in orders", "dead-lettered by the broker: delivery_limit in orders", 0, time.Hour, time.Hour},
 		},
-		"a trail, of what was rejected from the failed queue": {
+		"trail of a message rejected from the failed queue": {
 			topology.Table{topology.HeaderQueue: "orders", "x-death": []any{died("rejected", "orders.failed", time.Hour)}},
 			known{Queue: "orders", Error: "dead-lettered by the broker: rejected in orders.failed", Reason: "dead-lettered by the broker: rejected in orders.failed", First: time.Hour, Last: time.Hour},
 		},
-		"nonsense": {
+		"malformed headers": {
 			topology.Table{"x-death": []any{"x", topology.Table{}, topology.Table{"queue": int64(1)}}, "mb-exceptions": int64(1), topology.HeaderErrors: "x", "x-first-death-queue": "orders.wait.0-1000"},
 			known{Exchange: "dlx", RoutingKey: "delivered", First: -1, Last: -1},
 		},
@@ -84,28 +84,28 @@ func TestWhatIsKnownOfAMessage(t *testing.T) {
 		}
 		is := known{got.Queue, got.Exchange, got.RoutingKey, got.Error, got.Reason, got.Attempts, since(got.FirstFailed), since(got.LastFailed)}
 		if diff := cmp.Diff(tc.want, is); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: message differs: %s", name, diff)
 		}
 		if !got.Redelivered || got.FailedQueue != "orders.failed" || got.Properties.Exchange != "dlx" || got.Properties.Expiration != "1500" || len(got.Headers) != len(tc.headers) {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v", name, got)
 		}
 	}
 }
 
 // The origin takes precedence over all headers of a message.
-func TestTheOriginDecides(t *testing.T) {
+func TestOriginTakesPrecedence(t *testing.T) {
 	m := &reprise.Message{Queue: "orders.failed", Headers: topology.Table{
 		topology.HeaderQueue: "refunds", "x-death": []any{topology.Table{"reason": "rejected", "queue": "gifts"}},
 	}}
 	for knows, want := range map[string]string{"orders": "orders", "": "gifts", "orders.failed": "orders.failed"} {
 		if got := take(m, func(*reprise.Message) string { return knows }).Queue; got != want {
-			t.Errorf("where %q is known: %q", knows, got)
+			t.Errorf("origin %q: got queue %q, want %q", knows, got, want)
 		}
 	}
 }
 
 // A replayed message has no attempts in its headers, and keeps all its original headers.
-func TestWhatIsSentBackIsFresh(t *testing.T) {
+func TestReplayedMessageHasNoAttempts(t *testing.T) {
 	names := []string{
 		"own", "x-custom", "CC", "x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count", "mb-retries", "mb-exceptions",
 		"x-processing-attempts", topology.HeaderAttempts, topology.HeaderErrors, topology.HeaderErrorsDropped, topology.HeaderFirstFailed, topology.HeaderReason,
@@ -144,26 +144,26 @@ func TestWhatIsSentBackIsFresh(t *testing.T) {
 			want[reprise.HeaderExpiration] = "1000"
 		}
 		if diff := cmp.Diff(want, out.Headers); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("headers differ: %s", diff)
 		}
 		id := in.Properties.MessageID
 		if id == "" {
 			id = "failed-17-99"
 		}
 		if out.Exchange != "" || out.RoutingKey != "orders" || out.UserID != "" || out.Expiration != 0 || out.MessageID != id || out.Type != "type" || out.Priority != 3 || string(out.Body) != string(in.Body) {
-			t.Fatalf("%+v", out)
+			t.Fatalf("got message %+v", out)
 		}
 		if diff := cmp.Diff(before, in.Headers); diff != "" {
-			t.Fatalf("the archive's own was changed: %s", diff)
+			t.Fatalf("back changed the original headers: %s", diff)
 		}
 	})
 }
 
 // A replay sends the edit instead of the original, to any target.
-func TestAnEditIsSent(t *testing.T) {
+func TestReplaySendsEdit(t *testing.T) {
 	m := &Message{ID: 1, Queue: "orders", Content: Content{Body: []byte("wrong")}, Edited: &Content{Body: []byte("right"), Headers: topology.Table{"fixed": true}}}
 	out := back(m, 2, way{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)
 	if string(out.Body) != "right" || out.Headers["fixed"] != true || out.Exchange != "shop" || out.RoutingKey != "new" {
-		t.Errorf("%+v", out)
+		t.Errorf("got message %+v", out)
 	}
 }

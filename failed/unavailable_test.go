@@ -28,7 +28,7 @@ func arrive(ctx context.Context, a *failed.Archive) error {
 	return err
 }
 
-// accident is an event that affects the database of an open archive.
+// accident is an event that damages the database of an open archive.
 type accident struct {
 	happens, repaired func(t *testing.T)
 	says              string // the error
@@ -37,7 +37,7 @@ type accident struct {
 
 // An archive refuses writes with an error while its database is missing, restored to an earlier state, or read-only.
 // When the database is back, the archive continues without a restart.
-func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
+func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		for name, happens := range map[string]func(t *testing.T, path string) accident{
 			"deleted": func(t *testing.T, path string) accident {
@@ -99,7 +99,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 				says:    "changes of this process are missing in the database: 3",
 				stays:   true,
 			},
-			"restored in part": { // the tables first, then their rows
+			"partly restored": { // the tables first, then their rows
 				happens: func(t *testing.T) {
 					for _, table := range tables {
 						db.exec(t, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+p+table)
@@ -137,7 +137,7 @@ func TestNothingIsAddedToAnArchiveThatIsGone(t *testing.T) {
 }
 
 // A file that becomes read-only refuses writes, and Healthy reports it.
-func TestAFileThatBecomesReadOnly(t *testing.T) {
+func TestArchiveReportsReadOnlyFile(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
 	t.Cleanup(func() { db.Close() })
@@ -153,7 +153,7 @@ func TestAFileThatBecomesReadOnly(t *testing.T) {
 }
 
 // A change that its caller cancels does not indicate the state of the database.
-func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
+func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
 	t.Cleanup(func() { db.Close() })
@@ -164,17 +164,17 @@ func TestACancelledChangeLeavesAnArchiveUnhealthy(t *testing.T) {
 	file.mode.Store(&readOnly)
 	db.SetMaxIdleConns(0)
 	if err := arrive(t.Context(), a); !errors.Is(err, failed.ErrUnavailable) {
-		t.Fatalf("added: %v", err)
+		t.Fatalf("Ingest: got error %v, want ErrUnavailable", err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 { // the cancellation may precede the query
 		if err := arrive(cancelled, a); !errors.Is(err, context.Canceled) {
-			t.Fatalf("added although cancelled: %v", err)
+			t.Fatalf("cancelled Ingest: got error %v, want context.Canceled", err)
 		}
 	}
 	if err := a.Healthy(t.Context()); !errors.Is(err, failed.ErrUnavailable) {
-		t.Errorf("healthy: %v", err)
+		t.Errorf("Healthy: got error %v, want ErrUnavailable", err)
 	}
 }
 
@@ -203,11 +203,11 @@ func testAccident(t *testing.T, db database, reopen func() *failed.Archive, x ac
 	for range 2 {
 		err := arrive(t.Context(), a)
 		if err == nil || !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), x.says) {
-			t.Errorf("added: %v, want %q", err, x.says)
+			t.Errorf("Ingest: got error %v, want %q", err, x.says)
 		}
 		err = a.Healthy(t.Context())
 		if err == nil || !strings.Contains(err.Error(), x.says) {
-			t.Errorf("healthy: %v, want %q", err, x.says)
+			t.Errorf("Healthy: got error %v, want %q", err, x.says)
 		}
 	}
 	if x.repaired != nil {
@@ -215,13 +215,13 @@ func testAccident(t *testing.T, db database, reopen func() *failed.Archive, x ac
 		check(t, a.Healthy(t.Context()))
 		check(t, arrive(t.Context(), a))
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t).N; n != before+6 && n != before+7 {
-			t.Errorf("%d messages, %d before", n, before) // a refused change may be in a file that was restored
+			t.Errorf("got %d messages, want 6 or 7 more than %d", n, before) // a refused change may be in a file that was restored
 		}
 		return
 	}
 	_ = db.DB.Ping() // the pool may open a connection, and the connection creates a new file
 	if err := arrive(t.Context(), a); err == nil {
-		t.Error("it goes on by itself")
+		t.Error("archive accepts writes without another Open")
 	}
 	a = reopen()
 	check(t, arrive(t.Context(), a))
@@ -253,7 +253,7 @@ func move(t *testing.T, from, to string) {
 }
 
 // Healthy also detects a backup that SQLite itself restores into the file.
-func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
+func TestHealthyDetectsRestoredBackup(t *testing.T) {
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "test.db"), filepath.Join(dir, "backup.db")
 	db := openFile(t, path)
@@ -268,13 +268,13 @@ func TestABackupThatIsRestoredUnderAnArchive(t *testing.T) {
 		other.exec(t, fmt.Sprintf(`DELETE FROM main.%s%s; INSERT INTO main.%[1]s%[2]s SELECT * FROM old.%[1]s%[2]s`, "reprise_failed_", table))
 	}
 	if err := arrive(t.Context(), a); err == nil || !strings.Contains(err.Error(), "changes of this process are missing in the database: 1") {
-		t.Errorf("added: %v", err)
+		t.Errorf("Ingest: got error %v", err)
 	}
 }
 
 // If PostgreSQL hangs at any point, the archive returns an error and does not hold its lock indefinitely. It
 // continues when PostgreSQL answers.
-func TestAPostgresThatHangs(t *testing.T) {
+func TestArchiveReturnsWhilePostgresHangs(t *testing.T) {
 	proxy := pgtest.NewProxy(t, pgtest.Schema(t))
 	db := open(t, failed.PostgreSQL, "pgx", proxy.URL)
 	a := db.open(t)
@@ -283,12 +283,12 @@ func TestAPostgresThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := a.Healthy(ctx); !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), "no answer within ") {
-		t.Errorf("healthy: %v", err)
+		t.Errorf("Healthy: got error %v, want ErrUnavailable", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := arrive(ctx, a); !errors.Is(err, failed.ErrUnavailable) {
-		t.Errorf("added: %v", err)
+		t.Errorf("Ingest: got error %v", err)
 	}
 	proxy.Resume()
 	check(t, a.Healthy(t.Context()))
@@ -296,7 +296,7 @@ func TestAPostgresThatHangs(t *testing.T) {
 }
 
 // Healthy returns in time, even while another process writes.
-func TestAnArchiveIsAskedWhileAnotherWrites(t *testing.T) {
+func TestHealthyReturnsDuringWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	a := openFile(t, path).open(t)
 	other := value(openFile(t, path).Conn(t.Context()))(t)
@@ -305,7 +305,7 @@ func TestAnArchiveIsAskedWhileAnotherWrites(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := arrive(ctx, a); !errors.Is(err, failed.ErrUnavailable) {
-		t.Errorf("added: %v", err)
+		t.Errorf("Ingest: got error %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -313,7 +313,7 @@ func TestAnArchiveIsAskedWhileAnotherWrites(t *testing.T) {
 	go func() { answered <- a.Healthy(ctx) }()
 	testkit.Eventually(t, sqlkit.WriteLimit/2, func() bool { return len(answered) == 1 })
 	if err := <-answered; !errors.Is(err, failed.ErrUnavailable) {
-		t.Errorf("healthy: %v", err)
+		t.Errorf("Healthy: got error %v, want ErrUnavailable", err)
 	}
 	value(other.ExecContext(t.Context(), "ROLLBACK"))(t)
 	check(t, a.Healthy(t.Context()))

@@ -21,7 +21,7 @@ import (
 type designCase struct {
 	name               string
 	work, wait, failed string
-	exchange, key      string // of the published messages; "": the work queue
+	exchange, key      string // target of the published messages; "": the work queue
 	strategy           topology.Strategy
 	topology           topology.Topology // objects to remove
 	everywhere         bool              // on RabbitMQ, too
@@ -71,7 +71,7 @@ func designCases(t *testing.T) []designCase {
 	}
 }
 
-// The acts retry and park messages of other designs than topology.Buckets as their workers would. They do not postpone
+// For designs other than topology.Buckets, the acts retry and park messages as their workers do. They do not postpone
 // them.
 func TestActsOnWaitingMessagesOfOtherDesigns(t *testing.T) {
 	run := func(t *testing.T, b testkit.Target) {
@@ -119,7 +119,7 @@ func (c designCase) test(t *testing.T, w *wire) {
 	for _, r := range x.list(4) {
 		rows[r.MessageID] = r
 		if r.Wait != c.wait {
-			t.Fatalf("%+v, want %s", r, c.wait)
+			t.Fatalf("got %+v, want wait queue %s", r, c.wait)
 		}
 	}
 	act := func(do WaitingDo, id string, delay time.Duration) WaitingResult {
@@ -129,30 +129,30 @@ func (c designCase) test(t *testing.T, w *wire) {
 		return res
 	}
 	if res := act(Postpone, "3", 5*time.Hour); len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "park them, and replay them later") {
-		t.Errorf("postpone: %+v", res)
+		t.Errorf("postpone: got %+v", res)
 	}
 	if res := act(ParkNow, "2", 0); res.Done != 1 {
-		t.Fatalf("park: %+v", res)
+		t.Fatalf("park: got %+v", res)
 	}
 	parked := x.bodies(c.failed, 1)[0]
 	if parked.MessageId != "2" || strings.Count(fmt.Sprint(parked.Headers), "no customer 4711") != 1 || parked.Headers[topology.HeaderReason] != "parked by ann" ||
 		parked.Expiration != "" || parked.RoutingKey != key && parked.Headers[topology.HeaderRoutingKey] != key {
-		t.Errorf("parked is %+v", parked)
+		t.Errorf("parked message: got %+v", parked)
 	}
 	if res := act(RetryNow, "1", 0); res.Done != 1 {
-		t.Fatalf("retry now: %+v", res)
+		t.Fatalf("retry now: got %+v", res)
 	}
 	testkit.Eventually(t, longest, func() error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Contains(handled, "1/2/"+key) || len(handled) != 5 {
-			return fmt.Errorf("handled are %s", handled)
+			return fmt.Errorf("got attempts %s", handled)
 		}
 		return nil
 	})
 	testkit.Eventually(t, longest, func() error {
 		if n := x.depth(c.wait); n != 3 {
-			return fmt.Errorf("%d messages wait", n)
+			return fmt.Errorf("got %d waiting messages, want 3", n)
 		}
 		return nil
 	})
@@ -162,15 +162,15 @@ func (c designCase) test(t *testing.T, w *wire) {
 		ids, last = append(ids, d.MessageId), d
 	}
 	if slices.Sort(ids[:2]); !slices.Equal(ids, []string{"0", "3", "1"}) { // a worker may publish 0 and 3 in either order
-		t.Errorf("%s wait", ids)
+		t.Errorf("got waiting messages %s", ids)
 	}
 	if c.later > 0 && last.Expiration != fmt.Sprint(c.later.Milliseconds()) {
-		t.Errorf("the next wait is %s ms", last.Expiration)
+		t.Errorf("next wait: got %s ms, want %s", last.Expiration, c.later)
 	}
 }
 
 // An act does not consume from an auto-delete wait queue, because the broker would delete it with its messages.
-func TestAnActKeepsAnAutoDeleteWaitQueue(t *testing.T) {
+func TestActKeepsAutoDeleteWaitQueue(t *testing.T) {
 	design := preset.CDNPurgePublished()
 	design.First, design.AutoDelete = time.Hour, true
 	x := newRetryingFrom(newWire(t, testkit.Embedded(t).URL), design.Queue, design.Strategy(), func(*reprise.Message) error { return errors.New("no") })
@@ -179,10 +179,10 @@ func TestAnActKeepsAnAutoDeleteWaitQueue(t *testing.T) {
 	for _, do := range []WaitingDo{RetryNow, ParkNow} {
 		res, err := x.r.Act(t.Context(), WaitingAct{Do: do, All: true}, "ann")
 		if err != nil || len(res.Refused) != 1 || !strings.Contains(res.Refused[0].Why, "auto-delete") {
-			t.Errorf("%s: %+v, %v", do, res, err)
+			t.Errorf("%s: got %+v, %v", do, res, err)
 		}
 	}
 	if n := x.depth(design.WaitQueue); n != 1 {
-		t.Errorf("%d messages wait", n)
+		t.Errorf("got %d waiting messages, want 1", n)
 	}
 }

@@ -27,7 +27,7 @@ func retry(queue, id string, attempt int, failedAt time.Time, delay time.Duratio
 
 // The list contains the latest attempt of each message until the message is overdue or archived as failed, for any
 // order of reports. Groups and queues count the listed messages.
-func TestWaitingIsAListOfNewestAttempts(t *testing.T) {
+func TestWaitingListsLatestAttempts(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
@@ -90,7 +90,7 @@ func listed(w failed.Waiting, now time.Time) bool {
 
 func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Waiting, now time.Time) {
 	ctx := context.Background()
-	f := failed.WaitingFilter{Queue: rapid.SampledFrom([]string{"", "orders"}).Draw(t, "of queue"), Attempt: rapid.IntRange(0, 5).Draw(t, "from attempt")}
+	f := failed.WaitingFilter{Queue: rapid.SampledFrom([]string{"", "orders"}).Draw(t, "queue"), Attempt: rapid.IntRange(0, 5).Draw(t, "attempt")}
 	if rapid.Bool().Draw(t, "bounded") {
 		f.Before = now.Add(time.Hour)
 	}
@@ -130,12 +130,12 @@ func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Wait
 	slices.SortFunc(want, order)
 	slices.SortStableFunc(got, order)
 	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Fatalf("list: %s", diff)
+		t.Fatalf("list differs: %s", diff)
 	}
 	counted, err := a.CountWaiting(ctx, f)
 	check(t, err)
 	if diff := gocmp.Diff(counts, counted); diff != "" {
-		t.Fatalf("counts: %s", diff)
+		t.Fatalf("counts differ: %s", diff)
 	}
 	all, err := a.WaitingGroups(ctx, f)
 	check(t, err)
@@ -143,7 +143,7 @@ func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Wait
 	for _, g := range all {
 		n += g.Counts.Messages
 		if !groups[g.Key] || !strings.HasPrefix(g.Text, "no route to host *") || !strings.HasPrefix(g.Example, "no route") {
-			t.Fatalf("group %+v", g)
+			t.Fatalf("wrong group %+v", g)
 		}
 	}
 	byQueue, err := a.WaitingQueues(ctx, f)
@@ -152,13 +152,13 @@ func checkWaiting(t *rapid.T, a *failed.Archive, model map[[2]string]failed.Wait
 		n -= q.Counts.Messages
 	}
 	if len(all) != len(groups) || n != 0 {
-		t.Fatalf("%d groups, want %d; groups and queues differ by %d", len(all), len(groups), n)
+		t.Fatalf("got %d groups, want %d; groups and queues differ by %d messages", len(all), len(groups), n)
 	}
 }
 
 // A message gets a new ID with each attempt, so that an act on the displayed attempt does not affect the next
 // attempt. Its group is the same as in the failed list.
-func TestWaitingIsNumberedByAttempt(t *testing.T) {
+func TestWaitingIDChangesWithAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
@@ -167,7 +167,7 @@ func TestWaitingIsNumberedByAttempt(t *testing.T) {
 			page, _, err := a.Waiting(t.Context(), f, failed.Page{})
 			check(t, err)
 			if len(page) != 1 {
-				t.Fatalf("%d messages", len(page))
+				t.Fatalf("got %d messages, want 1", len(page))
 			}
 			return page[0]
 		}
@@ -177,22 +177,22 @@ func TestWaitingIsNumberedByAttempt(t *testing.T) {
 		check(t, a.NoteRetries(t.Context(), []topology.RetryReport{retry("orders", "1", 2, c.now(), time.Hour, "no customer 18")}))
 		second := only(failed.WaitingFilter{Group: first.Group[:4]})
 		if second.ID == first.ID || second.Attempt != 2 || second.Group != first.Group {
-			t.Errorf("%+v after %+v", second, first)
+			t.Errorf("second attempt: got %+v after %+v", second, first)
 		}
 		if gone, _, err := a.Waiting(t.Context(), failed.WaitingFilter{IDs: []failed.WaitingID{first.ID}}, failed.Page{}); len(gone) != 0 || err != nil {
-			t.Errorf("%v, %v", gone, err)
+			t.Errorf("ID of the first attempt: got %v, %v, want no messages", gone, err)
 		}
 		_, err := a.Add(t.Context(), []failed.Message{{Queue: "orders", FailedQueue: "orders.failed", Error: "no customer 19"}})
 		check(t, err)
 		groups, err := a.WaitingGroups(t.Context(), failed.WaitingFilter{})
 		check(t, err)
 		if len(groups) != 1 || groups[0].Failed == 0 || groups[0].Text != "no customer *" {
-			t.Errorf("%+v", groups)
+			t.Errorf("got groups %+v", groups)
 		}
 	})
 }
 
-// Omitted reports count for a day, and reporting queues are known for a week.
+// The archive reports omitted retries for a day, and reporting queues for a week.
 func TestWaitingReports(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
@@ -203,25 +203,25 @@ func TestWaitingReports(t *testing.T) {
 		got, err := a.WaitingReports(t.Context())
 		check(t, err)
 		if got.Missing != 7 || !got.Reports("mails") || !got.Reports("orders") || got.Reports("others") {
-			t.Errorf("%+v", got)
+			t.Errorf("got %+v", got)
 		}
 		c.pass(25 * time.Hour)
 		got, err = a.WaitingReports(t.Context())
 		check(t, err)
 		if got.Missing != 0 || !got.Reports("orders") {
-			t.Errorf("after a day: %+v", got)
+			t.Errorf("after a day: got %+v", got)
 		}
 		c.pass(7 * 24 * time.Hour)
 		got, err = a.WaitingReports(t.Context())
 		check(t, err)
 		if len(got.Queues) != 0 {
-			t.Errorf("after a week: %+v", got)
+			t.Errorf("after a week: got %+v", got)
 		}
 	})
 }
 
-// At most MaxWaiting messages are listed, and omitted messages are counted.
-func TestWaitingIsBounded(t *testing.T) {
+// The archive lists at most MaxWaiting messages, and counts the others.
+func TestWaitingIsLimited(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)
@@ -253,7 +253,7 @@ func TestWaitingIsBounded(t *testing.T) {
 			got, err := a.WaitingReports(t.Context())
 			check(t, err)
 			if n.Messages != x.listed || got.Missing != x.missing {
-				t.Errorf("the report %s: %d are listed, %d are missing", x.report, n.Messages, got.Missing)
+				t.Errorf("report that %s: got %d listed and %d missing, want %d and %d", x.report, n.Messages, got.Missing, x.listed, x.missing)
 			}
 		}
 	})

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// longest is the maximum time that tests wait for an expected event. No test depends on a short value.
+// longest is the maximum time that tests wait for an expected event. Its exact value does not matter.
 const longest = 2 * time.Minute
 
 // wire is a broker and an archive, in real time.
@@ -110,7 +110,7 @@ func (w *wire) depth(queue string) int {
 	return n
 }
 
-// runs calls run in a goroutine until the test ends or the caller calls stop.
+// runs calls run in a goroutine, and cancels it when the test ends or the caller calls stop.
 func (w *wire) runs(run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	ended := make(chan error, 1)
@@ -118,7 +118,7 @@ func (w *wire) runs(run func(context.Context) error) (stop func()) {
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.Errorf("it ended with %v", err)
+			w.Errorf("run: got error %v", err)
 		}
 	})
 	w.Cleanup(stop)
@@ -152,7 +152,7 @@ func (w *wire) keeps(n int) bool {
 }
 
 // A replayed message has all its attempts again, for each method of counting attempts.
-func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
+func TestReplayedMessageHasAllAttempts(t *testing.T) {
 	const attempts = 3
 	for name, s := range map[string]struct {
 		strategy topology.Strategy
@@ -193,7 +193,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 				testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 1 })
 				first := w.kept()[0]
 				if first.Queue != queue || first.Attempts != attempts || first.Error != fmt.Sprint("error ", attempts) || first.State != Failed {
-					t.Errorf("kept: %+v", first)
+					t.Errorf("archived message: got %+v", first)
 				}
 				r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
 				must(t, err)
@@ -201,7 +201,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 				must(t, err)
 				r, err = re.Finish(t.Context(), r.ID)
 				if err != nil || r.State == ReplayStopped || r.Sent != 1 {
-					t.Fatalf("%+v, %v", r, err)
+					t.Fatalf("Finish: got %+v, %v", r, err)
 				}
 				testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
 				mu.Lock()
@@ -210,7 +210,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 				for _, m := range seen {
 					numbers = append(numbers, m.Attempt)
 					if m.MessageID != "m" || m.RoutingKey != queue || m.Headers["own"] != int32(7) || m.Type != "order" || m.Priority != 2 {
-						t.Errorf("%+v", m)
+						t.Errorf("handled message: got %+v", m)
 					}
 				}
 				if diff := cmp.Diff([]int{1, 2, 3, 1, 2, 3}, numbers); diff != "" {
@@ -218,10 +218,10 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 				}
 				again := w.kept()[1]
 				if again.Back != r.ID || again.BackOf != first.ID || again.Group == 0 || again.Attempts != attempts {
-					t.Errorf("came back: %+v", again)
+					t.Errorf("message that failed again: got %+v", again)
 				}
 				if first, err := w.archive.Get(t.Context(), first.ID); err != nil || first.State != Replayed {
-					t.Errorf("%+v, %v", first, err)
+					t.Errorf("replayed message: got %+v, %v", first, err)
 				}
 			})
 		})
@@ -229,7 +229,7 @@ func TestASentBackMessageHasAllItsAttempts(t *testing.T) {
 }
 
 // If the connection of an Ingest fails at any frame, each message is archived once.
-func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
+func TestIngestSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		queue := w.queue("failed", nil)
@@ -258,7 +258,7 @@ func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 				testkit.Eventually(t, longest, func() bool { return w.depth(queue) == 0 })
 				stop()
 				if kept := len(w.kept()); kept != published {
-					t.Fatalf("cut before frame %d %v: %d messages kept of %d", frame, direction, kept, published)
+					t.Fatalf("cut before frame %d %v: got %d archived messages, want %d", frame, direction, kept, published)
 				}
 			}
 		}
@@ -266,7 +266,7 @@ func TestAnIngestThatLosesItsConnectionAtAnyFrame(t *testing.T) {
 }
 
 // Messages that another program or the broker has put into a failed queue are archived with their history.
-func TestDeadLettersAreKept(t *testing.T) {
+func TestIngestArchivesDeadLetters(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
 		parked := w.queue("parked", nil)
@@ -278,7 +278,7 @@ func TestDeadLettersAreKept(t *testing.T) {
 		testkit.Eventually(t, longest, func() error {
 			got, ok, err := w.raw.Get(work, false)
 			if d = got; !ok {
-				return errors.Join(err, errors.New("nothing there"))
+				return errors.Join(err, errors.New("queue is empty"))
 			}
 			return err
 		})
@@ -288,7 +288,7 @@ func TestDeadLettersAreKept(t *testing.T) {
 		for _, m := range w.kept() {
 			why := "dead-lettered by the broker: " + m.Properties.MessageID + " in " + work
 			if m.Queue != work || m.FailedQueue != parked || m.Error != why || m.Exchange != "" || m.RoutingKey != work || m.LastFailed.IsZero() {
-				t.Errorf("%+v", m)
+				t.Errorf("archived message: got %+v", m)
 			}
 		}
 		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "test")
@@ -299,7 +299,7 @@ func TestDeadLettersAreKept(t *testing.T) {
 		must(t, err)
 		for _, d := range w.take(work) {
 			if len(d.Headers) > 2 || d.Headers["x-death"] != nil || d.Expiration != "" {
-				t.Errorf("sent back: %v", d.Headers)
+				t.Errorf("replayed message: got headers %v", d.Headers)
 			}
 		}
 	})
