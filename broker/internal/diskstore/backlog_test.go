@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// hanging opens a store whose disk blocks in the middle of a commit until the returned function is called.
-func hanging(t *testing.T) (d *disk, resume func()) {
+// openBlocked opens a store whose disk blocks in the middle of a commit until the returned function is called.
+func openBlocked(t *testing.T) (d *disk, resume func()) {
 	t.Helper()
 	answer := make(chan struct{})
 	began := make(chan struct{}, 1)
@@ -31,7 +31,7 @@ func hanging(t *testing.T) (d *disk, resume func()) {
 	return d, func() { close(answer) }
 }
 
-// sized returns a message with the given size.
+// sized returns an entry with the given size.
 func sized(order uint64, bytes int64) Entry {
 	e := entry(keyOf(1, 0, order), "body")
 	e.Bytes = bytes
@@ -40,21 +40,21 @@ func sized(order uint64, bytes int64) Entry {
 
 func raised(d *disk) bool { return d.Backlog() != nil }
 
-// A commit contains at most the messages that publishers may publish before they wait, even if the publishers are much
-// faster than the disk. An acknowledgement is durable after the running commit and the next one.
-func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
-	d, resume := hanging(t)
+// Publishers wait after backlogBytes of pending changes, even if they are much faster than the disk. An acknowledgement is
+// durable after the running commit and the next one.
+func TestBacklogLimitsPendingCommits(t *testing.T) {
+	d, resume := openBlocked(t)
 	last := uint64(1)
 	for !raised(d) {
 		if last++; last > backlogBytes>>20+1 {
-			t.Fatalf("publishers may go on after %d MiB", last)
+			t.Fatalf("no backlog after %d MiB", last)
 		}
 		d.Put(sized(last, 1<<20))
 	}
 	if last < backlogBytes>>20 {
-		t.Errorf("publishers wait after %d MiB", last)
+		t.Errorf("backlog already after %d MiB", last)
 	}
-	acked := d.gathering.ticket
+	acked := d.pending.ticket
 	d.Delete(keyOf(1, 0, 1), Ref{Ticket: 1}, 5)
 	begins := d.Backlog()
 	resume()
@@ -63,32 +63,32 @@ func TestABacklogBoundsTheCommitsBehindAnAcknowledgement(t *testing.T) {
 		t.Fatal(err)
 	}
 	if acked != 2 {
-		t.Errorf("the acknowledgement is in commit %d, while the first one is written", acked)
+		t.Errorf("commit of the acknowledgement: got %d, want 2", acked)
 	}
 	if raised(d) {
-		t.Error("publishers wait for nothing")
+		t.Error("backlog is still raised after the commit")
 	}
 	if err := d.Close(true); err != nil {
 		t.Error(err)
 	}
 }
 
-// Messages that are consumed while the disk does not respond do not count for the backlog.
-func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
-	d, resume := hanging(t)
+// Messages that are consumed while the disk does not respond do not count towards the backlog.
+func TestBacklogExcludesConsumedMessages(t *testing.T) {
+	d, resume := openBlocked(t)
 	for order := uint64(2); order < 1000; order++ {
 		d.Delete(keyOf(1, 0, order), d.Put(sized(order, 1<<20)), 1<<20)
 	}
 	if raised(d) {
-		t.Error("publishers wait for messages that are gone")
+		t.Error("consumed messages count towards the backlog")
 	}
 	ref := d.Put(sized(1000, 1<<30))
 	if !raised(d) {
-		t.Error("publishers do not wait for a large message")
+		t.Error("large message does not raise the backlog")
 	}
 	d.Delete(keyOf(1, 0, 1000), ref, 1<<30)
 	if raised(d) {
-		t.Error("publishers wait for a large message that is gone")
+		t.Error("consumed large message counts towards the backlog")
 	}
 	resume()
 	if err := d.Close(true); err != nil {
@@ -96,19 +96,19 @@ func TestWhatIsTakenBackIsNoBacklog(t *testing.T) {
 	}
 }
 
-// Documents count for the backlog.
-func TestDocumentsAreABacklog(t *testing.T) {
-	d, resume := hanging(t)
+// Documents count towards the backlog.
+func TestBacklogIncludesDocuments(t *testing.T) {
+	d, resume := openBlocked(t)
 	n := 0
 	for ; !raised(d); n++ {
 		if n > backlogBytes>>20 {
-			t.Fatalf("nobody waits after %d MiB", n)
+			t.Fatalf("no backlog after %d MiB of documents", n)
 		}
 		d.SetDocument("large", make([]byte, 1<<20))
 		d.DeleteDocument("large")
 	}
 	if n < backlogBytes>>20-1 {
-		t.Errorf("clients wait after %d MiB", n)
+		t.Errorf("backlog already after %d MiB of documents", n)
 	}
 	resume()
 	if err := d.Close(true); err != nil {
@@ -116,9 +116,9 @@ func TestDocumentsAreABacklog(t *testing.T) {
 	}
 }
 
-// Publishers do not wait for commits of a store that has failed.
-func TestAStoreThatIsGivenUpHasNoBacklog(t *testing.T) {
-	d, resume := hanging(t)
+// Publishers do not wait for a store that has failed.
+func TestFailedStoreHasNoBacklog(t *testing.T) {
+	d, resume := openBlocked(t)
 	defer resume()
 	d.Put(sized(2, 1<<30))
 	begins := d.Backlog()
@@ -127,7 +127,7 @@ func TestAStoreThatIsGivenUpHasNoBacklog(t *testing.T) {
 	d.Put(sized(3, 1<<30))
 	d.SetDocument("large", make([]byte, 2*backlogBytes))
 	if raised(d) {
-		t.Error("publishers wait for ever")
+		t.Error("failed store has a backlog")
 	}
 	_ = d.Close(true)
 }

@@ -9,7 +9,7 @@ import (
 
 // Backup implements [store.Store].
 func (d *disk) Backup(dir string) error {
-	if d.fs.has(dir) {
+	if d.fs.contains(dir) {
 		return fmt.Errorf("%s must not be in the data directory (use a directory outside, for example on another disk)", dir)
 	}
 	if err := d.Flush(context.Background()); err != nil {
@@ -28,5 +28,5 @@ func (d *disk) Backup(dir string) error {
 	if err := sealInventory(d.fs, d.fs.PathJoin(dir, databaseDir), d.fs.tracker.extents()); err != nil {
 		return err
 	}
-	return writeFormat(d.fs, dir) // last, because a copy without the file is not a data directory
+	return writeFormat(d.fs, dir) // FORMAT comes last, because a copy without it is not a data directory
 }

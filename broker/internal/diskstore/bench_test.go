@@ -52,11 +52,11 @@ func BenchmarkAcknowledge(b *testing.B) {
 	tickets := func() (committed, gathering Ticket) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.committed, d.gathering.ticket
+		return d.committed, d.pending.ticket
 	}
 	message := body(make([]byte, 1024))
 	waits := new(ackWaits)
-	var refs []Ref // of the unacknowledged messages, in the order of the puts
+	var refs []Ref // references of the unacknowledged messages, in the order of the puts
 	var noted Ticket
 	b.SetBytes(1024)
 	for put := uint64(1); b.Loop(); put++ {

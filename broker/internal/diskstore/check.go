@@ -41,7 +41,7 @@ func Check(o Options) (Report, error) {
 	if r.Damage, err = d.compare(database, whole); err != nil || len(r.Damage) > 0 {
 		return r, err
 	}
-	if err := d.rehearse(database); err != nil {
+	if err := d.tryOpen(database); err != nil {
 		r.Damage = append(r.Damage, Damage{database, err.Error()})
 		return r, nil
 	}
@@ -80,7 +80,7 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 			err = errNoData
 		}
 	}
-	if errors.Is(err, ErrFormat) && isAlmost(o.FS, o.Dir) {
+	if errors.Is(err, ErrFormat) && isFormatDamaged(o.FS, o.Dir) {
 		err = nil
 	}
 	if err == nil {
@@ -94,8 +94,8 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 	return d, whole, nil
 }
 
-// isAlmost reports whether the content of the file FORMAT is damaged. Otherwise another version wrote the file.
-func isAlmost(fs vfs.FS, dir string) bool {
+// isFormatDamaged reports whether the content of the file FORMAT is damaged. If it is not, another version wrote the file.
+func isFormatDamaged(fs vfs.FS, dir string) bool {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))
 }

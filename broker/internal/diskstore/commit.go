@@ -9,14 +9,14 @@ import (
 
 // commitSoon starts a commit of the pending changes immediately or, if canWait is set, after commitDelay.
 func (d *disk) commitSoon(canWait bool) {
-	g := &d.gathering
+	g := &d.pending
 	if !canWait {
 		d.commitNow()
 		return
 	}
-	if !g.lazily {
-		g.lazily = true
-		d.lazy.Reset(commitDelay)
+	if !g.delayed {
+		g.delayed = true
+		d.delayTimer.Reset(commitDelay)
 	}
 }
 
@@ -34,7 +34,7 @@ const maxReused = 16 << 10
 func (d *disk) run() {
 	defer close(d.stopped)
 	batch := d.db.NewBatch()
-	var spare gathering // the previous commit, whose memory is reused
+	var spare changeSet // previous commit, whose memory is reused
 	for {
 		closing := false
 		select {
@@ -45,17 +45,17 @@ func (d *disk) run() {
 			return
 		}
 		sealed := d.seal(spare)
-		d.began.Store(time.Now().UnixNano())
+		d.commitStarted.Store(time.Now().UnixNano())
 		if err := d.commit(batch, &sealed); err != nil {
 			d.fail(err)
 			return
 		}
-		d.began.Store(0)
+		d.commitStarted.Store(0)
 		if !d.finish(&sealed) || closing {
 			return
 		}
 		if spare = sealed; cap(spare.changes) > maxReused {
-			spare = gathering{} // do not keep the memory of a large burst
+			spare = changeSet{} // releases the memory of a large burst
 		}
 		clear(spare.changes)
 		clear(spare.others)
@@ -64,15 +64,15 @@ func (d *disk) run() {
 	}
 }
 
-// seal returns the pending changes and starts a new gathering.
-func (d *disk) seal(spare gathering) gathering {
+// seal returns the pending changes and starts a new change set.
+func (d *disk) seal(spare changeSet) changeSet {
 	d.hold.Lock()
 	defer d.hold.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gathering.cut()
-	sealed := d.gathering
-	d.gathering = gathering{
+	d.pending.cut()
+	sealed := d.pending
+	d.pending = changeSet{
 		ticket:  sealed.ticket + 1,
 		changes: spare.changes[:0],
 		others:  spare.others[:0],
@@ -84,8 +84,8 @@ func (d *disk) seal(spare gathering) gathering {
 	return sealed
 }
 
-// commit makes a gathering durable.
-func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
+// commit makes a change set durable.
+func (d *disk) commit(batch *pebble.Batch, g *changeSet) error {
 	if len(g.changes) == g.dropped && len(g.others) == 0 {
 		return nil
 	}
@@ -115,8 +115,8 @@ func (d *disk) commit(batch *pebble.Batch, g *gathering) error {
 	return nil
 }
 
-// write encodes the changes of part p, which follow the part before.
-func (g *gathering) write(batch *pebble.Batch, before, p part) error {
+// write encodes the changes of part p, starting after the part before.
+func (g *changeSet) write(batch *pebble.Batch, before, p part) error {
 	others := g.others[before.others:p.others]
 	var key, value []byte
 	for i := before.changes; i < p.changes; i++ {
@@ -154,7 +154,7 @@ func (g *gathering) write(batch *pebble.Batch, before, p part) error {
 
 // finish notifies the callers that wait for a commit, unless the store has failed in the meantime. It reports whether it
 // notified them.
-func (d *disk) finish(g *gathering) (reported bool) {
+func (d *disk) finish(g *changeSet) (reported bool) {
 	d.mu.Lock()
 	if reported = d.err == nil; reported {
 		d.committed = g.ticket
@@ -208,7 +208,7 @@ type pebbleLog struct{ d *disk }
 // Fatalf handles a fatal error of Pebble. It must not return.
 func (l pebbleLog) Fatalf(format string, args ...any) {
 	l.d.fail(fmt.Errorf(format, args...))
-	park()
+	blockForever()
 }
 
 func (l pebbleLog) Errorf(format string, args ...any) { l.d.log.Error(fmt.Sprintf(format, args...)) }

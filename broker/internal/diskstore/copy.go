@@ -35,7 +35,7 @@ func Copy(from, to string) error {
 	if err := syncDir(fs, to); err != nil {
 		return err
 	}
-	return writeFormat(fs, to) // last, because a copy without the file is not a data directory
+	return writeFormat(fs, to) // FORMAT comes last, because a copy without it is not a data directory
 }
 
 // copyable returns an error if the data directory cannot be copied to the destination.

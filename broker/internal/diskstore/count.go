@@ -26,8 +26,8 @@ type tally struct {
 // count is the current tally of a level.
 type count struct {
 	tally
-	dirty bool // included in gathering.counts
-	gone  bool // the queue was deleted
+	dirty   bool // included in changeSet.counts
+	deleted bool // the queue was deleted
 }
 
 func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
@@ -37,7 +37,7 @@ func (d *disk) count(k Key, messages int, bytes int64, transient bool) {
 	c.transients = (c.transients || transient) && c.messages > 0
 	if !c.dirty {
 		c.dirty = true
-		d.gathering.counts = append(d.gathering.counts, c)
+		d.pending.counts = append(d.pending.counts, c)
 	}
 }
 
@@ -54,10 +54,10 @@ func (d *disk) countOf(at level) *count {
 }
 
 // cut completes the current part.
-func (g *gathering) cut() {
+func (g *changeSet) cut() {
 	p := part{changes: len(g.changes), others: len(g.others)}
 	for _, c := range g.counts {
-		if c.dirty = false; !c.gone {
+		if c.dirty = false; !c.deleted {
 			p.counts = append(p.counts, c.tally)
 		}
 	}

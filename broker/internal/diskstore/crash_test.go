@@ -24,7 +24,7 @@ type history struct {
 
 func (h *history) now() content { return h.states[len(h.states)-1] }
 
-// in records a change that belongs to the commit with the ticket.
+// in records a change that belongs to the commit with the given ticket.
 func (h *history) in(t Ticket, change func(content)) {
 	for len(h.states) <= int(t-h.first) {
 		h.states = append(h.states, h.now().clone())
@@ -32,9 +32,9 @@ func (h *history) in(t Ticket, change func(content)) {
 	change(h.now())
 }
 
-// After a power failure at any moment, with any part of the unsynced data on disk, a store has the content of a commit.
-// This is the last confirmed commit or a later one. The store never has a part of a commit.
-func TestACrashLosesNoCommit(t *testing.T) {
+// After a power failure at any moment, with any part of the unsynced data on disk, a store has the content of the last
+// confirmed commit or of a later commit. It never has a part of a commit.
+func TestCrashPreservesCommits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const queues, levels = 3, 2
 		fs := vfs.NewCrashableMem()
@@ -48,10 +48,10 @@ func TestACrashLosesNoCommit(t *testing.T) {
 			return rapid.SampledFrom(keys).Draw(t, "key"), true
 		}
 		locked := func(change func(Ticket)) {
-			d.Hold() // so that the commit does not start in between
+			d.Hold() // no commit starts before Release
 			defer d.Release()
 			d.mu.Lock()
-			ticket := d.gathering.ticket
+			ticket := d.pending.ticket
 			d.mu.Unlock()
 			change(ticket)
 		}
@@ -67,7 +67,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 			},
 			"update": func(t *rapid.T) {
 				if k, ok := existing(t); ok {
-					body := h.now().messages[k] // same length, because the store counts bytes
+					body := h.now().messages[k] // the length does not change, because the store counts bytes
 					locked(func(ticket Ticket) {
 						h.refs[k] = d.Update(entry(k, body), h.refs[k])
 						h.in(ticket, func(c content) { c.messages[k] = body })
@@ -128,7 +128,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 				h.in(ticket, func(content) {})
 				h.waited = ticket
 			},
-			"let it run": func(*rapid.T) { runtime.Gosched() },
+			"yield": func(*rapid.T) { runtime.Gosched() },
 			"crash": func(t *rapid.T) {
 				seed := rapid.Uint64().Draw(t, "what is on disk")
 				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: int(seed % 101), RNG: rand.New(rand.NewPCG(seed, 0))})
@@ -136,7 +136,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 				defer old.Close(true)
 				d = openCrashed(t, fs)
 				if !d.Unclean() {
-					t.Fatal("a crash is taken for an end in order")
+					t.Fatal("crash is not reported as unclean")
 				}
 				found, err := d.read(queues, levels)
 				if err != nil {
@@ -154,7 +154,7 @@ func TestACrashLosesNoCommit(t *testing.T) {
 					t.Fatal(err)
 				}
 				if d.Unclean() || !found.equal(h.now()) {
-					t.Fatalf("closed in order with %v, opened with %v, unclean: %v", h.now(), found, d.Unclean())
+					t.Fatalf("content after a clean close differs: wrote %v, found %v, unclean %v", h.now(), found, d.Unclean())
 				}
 				h.begin(found)
 			},
@@ -173,7 +173,7 @@ func (h *history) found(t *rapid.T, c content) {
 			return
 		}
 	}
-	t.Fatalf("of the commits from %d to %d, which were %+v, none was found, but %+v",
+	t.Fatalf("recovered content is not one of the commits %d to %d, %+v: got %+v",
 		h.waited, h.first+Ticket(len(h.states)), h.states, c)
 }
 

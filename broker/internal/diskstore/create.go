@@ -28,7 +28,7 @@ const unfinished = ".new"
 // database therefore always has the file, and a directory that has lost the file is not mistaken for a new directory.
 func (d *disk) create() error {
 	path := d.fs.PathJoin(d.dir, databaseDir)
-	there, err := d.look()
+	there, err := d.isDataDir()
 	if err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func (d *disk) create() error {
 	return d.rename(path)
 }
 
-// look reports whether the directory is a data directory. It returns an error if the directory cannot become one. It does
-// not change the directory.
-func (d *disk) look() (there bool, err error) {
+// isDataDir reports whether the directory is a data directory. It returns an error if the directory cannot become one. It
+// does not change the directory.
+func (d *disk) isDataDir() (there bool, err error) {
 	if there, err = hasFormat(d.fs, d.dir); !there && err == nil {
-		err = d.empty()
+		err = d.checkEmpty()
 	}
 	return there, err
 }
@@ -79,8 +79,8 @@ func (d *disk) rename(path string) error {
 	return syncDir(d.fs, d.dir)
 }
 
-// empty returns an error if the directory contains files that prevent a new data directory.
-func (d *disk) empty() error {
+// checkEmpty returns an error if the directory contains files that prevent a new data directory.
+func (d *disk) checkEmpty() error {
 	names, err := d.fs.List(d.dir)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 )
 
 // A disk that is temporarily full only delays commits.
-func TestAFullDiskIsWaitedFor(t *testing.T) {
+func TestStoreWaitsForFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &broken{err: syscall.ENOSPC}
+		b := &faultFS{err: syscall.ENOSPC}
 		power := vfs.NewCrashableMem()
 		d := openOn(t, errorfs.Wrap(power, errorfs.InjectorFunc(b.inject)))
 		b.from.Store(b.seen.Load() + 1)
@@ -29,27 +29,27 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if waited := time.Since(began); waited < time.Minute {
-			t.Errorf("said to be kept after %v, while the disk was full", waited)
+			t.Errorf("commit confirmed after %v, while the disk was full", waited)
 		}
 		if err := d.Close(true); err != nil {
 			t.Error(err)
 		}
-		checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, "after the disk was full")
+		checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, "after the disk was full")
 	})
 }
 
 // Close does not wait for a disk that stays full. It returns an error for the unsaved changes.
-func TestClosingDoesNotWaitForAFullDisk(t *testing.T) {
-	b := &broken{err: syscall.ENOSPC}
+func TestCloseDoesNotWaitForFullDisk(t *testing.T) {
+	b := &faultFS{err: syscall.ENOSPC}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
 	b.from.Store(b.seen.Load() + 1)
 	d.Put(entry(keyOf(1, 0, 1), "message"))
 	if err := d.Close(true); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("closed: %v", err)
+		t.Errorf("Close: got %v, want ENOSPC", err)
 	}
 }
 
-func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
+func TestOpenReportsUnusableDirectory(t *testing.T) {
 	filled := func(t *testing.T) vfs.FS {
 		fs := vfs.NewMem()
 		d := openOn(t, fs)
@@ -63,7 +63,7 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(files(t, fs, ".sst")) == 0 {
-			t.Fatal("there is no table to be harmed")
+			t.Fatal("no table found")
 		}
 		return fs
 	}
@@ -72,24 +72,24 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 		want error
 		says string
 	}{
-		"another process has it": {func(t *testing.T, fs vfs.FS) { openOn(t, fs) }, ErrInUse, "stop that process"},
-		"a newer version wrote it": {func(t *testing.T, fs vfs.FS) {
+		"another process uses the directory": {func(t *testing.T, fs vfs.FS) { openOn(t, fs) }, ErrInUse, "stop that process"},
+		"a newer version wrote the directory": {func(t *testing.T, fs vfs.FS) {
 			write(t, fs, dataDir+"/FORMAT", "reprise 3\n")
 		}, ErrFormat, `"reprise 3"`},
-		"its format is gone": {func(t *testing.T, fs vfs.FS) {
+		"FORMAT is missing": {func(t *testing.T, fs vfs.FS) {
 			if err := fs.Remove(dataDir + "/FORMAT"); err != nil {
 				t.Fatal(err)
 			}
 		}, ErrDamaged, "without FORMAT"},
-		"the database is gone": {func(t *testing.T, fs vfs.FS) {
+		"the database is missing": {func(t *testing.T, fs vfs.FS) {
 			if err := fs.RemoveAll(dataDir + "/pebble"); err != nil {
 				t.Fatal(err)
 			}
 		}, ErrDamaged, "backup"},
-		"the manifest is gone": {func(t *testing.T, fs vfs.FS) { removeAll(t, fs, "/MANIFEST") }, ErrDamaged, "backup"},
-		"the manifest is torn": {func(t *testing.T, fs vfs.FS) { scramble(t, fs, "/MANIFEST") }, ErrDamaged, "backup"},
-		"a table is gone":      {func(t *testing.T, fs vfs.FS) { removeAll(t, fs, ".sst") }, ErrDamaged, "backup"},
-		"a table is scrambled": {func(t *testing.T, fs vfs.FS) { scramble(t, fs, ".sst") }, ErrDamaged, "backup"},
+		"the manifest is missing": {func(t *testing.T, fs vfs.FS) { removeAll(t, fs, "/MANIFEST") }, ErrDamaged, "backup"},
+		"the manifest is torn":    {func(t *testing.T, fs vfs.FS) { scramble(t, fs, "/MANIFEST") }, ErrDamaged, "backup"},
+		"a table is missing":      {func(t *testing.T, fs vfs.FS) { removeAll(t, fs, ".sst") }, ErrDamaged, "backup"},
+		"a table is scrambled":    {func(t *testing.T, fs vfs.FS) { scramble(t, fs, ".sst") }, ErrDamaged, "backup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := filled(t)
@@ -100,15 +100,15 @@ func TestWhatCannotBeOpenedSaysWhy(t *testing.T) {
 				_ = s.Close(true)
 			}
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), dataDir) {
-				t.Errorf("error %v, want %v that says %s", err, test.want, test.says)
+				t.Errorf("Open: got %v, want %v with %s", err, test.want, test.says)
 			}
 		})
 	}
 }
 
-// A changed bit in the log is detected, so that no record is silently lost. At the end of the log, a changed bit looks
-// like an interrupted write.
-func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
+// A changed bit in the log is detected, so that no record is lost without an error. At the end of the log, a changed bit
+// looks like an interrupted write.
+func TestOpenDetectsDamagedLog(t *testing.T) {
 	power := vfs.NewCrashableMem()
 	d := openOn(t, power)
 	const block = 32 << 10
@@ -119,12 +119,12 @@ func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 	defer d.Close(true)
 	logs := files(t, power, ".log")
 	if slices.Sort(logs); len(logs) == 0 {
-		t.Fatal("there is no log")
+		t.Fatal("no log found")
 	}
 	logs = logs[len(logs)-1:] // Pebble is about to remove the other logs
 	size := len(read(t, power, logs[0]))
 	if size < 3*block {
-		t.Fatalf("the log has %d bytes only", size)
+		t.Fatalf("log is too small: %d bytes", size)
 	}
 	for at := 0; at < size-block; at += 3001 {
 		fs := power.CrashClone(vfs.CrashCloneCfg{})
@@ -144,7 +144,7 @@ func TestAScrambledLogIsNotReadAsAShorterOne(t *testing.T) {
 		}
 		for _, k := range kept {
 			if _, ok := found.messages[k]; !ok {
-				t.Errorf("byte %d of %d: %v is gone without a word", at, size, k)
+				t.Errorf("byte %d of %d: %v is missing without an error", at, size, k)
 				break
 			}
 		}
@@ -211,8 +211,8 @@ func write(t *testing.T, fs vfs.FS, name, content string) {
 	}
 }
 
-// MakeRoom frees the disk space of deleted messages without further puts, except for logs, which Pebble reuses.
-func TestRoomIsMade(t *testing.T) {
+// MakeRoom frees the disk space of deleted messages without further puts. It does not free logs, which Pebble reuses.
+func TestMakeRoomFreesDiskSpace(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openOn(t, fs)
 	defer d.Close(true)
@@ -243,7 +243,7 @@ func TestRoomIsMade(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are left: %v", size, files(t, fs, "/"))
+			t.Fatalf("files still have %d bytes: %v", size, files(t, fs, "/"))
 		}
 	}
 }

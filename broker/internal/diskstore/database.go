@@ -21,7 +21,7 @@ func (d *disk) MakeRoom(ctx context.Context) error {
 	if err := d.Err(); err != nil {
 		return err // otherwise Pebble would wait forever
 	}
-	return d.unlessItFails(func() error {
+	return d.catchWriteError(func() error {
 		flushed, err := d.db.AsyncFlush()
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (d *disk) options() *pebble.Options {
 		MemTableSize:       memTableSize,
 		// A read of damaged data returns an error. The other data remains readable.
 		EventListener: &pebble.EventListener{
-			DataCorruption:  func(c pebble.DataCorruptionInfo) { d.harmed(c.Path, c.Details) },
+			DataCorruption:  func(c pebble.DataCorruptionInfo) { d.recordDamage(c.Path, c.Details) },
 			BackgroundError: d.backgroundError,
 		},
 	}
@@ -66,19 +66,19 @@ const backgroundPause = 100 * time.Millisecond
 
 func (d *disk) backgroundError(err error) {
 	if pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged) {
-		d.harm.Do(func() { close(d.damaged) })
+		d.damageOnce.Do(func() { close(d.damaged) })
 	} else {
 		d.log.Error("the database cannot do its work in the background", "directory", d.dir, "error", err)
 	}
 	time.Sleep(backgroundPause)
 }
 
-// harmed logs and records a file that was found damaged while the store is open.
-func (d *disk) harmed(file string, err error) {
+// recordDamage logs and records a file that was found damaged while the store is open.
+func (d *disk) recordDamage(file string, err error) {
 	if _, logged := d.corrupt.LoadOrStore(file, true); !logged {
 		d.log.Error("the data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)
 	}
-	d.harm.Do(func() { close(d.damaged) })
+	d.damageOnce.Do(func() { close(d.damaged) })
 }
 
 // Damaged implements [store.Store].

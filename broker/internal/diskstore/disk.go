@@ -30,32 +30,32 @@ type disk struct {
 	hold sync.RWMutex // locked for writing while a commit is sealed
 
 	mu        sync.Mutex
-	gathering gathering
-	partBytes int64               // the constant of the same name, except in tests
-	holders   int                 // callers between Hold and Release
+	pending   changeSet
+	partBytes int64               // partBytes constant, except in tests
+	holders   int                 // number of callers between Hold and Release
 	counts    map[uint64][]*count // by queue
 	committed Ticket
 	progress  *sync.Cond // signals changes of committed or err
 	err       error      // reason why no further commit can succeed
 	cause     error      // the failed write, if any
 
-	backlog alarm.Alarm   // raised above backlogBytes
-	running atomic.Bool   // false during Open and Close
-	corrupt sync.Map      // damaged files already logged
-	harm    sync.Once     // closes damaged
-	began   atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
-	wake    chan struct{} // requests a commit
-	lazy    *time.Timer   // writes to wake after commitDelay
-	closing chan struct{}
-	stopped chan struct{} // closed when run returns
-	failed  chan struct{}
-	damaged chan struct{}
+	backlog       alarm.Alarm   // raised above backlogBytes
+	running       atomic.Bool   // false during Open and Close
+	corrupt       sync.Map      // damaged files already logged
+	damageOnce    sync.Once     // guards closing damaged
+	commitStarted atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
+	wake          chan struct{} // requests a commit
+	delayTimer    *time.Timer   // writes to wake after commitDelay
+	closing       chan struct{}
+	stopped       chan struct{} // closed when run returns
+	failed        chan struct{}
+	damaged       chan struct{}
 
 	everything bool // Open reads all files
 }
 
-// gathering is the set of pending changes for the next commit.
-type gathering struct {
+// changeSet contains the pending changes for the next commit.
+type changeSet struct {
 	ticket  Ticket
 	changes []change
 	dropped int   // number of changes that were undone before they were written
@@ -63,7 +63,7 @@ type gathering struct {
 	others  []other
 	parts   []part
 	waiters []Waiter
-	lazily  bool // the timer lazy is running
+	delayed bool // delayTimer is running
 
 	// The current part:
 	from   int      // index of its first change
@@ -74,7 +74,7 @@ type gathering struct {
 // part is the content of one batch. Most commits have one part. A batch is limited to 4 GiB and should be much smaller,
 // because it is a copy of the data.
 type part struct {
-	changes, others int // their total number, including the earlier parts
+	changes, others int // total number, including the earlier parts
 	counts          []tally
 }
 
@@ -107,8 +107,8 @@ type kind uint8
 
 const (
 	undone kind = iota
-	put         // a new key
-	update      // an existing key
+	put         // puts a new key
+	update      // updates an existing key
 	deletion
 )
 
@@ -125,7 +125,7 @@ func (d *disk) Update(e Entry, old Ref) Ref {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.undoable(old) {
-		d.gathering.changes[old.Slot].entry = e
+		d.pending.changes[old.Slot].entry = e
 		return old
 	}
 	return d.put(update, e)
@@ -136,7 +136,7 @@ func (d *disk) Delete(k Key, r Ref, bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count(k, -1, -bytes, false)
-	d.forget(k, r)
+	d.undo(k, r)
 }
 
 // Move implements [store.Store].
@@ -146,10 +146,10 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	d.count(from, -1, -to.Bytes, false)
 	d.count(to.Key, 1, to.Bytes, to.Transient)
 	if d.replaceable(old) {
-		d.gathering.changes[old.Slot].entry = to
+		d.pending.changes[old.Slot].entry = to
 		return old
 	}
-	d.forget(from, old)
+	d.undo(from, old)
 	return d.put(put, to)
 }
 
@@ -157,12 +157,12 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 // in others that must precede the new change. Without replacement, a message that moves repeatedly would add a change for
 // each move, without limit while the disk does not respond.
 func (d *disk) replaceable(r Ref) bool {
-	g := &d.gathering
+	g := &d.pending
 	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
 }
 
 func (d *disk) put(how kind, e Entry) Ref {
-	g := &d.gathering
+	g := &d.pending
 	if d.err != nil {
 		// The store does not collect changes that cannot be committed. The ticket makes callers wait and receive the
 		// error.
@@ -178,10 +178,10 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// forget undoes the pending change that put a message. If the change is already written, forget deletes the message. An
-// undone update becomes a deletion, because the previous version of the message is on disk.
-func (d *disk) forget(k Key, r Ref) {
-	g := &d.gathering
+// undo reverts the pending change that put a message. If the change is already written, undo deletes the message. An undone
+// update becomes a deletion, because the previous version of the message is on disk.
+func (d *disk) undo(k Key, r Ref) {
+	g := &d.pending
 	if d.err != nil {
 		return
 	}
@@ -204,14 +204,14 @@ func (d *disk) forget(k Key, r Ref) {
 
 // grow adds to the size of the pending changes and updates the alarm that makes publishers wait.
 func (d *disk) grow(bytes int64) {
-	d.gathering.size += bytes
-	if full := d.gathering.size > backlogBytes; full != (d.backlog.Raised() != nil) {
+	d.pending.size += bytes
+	if full := d.pending.size > backlogBytes; full != (d.backlog.Raised() != nil) {
 		d.backlog.Set(full)
 	}
 }
 
 func (d *disk) undoable(r Ref) bool {
-	return r.Ticket == d.gathering.ticket && r.Slot >= d.gathering.from
+	return r.Ticket == d.pending.ticket && r.Slot >= d.pending.from
 }
 
 // DeleteRange implements [store.Store].
@@ -228,7 +228,7 @@ func (d *disk) DeleteQueue(queue uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.counts[queue] {
-		c.gone = true
+		c.deleted = true
 	}
 	delete(d.counts, queue)
 	d.other(0, func(b *pebble.Batch) error {
@@ -255,7 +255,7 @@ func (d *disk) DeleteDocument(name string) Ticket {
 
 // other adds a change that does not belong to one message.
 func (d *disk) other(bytes int, do func(*pebble.Batch) error) Ticket {
-	g := &d.gathering
+	g := &d.pending
 	if d.err != nil {
 		return g.ticket
 	}

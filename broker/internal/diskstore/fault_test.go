@@ -17,14 +17,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// broken is a file system in which one write fails, or all writes starting with that write.
-type broken struct {
+// faultFS injects an error into one write, or into all writes starting with that write.
+type faultFS struct {
 	from, seen atomic.Int64
 	once       bool
 	err        error
 }
 
-func (b *broken) inject(op errorfs.Op) error {
+func (b *faultFS) inject(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
 		return nil
 	}
@@ -36,9 +36,9 @@ func (b *broken) inject(op errorfs.Op) error {
 }
 
 // work puts messages, a few in each commit, and returns the confirmed messages.
-func work(d *disk, messages int) (kept []Key, err error) { return workWith(d, messages, "body") }
+func work(d *disk, messages int) (confirmed []Key, err error) { return workWith(d, messages, "body") }
 
-func workWith(d *disk, messages int, body string) (kept []Key, err error) {
+func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
 	var some []Key
 	for i := range uint64(messages) {
 		k := keyOf(1, 0, i+1)
@@ -47,17 +47,17 @@ func workWith(d *disk, messages int, body string) (kept []Key, err error) {
 			continue
 		}
 		if err := d.sync(); err != nil {
-			return kept, err
+			return confirmed, err
 		}
-		kept, some = append(kept, some...), nil
+		confirmed, some = append(confirmed, some...), nil
 	}
-	return kept, d.sync()
+	return confirmed, d.sync()
 }
 
 // The test fails each write in turn, alone or together with all later writes. The confirmed messages survive a power
 // failure. After the store has failed, it reports the failure and does not confirm further messages.
-func TestNoFailedWriteIsTakenForKept(t *testing.T) {
-	healthy := &broken{}
+func TestFailedWriteIsNotConfirmed(t *testing.T) {
+	healthy := &faultFS{}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
 	opened := healthy.seen.Load()
 	if _, err := work(d, 30); err != nil {
@@ -72,31 +72,31 @@ func TestNoFailedWriteIsTakenForKept(t *testing.T) {
 	for n := opened + 1; n <= last; n++ {
 		for _, once := range []bool{true, false} {
 			power := vfs.NewCrashableMem()
-			b := &broken{once: once, err: syscall.EIO}
+			b := &faultFS{once: once, err: syscall.EIO}
 			d := openOn(t, errorfs.Wrap(power, errorfs.InjectorFunc(b.inject)))
 			b.from.Store(n)
 			kept, err := work(d, 30)
 			if err != nil {
 				failed++
 				if again := d.sync(); again == nil || d.Err() == nil {
-					t.Fatalf("write %d: %v, and yet a later commit was kept", n, err)
+					t.Fatalf("write %d: failed with %v, but a later commit succeeded", n, err)
 				}
 				<-d.Failed()
 				if err := d.Close(true); !errors.Is(err, syscall.EIO) {
-					t.Fatalf("write %d: the error does not tell the cause: %v", n, err)
+					t.Fatalf("write %d: Close: got %v, want EIO", n, err)
 				}
 			} else {
-				_ = d.Close(true) // may fail, on the same disk
+				_ = d.Close(true) // may fail on the same disk
 			}
-			checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
+			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
 		}
 	}
 	if failed == 0 {
-		t.Fatal("no write that failed mattered")
+		t.Fatal("no failed write caused an error")
 	}
 }
 
-func checkKept(t *testing.T, fs vfs.FS, kept []Key, when string) {
+func checkConfirmed(t *testing.T, fs vfs.FS, confirmed []Key, when string) {
 	t.Helper()
 	d := openOn(t, fs)
 	defer d.Close(true)
@@ -104,16 +104,16 @@ func checkKept(t *testing.T, fs vfs.FS, kept []Key, when string) {
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	for _, k := range kept {
+	for _, k := range confirmed {
 		if _, ok := found.messages[k]; !ok {
-			t.Fatalf("%s: %v was said to be kept and is not there", when, k)
+			t.Fatalf("%s: confirmed message %v is missing", when, k)
 		}
 	}
 }
 
 // A full or failed disk during Open or Close causes an error. It does not block or terminate the process. The confirmed
 // messages are available after the disk works again.
-func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
+func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		for n := int64(1); ; n++ {
 			power := vfs.NewCrashableMem()
@@ -125,7 +125,7 @@ func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := &broken{err: cause}
+			b := &faultFS{err: cause}
 			b.from.Store(n)
 			s, err := Open(Options{Dir: dataDir, Log: discard, FS: errorfs.Wrap(power, errorfs.InjectorFunc(b.inject))})
 			if err == nil {
@@ -134,7 +134,7 @@ func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
 			if err != nil && !errors.Is(err, cause) {
 				t.Fatalf("write %d: %v", n, err)
 			}
-			checkKept(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
+			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
 			if err == nil && b.seen.Load() < n {
 				break // each write has failed once
 			}
@@ -143,10 +143,10 @@ func TestADiskThatFailsWhileTheStoreIsOpenedOrClosed(t *testing.T) {
 }
 
 // If the creation of a data directory fails or is interrupted, a later Open creates the directory.
-func TestADiskThatFailsWhileAStoreIsMade(t *testing.T) {
+func TestDiskErrorDuringCreation(t *testing.T) {
 	for n := int64(1); ; n++ {
 		power := vfs.NewCrashableMem()
-		b := &broken{err: syscall.ENOSPC}
+		b := &faultFS{err: syscall.ENOSPC}
 		b.from.Store(n)
 		s, err := Open(Options{Dir: dataDir, Log: discard, FS: errorfs.Wrap(power, errorfs.InjectorFunc(b.inject))})
 		if err == nil {
@@ -169,8 +169,8 @@ func TestADiskThatFailsWhileAStoreIsMade(t *testing.T) {
 	}
 }
 
-// Some file systems cannot preallocate space.
-func TestReservingRoomIsNotNeeded(t *testing.T) {
+// Some file systems do not support preallocation.
+func TestStoreWorksWithoutPreallocation(t *testing.T) {
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFilePreallocate {
 			return syscall.EOPNOTSUPP
@@ -186,15 +186,15 @@ func TestReservingRoomIsNotNeeded(t *testing.T) {
 }
 
 // Wait returns if the store is closed or the context is canceled.
-func TestWaitingEnds(t *testing.T) {
-	b := &broken{err: syscall.ENOSPC}
+func TestWaitReturnsAfterCloseOrCancel(t *testing.T) {
+	b := &faultFS{err: syscall.ENOSPC}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
 	b.from.Store(b.seen.Load() + 1)
 	kept := d.Put(entry(keyOf(1, 0, 1), "message"))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
 	if err := d.Wait(ctx, kept.Ticket); !errors.Is(err, context.Canceled) {
-		t.Errorf("waited until %v", err)
+		t.Errorf("unexpected result of Wait: %v", err)
 	}
 	b.from.Store(0)
 	if err := d.Flush(t.Context()); err != nil {
@@ -204,13 +204,13 @@ func TestWaitingEnds(t *testing.T) {
 		t.Error(err)
 	}
 	if err := d.Wait(t.Context(), kept.Ticket+10); !errors.Is(err, ErrClosed) {
-		t.Errorf("waited until %v", err)
+		t.Errorf("unexpected result of Wait: %v", err)
 	}
 }
 
 // A lack of file descriptors delays a commit, but does not make the store fail, because it is temporary and unrelated to
 // the disk.
-func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
+func TestStoreWaitsForFileDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exhausted atomic.Bool
 		d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -221,11 +221,11 @@ func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 		})))
 		exhausted.Store(true)
 		time.AfterFunc(10*time.Second, func() { exhausted.Store(false) })
-		if _, err := workWith(d, 3000, strings.Repeat("x", 10_000)); err != nil { // enough for several logs
+		if _, err := workWith(d, 3000, strings.Repeat("x", 10_000)); err != nil { // enough data for several logs
 			t.Error(err)
 		}
 		if exhausted.Load() {
-			t.Error("no file was opened meanwhile")
+			t.Error("store opened no file while descriptors were exhausted")
 		}
 		if err := d.Close(true); err != nil {
 			t.Error(err)
@@ -234,7 +234,7 @@ func TestTooManyOpenFilesAreWaitedFor(t *testing.T) {
 }
 
 // A failed store does not save changes. Wait returns an error for the tickets of such changes.
-func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
+func TestFailedStoreDoesNotSaveChanges(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
 	first := d.Put(entry(keyOf(1, 0, 1), "message"))
@@ -244,18 +244,17 @@ func TestWhatComesAfterAFailureIsNotTakenForKept(t *testing.T) {
 		"moved":   d.Move(keyOf(1, 0, 1), first, entry(keyOf(1, 0, 2), "message")),
 	} {
 		if d.Wait(t.Context(), ref.Ticket) == nil {
-			t.Errorf("a message that was %s is taken for kept", what)
+			t.Errorf("Wait succeeded for a message that was %s after the failure", what)
 		}
 	}
 	if d.Wait(t.Context(), d.SetDocument("a", nil)) == nil {
-		t.Error("a document is taken for kept")
+		t.Error("Wait succeeded for a document after the failure")
 	}
 	d.Delete(keyOf(1, 0, 2), first, 7)
 }
 
-// A store that has failed through GiveUp does not report commits, even if the disk works, because the disk does not know
-// the reason for GiveUp.
-func TestAStoreThatIsGivenUpTellsNobodyOfCommits(t *testing.T) {
+// A store that has failed through GiveUp does not report commits, even if the disk works.
+func TestFailedStoreDoesNotReportCommits(t *testing.T) {
 	d := openOn(t, vfs.NewMem())
 	d.GiveUp(errors.New("for the test"))
 	commitResults := make(commitResults, 1)
@@ -263,9 +262,9 @@ func TestAStoreThatIsGivenUpTellsNobodyOfCommits(t *testing.T) {
 	select {
 	case <-d.stopped:
 	case <-commitResults:
-		t.Error("somebody was told of a commit")
+		t.Error("failed store reported a commit")
 	case <-time.After(2 * time.Minute):
-		t.Error("it goes on committing")
+		t.Error("failed store did not stop")
 	}
 }
 
@@ -274,22 +273,22 @@ type commitResults chan Ticket
 func (c commitResults) Committed(upTo Ticket) { c <- upTo }
 
 // A failed store does not start further work, because Pebble would wait forever.
-func TestAFailedStoreMakesNoRoom(t *testing.T) {
-	b := &broken{err: syscall.EIO}
+func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
+	b := &faultFS{err: syscall.EIO}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(b.inject)))
 	b.from.Store(1)
 	if _, err := work(d, 30); err == nil {
-		t.Fatal("no write has failed")
+		t.Fatal("no write failed")
 	}
 	<-d.Failed()
 	before := runtime.NumGoroutine()
 	for range 1000 {
 		if err := d.MakeRoom(t.Context()); !errors.Is(err, syscall.EIO) {
-			t.Fatalf("%v, want the cause", err)
+			t.Fatalf("MakeRoom: got %v, want EIO", err)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests have goroutines, too
-		t.Errorf("%d goroutines, want %d", n, before)
+	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests start goroutines, too
+		t.Errorf("goroutines: got %d, want about %d", n, before)
 	}
-	_ = d.Close(true) // fails
+	_ = d.Close(true) // returns the error of the disk
 }

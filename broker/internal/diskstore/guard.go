@@ -18,8 +18,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// roomAgain is the delay before a write to a full disk is retried.
-const roomAgain = time.Second
+// fullRetryDelay is the delay before a write to a full disk is retried.
+const fullRetryDelay = time.Second
 
 // guard is the file system that Pebble writes to. Pebble cannot continue after a failed write, but terminates the process,
 // or panics with locks released. The guard therefore hides failed writes. A write to a full disk waits until there is
@@ -32,51 +32,51 @@ type guard struct {
 	vfs.FS
 	d          *disk
 	tracker    *tracker     // nil while the database is being created or examined
-	complained atomic.Int64 // time of the last log message about a full disk, in Unix seconds
+	loggedFull atomic.Int64 // time of the last log message about a full disk, in Unix seconds
 }
 
-// tracks returns the base name of a file in the directory of the database. ok is false without a tracker.
-func (g *guard) tracks(path string) (name string, ok bool) {
+// trackedName returns the base name of a file in the directory of the database. ok is false without a tracker.
+func (g *guard) trackedName(path string) (name string, ok bool) {
 	if g.tracker == nil || filepath.Dir(filepath.Clean(path)) != filepath.Clean(g.tracker.dir) {
 		return "", false
 	}
 	return filepath.Base(path), true
 }
 
-// has reports whether the path is the data directory or inside it.
-func (g *guard) has(name string) bool {
+// contains reports whether the path is the data directory or inside it.
+func (g *guard) contains(name string) bool {
 	name, within := filepath.Clean(name), filepath.Clean(g.d.dir)
 	rest, found := strings.CutPrefix(name, within)
 	return found && (rest == "" || os.IsPathSeparator(rest[0]))
 }
 
-// survive handles the result of a write. It reports whether the caller has to retry. If not, the write has succeeded, or
+// shouldRetry handles the result of a write. It reports whether the caller has to retry. If not, the write has succeeded, or
 // the caller has to return the error.
-func (g *guard) survive(err error) (again bool) {
+func (g *guard) shouldRetry(err error) (again bool) {
 	switch {
 	case err == nil:
 		return false
 	case full(err):
-		if g.awaitRoom(err) {
+		if g.awaitSpace(err) {
 			return true
 		}
 	}
 	g.d.fail(err)
-	park()
+	blockForever()
 	return false
 }
 
 // full reports whether an error means that the disk is full.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// awaitRoom waits before a retry. While the store is being opened or closed it does not wait, because the caller needs
-// the error.
-func (g *guard) awaitRoom(err error) bool {
-	g.complain(err)
+// awaitSpace waits before a retry. While the store is being opened or closed it does not wait, because the caller needs the
+// error.
+func (g *guard) awaitSpace(err error) bool {
+	g.logFull(err)
 	return g.wait()
 }
 
-// wait waits for roomAgain. It reports false if the store is not in use or ends in the meantime.
+// wait waits for fullRetryDelay. It reports false if the store is not in use or ends in the meantime.
 func (g *guard) wait() bool {
 	if !g.d.running.Load() {
 		return false
@@ -86,31 +86,31 @@ func (g *guard) wait() bool {
 		return false
 	case <-g.d.failed: // GiveUp or a failed write
 		return false
-	case <-time.After(roomAgain):
+	case <-time.After(fullRetryDelay):
 		return true
 	}
 }
 
-// passing reports whether an error of opening a file is temporary, because clients or other processes have too many files
-// open.
-func passing(err error) bool {
+// isTemporary reports whether an error of opening a file is temporary, because clients or other processes have too many
+// files open.
+func isTemporary(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) ||
 		errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.EAGAIN)
 }
 
-// complain logs at most once per minute that the disk is full.
-func (g *guard) complain(err error) {
+// logFull logs at most once per minute that the disk is full.
+func (g *guard) logFull(err error) {
 	now := time.Now().Unix()
-	if last := g.complained.Load(); now-last >= 60 && g.complained.CompareAndSwap(last, now) {
+	if last := g.loggedFull.Load(); now-last >= 60 && g.loggedFull.CompareAndSwap(last, now) {
 		g.d.log.Error("the disk is full: no message is confirmed until space is free", "directory", g.d.dir, "error", err)
 	}
 }
 
-// park blocks a goroutine forever.
-func park() { select {} }
+// blockForever blocks the goroutine forever.
+func blockForever() { select {} }
 
 func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, error) {
-	if !g.has(name) {
+	if !g.contains(name) {
 		return open()
 	}
 	for {
@@ -118,10 +118,10 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 		if err == nil {
 			return &guarded{File: f, g: g}, nil
 		}
-		if passing(err) && g.wait() {
-			continue // open has not written any data
+		if isTemporary(err) && g.wait() {
+			continue // the failed open has not written any data
 		}
-		if !g.survive(err) {
+		if !g.shouldRetry(err) {
 			return nil, err
 		}
 	}
@@ -129,7 +129,7 @@ func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, erro
 
 // Create implements [vfs.FS].
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if base, ok := g.tracks(name); ok && isMarker(base) {
+	if base, ok := g.trackedName(name); ok && isMarker(base) {
 		// Pebble is about to switch to another MANIFEST.
 		if err := g.tracker.syncNames(); err != nil {
 			return nil, g.synced(err)
@@ -137,8 +137,8 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 		g.inventory()
 	}
 	f, err := g.file(name, func() (vfs.File, error) { return g.FS.Create(name, category) })
-	f = g.begin(name, f)
-	if base, ok := g.tracks(name); err == nil && ok && isManifest(base) {
+	f = g.trackFile(name, f)
+	if base, ok := g.trackedName(name); err == nil && ok && isManifest(base) {
 		opened := f.(*guarded)
 		if opened.copy, err = g.Create(g.PathJoin(g.PathDir(name), manifestCopy+base), category); err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -149,18 +149,18 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, e
 
 // ReuseForWrite implements [vfs.FS].
 func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if base, ok := g.tracks(from); ok {
-		g.tracker.forget(base)
+	if base, ok := g.trackedName(from); ok {
+		g.tracker.unlist(base)
 		g.inventory()
 	}
 	f, err := g.file(to, func() (vfs.File, error) { return g.FS.ReuseForWrite(from, to, category) })
-	return g.begin(to, f), err
+	return g.trackFile(to, f), err
 }
 
-// begin makes the tracker follow a new file.
-func (g *guard) begin(name string, f vfs.File) vfs.File {
+// trackFile makes the tracker follow a new file.
+func (g *guard) trackFile(name string, f vfs.File) vfs.File {
 	if opened, ok := f.(*guarded); ok {
-		if base, ok := g.tracks(name); ok && listed(base) {
+		if base, ok := g.trackedName(name); ok && listed(base) {
 			opened.name, opened.t = base, g.tracker.created(base)
 		}
 	}
@@ -170,9 +170,9 @@ func (g *guard) begin(name string, f vfs.File) vfs.File {
 // Open implements [vfs.FS]. It checks value files first, because Pebble panics if the file is missing or has
 // no valid end.
 func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
-	if base, ok := g.tracks(name); ok && isBlob(base) {
+	if base, ok := g.trackedName(name); ok && isBlob(base) {
 		if err := checkBlob(g.FS, name); err != nil {
-			g.d.harmed(name, err)
+			g.d.recordDamage(name, err)
 			return nil, fmt.Errorf("%w: %s: %s", ErrDamaged, name, describe(err))
 		}
 	}
@@ -212,7 +212,7 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 
 // Remove implements [vfs.FS]. It defers the removal of a database file until the inventory no longer lists the file.
 func (g *guard) Remove(name string) error {
-	if base, ok := g.tracks(name); ok && listed(base) {
+	if base, ok := g.trackedName(name); ok && listed(base) {
 		g.tracker.remove(base)
 		if isManifest(base) {
 			g.tracker.remove(manifestCopy + base)
@@ -224,14 +224,14 @@ func (g *guard) Remove(name string) error {
 
 // Rename implements [vfs.FS].
 func (g *guard) Rename(from, to string) (err error) {
-	if !g.has(to) {
+	if !g.contains(to) {
 		return g.FS.Rename(from, to)
 	}
-	for again := true; again; again = g.survive(err) {
+	for again := true; again; again = g.shouldRetry(err) {
 		err = g.FS.Rename(from, to)
 	}
-	old, ok1 := g.tracks(from)
-	name, ok2 := g.tracks(to)
+	old, ok1 := g.trackedName(from)
+	name, ok2 := g.trackedName(to)
 	if err == nil && ok1 && ok2 {
 		g.tracker.renamed(old, name)
 	}
@@ -258,11 +258,11 @@ func (f *guarded) Write(b []byte) (written int, err error) {
 			return 0, err
 		}
 	}
-	for again := true; again; again = f.g.survive(err) {
+	for again := true; again; again = f.g.shouldRetry(err) {
 		rest, n := b[written:], 0
 		var all extent
 		if f.t != nil {
-			all = f.t.written.add(rest) // before Write, which may reuse the memory of b
+			all = f.t.written.add(rest) // before Write, because Write may reuse the memory of b
 		}
 		n, err = f.File.Write(rest)
 		switch {
@@ -328,7 +328,7 @@ func (f *guarded) SyncTo(length int64) (whole bool, err error) {
 func (g *guard) synced(err error) error {
 	if err != nil {
 		g.d.fail(err)
-		park()
+		blockForever()
 	}
 	return err
 }

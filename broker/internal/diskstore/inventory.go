@@ -34,7 +34,7 @@ func (e extent) add(b []byte) extent {
 // docs/adr/0010-an-inventory-of-the-data-directory.md.
 type inventory struct {
 	number uint64 // higher in the newer inventory
-	sealed bool   // the list of files is complete
+	sealed bool   // list of files is complete
 	files  map[string]extent
 }
 

@@ -10,17 +10,17 @@ import (
 )
 
 // Open does not change a directory of another program.
-func TestAnotherDirectoryIsLeftAlone(t *testing.T) {
+func TestOpenDoesNotChangeOtherDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "passwd"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := tree(t, dir)
 	if _, err := Open(Options{Dir: dir, Log: discard}); !errors.Is(err, ErrDamaged) {
-		t.Errorf("opened: %v", err)
+		t.Errorf("Open: got %v, want ErrDamaged", err)
 	}
 	if after := tree(t, dir); !maps.Equal(after, before) {
-		t.Errorf("the directory has %v, and had %v", after, before)
+		t.Errorf("directory changed: got %v, want %v", after, before)
 	}
 }
 
@@ -42,8 +42,8 @@ func tree(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// An update of the inventory during or after Close does not change the content of the sealed inventory.
-func TestALateUpdateLeavesTheInventorySealed(t *testing.T) {
+// An update of the inventory during or after Close does not change the sealed inventory.
+func TestLateUpdateDoesNotChangeSealedInventory(t *testing.T) {
 	for range 20 {
 		s, err := Open(Options{Dir: t.TempDir(), Log: discard})
 		if err != nil {
@@ -68,7 +68,7 @@ func TestALateUpdateLeavesTheInventorySealed(t *testing.T) {
 		tracker.update()
 		v, wrong, inventoryErr := readInventory(tracker.fs, tracker.dir)
 		if err := errors.Join(err, inventoryErr); err != nil || len(wrong) > 0 || !v.sealed {
-			t.Fatalf("sealed: %t, damage: %v, %v", v.sealed, wrong, err)
+			t.Fatalf("inventory: sealed %t, damage %v, error %v", v.sealed, wrong, err)
 		}
 	}
 }

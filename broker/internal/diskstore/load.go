@@ -67,7 +67,7 @@ func (d *disk) unreadable(err error) error {
 		err = unreadable(err)
 	}
 	if errors.Is(err, ErrDamaged) {
-		d.harm.Do(func() { close(d.damaged) })
+		d.damageOnce.Do(func() { close(d.damaged) })
 	}
 	return fmt.Errorf("the data directory %s cannot be read: %w", d.dir, err)
 }

@@ -34,7 +34,7 @@ func Open(o Options) (Store, error) {
 	o.FS = cmp.Or(o.FS, system)
 	d := &disk{
 		dir: o.Dir, log: o.Log,
-		gathering: gathering{ticket: 1},
+		pending:   changeSet{ticket: 1},
 		counts:    make(map[uint64][]*count),
 		partBytes: partBytes,
 		wake:      make(chan struct{}, 1),
@@ -47,19 +47,19 @@ func Open(o Options) (Store, error) {
 	}
 	d.fs = &guard{FS: o.FS, d: d}
 	d.progress = sync.NewCond(&d.mu)
-	if err := d.unlessItFails(d.open); err != nil {
+	if err := d.catchWriteError(d.open); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", o.Dir, err)
 	}
-	d.lazy = time.AfterFunc(time.Hour, d.commitNow)
-	d.lazy.Stop()
+	d.delayTimer = time.AfterFunc(time.Hour, d.commitNow)
+	d.delayTimer.Stop()
 	d.running.Store(true)
 	go d.run()
 	return d, nil
 }
 
-// unlessItFails runs a function that writes. If a write fails, the function never returns (see [guard]), and
-// unlessItFails returns the error of the write.
-func (d *disk) unlessItFails(do func() error) error {
+// catchWriteError runs a function that writes. If a write fails, the function never returns (see [guard]), and
+// catchWriteError returns the error of the write.
+func (d *disk) catchWriteError(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	select {
@@ -76,7 +76,7 @@ func (d *disk) open() error {
 	if err := makeDir(d.fs, d.dir); err != nil {
 		return err
 	}
-	if _, err := d.look(); err != nil {
+	if _, err := d.isDataDir(); err != nil {
 		return err // returns before the first write
 	}
 	lock, err := pebble.LockDirectory(d.dir, d.fs)
@@ -133,8 +133,8 @@ func (d *disk) track(path string, v inventory) (err error) {
 		switch {
 		case err == nil || errors.Is(err, os.ErrClosed):
 		case full(err):
-			d.fs.complain(err)
-			t.again()
+			d.fs.logFull(err)
+			t.scheduleRetry()
 		default:
 			d.fail(err)
 		}
@@ -188,13 +188,13 @@ func (d *disk) Close(clean bool) error {
 	case <-d.stopped:
 	case <-d.failed:
 	}
-	d.lazy.Stop()
+	d.delayTimer.Stop()
 	defer d.lock.Close()
 	if err := d.Err(); err != nil {
 		d.fs.tracker.stop()
 		return err // otherwise Pebble would wait forever
 	}
-	err := d.unlessItFails(func() error { return d.closeDatabase(clean) })
+	err := d.catchWriteError(func() error { return d.closeDatabase(clean) })
 	d.end(ErrClosed, err)
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Other users of the machine cannot read the data or a backup, regardless of the directory.
+// Other users of the machine cannot read the data or a backup, regardless of the permissions of the directory.
 func TestFilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("there are no permissions")
+		t.Skip("the file system has no permission bits")
 	}
 	open := func(dir string) *disk {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestFilesArePrivate(t *testing.T) {
 			return nil
 		})
 		if err != nil || seen < 3 {
-			t.Errorf("%s: %d files: %v", what, seen, err)
+			t.Errorf("%s: found %d files, error %v", what, seen, err)
 		}
 	}
 	data, copied, restored, backup := shared(), shared(), shared(), filepath.Join(shared(), "backup")
@@ -67,7 +67,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 		private("a copy", step[1])
 	}
-	// as if another program or version had restored the copy
+	// simulates a restore by another program or version
 	err := filepath.WalkDir(filepath.Join(restored, databaseDir), func(path string, f fs.DirEntry, err error) error {
 		if f.IsDir() {
 			return os.Chmod(path, 0o755)

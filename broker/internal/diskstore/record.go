@@ -34,8 +34,8 @@ const chunkHeader = 4 + 2 + 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appended returns a manifest with an additional record.
-func appended(manifest, edit []byte) ([]byte, error) {
+// appendRecord returns a manifest with an additional record.
+func appendRecord(manifest, edit []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
 	in := record.NewReader(bytes.NewReader(manifest), 0)
@@ -59,15 +59,15 @@ func appended(manifest, edit []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// mendedLog returns a log with the intact records of another log, including the records after a damaged part.
-func mendedLog(content []byte, number uint32) ([]byte, error) {
+// repairLog returns a log with the intact records of another log, including the records after a damaged part.
+func repairLog(content []byte, number uint32) ([]byte, error) {
 	const block, longestHeader = 32 << 10, chunkHeader + 4 + 8
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
 	var text []byte
 	begun, end := false, 0 // begun: the start of a record was read; end: offset after its last chunk
 	for at := 0; at+chunkHeader < len(content); {
-		payload, kind, size := piece(content[at:], number)
+		payload, kind, size := readChunk(content[at:], number)
 		if size == 0 {
 			at++
 			continue
@@ -100,9 +100,9 @@ const (
 	lastPiece
 )
 
-// piece reads a chunk of a log. It returns the size 0 if there is no valid chunk. The three formats have headers of
+// readChunk reads a chunk of a log. It returns the size 0 if there is no valid chunk. The three formats have headers of
 // different length: checksum, length, kind, then the number of the log, then the synced offset.
-func piece(content []byte, number uint32) (payload []byte, kind, size int) {
+func readChunk(content []byte, number uint32) (payload []byte, kind, size int) {
 	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
 	if encoding < 1 || encoding > 12 {
 		return nil, 0, 0
@@ -113,7 +113,7 @@ func piece(content []byte, number uint32) (payload []byte, kind, size int) {
 		return nil, 0, 0
 	}
 	if header > chunkHeader && binary.LittleEndian.Uint32(content[chunkHeader:]) != number {
-		return nil, 0, 0 // belongs to an earlier log in a reused file
+		return nil, 0, 0 // the chunk belongs to an earlier log in a reused file
 	}
 	if !sumMatches(content[:size]) {
 		return nil, 0, 0

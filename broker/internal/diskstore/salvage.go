@@ -323,7 +323,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 		}
 	}
 	for _, t := range tables {
-		for _, blob := range t.blobs { // no other table refers to the file
+		for _, blob := range t.blobs { // skip files that another table refers to
 			if !used[blob] {
 				used[blob] = true
 				edit = binary.AppendUvarint(edit, deletedBlob)
@@ -341,7 +341,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 		if !isManifest(v.PathBase(path)) {
 			continue
 		}
-		content, err := appended(content, edit)
+		content, err := appendRecord(content, edit)
 		if err != nil {
 			return nil, err
 		}

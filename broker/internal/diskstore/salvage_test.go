@@ -10,7 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mixed creates a data directory with all kinds of files: 100 messages in a table and a value file, and 100 in a log.
+// mixed creates a data directory with all kinds of files: 100 messages in a table and a value file, and 100 messages in a
+// log.
 func mixed(t *testing.T) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.NewCrashableMem()
@@ -42,20 +43,20 @@ func TestSalvage(t *testing.T) {
 		harm func(content []byte) []byte // nil removes the file
 		keep int                         // minimum number of kept messages
 	}{
-		"nothing is damaged":          {"", nil, 200},
-		"the MANIFEST is missing":     {"/MANIFEST", nil, 200},
-		"the MANIFEST is shorter":     {"/MANIFEST", func(c []byte) []byte { return c[:len(c)-11] }, 200},
-		"the MANIFEST has a bit less": {"/MANIFEST", func(c []byte) []byte { c[30] ^= 1; return c }, 200},
-		"the inventories are missing": {"/INVENTORY", nil, 200},
-		"the options are damaged":     {"/OPTIONS", func(c []byte) []byte { c[30] ^= 1; return c }, 200},
-		"the markers are missing":     {"/marker", nil, 200},
-		"a log is missing":            {".log", nil, 100},
-		"a log has a bit less":        {".log", func(c []byte) []byte { c[len(c)/2] ^= 1; return c }, 190},
-		"a log is cut in half":        {".log", func(c []byte) []byte { return c[:len(c)/2] }, 130},
-		"a value file is missing":     {".blob", nil, 150},
-		"a value file is zeroed":      {".blob", func(c []byte) []byte { clear(c[len(c)/4 : len(c)/2]); return c }, 150},
-		"a table is missing":          {".sst", nil, 100},
-		"a table has a bit less":      {".sst", func(c []byte) []byte { c[100] ^= 1; return c }, 100},
+		"all files are intact":           {"", nil, 200},
+		"the MANIFEST is missing":        {"/MANIFEST", nil, 200},
+		"the MANIFEST is shorter":        {"/MANIFEST", func(c []byte) []byte { return c[:len(c)-11] }, 200},
+		"the MANIFEST has a changed bit": {"/MANIFEST", func(c []byte) []byte { c[30] ^= 1; return c }, 200},
+		"the inventories are missing":    {"/INVENTORY", nil, 200},
+		"the options are damaged":        {"/OPTIONS", func(c []byte) []byte { c[30] ^= 1; return c }, 200},
+		"the markers are missing":        {"/marker", nil, 200},
+		"a log is missing":               {".log", nil, 100},
+		"a log has a changed bit":        {".log", func(c []byte) []byte { c[len(c)/2] ^= 1; return c }, 190},
+		"a log is cut in half":           {".log", func(c []byte) []byte { return c[:len(c)/2] }, 130},
+		"a value file is missing":        {".blob", nil, 150},
+		"a value file is zeroed":         {".blob", func(c []byte) []byte { clear(c[len(c)/4 : len(c)/2]); return c }, 150},
+		"a table is missing":             {".sst", nil, 100},
+		"a table has a changed bit":      {".sst", func(c []byte) []byte { c[100] ^= 1; return c }, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := template.CrashClone(vfs.CrashCloneCfg{})
@@ -72,16 +73,16 @@ func TestSalvage(t *testing.T) {
 					write(t, disk, file, string(test.harm([]byte(read(t, disk, file)))))
 				}
 				if harmed == 0 {
-					t.Fatalf("there is no file %s", test.like)
+					t.Fatalf("file %s not found", test.like)
 				}
 			}
 			options := Options{Dir: dataDir, Log: discard, FS: disk}
 			checked, err := Check(options)
 			if err != nil || (len(checked.Damage) > 0) != (harmed > 0) {
-				t.Fatalf("checked: %+v, %v", checked, err)
+				t.Fatalf("Check: got %+v, %v", checked, err)
 			}
 			if harmed == 0 && !slices.Equal(checked.Queues, []Contents{{1, 100, 100}, {2, 100, 100}}) {
-				t.Errorf("checked: %+v", checked.Queues)
+				t.Errorf("Check: got queues %+v", checked.Queues)
 			}
 			salvaged, err := Salvage(options, nil)
 			if err != nil {
@@ -93,36 +94,36 @@ func TestSalvage(t *testing.T) {
 				expected += max(q.Expected, q.Found)
 			}
 			if found < test.keep || test.keep == 200 && expected != 200 {
-				t.Errorf("salvaged: %+v", salvaged.Queues)
+				t.Errorf("Salvage: got queues %+v", salvaged.Queues)
 			}
 			d := openOn(t, disk)
 			defer d.Close(true)
 			content, err := d.read(3, 1)
 			if err != nil || len(content.messages) != found {
-				t.Errorf("there are %d messages, and %d were found: %v", len(content.messages), found, err)
+				t.Errorf("messages after Salvage: got %d, want %d: %v", len(content.messages), found, err)
 			}
 			if test.keep == 200 && content.documents["name"] != "value" {
-				t.Errorf("the documents are %v", content.documents)
+				t.Errorf("unexpected documents: %v", content.documents)
 			}
 			if !d.Unclean() {
-				t.Error("it is said to be known what was delivered")
+				t.Error("salvaged directory is not marked as unclean")
 			}
 			if names, err := disk.List(salvaged.Aside + "/pebble"); err != nil || len(names) == 0 {
-				t.Errorf("set aside: %v, %v", names, err)
+				t.Errorf("old files: got %v, %v", names, err)
 			}
 		})
 	}
 }
 
-// Check does not read a directory that is in use or that is not a data directory.
-func TestCheckLeavesOthersAlone(t *testing.T) {
+// Check does not read a directory that is in use, or that is not a data directory.
+func TestCheckRejectsDirectoryInUse(t *testing.T) {
 	disk := vfs.NewMem()
 	d := openOn(t, disk)
 	defer d.Close(true)
 	if _, err := Check(Options{Dir: dataDir, FS: disk}); !errors.Is(err, ErrInUse) {
-		t.Errorf("in use: %v", err)
+		t.Errorf("Check of a directory in use: got %v, want ErrInUse", err)
 	}
 	if _, err := Check(Options{Dir: "elsewhere", FS: disk}); err == nil {
-		t.Error("checked a directory that is not there")
+		t.Error("Check of a missing directory returned no error")
 	}
 }

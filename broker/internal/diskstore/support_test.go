@@ -35,7 +35,7 @@ func entry(k Key, body string) Entry {
 // sync waits until all earlier changes are durable.
 func (d *disk) sync() error { return d.Flush(context.Background()) }
 
-// content is the content of a store.
+// content is the expected or actual content of a store.
 type content struct {
 	messages  map[Key]string
 	documents map[string]string
@@ -53,7 +53,7 @@ func (c content) clone() content {
 	return content{messages: maps.Clone(c.messages), documents: maps.Clone(c.documents)}
 }
 
-// read returns the content of the store. It returns an error if the content does not match the counts.
+// read returns the content of the store. It returns an error if the messages do not match the counts.
 func (d *disk) read(queues, levels int) (c content, err error) {
 	c = newContent()
 	for q := range uint64(queues) {

@@ -120,8 +120,8 @@ func (t *tracker) remove(name string) {
 	t.changed()
 }
 
-// forget removes a file from the inventory, but not from the disk.
-func (t *tracker) forget(name string) {
+// unlist removes a file from the inventory, but not from the disk.
+func (t *tracker) unlist(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.files, name)
@@ -275,8 +275,8 @@ func (t *tracker) syncAll() error {
 	return nil
 }
 
-// again schedules another write of the inventory after a failed one.
-func (t *tracker) again() {
+// scheduleRetry schedules another write of the inventory after a failed write.
+func (t *tracker) scheduleRetry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changed()
@@ -285,7 +285,7 @@ func (t *tracker) again() {
 // inventory writes the inventory before an action that relies on it. If the write fails, the store fails.
 func (g *guard) inventory() {
 	for again := true; again; {
-		again = g.survive(g.tracker.write(false))
+		again = g.shouldRetry(g.tracker.write(false))
 	}
 }
 

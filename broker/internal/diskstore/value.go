@@ -59,7 +59,7 @@ func parseValue(b []byte) (s State, message []byte, err error) {
 	s.Redelivered, s.Transient = flags&isRedelivered != 0, flags&isTransient != 0
 	b = b[1:]
 	for _, f := range []struct {
-		in byte // required flag; 0 means always present
+		in byte // required flag; 0: always present
 		to *int64
 	}{
 		{0, &s.Bytes},

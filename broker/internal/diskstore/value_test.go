@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestAStateIsReadAsItWasWritten(t *testing.T) {
+func TestValueEncodingRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Entry{Message: text(rapid.String().Draw(t, "message")), State: State{
 			Deadline: rapid.Int64().Draw(t, "deadline"), Due: rapid.Int64().Draw(t, "due"), Bytes: rapid.Int64().Draw(t, "bytes"),
@@ -15,12 +15,12 @@ func TestAStateIsReadAsItWasWritten(t *testing.T) {
 		}}
 		state, message, err := parseValue(appendValue(nil, &e))
 		if err != nil || state != e.State || text(message) != e.Message {
-			t.Errorf("%+v with %q was read as %+v with %q, %v", e.State, e.Message, state, message, err)
+			t.Errorf("encoded %+v with %q, decoded %+v with %q, %v", e.State, e.Message, state, message, err)
 		}
 	})
 }
 
-func TestKeysAreInTheOrderOfMessages(t *testing.T) {
+func TestKeysSortLikeMessages(t *testing.T) {
 	key := rapid.Custom(func(t *rapid.T) Key {
 		return keyOf(rapid.Uint64().Draw(t, "queue"), rapid.Uint8().Draw(t, "level"), rapid.Uint64().Draw(t, "order"))
 	})
@@ -36,10 +36,10 @@ func TestKeysAreInTheOrderOfMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := key.Draw(t, "a"), key.Draw(t, "b")
 		if (string(messageKey(a)) < string(messageKey(b))) != less(a, b) {
-			t.Errorf("%v and %v are in the wrong order", a, b)
+			t.Errorf("keys of %v and %v are in the wrong order", a, b)
 		}
 		if got, err := parseMessageKey(messageKey(a)); err != nil || got != a {
-			t.Errorf("%v was read as %v, %v", a, got, err)
+			t.Errorf("encoded %v, decoded %v, %v", a, got, err)
 		}
 	})
 }
@@ -53,7 +53,7 @@ func FuzzParseValue(f *testing.F) {
 		}
 		again, rest, err := parseValue(appendValue(nil, &Entry{State: state, Message: text(message)}))
 		if err != nil || again != state || string(rest) != string(message) {
-			t.Errorf("%+v %q was read as %+v %q, %v", state, message, again, rest, err)
+			t.Errorf("encoded %+v %q, decoded %+v %q, %v", state, message, again, rest, err)
 		}
 	})
 }

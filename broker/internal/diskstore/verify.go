@@ -120,14 +120,14 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 	if v.sealed {
 		return v, nil
 	}
-	return v, d.rehearse(database)
+	return v, d.tryOpen(database)
 }
 
-// rehearse opens a database that was not closed cleanly, in read-only mode.
-func (d *disk) rehearse(database string) error {
+// tryOpen opens a database that was not closed cleanly, in read-only mode.
+func (d *disk) tryOpen(database string) error {
 	options := d.options()
 	options.ErrorIfNotExists, options.ReadOnly = true, true
-	read := &reading{FS: d.fs.FS}
+	read := &lastOpened{FS: d.fs.FS}
 	options.FS = read
 	db, err := pebble.Open(database, options)
 	if err == nil {
@@ -139,14 +139,14 @@ func (d *disk) rehearse(database string) error {
 	return openError(err)
 }
 
-// reading is a file system that records the last opened file, because Pebble's errors about logs do not name the log.
-type reading struct {
+// lastOpened is a file system that records the last opened file, because Pebble's errors about logs do not name the log.
+type lastOpened struct {
 	vfs.FS
 	last atomic.Pointer[string]
 }
 
 // Open implements [vfs.FS].
-func (r *reading) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+func (r *lastOpened) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	r.last.Store(&name)
 	return r.FS.Open(name, options...)
 }

@@ -55,7 +55,7 @@ func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) err
 	return errors.Join(do(db), db.Close())
 }
 
-// This method replaces damaged files that Pebble needs to open a database.
+// repair replaces damaged files that Pebble needs to open a database.
 func (v *view) repair(database string, wrong []Damage) error {
 	names, err := v.FS.List(database)
 	if err != nil {
@@ -94,7 +94,7 @@ func (v *view) repair(database string, wrong []Damage) error {
 		if err != nil {
 			continue
 		}
-		if v.other[path], err = mendedLog(text, uint32(number)); err != nil {
+		if v.other[path], err = repairLog(text, uint32(number)); err != nil {
 			return err
 		}
 	}

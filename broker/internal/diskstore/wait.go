@@ -9,9 +9,9 @@ import (
 func (d *disk) Notify(w Waiter) Ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gathering.waiters = append(d.gathering.waiters, w)
+	d.pending.waiters = append(d.pending.waiters, w)
 	d.commitSoon(false)
-	return d.gathering.ticket
+	return d.pending.ticket
 }
 
 // Wait implements [store.Store].
@@ -42,7 +42,7 @@ func (d *disk) Wait(ctx context.Context, t Ticket) error {
 // Flush implements [store.Store].
 func (d *disk) Flush(ctx context.Context) error {
 	d.mu.Lock()
-	t := d.gathering.ticket
+	t := d.pending.ticket
 	d.mu.Unlock()
 	return d.Wait(ctx, t)
 }
@@ -55,7 +55,7 @@ func (d *disk) Backlog() <-chan struct{} { return d.backlog.Raised() }
 
 // Behind implements [store.Store].
 func (d *disk) Behind() time.Duration {
-	if began := d.began.Load(); began != 0 {
+	if began := d.commitStarted.Load(); began != 0 {
 		return time.Since(time.Unix(0, began))
 	}
 	return 0

@@ -62,13 +62,13 @@ func TestConfirmsWaitForCommit(t *testing.T) {
 	s.confirms.flush()
 	s.wantSent("ack 1", "transient message")
 
-	s.published(1, true, disk.gathering())
-	s.published(1, true, disk.gathering())
+	s.published(1, true, disk.nextTicket())
+	s.published(1, true, disk.nextTicket())
 	s.published(1, true, 0)  // waits for the commit of the previous messages
 	s.published(1, false, 0) // waits for the commit of the previous messages
-	s.published(1, true, disk.gathering())
+	s.published(1, true, disk.nextTicket())
 	s.published(2, true, 0)
-	s.published(2, true, disk.gathering())
+	s.published(2, true, disk.nextTicket())
 	s.confirms.flush()
 	s.wantSent("ack 1", "before the commit") // the ack is on channel 2
 	disk.commit()
@@ -90,9 +90,9 @@ func TestConfirmsInOrder(t *testing.T) {
 		read := func(flushed bool) {
 			settle := func(upTo uint64, accepted bool) {
 				for ; confirms < int(upTo); confirms++ {
-					if m := published[confirms]; m.accepted != accepted || m.kept > disk.gathering()-1 {
+					if m := published[confirms]; m.accepted != accepted || m.kept > disk.nextTicket()-1 {
 						rt.Fatalf("message %d (accepted %v, commit %d) confirmed with accepted %v after commit %d",
-							confirms+1, m.accepted, m.kept, accepted, disk.gathering()-1)
+							confirms+1, m.accepted, m.kept, accepted, disk.nextTicket()-1)
 					}
 				}
 			}
@@ -110,16 +110,16 @@ func TestConfirmsInOrder(t *testing.T) {
 					settle(m.DeliveryTag, false)
 				}
 			}
-			if flushed && confirms < len(published) && published[confirms].kept < disk.gathering() {
+			if flushed && confirms < len(published) && published[confirms].kept < disk.nextTicket() {
 				rt.Fatalf("message %d (commit %d) not confirmed after commit %d",
-					confirms+1, published[confirms].kept, disk.gathering()-1)
+					confirms+1, published[confirms].kept, disk.nextTicket()-1)
 			}
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"publish": func(rt *rapid.T) {
 				m := message{accepted: rapid.IntRange(0, 4).Draw(rt, "accepted") > 0}
 				if m.accepted && rapid.Bool().Draw(rt, "durable") {
-					m.kept = disk.gathering()
+					m.kept = disk.nextTicket()
 				}
 				published = append(published, m)
 				s.published(1, m.accepted, m.kept)
@@ -136,8 +136,8 @@ func TestConfirmsNotifyOncePerCommit(t *testing.T) {
 	s := openConfirming(t, disk, 1, 2)
 	for range 3 {
 		for range 10 {
-			s.published(1, true, disk.gathering())
-			s.published(2, true, disk.gathering())
+			s.published(1, true, disk.nextTicket())
+			s.published(2, true, disk.nextTicket())
 		}
 		if n := len(disk.waiters); n != 1 {
 			t.Errorf("waiters for a commit: got %d, want 1", n)
@@ -169,7 +169,7 @@ func TestCloseWaitsForTheDisk(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					disk := newFakeStore()
 					s := openConfirming(t, disk, 1)
-					s.published(1, true, disk.gathering())
+					s.published(1, true, disk.nextTicket())
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
@@ -196,7 +196,7 @@ func TestExceptionSendsDueConfirms(t *testing.T) {
 	disk := newFakeStore()
 	s := openConfirming(t, disk, 1)
 	s.published(1, true, 0)
-	s.published(1, true, disk.gathering())
+	s.published(1, true, disk.nextTicket())
 	s.receive(1, &amqpwire.QueuePurge{Queue: "missing"})
 	s.wantSent("ack 1, channel.close", "after the error")
 	disk.commit()
@@ -206,9 +206,9 @@ func TestExceptionSendsDueConfirms(t *testing.T) {
 func TestFailedStoreConfirmsNothing(t *testing.T) {
 	disk := newFakeStore()
 	s := openConfirming(t, disk, 1)
-	s.published(1, true, disk.gathering())
+	s.published(1, true, disk.nextTicket())
 	disk.fail()
-	s.published(1, true, disk.gathering())
+	s.published(1, true, disk.nextTicket())
 	s.published(1, true, 0)
 	s.confirms.flush()
 	s.wantSent("", "after the failure of the store")

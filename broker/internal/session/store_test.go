@@ -32,7 +32,7 @@ func newFakeStore() *fakeStore {
 }
 
 // gathering returns the ticket of the next commit.
-func (f *fakeStore) gathering() store.Ticket {
+func (f *fakeStore) nextTicket() store.Ticket {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.committed + 1

@@ -76,12 +76,12 @@ func eachWait(t *testing.T, test func(t *testing.T, w *waitingSession)) {
 		},
 		"channel.close": func(w *waitingSession, disk *fakeStore) {
 			w.send(2, &amqpwire.ChannelOpen{}, &amqpwire.ConfirmSelect{})
-			w.confirms.add(w.channels[2], true, disk.gathering())
+			w.confirms.add(w.channels[2], true, disk.nextTicket())
 			w.send(2, &amqpwire.ChannelClose{})
 		},
 		"connection.close": func(w *waitingSession, disk *fakeStore) {
 			w.send(2, &amqpwire.ChannelOpen{}, &amqpwire.ConfirmSelect{})
-			w.confirms.add(w.channels[2], true, disk.gathering())
+			w.confirms.add(w.channels[2], true, disk.nextTicket())
 			w.send(0, &amqpwire.ConnectionClose{})
 		},
 	} {
@@ -93,7 +93,7 @@ func eachWait(t *testing.T, test func(t *testing.T, w *waitingSession)) {
 				wait(w, disk)
 				test(t, w)
 				_ = w.client.Close()
-				if disk.gathering() != 1 {
+				if disk.nextTicket() != 1 {
 					t.Error("disk responded during the test")
 				}
 			})
