@@ -18,7 +18,7 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 	for i := range messages {
 		var err error
 		if encoded[i], err = a.encode(messages[i]); err != nil {
-			return nil, doing(err, "adding message %d of %d", i+1, len(messages))
+			return nil, withAction(err, "adding message %d of %d", i+1, len(messages))
 		}
 	}
 	return a.addEncoded(ctx, encoded, func(*tx) error { return nil })
@@ -39,7 +39,7 @@ func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error
 	for i := range arrivals {
 		var err error
 		if encoded[i], err = a.encodeDelivered(&arrivals[i]); err != nil {
-			return nil, doing(err, "adding message %d of %d", i+1, len(arrivals))
+			return nil, withAction(err, "adding message %d of %d", i+1, len(arrivals))
 		}
 	}
 	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })
@@ -96,7 +96,7 @@ func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 // redelivered returns the ID of the stored message that equals an arrival, or 0 if the arrival is new. It assigns the
 // stored message to the session of the arrival, so that it does not match another arrival of the session.
 func (t *tx) redelivered(e *arrival) (id ID, err error) {
-	if !e.again {
+	if !e.redelivered {
 		return 0, nil
 	}
 	err = t.Row(`UPDATE {delivery} SET session = $1 WHERE message =
@@ -118,7 +118,7 @@ func (t *tx) add(added []*arrival) error {
 	}
 	for i, e := range added {
 		e.m.ID = ID(first) + ID(i)
-		if err := t.known(e); err != nil {
+		if err := t.verifyBack(e); err != nil {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func orNull(s string) any {
 
 // known records that a replayed message failed again. If the replay did not send the message that the header of the
 // arrival names, known clears the reference to it.
-func (t *tx) known(e *arrival) error {
+func (t *tx) verifyBack(e *arrival) error {
 	if e.m.Back == 0 {
 		return nil
 	}

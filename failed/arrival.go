@@ -12,14 +12,14 @@ import (
 
 // arrival is an encoded message that is ready to be stored.
 type arrival struct {
-	m          Message
-	headers    string
-	properties string
-	errors     any    // JSON as a string, or nil if the headers contain the same attempts
-	digest     []byte // nil if the message was not delivered
-	session    []byte
-	again      bool                     // redelivered
-	request    *topology.OutcomeRequest // nil if the message has no request
+	m           Message
+	headers     string
+	properties  string
+	errors      any    // JSON as a string, or nil if the headers contain the same attempts
+	digest      []byte // nil if the message was not delivered
+	session     []byte
+	redelivered bool
+	request     *topology.OutcomeRequest // nil if the message has no request
 
 	queue int64
 }
@@ -40,7 +40,7 @@ func (a *Archive) encodeDelivered(in *delivered) (e arrival, err error) {
 	if e.digest, err = digest(&e.m, e.properties); err != nil {
 		return e, err
 	}
-	e.session, e.again = []byte(in.Session), in.Redelivered
+	e.session, e.redelivered = []byte(in.Session), in.Redelivered
 	return e, nil
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// keeper is the part of Archive that an Ingest uses.
-type keeper interface {
+// ingestStore is the part of Archive that an Ingest uses.
+type ingestStore interface {
 	ingest(ctx context.Context, arrivals []delivered) ([]ID, error)
 	markSettled(ctx context.Context, ids []ID) error
 	claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error)
@@ -26,7 +26,7 @@ type keeper interface {
 // batcher stores messages that arrive one by one in batches. Each transaction stores all messages that arrived during
 // the previous transaction.
 //
-//	add ─► waiting ─► ingest ─► handed ─► acked ─► settled ─► markSettled
+//	add ─► waiting ─► ingest ─► unacked ─► acked ─► settled ─► markSettled
 //	                              └─ ack lost ─► redelivered
 //
 // The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
@@ -34,42 +34,42 @@ type keeper interface {
 // recognizes the redelivery. For the same reason, a batch with a message that may be stored already starts a new
 // session (delivered.Session). The batcher starts the session only when the result of every earlier ack is known.
 type batcher struct {
-	store keeper
-	most  int // maximum size of a batch
-	log   *slog.Logger
-	wake  signal // signals that there may be work
+	store   ingestStore
+	maxSize int // maximum size of a batch
+	log     *slog.Logger
+	wake    signal // signals that there may be work
 
 	mu      sync.Mutex
 	waiting []*entry
-	handed  map[*reprise.Message]ID // stored, and the result of the ack is not known
+	unacked map[*reprise.Message]ID // stored, and the result of the ack is not known
 	settled []ID                    // acked, and not yet reported to the store
 
 	name     string // unique name of this batcher, the prefix of its session names
 	sessions int
 	failures int // consecutive failures of the store
 
-	tell func(error) // receives nil or the error after each attempt to store; nil: no reports
+	onAttempt func(error) // receives nil or the error after each attempt to store; nil: no reports
 }
 
 // entry is a message that is not stored yet.
 type entry struct {
-	arrival delivered
-	message *reprise.Message
-	again   time.Time     // time of the next attempt, if the store refuses only this message; zero otherwise
-	done    chan struct{} // closed when the message is stored
-	gone    bool          // the caller of add no longer waits for the message
+	arrival   delivered
+	message   *reprise.Message
+	retryAt   time.Time     // time of the next attempt, if the store refuses only this message; zero otherwise
+	done      chan struct{} // closed when the message is stored
+	abandoned bool          // the caller of add no longer waits for the message
 }
 
-// looks is equal for equal messages, and almost never equal for different messages.
-type looks struct {
+// messageKey is equal for equal messages, and almost never equal for different messages.
+type messageKey struct {
 	id   string
 	body uint64
 }
 
-var looksSeed = maphash.MakeSeed()
+var keySeed = maphash.MakeSeed()
 
-func (e *entry) looks() looks {
-	return looks{e.message.MessageID, maphash.Bytes(looksSeed, e.message.Body)}
+func (e *entry) key() messageKey {
+	return messageKey{e.message.MessageID, maphash.Bytes(keySeed, e.message.Body)}
 }
 
 // storeBackoff is the delay between attempts, if the store fails.
@@ -78,10 +78,10 @@ var storeBackoff = backoff.Equal(backoff.Exponential{Initial: 100 * time.Millise
 // refusedFor is the delay before the next attempt to store a message that the store refuses.
 const refusedFor = time.Minute
 
-func newBatcher(store keeper, most int, log *slog.Logger) *batcher {
+func newBatcher(store ingestStore, maxSize int, log *slog.Logger) *batcher {
 	return &batcher{
-		store: store, most: most, log: log, name: rand.Text(),
-		wake: newSignal(), handed: map[*reprise.Message]ID{},
+		store: store, maxSize: maxSize, log: log, name: rand.Text(),
+		wake: newSignal(), unacked: map[*reprise.Message]ID{},
 	}
 }
 
@@ -119,7 +119,7 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) erro
 	case <-e.done: // the message was stored before the lock was taken
 		return nil
 	default:
-		e.gone = true
+		e.abandoned = true
 		return context.Cause(ctx)
 	}
 }
@@ -127,8 +127,8 @@ func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) erro
 // acked records the result of the ack of a stored message.
 func (b *batcher) acked(m *reprise.Message, err error) {
 	b.mu.Lock()
-	id, found := b.handed[m]
-	delete(b.handed, m)
+	id, found := b.unacked[m]
+	delete(b.unacked, m)
 	if found && err == nil {
 		b.settled = append(b.settled, id)
 	}
@@ -138,12 +138,12 @@ func (b *batcher) acked(m *reprise.Message, err error) {
 
 // run stores messages until ctx ends.
 func (b *batcher) run(ctx context.Context) {
-	size := b.most
+	size := b.maxSize
 	for ctx.Err() == nil {
 		batch, next := b.next(size)
 		if len(batch) == 0 {
 			if reported, err := b.reportSettled(ctx); reported || err != nil {
-				b.failed(ctx, err)
+				b.afterAttempt(ctx, err)
 				continue
 			}
 			b.await(ctx, next)
@@ -155,26 +155,26 @@ func (b *batcher) run(ctx context.Context) {
 		}
 		switch {
 		case err == nil:
-			size = min(2*size, b.most)
+			size = min(2*size, b.maxSize)
 		case refused:
 			b.refuse(batch[0], err)
-			size = b.most
+			size = b.maxSize
 			continue
 		default:
 			size = max(1, len(batch)/2) // one of the messages may be the cause
 		}
-		b.failed(ctx, err)
+		b.afterAttempt(ctx, err)
 	}
 }
 
-// failed logs a failure of the store and waits before the next attempt. If err is nil, it logs the end of the
+// afterAttempt logs a failure of the store and waits before the next attempt. If err is nil, it logs the end of the
 // failure.
-func (b *batcher) failed(ctx context.Context, err error) {
+func (b *batcher) afterAttempt(ctx context.Context, err error) {
 	b.mu.Lock()
 	held := len(b.waiting)
 	b.mu.Unlock()
-	if b.tell != nil && ctx.Err() == nil {
-		b.tell(err)
+	if b.onAttempt != nil && ctx.Err() == nil {
+		b.onAttempt(err)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -194,22 +194,22 @@ func (b *batcher) failed(ctx context.Context, err error) {
 func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = slices.DeleteFunc(b.waiting, func(e *entry) bool { return e.gone })
-	now, seen := time.Now(), map[looks]bool{}
+	b.waiting = slices.DeleteFunc(b.waiting, func(e *entry) bool { return e.abandoned })
+	now, seen := time.Now(), map[messageKey]bool{}
 	for _, e := range b.waiting {
 		switch {
-		case e.again.IsZero():
-			if e.message.Redelivered && seen[e.looks()] {
+		case e.retryAt.IsZero():
+			if e.message.Redelivered && seen[e.key()] {
 				return batch, time.Time{} // the message may equal an earlier one, which the store does not recognize within one session
 			}
-			seen[e.looks()] = true
+			seen[e.key()] = true
 			if batch = append(batch, e); len(batch) == size {
 				return batch, time.Time{}
 			}
-		case !e.again.After(now) && batch == nil:
+		case !e.retryAt.After(now) && batch == nil:
 			return []*entry{e}, time.Time{} // alone, so that it does not cause others to be refused
-		case again.IsZero() || e.again.Before(again):
-			again = e.again
+		case again.IsZero() || e.retryAt.Before(again):
+			again = e.retryAt
 		}
 	}
 	return batch, again
@@ -257,8 +257,8 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	stored := make(map[*entry]bool, len(batch))
 	for i, e := range batch {
 		stored[e] = true
-		if !e.gone { // else the broker redelivers it, and the store recognizes it
-			b.handed[e.message] = ids[i]
+		if !e.abandoned { // else the broker redelivers it, and the store recognizes it
+			b.unacked[e.message] = ids[i]
 			close(e.done)
 		}
 	}
@@ -271,14 +271,14 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 func (b *batcher) newSession(ctx context.Context) error {
 	for {
 		b.mu.Lock()
-		handed, settled := len(b.handed), len(b.settled)
+		unacked, settled := len(b.unacked), len(b.settled)
 		b.mu.Unlock()
 		switch {
 		case settled > 0:
 			if _, err := b.reportSettled(ctx); err != nil {
 				return err
 			}
-		case handed > 0:
+		case unacked > 0:
 			b.await(ctx, time.Time{})
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -311,7 +311,7 @@ func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) 
 // this message again. refused reports whether the store takes the other message and refuses this one. left is the
 // remaining error.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
-	if !e.again.IsZero() {
+	if !e.retryAt.IsZero() {
 		return true, err // the store has already refused it alone
 	}
 	b.mu.Lock()
@@ -319,7 +319,7 @@ func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refus
 	others := 0
 	for _, o := range b.waiting {
 		// A redelivery must not be stored before the first delivery of the same message.
-		if o != e && !o.gone && o.again.IsZero() && !o.message.Redelivered {
+		if o != e && !o.abandoned && o.retryAt.IsZero() && !o.message.Redelivered {
 			if others++; others == 1 || b.failures%others == 0 {
 				other = o
 			}
@@ -335,6 +335,6 @@ func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refus
 
 // refuse delays the next attempt to store a message by refusedFor.
 func (b *batcher) refuse(e *entry, err error) {
-	e.again = time.Now().Add(refusedFor)
+	e.retryAt = time.Now().Add(refusedFor)
 	b.log.Error("cannot be archived", "queue", e.arrival.FailedQueue, "message_id", e.message.MessageID, "error", err)
 }

@@ -114,7 +114,7 @@ func TestBatcherReportsRecoveryBetweenMessages(t *testing.T) {
 		}, nil)
 		var errs error
 		b := newBatcher(a, 8, slog.New(slog.DiscardHandler))
-		b.tell = func(err error) { errs = err }
+		b.onAttempt = func(err error) { errs = err }
 		k := &taker{batcher: b, stop: b.start(t.Context())}
 		defer k.stop()
 		first := k.give(t.Context(), "first", false, nil)
@@ -145,7 +145,7 @@ func TestBatcherReportsRecoveryWithoutWaitingMessages(t *testing.T) {
 		}, nil)
 		var errs []error
 		b := newBatcher(a, 8, slog.New(slog.DiscardHandler))
-		b.tell = func(err error) { errs = append(errs, err) }
+		b.onAttempt = func(err error) { errs = append(errs, err) }
 		k := &taker{batcher: b, stop: b.start(t.Context())}
 		defer k.stop()
 		must(t, <-k.give(t.Context(), "only", false, nil))

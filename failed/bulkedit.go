@@ -86,18 +86,18 @@ func (e *BulkEdit) String() string {
 		parts = append(parts, "JSON Patch")
 	}
 	if n := len(e.Replace); n > 0 {
-		parts = append(parts, counted1(n, "text replacement"))
+		parts = append(parts, pluralize(n, "text replacement"))
 	}
 	if n := len(e.SetHeaders); n > 0 {
-		parts = append(parts, counted1(n, "header")+" set")
+		parts = append(parts, pluralize(n, "header")+" set")
 	}
 	if n := len(e.RemoveHeaders); n > 0 {
-		parts = append(parts, counted1(n, "header")+" removed")
+		parts = append(parts, pluralize(n, "header")+" removed")
 	}
 	return strings.Join(parts, ", ")
 }
 
-func counted1(n int, noun string) string {
+func pluralize(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -166,7 +166,7 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 			return invalid("header %.80q must have a name of 1 to 255 bytes", name)
 		case i > 0 && name == names[i-1]:
 			return invalid("header %.80q is listed twice", name)
-		case strings.HasPrefix(name, "x-reprise-") || spent(name, nil) || name == "CC" || name == "BCC":
+		case strings.HasPrefix(name, "x-reprise-") || isAttemptHeader(name, nil) || name == "CC" || name == "BCC":
 			return invalid("header %.80q is one of Reprise or the broker: an edit cannot change it", name)
 		}
 	}

@@ -66,7 +66,7 @@ func (c *collector[T]) consume(ctx context.Context) error {
 		Topology:     c.topology,
 		Handler:      reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error { return c.take(ctx, m, arrived) }),
 		AsDelivered:  true,
-		Strategy:     keep(),
+		Strategy:     receiveOnly(),
 		Concurrency:  maxReports,
 		Prefetch:     maxReports,
 		CrashLimit:   -1,

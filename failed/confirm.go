@@ -22,7 +22,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 			return &FilterError{param, &NotFoundError{what, id}}
 		}
 		if err != nil {
-			return doing(err, "looking for %s %d", what, id)
+			return withAction(err, "looking for %s %d", what, id)
 		}
 		return nil
 	}
@@ -42,7 +42,7 @@ func (a *Archive) Check(ctx context.Context, f Filter) error {
 	var id ID
 	for err := range a.db.Rows(ctx, `SELECT m.id FROM {message} m WHERE `+a.d.in("m.id", "$1"), list(a.d, f.IDs)).Scan(&id) {
 		if err != nil {
-			return doing(err, "looking for messages")
+			return withAction(err, "looking for messages")
 		}
 		delete(missing, id)
 	}

@@ -80,7 +80,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	back := newReturns(r, a.cfg.Logger)
+	back := newRouter(r, a.cfg.Logger)
 	from := "q.name, m.failed_queue, m.exchange, m.routing_key"
 	if p.To != nil {
 		from = "NULL, m.failed_queue, NULL, NULL" // Plan.To replaces these values
@@ -98,7 +98,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 			return nil, err
 		}
 		to, err := back.to(ctx, m, p.To)
-		unknown := errors.Is(err, errNowhere)
+		unknown := errors.Is(err, errUnknownQueue)
 		if p.To != nil {
 			to.Queue = ""
 		}

@@ -348,7 +348,7 @@ func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	for name, value := range all {
 		switch {
 		case is(name, textsOf(value)):
-			all[name] = emptied(value)
+			all[name] = erasedValue(value)
 			isChanged = true
 		case strings.EqualFold(name, "filter") && len(value) > 0 && value[0] == '{':
 			erased, err := eraseJSON(value, is)
@@ -365,8 +365,8 @@ func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// emptied returns the replacement of an erased value. It has the JSON type that readers expect.
-func emptied(value json.RawMessage) json.RawMessage {
+// erasedValue returns the replacement of an erased value. It has the JSON type that readers expect.
+func erasedValue(value json.RawMessage) json.RawMessage {
 	switch {
 	case string(value) == `""` || string(value) == "null":
 		return value

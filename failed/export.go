@@ -24,12 +24,12 @@ func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, e
 			continue
 		}
 		if err := a.export(ctx, m, buffered); err != nil {
-			return n, doing(err, "exporting message %d", m.ID)
+			return n, withAction(err, "exporting message %d", m.ID)
 		}
 		n++
 	}
 	if err := buffered.Flush(); err != nil {
-		return n, doing(err, "exporting")
+		return n, withAction(err, "exporting")
 	}
 	return n, nil
 }
@@ -78,7 +78,7 @@ const (
 // to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, doing(err, "importing")
+		return 0, withAction(err, "importing")
 	}
 	in := bufio.NewReaderSize(r, 1<<16)
 	var act int64
@@ -109,7 +109,7 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 			number++
 			l, err := parseLine(b)
 			if err != nil {
-				return added, errors.Join(flush(), doing(err, "importing line %d", number))
+				return added, errors.Join(flush(), withAction(err, "importing line %d", number))
 			}
 			if l != nil {
 				lines = append(lines, l)
@@ -118,14 +118,14 @@ func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int
 		}
 		if len(lines) == importBatch || size > importBytes || readErr != nil {
 			if err := flush(); err != nil {
-				return added, doing(err, "importing the lines up to %d", number)
+				return added, withAction(err, "importing the lines up to %d", number)
 			}
 		}
 		if readErr == io.EOF {
 			return added, nil
 		}
 		if readErr != nil {
-			return added, doing(readErr, "importing: reading line %d", number+1)
+			return added, withAction(readErr, "importing: reading line %d", number+1)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	}
 	for i, e := range added {
 		if err := e.encode(); err != nil {
-			return 0, doing(err, "message %d of archive %s", from[i].ID, from[i].Archive)
+			return 0, withAction(err, "message %d of archive %s", from[i].ID, from[i].Archive)
 		}
 	}
 	if err := t.add(added); err != nil {

@@ -18,7 +18,7 @@ import (
 func (a *Archive) Get(ctx context.Context, id ID) (*Message, error) {
 	m, err := a.get(ctx, id)
 	if err != nil {
-		return nil, doing(err, "reading message %d", id)
+		return nil, withAction(err, "reading message %d", id)
 	}
 	return m, nil
 }

@@ -114,7 +114,7 @@ func (c IngestConfig) Validate() error {
 //	cannot be archived   queue, message_id, error    (Error; the message stays in the queue)
 //	queue taken          queue                       (Info: another process has the lease, and this process waits)
 type Ingest struct {
-	store  keeper
+	store  ingestStore
 	client *reprise.Client
 	cfg    IngestConfig
 
@@ -130,7 +130,7 @@ func NewIngest(c *reprise.Client, a *Archive, cfg IngestConfig) (*Ingest, error)
 	return newIngest(c, a, cfg)
 }
 
-func newIngest(c *reprise.Client, a keeper, cfg IngestConfig) (*Ingest, error) {
+func newIngest(c *reprise.Client, a ingestStore, cfg IngestConfig) (*Ingest, error) {
 	if c == nil {
 		return nil, errors.New("failed: NewIngest needs a Client: reprise.Dial returns one")
 	}
@@ -159,7 +159,7 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 		}),
 		AsDelivered:  true,
 		Acked:        func(m *reprise.Message, err error) { b.acked(m, err) },
-		Strategy:     keep(),
+		Strategy:     receiveOnly(),
 		Concurrency:  min(in.cfg.Batch, maxTaken),
 		Prefetch:     min(in.cfg.Batch, maxTaken),
 		CrashLimit:   -1,
@@ -210,7 +210,7 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 		case mine:
 			failures, waits = 0, false
 			in.note(queue, nil)
-			h := hold{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
+			h := leaseHolder{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
 				return in.store.renewQueue(ctx, queue, owner, in.cfg.Lease)
 			}}
 			err := h.run(ctx, func(ctx context.Context) error { return in.work(ctx, queue, owner) })
@@ -236,7 +236,7 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 // the lease.
 func (in *Ingest) work(ctx context.Context, queue, owner string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
-	b.tell = func(err error) { in.note(queue, err) }
+	b.onAttempt = func(err error) { in.note(queue, err) }
 	stop := b.start(context.WithoutCancel(ctx))
 	defer stop()
 	w, err := in.worker(queue, owner, b)

@@ -97,7 +97,7 @@ func TestTwoIngestsArchiveEachMessageOnce(t *testing.T) {
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				b.Declare(t, topology.Buckets{}.Topology("orders"))
 				archive := newMemory()
-				start := func(a keeper) (end func()) {
+				start := func(a ingestStore) (end func()) {
 					in, err := newIngest(b.Client(t, nil), a, IngestConfig{Queues: []string{"orders.failed"}, Batch: 20})
 					must(t, err)
 					ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -150,7 +150,7 @@ func TestWaitingIngestRecovers(t *testing.T) {
 		archive := newMemory()
 		second := &away{memory: archive}
 		var waiting *Ingest
-		for _, a := range []keeper{archive, second} {
+		for _, a := range []ingestStore{archive, second} {
 			in, err := newIngest(b.Client(t, nil), a, IngestConfig{Queues: []string{"orders.failed"}})
 			must(t, err)
 			ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -116,7 +116,7 @@ func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error]
 			}
 		}
 		if err != nil {
-			yield(nil, doing(err, "reading messages"))
+			yield(nil, withAction(err, "reading messages"))
 		}
 	}
 }

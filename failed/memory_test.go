@@ -259,7 +259,7 @@ func (a *memory) markRefused(ctx context.Context, id ReplayID, refusals []refusa
 			if m := a.all[r.ID-1]; m.State == Replaying {
 				m.State, m.Refused = Failed, r.Why
 				a.replays[id-1].Refused++
-				a.replays[id-1].Why = cmp.Or(a.replays[id-1].Why, unsent(r))
+				a.replays[id-1].Why = cmp.Or(a.replays[id-1].Why, refusalText(r))
 			}
 		}
 		return nil

@@ -64,7 +64,7 @@ const (
 	asked       unasked = iota // or sent by a version without requests
 	noQueue                    // the queue for outcomes could not be declared
 	noRoom                     // the headers fill the frame
-	noSingle                   // see way.Queue
+	noSingle                   // see route.Queue
 	lateOutcome                // asked, but no report arrived within VerifyTime
 )
 

@@ -48,8 +48,8 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	defer end(nil)
 	d := &redrive{
 		client: c, cfg: cfg, end: end, found: found, changed: newSignal(),
-		pace:    newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
-		returns: newReturns(cfg.Routing, cfg.Logger),
+		pace:   newPace(Plan{Rate: cfg.Rate}, 1, time.Now()),
+		router: newRouter(cfg.Routing, cfg.Logger),
 	}
 	w, err := reprise.NewWorker(c, reprise.WorkerConfig{
 		Queue:       cfg.From,
@@ -57,7 +57,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 		AsDelivered: true,
 		Acked:       d.acked,
 		Limiter:     d,
-		Strategy:    keep(),
+		Strategy:    receiveOnly(),
 		Concurrency: 1,
 		Prefetch:    1, // before RabbitMQ 4.3, each requeue counts as a failed delivery
 		CrashLimit:  -1,
@@ -87,7 +87,7 @@ var errDone = errors.New("all messages were sent")
 type redrive struct {
 	client  *reprise.Client
 	cfg     RedriveConfig
-	returns *returns
+	router  *router
 	warned  warned
 	end     context.CancelCauseFunc
 	changed signal
@@ -159,17 +159,17 @@ func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 
 // message returns the message to publish for a message of the failed queue.
 func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Message, error) {
-	at, to, err := d.cfg.target(ctx, m, d.returns)
+	at, to, err := d.cfg.target(ctx, m, d.router)
 	if err == nil && at.claimed && d.cfg.Believe != nil && !d.cfg.Believe(at.queue) {
 		err = &ClaimError{Queue: at.queue}
 	}
 	if err != nil {
-		return nil, doing(err, "redrive of %q: message %q", d.cfg.From, m.MessageID)
+		return nil, withAction(err, "redrive of %q: message %q", d.cfg.From, m.MessageID)
 	}
 	if d.warned.first(to) {
 		d.cfg.Logger.Warn("redrive sends by queue name", "queue", to.Queue, "warning", to.Warning)
 	}
-	out := fresh(contentOf(m), d.cfg.Marks)
+	out := resetAttempts(contentOf(m), d.cfg.Marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	return out, nil
 }
@@ -183,8 +183,8 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		switch {
 		case err == nil:
 			return nil
-		case unfit(err), barred(err), errors.Is(err, reprise.ErrClosed):
-			return doing(err, "redrive of %q: message %q cannot be sent", d.cfg.From, m.MessageID)
+		case isMessageError(err), isTargetError(err), errors.Is(err, reprise.ErrClosed):
+			return withAction(err, "redrive of %q: message %q cannot be sent", d.cfg.From, m.MessageID)
 		}
 		delay := storeBackoff.Delay(failures)
 		d.cfg.Logger.Warn("redrive waits", "queue", d.cfg.From, "error", err, "next_try", delay)
@@ -292,9 +292,9 @@ func (c RedriveConfig) Validate() error {
 }
 
 // target returns the destination of a message, and the work queue in which it failed if the destination depends on it.
-func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *returns) (place, way, error) {
+func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *router) (place, route, error) {
 	if c.To != nil {
-		return place{}, way{Target: *c.To}, nil
+		return place{}, route{Target: *c.To}, nil
 	}
 	a := take(m, c.Origin)
 	at := placeOf(m, historyOf(m.Headers), deaths(m.Headers), c.Origin).orByName(c.From)

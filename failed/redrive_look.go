@@ -46,7 +46,7 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 		return found, []Destination{{Target: *cfg.To, FailedQueue: cfg.From, Messages: int64(found)}}, nil
 	}
 	var t tally
-	r := newReturns(cfg.Routing, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
+	r := newRouter(cfg.Routing, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)))
 	err = r.ask(ctx) // Peek withholds the messages from other consumers, so read the bindings before it
 	if err != nil {
 		return found, nil, err

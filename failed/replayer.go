@@ -86,8 +86,8 @@ func (c ReplayerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// replays contains the methods of Archive that a Replayer needs.
-type replays interface {
+// replayStore contains the methods of Archive that a Replayer needs.
+type replayStore interface {
 	Running(ctx context.Context) ([]Replay, error)
 	Replay(ctx context.Context, id ReplayID) (*Replay, error)
 	unsentOf(ctx context.Context, id ReplayID, n int) ([]*Message, error)
@@ -163,10 +163,10 @@ type publisher interface {
 //	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)
 //	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
-	store   replays
+	store   replayStore
 	out     publisher
 	cfg     ReplayerConfig
-	returns *returns
+	router  *router
 	secrets []Rule // for BulkEdit.SpareSecrets
 	owner   string // identifies the Replayer to the archive
 	wake    signal
@@ -194,13 +194,13 @@ func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, 
 	return r, err
 }
 
-func newReplayer(c publisher, a replays, cfg ReplayerConfig) (*Replayer, error) {
+func newReplayer(c publisher, a replayStore, cfg ReplayerConfig) (*Replayer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
 	cfg.Marks = slices.Clone(cfg.Marks)
-	return &Replayer{store: a, out: c, cfg: cfg, returns: newReturns(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: newSignal(), active: map[ReplayID]bool{}}, nil
+	return &Replayer{store: a, out: c, cfg: cfg, router: newRouter(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: newSignal(), active: map[ReplayID]bool{}}, nil
 }
 
 // Run executes all replays concurrently until ctx ends. Then it records the messages in flight and returns nil.
@@ -223,7 +223,7 @@ func (r *Replayer) Run(ctx context.Context) error {
 			if r.enter(replay.ID) {
 				running.Go(func() {
 					defer r.leave(replay.ID)
-					_, _ = r.carryOut(ctx, replay.ID) // carryOut logs the error
+					_, _ = r.execute(ctx, replay.ID) // execute logs the error
 				})
 			}
 		}
@@ -258,7 +258,7 @@ func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
 		err := errTaken
 		replay := &Replay{ID: id}
 		if r.enter(id) {
-			replay, err = r.carryOut(ctx, id)
+			replay, err = r.execute(ctx, id)
 			r.leave(id)
 		}
 		if !errors.Is(err, errTaken) {

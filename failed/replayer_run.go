@@ -34,20 +34,20 @@ var errOver = errors.New("replay ended")
 // noteGrace is the additional time for writes to the database when the Replayer ends.
 const noteGrace = 5 * time.Second
 
-// carryOut executes a replay to its end.
-func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
+// execute runs a replay to its end.
+func (r *Replayer) execute(ctx context.Context, id ReplayID) (*Replay, error) {
 	x := &run{Replayer: r, replay: &Replay{ID: id}}
-	if err := x.retry(ctx, x.look); err != nil && !errors.Is(err, errOver) {
+	if err := x.retry(ctx, x.refresh); err != nil && !errors.Is(err, errOver) {
 		return nil, err
 	}
 	if !x.replay.Ended.IsZero() {
 		return x.replay, nil
 	}
-	err := x.claimed(ctx, x.proceed)
+	err := x.withLease(ctx, x.proceed)
 	if errors.Is(err, errOver) { // the release has completed the cancellation
 		longer, cancel := grace(ctx, noteGrace)
 		defer cancel()
-		err = x.retry(longer, x.look)
+		err = x.retry(longer, x.refresh)
 	}
 	if err != nil && !errors.Is(err, errOver) {
 		return x.replay, err
@@ -58,7 +58,7 @@ func (r *Replayer) carryOut(ctx context.Context, id ReplayID) (*Replay, error) {
 
 // proceed sends the messages and ends the replay.
 func (x *run) proceed(ctx context.Context) error {
-	if err := x.retry(ctx, x.look); err != nil { // the previous Replayer may have sent some messages
+	if err := x.retry(ctx, x.refresh); err != nil { // the previous Replayer may have sent some messages
 		return err
 	}
 	x.cfg.Logger.Info("replay began", "replay", x.replay.ID, "messages", x.replay.Total, "sent", x.replay.Sent)
@@ -67,7 +67,7 @@ func (x *run) proceed(ctx context.Context) error {
 		err = x.canary(ctx)
 	}
 	if err == nil {
-		err = x.all(ctx)
+		err = x.sendAll(ctx)
 	}
 	if why, byItself := errors.AsType[*stopped](err); byItself {
 		return x.end(ctx, ReplayStopped, why.why)
@@ -95,7 +95,7 @@ func (x *run) canary(ctx context.Context) error {
 		return nil
 	}
 	for x.replay.Sent == 0 { // a refused message cannot be the canary
-		if more, err := x.some(ctx, 1); err != nil || !more {
+		if more, err := x.sendBatch(ctx, 1); err != nil || !more {
 			return err
 		}
 	}
@@ -104,7 +104,7 @@ func (x *run) canary(ctx context.Context) error {
 		if err := sleep(ctx, max(0, min(left, x.cfg.Poll))); err != nil {
 			return err
 		}
-		if err := x.retry(ctx, x.look); err != nil {
+		if err := x.retry(ctx, x.refresh); err != nil {
 			return err
 		}
 		if x.replay.Back > 0 {
@@ -117,7 +117,7 @@ func (x *run) canary(ctx context.Context) error {
 		case x.replay.Succeeded > 0:
 			return nil
 		case left <= 0:
-			return x.silent(ctx)
+			return x.canaryTimedOut(ctx)
 		}
 	}
 }
@@ -173,8 +173,8 @@ func (x *run) retried(ctx context.Context) error {
 	return &stopped{why}
 }
 
-// silent decides whether a canary without an outcome stops the replay.
-func (x *run) silent(ctx context.Context) error {
+// canaryTimedOut decides whether a canary without an outcome stops the replay.
+func (x *run) canaryTimedOut(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil
 	}
@@ -185,7 +185,7 @@ func (x *run) silent(ctx context.Context) error {
 			return err
 		}
 		m := list[0]
-		to, err := x.returns.to(ctx, sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}, x.replay.Plan.To)
+		to, err := x.router.to(ctx, sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}, x.replay.Plan.To)
 		if err == nil {
 			stop, err = x.outcomes.archive.hasReported(ctx, to.Queue)
 		}
@@ -213,8 +213,8 @@ func (x *run) failedAgain(ctx context.Context) error {
 	return &stopped{"the canary failed again" + text}
 }
 
-// all sends the unsent messages at the pace of the plan.
-func (x *run) all(ctx context.Context) error {
+// sendAll sends the unsent messages at the pace of the plan.
+func (x *run) sendAll(ctx context.Context) error {
 	x.pace = newPace(x.replay.Plan, x.cfg.Batch, time.Now())
 	for {
 		for {
@@ -229,7 +229,7 @@ func (x *run) all(ctx context.Context) error {
 				break
 			}
 		}
-		more, err := x.some(ctx, x.pace.size(time.Now()))
+		more, err := x.sendBatch(ctx, x.pace.size(time.Now()))
 		if err != nil || !more {
 			return err
 		}
@@ -246,11 +246,11 @@ func (x *run) end(ctx context.Context, s ReplayState, why string) error {
 	if err != nil && !errors.Is(err, errOver) {
 		return err
 	}
-	return x.retry(longer, x.look)
+	return x.retry(longer, x.refresh)
 }
 
-// look reads the state of the replay. It returns errOver unless the state is ReplayRunning.
-func (x *run) look(ctx context.Context) error {
+// refresh reads the state of the replay. It returns errOver unless the state is ReplayRunning.
+func (x *run) refresh(ctx context.Context) error {
 	replay, err := x.store.Replay(ctx, x.replay.ID)
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 		err := do(ctx)
 		switch {
 		case errors.Is(err, ErrState):
-			if err := x.retry(ctx, x.look); err != nil {
+			if err := x.retry(ctx, x.refresh); err != nil {
 				return err
 			}
 			return err
@@ -286,11 +286,11 @@ func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// claimed runs f while this Replayer holds the claim of the replay. It returns errTaken if another Replayer holds the claim,
+// withLease runs f while this Replayer holds the claim of the replay. It returns errTaken if another Replayer holds the claim,
 // also if this happens while f runs. In that case it cancels the context of f.
-func (x *run) claimed(ctx context.Context, f func(context.Context) error) error {
+func (x *run) withLease(ctx context.Context, f func(context.Context) error) error {
 	id, mine := x.replay.ID, false
-	h := hold{lease: x.cfg.Lease, claim: func(ctx context.Context) (bool, error) {
+	h := leaseHolder{lease: x.cfg.Lease, claim: func(ctx context.Context) (bool, error) {
 		return x.store.claimReplay(ctx, id, x.owner, x.cfg.Lease)
 	}}
 	err := x.retry(ctx, func(ctx context.Context) (err error) {
@@ -318,7 +318,7 @@ func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
 		return nil
 	}
-	if err := x.retry(ctx, x.look); err != nil {
+	if err := x.retry(ctx, x.refresh); err != nil {
 		return err
 	}
 	if x.replay.Plan.IgnoreSame {
@@ -335,7 +335,7 @@ func (x *run) judge(ctx context.Context) error {
 	x.judged = x.replay.Back
 	var why error
 	err := x.retry(ctx, func(ctx context.Context) (err error) {
-		why, err = x.same(ctx)
+		why, err = x.repeatedFailure(ctx)
 		return err
 	})
 	if err != nil {
@@ -344,8 +344,8 @@ func (x *run) judge(ctx context.Context) error {
 	return why
 }
 
-// same returns the reason to stop the replay, based on the messages that failed again since the previous call.
-func (x *run) same(ctx context.Context) (why, err error) {
+// repeatedFailure returns the reason to stop the replay, based on the messages that failed again since the previous call.
+func (x *run) repeatedFailure(ctx context.Context) (why, err error) {
 	latest := x.seen
 	page := Page{Size: 100}
 	for {

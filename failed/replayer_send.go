@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// some sends up to n messages, and reports whether there were any messages to send. A later call sends the messages that the broker did not
+// sendBatch sends up to n messages, and reports whether there were any messages to send. A later call sends the messages that the broker did not
 // accept.
-func (x *run) some(ctx context.Context, n int) (bool, error) {
+func (x *run) sendBatch(ctx context.Context, n int) (bool, error) {
 	if err := x.ask(ctx); err != nil {
 		return false, err
 	}
@@ -35,7 +35,7 @@ func (x *run) some(ctx context.Context, n int) (bool, error) {
 	if err := errors.Join(done.ends, x.note(ctx, done)); err != nil {
 		return true, err
 	}
-	return true, x.rest(ctx, done)
+	return true, x.pause(ctx, done)
 }
 
 // published is the result of publishing a message.
@@ -60,7 +60,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 			edited.Edited, m = &content, &edited
 		}
 		from := sentFrom{m.Queue, m.FailedQueue, m.Exchange, m.RoutingKey}
-		to, err := x.returns.to(ctx, from, x.replay.Plan.To)
+		to, err := x.router.to(ctx, from, x.replay.Plan.To)
 		if err != nil {
 			all[i].err = err
 			continue
@@ -68,7 +68,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 		if x.warned.first(to) {
 			x.cfg.Logger.Warn("replay sends by queue name", "replay", x.replay.ID, "queue", to.Queue, "warning", to.Warning)
 		}
-		out := back(m, x.replay.ID, to, x.cfg.Marks)
+		out := replayMessage(m, x.replay.ID, to, x.cfg.Marks)
 		all[i].unasked = x.request(out, m.ID, to)
 		messages, places = append(messages, out), append(places, i)
 	}
@@ -90,7 +90,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 }
 
 // request adds a request for a report to a message, or returns why it cannot.
-func (x *run) request(out *reprise.Message, id ID, to way) unasked {
+func (x *run) request(out *reprise.Message, id ID, to route) unasked {
 	switch {
 	case x.secret == "":
 		return noQueue
@@ -134,11 +134,11 @@ func (s *sending) add(id ID, p published) {
 			s.sent = make(map[unasked][]ID)
 		}
 		s.sent[p.unasked] = append(s.sent[p.unasked], id)
-	case unfit(err):
+	case isMessageError(err):
 		s.refused = append(s.refused, refusal{id, err.Error()})
 	case s.ends != nil:
-	case barred(err):
-		s.ends = &stopped{unsent(refusal{id, err.Error()})}
+	case isTargetError(err):
+		s.ends = &stopped{refusalText(refusal{id, err.Error()})}
 	case errors.Is(err, reprise.ErrClosed):
 		s.ends = err
 	default:
@@ -167,8 +167,8 @@ func (x *run) note(ctx context.Context, done sending) error {
 	return err
 }
 
-// rest waits after a temporary failure, with a growing delay while the broker accepts no message.
-func (x *run) rest(ctx context.Context, done sending) error {
+// pause waits after a temporary failure, with a growing delay while the broker accepts no message.
+func (x *run) pause(ctx context.Context, done sending) error {
 	if len(done.sent) > 0 || done.wrong == nil {
 		x.failed = 0
 	}
@@ -181,23 +181,23 @@ func (x *run) rest(ctx context.Context, done sending) error {
 	if err := sleep(ctx, delay); err != nil {
 		return err
 	}
-	return x.retry(ctx, x.look)
+	return x.retry(ctx, x.refresh)
 }
 
-// unsent returns the reason of a refusal, with the ID of its message.
-func unsent(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
+// refusalText returns the reason of a refusal, with the ID of its message.
+func refusalText(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
 
-// unfit reports whether the error concerns only this message, which would fail at any destination and at any time.
-func unfit(err error) bool {
+// isMessageError reports whether the error concerns only this message, which would fail at any destination and at any time.
+func isMessageError(err error) bool {
 	_, large := errors.AsType[*reprise.TooLargeError](err)
 	refused, ok := errors.AsType[*reprise.RefusedError](err)
-	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errNowhere) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
+	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errUnknownQueue) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
-// barred reports whether the error concerns the destination or the user. Other messages would fail in the same way until an
+// isTargetError reports whether the error concerns the destination or the user. Other messages would fail in the same way until an
 // operator changes the destination or the permissions.
-func barred(err error) bool {
+func isTargetError(err error) bool {
 	_, unroutable := errors.AsType[*reprise.UnroutableError](err)
 	_, refused := errors.AsType[*reprise.RefusedError](err)
-	return unroutable || refused && !unfit(err)
+	return unroutable || refused && !isMessageError(err)
 }

@@ -308,7 +308,7 @@ func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 		return err
 	}
 	_, err = t.Exec(`UPDATE {replay} SET refused = refused + 1, why = CASE WHEN length(why) > 0 THEN why ELSE $2 END WHERE id = $1`,
-		int64(id), []byte(unsent(r)))
+		int64(id), []byte(refusalText(r)))
 	return err
 }
 

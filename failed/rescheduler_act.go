@@ -194,7 +194,7 @@ func (x *waitingAct) run(ctx context.Context) error {
 		defer cancel()
 		_ = x.r.archive.releaseQueue(longer, x.place.wait, owner) // after an error, the lease expires
 	}()
-	return hold{claim: claim, lease: defaultLease}.run(ctx, func(ctx context.Context) error {
+	return leaseHolder{claim: claim, lease: defaultLease}.run(ctx, func(ctx context.Context) error {
 		for len(x.left) > 0 {
 			if err := x.look(ctx); err != nil {
 				return err

@@ -23,12 +23,12 @@ const purgeBatch = 1000
 // Purge can be canceled through ctx at any time. The Act contains the messages that were removed before that.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
 	if err := who.validate(); err != nil {
-		return 0, doing(err, "removing expired messages")
+		return 0, withAction(err, "removing expired messages")
 	}
 	if !a.cfg.Expires() {
 		return 0, nil
 	}
-	p := purge{who: who, ages: a.ages(), queues: make(map[string]map[State]int64)}
+	p := purge{who: who, cutoffs: a.cutoffs(), queues: make(map[string]map[State]int64)}
 	for more := true; more && err == nil; {
 		var removed purge
 		err = a.writeMany(ctx, func(tx *tx) (err error) {
@@ -41,10 +41,10 @@ func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error)
 		}
 	}
 	if p.total > 0 {
-		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.ages.latest, "act", p.act)
+		a.cfg.Logger.InfoContext(ctx, "purged", "by", p.who, "messages", p.total, "before", p.cutoffs.latest, "act", p.act)
 	}
 	if err != nil {
-		err = doing(err, "removing expired messages")
+		err = withAction(err, "removing expired messages")
 	}
 	return p.total, err
 }
@@ -55,14 +55,14 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	if !a.cfg.Expires() {
 		return 0, nil
 	}
-	ages := a.ages()
-	args := []any{sqlkit.Millis(ages.latest)}
+	cutoffs := a.cutoffs()
+	args := []any{sqlkit.Millis(cutoffs.latest)}
 	limit := "CASE q.name"
 	for _, r := range a.cfg.Rules {
-		args = append(args, []byte(r.Queue), sqlkit.Millis(ages.queues[r.Queue]))
+		args = append(args, []byte(r.Queue), sqlkit.Millis(cutoffs.queues[r.Queue]))
 		limit += fmt.Sprintf(" WHEN $%d THEN CAST($%d AS BIGINT)", len(args)-1, len(args))
 	}
-	args = append(args, sqlkit.Millis(ages.others))
+	args = append(args, sqlkit.Millis(cutoffs.others))
 	limit += fmt.Sprintf(" ELSE CAST($%d AS BIGINT) END", len(args))
 	if len(a.cfg.Rules) == 0 {
 		args, limit = args[:1], "$1"
@@ -71,16 +71,16 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// ages are the limits of the time of arrival: Purge removes older messages.
-type ages struct {
+// cutoffs are the limits of the time of arrival: Purge removes older messages.
+type cutoffs struct {
 	queues map[string]time.Time // of queues with a rule
 	others time.Time            // of all other queues; the zero time if there is no limit
 	latest time.Time
 }
 
-func (a *Archive) ages() ages {
+func (a *Archive) cutoffs() cutoffs {
 	now := a.now()
-	all := ages{queues: make(map[string]time.Time, len(a.cfg.Rules))}
+	all := cutoffs{queues: make(map[string]time.Time, len(a.cfg.Rules))}
 	if a.cfg.Retention > 0 {
 		all.others = now.Add(-a.cfg.Retention)
 	}
@@ -93,7 +93,7 @@ func (a *Archive) ages() ages {
 }
 
 // of returns the limit for a queue.
-func (a ages) of(queue string) time.Time {
+func (a cutoffs) of(queue string) time.Time {
 	if at, found := a.queues[queue]; found {
 		return at
 	}
@@ -102,12 +102,12 @@ func (a ages) of(queue string) time.Time {
 
 // purge is the progress of a Purge.
 type purge struct {
-	who    Actor
-	ages   ages
-	after  ID // the last ID that was examined
-	total  int64
-	queues map[string]map[State]int64
-	act    int64
+	who     Actor
+	cutoffs cutoffs
+	after   ID // the last ID that was examined
+	total   int64
+	queues  map[string]map[State]int64
+	act     int64
 }
 
 func (p purge) clone() purge {
@@ -143,8 +143,8 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 		}
 		looked++
 		p.after = id
-		newer = newer || archived >= sqlkit.Millis(p.ages.latest)
-		if archived >= sqlkit.Millis(p.ages.of(name)) {
+		newer = newer || archived >= sqlkit.Millis(p.cutoffs.latest)
+		if archived >= sqlkit.Millis(p.cutoffs.of(name)) {
 			continue
 		}
 		ids, at = append(ids, id), append(at, pos)
@@ -183,7 +183,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 			return false, err
 		}
 	}
-	if _, err := t.Exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.ages.others)); err != nil {
+	if _, err := t.Exec(`DELETE FROM {item} WHERE replay IN (SELECT id FROM {replay} WHERE ended > 0 AND ended < $1)`, sqlkit.Millis(p.cutoffs.others)); err != nil {
 		return false, err
 	}
 	return more, t.purged(p)
@@ -222,7 +222,7 @@ func (t *tx) purged(p *purge) (err error) {
 	}
 	details := map[string]any{"messages": p.total, "queues": queues}
 	if t.cfg.Retention > 0 {
-		details["before"], details["retention"] = p.ages.others, t.cfg.Retention.String()
+		details["before"], details["retention"] = p.cutoffs.others, t.cfg.Retention.String()
 	}
 	if len(t.cfg.Rules) > 0 {
 		rules := make(map[params.Text]string)

@@ -41,8 +41,8 @@ type Routing struct {
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
-// way is the target to which a message returns: see Destination.
-type way struct {
+// route is the target to which a message returns: see Destination.
+type route struct {
 	Target
 	Queue   string // the only queue to which the Target routes; "": not proven
 	Warning string
@@ -51,8 +51,8 @@ type way struct {
 // maxBindingsAge is the time for which a result of Routing.Bindings is used.
 const maxBindingsAge = 5 * time.Second
 
-// returns finds the target to which messages return. It is safe for concurrent use.
-type returns struct {
+// router finds the target to which messages return. It is safe for concurrent use.
+type router struct {
 	Routing
 	log      *slog.Logger
 	declared topology.Topology // the topology of Workers
@@ -62,7 +62,7 @@ type returns struct {
 	live  bool  // all contains the result of Bindings
 	err   error // the error of Bindings
 	all   topology.Topology
-	found map[sentFrom]way
+	found map[sentFrom]route
 }
 
 // sentFrom contains the properties that determine the target of a message.
@@ -71,8 +71,8 @@ type sentFrom struct {
 	exchange, key      string // the original target, if known
 }
 
-func newReturns(r Routing, log *slog.Logger) *returns {
-	all := &returns{Routing: r, log: log}
+func newRouter(r Routing, log *slog.Logger) *router {
+	all := &router{Routing: r, log: log}
 	for _, w := range r.Workers {
 		all.declared = all.declared.Merge(w.Strategy.WithDefaults().Route.Topology(w.Queue), w.Topology)
 	}
@@ -83,11 +83,11 @@ func newReturns(r Routing, log *slog.Logger) *returns {
 const maxFound = 10_000
 
 // of returns the target to which a message returns. It returns an error only after the end of ctx.
-func (r *returns) of(ctx context.Context, m sentFrom) (way, error) {
+func (r *router) of(ctx context.Context, m sentFrom) (route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.ask(ctx); err != nil {
-		return way{}, err
+		return route{}, err
 	}
 	to, known := r.found[m]
 	if !known {
@@ -101,16 +101,16 @@ func (r *returns) of(ctx context.Context, m sentFrom) (way, error) {
 }
 
 // toAll returns the way to the target that a plan sets for all messages.
-func (r *returns) toAll(ctx context.Context, to Target) (way, error) {
+func (r *router) toAll(ctx context.Context, to Target) (route, error) {
 	if to.Exchange == "" {
-		return way{Target: to, Queue: to.RoutingKey}, nil
+		return route{Target: to, Queue: to.RoutingKey}, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.ask(ctx); err != nil {
-		return way{}, err
+		return route{}, err
 	}
-	w := way{Target: to}
+	w := route{Target: to}
 	if reached, err := r.all.Reach(to.Exchange, to.RoutingKey); err == nil && r.live && len(reached) == 1 {
 		w.Queue = reached[0]
 	}
@@ -118,11 +118,11 @@ func (r *returns) toAll(ctx context.Context, to Target) (way, error) {
 }
 
 // ask calls Bindings if the last result is older than maxBindingsAge.
-func (r *returns) ask(ctx context.Context) error {
+func (r *router) ask(ctx context.Context) error {
 	if !r.asked.IsZero() && (r.Bindings == nil || time.Since(r.asked) < maxBindingsAge) {
 		return nil
 	}
-	r.all, r.live, r.err, r.found = r.declared, false, nil, map[sentFrom]way{}
+	r.all, r.live, r.err, r.found = r.declared, false, nil, map[sentFrom]route{}
 	if r.Bindings != nil {
 		all, err := r.Bindings(ctx)
 		switch {
@@ -139,26 +139,26 @@ func (r *returns) ask(ctx context.Context) error {
 	return nil
 }
 
-func (r *returns) find(m sentFrom) way {
+func (r *router) find(m sentFrom) route {
 	if m.exchange == "" && m.key == m.failedQueue {
 		m.key = "" // the original key is unknown
 	}
 	designed := r.designed(m.queue)
-	mute := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a binding
-	byName := way{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
+	keyless := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a binding
+	byName := route{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
 		return byName // same route as the publisher
 	}
 	var why error
-	for exchange := range r.candidates(m, designed, mute) {
+	for exchange := range r.candidates(m, designed, keyless) {
 		err := r.leadsOnlyTo(m.queue, exchange, m.key)
 		if err == nil {
-			return way{Target: Target{exchange, m.key}, Queue: m.queue}
+			return route{Target: Target{exchange, m.key}, Queue: m.queue}
 		}
 		why = cmp.Or(why, err)
 	}
-	if key, ok := r.onlyKey(designed, m.queue); ok && mute {
-		return way{Target: Target{designed, key}, Queue: m.queue}
+	if key, ok := r.onlyKey(designed, m.queue); ok && keyless {
+		return route{Target: Target{designed, key}, Queue: m.queue}
 	}
 	byName.Warning = r.warning(m, why)
 	return byName
@@ -166,7 +166,7 @@ func (r *returns) find(m sentFrom) way {
 
 // designed returns the exchange through which retries return to a work queue, or "" if the strategy does not use an
 // exchange.
-func (r *returns) designed(queue string) string {
+func (r *router) designed(queue string) string {
 	for _, w := range r.Workers {
 		if exchange, ok := w.Strategy.Return(); ok && w.Queue == queue {
 			return exchange
@@ -176,12 +176,12 @@ func (r *returns) designed(queue string) string {
 }
 
 // candidates yields the exchanges through which a message may return, in order of preference.
-func (r *returns) candidates(m sentFrom, designed string, mute bool) iter.Seq[string] {
+func (r *router) candidates(m sentFrom, designed string, keyless bool) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if designed != "" && !yield(designed) || !r.live {
 			return
 		}
-		if m.exchange != "" && m.exchange != designed && !yield(m.exchange) || mute {
+		if m.exchange != "" && m.exchange != designed && !yield(m.exchange) || keyless {
 			return
 		}
 		others := slices.DeleteFunc(r.before(m.queue), func(x string) bool {
@@ -194,7 +194,7 @@ func (r *returns) candidates(m sentFrom, designed string, mute bool) iter.Seq[st
 }
 
 // before returns the exchanges from which bindings route to a queue, with any key.
-func (r *returns) before(queue string) (exchanges []string) {
+func (r *router) before(queue string) (exchanges []string) {
 	for grown := true; grown; {
 		grown = false
 		for _, b := range r.all.Bindings {
@@ -208,7 +208,7 @@ func (r *returns) before(queue string) (exchanges []string) {
 }
 
 // leadsOnlyTo returns nil if an exchange and a key route to a queue and to no other queue, or else the reason.
-func (r *returns) leadsOnlyTo(queue, exchange, key string) error {
+func (r *router) leadsOnlyTo(queue, exchange, key string) error {
 	for _, x := range r.all.Exchanges {
 		if x.Name == exchange && x.Internal {
 			return fmt.Errorf("exchange %q is internal", exchange)
@@ -230,7 +230,7 @@ func (r *returns) leadsOnlyTo(queue, exchange, key string) error {
 
 // onlyKey returns the key with which an exchange routes only to a queue. It reports false unless there is exactly one
 // such key.
-func (r *returns) onlyKey(exchange, queue string) (string, bool) {
+func (r *router) onlyKey(exchange, queue string) (string, bool) {
 	var keys []string
 	for _, b := range r.all.Bindings {
 		if b.Exchange == exchange && b.Queue == queue && !slices.Contains(keys, b.RoutingKey) && !strings.ContainsAny(b.RoutingKey, "*#") {
@@ -248,7 +248,7 @@ var errNoBindings = errors.New("no management API and no preset shows an exchang
 
 // warning describes the effect of sending a message to its queue by name. It does not contain the routing key of the
 // message, because each message may have another key, and equal warnings are grouped.
-func (r *returns) warning(m sentFrom, why error) string {
+func (r *router) warning(m sentFrom, why error) string {
 	was := "the original key is unknown"
 	if m.exchange != "" || m.key != "" {
 		was = "not the original key"
@@ -269,7 +269,7 @@ func (r *returns) warning(m sentFrom, why error) string {
 type warned map[string]bool
 
 // first reports whether the Warning of a way must be logged, and marks it as logged.
-func (w *warned) first(to way) bool {
+func (w *warned) first(to route) bool {
 	if to.Warning == "" || (*w)[to.Queue] {
 		return false
 	}

@@ -290,7 +290,7 @@ func TestRoutingTargets(t *testing.T) {
 			"",
 		},
 	} {
-		got, err := newReturns(tc.routing, slog.New(slog.DiscardHandler)).of(t.Context(), tc.from)
+		got, err := newRouter(tc.routing, slog.New(slog.DiscardHandler)).of(t.Context(), tc.from)
 		must(t, err)
 		if got.Target != tc.to || got.Queue != tc.from.queue || !strings.HasSuffix(got.Warning, tc.warning) || (got.Warning == "") != (tc.warning == "") {
 			t.Errorf("%s: got %+v, want %+v with warning %q", name, got, tc.to, tc.warning)

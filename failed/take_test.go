@@ -127,7 +127,7 @@ func TestReplayedMessageHasNoAttempts(t *testing.T) {
 		}
 		before := in.Headers.Clone()
 		m := &Message{ID: 17, Queue: "orders", Archived: time.UnixMilli(99), Content: in}
-		out := back(m, 4, way{Target: Target{RoutingKey: "orders"}}, []topology.Marks{topology.CountUp{Header: "tries"}})
+		out := replayMessage(m, 4, route{Target: Target{RoutingKey: "orders"}}, []topology.Marks{topology.CountUp{Header: "tries"}})
 		want := map[string]any{topology.HeaderReplay: "4/17"}
 		for name, value := range in.Headers {
 			if stay[name] {
@@ -154,7 +154,7 @@ func TestReplayedMessageHasNoAttempts(t *testing.T) {
 			t.Fatalf("got message %+v", out)
 		}
 		if diff := cmp.Diff(before, in.Headers); diff != "" {
-			t.Fatalf("back changed the original headers: %s", diff)
+			t.Fatalf("replayMessage changed the original headers: %s", diff)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestReplayedMessageHasNoAttempts(t *testing.T) {
 // A replay sends the edit instead of the original, to any target.
 func TestReplaySendsEdit(t *testing.T) {
 	m := &Message{ID: 1, Queue: "orders", Content: Content{Body: []byte("wrong")}, Edited: &Content{Body: []byte("right"), Headers: topology.Table{"fixed": true}}}
-	out := back(m, 2, way{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)
+	out := replayMessage(m, 2, route{Target: Target{Exchange: "shop", RoutingKey: "new"}}, nil)
 	if string(out.Body) != "right" || out.Headers["fixed"] != true || out.Exchange != "shop" || out.RoutingKey != "new" {
 		t.Errorf("got message %+v", out)
 	}

@@ -10,8 +10,8 @@ import (
 // errTaken reports that another process has the lease.
 var errTaken = errors.New("failed: another process does it")
 
-// hold renews a lease while a function runs.
-type hold struct {
+// leaseHolder renews a lease while a function runs.
+type leaseHolder struct {
 	claim func(context.Context) (mine bool, err error)
 	lease time.Duration
 
@@ -23,7 +23,7 @@ type hold struct {
 // run calls f and renews the lease three times per lease duration, until f returns. It also renews the lease after
 // the end of ctx, while f finishes. If another owner takes the lease, or the lease expires and fenced is not set, run
 // cancels the context of f and returns errTaken, unless f returns nil.
-func (h hold) run(ctx context.Context, f func(context.Context) error) error {
+func (h leaseHolder) run(ctx context.Context, f func(context.Context) error) error {
 	running, end := context.WithCancelCause(ctx)
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
 	var repeating sync.WaitGroup

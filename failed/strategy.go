@@ -6,19 +6,23 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// keep returns the Strategy of workers that only receive messages from a queue. Such a worker requeues a message
+// receiveOnly returns the Strategy of workers that only receive messages from a queue. Such a worker requeues a message
 // unchanged if it cannot process the message. The strategy declares nothing, and does not read or write marks.
-func keep() topology.Strategy { return topology.Strategy{Route: keepRoute{}, Marks: noMarks{}} }
+func receiveOnly() topology.Strategy {
+	return topology.Strategy{Route: requeueRoute{}, Marks: noMarks{}}
+}
 
-type keepRoute struct{}
+type requeueRoute struct{}
 
-func (keepRoute) Topology(string) topology.Topology { return topology.Topology{} }
+func (requeueRoute) Topology(string) topology.Topology { return topology.Topology{} }
 
-func (keepRoute) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
+func (requeueRoute) Wait(topology.Delivery, time.Duration) (topology.Hop, error) {
 	return topology.Hop{Way: topology.Requeue}, nil
 }
 
-func (keepRoute) Failed(topology.Delivery) topology.Hop { return topology.Hop{Way: topology.Requeue} }
+func (requeueRoute) Failed(topology.Delivery) topology.Hop {
+	return topology.Hop{Way: topology.Requeue}
+}
 
 type noMarks struct{}
 

@@ -20,10 +20,10 @@ const (
 	headerProcessing = "x-processing-attempts"
 )
 
-// spent reports whether earlier attempts have added a header to a message. Without these headers, a worker grants the
+// isAttemptHeader reports whether earlier attempts have added a header to a message. Without these headers, a worker grants the
 // message all attempts again. marks are the headers of workers, in addition to the headers of Reprise and of the
 // presets.
-func spent(header string, marks []topology.Marks) bool {
+func isAttemptHeader(header string, marks []topology.Marks) bool {
 	switch header {
 	case topology.HeaderReplay, topology.HeaderOutcome, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
 		return true
@@ -37,10 +37,10 @@ func spent(header string, marks []topology.Marks) bool {
 // fresh returns a message to publish, for which a worker does not count earlier attempts. Three values must not be
 // sent unchanged, because the broker would route by CC, refuse a foreign user-id, and let the message expire. fresh
 // moves them to other headers, from which a worker restores them for its handler.
-func fresh(c Content, marks []topology.Marks) *reprise.Message {
+func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 	headers := make(map[string]any, len(c.Headers)+1)
 	for name, value := range c.Headers {
-		if !spent(name, marks) {
+		if !isAttemptHeader(name, marks) {
 			headers[name] = value
 		}
 	}
@@ -77,26 +77,26 @@ func fresh(c Content, marks []topology.Marks) *reprise.Message {
 	}
 }
 
-// errNowhere is returned if the work queue of a message is not known. Publishing the message to the failed queue
+// errUnknownQueue is returned if the work queue of a message is not known. Publishing the message to the failed queue
 // would archive it again, and no worker would receive it.
-var errNowhere = errors.New("queue in which the message failed is unknown (set a destination)")
+var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
 
 // to returns the way of a message: to the target for all messages, if set, or else to the queue in which the message
 // failed.
-func (r *returns) to(ctx context.Context, m sentFrom, to *Target) (way, error) {
+func (r *router) to(ctx context.Context, m sentFrom, to *Target) (route, error) {
 	switch {
 	case to != nil:
 		return r.toAll(ctx, *to)
 	case m.queue == "" || m.queue == m.failedQueue:
-		return way{}, errNowhere
+		return route{}, errUnknownQueue
 	}
 	return r.of(ctx, m)
 }
 
-// back returns the message that a replay publishes for m. If m has no message ID, back derives an ID from m, so that
+// replayMessage returns the message that a replay publishes for m. If m has no message ID, replayMessage derives an ID from m, so that
 // a duplicate can be detected.
-func back(m *Message, id ReplayID, to way, marks []topology.Marks) *reprise.Message {
-	out := fresh(m.Current(), marks)
+func replayMessage(m *Message, id ReplayID, to route, marks []topology.Marks) *reprise.Message {
+	out := resetAttempts(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey
 	out.Headers[topology.HeaderReplay] = fmt.Sprintf("%d/%d", id, m.ID)
 	out.MessageID = m.sentID()

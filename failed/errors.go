@@ -1,0 +1,30 @@
+package failed
+
+import (
+	"fmt"
+	"strings"
+)
+
+// actionError describes the failed action and wraps its cause. The message contains the prefix "failed: " once, even
+// if the cause has the same prefix.
+type actionError struct {
+	what string
+	err  error
+}
+
+func withAction(err error, format string, args ...any) error {
+	return &actionError{fmt.Sprintf(format, args...), err}
+}
+
+// annotate wraps the error of a function with the failed action. Defer it with a pointer to the named result.
+func annotate(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = withAction(*err, format, args...)
+	}
+}
+
+func (e *actionError) Error() string {
+	return "failed: " + e.what + ": " + strings.TrimPrefix(e.err.Error(), "failed: ")
+}
+
+func (e *actionError) Unwrap() error { return e.err }
