@@ -5,9 +5,9 @@ import "container/list"
 
 // Map is a map with a maximum number of entries. A full map evicts the least recently put entry.
 type Map[K comparable, V any] struct {
-	most    int
+	limit   int
 	entries map[K]*list.Element
-	order   list.List // of entry
+	order   list.List // of entry, least recently put first
 }
 
 type entry[K comparable, V any] struct {
@@ -16,8 +16,8 @@ type entry[K comparable, V any] struct {
 }
 
 // New returns an empty map for at most the given number of entries.
-func New[K comparable, V any](most int) *Map[K, V] {
-	return &Map[K, V]{most: most, entries: map[K]*list.Element{}}
+func New[K comparable, V any](limit int) *Map[K, V] {
+	return &Map[K, V]{limit: limit, entries: map[K]*list.Element{}}
 }
 
 // Len returns the number of entries.
@@ -34,7 +34,7 @@ func (m *Map[K, V]) Get(key K) (v V, ok bool) {
 // Put sets the value of a key. If the map is full and the key is new, Put evicts the oldest entry.
 func (m *Map[K, V]) Put(key K, v V) {
 	m.Drop(key)
-	if len(m.entries) >= m.most {
+	if len(m.entries) >= m.limit {
 		oldest, _, _ := m.Oldest()
 		m.Drop(oldest)
 	}

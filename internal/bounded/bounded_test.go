@@ -2,21 +2,21 @@ package bounded
 
 import "testing"
 
-func TestMapForgetsTheOldest(t *testing.T) {
+func TestMapEvictsOldest(t *testing.T) {
 	m := New[int, string](3)
 	for _, key := range []int{1, 2, 3, 1, 4} { // the second Put of 1 makes 2 the oldest
 		m.Put(key, "v")
 	}
 	if _, there := m.Get(2); there || m.Len() != 3 || m.order.Len() != 3 {
-		t.Errorf("Get(2) found an entry: %v, Len %d", there, m.Len())
+		t.Errorf("got entry 2 %t and Len %d, want false and 3", there, m.Len())
 	}
 	for _, key := range []int{3, 1, 4} {
 		if oldest, _, ok := m.Oldest(); !ok || oldest != key {
-			t.Errorf("the oldest is %d, want %d", oldest, key)
+			t.Errorf("Oldest: got %d, want %d", oldest, key)
 		}
 		m.Drop(key)
 	}
 	if _, _, ok := m.Oldest(); ok || m.Len() != 0 {
-		t.Error("the map is not empty")
+		t.Error("map is not empty")
 	}
 }

@@ -12,13 +12,15 @@ import (
 	"github.com/reprisemq/reprise/internal/bounded"
 )
 
-// The first mistakes have no effect, because people mistype. Each further mistake doubles the wait before the next try.
+// The first mistakes have no effect, because users mistype passwords. Each further mistake doubles the wait before the next
+// try.
 const (
-	FreeMistakes = 5
-	firstWait    = time.Second
-	kept         = time.Hour // lifetime of a mistake
+	FreeMistakes    = 5
+	firstWait       = time.Second
+	mistakeLifetime = time.Hour // lifetime of a mistake
 
-	// MostAddresses is the maximum number of remembered addresses. The throttle forgets the address with the oldest activity.
+	// MostAddresses is the maximum number of remembered addresses. At the maximum, the throttle forgets the address with the
+	// oldest activity.
 	MostAddresses = 4096
 	// MostNames is the maximum number of names with separate counts at an address. Further names share one count, because
 	// the client is probably trying out names.
@@ -26,7 +28,7 @@ const (
 )
 
 // Throttle counts mistakes by address and, at an address, by name. A program with an old password therefore does not slow
-// down other programs at its address. A right password does not end a wait, because another client may have sent it.
+// down other programs at the same address. A right password does not end a wait, because another client may have sent it.
 // The methods are safe for concurrent use.
 type Throttle struct {
 	clock   func() time.Time
@@ -40,7 +42,7 @@ type Throttle struct {
 // address holds the mistakes of an address.
 type address struct {
 	names  map[uint64]mistakes // the key is a hash, because names can be long
-	others mistakes            // of the names beyond MostNames
+	others mistakes            // of all names beyond MostNames together
 }
 
 type mistakes struct {
@@ -55,8 +57,8 @@ func New(clock func() time.Time, longest time.Duration) *Throttle {
 	}
 }
 
-// Try decides whether a right or wrong try counts. If Try returns a positive wait, the try does not count, and the caller must
-// not reveal whether it was right. A wrong try that counts makes the next try wait.
+// Try records a try with a right or wrong password. If Try returns a positive wait, the caller must refuse the try without
+// revealing whether the password was right, and the try does not count. A wrong try that counts can delay the next try.
 func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	from, hash := Network(peer), maphash.String(t.seed, name)
 	t.mu.Lock()
@@ -71,7 +73,7 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	now := t.clock()
 	own, known := a.names[hash]
 	if !known && len(a.names) == MostNames {
-		maps.DeleteFunc(a.names, func(_ uint64, m mistakes) bool { return m.over(now) })
+		maps.DeleteFunc(a.names, func(_ uint64, m mistakes) bool { return m.expired(now) })
 	}
 	inOthers := !known && len(a.names) == MostNames
 	if inOthers {
@@ -94,11 +96,11 @@ func (t *Throttle) Try(peer, name string, right bool) (wait time.Duration) {
 	return 0
 }
 
-// over reports whether the mistakes have expired.
-func (m *mistakes) over(now time.Time) bool { return now.Sub(m.last) > kept }
+// expired reports whether the mistakes have expired.
+func (m *mistakes) expired(now time.Time) bool { return now.Sub(m.last) > mistakeLifetime }
 
 func (m *mistakes) add(now time.Time, longest time.Duration) {
-	if m.over(now) {
+	if m.expired(now) {
 		m.n = 0
 	}
 	m.n, m.last = m.n+1, now
@@ -107,8 +109,8 @@ func (m *mistakes) add(now time.Time, longest time.Duration) {
 	}
 }
 
-// Network returns the key for a peer, which is the address or, with IPv6, the network of one subscriber. All peers
-// without a port in their address, such as the peers of a Unix socket, share one key.
+// Network returns the key for a peer, which is the address or, with IPv6, the /64 network. All peers without a port in their
+// address, such as the peers of a Unix socket, share one key.
 func Network(peer string) netip.Prefix {
 	a, err := netip.ParseAddrPort(peer)
 	if err != nil {
