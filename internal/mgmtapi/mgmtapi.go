@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// maxAnswer is the maximum size of an answer.
+// maxAnswer is the maximum size of a response.
 const maxAnswer = 64 << 20
 
 // Timeout is the timeout of a request if the API has no client.
@@ -24,12 +24,12 @@ var defaultClient = &http.Client{Timeout: Timeout}
 
 // API is the management API of a broker.
 type API struct {
-	URL            string // such as http://localhost:15672, with or without /api
-	User, Password string // "" for none
+	URL            string // for example http://localhost:15672, with or without /api
+	User, Password string // "" for a request without authentication
 	Client         *http.Client
 }
 
-// StatusError is an answer other than 200.
+// StatusError reports a response with a status other than 200.
 type StatusError struct {
 	Host   string
 	Code   int
@@ -37,15 +37,15 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("the management API at %s answers %s", e.Host, e.Status)
+	return fmt.Sprintf("the management API at %s returned %s", e.Host, e.Status)
 }
 
-// Get decodes the JSON answer of a path below /api/. Its errors contain the host, but no password.
+// Get decodes the JSON response for a path below /api/ into a value. The error contains the host, but not the password.
 func (a API) Get(ctx context.Context, path string, into any) error {
 	base := strings.TrimSuffix(strings.TrimSuffix(a.URL, "/"), "/api")
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/"+path, nil)
 	if err != nil {
-		return fmt.Errorf("the URL of the management API: %w", err)
+		return fmt.Errorf("invalid URL of the management API: %w", err)
 	}
 	if a.User != "" {
 		r.SetBasicAuth(a.User, a.Password)
@@ -62,7 +62,7 @@ func (a API) Get(ctx context.Context, path string, into any) error {
 		return &StatusError{r.URL.Host, answer.StatusCode, answer.Status}
 	}
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(into); err != nil {
-		return fmt.Errorf("the management API at %s answers something else than it should: %w", r.URL.Host, err)
+		return fmt.Errorf("cannot decode the response of the management API at %s: %w", r.URL.Host, err)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Topology returns the exchanges of a virtual host except the default exchange, and all bindings. Exchanges include the alternate
-// exchange of a policy.
+// Topology returns the exchanges of a virtual host except the default exchange, and all bindings. An exchange includes the
+// alternate exchange that a policy sets.
 func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, err error) {
 	within := "/" + url.PathEscape(vhost)
 	var exchanges []struct {
@@ -66,15 +66,15 @@ func (a API) Topology(ctx context.Context, vhost string) (t topology.Topology, e
 
 const alternate = "alternate-exchange"
 
-// policies are the policies of a virtual host. They are read when the first exchange has a policy.
+// policies caches the policies of a virtual host. It requests them on first use.
 type policies struct {
 	api        API
 	path       string
 	read       bool
-	alternates map[string]string // by policy; nil: the user may not read them
+	alternates map[string]string // by policy; nil if the user may not read policies
 }
 
-// of returns the alternate exchange of a policy. If the user must not read policies, of returns a name that no exchange has,
+// of returns the alternate exchange of a policy. If the user may not read policies, of returns a name that no exchange has,
 // because the policy may have an alternate exchange.
 func (p *policies) of(ctx context.Context, policy string) (string, error) {
 	if !p.read {

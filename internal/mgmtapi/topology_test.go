@@ -12,8 +12,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A policy can set an alternate exchange. A user without permission to read policies must not report that there is none.
-func TestTopologyKnowsPolicies(t *testing.T) {
+// A policy can set an alternate exchange. If the user may not read policies, the result must not lack the alternate
+// exchange.
+func TestTopologyIncludesAlternateExchangeOfPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status    int
 		alternate string // of the exchange with the policy
@@ -44,10 +45,10 @@ func TestTopologyKnowsPolicies(t *testing.T) {
 		}
 		alternate, _ := got.Exchanges[1].Args["alternate-exchange"].(string)
 		if !tc.unknown && alternate != tc.alternate {
-			t.Errorf("%s: the alternate exchange is %q", name, alternate)
+			t.Errorf("%s: alternate exchange: got %q, want %q", name, alternate, tc.alternate)
 		}
 		if queues, err := got.Reach("second", "k"); err == nil {
-			t.Errorf("%s: the key reaches %q, although an exchange is not listed", name, queues)
+			t.Errorf("%s: Reach returned %q, although an exchange is unknown", name, queues)
 		}
 		got.Exchanges[1].Args = topology.Table{}
 		want := topology.Topology{
