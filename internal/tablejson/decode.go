@@ -14,16 +14,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Decode reads the output of Encode, or the same format written by a user. The error contains the expected format.
+// Decode parses the output of Encode, or the same format written by a user. The error contains the expected format.
 func Decode(s string) (topology.Table, error) {
 	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber() // 64 bits do not fit into a float64
+	d.UseNumber() // a float64 cannot represent all 64-bit integers
 	var fields map[string]any
 	if err := d.Decode(&fields); err != nil {
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("there is more after the table")
+		return nil, fmt.Errorf("unexpected data after the table")
 	}
 	return readTable(fields)
 }
@@ -47,7 +47,7 @@ func readTable(fields map[string]any) (topology.Table, error) {
 	return t, nil
 }
 
-// Value returns the value of JSON that was decoded with numbers as json.Number.
+// Value converts a value that encoding/json has decoded, with numbers as json.Number, to a value of a table.
 func Value(v any) (any, error) {
 	switch x := v.(type) {
 	case nil, bool, string:
@@ -67,14 +67,14 @@ func Value(v any) (any, error) {
 				return readTyped(name, v)
 			}
 		}
-		return nil, fmt.Errorf(`an object needs one name, that of a type: {"int32": 5} or {"table": {…}}`)
+		return nil, fmt.Errorf(`an object must have one name, the name of a type: {"int32": 5} or {"table": {…}}`)
 	case json.Number:
 		return nil, fmt.Errorf(`number %[1]s must have a type: {"int64": %[1]s} or {"float64": %[1]s}`, x)
 	}
 	return nil, fmt.Errorf("unexpected %T", v)
 }
 
-// readTyped reads the value after the name of its type.
+// readTyped converts a value with the name of its type.
 func readTyped(name string, v any) (any, error) {
 	switch x := v.(type) {
 	case map[string]any:

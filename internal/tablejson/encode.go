@@ -1,4 +1,4 @@
-// Package tablejson writes tables of AMQP as JSON that keeps their types, and reads it back:
+// Package tablejson encodes AMQP tables as JSON that preserves their types, and decodes it:
 //
 //	text, true, null, [array]     unchanged
 //	{"int32": 5}                  int8 to int64, uint8 to uint32, float32, float64
@@ -9,11 +9,11 @@
 //	{"string": "//4="}            text that is not UTF-8, in base64
 //	{"float64": "7ff8000000000001"}  NaN and infinities: their bits
 //
-// A name that is not UTF-8 is written as "base64:" and its bytes, and so is a name that
-// begins with "base64:". Names are sorted, so that equal tables are equal text, in all
-// versions of this package. The text has no control characters: PostgreSQL's text holds no NUL.
+// A name that is not UTF-8, or that begins with "base64:", is written as "base64:" and its bytes in base64. Names are
+// sorted, so that equal tables have equal encodings, in all versions of this package. Control characters are escaped,
+// because PostgreSQL strings cannot contain NUL.
 //
-// It exists apart from package failed since the JSON API and the command write tables, too.
+// Package failed, the JSON API and the command use it.
 package tablejson
 
 import (
@@ -31,12 +31,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxDepth is the maximum nesting of tables and arrays. AMQP clients read less.
+// maxDepth is the maximum nesting of tables and arrays. AMQP clients have lower limits.
 const maxDepth = 100
 
 const base64Name = "base64:"
 
-// Encode returns a table as one line of JSON. The error names a value that AMQP clients cannot read.
+// Encode returns a table as one line of JSON. It returns an error for a value that AMQP does not support.
 func Encode(t topology.Table) (string, error) {
 	fields, err := fieldsOf(t, 0)
 	if err != nil {
@@ -62,7 +62,7 @@ func write(v any) (string, error) {
 	return escapes.Replace(strings.TrimSuffix(b.String(), "\n")), err
 }
 
-// escapes are the differences from encoding/json. They must not change, because the archive compares the output with the output of
+// escapes replaces escapes of encoding/json. It must not change, because the archive compares the output with the output of
 // earlier versions.
 var escapes = strings.NewReplacer(
 	`\\`, `\\`, `\b`, `\u0008`, `\t`, `\u0009`, `\n`, `\u000a`, `\f`, `\u000c`, `\r`, `\u000d`,
@@ -100,7 +100,7 @@ func textOf(s string) any {
 // jsonOf returns the value to pass to encoding/json.
 func jsonOf(v any, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("it nests deeper than %d", maxDepth)
+		return nil, fmt.Errorf("value is nested deeper than %d levels", maxDepth)
 	}
 	switch x := v.(type) {
 	case nil, bool:
@@ -141,7 +141,7 @@ func jsonOf(v any, depth int) (any, error) {
 		}
 		return list, nil
 	}
-	return nil, fmt.Errorf("a value of type %T: see topology.Table for the types of headers", v)
+	return nil, fmt.Errorf("unsupported type %T (see topology.Table)", v)
 }
 
 func number(f float64, bits int) json.Number {
