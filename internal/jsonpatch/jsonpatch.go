@@ -1,8 +1,8 @@
-// Package jsonpatch applies a JSON Patch (RFC 6902) to the bytes of a JSON document. It replaces the bytes of the values that the
-// patch changes, and keeps all others: spaces, the order of names, the form of numbers, escapes, and duplicate names. Therefore the
-// result is reproducible, and a comparison of the bytes shows only the changes of the patch.
+// Package jsonpatch applies a JSON Patch (RFC 6902) to the bytes of a JSON document. It replaces the bytes of the values
+// that the patch changes, and preserves all other bytes: spaces, the order of names, the form of numbers, escapes, and
+// duplicate names. Therefore the result is reproducible, and a comparison of the bytes shows only the changes of the patch.
 //
-// Other libraries decode the document and encode it again. The package imports only the standard library.
+// Other libraries decode the document and encode it again. The package imports the standard library only.
 package jsonpatch
 
 import (
@@ -184,9 +184,9 @@ func add(doc []byte, path pointer, value []byte) ([]byte, error) {
 	}
 	token := last
 	if isArray && last == "-" {
-		token = strconv.Itoa(math.MaxInt) // none has this index
+		token = strconv.Itoa(math.MaxInt) // no element has this index
 	}
-	p, err := look(doc, parent.start, token)
+	p, err := findElement(doc, parent.start, token)
 	if err == nil && isArray && !p.found && last != "-" && last != strconv.Itoa(p.n) {
 		err = errMissing
 	}

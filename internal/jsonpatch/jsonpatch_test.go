@@ -25,7 +25,7 @@ func apply(t testing.TB, doc, patch string) (string, error) {
 	return string(out), err
 }
 
-func TestApplyKeepsAllOtherBytes(t *testing.T) {
+func TestApplyPreservesOtherBytes(t *testing.T) {
 	for _, c := range []struct{ doc, patch, want string }{
 		{`{ "b" : 1.10, "a": 12345678901234567890123, "c":[1, 2,3] }`, `[{"op":"replace","path":"/b","value":2.50}]`, `{ "b" : 2.50, "a": 12345678901234567890123, "c":[1, 2,3] }`},
 		{`{"a":1,"a":2,"b":3}`, `[{"op":"replace","path":"/b","value":2}]`, `{"a":1,"a":2,"b":2}`},
@@ -54,7 +54,7 @@ func TestApplyKeepsAllOtherBytes(t *testing.T) {
 	}
 }
 
-func TestApplyDoesAllOrNothing(t *testing.T) {
+func TestApplyReturnsErrorOfFailedOperation(t *testing.T) {
 	for _, c := range []struct{ doc, patch, want string }{
 		{`{"a":1}`, `[{"op":"replace","path":"/b","value":1}]`, "operation 1, replace: /b is missing"},
 		{`{"a":1}`, `[{"op":"replace","path":"/a","value":2},{"op":"remove","path":"/b"}]`, "operation 2, remove: /b is missing"},
@@ -82,7 +82,7 @@ func TestApplyDoesAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatIsNoPatch(t *testing.T) {
+func TestParseRejectsInvalidPatch(t *testing.T) {
 	for _, patch := range []string{
 		``, `{}`, `[]`, `[1]`, `[{}]`, `[{"op":"add","path":"/a"}]`, `[{"op":"add","value":1}]`, `[{"op":"frob","path":"/a"}]`,
 		`[{"op":"replace","path":"a","value":1}]`, `[{"op":"replace","path":"/~2","value":1}]`, `[{"op":"replace","path":"/a","path":"/b","value":1}]`,
@@ -91,12 +91,12 @@ func TestParseRefusesWhatIsNoPatch(t *testing.T) {
 		"[" + strings.TrimSuffix(strings.Repeat(`{"op":"remove","path":"/a"},`, maxOperations+1), ",") + "]",
 	} {
 		if _, err := Parse([]byte(patch)); err == nil {
-			t.Errorf("no error for %s", patch)
+			t.Errorf("Parse returned no error for %s", patch)
 		}
 	}
 }
 
-func TestNumbersAreComparedByValue(t *testing.T) {
+func TestEqualComparesNumbersByValue(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
@@ -113,14 +113,13 @@ func TestNumbersAreComparedByValue(t *testing.T) {
 		{"120", "12e1", true},
 	} {
 		if got := equal([]byte(c.a), []byte(c.b)); got != c.want {
-			t.Errorf("%s and %s: %t", c.a, c.b, got)
+			t.Errorf("equal(%s, %s): got %t, want %t", c.a, c.b, got, c.want)
 		}
 	}
 }
 
-// The result of random patches equals the result of a model on the decoded document. The inverse splice restores the document:
-// bytes outside the replaced value do not change.
-func TestApplyAgreesWithAModel(t *testing.T) {
+// The result of random patches equals the result of a model on the decoded document.
+func TestApplyMatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := drawJSON(3).Draw(t, "doc")
 		var patch []map[string]any
@@ -152,7 +151,7 @@ func TestApplyAgreesWithAModel(t *testing.T) {
 		}
 		again, _ := p.Apply([]byte(doc), 1<<20)
 		if !bytes.Equal(got, again) {
-			t.Fatalf("%s and then %s", got, again)
+			t.Fatalf("Apply is not deterministic: got %s and %s", got, again)
 		}
 	})
 }
@@ -161,7 +160,7 @@ var drawPath = rapid.Custom(func(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"/a", "/b", "/0", "/1", "/-", "/~1"}), 0, 3).Draw(t, "tokens"), "")
 })
 
-// drawJSON draws a document with spaces in all places.
+// drawJSON generates a document with random spaces.
 func drawJSON(depth int) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		space := func() string { return rapid.SampledFrom([]string{"", " ", "\n\t"}).Draw(t, "space") }
@@ -201,7 +200,7 @@ func decode(text string) (v any) {
 
 var errModel = errors.New("not possible")
 
-// modelApply implements RFC 6902 literally on decoded values.
+// modelApply implements RFC 6902 on decoded values.
 func modelApply(doc any, patch []map[string]any) (any, error) {
 	for _, o := range patch {
 		path := tokens(o["path"].(string))
@@ -331,10 +330,10 @@ func FuzzApply(f *testing.F) {
 		before := bytes.Clone(doc)
 		got, err := p.Apply(doc, 1<<20)
 		if err == nil && !json.Valid(got) {
-			t.Errorf("%q is no JSON", got)
+			t.Errorf("result is not JSON: %q", got)
 		}
 		if !bytes.Equal(doc, before) {
-			t.Error("the document was changed")
+			t.Error("Apply changed the document")
 		}
 	})
 }

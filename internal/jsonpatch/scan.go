@@ -16,15 +16,16 @@ import (
 
 // element is an element of an array or a member of an object, described by the positions of its bytes.
 type element struct {
-	after         int // the bracket or comma before it
-	name, nameEnd int // with the quotes; both 0 in an array
+	after         int // the position after the preceding bracket or comma
+	name, nameEnd int // of the name with its quotes; both 0 in an array
 	start, end    int // of the value
 }
 
 // begin returns the start of the name of the element, or of its value.
 func (e element) begin() int { return cmp.Or(e.name, e.start) }
 
-// elements yields the elements of the array or object at start, with their indexes. It yields nothing for another value.
+// elements yields the elements of the array or object at start, with their indexes. For other values, it does not yield
+// elements.
 func elements(doc []byte, start int) iter.Seq2[int, element] {
 	return func(yield func(int, element) bool) {
 		open := doc[start]
@@ -82,10 +83,10 @@ func skipValue(doc []byte, at int) int {
 		case '}', ']':
 			depth--
 			at++
-		case ' ', '\t', '\r', '\n', ',', ':': // only within arrays and objects
+		case ' ', '\t', '\r', '\n', ',', ':': // only inside arrays and objects
 			at++
 			continue
-		default: // a number or a word
+		default: // a number, true, false or null
 			for at < len(doc) && strings.IndexByte(" \t\r\n,:]}", doc[at]) < 0 {
 				at++
 			}
@@ -96,22 +97,22 @@ func skipValue(doc []byte, at int) int {
 	}
 }
 
-// place is an element of an array or object, and what is around it.
+// place is an element of an array or object, with its neighbors.
 type place struct {
 	element
 	found        bool
-	n            int      // of all elements
-	before, next *element // nil: none
+	n            int      // number of all elements
+	before, next *element // neighbors, or nil
 	last         element
 }
 
 var (
-	errMissing = errors.New("is missing")
-	errTwice   = errors.New("has a duplicate name")
+	errMissing   = errors.New("is missing")
+	errDuplicate = errors.New("has a duplicate name")
 )
 
-// look looks for an element of the array or object at start.
-func look(doc []byte, start int, token string) (p place, err error) {
+// findElement returns an element of the array or object at start.
+func findElement(doc []byte, start int, token string) (p place, err error) {
 	at := -1
 	if doc[start] == '[' {
 		at, err = strconv.Atoi(token)
@@ -123,7 +124,7 @@ func look(doc []byte, start int, token string) (p place, err error) {
 		switch {
 		case i == at || at < 0 && isName(doc[e.name:e.nameEnd], token):
 			if p.found {
-				return p, errTwice
+				return p, errDuplicate
 			}
 			p.found, p.element = true, e
 			if i > 0 {
@@ -141,14 +142,14 @@ func look(doc []byte, start int, token string) (p place, err error) {
 
 func isName(raw []byte, name string) bool { return utf8.Valid(raw) && decodeString(raw) == name }
 
-// find returns where the value of a path is.
+// find returns the place of the value at a path.
 func find(doc []byte, path pointer) (p place, err error) {
 	p.start = skipSpace(doc, 0)
 	p.end = skipValue(doc, p.start)
 	for i, token := range path {
 		switch doc[p.start] {
 		case '{', '[':
-			p, err = look(doc, p.start, token)
+			p, err = findElement(doc, p.start, token)
 		default:
 			p.found = false
 		}
@@ -163,7 +164,7 @@ func find(doc []byte, path pointer) (p place, err error) {
 }
 
 func decodeString(raw []byte) (s string) {
-	_ = json.Unmarshal(raw, &s) // it is valid
+	_ = json.Unmarshal(raw, &s) // cannot fail, because raw is valid
 	return s
 }
 
@@ -171,12 +172,12 @@ func encodeString(s string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string is encoded always
+	_ = e.Encode(s) // cannot fail for a string
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// equal compares two values as the operation test does: numbers by their value, objects without the order of names. An
-// object in which a name occurs twice equals nothing.
+// equal compares two values as the operation test does. It compares numbers by their value, and ignores the order of names
+// in objects. An object with a duplicate name does not equal any value.
 func equal(a, b []byte) bool {
 	switch {
 	case a[0] == '"':
@@ -203,7 +204,7 @@ func equal(a, b []byte) bool {
 	return true
 }
 
-// values are the values of an array or object, by index or name; nil if a name occurs twice.
+// values returns the values of an array or object by index or name, or nil if a name occurs twice.
 func values(doc []byte) map[string][]byte {
 	all := map[string][]byte{}
 	for i, e := range elements(doc, 0) {
@@ -219,12 +220,12 @@ func values(doc []byte) map[string][]byte {
 	return all
 }
 
-// decimal is a number: digits without zeros at both ends, times ten to the power of exponent.
+// decimal is a number: digits without leading and trailing zeros, times ten to the power of exponent.
 type decimal struct {
 	negative bool
 	digits   string
 	exponent int64
-	text     string // of a number whose exponent is out of range
+	text     string // set instead of the other fields if the exponent is out of range
 }
 
 func decimalOf(text string) decimal {
