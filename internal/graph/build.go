@@ -33,18 +33,18 @@ func New(workers []Worker) *Graph {
 type builder struct {
 	*Graph
 	hops    []hop
-	waits   map[string]span   // by the node that copies are published to
-	rejects map[string]string // labels, by work queues that dead-letter messages for a retry
+	waits   map[string]span   // waiting times, by the node to which copies are published
+	rejects map[string]string // edge labels, by work queue that dead-letters messages for a retry
 }
 
 // hop is a destination of copies, with the kind of queue that they reach.
 type hop struct {
 	exchange, key string
-	kind          Kind // of the queues that get them
+	kind          Kind // of the queues that receive the copies
 }
 
-// address returns the ID of the node for an exchange and a routing key.
-func address(exchange, key string) string {
+// nodeID returns the ID of the node for an exchange and a routing key.
+func nodeID(exchange, key string) string {
 	if exchange == "" {
 		return "queue/" + key
 	}
@@ -67,12 +67,12 @@ func (b *builder) worker(w Worker) topology.Topology {
 	if attempts == 2 {
 		retries = "fails, 1 retry"
 	}
-	for attempt := 1; attempt < min(attempts, enough); attempt++ {
+	for attempt := 1; attempt < min(attempts, maxExamined); attempt++ {
 		low, high := backoff.Range(w.Backoff, attempt)
 		for _, delay := range []time.Duration{low, high} {
 			hop, err := s.Route.Wait(d, delay)
 			if err != nil {
-				continue // parked, then
+				continue // the message is parked
 			}
 			switch hop.Way {
 			case topology.Requeue:
@@ -94,7 +94,7 @@ func (b *builder) worker(w Worker) topology.Topology {
 		d.Headers = d.Headers.Clone()
 		d.Headers["x-delivery-count"] = int64(attempt) // for strategies that requeue messages
 	}
-	if inside, found := b.waits[work]; found { // the queue itself keeps them back, if anything does
+	if inside, found := b.waits[work]; found { // the work queue itself delays requeued messages
 		b.edge(work, work, Retried, retries)
 		if inside.high > 0 {
 			b.edge(work, work, Retried, "in the queue, after "+inside.String())
@@ -117,10 +117,10 @@ func published(queue string, t topology.Topology) topology.Delivery {
 	return topology.Delivery{Queue: queue, RoutingKey: queue}
 }
 
-// hop adds the node of a destination.
+// hop adds the node of a destination, and returns its ID.
 func (b *builder) hop(h topology.Hop, kind Kind) string {
 	b.hops = append(b.hops, hop{h.Exchange, h.RoutingKey, kind})
-	id := address(h.Exchange, h.RoutingKey)
+	id := nodeID(h.Exchange, h.RoutingKey)
 	if h.Exchange != "" {
 		kind = Exchange
 	}
@@ -128,13 +128,13 @@ func (b *builder) hop(h topology.Hop, kind Kind) string {
 	return id
 }
 
-// enough is a number of attempts after which any growing backoff has reached its longest delay.
-const enough = 100
+// maxExamined limits the examined attempts. A growing backoff has reached its longest delay before.
+const maxExamined = 100
 
-// wait returns the node to which a copy is published. All queues of Buckets and Levels share a node, because each of their delays
-// has a queue.
+// wait adds the node to which a copy is published, and returns its ID and further declarations. All wait queues of Buckets
+// or Levels share a node, because they have a queue for each delay.
 func (b *builder) wait(queue string, hop topology.Hop) (string, topology.Topology) {
-	id := address(hop.Exchange, hop.RoutingKey)
+	id := nodeID(hop.Exchange, hop.RoutingKey)
 	_, name, _ := strings.Cut(id, "/")
 	if !amqpvalue.IsWaitQueue(name) {
 		return b.hop(hop, Wait), hop.Topology
@@ -179,9 +179,9 @@ func (b *builder) deadLetters(q topology.Queue) {
 	}
 	key, _ := q.Args["x-dead-letter-routing-key"].(string)
 	if exchange == "" && key == "" {
-		return // back to where each message came from
+		return // the target differs between messages
 	}
-	from, to := "queue/"+q.Name, address(exchange, key)
+	from, to := "queue/"+q.Name, nodeID(exchange, key)
 	kind := Other
 	if exchange != "" {
 		kind = Exchange
@@ -193,7 +193,7 @@ func (b *builder) deadLetters(q topology.Queue) {
 		switch label, rejected := b.rejects[q.Name]; {
 		case rejected:
 			b.edge(from, to, Retried, label)
-			b.become(b.reached(to), Wait)
+			b.setKind(b.reached(to), Wait)
 		case parks && limited && limit < 1000:
 			b.edge(from, to, Parked, fmt.Sprintf("or %d deliveries without an answer", limit))
 		case parks:
@@ -210,23 +210,23 @@ func (b *builder) deadLetters(q topology.Queue) {
 	b.edge(from, to, Returns, label)
 }
 
-// kinds assigns kinds to queues by the hops that lead to them. Kind Failed takes precedence over Wait.
+// kinds sets the kinds of queues by the hops that lead to them. Kind Failed takes precedence over Wait.
 func (b *builder) kinds(t topology.Topology) {
 	for _, kind := range []Kind{Failed, Wait} {
 		for _, h := range b.hops {
 			if h.kind == kind {
-				queues, _ := t.Reach(h.exchange, h.key) // none where the key does not decide
+				queues, _ := t.Reach(h.exchange, h.key) // no queues if the routing key does not determine them
 				for i, q := range queues {
-					queues[i] = address("", q)
+					queues[i] = nodeID("", q)
 				}
-				b.become(queues, kind)
+				b.setKind(queues, kind)
 			}
 		}
 	}
 }
 
-// become sets the kind of queues that have none.
-func (b *builder) become(ids []string, kind Kind) {
+// setKind sets the kind of the queues that have the kind Other.
+func (b *builder) setKind(ids []string, kind Kind) {
 	for _, id := range ids {
 		if n := b.node(id, Other); n.Kind == Other {
 			n.Kind = kind
@@ -234,14 +234,14 @@ func (b *builder) become(ids []string, kind Kind) {
 	}
 }
 
-// returns labels the return edges of messages with a per-message TTL with the time for which they wait.
+// returns labels the return edges of messages with a per-message TTL with their waiting time.
 func (b *builder) returns() {
 	for i := range b.Edges {
 		e := &b.Edges[i]
 		if e.Way != Returns || len(e.Labels) > 0 {
 			continue
 		}
-		for _, n := range b.Nodes { // in their order
+		for _, n := range b.Nodes { // the map waits has no order
 			s, found := b.waits[n.ID]
 			if !found || !slices.Contains(b.reached(n.ID), e.From) {
 				continue
@@ -253,7 +253,7 @@ func (b *builder) returns() {
 	}
 }
 
-// reached returns a node and the nodes to which its bindings lead.
+// reached returns a node and, for an exchange, the nodes to which its bindings lead.
 func (b *builder) reached(id string) []string {
 	if b.node(id, Other).Kind != Exchange {
 		return []string{id}
@@ -268,7 +268,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Duration formats a duration with its two largest units, as in a configuration.
+// Duration formats a duration with its two largest units, for example 1h30m.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

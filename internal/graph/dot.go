@@ -38,7 +38,7 @@ func dotText(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", "", "\x00", "").Replace(s) + `"`
 }
 
-// fills are the colors of nodes on a light background.
+// fills contains the colors of nodes on a light background.
 var fills = map[Kind]string{
 	Exchange: "#eef2f7",
 	Work:     "#dcefe3",
@@ -47,7 +47,7 @@ var fills = map[Kind]string{
 	Other:    "#ffffff",
 }
 
-// lines returns the text lines of a node.
+// lines returns the lines of the label of a node.
 func (n Node) lines() []string {
 	lines := []string{n.Name}
 	if n.Note != "" {

@@ -6,7 +6,7 @@
 //	   ▲                                        │
 //	   └────────────────────────────────────────┘ after 500ms to 1h
 //
-// The package only uses values and does not connect to a broker. It writes a Graph as DOT for Graphviz or as Mermaid for Markdown.
+// The package does not connect to a broker. It writes a Graph as DOT for Graphviz or as Mermaid for Markdown.
 package graph
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Worker has the properties of a worker that the graph shows.
+// Worker contains the properties of a worker that the graph shows.
 type Worker struct {
 	Queue    string
 	Strategy topology.Strategy
-	Topology topology.Topology // what it declares besides the Strategy's
-	Attempts int               // maximum; the Strategy may have another limit
-	Backoff  backoff.Backoff   // of its policy
+	Topology topology.Topology // declared in addition to the topology of the Strategy
+	Attempts int               // maximum number of attempts; the Strategy may have another limit
+	Backoff  backoff.Backoff   // of the policy
 }
 
 // Of returns the Worker for a configuration.
@@ -41,23 +41,23 @@ func Of(c reprise.WorkerConfig) Worker {
 // Kind is the role of a node.
 type Kind string
 
-// Kinds of nodes. The strings are also classes in Mermaid and in the console.
+// Kinds of nodes. The strings are also class names in Mermaid and in the console.
 const (
 	Exchange Kind = "exchange"
 	Work     Kind = "work"
 	Wait     Kind = "wait"
 	Failed   Kind = "failed"
-	Other    Kind = "queue" // a queue that none of the workers is about
+	Other    Kind = "queue" // a queue without a role in the workers
 )
 
 // Node is an exchange, a queue, or a group of wait queues that only differ in their delay.
 type Node struct {
-	ID   string // "exchange/NAME" or "queue/NAME": both may have the same name
-	Name string // ends with * for a group of queues
+	ID   string // "exchange/NAME" or "queue/NAME", because an exchange and a queue may have the same name
+	Name string // ends with .* for a group of queues
 	Kind Kind
-	Note string // such as the kind of an exchange; may be empty
+	Note string // for example the kind of an exchange; may be empty
 
-	Count *Count // nil: not known
+	Count *Count // nil if unknown
 }
 
 // Count is the number of messages in a queue.
@@ -77,7 +77,7 @@ func (n Node) matches(queue string) bool {
 // Way is the reason why messages follow an edge.
 type Way string
 
-// Ways of edges. The strings are also classes in Mermaid and in the console.
+// Ways of edges. The strings are also class names in Mermaid and in the console.
 const (
 	Bound   Way = "bound"   // by a binding
 	Retried Way = "retried" // an attempt failed
@@ -87,13 +87,13 @@ const (
 
 // Edge leads from one node to another.
 type Edge struct {
-	From, To string // IDs
+	From, To string // IDs of nodes
 	Way      Way
 	Labels   []string // one line each
 }
 
-// Graph has the declarations of workers. Nodes and edges are in the order of their first use, so that equal workers have equal
-// graphs.
+// Graph represents the declarations of workers. Nodes and edges are in the order of their first use, so that equal workers
+// have equal graphs.
 type Graph struct {
 	Nodes []Node
 	Edges []Edge
@@ -146,7 +146,7 @@ func (g *Graph) edge(from, to string, way Way, label string) {
 // Beyond returns the nodes to which messages go from a node, directly or only through exchanges.
 func (g *Graph) Beyond(id string) []string {
 	all := []string{id}
-	for i := 0; i < len(all); i++ { // grows while it is walked
+	for i := 0; i < len(all); i++ { // all grows during the loop
 		if at := g.find(all[i]); i > 0 && (at < 0 || g.Nodes[at].Kind != Exchange) {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-var update = flag.Bool("update", false, "write the files in testdata")
+var update = flag.Bool("update", false, "update the files in testdata")
 
 // workers returns a worker for each path of a failed message.
 func workers() map[string][]graph.Worker {
@@ -62,7 +62,7 @@ func workers() map[string][]graph.Worker {
 	}
 }
 
-func TestMermaid(t *testing.T) {
+func TestWriteMermaid(t *testing.T) {
 	for name, w := range workers() {
 		var b bytes.Buffer
 		if err := graph.New(w).WriteMermaid(&b); err != nil {
@@ -72,7 +72,7 @@ func TestMermaid(t *testing.T) {
 	}
 }
 
-func TestDOT(t *testing.T) {
+func TestWriteDOT(t *testing.T) {
 	for _, name := range []string{"buckets", "cover-art", "hostile-name"} {
 		var b bytes.Buffer
 		if err := graph.New(workers()[name]).WriteDOT(&b); err != nil {
@@ -82,9 +82,8 @@ func TestDOT(t *testing.T) {
 	}
 }
 
-// Failed are the queues in which workers park, and no others: an archive empties
-// them.
-func TestFailedQueues(t *testing.T) {
+// Only the queues in which workers park have the kind Failed, because an archive empties them.
+func TestGraphFailedQueues(t *testing.T) {
 	want := map[string][]string{
 		"cover-art":    {"cover-art-archive.failed"},
 		"staking":      {"active_staking_queue_failed"},
@@ -111,7 +110,7 @@ func TestFailedQueues(t *testing.T) {
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestGraphCount(t *testing.T) {
 	g := graph.New(workers()["buckets"])
 	g.Count(map[string]graph.Count{
 		"orders":                {Ready: 3, Unacked: 1},

@@ -12,7 +12,7 @@ import (
 func (g *Graph) WriteMermaid(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "flowchart LR")
-	names := map[string]string{} // IDs may be anything, and Mermaid's may not
+	names := map[string]string{} // Mermaid restricts the characters of IDs
 	for i, n := range g.Nodes {
 		names[n.ID] = fmt.Sprintf("n%d", i)
 		open, end := "[", "]"
