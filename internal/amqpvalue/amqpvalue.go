@@ -1,6 +1,5 @@
-// Package amqpvalue reads values that the broker and other programs write into headers, arguments and
-// names. The packages above and below topology share it; it is not part of an API.
-// It imports the standard library only.
+// Package amqpvalue reads values that the broker and other programs write into headers, arguments and names. It is internal,
+// because several packages share it. It imports the standard library only.
 package amqpvalue
 
 import (
@@ -37,7 +36,7 @@ func Integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// MaxCount is the highest count. It leaves room for the number of the next attempt in 32 bits.
+// MaxCount is the highest count. The number of the next attempt still fits into 32 bits.
 const MaxCount = math.MaxInt32 - 1
 
 // Count reads a counter that another program wrote. A value that is not an integer counts as 0.
@@ -46,12 +45,11 @@ func Count(v any) int {
 	return int(min(max(n, 0), MaxCount))
 }
 
-// DeliveryCount returns the number of failed deliveries of a message before this delivery, according to
-// the header of quorum queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
-// The header of a first delivery was published with the message and counts as 0. After a failed
-// delivery, a quorum queue overwrites the header with its own count. Until then, and always on a
-// classic queue, DeliveryCount returns the published header of a redelivered message. The message
-// then has fewer attempts, never more.
+// DeliveryCount returns the number of failed deliveries of a message before this delivery, according to the header of quorum
+// queues (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling). The header of a first delivery was published
+// with the message and counts as 0. After a failed delivery, a quorum queue overwrites the header with its own count. Until
+// then, and always on a classic queue, DeliveryCount returns the published header of a redelivered message. This can only
+// reduce the number of attempts.
 func DeliveryCount(redelivered bool, headers map[string]any) int {
 	if !redelivered {
 		return 0
@@ -78,12 +76,11 @@ var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|
 // should not consume from such a queue.
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
-// Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied.
-// The handler terminated the process or the connection. If the broker also counts attempts that end in
-// other ways, the topology.Marks have a method Crashes(d D) int. Otherwise the result is the count
-// of the queue, which is always 0 on classic queues. Before RabbitMQ 4.3, the count includes requeued
-// deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes its failed deliveries
-// from another quorum queue.
+// Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process or
+// the connection ended. If the broker also counts attempts that end in other ways, the topology.Marks have a method
+// Crashes(d D) int. Otherwise the result is the count of the queue, which is always 0 on classic queues. Before RabbitMQ
+// 4.3, the count includes requeued deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes its failed
+// deliveries from another quorum queue.
 func Crashes[D any](marks any, d D, redelivered bool, headers map[string]any) int {
 	if c, ok := marks.(interface{ Crashes(d D) int }); ok {
 		return c.Crashes(d)

@@ -1,4 +1,4 @@
-// Package brief writes durations for people. It imports the standard library only.
+// Package brief formats durations for users. It imports the standard library only.
 package brief
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Duration returns d as [time.Duration.String] does, without zeros at its end: 1h, not 1h0m0s.
+// Duration formats d like [time.Duration.String], but without trailing zeros: 1h, not 1h0m0s.
 func Duration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

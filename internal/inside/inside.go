@@ -1,5 +1,5 @@
-// Package inside lets package reprisetest inspect and disturb a broker beyond the API of package broker, which has nothing
-// that only a test needs. Package broker implements it, and only package reprisetest uses it.
+// Package inside lets package reprisetest inspect and disturb a broker in ways that package broker does not export. Package
+// broker implements it, and only package reprisetest uses it.
 package inside
 
 import (
@@ -9,15 +9,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Of returns the inner view of a *broker.Broker. Package broker sets it.
+// Of returns the internal interface of a *broker.Broker. Package broker sets it.
 var Of func(broker any) Broker
 
-// Broker is the inner view of a broker. Methods that name a virtual host that does not exist do nothing.
+// Broker is the internal interface of a broker. Methods have no effect for a virtual host that does not exist.
 type Broker interface {
 	// Serve starts a session on the server's end of a connection.
 	Serve(net.Conn) error
 
-	// Block blocks connections that publish, as a memory alarm does, or ends that.
+	// Block blocks connections that publish, as a memory alarm does, or unblocks them.
 	Block(blocked bool)
 
 	// Queues returns the queues of all virtual hosts, ordered by virtual host and name.
@@ -29,8 +29,8 @@ type Broker interface {
 	// DeadLetterTarget returns the exchange and the key with which a queue dead-letters a message that has the given key.
 	DeadLetterTarget(vhost, queue, key string) (exchange, deadLetterKey string, ok bool)
 
-	// Messages returns the messages of a queue that are with no consumer, in the order of their delivery. Delayed retries
-	// come last. It sees only messages that are in memory.
+	// Messages returns the messages of a queue that are not delivered to a consumer, in the order of their delivery. Delayed
+	// retries come last. It only returns messages that are in memory.
 	Messages(vhost, queue string) []Message
 
 	// Route returns the names of the queues to which an exchange routes a message without headers.
@@ -39,7 +39,7 @@ type Broker interface {
 	// Declare declares a queue.
 	Declare(vhost string, queue *amqpwire.QueueDeclare)
 
-	// Publish publishes a message in the name of its user-id property.
+	// Publish publishes a message as the user in its user-id property.
 	Publish(vhost, exchange, key string, properties, body []byte)
 }
 
@@ -49,13 +49,13 @@ type Queue struct {
 
 	Ready, Unacked, Consumers int
 	Delayed                   int // messages that wait for a delayed retry
-	Dead                      int // dead letters that no other queue has taken yet
+	Dead                      int // dead letters that no other queue has stored yet
 
 	Leaving bool      // dead letters are in flight to other queues
-	Expires time.Time // next expiry, unless a consumer takes a message before; zero means never
+	Expires time.Time // next expiry, unless a message is delivered before; zero means never
 	Due     time.Time // time of the next delayed retry; zero means never
 
-	DeadLetters bool // it has a dead-letter exchange
+	DeadLetters bool // whether the queue has a dead-letter exchange
 
 	// Counts are the message counters of the queue. They change whenever a message enters or leaves the queue.
 	Counts any

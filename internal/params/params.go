@@ -1,9 +1,8 @@
-// Package params converts values to parameters of a URL and back, without loss. A repeated,
-// empty or malformed parameter is an error. A reader ignores parameters that it does not
-// know.
+// Package params converts values to parameters of a URL and back, without loss. A repeated, empty or malformed parameter is
+// an error. A Reader ignores unknown parameters.
 //
-// It supports strings, [Text], [Texts], flags, times, integers, lists of integers and lists
-// of strings. It depends only on the standard library.
+// It supports strings, [Text], [Texts], booleans, times, integers, lists of integers and lists of strings. It imports the
+// standard library only.
 package params
 
 import (
@@ -17,17 +16,16 @@ import (
 	"time"
 )
 
-// None is the value of a list without elements. A nil list has no parameter.
+// None is the value of the parameter for an empty list. A nil list has no parameter.
 const None = "none"
 
-// IsZero reports whether the value behind a pointer is not set. A list without elements is
-// set; a map without elements is not.
+// IsZero reports whether the value at a pointer is not set. An empty list is set, unless it is nil. An empty map is not set.
 func IsZero(pointer any) bool {
 	v := reflect.ValueOf(pointer).Elem()
 	return v.IsZero() || v.Kind() == reflect.Map && v.Len() == 0
 }
 
-// Write sets a parameter to the value behind a pointer, unless that value is not set.
+// Write sets a parameter to the value at a pointer, if that value is set.
 func Write(v url.Values, name string, pointer any) {
 	if IsZero(pointer) {
 		return
@@ -73,14 +71,14 @@ type Reader struct {
 	Err    error
 }
 
-// Keep keeps the error of a parameter as an *[Error].
+// Keep records the error of a parameter as an *[Error], unless there is an earlier error.
 func (r *Reader) Keep(name string, err error) {
 	if r.Err == nil && err != nil {
 		r.Err = &Error{name, err}
 	}
 }
 
-// Read sets the value behind a pointer to a parameter, if the address has it.
+// Read sets the value at a pointer to the value of a parameter, if the parameter is present.
 func (r *Reader) Read(name string, pointer any) {
 	values := r.Values[name]
 	if len(values) == 0 {
@@ -128,7 +126,7 @@ func readScalar(text string, to reflect.Value) error {
 	}
 	bits := to.Type().Bits()
 	if to.Kind() == reflect.Int {
-		bits = 32 // a count that fits into any column
+		bits = 32 // fits into an integer column of any database
 	}
 	n, err := strconv.ParseInt(text, 10, bits)
 	if err != nil || n < 1 {
@@ -153,11 +151,11 @@ func readList(name string, values []string, to reflect.Value) error {
 	return nil
 }
 
-// timeLayouts are the form of a time that Write writes, and the forms that people write, in
-// UTC.
+// timeLayouts are the format of Write and the formats that users may write, in UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02"}
 
-// ReadTime reads a time as people write it: 2026-03-01T09:00:00Z, 2026-03-01 09:00 in UTC, or 2h for two hours before now.
+// ReadTime parses a time that a user has written: 2026-03-01T09:00:00Z, 2026-03-01 09:00 in UTC, or 2h for two hours before
+// now.
 func ReadTime(text string, now time.Time) (time.Time, error) {
 	written := strings.TrimSpace(text)
 	for _, layout := range timeLayouts {
@@ -171,7 +169,7 @@ func ReadTime(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%.40q is not a time (write 2026-01-31T12:00:00Z, or how long ago: 90m, 24h, 7d)", text)
 }
 
-// readAge reads a duration, which may be a number of days.
+// readAge parses a duration, which may be a number of days such as 7d.
 func readAge(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)

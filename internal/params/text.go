@@ -12,9 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a string of arbitrary bytes, such as the name of a queue. In JSON and in a URL,
-// valid UTF-8 is unchanged, and other bytes become "base64:" and their base64 encoding. A
-// string that begins with "base64:" is also encoded.
+// Text is a string of arbitrary bytes, such as the name of a queue. In JSON and in a URL, a valid UTF-8 string is unchanged.
+// Any other string, and a string that begins with "base64:", is encoded as "base64:" and base64.
 type Text string
 
 const base64Text = "base64:"
@@ -82,8 +81,8 @@ func (x Texts) pairs() (pairs []string) {
 	return pairs
 }
 
-// escape escapes the name or the value of a pair: percent signs, colons of a name, and the
-// space at both ends, which read otherwise ignores.
+// escape escapes the name or the value of a pair: percent signs, colons in a name, and leading and trailing spaces, which
+// read would otherwise remove.
 func escape(text string, isName bool) string {
 	inner := strings.TrimSpace(text)
 	start := strings.Index(text, inner)

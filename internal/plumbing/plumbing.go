@@ -1,17 +1,17 @@
-// Package plumbing lets tests of other packages record the result of a replay for each message, as a
-// failed.Replayer does. Package failed sets the functions, because the methods are not part of its
-// API. The package imports the standard library only.
+// Package plumbing lets tests of other packages record the results of a replay for its messages, as a failed.Replayer does.
+// Package failed sets the functions, because the methods are not part of its API. The package imports the standard library
+// only.
 package plumbing
 
 import "context"
 
 var (
-	// Sent records that messages of a replay of a *failed.Archive were sent and confirmed.
+	// Sent records that messages of a replay were sent and confirmed. The archive is a *failed.Archive.
 	Sent func(ctx context.Context, archive any, replay int64, messages ...int64) error
 
-	// Refused records that a message of a replay cannot be sent, and the reason.
+	// Refused records that a message of a replay cannot be sent, with the reason.
 	Refused func(ctx context.Context, archive any, replay, message int64, why string) error
 
-	// Retried records the body of a message with a topology.RetryReport.
+	// Retried records the retries in the body of a message with a topology.RetryReport.
 	Retried func(ctx context.Context, archive any, report []byte) error
 )

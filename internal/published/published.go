@@ -1,5 +1,4 @@
-// Package published puts what became of a published message into a word, the
-// same for metrics and traces.
+// Package published returns the result of publishing a message as a word, which is the same in metrics and traces.
 package published
 
 import (
@@ -8,11 +7,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// OK is the result of a message that the broker has.
+// OK is the result of a message that the broker has stored.
 const OK = "ok"
 
-// results are the words for errors. The first that matches counts: what may have
-// been stored comes before what is known not to be.
+// results are the words for errors. The first match applies. Errors after which the broker may have stored the message come
+// first.
 var results = []struct {
 	word string
 	is   func(error) bool
@@ -38,7 +37,7 @@ func as[E error](err error) bool {
 	return ok
 }
 
-// Results are all words there are.
+// Results returns all words.
 func Results() []string {
 	words := []string{OK}
 	for _, r := range results {
@@ -47,7 +46,7 @@ func Results() []string {
 	return words
 }
 
-// Result is the word for what a Publish returned.
+// Result returns the word for the error that Publish returned.
 func Result(err error) string {
 	if err == nil {
 		return OK

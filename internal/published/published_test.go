@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/published"
 )
 
-func TestResult(t *testing.T) {
+func TestResultOfErrors(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want string
@@ -36,10 +36,10 @@ func TestResult(t *testing.T) {
 	} {
 		got := published.Result(tc.err)
 		if got != tc.want {
-			t.Errorf("%v is %s, want %s", tc.err, got, tc.want)
+			t.Errorf("Result(%v): got %s, want %s", tc.err, got, tc.want)
 		}
 		if !slices.Contains(published.Results(), got) {
-			t.Errorf("%s is none of %q", got, published.Results())
+			t.Errorf("Results does not contain %s: %q", got, published.Results())
 		}
 	}
 }

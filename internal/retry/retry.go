@@ -10,9 +10,8 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// Steady is the minimum lifetime of a connection or channel after which the count of failures
-// restarts at 1. Connections and channels with a shorter lifetime are reopened with growing delays,
-// which protects a broker that closes them immediately.
+// Steady is the minimum lifetime of a connection or channel after which the count of failures restarts at 1. Connections and
+// channels with a shorter lifetime are reopened with growing delays, which protects a broker that closes them immediately.
 const Steady = 30 * time.Second
 
 // Retrier counts consecutive failures.
@@ -21,8 +20,7 @@ type Retrier struct {
 	failures int
 }
 
-// Failed counts a failure of an object that lasted for the given time, and returns the delay before
-// the next attempt.
+// Failed counts a failure of a connection or channel with the given lifetime, and returns the delay before the next attempt.
 func (r *Retrier) Failed(lasted time.Duration) time.Duration {
 	if lasted >= Steady {
 		r.failures = 0

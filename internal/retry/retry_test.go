@@ -18,7 +18,7 @@ func TestRetrierResetsAfterSteadyTime(t *testing.T) {
 		{0, 2 * time.Second},
 	} {
 		if got := r.Failed(step.lasted); got != step.want {
-			t.Errorf("failure %d: next in %s, want %s", i+1, got, step.want)
+			t.Errorf("delay after failure %d: got %s, want %s", i+1, got, step.want)
 		}
 	}
 }

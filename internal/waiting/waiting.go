@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Logger returns a logger for a client or a redrive. It calls say with the reason when the broker is unreachable, at first and then
-// at most once per interval again. It discards all other logs.
-func Logger(again time.Duration, say func(reason string)) *slog.Logger {
-	return slog.New(handler{say: say, again: again, mu: new(sync.Mutex), next: new(time.Time)})
+// Logger returns a logger for a client or a redrive. If the broker is unreachable, it calls report with the reason, at most
+// once per interval. It discards all other logs.
+func Logger(interval time.Duration, report func(reason string)) *slog.Logger {
+	return slog.New(handler{report: report, interval: interval, mu: new(sync.Mutex), next: new(time.Time)})
 }
 
 type handler struct {
-	say   func(reason string)
-	again time.Duration // how long nothing more is said
+	report   func(reason string)
+	interval time.Duration // minimum time between two reports
 
 	mu   *sync.Mutex
 	next *time.Time
@@ -28,8 +28,8 @@ func (h handler) Enabled(_ context.Context, l slog.Level) bool { return l >= slo
 
 // Handle implements [slog.Handler].
 func (h handler) Handle(_ context.Context, r slog.Record) error {
-	why := map[string]string{"connect failed": "reason", "redrive waits": "error"}[r.Message]
-	if why == "" {
+	key := map[string]string{"connect failed": "reason", "redrive waits": "error"}[r.Message]
+	if key == "" {
 		return nil
 	}
 	h.mu.Lock()
@@ -37,12 +37,12 @@ func (h handler) Handle(_ context.Context, r slog.Record) error {
 	if r.Time.Before(*h.next) {
 		return nil
 	}
-	*h.next = r.Time.Add(h.again)
+	*h.next = r.Time.Add(h.interval)
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == why {
-			h.say(strings.TrimPrefix(a.Value.String(), "reprise: "))
+		if a.Key == key {
+			h.report(strings.TrimPrefix(a.Value.String(), "reprise: "))
 		}
-		return a.Key != why
+		return a.Key != key
 	})
 	return nil
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/reprisemq/reprise/internal/waiting"
 )
 
-// The logger reports the reason once per minute, and nothing else.
-func TestLogger(t *testing.T) {
+// The logger reports the reason once per minute, and does not report other events.
+func TestLoggerReportsOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var actions []string
+		var reasons []string
 		ctx, cancel := context.WithTimeout(t.Context(), 130*time.Second)
 		defer cancel()
 		_, err := reprise.Dial(ctx, "amqp://localhost", &reprise.Config{
 			Reconnect: backoff.Fixed(time.Second),
-			Logger:    waiting.Logger(time.Minute, func(reason string) { actions = append(actions, reason) }),
+			Logger:    waiting.Logger(time.Minute, func(reason string) { reasons = append(reasons, reason) }),
 			Dial: func(context.Context, string, string) (net.Conn, error) {
-				return nil, errors.New("reprise: nobody is home")
+				return nil, errors.New("reprise: host is down")
 			},
 		})
-		if want := slices.Repeat([]string{"nobody is home"}, 3); !slices.Equal(actions, want) || err == nil {
-			t.Errorf("%q, %v", actions, err)
+		if want := slices.Repeat([]string{"host is down"}, 3); !slices.Equal(reasons, want) || err == nil {
+			t.Errorf("got reasons %q and error %v, want %q and an error", reasons, err, want)
 		}
 	})
 }
