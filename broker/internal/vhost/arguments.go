@@ -126,7 +126,7 @@ var arguments = []argument{
 	}},
 	{"x-delayed-retry-max", quorum, func(c *queue.Config, v any) string {
 		ms, _ := natural(v)
-		c.Retry.Max = milliseconds(ms) // even if it is less than the minimum
+		c.Retry.Max = milliseconds(ms) // applies even if it is less than the minimum
 		return ""
 	}},
 	{"x-queue-mode", classic, nil},
@@ -138,13 +138,13 @@ var arguments = []argument{
 	{"x-quorum-target-group-size", quorum, nil},
 	{"x-member-placement-tag", quorum, nil},
 	{"x-consumer-disconnected-timeout", quorum, nil},
-	{"x-queue-type", either, nil}, // kind validates it
+	{"x-queue-type", either, nil}, // validated by kind
 }
 
 // queueConfig returns the configuration of a queue for a declaration. It returns an error for invalid arguments.
 func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config, error) {
 	c := queue.Defaults(name)
-	c.Publish, c.Ask = v.publishDead, v.letters.ask
+	c.Publish, c.Ask = v.publishDead, v.deadLetters.request
 	c.Meter, c.Dead = v.config.Meter, &v.config.Stats.Dead
 	c.Store, c.Resident, c.Durable, c.Go = v.store, v.config.Resident, isDurable(d), v.reading.Go
 	c.Trouble = func(err error) { v.log.Error("messages cannot be read for now", "queue", name, "error", err) }

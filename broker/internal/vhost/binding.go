@@ -10,7 +10,7 @@ import (
 type BindingInfo struct {
 	Source      string
 	Destination string
-	ToExchange  bool // otherwise to a queue
+	ToExchange  bool // the destination is an exchange instead of a queue
 	Key         string
 	Arguments   amqpwire.Table
 }
@@ -45,7 +45,7 @@ func (v *VHost) Unbind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
-	if !v.routes.Bound(x, made) { // safe without mu, because all changes require change
+	if !v.routes.Bound(x, made) { // safe without mu, because every change holds the lock change
 		return nil
 	}
 	if !b.ToExchange {
@@ -96,16 +96,16 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
-	if v.routes.Bound(x, made) { // safe without mu, because all changes require change
+	if v.routes.Bound(x, made) { // safe without mu, because every change holds the lock change
 		return nil
 	}
-	if err := v.take(sizeOfBinding(x, made), d.Queue, "binding to "+v.exchange(b.Source)); err != nil {
+	if err := v.reserve(sizeOfBinding(x, made), d.Queue, "binding to "+v.exchange(b.Source)); err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.routes.Bind(x, made)
-	v.keepBinding(x, made)
+	v.saveBinding(x, made)
 	return nil
 }
 

@@ -46,11 +46,11 @@ func (v *VHost) addExchange(name string, d *amqpwire.ExchangeDeclare) error {
 			"invalid type '%s' for arg '%s' in %s", amqpwire.TypeName(alternate), alternateExchange, v.exchange(name))
 	}
 	size := sizeOfExchange(name, d.Arguments)
-	if err := v.take(size, nil, v.exchange(name)); err != nil {
+	if err := v.reserve(size, nil, v.exchange(name)); err != nil {
 		return err
 	}
-	if err := v.keepExchange(name, d); err != nil {
-		v.give(size, nil)
+	if err := v.saveExchange(name, d); err != nil {
+		v.free(size, nil)
 		return err
 	}
 	v.mu.Lock()

@@ -26,7 +26,7 @@ func (v *VHost) About() About {
 func (v *VHost) SetAbout(about About) {
 	v.change.Lock()
 	defer v.change.Unlock()
-	v.keepHost(about)
+	v.saveHost(about)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.about = about

@@ -23,7 +23,7 @@ func Load(config Config) (hosts map[string]*VHost, err error) {
 			if err != nil {
 				v.Close()
 			}
-			v.letters.release()
+			v.deadLetters.resume()
 		}
 	}()
 	if err := load(config.Registry, hostKind, 1, l.host); err != nil {
@@ -56,21 +56,21 @@ func load[T any](r *registry.Registry, kind string, names int, one func(*registr
 type loader struct {
 	config Config
 	hosts  map[string]*VHost
-	ids    []uint64 // IDs of the queues
+	ids    []uint64 // IDs of the loaded queues
 }
 
 func (l *loader) host(d *registry.Document[hostDocument]) error {
 	v := newVHost(d.Names[0], l.config)
 	v.about = About(d.Value)
-	v.letters.held = true
+	v.deadLetters.paused = true
 	v.loading = true
-	v.change.Lock() // until all objects are loaded
+	v.change.Lock() // unlocked after all objects are loaded
 	l.hosts[v.name] = v
 	return nil
 }
 
-// of returns the virtual host of an object. If the virtual host is missing, it removes the object.
-func (l *loader) of(kind string, names []string) *VHost {
+// vhost returns the virtual host of an object. If the virtual host is missing, it removes the object.
+func (l *loader) vhost(kind string, names []string) *VHost {
 	v := l.hosts[names[0]]
 	if v == nil {
 		l.drop(kind, names, "virtual host not found")
@@ -88,7 +88,7 @@ func (l *loader) exchange(d *registry.Document[exchangeDocument]) error {
 	if err != nil {
 		return d.Damaged(err)
 	}
-	v := l.of(exchangeKind, d.Names)
+	v := l.vhost(exchangeKind, d.Names)
 	if v == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (l *loader) queue(d *registry.Document[queueDocument]) error {
 	if err != nil {
 		return d.Damaged(err)
 	}
-	v := l.of(queueKind, d.Names)
+	v := l.vhost(queueKind, d.Names)
 	if v == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (l *loader) binding(d *registry.Document[bindingDocument]) error {
 	if err != nil {
 		return d.Damaged(err)
 	}
-	v := l.of(bindingKind, d.Names)
+	v := l.vhost(bindingKind, d.Names)
 	if v == nil {
 		return nil
 	}

@@ -56,8 +56,8 @@ func sizeOfBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) int64 {
 	return n
 }
 
-// own makes a new queue the exclusive queue of a connection.
-func (v *VHost) own(q *Queue, owner any) {
+// addOwned makes a new queue the exclusive queue of a connection.
+func (v *VHost) addOwned(q *Queue, owner any) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
 	q.Owner, q.account, q.owned = owner, accountOf(owner), true
@@ -92,9 +92,9 @@ func (v *VHost) release(q *Queue) {
 	}
 }
 
-// take reserves memory for a new object. The memory counts for the exclusive queue that the object belongs to, or for the
-// topology. While objects are loaded from disk, take ignores the limit.
-func (v *VHost) take(n int64, of *Queue, what string) error {
+// reserve reserves memory for a new object. The memory counts for the exclusive queue that the object belongs to, or for the
+// topology. While objects are loaded from disk, reserve ignores the limit.
+func (v *VHost) reserve(n int64, of *Queue, what string) error {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
 	if of != nil && of.owned || v.loading || v.ended {
@@ -109,8 +109,8 @@ func (v *VHost) take(n int64, of *Queue, what string) error {
 	return nil
 }
 
-// give releases memory that take reserved.
-func (v *VHost) give(n int64, of *Queue) {
+// free releases memory that reserve reserved.
+func (v *VHost) free(n int64, of *Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
 	v.count(-n, of)
@@ -127,8 +127,8 @@ func (v *VHost) count(n int64, of *Queue) {
 	}
 }
 
-// giveAll releases the memory of all objects at the end of the virtual host.
-func (v *VHost) giveAll(queues map[string]*Queue) {
+// freeAll releases the memory of all objects at the end of the virtual host.
+func (v *VHost) freeAll(queues map[string]*Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
 	for _, q := range queues {
@@ -141,12 +141,12 @@ func (v *VHost) giveAll(queues map[string]*Queue) {
 }
 
 func (v *VHost) unbound(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
-	v.unkeepBinding(x, b)
-	v.give(sizeOfBinding(x, b), b.Destination.Queue)
+	v.deleteSavedBinding(x, b)
+	v.free(sizeOfBinding(x, b), b.Destination.Queue)
 }
 
 func (v *VHost) exchangeDeleted(x *route.Exchange[*Queue]) {
-	v.unkeepExchange(x)
+	v.deleteSavedExchange(x)
 	args, _ := x.Arguments.(amqpwire.Table)
-	v.give(sizeOfExchange(x.Name, args), nil)
+	v.free(sizeOfExchange(x.Name, args), nil)
 }

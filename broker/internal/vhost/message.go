@@ -14,7 +14,7 @@ import (
 
 const persistent = 2 // value of delivery-mode
 
-// These are the properties that the broker evaluates. The broker only checks the syntax of the other properties.
+// Properties that the broker evaluates. The broker only checks the syntax of the other properties.
 const evaluated = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
 	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
 
@@ -65,15 +65,16 @@ func NewMessage(c Published) (*queue.Message, error) {
 		changed = true
 	}
 	if changed {
-		if m.Properties, err = edited(c.Properties, p.Headers, p.ReplyTo); err != nil {
+		if m.Properties, err = editProperties(c.Properties, p.Headers, p.ReplyTo); err != nil {
 			return nil, exception.New(exception.InternalError, "%v", err)
 		}
 	}
 	return m, nil
 }
 
-// edited returns the encoded properties with replaced headers and reply-to. It does not add properties that are absent.
-func edited(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, error) {
+// editProperties returns the encoded properties with replaced headers and reply-to. It does not add properties that are
+// absent.
+func editProperties(properties []byte, headers amqpwire.Table, replyTo string) ([]byte, error) {
 	p, err := amqpwire.ParseProperties(properties)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name 
 		config.ID = v.registry.QueueID()
 	}
 	return v.addQueue(d, owner, config, func(c queue.Config) (*queue.Queue, error) {
-		if err := v.keepQueue(name, config.ID, d); err != nil {
+		if err := v.saveQueue(name, config.ID, d); err != nil {
 			return nil, err
 		}
 		v.config.Stats.Churn.QueuesDeclared.Add(1)
@@ -96,16 +96,16 @@ func (v *VHost) addQueue(
 ) (*Queue, error) {
 	q := &Queue{vhost: v, Durable: d.Durable, AutoDelete: d.AutoDelete, arguments: d.Arguments}
 	if d.Exclusive {
-		v.own(q, owner)
+		v.addOwned(q, owner)
 	}
 	size := sizeOfQueue(&config, d.Arguments)
-	if err := v.take(size, q, v.queue(config.Name)); err != nil {
-		return nil, err // not for an exclusive queue, which is never refused
+	if err := v.reserve(size, q, v.queue(config.Name)); err != nil {
+		return nil, err // never for an exclusive queue
 	}
 	config.Expired = func() { _, _ = v.DeleteQueue(q, queue.Condition{Over: true}) }
 	var err error
 	if q.Queue, err = make_(config); err != nil {
-		v.give(size, q)
+		v.free(size, q)
 		v.release(q)
 		return nil, err
 	}
@@ -180,11 +180,11 @@ func (v *VHost) deleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	}
 	q.deleted = true
 	v.config.Stats.Churn.QueuesDeleted.Add(1)
-	v.give(v.remove(q).Footprint(), q)
+	v.free(v.remove(q).Footprint(), q)
 	config := q.Config()
 	size := sizeOfQueue(&config, nil)
 	q.WhenUnheld(func() {
-		v.give(size, q)
+		v.free(size, q)
 		v.release(q)
 	})
 	return n, nil
@@ -196,7 +196,7 @@ func (v *VHost) remove(q *Queue) (args amqpwire.Table) {
 	defer v.mu.Unlock()
 	delete(v.queues, q.Name())
 	v.routes.DeleteQueue(q)
-	v.unkeepQueue(q)
+	v.deleteSavedQueue(q)
 	args, q.arguments = q.arguments, nil
 	return args
 }

@@ -22,8 +22,8 @@ func (v *VHost) NewReplyQueue(owner any) *Queue {
 	config := queue.Defaults(name)
 	config.Meter = v.config.Meter
 	q := &Queue{Queue: queue.New(config), AutoDelete: true, vhost: v}
-	v.own(q, owner)
-	_ = v.take(sizeOfQueue(&config, nil), q, "") // never refused, because the queue has an owner
+	v.addOwned(q, owner)
+	_ = v.reserve(sizeOfQueue(&config, nil), q, "") // cannot fail, because the queue has an owner
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q

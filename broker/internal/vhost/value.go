@@ -94,11 +94,11 @@ func equivalent(a, b any) bool {
 	if xOK && yOK {
 		return x == y
 	}
-	return class(a) == class(b) && fmt.Sprint(a) == fmt.Sprint(b)
+	return typeName(a) == typeName(b) && fmt.Sprint(a) == fmt.Sprint(b)
 }
 
-// class returns the type name that equivalent compares.
-func class(v any) string {
+// typeName returns the type name that equivalent compares.
+func typeName(v any) string {
 	if _, ok := integer(v); ok {
 		return "integer"
 	}

@@ -31,8 +31,8 @@ type VHost struct {
 
 	messages stats.Totals
 
-	letters letters
-	reading sync.WaitGroup // reads of messages from disk
+	deadLetters deadLetterSender
+	reading     sync.WaitGroup // reads of messages from disk
 
 	change   sync.Mutex         // held during a change of the topology
 	registry *registry.Registry // saves changes; nil if they are not saved
@@ -61,7 +61,7 @@ type Config struct {
 	// Store saves messages, and Registry saves declarations. Both are nil for a broker in memory.
 	Store    store.Store
 	Registry *registry.Registry
-	// Resident is the maximum memory of messages that are also in the store.
+	// Resident is the memory use in bytes above which queues evict messages that are also in the store.
 	Resident int64
 }
 
@@ -69,7 +69,7 @@ type Config struct {
 func New(name string, config Config) *VHost {
 	v := newVHost(name, config)
 	v.registry = config.Registry
-	v.keepHost(About{})
+	v.saveHost(About{})
 	return v
 }
 
@@ -124,7 +124,7 @@ func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error)
 	return len(queues), accepted, err
 }
 
-// Route appends the destination queues of a message to dst. It is the first half of Publish.
+// Route appends the destination queues of a message to dst. It does not publish the message; see Deliver.
 func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -135,19 +135,19 @@ func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 	return v.route(dst, x, m), nil
 }
 
-// Deliver publishes a message to queues. It is the second half of Publish. It reports whether all queues accepted the
-// message, and returns the ticket of the commit after which the message is durable in all queues that save it.
+// Deliver publishes a message to queues, usually the result of Route. It reports whether all queues accepted the message,
+// and returns the ticket of the commit after which the message is durable in all queues that save it.
 //
 // Deliver drops the decoded headers. They take many times the memory of the encoded headers, and routing no longer needs
 // them.
-func Deliver(m *queue.Message, queues []*Queue) (accepted bool, kept store.Ticket) {
+func Deliver(m *queue.Message, queues []*Queue) (accepted bool, ticket store.Ticket) {
 	accepted = true
 	m.Headers = nil
 	for _, q := range queues {
 		ok, t := q.Publish(m)
-		accepted, kept = accepted && ok, max(kept, t)
+		accepted, ticket = accepted && ok, max(ticket, t)
 	}
-	return accepted, kept
+	return accepted, ticket
 }
 
 func (v *VHost) publishable(x *route.Exchange[*Queue], name string) error {
@@ -182,7 +182,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	}
 	for _, q := range queues {
 		if only != nil && !slices.Contains(only, q.Name()) {
-			continue // already has the message
+			continue // the queue already has the message
 		}
 		if accepted, _ := q.Publish(m); !accepted {
 			refused = append(refused, q.Name())
@@ -226,7 +226,7 @@ func (v *VHost) Forget() {
 	defer v.change.Unlock()
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	v.forget()
+	v.deleteSavedAll()
 	v.store = nil
 }
 
@@ -237,14 +237,14 @@ func (v *VHost) Delete() {
 
 // end ends all queues. It stops dead-lettering first, because ended queues do not accept messages.
 func (v *VHost) end(end func(*queue.Queue)) {
-	v.letters.close()
+	v.deadLetters.close()
 	v.change.Lock()
 	v.registry, v.store = nil, nil
 	v.mu.Lock()
 	queues := v.queues
 	v.queues = make(map[string]*Queue)
 	v.mu.Unlock()
-	v.giveAll(queues)
+	v.freeAll(queues)
 	for _, q := range queues {
 		end(q.Queue)
 		q.deleted = true // for callers that still refer to the queue

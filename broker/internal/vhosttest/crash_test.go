@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// After a power cut at any time, all confirmed changes exist, and all other data can be loaded.
-func TestPowerCuts(t *testing.T) {
+// After a power failure at any time, all confirmed changes exist, and all other data can be loaded.
+func TestConfirmedChangesSurvivePowerFailure(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		power := vfs.NewCrashableMem()
@@ -36,13 +36,13 @@ func TestPowerCuts(t *testing.T) {
 		if diff := cmp.Diff(want, after.snapshot()); synced && diff != "" {
 			t.Errorf("seed %d: %s", seed, diff)
 		}
-		after.restart() // with the removals, if there were any
+		after.restart() // saves the removals of the first start
 		after.close()
 	}
 }
 
-// An object whose deletion was confirmed does not return after a power cut at any time.
-func TestWhatIsGoneStaysGone(t *testing.T) {
+// After a power failure at any time, an object whose deletion was confirmed does not return.
+func TestConfirmedDeletionSurvivesPowerFailure(t *testing.T) {
 	for name, remove := range map[string]func(d *data, v *vhost.VHost, q *vhost.Queue){
 		"purge": func(_ *data, _ *vhost.VHost, q *vhost.Queue) { q.Purge() },
 		"delete": func(d *data, v *vhost.VHost, q *vhost.Queue) {
@@ -70,12 +70,12 @@ func TestWhatIsGoneStaysGone(t *testing.T) {
 			for _, v := range after.hosts {
 				for _, q := range v.Queues() {
 					if ready := q.Stats().Ready; name != "purge" || ready > 0 {
-						t.Errorf("queue %s is there, with %d messages", q.Name(), ready)
+						t.Errorf("queue %s exists with %d messages", q.Name(), ready)
 					}
 				}
 			}
 			if left, err := after.store.Queues(); err != nil || name != "purge" && len(left) > 0 {
-				t.Errorf("messages of the queues %v are left (%v)", left, err)
+				t.Errorf("store still has messages of the queues %v (%v)", left, err)
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func (d *data) change(random *rand.Rand) {
 	case 2, 3:
 		_, err = v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name(), Durable: true}, nobody, anything)
 	case 4, 5:
-		_ = v.Bind(toQueue(name(), name(), name(), nil), nobody) // one of the two may not be there
+		_ = v.Bind(toQueue(name(), name(), name(), nil), nobody) // either end may be missing
 	case 6:
 		_ = v.Bind(toExchange(name(), name(), name(), every), nobody)
 	case 7:

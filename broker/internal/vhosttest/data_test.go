@@ -108,7 +108,7 @@ func toExchange(source, target, key string, args amqpwire.Table) vhost.BindingIn
 	return vhost.BindingInfo{Source: source, Destination: target, ToExchange: true, Key: key, Arguments: args}
 }
 
-// snapshot is the content of the virtual hosts in a form that can be compared.
+// snapshot is the content of the virtual hosts in a comparable form.
 type snapshot map[string]hostSnapshot
 
 type hostSnapshot struct {

@@ -36,12 +36,12 @@ var every = amqpwire.Table{
 	{Name: "nothing", Value: nil},
 }
 
-// odd lists names that parsers could misread.
-var odd = []string{
+// oddNames lists names that parsers could misread.
+var oddNames = []string{
 	" ", "/", "a/b", "%2F", "%", ".", "..", "\x00", "\xff\xfe", "queue/x", "日本語", strings.Repeat("/", 255), "?#&=+",
 }
 
-func TestWhatIsDurableSurvives(t *testing.T) {
+func TestDurableObjectsSurviveRestart(t *testing.T) {
 	d := openData(t)
 	root := d.add("/")
 	root.SetAbout(vhost.About{Description: "with a \"description\"", Tags: []string{"a", "ü"}})
@@ -61,10 +61,10 @@ func TestWhatIsDurableSurvives(t *testing.T) {
 	d.declare(root, "quorum", true, amqpwire.Table{{Name: "x-queue-type", Value: "quorum"}, {Name: "x-delivery-limit", Value: int8(3)}})
 	_, err := root.DeclareQueue(&amqpwire.QueueDeclare{Queue: "auto-delete", Durable: true, AutoDelete: true}, nobody, anything)
 	d.must(err)
-	d.declare(root, "", true, nil) // named by the broker
-	for _, name := range append(odd, "") {
+	d.declare(root, "", true, nil) // the broker generates the name
+	for _, name := range append(oddNames, "") {
 		v := d.add("odd" + name)
-		for _, name := range odd {
+		for _, name := range oddNames {
 			d.exchange(v, name, "direct", true, nil)
 			d.declare(v, name, true, nil)
 			d.must(v.Bind(toQueue(name, name, name, nil), nobody))
@@ -79,7 +79,7 @@ func TestWhatIsDurableSurvives(t *testing.T) {
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
-	d.restart() // with the loaded data
+	d.restart() // repeats the restart with the loaded data
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
@@ -88,11 +88,11 @@ func TestWhatIsDurableSurvives(t *testing.T) {
 	m := persistently("nowhere", "x")
 	m.Exchange = "alternate"
 	if n, _, err := root.Publish(m); n != 1 || err != nil {
-		t.Errorf("it reached %d queues (%v)", n, err)
+		t.Errorf("alternate exchange routed to %d queues (%v), want 1", n, err)
 	}
 }
 
-func TestWhatIsNotDurableDoesNot(t *testing.T) {
+func TestTransientObjectsDoNotSurviveRestart(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
 	want := d.snapshot()
@@ -112,17 +112,17 @@ func TestWhatIsNotDurableDoesNot(t *testing.T) {
 		t.Error(diff)
 	}
 	for range d.store.Documents("binding/") {
-		t.Error("a binding is kept")
+		t.Error("transient binding was saved")
 	}
 }
 
-// Objects that were deleted in any way do not return, and their names can be used again.
-func TestWhatIsDeletedStaysDeleted(t *testing.T) {
+// Deleted objects do not return after a restart, and their names can be used again.
+func TestDeletedObjectsDoNotReturnAfterRestart(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
 	want := d.snapshot()
 	for _, remove := range []func(){
-		func() { d.must(v.Unbind(toQueue("x", "q", "k", every), nobody)) }, // takes x along, and what is bound to it
+		func() { d.must(v.Unbind(toQueue("x", "q", "k", every), nobody)) }, // also deletes x and the exchange that is bound to x
 		func() { d.must(v.DeleteExchange("x", false)) },
 		func() {},
 	} {
@@ -145,11 +145,11 @@ func TestWhatIsDeletedStaysDeleted(t *testing.T) {
 	d.declare(v, "q", true, amqpwire.Table{{Name: "x-queue-type", Value: "quorum"}})
 	d.restart()
 	if q := d.hosts["/"].Queues(); len(q) != 1 || !q[0].Config().Quorum || q[0].Stats().Ready != 0 {
-		t.Errorf("there are %+v", q)
+		t.Errorf("unexpected queues: %+v", q)
 	}
 }
 
-func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
+func TestDeletedVirtualHostDoesNotReturn(t *testing.T) {
 	d := openData(t)
 	for _, name := range []string{"/", "/a", "a"} {
 		v := d.add(name)
@@ -163,7 +163,7 @@ func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
 	delete(d.hosts, "/a")
 	want := d.snapshot()
 	gone.Forget()
-	// Some connections to the deleted virtual host may still exist while another virtual host has its name.
+	// Connections to the deleted virtual host may still exist while another virtual host has its name.
 	again := vhost.New("/a", d.config())
 	d.declare(gone, "late", true, nil)
 	gone.Delete()
@@ -174,12 +174,13 @@ func TestADeletedVirtualHostStaysDeleted(t *testing.T) {
 		t.Error(diff)
 	}
 	if left, err := d.store.Queues(); err != nil || len(left) != 2 {
-		t.Errorf("messages of the queues %v are left (%v)", left, err)
+		t.Errorf("store still has messages of the queues %v (%v)", left, err)
 	}
 }
 
-// The broker removes the remains of a deleted object after a crash. They do not return with the next object of this name.
-func TestLeftoversAreRemoved(t *testing.T) {
+// After a crash, the broker removes the remains of a deleted object. The remains do not return with the next object of this
+// name.
+func TestLoadRemovesLeftoversOfCrash(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
 	want := d.snapshot()
@@ -197,25 +198,25 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	_, _, err := gone.Publish(persistently("q", "x"))
 	d.must(err)
 	d.registry.Delete("vhost", "gone")
-	d.store.SetDocument("consumed/0000000000007fff", nil) // of a queue that has been consumed from
+	d.store.SetDocument("consumed/0000000000007fff", nil) // note of a queue whose messages were consumed
 	d.store.SetDocument("died/0000000000007fff", nil)
 	d.restart()
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
-	d.restart() // what is removed while loading is on disk when the store has been closed
+	d.restart() // the removals of the first start are on disk after the close
 	for _, prefix := range []string{"queue/", "exchange/", "binding/", "consumed/", "died/"} {
 		for document := range d.store.Documents(prefix) {
-			t.Errorf("%s is left", document.Name)
+			t.Errorf("document %s still exists", document.Name)
 		}
 	}
 	if left, err := d.store.Queues(); err != nil || len(left) != 0 {
-		t.Errorf("messages of the queues %v are left (%v)", left, err)
+		t.Errorf("store still has messages of the queues %v (%v)", left, err)
 	}
 }
 
-// The broker dead-letters messages only after their target queue exists, and a lease starts again.
-func TestWhatExpiredMeanwhileIsDeadLettered(t *testing.T) {
+// The broker dead-letters expired messages only after their target queue exists. The queue TTL starts again.
+func TestLoadDeadLettersExpiredMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := openData(t)
 		v := d.add("/")
@@ -237,7 +238,7 @@ func TestWhatExpiredMeanwhileIsDeadLettered(t *testing.T) {
 		target, err := d.hosts["/"].Queue("z target", nobody)
 		d.must(err)
 		if n := target.Stats().Ready; n != 100 {
-			t.Errorf("%d of 100 messages have arrived", n)
+			t.Errorf("dead letters: got %d, want 100", n)
 		}
 	})
 }
@@ -253,12 +254,12 @@ func TestSurvey(t *testing.T) {
 	}
 	d.restart()
 	if queues, messages, err := vhost.Survey(d.store); queues != 1 || messages != 3 || err != nil {
-		t.Errorf("%d queues and %d messages (%v)", queues, messages, err)
+		t.Errorf("Survey: got %d queues and %d messages (%v), want 1 and 3", queues, messages, err)
 	}
 }
 
-// A crash does not cause invalid documents, so the broker refuses to load them, because other data may be damaged too.
-func TestDamagedDocuments(t *testing.T) {
+// A crash does not cause invalid documents. The broker refuses to load them, because other data may be damaged too.
+func TestLoadRejectsDamagedDocuments(t *testing.T) {
 	for name, value := range map[string]string{
 		"vhost/%2F":             "{",
 		"vhost/%ZZ":             "{}",

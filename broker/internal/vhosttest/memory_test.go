@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// The counted size of declarations is about their memory use.
-func TestDeclarationsAreCountedAsTheyAre(t *testing.T) {
+// The accounted size of a declaration is between half and twice its memory use.
+func TestDeclarationSizeMatchesMemoryUse(t *testing.T) {
 	declare := func(v *vhost.VHost, name string, args amqpwire.Table) error {
 		_, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name, Arguments: args}, nil, func(string) error { return nil })
 		return err
@@ -48,24 +48,24 @@ func TestDeclarationsAreCountedAsTheyAre(t *testing.T) {
 			if err := declare(v, "q", nil); err != nil {
 				t.Fatal(err)
 			}
-			counted, taken := limit.Used(), heap()
+			counted, taken := limit.Used(), heapSize()
 			for i := range n {
 				if err := one(v, i); err != nil {
 					t.Fatal(err)
 				}
 			}
-			counted, taken = (limit.Used()-counted)/n, (heap()-taken)/n
+			counted, taken = (limit.Used()-counted)/n, (heapSize()-taken)/n
 			if counted > 2*taken || taken > 2*counted {
-				t.Errorf("counted as %d bytes, takes %d", counted, taken)
+				t.Errorf("account: got %d bytes for an object of %d bytes", counted, taken)
 			}
 		})
 	}
 }
 
-func heap() int64 {
+func heapSize() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools have let go of
+	runtime.GC() // frees unused objects of pools
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }

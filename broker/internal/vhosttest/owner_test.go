@@ -9,7 +9,7 @@ import (
 )
 
 // A connection without exclusive queues ends without waiting for a running declaration.
-func TestAConnectionWithoutQueuesEndsDuringADeclaration(t *testing.T) {
+func TestOwnerWithoutQueuesDoesNotWaitForDeclaration(t *testing.T) {
 	v := vhost.New("/", vhost.Config{Log: slog.New(slog.DiscardHandler)})
 	defer v.Close()
 	declare := func(name string, owner any, may func(string) error) {
@@ -20,12 +20,12 @@ func TestAConnectionWithoutQueuesEndsDuringADeclaration(t *testing.T) {
 	}
 	mine, other := new(int), new(int)
 	declare("mine", mine, anything)
-	declare("other", other, func(string) error { // during the declaration
+	declare("other", other, func(string) error { // runs during the declaration
 		v.OwnerGone(new(string))
 		return nil
 	})
 	v.OwnerGone(mine)
 	if v.FindQueue("mine") != nil || v.FindQueue("other") == nil {
-		t.Errorf("the queues of an owner do not end with the owner: %v", v.Queues())
+		t.Errorf("OwnerGone deleted the wrong queues: %v", v.Queues())
 	}
 }

@@ -30,7 +30,7 @@ func openRegistry(t *testing.T, fs diskstore.FS) (*registry.Registry, func()) {
 	}
 }
 
-func TestThingsAreKept(t *testing.T) {
+func TestRegistrySavesDocuments(t *testing.T) {
 	fs := vfs.NewMem()
 	r, closeIt := openRegistry(t, fs)
 	r.Set(1, "kind", "a", "b")
@@ -53,29 +53,29 @@ func TestThingsAreKept(t *testing.T) {
 	var found []string
 	for d, err := range registry.All[int](r, "kind", 2) {
 		if err != nil || d.Value != 4 {
-			t.Fatalf("%+v (%v)", d, err)
+			t.Fatalf("unexpected document: %+v (%v)", d, err)
 		}
 		found = append(found, d.Names...)
 	}
 	if !slices.Equal(found, []string{"a", "c"}) {
-		t.Errorf("found %q", found)
+		t.Errorf("documents: got %q, want [a c]", found)
 	}
 }
 
-func TestBeginOnce(t *testing.T) {
+func TestRegistryBeginsOnce(t *testing.T) {
 	fs := vfs.NewMem()
 	for i := range 2 {
 		r, closeIt := openRegistry(t, fs)
 		if begun, err := r.Begun(); begun != (i > 0) || err != nil {
-			t.Errorf("the %d. time: begun is %v (%v)", i+1, begun, err)
+			t.Errorf("start %d: got begun %v (%v)", i+1, begun, err)
 		}
 		r.Begin()
 		closeIt()
 	}
 }
 
-// Each number is assigned once, also after a restart.
-func TestNumbers(t *testing.T) {
+// The registry assigns each number once, even after a restart.
+func TestRegistryAssignsUniqueIDs(t *testing.T) {
 	fs := vfs.NewMem()
 	last := uint64(0)
 	for range 3 {
@@ -83,7 +83,7 @@ func TestNumbers(t *testing.T) {
 		for range 1005 {
 			id := r.QueueID()
 			if id <= last {
-				t.Fatalf("%d comes after %d", id, last)
+				t.Fatalf("ID %d is not greater than the previous ID %d", id, last)
 			}
 			last = id
 		}

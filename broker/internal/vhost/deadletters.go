@@ -6,20 +6,20 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/queue"
 )
 
-// letters sends the dead letters of all queues. It sends a few messages per queue in turn, so that a queue with many dead
-// letters does not block the others. Its goroutine runs only while there are dead letters.
-type letters struct {
+// deadLetterSender sends the dead letters of all queues. It sends a few messages per queue in turn, so that a queue with
+// many dead letters does not block other queues. Its goroutine runs only while there are dead letters.
+type deadLetterSender struct {
 	mu      sync.Mutex
 	queues  []*queue.Queue // queues that have dead letters
-	held    bool           // true until release
+	paused  bool           // true until resume
 	running bool
 	closed  bool
 	done    sync.WaitGroup
 }
 
-// ask requests that the dead letters of a queue are sent. The queue calls it once, and again only after SendDeadLetters
+// request requests that the dead letters of a queue are sent. The queue calls it once, and again only after SendDeadLetters
 // has reported that no dead letters remain.
-func (l *letters) ask(q *queue.Queue) {
+func (l *deadLetterSender) request(q *queue.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -29,33 +29,33 @@ func (l *letters) ask(q *queue.Queue) {
 	l.start()
 }
 
-func (l *letters) start() {
-	if !l.held && !l.running {
+func (l *deadLetterSender) start() {
+	if !l.paused && !l.running {
 		l.running = true
 		l.done.Go(l.run)
 	}
 }
 
-// release starts the sending. The broker holds dead letters while it loads its virtual hosts, because their queues and
+// resume starts the sending. The broker pauses dead letters while it loads its virtual hosts, because their queues and
 // bindings may not be loaded yet.
-func (l *letters) release() {
+func (l *deadLetterSender) resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held = false; len(l.queues) > 0 && !l.closed {
+	if l.paused = false; len(l.queues) > 0 && !l.closed {
 		l.start()
 	}
 }
 
-func (l *letters) run() {
+func (l *deadLetterSender) run() {
 	for q := l.next(); q != nil; q = l.next() {
 		if q.SendDeadLetters() {
-			l.again(q)
+			l.requeue(q)
 		}
 	}
 }
 
 // next returns the next queue in turn, or nil if none remains.
-func (l *letters) next() *queue.Queue {
+func (l *deadLetterSender) next() *queue.Queue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || len(l.queues) == 0 {
@@ -68,14 +68,14 @@ func (l *letters) next() *queue.Queue {
 	return q
 }
 
-func (l *letters) again(q *queue.Queue) {
+func (l *deadLetterSender) requeue(q *queue.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queues = append(l.queues, q)
 }
 
 // close stops the sending and waits until the goroutine has returned.
-func (l *letters) close() {
+func (l *deadLetterSender) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()

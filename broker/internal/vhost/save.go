@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// These are the kinds of documents in the registry. The comments list the names of each document.
+// Kinds of documents in the registry. The comments list the names of each document.
 const (
 	hostKind     = "vhost"    // name
 	exchangeKind = "exchange" // virtual host, name
@@ -44,8 +44,8 @@ type bindingDocument struct {
 	Arguments encodedArgs `json:"arguments,omitempty"`
 }
 
-// encodedArgs contains arguments in the wire format, because JSON does not distinguish integer types. It is empty if
-// there are no arguments.
+// encodedArgs contains arguments in the wire format, because JSON does not distinguish integer types. It is empty if there
+// are no arguments.
 type encodedArgs []byte
 
 func encodeArgs(t amqpwire.Table) (encodedArgs, error) {
@@ -66,11 +66,11 @@ func (a encodedArgs) decode() (amqpwire.Table, error) {
 	return amqpwire.ParseTable(a)
 }
 
-func (v *VHost) keepHost(about About) {
+func (v *VHost) saveHost(about About) {
 	v.registry.Set(hostDocument(about), hostKind, v.name)
 }
 
-func (v *VHost) keepExchange(name string, d *amqpwire.ExchangeDeclare) error {
+func (v *VHost) saveExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	if !d.Durable {
 		return nil
 	}
@@ -81,13 +81,13 @@ func (v *VHost) keepExchange(name string, d *amqpwire.ExchangeDeclare) error {
 	return err
 }
 
-func (v *VHost) unkeepExchange(x *route.Exchange[*Queue]) {
+func (v *VHost) deleteSavedExchange(x *route.Exchange[*Queue]) {
 	if x.Durable {
 		v.registry.Delete(exchangeKind, v.name, x.Name)
 	}
 }
 
-func (v *VHost) keepQueue(name string, id uint64, d *amqpwire.QueueDeclare) error {
+func (v *VHost) saveQueue(name string, id uint64, d *amqpwire.QueueDeclare) error {
 	if !isDurable(d) {
 		return nil
 	}
@@ -104,14 +104,14 @@ func isDurable(d *amqpwire.QueueDeclare) bool { return d.Durable && !d.Exclusive
 
 func (q *Queue) isDurable() bool { return q.Durable && q.Owner == nil }
 
-func (v *VHost) unkeepQueue(q *Queue) {
+func (v *VHost) deleteSavedQueue(q *Queue) {
 	if q.isDurable() {
 		v.registry.Delete(queueKind, v.name, q.Name())
 	}
 }
 
-func (v *VHost) keepBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
-	if !lastingBinding(x, b) {
+func (v *VHost) saveBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
+	if !isDurableBinding(x, b) {
 		return
 	}
 	args, _ := b.Arguments.(amqpwire.Table)
@@ -122,14 +122,14 @@ func (v *VHost) keepBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) 
 	v.registry.Set(bindingDocument{encoded}, bindingKind, v.bindingNames(x, b)...)
 }
 
-func (v *VHost) unkeepBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
-	if lastingBinding(x, b) {
+func (v *VHost) deleteSavedBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) {
+	if isDurableBinding(x, b) {
 		v.registry.Delete(bindingKind, v.bindingNames(x, b)...)
 	}
 }
 
-// lastingBinding reports whether both ends of a binding survive a restart.
-func lastingBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) bool {
+// isDurableBinding reports whether both ends of a binding survive a restart.
+func isDurableBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) bool {
 	if to := b.Destination.Exchange; to != nil {
 		return x.Durable && to.Durable
 	}
@@ -155,16 +155,16 @@ func argumentsHash(b route.Binding[*Queue]) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// forget removes all objects of the virtual host from the registry and disables further saves.
-func (v *VHost) forget() {
+// deleteSavedAll removes all objects of the virtual host from the registry and disables further saves.
+func (v *VHost) deleteSavedAll() {
 	for x := range v.routes.Exchanges() {
 		for b := range x.Bindings() {
-			v.unkeepBinding(x, b)
+			v.deleteSavedBinding(x, b)
 		}
-		v.unkeepExchange(x) // no effect on the predeclared exchanges
+		v.deleteSavedExchange(x) // has no effect on the predeclared exchanges
 	}
 	for _, q := range v.queues {
-		v.unkeepQueue(q)
+		v.deleteSavedQueue(q)
 	}
 	v.registry.Delete(hostKind, v.name)
 	v.registry = nil
