@@ -13,14 +13,14 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The routing key of a message selects its action. After a retry, a message returns only to this queue and with its original key,
-// also if programs in other languages retried it.
-func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
+// The routing key of a message selects its action. After a retry, a message returns only to this queue and with its
+// original key, even if a program in another language has retried it.
+func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 20 * time.Millisecond, Jitter: -1})
 		aside := s.p.WaitQueue + ".aside"
-		elsewhere, neighbour := s.p.Exchange+".elsewhere", s.p.Queue+".neighbour"
-		t.Cleanup(func() { s.remove([]string{aside, neighbour}, []string{aside, s.p.Queue + ".aside", elsewhere}) })
+		elsewhere, otherQueue := s.p.Exchange+".elsewhere", s.p.Queue+".otherQueue"
+		t.Cleanup(func() { s.remove([]string{aside, otherQueue}, []string{aside, s.p.Queue + ".aside", elsewhere}) })
 		c := s.client()
 		s.declare(c)
 
@@ -28,10 +28,10 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 		if err := s.ch.ExchangeDeclare(elsewhere, "fanout", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.ch.QueueDeclare(neighbour, true, false, false, false, nil); err != nil {
+		if _, err := s.ch.QueueDeclare(otherQueue, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		for _, to := range [][3]string{{s.p.Queue, "host", s.p.Exchange}, {neighbour, "host", s.p.Exchange}, {neighbour, "blind", s.p.Exchange}, {s.p.Queue, "", elsewhere}} {
+		for _, to := range [][3]string{{s.p.Queue, "host", s.p.Exchange}, {otherQueue, "host", s.p.Exchange}, {otherQueue, "blind", s.p.Exchange}, {s.p.Queue, "", elsewhere}} {
 			if err := s.ch.QueueBind(to[0], to[1], to[2], false, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -39,12 +39,12 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 		for _, way := range []struct {
 			name, exchange, key string
 			headers             amqp.Table
-			neighbours          int // messages that the other queue gets when it is published
+			copies              int // number of copies that the other queue gets at the publish
 		}{
-			{"a key that others have bound", s.p.Exchange, "host", nil, 1},
+			{"key of another queue", s.p.Exchange, "host", nil, 1},
 			{"another exchange", elsewhere, "url?", nil, 0},
-			{"by name", "", s.p.Queue, nil, 0},
-			{"by a header that the broker takes off, under the key of another queue", s.p.Exchange, "blind", amqp.Table{"BCC": []any{"url"}}, 1},
+			{"default exchange", "", s.p.Queue, nil, 0},
+			{"header BCC, key of another queue", s.p.Exchange, "blind", amqp.Table{"BCC": []any{"url"}}, 1},
 		} {
 			s.publish(way.exchange, way.key, amqp.Publishing{MessageId: way.name, Headers: way.headers, Body: []byte(way.name)})
 			var keys []string
@@ -63,12 +63,12 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 					attempts++
 					keys = append(keys, k)
 				case <-time.After(purgeTimeout):
-					t.Fatalf("%s: it does not come back, after %v", way.name, keys)
+					t.Fatalf("%s: message did not return; got keys %v", way.name, keys)
 				}
 			}
 			stop()
 			if want := fmt.Sprint([]string{"1 " + way.key, "2 " + way.key, "3 " + way.key}); fmt.Sprint(keys) != want {
-				t.Errorf("%s: handled as %v, want %s", way.name, keys, want)
+				t.Errorf("%s: handled keys: got %v, want %s", way.name, keys, want)
 			}
 
 			// A program of the design receives the same message as before.
@@ -76,17 +76,17 @@ func TestCDNPurgeKeepsKeysThatItDoesNotKnow(t *testing.T) {
 			s.failOnce(c, reprise.Policy{})
 			d := s.take(s.p.Queue)
 			if d.RoutingKey != way.key {
-				t.Errorf("%s: it comes back under %q, and was published under %q", way.name, d.RoutingKey, way.key)
+				t.Errorf("%s: got routing key %q, want %q", way.name, d.RoutingKey, way.key)
 			}
 			deaths, _ := d.Headers["x-death"].([]any)
 			if len(deaths) != 1 || deaths[0].(amqp.Table)["original-expiration"] != "20" {
-				t.Errorf("%s: x-death is %v", way.name, deaths)
+				t.Errorf("%s: unexpected x-death: %v", way.name, deaths)
 			}
 			if err := d.Ack(false); err != nil {
 				t.Error(err)
 			}
-			if n, err := s.ch.QueuePurge(neighbour, false); err != nil || n != 2*way.neighbours {
-				t.Errorf("%s: the other queue had %d messages, of %d published there (%v)", way.name, n, 2*way.neighbours, err)
+			if n, err := s.ch.QueuePurge(otherQueue, false); err != nil || n != 2*way.copies {
+				t.Errorf("%s: other queue has %d messages, want %d (%v)", way.name, n, 2*way.copies, err)
 			}
 		}
 	})

@@ -18,14 +18,14 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func TestCDNPurgeDeclaresWhatIsDeployed(t *testing.T) {
+func TestCDNPurgeDeclaresDeployedTopology(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, work := range []amqp.Table{nil, {"x-queue-type": "quorum"}, {"x-max-priority": int32(4)}} {
-			for _, first := range []string{"ours", "theirs"} {
+			for _, first := range []string{"worker", "other"} {
 				t.Run(fmt.Sprint(first, " first ", work), func(t *testing.T) {
 					s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 					c := s.client()
-					if first == "ours" {
+					if first == "worker" {
 						work = nil // the other program chooses the arguments of its work queue
 						if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
 							t.Fatal(err)
@@ -41,7 +41,7 @@ func TestCDNPurgeDeclaresWhatIsDeployed(t *testing.T) {
 						s.publish(s.p.WaitExchange, key, amqp.Publishing{Body: []byte(key), Expiration: "20"})
 						d := s.take(s.p.Queue)
 						if d.Exchange != s.p.Exchange || d.RoutingKey != key || string(d.Body) != key {
-							t.Errorf("%s came back through %q %q", d.Body, d.Exchange, d.RoutingKey)
+							t.Errorf("message %s: got exchange %q, routing key %q", d.Body, d.Exchange, d.RoutingKey)
 						}
 						if err := d.Ack(false); err != nil {
 							t.Error(err)
@@ -54,7 +54,7 @@ func TestCDNPurgeDeclaresWhatIsDeployed(t *testing.T) {
 }
 
 // The worker refuses an existing wait queue with other arguments, because messages that do not return from it would be lost.
-func TestCDNPurgeRefusesAnotherWaitQueue(t *testing.T) {
+func TestCDNPurgeRejectsDifferentWaitQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{})
 		if _, err := s.ch.QueueDeclare(s.p.WaitQueue, true, false, false, false, amqp.Table{
@@ -66,7 +66,7 @@ func TestCDNPurgeRefusesAnotherWaitQueue(t *testing.T) {
 		err := c.Declare(t.Context(), s.p.Topology())
 		refused, ok := errors.AsType[*reprise.DeclareError](err)
 		if !ok || refused.Kind != "queue" || refused.Name != s.p.WaitQueue || !strings.Contains(refused.Advice, "x-message-ttl") {
-			t.Fatalf("declared: %v", err)
+			t.Fatalf("got %v, want DeclareError for x-message-ttl", err)
 		}
 		t.Log(err)
 		s.p.WaitArgs = topology.Table{"x-message-ttl": int64(60000)}
@@ -97,7 +97,7 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 				t.Error(err)
 			}
 			if d.Exchange != s.p.WaitExchange || d.RoutingKey != key {
-				t.Errorf("the copy of %s came through %q %q", key, d.Exchange, d.RoutingKey)
+				t.Errorf("copy of %s: got exchange %q, routing key %q", key, d.Exchange, d.RoutingKey)
 			}
 			want := sent
 			want.DeliveryMode, want.Expiration = amqp.Persistent, "10000"
@@ -108,11 +108,11 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 				Type: d.Type, UserId: d.UserId, AppId: d.AppId, Body: d.Body,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the copy of %s, -want +got:\n%s", key, diff)
+				t.Errorf("copy of %s: -want +got:\n%s", key, diff)
 			}
 			if h := d.Headers; h["own"] != "kept" || h["n"] != int16(7) || h["x-death"] != nil ||
 				h["x-reprise-attempts"] != int64(1) || h["x-reprise-waits"] != int64(10000) {
-				t.Errorf("headers of the copy: %v", h)
+				t.Errorf("unexpected headers of the copy: %v", h)
 			}
 		}
 
@@ -123,13 +123,13 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 			t.Error(err)
 		}
 		if h := d.Headers; d.Expiration != "" || h["own"] != "kept" || h["x-reprise-routing-key"] != "tag" || h["x-reprise-exchange"] != s.p.Exchange {
-			t.Errorf("parked with expiration %q and %v", d.Expiration, h)
+			t.Errorf("parked message: got expiration %q, headers %v", d.Expiration, h)
 		}
 	})
 }
 
 // A message passes through both programs in every order, and each program continues the backoff of the other.
-func TestCDNPurgeGoesOnWhereOthersLeftIt(t *testing.T) {
+func TestCDNPurgeContinuesBackoffOfOtherProgram(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, copyDeath := range []bool{false, true} {
 			for _, order := range []string{"OTOT", "TOTO", "TTOO", "OOTT", "TTTO"} {
@@ -142,12 +142,12 @@ func TestCDNPurgeGoesOnWhereOthersLeftIt(t *testing.T) {
 						t.Fatal(err)
 					}
 					s.publish(s.p.Exchange, "tag", amqp.Publishing{Body: []byte("body"), MessageId: "m", Headers: amqp.Table{"own": "kept"}})
-					waits := int64(0) // by x-death
+					waits := int64(0) // expected count in x-death
 					for i, who := range order {
 						if who == 'O' {
 							m := s.failOnce(c, reprise.Policy{})
 							if m.Attempt != i+1 || m.RoutingKey != "tag" || m.Exchange != s.p.Exchange || len(m.Headers) != 1 || m.MessageID != "m" {
-								t.Errorf("attempt %d is shown as %+v", i+1, m)
+								t.Errorf("attempt %d: got %+v", i+1, m)
 							}
 							waits = 1
 							continue
@@ -155,17 +155,17 @@ func TestCDNPurgeGoesOnWhereOthersLeftIt(t *testing.T) {
 						d := s.take(s.p.Queue)
 						if i > 0 {
 							if _, count := s.lastWait(d); count != waits {
-								t.Errorf("attempt %d: waited %d times by x-death, want %d", i+1, count, waits)
+								t.Errorf("attempt %d: got count %d in x-death, want %d", i+1, count, waits)
 							}
 						}
 						s.backOff(d, copyDeath)
-						if waits++; !copyDeath || b.Version != "3.10" { // 4.x ignores it
+						if waits++; !copyDeath || b.Version != "3.10" { // RabbitMQ 4 ignores a copied x-death
 							waits = 1
 						}
 					}
 					d := s.take(s.p.Queue)
 					if d.RoutingKey != "tag" || d.MessageId != "m" || string(d.Body) != "body" || d.Headers["own"] != "kept" {
-						t.Errorf("came back as %+v", d)
+						t.Errorf("unexpected message: %+v", d)
 					}
 					if err := d.Ack(false); err != nil {
 						t.Error(err)
@@ -176,12 +176,12 @@ func TestCDNPurgeGoesOnWhereOthersLeftIt(t *testing.T) {
 	})
 }
 
-// The expirations themselves, where a worker of ours follows another program.
-func TestCDNPurgeExpirationsFollow(t *testing.T) {
+// A worker computes the expiration from the expiration of another program, and vice versa.
+func TestCDNPurgeContinuesExpirations(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, copyDeath := range []bool{false, true} {
-			for theirs := range 4 {
-				t.Run(fmt.Sprintf("%d of theirs, x-death copied %v", theirs, copyDeath), func(t *testing.T) {
+			for previous := range 4 {
+				t.Run(fmt.Sprintf("%d attempts of the other program, x-death copied %v", previous, copyDeath), func(t *testing.T) {
 					t.Parallel()
 					s := newPurgeSystem(t, b, preset.CDNPurge{First: 20 * time.Millisecond})
 					c := s.client()
@@ -191,28 +191,28 @@ func TestCDNPurgeExpirationsFollow(t *testing.T) {
 					}
 					s.publish(s.p.Exchange, "url", amqp.Publishing{MessageId: "m"})
 					last, want := int64(0), int64(20)
-					for i := range theirs {
+					for i := range previous {
 						last = s.backOff(s.take(s.p.Queue), copyDeath)
 						// RabbitMQ before 4.0 keeps a copied x-death with its first expiration. Therefore the backoff of the design
 						// stops at three times that value.
 						if stuck := copyDeath && b.Version == "3.10"; stuck && i > 1 && (last < 60 || last > 64) ||
 							!stuck && !tripled(want, last, 0, 0.05, i == 0) {
-							t.Errorf("theirs, %d: %d ms after %d", i+1, last, want)
+							t.Errorf("other program, delivery %d: got %d ms after %d", i+1, last, want)
 						}
 						want = last
 					}
 					m := s.failOnce(c, reprise.Policy{})
-					if m.Attempt != theirs+1 {
-						t.Errorf("attempt %d after %d of theirs", m.Attempt, theirs)
+					if m.Attempt != previous+1 {
+						t.Errorf("got attempt %d after %d attempts of the other program", m.Attempt, previous)
 					}
 					d := s.take(s.p.Queue)
-					ours, count := s.lastWait(d)
-					if count != 1 || !tripled(want, ours, 0.16, 0.16, theirs == 0) {
-						t.Errorf("ours: %d ms after %d, counted %d", ours, want, count)
+					waited, count := s.lastWait(d)
+					if count != 1 || !tripled(want, waited, 0.16, 0.16, previous == 0) {
+						t.Errorf("worker: got %d ms after %d, count %d", waited, want, count)
 					}
 					// The other program continues the backoff.
-					if next := s.backOff(d, copyDeath); !tripled(ours, next, 0, 0.05, false) {
-						t.Errorf("theirs: %d ms after %d of ours", next, ours)
+					if next := s.backOff(d, copyDeath); !tripled(waited, next, 0, 0.05, false) {
+						t.Errorf("other program: got %d ms after %d of the worker", next, waited)
 					}
 				})
 			}
@@ -220,8 +220,8 @@ func TestCDNPurgeExpirationsFollow(t *testing.T) {
 	})
 }
 
-// tripled reports whether an expiration is three times the previous expiration, within the fractions less and more. The first
-// expiration must be equal to before.
+// tripled reports whether the expiration now is three times the previous expiration before, within the fractions less
+// and more. The first expiration must be equal to before.
 func tripled(before, now int64, less, more float64, first bool) bool {
 	if first {
 		return now == before
@@ -230,9 +230,9 @@ func tripled(before, now int64, less, more float64, first bool) bool {
 	return float64(now) >= three*(1-less)-1 && float64(now) <= three*(1+more)+1
 }
 
-// Both programs work on the same queues, and the downstream system refuses each message three times. Each message is attempted the
-// required number of times, by either program.
-func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
+// Both programs work on the same queues, and the downstream system refuses each message three times. The attempts of
+// both programs count.
+func TestCDNPurgeSharesQueuesWithOtherProgram(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const messages, refusals = 40, 3
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
@@ -254,7 +254,7 @@ func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 		for i := range messages {
 			s.publish(s.p.Exchange, []string{"url", "directory", "tag"}[i%3], amqp.Publishing{MessageId: fmt.Sprint(i)})
 		}
-		theirs, err := s.ch.Consume(s.p.Queue, "", false, false, false, false, nil)
+		deliveries, err := s.ch.Consume(s.p.Queue, "", false, false, false, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,15 +266,15 @@ func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 		handled := 0
 		for deadline := time.After(purgeTimeout); !finished(); {
 			select {
-			case d := <-theirs:
+			case d := <-deliveries:
 				if handled++; call(d.MessageId) != nil {
 					s.backOff(d, handled%2 == 0)
 				} else if err := d.Ack(false); err != nil {
 					t.Fatal(err)
 				}
-			case <-time.After(10 * time.Millisecond): // ours may have finished it
+			case <-time.After(10 * time.Millisecond): // the worker may have finished the message
 			case <-deadline:
-				t.Fatalf("%d of %d are done", done, messages)
+				t.Fatalf("only %d of %d messages were processed", done, messages)
 			}
 		}
 		stop()
@@ -285,17 +285,17 @@ func TestCDNPurgeBesideAnotherProgram(t *testing.T) {
 		}
 		for _, queue := range []string{s.p.Queue, s.p.WaitQueue, s.p.FailedQueue} {
 			if d, ok, err := s.ch.Get(queue, true); ok || err != nil {
-				t.Errorf("left in %s: %v, %v", queue, d.MessageId, err)
+				t.Errorf("queue %s still has a message: %v, %v", queue, d.MessageId, err)
 			}
 		}
 		if handled == 0 || handled == messages*(refusals+1) {
-			t.Errorf("%d of %d attempts were theirs: one program did it all", handled, messages*(refusals+1))
+			t.Errorf("one program made all attempts (other program: %d of %d)", handled, messages*(refusals+1))
 		}
 	})
 }
 
 // A message without retries left is parked with its history, and does not affect other messages.
-func TestCDNPurgeParks(t *testing.T) {
+func TestCDNPurgeParksMessageWithHistory(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 		c := s.client()
@@ -303,7 +303,7 @@ func TestCDNPurgeParks(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.publish(s.p.Exchange, "directory", amqp.Publishing{MessageId: "m"})
-		s.backOff(s.take(s.p.Queue), true) // one attempt is theirs
+		s.backOff(s.take(s.p.Queue), true) // one attempt of the other program
 		stop := s.run(c, reprise.Policy{MaxAttempts: 4}, func(context.Context, *reprise.Message) error { return errQueueFull })
 		defer stop()
 		d := s.take(s.p.FailedQueue)
@@ -312,7 +312,7 @@ func TestCDNPurgeParks(t *testing.T) {
 		}
 		errs, _ := d.Headers["x-reprise-errors"].([]any)
 		if d.Headers["x-reprise-attempts"] != int64(4) || len(errs) != 3 || d.Headers["x-reprise-waits"] != nil || d.Headers["x-reprise-routing-key"] != "directory" {
-			t.Errorf("parked with %v", d.Headers)
+			t.Errorf("parked message: got headers %v", d.Headers)
 		}
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// This test uses the declarations of the published code, with its names and the defaults of a client whose exchanges and queues are
-// transient and auto-delete. A worker joins with the options of the preset or with its own declarations, before or after the other
-// program.
-func TestCDNPurgeAsPublished(t *testing.T) {
+// This test uses the declarations of the published code, with its names and the defaults of a client whose exchanges and
+// queues are transient and auto-delete. A worker joins with the options of the preset or with its own declarations,
+// before or after the other program.
+func TestCDNPurgeWithPublishedDeclarations(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		// RabbitMQ 4.3 refuses transient queues unless its configuration permits them.
 		transientQueues := b.Name != "rabbitmq-4.3"
@@ -29,7 +29,7 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 			"options":  {Strategy: options.Strategy()},
 			"topology": {Strategy: design.Strategy(), Topology: topology.Topology{Exchanges: options.Topology().Exchanges, Queues: options.Topology().Queues[:2]}},
 		} {
-			for _, first := range []string{"ours", "theirs"} {
+			for _, first := range []string{"worker", "other"} {
 				t.Run(name+", "+first+" first", func(t *testing.T) {
 					testkit.Alone(t, b, design.Queue)
 					p := publishedSystem{t: t, transientQueues: transientQueues}
@@ -43,7 +43,7 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 					returns := p.ch.NotifyReturn(make(chan amqp.Return, 1))
 					defer conn.Close()
 					defer p.remove()
-					if first == "theirs" {
+					if first == "other" {
 						p.declare()
 					}
 					consuming, seen := make(chan struct{}, 10), make(chan *reprise.Message, 10)
@@ -83,12 +83,12 @@ func TestCDNPurgeAsPublished(t *testing.T) {
 						select {
 						case m := <-seen:
 							if m.Attempt != attempt || m.RoutingKey != "routing-key-b" || m.Exchange != "primary-exchange" || string(m.Body) != "purge" {
-								t.Errorf("attempt %d: %+v", attempt, m)
+								t.Errorf("attempt %d: got %+v", attempt, m)
 							}
 						case r := <-returns:
-							t.Fatalf("returned: %+v", r)
+							t.Fatalf("message was returned: %+v", r)
 						case <-time.After(purgeTimeout):
-							t.Fatalf("no attempt %d", attempt)
+							t.Fatalf("attempt %d did not begin", attempt)
 						}
 					}
 					if err := errors.Join(worker.Shutdown(t.Context()), <-ended); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// purgeSystem is the design on a broker, with a Reprise worker and another program that implements the design with only an AMQP
-// client.
+// purgeSystem is the design on a broker, with a Reprise worker and another program that implements the design with only
+// an AMQP client.
 type purgeSystem struct {
 	p       preset.CDNPurge
 	t       *testing.T
@@ -103,7 +103,7 @@ func (s *purgeSystem) publish(exchange, key string, msg amqp.Publishing) {
 		s.t.Fatal(err)
 	}
 	if !confirm.Wait() || len(s.returns) > 0 {
-		s.t.Fatalf("published to %q %q: not taken", exchange, key)
+		s.t.Fatalf("publish to exchange %q, key %q: message was not stored", exchange, key)
 	}
 }
 
@@ -115,17 +115,16 @@ func (s *purgeSystem) take(queue string) amqp.Delivery {
 		var ok bool
 		var err error
 		if d, ok, err = s.ch.Get(queue, false); err != nil || !ok {
-			return fmt.Errorf("nothing in %s (%v)", queue, err)
+			return fmt.Errorf("queue %s has no message: %v", queue, err)
 		}
 		return nil
 	})
 	return d
 }
 
-// backOff is the design, word for word: a copy with all its properties, under its
-// own key, with an expiration of First at first and then three times
-// x-death[0].original-expiration; and then the original is acked. Headers are
-// properties: some programs copy x-death with the others, some do not.
+// backOff retries a delivery as the design specifies. It publishes a copy with all properties and the same key, and acks
+// the original. The first expiration is First. Each further expiration is three times x-death[0].original-expiration.
+// Some programs copy the header x-death, too.
 func (s *purgeSystem) backOff(d amqp.Delivery, copyDeath bool) (expiration int64) {
 	s.t.Helper()
 	expiration = s.p.First.Milliseconds()
@@ -133,7 +132,7 @@ func (s *purgeSystem) backOff(d amqp.Delivery, copyDeath bool) (expiration int64
 		text, _ := deaths[0].(amqp.Table)["original-expiration"].(string)
 		last, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			s.t.Fatalf("x-death[0].original-expiration is %q: %v", text, deaths)
+			s.t.Fatalf("x-death[0].original-expiration: got %q in %v", text, deaths)
 		}
 		expiration = int64(float64(last) * 3 * (1 + 0.05*rand.Float64()))
 	}
@@ -154,7 +153,6 @@ func (s *purgeSystem) backOff(d amqp.Delivery, copyDeath bool) (expiration int64
 	return expiration
 }
 
-// client connects a Client of ours.
 func (s *purgeSystem) client() *reprise.Client {
 	s.t.Helper()
 	c, err := reprise.Dial(s.t.Context(), s.broker.URL, nil)
@@ -169,7 +167,8 @@ func (s *purgeSystem) client() *reprise.Client {
 	return c
 }
 
-// run runs a Reprise worker until the returned function is called. That function waits until the worker has settled its messages.
+// run runs a Reprise worker until the returned function is called. That function waits until the worker has settled its
+// messages.
 func (s *purgeSystem) run(c *reprise.Client, policy reprise.Policy, h reprise.HandlerFunc) (stop func()) {
 	s.t.Helper()
 	w, err := reprise.NewWorker(c, reprise.WorkerConfig{Queue: s.p.Queue, Strategy: s.p.Strategy(), Handler: h, Policy: policy, Concurrency: 4})
@@ -186,7 +185,7 @@ func (s *purgeSystem) run(c *reprise.Client, policy reprise.Policy, h reprise.Ha
 	})
 }
 
-// failOnce has a worker of ours take one message, and fail with it.
+// failOnce runs a worker whose handler fails, until it has handled one message. It returns the message.
 func (s *purgeSystem) failOnce(c *reprise.Client, policy reprise.Policy) *reprise.Message {
 	s.t.Helper()
 	seen := make(chan *reprise.Message, 16)
@@ -199,21 +198,21 @@ func (s *purgeSystem) failOnce(c *reprise.Client, policy reprise.Policy) *repris
 	case m := <-seen:
 		return m
 	case <-time.After(purgeTimeout):
-		s.t.Fatal("the worker was given nothing")
+		s.t.Fatal("worker got no message")
 		return nil
 	}
 }
 
-// lastWait returns the entry of the wait queue in x-death.
+// lastWait returns the expiration and the count from the x-death entry of the wait queue.
 func (s *purgeSystem) lastWait(d amqp.Delivery) (expiration, count int64) {
 	s.t.Helper()
 	deaths, _ := d.Headers["x-death"].([]any)
 	if len(deaths) != 1 {
-		s.t.Fatalf("x-death: %v", d.Headers["x-death"])
+		s.t.Fatalf("unexpected x-death: %v", d.Headers["x-death"])
 	}
 	death := deaths[0].(amqp.Table)
 	if death["queue"] != s.p.WaitQueue || death["reason"] != "expired" {
-		s.t.Fatalf("x-death: %v", death)
+		s.t.Fatalf("unexpected x-death: %v", death)
 	}
 	expiration, err := strconv.ParseInt(death["original-expiration"].(string), 10, 64)
 	if err != nil {

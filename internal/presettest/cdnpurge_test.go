@@ -16,7 +16,7 @@ import (
 )
 
 func ExampleCDNPurge() {
-	// Somewhere, queues of this design have other names.
+	// The queues of an existing system may have other names.
 	p := preset.CDNPurge{Exchange: "assets", Queue: "purger", RoutingKeys: []string{"image", "page"}, Jitter: -1}
 	route := p.Strategy().Route
 
@@ -24,7 +24,7 @@ func ExampleCDNPurge() {
 	hop, err := route.Wait(d, 0)
 	fmt.Println(hop.Exchange, hop.RoutingKey, hop.TTL, err)
 
-	d.Headers = topology.Table{"x-death": []any{ // what RabbitMQ writes when it has waited
+	d.Headers = topology.Table{"x-death": []any{ // as RabbitMQ sets it when the message expires in the wait queue
 		topology.Table{"queue": "purger.wait", "reason": "expired", "count": int64(1), "original-expiration": "10000"},
 	}}
 	hop, err = route.Wait(d, 0)
@@ -34,7 +34,7 @@ func ExampleCDNPurge() {
 	// assets.wait page 30s <nil>
 }
 
-// Five days, in no time.
+// The test takes five days of virtual time.
 func TestCDNPurgeSchedule(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -52,13 +52,13 @@ func TestCDNPurgeSchedule(t *testing.T) {
 			t.Error(diff)
 		}
 		if parked := b.Messages(t, "cdn-purge.failed"); len(parked) != 1 {
-			t.Errorf("%d messages are parked", len(parked))
+			t.Errorf("%d messages were parked, want 1", len(parked))
 		}
 	})
 }
 
-// At Max, only the count of the worker ends the retries.
-func TestCDNPurgeEndsAtMax(t *testing.T) {
+// If the delay is Max, only the worker's count of attempts ends the retries.
+func TestCDNPurgeRetriesAtMaxUntilLimit(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
@@ -74,9 +74,9 @@ func TestCDNPurgeEndsAtMax(t *testing.T) {
 	})
 }
 
-// Workers with the default strategy replace workers of the design. Waiting messages of the design return to them with the number of
-// their attempts.
-func TestCDNPurgeMovesToTheDefault(t *testing.T) {
+// Workers with the default strategy replace workers of the design. Waiting messages of the design return to them with
+// the number of their attempts.
+func TestCDNPurgeMigratesToDefaultStrategy(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		fails := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errQueueFull })
@@ -91,16 +91,16 @@ func TestCDNPurgeMovesToTheDefault(t *testing.T) {
 		b.Drain(t)
 		for i, a := range w.Attempts() {
 			if a.Message.Attempt != 3+i || a.Message.RoutingKey != "tag" || len(a.Message.Errors) != 2+i {
-				t.Errorf("attempt %d is shown as %d of %s, with %d errors", 3+i, a.Message.Attempt, a.Message.RoutingKey, len(a.Message.Errors))
+				t.Errorf("attempt %d: got attempt %d of %s with %d errors", 3+i, a.Message.Attempt, a.Message.RoutingKey, len(a.Message.Errors))
 			}
 		}
 		if n := b.Depth(t, "cdn-purge.failed"); len(w.Attempts()) != 2 || n != 1 {
-			t.Errorf("%d more attempts, %d parked", len(w.Attempts()), n)
+			t.Errorf("got %d further attempts and %d parked messages, want 2 and 1", len(w.Attempts()), n)
 		}
 	})
 }
 
-func TestCDNPurgeTopologyToTheLetter(t *testing.T) {
+func TestCDNPurgeTopology(t *testing.T) {
 	want := topology.Topology{
 		Exchanges: []topology.Exchange{
 			{Name: "cdn-purge", Kind: "direct"},
@@ -154,12 +154,12 @@ func TestCDNPurgeStrategy(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.ValidateQueue("elsewhere"); err == nil {
-		t.Error("a work queue that the main exchange does not lead to is accepted")
+		t.Error("ValidateQueue accepted a work queue that the main exchange does not reach")
 	}
 	d := topology.Delivery{Queue: "cdn-purge", Exchange: "cdn-purge", RoutingKey: "tag"}
 	hop, err := s.Route.Wait(d, time.Hour)
 	if err != nil || hop.Exchange != "cdn-purge.wait" || hop.RoutingKey != "tag" || hop.TTL != 10*time.Second {
-		t.Errorf("wait: %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v", hop, err)
 	}
 	for _, expired := range []struct {
 		last     string
@@ -170,26 +170,26 @@ func TestCDNPurgeStrategy(t *testing.T) {
 		for range 100 {
 			hop, err := s.Route.Wait(d, 0)
 			if err != nil || hop.TTL < expired.from || hop.TTL > expired.to {
-				t.Errorf("after %s: %+v, %v", expired.last, hop, err)
+				t.Errorf("Wait after %s: got %+v, %v", expired.last, hop, err)
 			}
 			seen[hop.TTL] = true
 		}
 		if len(seen) < 10 {
-			t.Errorf("after %s there are %d delays: no randomness", expired.last, len(seen))
+			t.Errorf("Wait after %s returned only %d different delays", expired.last, len(seen))
 		}
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
-		t.Errorf("failed: %+v", hop)
+		t.Errorf("Failed: got %+v", hop)
 	}
-	// A message that was published to the queue by name returns by name.
+	// A message that was published through the default exchange returns the same way.
 	hop, err = s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0)
 	if err != nil || hop.Exchange != "cdn-purge.wait.aside" || hop.RoutingKey != "cdn-purge" || hop.TTL != 10*time.Second {
-		t.Errorf("by name: %+v, %v", hop, err)
+		t.Errorf("Wait for a message with the name of the queue: got %+v, %v", hop, err)
 	}
-	// The wait exchange routes by key, and does not have this key.
+	// The wait exchange has no binding for this key.
 	mixed := preset.CDNPurge{Kind: "fanout", WaitKind: "direct"}.Strategy().Route
 	if hop, err := mixed.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "host"}, 0); err != nil || hop.Exchange != "cdn-purge.wait.aside" {
-		t.Errorf("by another key: %+v, %v", hop, err)
+		t.Errorf("Wait for another key: got %+v, %v", hop, err)
 	}
 }
 
@@ -220,11 +220,11 @@ func TestCDNPurgeValidate(t *testing.T) {
 		{WaitArgs: topology.Table{"x-dead-letter-routing-key": "url"}},
 	} {
 		if err := p.Validate(); err == nil {
-			t.Errorf("%+v is valid", p)
+			t.Errorf("Validate accepted %+v", p)
 		}
 	}
 	// Otherwise the copies would be in the work queue immediately, and expire there.
 	if err := (preset.CDNPurge{WaitExchange: "cdn-purge"}).Strategy().Validate(); err == nil {
-		t.Error("a strategy whose copies do not wait is valid")
+		t.Error("Validate accepted a strategy whose copies do not wait")
 	}
 }

@@ -22,12 +22,13 @@ import (
 // coverArtTimeout is the timeout for expected events.
 const coverArtTimeout = 2 * time.Minute
 
-// perlIndexer has the wire behavior of CAA-indexer, the Perl program of this design. This includes its declarations, reads, written headers with
-// their types, confirms (none) and acknowledgements (all messages).
+// perlIndexer has the wire behavior of CAA-indexer, the Perl program of this design: the declarations, the headers and
+// their types, acknowledgements of all messages, and no confirms.
 //
-// The program does not set a prefetch limit. It holds each event for a grace period, and acknowledges equal events that arrive
-// until then. It acknowledges each event after any result. Before that, it publishes a failed event without a confirm: transient,
-// with priority 1, the name of its user, mb-retries as a string, and without other headers and properties.
+// The program does not set a prefetch limit. It holds each event for a grace period, and acknowledges equal events that
+// arrive until then. It acknowledges each event after any result. Before that, it publishes a failed event without a
+// confirm: transient, with priority 1, the name of its user, mb-retries as a string, and without other headers and
+// properties.
 type perlIndexer struct {
 	t      *testing.T
 	ch     *amqp.Channel
@@ -44,7 +45,7 @@ func (p *perlIndexer) declare() {
 	p.t.Helper()
 	ok := func(err error) {
 		if err != nil {
-			p.t.Fatalf("declared by the indexer in Perl: %v", err)
+			p.t.Fatalf("cannot declare queues as the Perl program does: %v", err)
 		}
 	}
 	queue := func(name string, args amqp.Table) {
@@ -89,7 +90,7 @@ func (p *perlIndexer) consume(event string) {
 func (p *perlIndexer) consumed(event string, d amqp.Delivery) {
 	for name, v := range d.Headers {
 		if !netAMQPReads(v) {
-			p.t.Errorf("header %s of %q is %#v: Net::AMQP would die of it", name, d.Body, v)
+			p.t.Errorf("header %s of message %q is %#v, which crashes Net::AMQP", name, d.Body, v)
 		}
 	}
 	p.mu.Lock()
@@ -113,7 +114,7 @@ func (p *perlIndexer) due(id string, d amqp.Delivery) {
 	if err := p.handle(string(d.Body)); err != nil {
 		remaining := 4
 		if v, found := d.Headers["mb-retries"]; found {
-			remaining, _ = strconv.Atoi(fmt.Sprint(v)) // Perl takes text for a number, and what is none for 0
+			remaining, _ = strconv.Atoi(fmt.Sprint(v)) // Perl converts text to a number, and invalid text to 0
 		}
 		exchange := "cover-art-archive.failed"
 		if remaining > 0 {
@@ -132,8 +133,8 @@ func (p *perlIndexer) due(id string, d amqp.Delivery) {
 	_ = d.Ack(false)
 }
 
-// netAMQPReads reports whether the Perl client can decode the type of a field. With the deployed patch, it knows the types V S I l
-// D F A T t, and crashes on V.
+// netAMQPReads reports whether the Perl client can decode the type of a field. With the deployed patch, it knows the
+// types V S I l D F A T t, and crashes on V.
 func netAMQPReads(v any) bool {
 	switch v := v.(type) {
 	case string, int32, int64, bool, time.Time, amqp.Decimal:
@@ -150,22 +151,22 @@ func netAMQPReads(v any) bool {
 type journal struct {
 	mu    sync.Mutex
 	texts map[string][]string
-	by    map[string]int // attempts, by who made them
+	by    map[string]int // number of attempts of each program
 }
 
-// fails is a handler that always does.
-func (j *journal) fails(who, body string) error {
+// fails records an attempt and returns an error.
+func (j *journal) fails(program, body string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text := fmt.Sprintf("attempt %d, by %s", len(j.texts[body])+1, who)
+	text := fmt.Sprintf("attempt %d, by %s", len(j.texts[body])+1, program)
 	j.texts[body] = append(j.texts[body], text)
-	j.by[who]++
+	j.by[program]++
 	return errors.New(text)
 }
 
-// Events that always fail alternate between a worker and the Perl program on the same queues, declared by either program. Each
-// event has one attempt and four retries in total, and is parked with five error messages.
-func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
+// Events that always fail alternate between a worker and the Perl program on the same queues, declared by either
+// program. Each event has one attempt and four retries in total, and is parked with five error messages.
+func TestCoverArtSharesQueuesWithPerlIndexer(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		for _, first := range []string{"declared by the worker", "declared by the program in Perl"} {
@@ -173,12 +174,12 @@ func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 				design := preset.CoverArt{RetryDelay: 30 * time.Millisecond}
 				ch := emptyCoverArt(t, b)
 				j := &journal{texts: map[string][]string{}, by: map[string]int{}}
-				theirs := &perlIndexer{
+				indexer := &perlIndexer{
 					t: t, ch: ch, delay: design.RetryDelay, grace: time.Millisecond,
 					handle: func(body string) error { return j.fails("Perl", body) },
 				}
 				if first == "declared by the program in Perl" {
-					theirs.declare()
+					indexer.declare()
 				}
 				workCoverArt(t, b, reprise.WorkerConfig{
 					Queue: "cover-art-archive.index", Strategy: design.Strategy(),
@@ -187,12 +188,12 @@ func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 						return j.fails("Go", string(m.Body))
 					}),
 				})
-				theirs.declare() // as it does whenever it starts
-				theirs.consume("index")
+				indexer.declare() // at each start
+				indexer.consume("index")
 
 				const events = 20
 				for i := range events {
-					// As the triggers in MusicBrainz's database publish it.
+					// These are the properties of the events from the triggers in the database of MusicBrainz.
 					err := ch.PublishWithContext(t.Context(), "cover-art-archive", "index", false, false, amqp.Publishing{
 						DeliveryMode: amqp.Persistent, Body: fmt.Appendf(nil, "event %d", i),
 					})
@@ -215,25 +216,25 @@ func TestCoverArtBesideTheIndexerInPerl(t *testing.T) {
 						}
 						j.mu.Unlock()
 						if diff := cmp.Diff(texts, d.Headers["mb-exceptions"]); len(texts) != 5 || diff != "" {
-							t.Errorf("%s was tried %d times; -tried +mb-exceptions:\n%s", d.Body, len(texts), diff)
+							t.Errorf("event %s had %d attempts; -attempts +mb-exceptions:\n%s", d.Body, len(texts), diff)
 						}
 						if left := fmt.Sprint(d.Headers["mb-retries"]); left != "0" && left != "-1" || d.RoutingKey != "index" {
-							t.Errorf("%s is parked with %s retries left and key %q", d.Body, left, d.RoutingKey)
+							t.Errorf("event %s was parked with %s retries left and key %q", d.Body, left, d.RoutingKey)
 						}
 					case <-timeout:
-						t.Fatalf("not all was parked; attempts: %v", j.texts)
+						t.Fatalf("some events were not parked; attempts: %v", j.texts)
 					}
 				}
 				if j.by["Go"] == 0 || j.by["Perl"] == 0 || j.by["Go"]+j.by["Perl"] != 5*events {
-					t.Errorf("attempts: %v, want %d in all, and some by each", j.by, 5*events)
+					t.Errorf("attempts: got %v, want %d in total and at least one from each program", j.by, 5*events)
 				}
 			})
 		}
 	})
 }
 
-// emptyCoverArt removes the design's queues and exchanges, now and at the end, and
-// returns a channel.
+// emptyCoverArt returns a channel. It removes the queues and exchanges of the design, immediately and at the end of the
+// test.
 func emptyCoverArt(t *testing.T, b testkit.Target) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)

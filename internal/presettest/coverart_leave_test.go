@@ -14,17 +14,17 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A worker with the default strategy uses the existing queues of the design. Messages that wait in the old retry queue return to
-// the worker, and their later retries use the default strategy.
-func TestCoverArtIsLeftForBuckets(t *testing.T) {
+// A worker with the default strategy uses the existing queues of the design. Messages that wait in the old retry queue
+// return to the worker, and their later retries use the default strategy.
+func TestCoverArtMigratesToBuckets(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		testkit.Alone(t, b, "cover-art-archive")
 		ch := emptyCoverArt(t, b)
 		t.Cleanup(func() { removeBuckets(t, b) })
 		design := preset.CoverArt{RetryDelay: 50 * time.Millisecond}
-		theirs := &perlIndexer{t: t, ch: ch, delay: design.RetryDelay}
-		theirs.declare()
-		// Waiting, of the days before: retried by either program.
+		indexer := &perlIndexer{t: t, ch: ch, delay: design.RetryDelay}
+		indexer.declare()
+		// These messages are waiting, because either program retried them before.
 		for _, left := range []any{"2", int32(2)} {
 			err := ch.PublishWithContext(t.Context(), "cover-art-archive.retry", "index", false, false, amqp.Publishing{
 				Body: []byte("event"), Headers: amqp.Table{"mb-retries": left, "mb-exceptions": []any{"a", "b"}},
@@ -49,11 +49,11 @@ func TestCoverArtIsLeftForBuckets(t *testing.T) {
 			case attempt := <-tried:
 				total[attempt]++
 			case <-time.After(coverArtTimeout):
-				t.Fatalf("tried %v", total)
+				t.Fatalf("attempts: got %v", total)
 			}
 		}
 		if total[1] != 2 || total[2] != 2 {
-			t.Errorf("attempts %v, want 1 and 2 of each", total)
+			t.Errorf("attempts: got %v, want 2 first and 2 second attempts", total)
 		}
 		testkit.Eventually(t, coverArtTimeout, func() bool {
 			q, err := ch.QueueDeclarePassive("cover-art-archive.index.failed", true, false, false, false, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func TestCoverArtTopologyToTheLetter(t *testing.T) {
+func TestCoverArtTopology(t *testing.T) {
 	want := topology.Topology{
 		Exchanges: []topology.Exchange{
 			{Name: "cover-art-archive", Kind: "direct"},
@@ -42,12 +42,12 @@ func TestCoverArtTopologyToTheLetter(t *testing.T) {
 	}
 	for _, q := range (preset.CoverArt{QueueType: "classic"}).Topology().Queues {
 		if _, limited := q.Args["x-delivery-limit"]; limited || q.Args["x-queue-type"] != "classic" {
-			t.Errorf("%s has %v", q.Name, q.Args)
+			t.Errorf("queue %s: got arguments %v", q.Name, q.Args)
 		}
 	}
 	for _, q := range (preset.CoverArt{QueueType: "quorum"}).Topology().Queues {
 		if q.Args["x-queue-type"] != "quorum" || q.Args["x-delivery-limit"] != int64(math.MaxInt32) {
-			t.Errorf("%s has %v", q.Name, q.Args)
+			t.Errorf("queue %s: got arguments %v", q.Name, q.Args)
 		}
 	}
 }
@@ -60,13 +60,13 @@ func TestCoverArtStrategy(t *testing.T) {
 	d := topology.Delivery{Queue: "cover-art-archive.index", Exchange: "cover-art-archive", RoutingKey: "index"}
 	hop, err := s.Route.Wait(d, time.Hour)
 	if err != nil || hop.Exchange != "cover-art-archive.retry" || hop.RoutingKey != "index" || hop.Delay != time.Minute || hop.TTL != 0 {
-		t.Errorf("wait: %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v", hop, err)
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "cover-art-archive.failed" || hop.RoutingKey != "index" {
-		t.Errorf("failed: %+v", hop)
+		t.Errorf("Failed: got %+v", hop)
 	}
 	if h := s.Marks.Read(d); h.RetriesLeft != 7 {
-		t.Errorf("retries left: %d", h.RetriesLeft)
+		t.Errorf("RetriesLeft: got %d, want 7", h.RetriesLeft)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestCoverArtValidate(t *testing.T) {
 	}
 	for _, p := range []preset.CoverArt{{RetryDelay: -1}, {RetryDelay: time.Microsecond}, {Retries: -1}, {RetryDelay: topology.MaxDelay + time.Millisecond}, {QueueType: "stream"}} {
 		if err := p.Validate(); err == nil {
-			t.Errorf("%+v is valid", p)
+			t.Errorf("Validate accepted %+v", p)
 		}
 	}
 }

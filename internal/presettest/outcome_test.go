@@ -16,20 +16,21 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker of each design reports the outcome of a replayed message that it has retried. If a program of the design has retried the
-// message, its outcome is reported where that program or the broker keeps all headers, and unknown where the program drops them.
-func TestOutcomesOfDesigns(t *testing.T) {
+// A worker of each design reports the outcome of a replayed message that it has retried. If a program of the design has
+// retried the message, its outcome is reported where that program or the broker keeps all headers, and unknown where the
+// program drops them.
+func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
 	const retrying, succeeded = topology.OutcomeRetrying, topology.OutcomeSucceeded
 	dropsHeaders := map[string]bool{"coverart": true, "staking": true}
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for name, of := range foreignDesigns {
 			t.Run(name, func(t *testing.T) {
-				if name != "coverart" { // whose names cannot be chosen
+				if name != "coverart" { // its queue names are fixed
 					t.Parallel()
 				}
 				f, failedQueue, strategy := of(t, b)
 				s := newSentBack(t, b, f, failedQueue, strategy)
-				if name == "staking" { // as its published client does
+				if name == "staking" { // the published client drops all other headers
 					f.fail = func(ch *amqp.Channel, d amqp.Delivery) error {
 						return testkit.Republish(ch, "", f.queue+"_delay", d, func(p *amqp.Publishing) {
 							p.Headers = amqp.Table{"x-processing-attempts": int32(1)}
@@ -41,12 +42,12 @@ func TestOutcomesOfDesigns(t *testing.T) {
 				ok(t, declareQueue(s.ch, to, nil))
 				t.Cleanup(func() { _, _ = s.ch.QueueDelete(to, false, false, false) })
 
-				s.publishAsking(t, to, "ours")
+				s.publishRequest(t, to, "worker")
 				if got, want := s.reports(t, to, true), []string{retrying, succeeded}; !slices.Equal(got, want) {
-					t.Errorf("retried by a worker: reports %q, want %q", got, want)
+					t.Errorf("retry by a worker: got reports %q, want %q", got, want)
 				}
 
-				s.publishAsking(t, to, "theirs")
+				s.publishRequest(t, to, "other")
 				testkit.Eventually(t, coverArtTimeout, func() bool {
 					d, found, err := s.ch.Get(f.queue, false)
 					ok(t, err)
@@ -60,15 +61,15 @@ func TestOutcomesOfDesigns(t *testing.T) {
 					want = nil
 				}
 				if got := s.reports(t, to, false); !slices.Equal(got, want) {
-					t.Errorf("retried by a program of the design: reports %q, want %q", got, want)
+					t.Errorf("retry by a program of the design: got reports %q, want %q", got, want)
 				}
 			})
 		}
 	})
 }
 
-// publishAsking publishes a message that requests a report.
-func (s *sentBack) publishAsking(t *testing.T, to, id string) {
+// publishRequest publishes a message that requests a report.
+func (s *sentBack) publishRequest(t *testing.T, to, id string) {
 	t.Helper()
 	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: s.queue, MessageID: id}
 	ok(t, s.ch.PublishWithContext(t.Context(), s.exchange, s.key, true, false, amqp.Publishing{

@@ -22,10 +22,11 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// foreign is a program that implements a published design with an AMQP client. It does not know headers or queues of Reprise.
+// foreign is a program that implements a published design with an AMQP client. It does not know headers or queues of
+// Reprise.
 type foreign struct {
-	exchange, key string // by which it publishes
-	queue         string // that it consumes
+	exchange, key string // destination of its messages
+	queue         string // queue that it consumes
 	queues        []string
 	exchanges     []string
 
@@ -80,7 +81,7 @@ func foreignCoverArt() *foreign {
 		fresh: func(d amqp.Delivery) error {
 			for name, v := range d.Headers {
 				if !netAMQPReads(v) {
-					return fmt.Errorf("header %s is %#v, of which Net::AMQP dies", name, v)
+					return fmt.Errorf("header %s is %#v, which crashes Net::AMQP", name, v)
 				}
 			}
 			return absent(d, "mb-retries", "mb-exceptions")
@@ -112,7 +113,7 @@ func foreignStaking(queue string) *foreign {
 	}
 }
 
-// foreignWorkRetry rejects, and leaves the rest to the broker.
+// foreignWorkRetry rejects failed messages. The broker retries them.
 func foreignWorkRetry(prefix string) *foreign {
 	work, retry := prefix+"WorkExchange", prefix+"RetryExchange"
 	return &foreign{
@@ -133,7 +134,7 @@ func foreignWorkRetry(prefix string) *foreign {
 			deaths, _ := d.Headers["x-death"].([]any)
 			for _, e := range deaths {
 				if death, _ := e.(amqp.Table); death["queue"] == prefix+"WorkQueue" {
-					return fmt.Errorf("x-death counts %v", death)
+					return fmt.Errorf("unexpected x-death: %v", death)
 				}
 			}
 			return nil
@@ -141,7 +142,7 @@ func foreignWorkRetry(prefix string) *foreign {
 	}
 }
 
-// foreignCDNPurge has the names of the document's final code.
+// foreignCDNPurge has the names of the final code in the document.
 func foreignCDNPurge(prefix string) *foreign {
 	primary, wait := prefix+"primary-exchange", prefix+"wait-exchange"
 	return &foreign{
@@ -168,7 +169,7 @@ func foreignCDNPurge(prefix string) *foreign {
 		},
 		fresh: func(d amqp.Delivery) error {
 			if last, ok := lastExpiration(d); ok {
-				return fmt.Errorf("x-death has an expiration of %d ms", last)
+				return fmt.Errorf("x-death contains an expiration of %d ms", last)
 			}
 			return nil
 		},
@@ -194,13 +195,13 @@ func declareQueue(ch *amqp.Channel, name string, args amqp.Table) error {
 func absent(d amqp.Delivery, headers ...string) error {
 	for _, name := range headers {
 		if v, found := d.Headers[name]; found {
-			return fmt.Errorf("header %s is %v", name, v)
+			return fmt.Errorf("header %s: got %v, want none", name, v)
 		}
 	}
 	return nil
 }
 
-// foreignDesigns returns, for each design, a program of it, its failed queue, and the strategy of a worker.
+// foreignDesigns returns, for each design, a program that implements it, its failed queue, and the strategy of a worker.
 var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy){
 	"coverart": func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy) {
 		testkit.Alone(t, b, "cover-art-archive")
@@ -223,32 +224,32 @@ var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreign, 
 	},
 }
 
-// A program that knows only the published design can handle and retry all messages from Reprise: retried, replayed, redriven,
-// edited and scheduled messages. It receives the original routing key, and a count that starts again.
-func TestForeignProgramsFindAgainWhatIsSentBack(t *testing.T) {
+// A program that knows only the published design can handle and retry all messages from Reprise: retried, replayed,
+// redriven, edited and scheduled messages. It receives the original routing key, and a count that starts again.
+func TestForeignProgramsHandleReplayedMessages(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		m := console.Management{URL: api, User: "guest", Password: "guest"}
 		for name, of := range foreignDesigns {
-			for _, shownBy := range []string{"preset", "management API"} {
-				t.Run(name+", shown by the "+shownBy, func(t *testing.T) {
-					if name != "coverart" { // whose names cannot be chosen
+			for _, routing := range []string{"preset", "management API"} {
+				t.Run(name+", routing from "+routing, func(t *testing.T) {
+					if name != "coverart" { // its queue names are fixed
 						t.Parallel()
 					}
 					f, failedQueue, strategy := of(t, b)
 					s := newSentBack(t, b, f, failedQueue, strategy)
 					r := failed.Routing{Workers: []reprise.WorkerConfig{{Queue: f.queue, Strategy: strategy}}}
-					if shownBy == "management API" {
+					if routing == "management API" {
 						r = failed.Routing{Bindings: m.Bindings}
 					}
 					s.sendBack(t, r)
-					s.findAgain(t)
+					s.consumeForeign(t)
 				})
 			}
 		}
 	})
 }
 
-// sentBack is a design that both a worker and another program work on.
+// sentBack is a system in which both a worker and a foreign program consume.
 type sentBack struct {
 	*foreign
 	failedQueue string
@@ -323,8 +324,8 @@ func (s *sentBack) depth(t *testing.T, queue string) int {
 	return n
 }
 
-// sendBack has a worker retry one message and park others, and sends those back in each way
-// that there is.
+// sendBack runs a worker that retries one message and parks the others. It then redrives, replays, or edits and replays
+// the parked messages, and schedules one more message.
 func (s *sentBack) sendBack(t *testing.T, r failed.Routing) {
 	t.Helper()
 	s.work(t)
@@ -333,7 +334,7 @@ func (s *sentBack) sendBack(t *testing.T, r failed.Routing) {
 	})
 	ok(t, err)
 	if sent != 1 {
-		t.Fatalf("%d were sent", sent)
+		t.Fatalf("%d messages were sent, want 1", sent)
 	}
 	s.ingest(t, 2)
 	replayer, err := failed.NewReplayer(s.client, s.archive, failed.ReplayerConfig{Routing: r})
@@ -344,7 +345,7 @@ func (s *sentBack) sendBack(t *testing.T, r failed.Routing) {
 		replay, err = replayer.Finish(t.Context(), replay.ID)
 		ok(t, err)
 		if replay.State == failed.ReplayStopped || replay.Sent != 1 {
-			t.Fatalf("%+v", replay)
+			t.Fatalf("unexpected replay: %+v", replay)
 		}
 	}
 	list, _, err := s.archive.List(t.Context(), failed.Filter{All: true}, failed.Page{Size: 10})
@@ -379,7 +380,7 @@ func (s *sentBack) work(t *testing.T) {
 				return errors.New("not yet")
 			}
 			close(retried)
-			<-ctx.Done() // the message is for the other program, after this one stops
+			<-ctx.Done() // the other program gets the message after the worker stops
 			return ctx.Err()
 		}),
 	})
@@ -389,7 +390,7 @@ func (s *sentBack) work(t *testing.T) {
 	go func() { ended <- worker.Run(ctx) }()
 	defer func() {
 		end()
-		<-ended // the attempt that it cuts off
+		<-ended // Run returns after the canceled attempt
 	}()
 	testkit.Eventually(t, coverArtTimeout, func() bool { return worker.Consuming() == nil })
 	for i, body := range []string{"redriven", "replayed", "edited"} {
@@ -400,7 +401,7 @@ func (s *sentBack) work(t *testing.T) {
 	select {
 	case <-retried:
 	case <-time.After(coverArtTimeout):
-		t.Fatal("the retry did not come back")
+		t.Fatal("message was not retried")
 	}
 }
 
@@ -423,8 +424,8 @@ func (s *sentBack) ingest(t *testing.T, n int64) {
 	ok(t, <-ended)
 }
 
-// findAgain acts as the other program. It fails each message once as the design requires, and handles the retry.
-func (s *sentBack) findAgain(t *testing.T) {
+// consumeForeign acts as the other program. It fails each message once as the design requires, and handles the retry.
+func (s *sentBack) consumeForeign(t *testing.T) {
 	t.Helper()
 	ok(t, s.ch.Qos(1, 0, false))
 	deliveries, err := s.ch.Consume(s.queue, "", false, false, false, false, nil)
@@ -436,12 +437,12 @@ func (s *sentBack) findAgain(t *testing.T) {
 		select {
 		case d = <-deliveries:
 		case <-waiting:
-			t.Fatalf("not all was found again: %v", seen)
+			t.Fatalf("some messages were not delivered: %v", seen)
 		}
 		body := string(d.Body)
 		seen[body]++
 		if d.RoutingKey != s.key {
-			t.Errorf("%s, delivery %d: routing key %q, want %q", body, seen[body], d.RoutingKey, s.key)
+			t.Errorf("message %s, delivery %d: got routing key %q, want %q", body, seen[body], d.RoutingKey, s.key)
 		}
 		if seen[body] == 2 {
 			done++
@@ -449,13 +450,13 @@ func (s *sentBack) findAgain(t *testing.T) {
 			continue
 		}
 		if err := s.fresh(d); err != nil && body != "retried" {
-			t.Errorf("%s was tried before: %v", body, err)
+			t.Errorf("message %s has an earlier attempt: %v", body, err)
 		}
 		ok(t, s.fail(s.ch, d))
 	}
 	for _, body := range []string{"redriven", "replayed", "edited by hand", "retried", "scheduled"} {
 		if seen[body] != 2 {
-			t.Errorf("%s was delivered %d times", body, seen[body])
+			t.Errorf("message %s was delivered %d times", body, seen[body])
 		}
 	}
 	for _, queue := range append(slices.Clone(s.queues), s.failedQueue) {

@@ -31,7 +31,7 @@ func ExampleStaking() {
 	// active_staking_queue_delay 5s <nil>
 }
 
-func TestStakingTopologyToTheLetter(t *testing.T) {
+func TestStakingTopology(t *testing.T) {
 	for queueType, failed := range map[string]topology.Table{
 		"quorum":  {"x-queue-type": "quorum", "x-delivery-limit": int64(math.MaxInt32)},
 		"classic": {"x-queue-type": "classic"},
@@ -53,7 +53,7 @@ func TestStakingTopologyToTheLetter(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		// A worker only declares the objects that its queue needs.
+		// A worker declares only the objects that its queue needs.
 		got = preset.Staking{QueueType: queueType}.Strategy().Route.Topology("btc_info_queue")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -70,7 +70,7 @@ func TestStakingHasSevenQuorumQueues(t *testing.T) {
 	for _, q := range topo.Queues {
 		names = append(names, q.Name)
 		if q.Args["x-queue-type"] != "quorum" || q.Transient || q.Exclusive || q.AutoDelete || q.IfAbsent {
-			t.Errorf("%+v", q)
+			t.Errorf("unexpected queue: %+v", q)
 		}
 	}
 	want := []string{
@@ -86,7 +86,7 @@ func TestStakingHasSevenQuorumQueues(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(topo.Exchanges) != 1 || len(topo.Bindings) != 7 {
-		t.Errorf("%d exchanges, %d bindings", len(topo.Exchanges), len(topo.Bindings))
+		t.Errorf("got %d exchanges and %d bindings, want 1 and 7", len(topo.Exchanges), len(topo.Bindings))
 	}
 }
 
@@ -99,15 +99,15 @@ func TestStakingStrategy(t *testing.T) {
 	for _, asked := range []time.Duration{0, time.Second, 3 * time.Hour} {
 		hop, err := s.Route.Wait(d, asked)
 		if err != nil || hop.Exchange != "" || hop.RoutingKey != "v2_active_staking_queue_delay" || hop.TTL != 5*time.Second || hop.Delay != 5*time.Second {
-			t.Errorf("wait: %+v, %v", hop, err)
+			t.Errorf("Wait: got %+v, %v", hop, err)
 		}
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "v2_active_staking_queue_failed" || hop.TTL != 0 {
-		t.Errorf("failed: %+v", hop)
+		t.Errorf("Failed: got %+v", hop)
 	}
 	d.Headers = topology.Table{"x-processing-attempts": int32(4)}
 	if h := s.Marks.Read(d); h.Attempts != 4 || h.RetriesLeft != topology.Undecided {
-		t.Errorf("history: %+v", h)
+		t.Errorf("Read: got %+v", h)
 	}
 }
 
@@ -125,23 +125,23 @@ func TestStakingValidate(t *testing.T) {
 	} {
 		for what, err := range map[string]error{"preset": s.Validate(), "strategy": s.Strategy().Validate()} {
 			if err == nil || !strings.Contains(err.Error(), " must be ") {
-				t.Errorf("%+v, %s: %v", s, what, err)
+				t.Errorf("%+v, %s: got %v", s, what, err)
 			}
 		}
 	}
 	if err := (preset.Staking{Queues: []string{""}}).Validate(); err == nil {
-		t.Error("a queue without a name is valid")
+		t.Error("Validate accepted a queue without a name")
 	}
 	if err := (preset.Staking{}).Strategy().ValidateQueue(strings.Repeat("q", 250)); err == nil {
-		t.Error("a name that leaves no room for others is valid")
+		t.Error("ValidateQueue accepted a name that is too long for its suffixes")
 	}
 	// A worker on such a queue would consume waiting messages, and declare the queue in a unique way.
 	for _, queue := range []string{"active_staking_queue_delay", "v2_active_staking_queue_delay", "active_staking_queue_failed"} {
 		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "must not have the name of a wait queue or a failed queue") {
-			t.Errorf("a worker may consume %s: %v", queue, err)
+			t.Errorf("ValidateQueue of wait queue %s: got %v", queue, err)
 		}
 		if err := (preset.Staking{Queues: []string{queue}}).Strategy().ValidateQueue(queue); err != nil {
-			t.Errorf("%s, which is said to be a work queue: %v", queue, err)
+			t.Errorf("ValidateQueue of listed work queue %s: %v", queue, err)
 		}
 	}
 }
@@ -171,27 +171,27 @@ func declareStaking(ch *amqp.Channel, queue, queueType string) error {
 	return ch.QueueBind(queue+"_delay", queue+"_routing_key", "common_dlx", false, nil)
 }
 
-func TestStakingIsDeclaredByEitherFirst(t *testing.T) {
+func TestStakingAcceptsAnyOrderOfDeclarations(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		for _, tc := range []struct{ theirs, ours string }{
+		for _, tc := range []struct{ other, worker string }{
 			{"quorum", "quorum"}, {"classic", "classic"}, {"", "classic"},
 		} {
-			for _, first := range []string{"theirs", "ours"} {
-				t.Run(tc.theirs+" to "+tc.ours+", "+first+" first", func(t *testing.T) {
+			for _, first := range []string{"other", "worker"} {
+				t.Run(tc.other+" to "+tc.worker+", "+first+" first", func(t *testing.T) {
 					ch := stakingChannel(t, b.URL)
 					queue := testkit.Name(t, "staking")
-					p := preset.Staking{Queues: []string{queue}, QueueType: tc.ours}
+					p := preset.Staking{Queues: []string{queue}, QueueType: tc.worker}
 					forgetStaking(t, ch, queue)
 					steps := map[string]func() error{
-						"theirs": func() error { return declareStaking(ch, queue, tc.theirs) },
-						"ours":   func() error { return stakingClient(t, b.URL).Declare(t.Context(), p.Topology()) },
+						"other":  func() error { return declareStaking(ch, queue, tc.other) },
+						"worker": func() error { return stakingClient(t, b.URL).Declare(t.Context(), p.Topology()) },
 					}
-					for _, step := range []string{first, "theirs", "ours"} {
+					for _, step := range []string{first, "other", "worker"} {
 						if err := steps[step](); err != nil {
 							t.Fatalf("%s: %v", step, err)
 						}
 					}
-					// The delay queue is bound, and leads back.
+					// The delay queue has a binding and returns messages.
 					if err := ch.PublishWithContext(t.Context(), "common_dlx", queue+"_routing_key", true, false, amqp.Publishing{Expiration: "1"}); err != nil {
 						t.Fatal(err)
 					}
@@ -202,7 +202,7 @@ func TestStakingIsDeclaredByEitherFirst(t *testing.T) {
 						return ok
 					})
 					if got.Exchange != "" || got.RoutingKey != queue {
-						t.Errorf("it came through %q with key %q", got.Exchange, got.RoutingKey)
+						t.Errorf("got exchange %q, routing key %q", got.Exchange, got.RoutingKey)
 					}
 				})
 			}
@@ -210,7 +210,7 @@ func TestStakingIsDeclaredByEitherFirst(t *testing.T) {
 	})
 }
 
-func TestStakingQueueOfAnotherTypeIsExplained(t *testing.T) {
+func TestStakingExplainsDifferentQueueType(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		ch := stakingChannel(t, b.URL)
 		queue := testkit.Name(t, "staking")
@@ -221,14 +221,14 @@ func TestStakingQueueOfAnotherTypeIsExplained(t *testing.T) {
 		err := stakingClient(t, b.URL).Declare(t.Context(), preset.Staking{Queues: []string{queue}}.Topology())
 		refused, ok := errors.AsType[*reprise.DeclareError](err)
 		if !ok || refused.Name != queue+"_delay" || !strings.Contains(refused.Advice, "another x-queue-type: the broker has 'classic', the declaration has 'quorum'") {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want DeclareError for x-queue-type", err)
 		}
 	})
 }
 
-// A message that the broker removes because of its delivery limit waits indefinitely and blocks the messages behind it. Therefore
+// A message that reaches the delivery limit of the broker waits indefinitely and blocks the messages behind it. Therefore
 // workers have a CrashLimit, and preset.Staking recommends a policy.
-func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
+func TestStakingDeliveryLimitBlocksDelayQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		ch := stakingChannel(t, b.URL)
 		queue := testkit.Name(t, "staking")
@@ -250,7 +250,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 			}
 			return q.Messages
 		}
-		publish("common_dlx", queue+"_routing_key", "") // what the broker does with a dead letter
+		publish("common_dlx", queue+"_routing_key", "") // as the broker dead-letters a message
 		publish("", queue+"_delay", "1")                // a retry behind it
 		// The blocked queue does not affect a later retry of another queue.
 		other := testkit.Name(t, "staking")
@@ -261,7 +261,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 		publish("", other+"_delay", "100")
 		testkit.Eventually(t, 2*time.Minute, func() bool { return depth(other) == 1 })
 		if n := depth(queue + "_delay"); n != 2 {
-			t.Errorf("the delay queue has %d messages", n)
+			t.Errorf("delay queue has %d messages, want 2", n)
 		}
 		// After the first message is removed, the second message returns.
 		if _, ok, err := ch.Get(queue+"_delay", true); !ok || err != nil {
@@ -271,7 +271,7 @@ func TestStakingWhatTheBrokerGivesUpBlocksTheDelayQueue(t *testing.T) {
 	})
 }
 
-// stakingChannel opens a channel whose connection ends with t.
+// stakingChannel opens a channel on a connection that is closed at the end of the test.
 func stakingChannel(t *testing.T, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -286,13 +286,14 @@ func stakingChannel(t *testing.T, url string) *amqp.Channel {
 	return ch
 }
 
-// forgetStaking deletes the queues of a work queue when t ends. It keeps the exchange, which other queues share.
+// forgetStaking deletes a work queue, its delay queue and its failed queue at the end of the test. It keeps the
+// exchange, which other queues use.
 func forgetStaking(t *testing.T, ch *amqp.Channel, queue string) {
 	t.Helper()
 	t.Cleanup(func() {
 		for _, name := range []string{queue, queue + "_delay", queue + "_failed"} {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
-				t.Errorf("delete %s: %v", name, err)
+				t.Errorf("cannot delete queue %s: %v", name, err)
 			}
 		}
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // The names of the design are fixed, so one test that is not parallel covers all uses of these names on a shared broker.
-func TestWorkRetryDeclaresWhatIsDeployed(t *testing.T) {
+func TestWorkRetryDeclaresDeployedTopology(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, tc := range []struct {
 			name    string
@@ -50,7 +50,7 @@ func TestWorkRetryDeclaresWhatIsDeployed(t *testing.T) {
 							t.Error(err)
 						}
 						if q, err := o.ch.QueueDeclarePassive("WorkQueue.failed", true, false, false, false, nil); err != nil || q.Messages != 0 {
-							t.Errorf("the failed queue: %+v, %v", q, err)
+							t.Errorf("failed queue: got %+v, %v", q, err)
 						}
 					})
 				}
@@ -60,7 +60,7 @@ func TestWorkRetryDeclaresWhatIsDeployed(t *testing.T) {
 }
 
 // The worker does not change existing queues with other values. The error recommends an action.
-func TestWorkRetryRefusesToGuess(t *testing.T) {
+func TestWorkRetryRejectsDifferentQueues(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		o := newOther(t, b, "")
 		if err := o.declare("fanout", "", true, int32(60000), nil); err != nil {
@@ -73,14 +73,14 @@ func TestWorkRetryRefusesToGuess(t *testing.T) {
 		defer c.Close(context.WithoutCancel(t.Context()))
 		for _, tc := range []struct {
 			p    preset.WorkRetry
-			says string
+			want string
 		}{
 			{preset.WorkRetry{}, `exchange "WorkExchange": already exists with another type: the broker has 'fanout', the declaration has 'direct'`},
 			{preset.WorkRetry{Kind: "fanout"}, `queue "RetryQueue": already exists with another x-message-ttl: the broker has '60000', the declaration has '300000'`},
 		} {
 			err := c.Declare(t.Context(), tc.p.Topology())
-			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%v\nis not: %s", err, tc.says)
+			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want DeclareError with %s", err, tc.want)
 			}
 		}
 		if err := c.Declare(t.Context(), preset.WorkRetry{Kind: "fanout", RetryDelay: time.Minute}.Topology()); err != nil {

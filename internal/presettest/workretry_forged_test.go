@@ -13,9 +13,10 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// RabbitMQ 3.10 trusts an x-death header of a publisher and increases its counts, and its queue process crashes if it cannot. With
-// any content of the header, the message must reach an end, and later messages must be handled.
-func TestWorkRetryIsNotStoppedByAForgedHistory(t *testing.T) {
+// RabbitMQ 3.10 trusts an x-death header of a publisher and increases its counts. If it cannot increase a count, the
+// process of the queue crashes. With any content of the header, the message must be parked, and later messages must be
+// handled.
+func TestWorkRetrySurvivesForgedHistory(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"classic", "quorum"} {
 			t.Run(queueType, func(t *testing.T) { testForgedHistories(t, b, queueType) })
@@ -44,7 +45,7 @@ func testForgedHistories(t *testing.T, b testkit.Target, queueType string) {
 	)
 	o := newOther(t, b, p.Prefix)
 	h := &attempts{}
-	ours(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 3}})
+	startWorker(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 3}})
 	for _, forged := range forgeries {
 		before := len(h.all())
 		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: fmt.Append(nil, forged), Headers: amqp.Table{"x-death": forged}})
@@ -53,7 +54,7 @@ func testForgedHistories(t *testing.T, b testkit.Target, queueType string) {
 			t.Fatal(err)
 		}
 		if n := len(h.all()) - before; n < 1 || n > 3 || string(parked.Body) != fmt.Sprint(forged) {
-			t.Errorf("%v: %s is parked after %d attempts", forged, parked.Body, n)
+			t.Errorf("header %v: message %s was parked after %d attempts", forged, parked.Body, n)
 		}
 	}
 }

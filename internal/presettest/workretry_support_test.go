@@ -18,13 +18,13 @@ import (
 
 const workRetryTimeout = 2 * time.Minute
 
-// other is a program of the design in which nothing is Reprise's: names and
-// arguments are spelled out, failed messages are rejected.
+// other is a program that implements the design without Reprise, with literal names and arguments. It rejects failed
+// messages.
 type other struct {
 	t    *testing.T
 	conn *amqp.Connection
 	ch   *amqp.Channel
-	pre  string // of all names
+	pre  string // prefix of all names
 }
 
 func newOther(t *testing.T, b testkit.Target, prefix string) *other {
@@ -70,7 +70,7 @@ func (o *other) remove() {
 	}
 }
 
-// declare is how such programs begin.
+// declare declares the design.
 func (o *other) declare(kind, key string, durable bool, ttl any, more amqp.Table) error {
 	with := func(args amqp.Table) amqp.Table {
 		maps.Copy(args, more)
@@ -105,14 +105,14 @@ func (o *other) publish(exchange, key string, msg amqp.Publishing) {
 	}
 }
 
-// get takes the next message out of a queue, unacknowledged.
+// get waits for the next message of a queue and leaves it unacknowledged.
 func (o *other) get(queue string) amqp.Delivery {
 	o.t.Helper()
 	var d amqp.Delivery
 	testkit.Eventually(o.t, workRetryTimeout, func() (err error) {
 		found := false
 		if d, found, err = o.ch.Get(o.pre+queue, false); err == nil && !found {
-			err = fmt.Errorf("nothing in %s", queue)
+			err = fmt.Errorf("queue %s has no message", queue)
 		}
 		return err
 	})
@@ -129,7 +129,7 @@ func (o *other) reject() amqp.Delivery {
 	return d
 }
 
-// attempts is a handler that fails every time, and what it has seen.
+// attempts is a handler that always fails. It records the numbers of its attempts.
 type attempts struct {
 	mu   sync.Mutex
 	seen []int
@@ -148,8 +148,8 @@ func (a *attempts) all() []int {
 	return append([]int{}, a.seen...)
 }
 
-// ours has a worker of Reprise consume, until the test ends or stop is called.
-func ours(t *testing.T, b testkit.Target, p preset.WorkRetry, cfg reprise.WorkerConfig) (stop func()) {
+// startWorker runs a Reprise worker until the test ends or stop is called. It returns when the worker consumes.
+func startWorker(t *testing.T, b testkit.Target, p preset.WorkRetry, cfg reprise.WorkerConfig) (stop func()) {
 	t.Helper()
 	consuming := make(chan struct{})
 	once := sync.OnceFunc(func() { close(consuming) })
@@ -179,7 +179,7 @@ func ours(t *testing.T, b testkit.Target, p preset.WorkRetry, cfg reprise.Worker
 	select {
 	case <-consuming:
 	case <-time.After(workRetryTimeout):
-		t.Fatal("the worker does not consume")
+		t.Fatal("worker does not consume")
 	}
 	return stop
 }

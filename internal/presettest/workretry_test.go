@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func TestWorkRetryTopologyToTheLetter(t *testing.T) {
+func TestWorkRetryTopology(t *testing.T) {
 	want := topology.Topology{
 		Exchanges: []topology.Exchange{
 			{Name: "WorkExchange", Kind: "direct"},
@@ -39,7 +39,7 @@ func TestWorkRetryTopologyToTheLetter(t *testing.T) {
 	}
 }
 
-func TestWorkRetryAsOthersDeployIt(t *testing.T) {
+func TestWorkRetryVariants(t *testing.T) {
 	got := preset.WorkRetry{
 		RetryDelay: time.Minute, Kind: "fanout", TransientExchanges: true, QueueType: "quorum", Prefix: "eu.",
 	}.Topology()
@@ -88,7 +88,7 @@ func TestWorkRetryStrategy(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.ValidateQueue("RetryQueue"); err == nil {
-		t.Error("a worker may consume RetryQueue, whose messages wait")
+		t.Error("ValidateQueue accepted RetryQueue, which is a wait queue")
 	}
 	d := topology.Delivery{
 		Queue: "WorkQueue", Exchange: "WorkExchange",
@@ -102,13 +102,13 @@ func TestWorkRetryStrategy(t *testing.T) {
 	}
 	hop, err := s.Route.Wait(d, time.Second)
 	if want := (topology.Hop{Way: topology.DeadLetter, Delay: 5 * time.Minute}); err != nil || !cmp.Equal(hop, want) {
-		t.Errorf("wait: %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v", hop, err)
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "WorkQueue.failed" {
-		t.Errorf("failed: %+v", hop)
+		t.Errorf("Failed: got %+v", hop)
 	}
 	if h := s.Marks.Read(d); h.Attempts != 3 || !h.FirstFailed.Equal(time.Unix(1000, 0)) {
-		t.Errorf("read: %+v", h)
+		t.Errorf("Read: got %+v", h)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestWorkRetryValidate(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		p    preset.WorkRetry
-		says string
+		want string
 	}{
 		{preset.WorkRetry{RetryDelay: -1}, "0 means 5m0s"},
 		{preset.WorkRetry{RetryDelay: time.Microsecond}, "must be whole milliseconds"},
@@ -139,21 +139,21 @@ func TestWorkRetryValidate(t *testing.T) {
 		{preset.WorkRetry{Key: strings.Repeat("k", 256)}, "at most 255 bytes"},
 		{preset.WorkRetry{Prefix: strings.Repeat("p", 250)}, "at most 239 bytes"},
 	} {
-		if err := tc.p.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%.60v…: %v, which does not say %s", tc.p, err, tc.says)
+		if err := tc.p.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%.60v…: got %v, want an error with %s", tc.p, err, tc.want)
 		}
 	}
 }
 
-// Attempts of this design are counted by the broker, and by nothing that a worker writes.
-func TestWorkRetryHasMarksOfItsOwn(t *testing.T) {
+// The broker counts the attempts of this design. A worker does not write a count.
+func TestWorkRetryMarks(t *testing.T) {
 	s := preset.WorkRetry{}.Strategy()
 	s.Marks = nil
 	if marks := s.WithDefaults().Marks; marks != (topology.Deaths{}) {
-		t.Errorf("by default they are %T", marks)
+		t.Errorf("default marks: got %T", marks)
 	}
 	s.Marks = topology.Trail{}
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "Marks must be topology.Deaths") {
-		t.Errorf("with others: %v", err)
+		t.Errorf("other marks: got %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Rejections of all programs count.
-func TestWorkRetryCountsWithOthers(t *testing.T) {
+func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"", "quorum"} {
 			t.Run("type "+queueType, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				// They make two attempts, before we come.
+				// The other program makes two attempts before the worker starts.
 				o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{
 					Body: []byte("job"), MessageId: "7", DeliveryMode: amqp.Persistent, Type: "flaky", CorrelationId: "c",
 					Headers: amqp.Table{"own": int16(3)},
@@ -43,11 +43,11 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 					t.Error(diffDeaths(d, p.Prefix, 1))
 				}
 
-				// We make the third and fourth one.
+				// The worker makes the third and the fourth attempt.
 				h := &attempts{}
-				stop := ours(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 					if len(m.Headers) != 1 || m.Headers["own"] != int16(3) || m.Type != "flaky" || m.Exchange != p.Prefix+"WorkExchange" || m.RoutingKey != "" {
-						t.Errorf("a handler is shown %+v", m)
+						t.Errorf("unexpected message: %+v", m)
 					}
 					err := h.Handle(ctx, m)
 					if m.Attempt == 4 {
@@ -58,13 +58,13 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 				parked := o.get("WorkQueue.failed")
 				stop()
 				if diff := cmp.Diff([]int{3, 4}, h.all()); diff != "" {
-					t.Errorf("attempts of ours, -want +got:\n%s", diff)
+					t.Errorf("attempts of the worker: -want +got:\n%s", diff)
 				}
 				if parked.MessageId != "7" || parked.CorrelationId != "c" || parked.Headers["x-reprise-attempts"] != int64(4) || parked.Headers["own"] != int16(3) {
-					t.Errorf("parked: %+v", parked)
+					t.Errorf("parked message: got %+v", parked)
 				}
 				if _, has := parked.Headers["x-death"]; has {
-					t.Errorf("the parked copy has an x-death: %v", parked.Headers)
+					t.Errorf("parked copy contains x-death: %v", parked.Headers)
 				}
 				if err := parked.Ack(false); err != nil {
 					t.Fatal(err)
@@ -72,7 +72,7 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 
 				// The other program also counts the rejections of the worker.
 				h = &attempts{}
-				stop = ours(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
+				stop = startWorker(t, b, p, reprise.WorkerConfig{Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 					if m.Attempt > 2 {
 						<-ctx.Done() // the message is for the other program, and is requeued when the worker stops
 					}
@@ -94,8 +94,8 @@ func TestWorkRetryCountsWithOthers(t *testing.T) {
 	})
 }
 
-// diffDeaths returns the difference between an x-death header and the header of a message that was rejected n times in WorkQueue
-// and expired n times in RetryQueue.
+// diffDeaths returns the difference between an x-death header and the header of a message that was rejected n times in
+// WorkQueue and expired n times in RetryQueue.
 func diffDeaths(d amqp.Delivery, prefix string, n int64) string {
 	type death struct {
 		Queue, Reason, Exchange string
@@ -116,20 +116,20 @@ func diffDeaths(d amqp.Delivery, prefix string, n int64) string {
 	}, got)
 }
 
-// A message that was published to WorkQueue by name is also retried.
-func TestWorkRetryLosesNothingPutInByName(t *testing.T) {
+// A message that was published to WorkQueue through the default exchange is also retried.
+func TestWorkRetryRetriesDirectlyPublishedMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, kind := range []string{"direct", "fanout", "topic"} {
 			t.Run(kind, func(t *testing.T) {
 				p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Kind: kind, Prefix: testkit.Name(t, "pair") + "."}
 				o := newOther(t, b, p.Prefix)
 				h := &attempts{}
-				stop := ours(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 3}})
+				stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 3}})
 				o.publish("", p.Queue(), amqp.Publishing{Body: []byte("replayed")})
 				parked := o.get("WorkQueue.failed")
 				stop()
 				if diff := cmp.Diff([]int{1, 2, 3}, h.all()); diff != "" || string(parked.Body) != "replayed" {
-					t.Errorf("parked %q, attempts -want +got:\n%s", parked.Body, diff)
+					t.Errorf("parked message: got %q; attempts: -want +got:\n%s", parked.Body, diff)
 				}
 				_ = parked.Ack(false)
 			})
@@ -137,20 +137,20 @@ func TestWorkRetryLosesNothingPutInByName(t *testing.T) {
 	})
 }
 
-// RabbitMQ 4.3 counts a rejection as a failed delivery, and carries the count from
-// queue to queue: no rejection is a crash, and a crash is one nevertheless.
-func TestWorkRetryCrashes(t *testing.T) {
+// RabbitMQ 4.3 counts a rejection as a failed delivery, and keeps the count from queue to queue. The worker does not count a
+// rejection as a crash.
+func TestWorkRetryCountsCrashes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, QueueType: "quorum", Prefix: testkit.Name(t, "pair") + "."}
 		o := newOther(t, b, p.Prefix)
 		h := &attempts{}
 		limits := reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 6}, CrashLimit: 2}
-		stop := ours(t, b, p, limits)
+		stop := startWorker(t, b, p, limits)
 		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("fails")})
 		parked := o.get("WorkQueue.failed")
 		stop()
 		if diff := cmp.Diff([]int{1, 2, 3, 4, 5, 6}, h.all()); diff != "" || parked.Headers["x-reprise-crashes"] != nil {
-			t.Errorf("parked with %v, attempts -want +got:\n%s", parked.Headers, diff)
+			t.Errorf("parked message: got %v; attempts: -want +got:\n%s", parked.Headers, diff)
 		}
 		_ = parked.Ack(false)
 
@@ -176,11 +176,11 @@ func TestWorkRetryCrashes(t *testing.T) {
 		}
 		h = &attempts{}
 		limits.Handler = h
-		stop = ours(t, b, p, limits)
+		stop = startWorker(t, b, p, limits)
 		parked = o.get("WorkQueue.failed")
 		stop()
 		if seen := h.all(); len(seen) != 0 || parked.Headers["x-reprise-crashes"] != crashes {
-			t.Errorf("handled in attempts %v, parked with %v", seen, parked.Headers)
+			t.Errorf("got attempts %v, parked message %v", seen, parked.Headers)
 		}
 		_ = parked.Ack(false)
 	})
@@ -191,26 +191,26 @@ func TestWorkRetryPublishesNothingForARetry(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: time.Hour, Prefix: testkit.Name(t, "pair") + "."}
 		o := newOther(t, b, p.Prefix)
-		stop := ours(t, b, p, reprise.WorkerConfig{Handler: &attempts{}})
+		stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: &attempts{}})
 		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("job"), Headers: amqp.Table{"own": "kept"}})
 		d := o.get("RetryQueue")
 		stop()
 		_ = d.Ack(false)
 		for header := range d.Headers {
 			if strings.HasPrefix(header, "x-reprise-") {
-				t.Errorf("%s is on a message that waits: %v", header, d.Headers)
+				t.Errorf("waiting message has header %s: %v", header, d.Headers)
 			}
 		}
 		if d.MessageId != "" || d.DeliveryMode != 0 || d.Headers["own"] != "kept" || d.Exchange != p.Prefix+"RetryExchange" {
-			t.Errorf("in RetryQueue is %+v", d)
+			t.Errorf("message in RetryQueue: got %+v", d)
 		}
 		if h := (topology.Deaths{}).Read(topology.Delivery{Queue: p.Queue(), Headers: deathsOf(d)}); h.Attempts != 1 {
-			t.Errorf("read as %+v", h)
+			t.Errorf("Read: got %+v", h)
 		}
 	})
 }
 
-// deathsOf decodes x-death as a worker is given it.
+// deathsOf converts the x-death header to the types that a worker gets.
 func deathsOf(d amqp.Delivery) topology.Table {
 	var list []any
 	deaths, _ := d.Headers["x-death"].([]any)
@@ -222,11 +222,11 @@ func deathsOf(d amqp.Delivery) topology.Table {
 	return topology.Table{"x-death": list}
 }
 
-// Quorum queues of this design need a delivery limit that is never reached, because a message that reaches RetryQueue without a
-// rejection does not return.
-func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
+// Quorum queues of this design need a delivery limit that is never reached, because a message that reaches RetryQueue
+// without a rejection does not return.
+func TestWorkRetryDeliveryLimitLosesMessage(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		for limit, comesBack := range map[int64]bool{1: false, 2147483647: true} {
+		for limit, redelivered := range map[int64]bool{1: false, 2147483647: true} {
 			o := newOther(t, b, testkit.Name(t, "pair")+".")
 			if err := o.declare("direct", "", true, int32(50), amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": limit}); err != nil {
 				t.Fatal(err)
@@ -234,9 +234,9 @@ func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
 			o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("kills")})
 			for range 2 {
 				o.get("WorkQueue")
-				o.open() // the channel is lost, and what it had
+				o.open() // requeues the unacked message of the old channel
 			}
-			if comesBack {
+			if redelivered {
 				if err := o.get("WorkQueue").Ack(false); err != nil {
 					t.Error(err)
 				}
@@ -246,16 +246,16 @@ func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
 			// through.
 			o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("fails")})
 			if d := o.reject(); string(d.Body) != "fails" {
-				t.Fatalf("delivered a third time: %q", d.Body)
+				t.Fatalf("message %q was delivered a third time", d.Body)
 			}
 			if d := o.get("WorkQueue"); string(d.Body) != "fails" {
-				t.Errorf("back is %q: what the broker has given up on is not lost", d.Body)
+				t.Errorf("unexpected message %q: the broker kept a message that reached its delivery limit", d.Body)
 			} else {
 				_ = d.Ack(false)
 			}
 			for _, q := range []string{"WorkQueue", "RetryQueue"} {
 				if is, err := o.ch.QueueDeclarePassive(o.pre+q, true, false, false, false, nil); err != nil || is.Messages > 0 {
-					t.Errorf("%s: %+v, %v", q, is, err)
+					t.Errorf("queue %s: got %+v, %v", q, is, err)
 				}
 			}
 		}
@@ -263,14 +263,14 @@ func TestWorkRetryLosesWhatTheBrokerGivesUpOn(t *testing.T) {
 }
 
 // A worker without the design replaces the workers of the design, and does not lose waiting messages.
-func TestWorkRetryIsLeftForBuckets(t *testing.T) {
+func TestWorkRetryMigratesToBuckets(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		o := newOther(t, b, testkit.Name(t, "pair")+".")
 		if err := o.declare("direct", "", true, int32(50), nil); err != nil {
 			t.Fatal(err)
 		}
 		o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("job"), MessageId: "7"})
-		o.reject() // it waits in RetryQueue
+		o.reject() // moves the message to RetryQueue
 		c, err := reprise.Dial(t.Context(), b.URL, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +279,7 @@ func TestWorkRetryIsLeftForBuckets(t *testing.T) {
 		buckets := topology.Strategy{Route: topology.Buckets{Base: 10 * time.Millisecond}}
 		failed := buckets.Route.Topology(o.pre + "WorkQueue")
 		if err := errors.Join(c.Declare(t.Context(), failed), c.Declare(t.Context(), preset.WorkRetry{RetryDelay: 50 * time.Millisecond, Prefix: o.pre}.Topology())); err != nil {
-			t.Fatalf("the two designs are at odds: %v", err)
+			t.Fatalf("topologies of the two designs conflict: %v", err)
 		}
 		h := &attempts{}
 		w, err := reprise.NewWorker(c, reprise.WorkerConfig{
@@ -295,7 +295,7 @@ func TestWorkRetryIsLeftForBuckets(t *testing.T) {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]int{1, 2}, h.all()); diff != "" || parked.MessageId != "7" {
-			t.Errorf("parked with %v, attempts -want +got:\n%s", parked.Headers, diff)
+			t.Errorf("parked message: got %v; attempts: -want +got:\n%s", parked.Headers, diff)
 		}
 		if _, err := o.ch.QueueDelete(o.pre+"WorkQueue.wait.0-10", false, false, false); err != nil {
 			t.Error(err)
@@ -303,8 +303,8 @@ func TestWorkRetryIsLeftForBuckets(t *testing.T) {
 	})
 }
 
-// The worker uses existing queues that the fields of the preset cannot describe.
-func TestWorkRetryInQueuesOfOthers(t *testing.T) {
+// A worker can use existing queues with arguments that the fields of the preset cannot set.
+func TestWorkRetryUsesExistingQueues(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Prefix: testkit.Name(t, "pair") + "."}
 		o := newOther(t, b, p.Prefix)
@@ -312,7 +312,7 @@ func TestWorkRetryInQueuesOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := &attempts{}
-		stop := ours(t, b, p, reprise.WorkerConfig{
+		stop := startWorker(t, b, p, reprise.WorkerConfig{
 			Handler: h, Policy: reprise.Policy{MaxAttempts: 3},
 			Topology: topology.Topology{Queues: []topology.Queue{
 				{Name: p.Prefix + "WorkQueue", Args: topology.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": p.Prefix + "RetryExchange"}},
@@ -323,15 +323,15 @@ func TestWorkRetryInQueuesOfOthers(t *testing.T) {
 		parked := o.get("WorkQueue.failed")
 		stop()
 		if diff := cmp.Diff([]int{1, 2, 3}, h.all()); diff != "" {
-			t.Errorf("attempts, -want +got:\n%s", diff)
+			t.Errorf("attempts: -want +got:\n%s", diff)
 		}
 		_ = parked.Ack(false)
 	})
 }
 
-// Programs of the oldest articles do not reject. They publish to RetryExchange and acknowledge. Their copies return to workers. The
-// count continues only if the broker trusts an x-death header of a client.
-func TestWorkRetryBesideThoseWhoPublishCopies(t *testing.T) {
+// The programs in the oldest articles do not reject messages. They publish copies to RetryExchange and acknowledge the
+// originals. The copies return to workers. The count continues only if the broker trusts an x-death header of a client.
+func TestWorkRetrySharesQueuesWithPublishersOfCopies(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, Prefix: testkit.Name(t, "pair") + "."}
 		o := newOther(t, b, p.Prefix)
@@ -347,14 +347,14 @@ func TestWorkRetryBesideThoseWhoPublishCopies(t *testing.T) {
 		}
 		want := []int{1, 2}
 		if b.Version == "3.10" {
-			want = []int{2} // the rejection is still counted; the copy never was an attempt
+			want = []int{2} // the rejection still counts; the copy never counted
 		}
 		h := &attempts{}
-		stop := ours(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
+		stop := startWorker(t, b, p, reprise.WorkerConfig{Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
 		_ = o.get("WorkQueue.failed").Ack(false)
 		stop()
 		if diff := cmp.Diff(want, h.all()); diff != "" {
-			t.Errorf("attempts, -want +got:\n%s", diff)
+			t.Errorf("attempts: -want +got:\n%s", diff)
 		}
 	})
 }
