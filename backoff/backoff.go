@@ -1,18 +1,16 @@
 // Package backoff computes the delays between attempts.
 //
-// A schedule maps the number of the failed attempt to a delay. It does not do I/O
-// or keep state, and it is safe for concurrent use. One value can serve all queues
-// of a program.
+// A schedule maps the number of the failed attempt to a delay. It does not perform I/O or keep state, and it is safe for
+// concurrent use. All queues of a program can share one schedule.
 //
 //	attempt          1     2     3     4     5    …
 //	Fixed(5s)        5s    5s    5s    5s    5s
 //	List{1s,1m,1h}   1s    1m    1h    1h    1h
-//	Linear           1s    2s    3s    4s    5s   … never over Max
-//	Exponential      1s    2s    4s    8s   16s   … never over Max
-//	Decorrelated    1-3s  1-9s 1-27s 1-81s 1-243s … never over Max
+//	Linear           1s    2s    3s    4s    5s   … at most Max
+//	Exponential      1s    2s    4s    8s   16s   … at most Max
+//	Decorrelated    1-3s  1-9s 1-27s 1-81s 1-243s … at most Max
 //
-// Every schedule of this package gives these guarantees for any attempt number,
-// including invalid numbers, and also for fields that Validate rejects:
+// Every schedule of this package guarantees, for any attempt number and also for fields that Validate rejects:
 //
 //   - The delay is never negative, never exceeds the configured maximum and never
 //     overflows.

@@ -74,10 +74,10 @@ func (d Decorrelated) Range(attempt int) (low, high time.Duration) {
 	return within(shortest, d.Initial, d.Max), within(longest, d.Initial, d.Max)
 }
 
-// after returns the delay that follows delay, for a random number in [0, 1].
+// after returns the delay after a previous delay, for a random number in [0, 1].
 func (d Decorrelated) after(delay, random float64) float64 {
 	low, high := float64(d.Initial), max(1, d.Factor)*delay
-	high = min(high, math.MaxFloat64) // infinity times a random 0 is NaN
+	high = min(high, math.MaxFloat64) // otherwise infinity times a random 0 would be NaN
 	return min(low+random*(high-low), float64(d.Max))
 }
 

@@ -11,8 +11,8 @@ import (
 // String describes the schedule: "always 5m".
 func (f Fixed) String() string { return "always " + brief.Duration(f.Delay(1)) }
 
-// listed limits the number of List entries that String prints before the last entry.
-const listed = 6
+// maxListed limits the number of List entries that String prints before the last entry.
+const maxListed = 6
 
 // String describes the schedule: "1s, 10s, then always 1m".
 func (l List) String() string {
@@ -21,7 +21,7 @@ func (l List) String() string {
 	}
 	var all []string
 	for i, d := range l[:len(l)-1] {
-		if i == listed {
+		if i == maxListed {
 			all = append(all, "…")
 			break
 		}
@@ -45,7 +45,7 @@ func (l Linear) String() string {
 // String describes the schedule by its Initial, Factor and Max.
 func (d Decorrelated) String() string {
 	d = d.withDefaults()
-	return fmt.Sprintf("decorrelated from %s, at most ×%v the one before, up to %s", brief.Duration(d.Initial), d.Factor, brief.Duration(d.Max))
+	return fmt.Sprintf("decorrelated from %s, at most ×%v the previous delay, up to %s", brief.Duration(d.Initial), d.Factor, brief.Duration(d.Max))
 }
 
 // String describes the schedule: "always 5m, half random".

@@ -64,10 +64,10 @@ func (l Linear) withDefaults() Linear {
 // Delay returns Initial+(attempt-1)×Step, at most Max.
 func (l Linear) Delay(attempt int) time.Duration {
 	l = l.withDefaults()
-	initial, step, most := max(0, l.Initial), max(0, l.Step), max(0, l.Max)
+	initial, step, longest := max(0, l.Initial), max(0, l.Step), max(0, l.Max)
 	steps := time.Duration(max(attempt, 1) - 1)
-	if initial >= most || (step > 0 && steps > (most-initial)/step) {
-		return most
+	if initial >= longest || (step > 0 && steps > (longest-initial)/step) {
+		return longest
 	}
 	return initial + steps*step
 }
@@ -81,28 +81,27 @@ func (l Linear) Validate() error {
 	return validateBounds("Linear", l.Initial, l.Max, first)
 }
 
-// bounds replaces a zero initial or most by its default. A default never makes
-// initial longer than most.
-func bounds(initial, most, first time.Duration) (time.Duration, time.Duration) {
+// bounds replaces initial or longest by its default if it is 0. A default never makes initial longer than longest.
+func bounds(initial, longest, first time.Duration) (time.Duration, time.Duration) {
 	if initial == 0 {
 		initial = first
-		if most > 0 {
-			initial = min(initial, most)
+		if longest > 0 {
+			initial = min(initial, longest)
 		}
 	}
-	most = cmp.Or(most, max(DefaultMax, initial))
-	return initial, most
+	longest = cmp.Or(longest, max(DefaultMax, initial))
+	return initial, longest
 }
 
-func validateBounds(schedule string, initial, most, first time.Duration) error {
+func validateBounds(schedule string, initial, longest, first time.Duration) error {
 	switch {
 	case initial < 0:
 		return fmt.Errorf("backoff: %s.Initial must not be negative: got %s (0 means %s)", schedule, initial, first)
-	case most < 0:
-		return fmt.Errorf("backoff: %s.Max must not be negative: got %s (0 means %s)", schedule, most, DefaultMax)
+	case longest < 0:
+		return fmt.Errorf("backoff: %s.Max must not be negative: got %s (0 means %s)", schedule, longest, DefaultMax)
 	}
-	if initial, most := bounds(initial, most, first); most < initial {
-		return fmt.Errorf("backoff: %s.Max must not be below Initial %s: got %s", schedule, initial, most)
+	if initial, longest := bounds(initial, longest, first); longest < initial {
+		return fmt.Errorf("backoff: %s.Max must not be below Initial %s: got %s", schedule, initial, longest)
 	}
 	return nil
 }

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Full spreads the delays of b evenly over [0, delay]. It flattens a burst best, but
-// some retries follow almost immediately.
+// Full spreads the delays of b evenly over [0, delay]. It flattens a burst best, but some delays are almost 0.
 func Full(b Backoff) Jitter { return Jitter{Backoff: b, Spread: 1} }
 
 // Equal spreads the delays of b evenly over [delay/2, delay]. Half of the delay is

@@ -12,7 +12,7 @@ func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		b    backoff.Backoff
-		want string // "" is valid
+		want string // error string; "" for no error
 	}{
 		{"nil", nil, ""},
 		{"zero exponential", backoff.Exponential{}, ""},
@@ -52,22 +52,22 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestDescriptions(t *testing.T) {
+func TestString(t *testing.T) {
 	for want, b := range map[string]backoff.Backoff{
 		"always 5m":                   backoff.Fixed(5 * time.Minute),
 		"always 0s":                   backoff.List{},
 		"always 1h":                   backoff.List{time.Hour},
 		"1s, 1m30s, then always 1h1m": backoff.List{time.Second, 90 * time.Second, 61 * time.Minute},
-		"1ns, 2ns, 3ns, 4ns, 5ns, 6ns, …, then always 8ns":              backoff.List{1, 2, 3, 4, 5, 6, 7, 8},
-		"exponential from 1s ×2 up to 1h":                               backoff.Exponential{},
-		"exponential from 2h ×1.5 up to 2h":                             backoff.Exponential{Initial: 2 * time.Hour, Factor: 1.5},
-		"linear from 1s +5s up to 10m":                                  backoff.Linear{Initial: time.Second, Step: 5 * time.Second, Max: 10 * time.Minute},
-		"decorrelated from 1s, at most ×3 the one before, up to 1h":     backoff.Decorrelated{},
-		"exponential from 1s ×2 up to 1h, half random":                  backoff.Equal(backoff.Exponential{}),
-		"exponential from 1s ×2 up to 1h, 12.5% random":                 backoff.Jitter{Spread: 0.125},
-		"linear from 1m +1m up to 1h":                                   backoff.Jitter{Backoff: backoff.Linear{Step: time.Minute}},
-		"linear from 1s +1s up to 1h, all random":                       backoff.Full(backoff.Linear{}),
-		"decorrelated from 1s, at most ×3 the one before, up to 1h0m1s": backoff.Decorrelated{Max: time.Hour + time.Second},
+		"1ns, 2ns, 3ns, 4ns, 5ns, 6ns, …, then always 8ns":                  backoff.List{1, 2, 3, 4, 5, 6, 7, 8},
+		"exponential from 1s ×2 up to 1h":                                   backoff.Exponential{},
+		"exponential from 2h ×1.5 up to 2h":                                 backoff.Exponential{Initial: 2 * time.Hour, Factor: 1.5},
+		"linear from 1s +5s up to 10m":                                      backoff.Linear{Initial: time.Second, Step: 5 * time.Second, Max: 10 * time.Minute},
+		"decorrelated from 1s, at most ×3 the previous delay, up to 1h":     backoff.Decorrelated{},
+		"exponential from 1s ×2 up to 1h, half random":                      backoff.Equal(backoff.Exponential{}),
+		"exponential from 1s ×2 up to 1h, 12.5% random":                     backoff.Jitter{Spread: 0.125},
+		"linear from 1m +1m up to 1h":                                       backoff.Jitter{Backoff: backoff.Linear{Step: time.Minute}},
+		"linear from 1s +1s up to 1h, all random":                           backoff.Full(backoff.Linear{}),
+		"decorrelated from 1s, at most ×3 the previous delay, up to 1h0m1s": backoff.Decorrelated{Max: time.Hour + time.Second},
 	} {
 		if got := b.(interface{ String() string }).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// attempts draws ordinary attempt numbers and absurd ones.
+// attempts generates typical and extreme attempt numbers.
 func attempts() *rapid.Generator[int] {
 	return rapid.OneOf(rapid.IntRange(-3, 200), rapid.Int(), rapid.SampledFrom([]int{math.MaxInt, math.MinInt}))
 }
@@ -22,8 +22,8 @@ func durations() *rapid.Generator[time.Duration] {
 	), func(n int64) time.Duration { return time.Duration(n) })
 }
 
-// anything draws a duration, including invalid negative ones.
-func anything() *rapid.Generator[time.Duration] {
+// anyDuration generates durations, including negative durations.
+func anyDuration() *rapid.Generator[time.Duration] {
 	return rapid.OneOf(durations(), rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) }))
 }
 
@@ -31,29 +31,28 @@ func factors() *rapid.Generator[float64] {
 	return rapid.OneOf(rapid.Float64Range(1, 4), rapid.Float64(), rapid.SampledFrom([]float64{0, math.NaN(), math.Inf(1), math.Inf(-1)}))
 }
 
-// steady draws a schedule without jitter that does not shrink, out of any
-// numbers, and the longest delay it states.
-func steady() *rapid.Generator[backoff.Backoff] {
+// growingSchedule generates schedules whose delays do not decrease, with any field values.
+func growingSchedule() *rapid.Generator[backoff.Backoff] {
 	return rapid.OneOf(
-		rapid.Map(anything(), func(d time.Duration) backoff.Backoff { return backoff.Fixed(d) }),
+		rapid.Map(anyDuration(), func(d time.Duration) backoff.Backoff { return backoff.Fixed(d) }),
 		rapid.Custom(func(t *rapid.T) backoff.Backoff {
-			return backoff.Exponential{Initial: anything().Draw(t, "initial"), Factor: factors().Draw(t, "factor"), Max: anything().Draw(t, "max")}
+			return backoff.Exponential{Initial: anyDuration().Draw(t, "initial"), Factor: factors().Draw(t, "factor"), Max: anyDuration().Draw(t, "max")}
 		}),
 		rapid.Custom(func(t *rapid.T) backoff.Backoff {
-			return backoff.Linear{Initial: anything().Draw(t, "initial"), Step: anything().Draw(t, "step"), Max: anything().Draw(t, "max")}
+			return backoff.Linear{Initial: anyDuration().Draw(t, "initial"), Step: anyDuration().Draw(t, "step"), Max: anyDuration().Draw(t, "max")}
 		}),
 	)
 }
 
-// anySchedule draws a schedule of every kind, out of any numbers, whose randomness is r.
+// anySchedule generates schedules of all types, with any field values. Their random number is always r.
 func anySchedule(r float64) *rapid.Generator[backoff.Backoff] {
 	random := func() float64 { return r }
 	plain := rapid.OneOf(
-		steady(),
-		rapid.Map(rapid.SliceOf(anything()), func(l []time.Duration) backoff.Backoff { return backoff.List(l) }),
+		growingSchedule(),
+		rapid.Map(rapid.SliceOf(anyDuration()), func(l []time.Duration) backoff.Backoff { return backoff.List(l) }),
 		rapid.Custom(func(t *rapid.T) backoff.Backoff {
 			return backoff.Decorrelated{
-				Initial: anything().Draw(t, "initial"), Factor: factors().Draw(t, "factor"), Max: anything().Draw(t, "max"), Rand: random,
+				Initial: anyDuration().Draw(t, "initial"), Factor: factors().Draw(t, "factor"), Max: anyDuration().Draw(t, "max"), Rand: random,
 			}
 		}),
 	)
@@ -66,13 +65,13 @@ func anySchedule(r float64) *rapid.Generator[backoff.Backoff] {
 	}))
 }
 
-// stated is the longest delay that a schedule allows itself.
-func stated(b backoff.Backoff) time.Duration {
-	longest := func(initial, most time.Duration) time.Duration {
-		if most == 0 {
-			most = max(backoff.DefaultMax, initial)
+// maxDelay returns the maximum delay of a schedule according to its fields.
+func maxDelay(b backoff.Backoff) time.Duration {
+	longest := func(initial, limit time.Duration) time.Duration {
+		if limit == 0 {
+			limit = max(backoff.DefaultMax, initial)
 		}
-		return max(0, most)
+		return max(0, limit)
 	}
 	switch b := b.(type) {
 	case backoff.Fixed:
@@ -87,50 +86,50 @@ func stated(b backoff.Backoff) time.Duration {
 	case backoff.Decorrelated:
 		return longest(b.Initial, b.Max)
 	case backoff.List:
-		most := time.Duration(0)
+		limit := time.Duration(0)
 		for _, d := range b {
-			most = max(most, d)
+			limit = max(limit, d)
 		}
-		return most
+		return limit
 	case backoff.Jitter:
 		if b.Backoff == nil {
 			return backoff.DefaultMax
 		}
-		return stated(b.Backoff)
+		return maxDelay(b.Backoff)
 	}
-	panic("what is it?")
+	panic("unknown schedule")
 }
 
-// The bounds hold for all numbers, including numbers that Validate refuses.
-func TestDelaysStayInBounds(t *testing.T) {
+// The bounds also apply to fields that Validate rejects.
+func TestDelayStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anySchedule(rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")).Draw(t, "schedule")
 		attempt := attempts().Draw(t, "attempt")
-		if d := b.Delay(attempt); d < 0 || d > stated(b) {
-			t.Fatalf("%#v: delay %d after attempt %d is outside [0, %d]", b, d, attempt, stated(b))
+		if d := b.Delay(attempt); d < 0 || d > maxDelay(b) {
+			t.Fatalf("%#v: delay %d after attempt %d is outside [0, %d]", b, d, attempt, maxDelay(b))
 		}
 	})
 }
 
-func TestDelaysWithoutJitterNeverShrink(t *testing.T) {
+func TestDelayWithoutJitterDoesNotDecrease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := steady().Draw(t, "schedule")
+		b := growingSchedule().Draw(t, "schedule")
 		attempt := min(attempts().Draw(t, "attempt"), math.MaxInt-1)
 		if d, next := b.Delay(attempt), b.Delay(attempt+1); next < d {
-			t.Fatalf("%#v: the delay shrank from %d to %d after attempt %d", b, d, next, attempt)
+			t.Fatalf("%#v: delay decreased from %d to %d after attempt %d", b, d, next, attempt)
 		}
 	})
 }
 
-func TestRangeHoldsEveryDelay(t *testing.T) {
+func TestRangeContainsDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anySchedule(rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")).Draw(t, "schedule")
 		attempt := attempts().Draw(t, "attempt")
 		low, high := backoff.Range(b, attempt)
-		if low < 0 || low > high || high > stated(b) {
-			t.Fatalf("%#v: range [%d, %d] after attempt %d, at most %d is stated", b, low, high, attempt, stated(b))
+		if low < 0 || low > high || high > maxDelay(b) {
+			t.Fatalf("%#v: got range [%d, %d] after attempt %d, want at most %d", b, low, high, attempt, maxDelay(b))
 		}
-		// Doubles hold 53 bits: allow the rounding of one part in 2^50.
+		// A float64 has 53 significant bits, so the delay may differ by one part in 2^50.
 		d := b.Delay(attempt)
 		if slack := high>>50 + 1; d < low-slack || d > high {
 			t.Fatalf("%#v: delay %d after attempt %d is outside its range [%d, %d]", b, d, attempt, low, high)
@@ -138,34 +137,33 @@ func TestRangeHoldsEveryDelay(t *testing.T) {
 	})
 }
 
-func TestWithoutJitterTheRangeIsTheDelay(t *testing.T) {
+func TestRangeWithoutJitterEqualsDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b, attempt := steady().Draw(t, "schedule"), attempts().Draw(t, "attempt")
+		b, attempt := growingSchedule().Draw(t, "schedule"), attempts().Draw(t, "attempt")
 		if low, high := backoff.Range(b, attempt); low != high || low != b.Delay(attempt) {
-			t.Fatalf("%#v: range [%d, %d] after attempt %d, delay %d", b, low, high, attempt, b.Delay(attempt))
+			t.Fatalf("%#v: got range [%d, %d] after attempt %d, want delay %d", b, low, high, attempt, b.Delay(attempt))
 		}
 	})
 }
 
-// A valid schedule grows as its fields specify.
-func TestGrowthIsAsStated(t *testing.T) {
+func TestScheduleGrowsAccordingToFields(t *testing.T) {
 	const day = 24 * time.Hour
-	sane := rapid.Map(rapid.Int64Range(1, int64(day)), func(n int64) time.Duration { return time.Duration(n) })
+	validDuration := rapid.Map(rapid.Int64Range(1, int64(day)), func(n int64) time.Duration { return time.Duration(n) })
 	rapid.Check(t, func(t *rapid.T) {
-		initial, attempt := sane.Draw(t, "initial"), rapid.IntRange(1, 1000).Draw(t, "attempt")
-		step := sane.Draw(t, "step")
+		initial, attempt := validDuration.Draw(t, "initial"), rapid.IntRange(1, 1000).Draw(t, "attempt")
+		step := validDuration.Draw(t, "step")
 		if d, want := (backoff.Linear{Initial: initial, Step: step, Max: 10000 * day}).Delay(attempt), initial+time.Duration(attempt-1)*step; d != want {
-			t.Fatalf("linear: %s after attempt %d, want %s", d, attempt, want)
+			t.Fatalf("linear: got %s after attempt %d, want %s", d, attempt, want)
 		}
 		e := backoff.Exponential{Initial: initial, Factor: rapid.Float64Range(1, 10).Draw(t, "factor"), Max: 10000 * day}
 		if d, next := e.Delay(attempt), e.Delay(attempt+1); next < e.Max && math.Abs(float64(next)/float64(d)-e.Factor) > 2/float64(d)*e.Factor+1e-9 {
-			t.Fatalf("%v: %s after attempt %d, then %s", e, d, attempt, next)
+			t.Fatalf("%v: got %s after attempt %d, then %s", e, d, attempt, next)
 		}
 	})
 }
 
-// In a decorrelated schedule, the upper bound of a delay is Factor times the previous delay that was drawn.
-func TestDecorrelatedFollowsTheDelayBefore(t *testing.T) {
+// The upper bound of a delay is Factor times the previous random delay.
+func TestDecorrelatedDependsOnPreviousDelay(t *testing.T) {
 	draws := []float64{0.5, 0, 0.25, 1}
 	i := 0
 	d := backoff.Decorrelated{Initial: time.Second, Factor: 3, Max: time.Minute, Rand: func() float64 { i++; return draws[i-1] }}
@@ -174,23 +172,23 @@ func TestDecorrelatedFollowsTheDelayBefore(t *testing.T) {
 		t.Errorf("got %s, want 4.5s", got)
 	}
 	if low, high := d.Range(3); low != time.Second || high != 27*time.Second {
-		t.Errorf("range %s to %s, want 1s to 27s", low, high)
+		t.Errorf("got range %s to %s, want 1s to 27s", low, high)
 	}
 	if _, high := d.Range(4); high != time.Minute {
-		t.Errorf("the longest delay after 4 attempts is %s, want Max", high)
+		t.Errorf("longest delay after 4 attempts: got %s, want Max", high)
 	}
 }
 
-func TestDecorrelatedWorkIsBounded(t *testing.T) {
+func TestDecorrelatedLimitsChain(t *testing.T) {
 	drawn := 0
 	d := backoff.Decorrelated{Rand: func() float64 { drawn++; return 0.5 }}
 	d.Delay(math.MaxInt)
 	if drawn != 1000 {
-		t.Errorf("%d random numbers for one delay, want 1000", drawn)
+		t.Errorf("random numbers for one delay: got %d, want 1000", drawn)
 	}
 }
 
-func TestJitterSpreadsOverTheWholeRange(t *testing.T) {
+func TestJitterCoversRange(t *testing.T) {
 	for name, b := range map[string]backoff.Backoff{ // with the default source
 		"equal":        backoff.Equal(backoff.Fixed(time.Second)),
 		"full":         backoff.Full(backoff.Fixed(time.Second)),
@@ -203,12 +201,12 @@ func TestJitterSpreadsOverTheWholeRange(t *testing.T) {
 			shortest, longest = min(shortest, d), max(longest, d)
 		}
 		if margin := (high - low) / 10; shortest > low+margin || longest < high-margin {
-			t.Errorf("%s: 1000 draws lie in [%s, %s], want nearly [%s, %s]", name, shortest, longest, low, high)
+			t.Errorf("%s: got 1000 delays in [%s, %s], want almost [%s, %s]", name, shortest, longest, low, high)
 		}
 	}
 }
 
-func TestDelays(t *testing.T) {
+func TestDelay(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		b       backoff.Backoff
@@ -224,10 +222,10 @@ func TestDelays(t *testing.T) {
 		{"initial above the default max", backoff.Exponential{Initial: 2 * time.Hour}, 1, 2 * time.Hour},
 		{"attempt zero is the first", backoff.Exponential{}, 0, time.Second},
 		{"zero linear starts at the default", backoff.Linear{}, 1, time.Second},
-		{"zero linear grows by as much", backoff.Linear{}, 3, 3 * time.Second},
+		{"zero linear grows by the default", backoff.Linear{}, 3, 3 * time.Second},
 		{"zero linear ends at the default", backoff.Linear{}, 1 << 40, time.Hour},
-		{"linear with an initial alone", backoff.Linear{Initial: time.Minute}, 3, 3 * time.Minute},
-		{"linear with a step alone", backoff.Linear{Step: time.Minute}, 3, 3 * time.Minute},
+		{"linear with initial only", backoff.Linear{Initial: time.Minute}, 3, 3 * time.Minute},
+		{"linear with step only", backoff.Linear{Step: time.Minute}, 3, 3 * time.Minute},
 		{"linear with both", backoff.Linear{Initial: time.Minute, Step: time.Second}, 3, 62 * time.Second},
 		{"linear with a max below the default initial", backoff.Linear{Max: time.Millisecond}, 9, time.Millisecond},
 		{"linear with a step beyond the default max", backoff.Linear{Step: 2 * time.Hour}, 9, 2 * time.Hour},
@@ -237,35 +235,35 @@ func TestDelays(t *testing.T) {
 		{"list before its start", backoff.List{1, 2, 3}, -9, 1},
 		{"list with a negative entry", backoff.List{-1}, 1, 0},
 		{"empty list", backoff.List{}, 1, 0},
-		{"jitter of nothing is the default schedule", backoff.Jitter{}, 2, 2 * time.Second},
+		{"jitter without a schedule", backoff.Jitter{}, 2, 2 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := tc.b.Delay(tc.attempt); got != tc.want {
-				t.Errorf("Delay(%d) = %s, want %s", tc.attempt, got, tc.want)
+				t.Errorf("Delay(%d): got %s, want %s", tc.attempt, got, tc.want)
 			}
 		})
 	}
 }
 
-// foreign is a schedule of another package. Only its delay is known.
-type foreign struct{ d time.Duration }
+// customSchedule is a schedule of another package. It only implements Delay.
+type customSchedule struct{ d time.Duration }
 
-func (f foreign) Delay(int) time.Duration { return f.d }
+func (f customSchedule) Delay(int) time.Duration { return f.d }
 
-func TestForeignSchedules(t *testing.T) {
-	if err := backoff.Validate(foreign{}); err != nil {
-		t.Errorf("not trusted: %v", err)
+func TestCustomSchedule(t *testing.T) {
+	if err := backoff.Validate(customSchedule{}); err != nil {
+		t.Errorf("Validate: got %v", err)
 	}
-	if low, high := backoff.Range(foreign{time.Minute}, 1); low != time.Minute || high != time.Minute {
-		t.Errorf("range %s to %s, want the delay", low, high)
+	if low, high := backoff.Range(customSchedule{time.Minute}, 1); low != time.Minute || high != time.Minute {
+		t.Errorf("got range %s to %s, want 1m", low, high)
 	}
-	if low, high := backoff.Range(backoff.Equal(foreign{time.Minute}), 1); low != 30*time.Second || high != time.Minute {
-		t.Errorf("with jitter: range %s to %s, want 30s to 1m", low, high)
+	if low, high := backoff.Range(backoff.Equal(customSchedule{time.Minute}), 1); low != 30*time.Second || high != time.Minute {
+		t.Errorf("with jitter: got range %s to %s, want 30s to 1m", low, high)
 	}
-	if low, high := backoff.Range(foreign{-1}, 1); low != 0 || high != 0 {
-		t.Errorf("negative: range %s to %s, want 0", low, high)
+	if low, high := backoff.Range(customSchedule{-1}, 1); low != 0 || high != 0 {
+		t.Errorf("negative: got range %s to %s, want 0", low, high)
 	}
-	if d := backoff.Full(foreign{-1}).Delay(1); d != 0 {
-		t.Errorf("negative, with jitter: %s", d)
+	if d := backoff.Full(customSchedule{-1}).Delay(1); d != 0 {
+		t.Errorf("negative, with jitter: got %s, want 0", d)
 	}
 }

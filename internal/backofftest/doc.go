@@ -1,3 +1,3 @@
-// Package backofftest tests the properties of the schedules of package backoff with a library
-// that its users do not need.
+// Package backofftest tests properties of the schedules of package backoff. It is separate, because it imports a library for
+// property-based tests.
 package backofftest
