@@ -33,7 +33,7 @@ const (
 	DefaultProbes   = 1
 )
 
-// State is the current state of a Breaker. Its value suits logs and metrics.
+// State is the current state of a Breaker. The string is suitable for logs and metrics.
 type State string
 
 // States of a Breaker.
@@ -45,23 +45,19 @@ const (
 
 // Config configures a Breaker. The zero value selects the defaults.
 type Config struct {
-	// Failures is the number of consecutive failed attempts that opens the breaker.
-	// Default: 5.
+	// Failures is the number of consecutive failed attempts that open the breaker. Default: 5.
 	Failures int
 
-	// OpenFor is the time that the breaker stays open before it admits a probe.
-	// Default: 30 s.
+	// OpenFor is the time for which the breaker stays open before it admits a probe. Default: 30 s.
 	OpenFor time.Duration
 
-	// Probes is the number of consecutive successful probes that closes the breaker.
-	// Default: 1.
+	// Probes is the number of consecutive successful probes that close the breaker. Default: 1.
 	Probes int
 
-	// Counts reports whether an error indicates a failure of the downstream service.
-	// The breaker treats any other error as a success, because the service answered.
-	// The breaker does not call Counts for a reprise.ErrNotAttempted, such as
-	// idempotent.ErrBusy, which is neither a success nor a failure.
-	// Default: all errors count except reprise.Park, which marks the message as faulty.
+	// Counts reports whether an error indicates a failure of the downstream service. The breaker treats any other error as a
+	// success, because the service has responded. The breaker does not call Counts for an error that wraps
+	// reprise.ErrNotAttempted, such as idempotent.ErrBusy. Such an error is neither a success nor a failure. Default: all
+	// errors count except reprise.Park, which marks the message as faulty.
 	Counts func(error) bool
 
 	// OnChange, if set, is called after each change of the state. It must return
@@ -107,16 +103,16 @@ type Breaker struct {
 	// callback of gobreaker, because gobreaker holds its lock during callbacks.
 	mu     sync.Mutex
 	cb     *gobreaker.TwoStepCircuitBreaker[any]
-	state  gobreaker.State // at the last call of notice
+	state  gobreaker.State // at the last call of refresh
 	opened time.Time
 	probe  bool // a probe is in progress
 }
 
 var _ reprise.Breaker = (*Breaker)(nil)
 
-// busy limits the time that a worker waits before it calls Allow again, if the breaker
-// refused the attempt because the probe of another attempt is in progress.
-const busy = 5 * time.Second
+// maxProbeWait limits the time that a worker waits before it calls Allow again, if the breaker has refused the attempt
+// because a probe is in progress.
+const maxProbeWait = 5 * time.Second
 
 // New returns a closed Breaker.
 func New(cfg Config) (*Breaker, error) {
@@ -138,42 +134,42 @@ func New(cfg Config) (*Breaker, error) {
 func (b *Breaker) Allow() (record func(error), wait time.Duration) {
 	returned := false
 	defer func() {
-		if !returned && record != nil { // OnChange panicked, so the caller does not receive record
+		if !returned && record != nil { // if OnChange panicked, the caller does not receive record
 			record(reprise.ErrNotAttempted)
 		}
 	}()
-	b.do(func() { record, wait = b.allow() })
+	b.update(func() { record, wait = b.allow() })
 	returned = true
 	return record, wait
 }
 
 func (b *Breaker) allow() (record func(error), wait time.Duration) {
-	b.notice()
+	b.refresh()
 	if b.probe {
-		return nil, min(busy, b.cfg.OpenFor)
+		return nil, min(maxProbeWait, b.cfg.OpenFor)
 	}
 	done, err := b.cb.Allow()
-	probing := b.notice() == gobreaker.StateHalfOpen
+	probing := b.refresh() == gobreaker.StateHalfOpen
 	if err != nil {
 		return nil, max(time.Millisecond, time.Until(b.opened.Add(b.cfg.OpenFor)))
 	}
 	b.probe = probing
 	return func(err error) {
 		result := err // remains the result if Counts panics
-		defer b.do(func() {
+		defer b.update(func() {
 			if probing {
 				b.probe = false
 			}
 			done(result)
 		})
 		if err != nil && !errors.Is(err, reprise.ErrNotAttempted) && !b.cfg.Counts(err) {
-			result = nil // the service answered
+			result = nil // the service has responded
 		}
 	}, 0
 }
 
-// notice returns the current state and records the time at which the breaker opened.
-func (b *Breaker) notice() gobreaker.State {
+// refresh returns the current state, and records the time at which the breaker has opened.
+func (b *Breaker) refresh() gobreaker.State {
 	now := b.cb.State()
 	if now == gobreaker.StateOpen && b.state != now {
 		b.opened = time.Now()
@@ -185,12 +181,12 @@ func (b *Breaker) notice() gobreaker.State {
 	return now
 }
 
-// do runs change under the lock and then, without the lock, reports a new state to OnChange.
-func (b *Breaker) do(change func()) {
+// update runs change under the lock. Then it reports a new state to OnChange, without the lock.
+func (b *Breaker) update(change func()) {
 	b.mu.Lock()
 	before := b.state
 	change()
-	after := b.notice()
+	after := b.refresh()
 	b.mu.Unlock()
 	if after != before && b.cfg.OnChange != nil {
 		b.cfg.OnChange(State(before.String()), State(after.String())) // gobreaker uses the same strings
@@ -203,6 +199,6 @@ func (b *Breaker) Probing() bool { return b.State() == HalfOpen }
 // State returns the current state.
 func (b *Breaker) State() State {
 	var state gobreaker.State
-	b.do(func() { state = b.notice() })
+	b.update(func() { state = b.refresh() })
 	return State(state.String())
 }

@@ -35,7 +35,7 @@ func attempt(b *breaker.Breaker, err error) time.Duration {
 	return wait
 }
 
-func TestOpensAfterConsecutiveFailures(t *testing.T) {
+func TestBreakerOpensAfterConsecutiveFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 3, OpenFor: time.Minute})
 		for _, err := range []error{errDown, errDown, nil, errDown, errDown} {
@@ -54,7 +54,7 @@ func TestOpensAfterConsecutiveFailures(t *testing.T) {
 	})
 }
 
-func TestProbes(t *testing.T) {
+func TestBreakerClosesAfterSuccessfulProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 1, OpenFor: time.Minute, Probes: 2})
 		attempt(b, errDown)
@@ -80,7 +80,7 @@ func TestProbes(t *testing.T) {
 }
 
 // The breaker admits the next probe if the previous probe was not attempted.
-func TestProbeNotAttempted(t *testing.T) {
+func TestBreakerRepeatsProbeThatWasNotAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 1, OpenFor: time.Minute})
 		attempt(b, errDown)
@@ -96,7 +96,7 @@ func TestProbeNotAttempted(t *testing.T) {
 	})
 }
 
-func TestCounts(t *testing.T) {
+func TestBreakerIgnoresErrorsThatDoNotCount(t *testing.T) {
 	b := newBreaker(t, breaker.Config{Failures: 1})
 	attempt(b, fmt.Errorf("wrapped: %w", reprise.Park(errDown)))
 	if b.State() != breaker.Closed {
@@ -115,7 +115,7 @@ func TestCounts(t *testing.T) {
 
 // The breaker continues to probe after a panic in Counts or OnChange. An error
 // counts as a failure if Counts panics.
-func TestCallbackPanics(t *testing.T) {
+func TestBreakerProbesAfterPanic(t *testing.T) {
 	for name, cfg := range map[string]breaker.Config{
 		"Counts": {Counts: func(err error) bool {
 			if err != errDown {
@@ -129,8 +129,8 @@ func TestCallbackPanics(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg.Failures, cfg.OpenFor = 1, time.Minute
 				b := newBreaker(t, cfg)
-				// Call Allow until the breaker admits the attempt, as a worker does.
-				within := func(err error) (waited time.Duration) {
+				// admit calls Allow until the breaker admits the attempt, as a worker does.
+				admit := func(err error) (waited time.Duration) {
 					began := time.Now()
 					for done := false; !done && time.Since(began) < time.Hour; time.Sleep(time.Second) {
 						func() {
@@ -144,13 +144,13 @@ func TestCallbackPanics(t *testing.T) {
 					}
 					return time.Since(began)
 				}
-				within(errDown)
-				for range 3 { // probes that fail
-					if waited := within(errors.New("other")); waited > 2*time.Minute {
-						t.Fatalf("no probe for %s", waited)
+				admit(errDown)
+				for range 3 { // failed probes
+					if waited := admit(errors.New("other")); waited > 2*time.Minute {
+						t.Fatalf("breaker admitted no probe for %s", waited)
 					}
 				}
-				if waited := within(nil); waited < 50*time.Second || waited > 2*time.Minute {
+				if waited := admit(nil); waited < 50*time.Second || waited > 2*time.Minute {
 					t.Errorf("wait for the probe after a failed probe is %s, want about 1m", waited)
 				}
 				if b.State() != breaker.Closed {
@@ -168,7 +168,7 @@ func TestBreakerProperties(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			failures := rapid.IntRange(1, 4).Draw(rt, "failures")
 			b := newBreaker(t, breaker.Config{Failures: failures, OpenFor: time.Minute})
-			row := 0
+			consecutive := 0
 			for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 				time.Sleep(time.Duration(rapid.IntRange(0, 90).Draw(rt, "seconds")) * time.Second)
 				before := b.State()
@@ -180,7 +180,7 @@ func TestBreakerProperties(t *testing.T) {
 				wait := attempt(b, err)
 				switch {
 				case before == "open" && wait == 0:
-					rt.Fatal("an attempt passed an open breaker")
+					rt.Fatal("an open breaker admitted an attempt")
 				case before != "open" && wait != 0:
 					rt.Fatalf("state is %s, but the wait is %s", before, wait)
 				case wait > time.Minute:
@@ -188,25 +188,25 @@ func TestBreakerProperties(t *testing.T) {
 				case wait != 0:
 					continue
 				}
-				if row++; !fails {
-					row = 0
+				if consecutive++; !fails {
+					consecutive = 0
 				}
 				want := breaker.Closed
-				if row >= failures || before == breaker.HalfOpen && fails {
+				if consecutive >= failures || before == breaker.HalfOpen && fails {
 					want = breaker.Open
 				}
 				if b.State() != want {
-					rt.Fatalf("state is %s after %d consecutive failures (Failures is %d, previous state %s)", b.State(), row, failures, before)
+					rt.Fatalf("state is %s after %d consecutive failures (Failures is %d, previous state %s)", b.State(), consecutive, failures, before)
 				}
 				if want == "open" {
-					row = 0
+					consecutive = 0
 				}
 			}
 		})
 	})
 }
 
-func TestConcurrentUse(t *testing.T) {
+func TestBreakerConcurrentUse(t *testing.T) {
 	b := newBreaker(t, breaker.Config{Failures: 2, OpenFor: time.Nanosecond})
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -231,7 +231,7 @@ func TestValidate(t *testing.T) {
 		"Config.Probes must be between 0 and 2147483647: got -1 (0 means 1)":   {Probes: -1},
 	} {
 		if _, err := breaker.New(cfg); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want %q", err, text)
 		}
 	}
 	if _, err := breaker.New(breaker.Config{}); err != nil {

@@ -16,9 +16,8 @@ import (
 
 var errTillDown = errors.New("the till does not answer")
 
-// The worker does not consume while the till is down. Messages wait in the queue
-// and keep their attempts. An error with another cause, such as a malformed order,
-// does not count.
+// The worker does not consume while the till is down. Messages wait in the queue and keep their attempts. Other errors, for
+// example about a malformed order, do not count.
 func Example() {
 	till, err := breaker.New(breaker.Config{
 		Failures: 2,
