@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// SilentAfter is the time without a status after which a worker is silent. Three statuses are then missing: the process was
-	// killed, it is disconnected, or its statuses do not arrive.
+	// SilentAfter is the time without a status after which a worker is silent. Three statuses are then missing, because the
+	// process was killed or is disconnected, or because its statuses do not arrive.
 	SilentAfter = 3 * topology.StatusInterval
 
 	// ForgottenAfter is the time without a status after which a List removes a worker.
 	ForgottenAfter = time.Hour
 
-	// MaxWorkers is the maximum number of workers in a List. It ignores statuses of further workers.
+	// MaxWorkers is the maximum number of workers in a List. A List ignores statuses of further workers.
 	MaxWorkers = 10_000
 )
 
@@ -43,14 +43,15 @@ const (
 type Worker struct {
 	topology.WorkerStatus
 
-	Heard  time.Time // arrival of the newest status, by the clock of this process
+	Heard  time.Time // arrival of the latest status, by the clock of this process
 	Silent bool      // no status has arrived for SilentAfter
 }
 
-// Handles returns the time since the start of a handler, measured when the worker sent its last status.
+// Handles returns the time for which a handler had been running when the worker sent its last status.
 func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
-// Pause returns the most important active pause: first of the queue, then of the worker, then the worker's own.
+// Pause returns an active pause, and false if the worker is not paused. It prefers a pause of the queue to a pause of the
+// worker, and both to a pause that the worker has started by itself.
 func (w Worker) Pause() (topology.Pause, bool) {
 	if len(w.Pauses) == 0 {
 		return topology.Pause{}, false
@@ -63,26 +64,27 @@ type List struct {
 	client *reprise.Client
 
 	mu      sync.Mutex
-	workers map[string]Worker // by id
+	workers map[string]Worker // by ID
 	stopped map[string]time.Time
 	observe []func(topology.WorkerStatus)
-	err     error // of Run
+	err     error // error of Run
 }
 
-// New returns a list that Run fills.
+// New returns an empty list. Run updates it.
 func New(client *reprise.Client) *List {
 	return &List{client: client, workers: map[string]Worker{}, stopped: map[string]time.Time{}}
 }
 
-// Observe calls f with each later status, one at a time. f must return quickly.
+// Observe makes the list call f with each later status, one at a time. f must return immediately and must not call methods
+// of the list.
 func (l *List) Observe(f func(topology.WorkerStatus)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.observe = append(l.observe, f)
 }
 
-// Run updates the list until ctx is canceled. It then returns nil. It returns an error if the user lacks a permission. Run can be
-// called again.
+// Run updates the list until ctx is canceled, and then returns nil. It returns an error if the user does not have a required
+// permission, or if the client is closed. Run can be called again.
 func (l *List) Run(ctx context.Context) error {
 	l.end(nil)
 	err := l.client.WatchWorkers(ctx, l.add)
