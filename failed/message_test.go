@@ -46,7 +46,7 @@ func FuzzDecodeTable(f *testing.F) {
 		}
 		text, err := tablejson.Encode(table)
 		if err != nil {
-			if !strings.Contains(err.Error(), "nests deeper") {
+			if !strings.Contains(err.Error(), "nested deeper") {
 				t.Fatalf("%q: cannot encode the decoded table: %v", s, err)
 			}
 			return
