@@ -50,7 +50,7 @@ func TestReplayFormShowsRoutes(t *testing.T) {
 	w := ask(t, c, "GET", "/replays/new?all=true", nil)
 	text := html.UnescapeString(strings.Join(strings.Fields(tags.ReplaceAllString(w.Body.String(), " ")), " "))
 	for _, want := range []string{
-		"orders exchange shop, each with its own key shop.failed 2",
+		"orders exchange shop, original routing keys shop.failed 2",
 		"refunds shop.failed 1",
 		`1 to refunds: consumers see the routing key "refunds", not the original key`,
 		`(the original key leads from exchange "shop" to "audit" as well)`,
@@ -121,7 +121,7 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"/messages/1": "could not send it:</strong> it is &lt;b&gt;larger&lt;/b&gt; than 16 MiB",
+		"/messages/1": "could not send this message:</strong> it is &lt;b&gt;larger&lt;/b&gt; than 16 MiB",
 		"/replays/1":  ">1</a> <small>stay failed",
 	} {
 		if w := ask(t, c, "GET", path, nil); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {

@@ -108,7 +108,7 @@ func TestWaitingPage(t *testing.T) {
 	r := &fakeRescheduler{}
 	c := newConsole(t, Config{Archive: a, Rescheduler: r, Fleet: newFakeFleet()})
 	empty := ask(t, c, "GET", "/retrying", nil)
-	if empty.Code != http.StatusOK || !strings.Contains(empty.Body.String(), "No messages wait") {
+	if empty.Code != http.StatusOK || !strings.Contains(empty.Body.String(), "No waiting messages") {
 		t.Errorf("page without messages: status %d, body %s", empty.Code, empty.Body)
 	}
 	waits(t, a, "orders", 3)

@@ -338,7 +338,7 @@ func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, st
 	case a.Picked:
 		is[bool](t, b, `[...document.querySelectorAll("#rows input[name=id]")].slice(0, 2).every(e => { e.click(); return e.checked; })`)
 		return ids(t, b, listed+".slice(0, 2)"), state
-	case strings.HasSuffix(label, "all…"), strings.HasSuffix(label, "these…"):
+	case strings.HasSuffix(label, "all…"):
 		return ids(t, b, listed), state
 	case strings.HasSuffix(label, "again…"):
 		return ids(t, b, `[...document.querySelectorAll("[aria-labelledby=h-refused] tbody tr")].filter(r => r.innerText.includes("failed")).map(r => +r.querySelector("a.row").innerText)`), state

@@ -299,7 +299,7 @@ func TestPages(t *testing.T) {
 					t.Errorf("%s has to be scrolled sideways on a phone: %s", p.Path, wide)
 				}
 			}
-			if p.Name == "audit" && !is[bool](t, b, `[...document.querySelectorAll("[data-label=Who]")].some(e => e.checkVisibility() && e.innerText.includes("anna"))`) {
+			if p.Name == "audit" && !is[bool](t, b, `[...document.querySelectorAll("[data-label=Actor]")].some(e => e.checkVisibility() && e.innerText.includes("anna"))`) {
 				t.Errorf("%s, %d wide, does not show who", p.Path, look.width)
 			}
 			if !p.IsError() {

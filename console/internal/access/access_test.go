@@ -8,19 +8,19 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func TestIsRandom(t *testing.T) {
+func TestIsRandomAcceptsOnlyNewTokens(t *testing.T) {
 	token, _ := NewToken()
 	if !isRandom(token) {
-		t.Errorf("%s is taken for made up", token)
+		t.Errorf("isRandom(%s): got false, want true", token)
 	}
 	for _, made := range []string{"", "guess", tokenPrefix, strings.TrimPrefix(token, tokenPrefix), token + "A", token[:len(token)-1], token[:len(token)-1] + "+"} {
 		if isRandom(made) {
-			t.Errorf("%s is taken for random", made)
+			t.Errorf("isRandom(%s): got true, want false", made)
 		}
 	}
 }
 
-func TestSessionsAreBounded(t *testing.T) {
+func TestSessionsReplaceOldest(t *testing.T) {
 	now := noon
 	clock := func() time.Time { return now }
 	s := newSessions(clock)
@@ -29,14 +29,14 @@ func TestSessionsAreBounded(t *testing.T) {
 		s.Begin(Token{})
 	}
 	if n := s.byID.Len(); n != mostSessions {
-		t.Errorf("%d sessions", n)
+		t.Errorf("got %d sessions", n)
 	}
 	if _, ok := s.find(first); ok {
-		t.Error("the oldest is still there")
+		t.Error("oldest session still exists")
 	}
 	now = noon.Add(SessionLife)
 	s.Begin(Token{})
 	if n := s.byID.Len(); n != 1 {
-		t.Errorf("%d sessions after all others have ended", n)
+		t.Errorf("got %d sessions after all others have expired", n)
 	}
 }

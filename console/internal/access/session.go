@@ -95,7 +95,7 @@ func (g *Guard) setCookie(w http.ResponseWriter, r *http.Request, value string) 
 	})
 }
 
-// LogIn begins a session for the token with this secret. It ends the present session of who.
+// LogIn begins a session for the token with this secret. It ends the current session of the visitor.
 func (g *Guard) LogIn(w http.ResponseWriter, r *http.Request, who Visitor, secret string) error {
 	t, err := g.check(r, strings.TrimSpace(secret))
 	if err != nil {
@@ -107,7 +107,7 @@ func (g *Guard) LogIn(w http.ResponseWriter, r *http.Request, who Visitor, secre
 	return nil
 }
 
-// LogOut ends the session of who, if any, and deletes the cookie.
+// LogOut ends the session of the visitor, if any, and deletes the cookie.
 func (g *Guard) LogOut(w http.ResponseWriter, r *http.Request, who Visitor) {
 	g.Sessions.End(who.Session)
 	g.setCookie(w, r, "")

@@ -37,9 +37,9 @@ func NewToken() (token, hash string) {
 	return token, HashToken(token)
 }
 
-// HashToken returns the SHA-256 hash of a token, without salt. This fast hash is only safe for the random tokens of NewToken. With
-// the hash of another token, an attacker can guess the token. Without the hash, only the delay after wrong tokens protects it, and
-// the delay also applies to the owner, if the owner and the attacker have the same address.
+// HashToken returns the SHA-256 hash of a token, without salt. This fast hash is only safe for the random tokens of NewToken. An
+// attacker who knows the hash of another token can find the token by guessing. An attacker who does not know the hash is limited
+// only by the delay after wrong tokens, which also applies to the owner if both have the same address.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The deleted and common lines are the first text. The added and common lines are the second text.
+// The first text consists of the deleted and the common lines, and the second text of the added and the common lines.
 func TestDiff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := rapid.SampledFrom([]string{"a", "b", "c", ""})
@@ -17,7 +17,7 @@ func TestDiff(t *testing.T) {
 		lines := diff(before, after, 1000)
 		if before == after {
 			if lines != nil {
-				t.Fatalf("nothing is different, and %v is", lines)
+				t.Fatalf("diff of equal texts: got %v", lines)
 			}
 			return
 		}
@@ -31,22 +31,22 @@ func TestDiff(t *testing.T) {
 			}
 		}
 		if got := strings.Join(first, "\n"); got != before {
-			t.Fatalf("the first text is %q, want %q", got, before)
+			t.Fatalf("first text: got %q, want %q", got, before)
 		}
 		if got := strings.Join(second, "\n"); got != after {
-			t.Fatalf("the second text is %q, want %q", got, after)
+			t.Fatalf("second text: got %q, want %q", got, after)
 		}
 	})
 }
 
-func TestDiffHasAnEnd(t *testing.T) {
+func TestDiffLimitsLines(t *testing.T) {
 	got := diff(strings.Repeat("a\n", 10*maxDiffLines), strings.Repeat("b\n", 10*maxDiffLines), 1)
 	if last := got[len(got)-1]; len(got) != maxDiffLines+1 || last != (diffLine{"skip-lines", "38,001 more lines of the comparison"}) {
-		t.Errorf("%d lines, the last is %v", len(got), last)
+		t.Errorf("got %d lines, last line %v", len(got), last)
 	}
 }
 
-func TestDiffIsShort(t *testing.T) {
+func TestDiffOmitsUnchangedLines(t *testing.T) {
 	got := diff("1\n2\n3\n4\n5\n6\n7", "1\n2\n3\n4!\n5\n6\n7", 1)
 	want := []diffLine{{"skip-lines", "2 unchanged lines"}, {"", "3"}, {"del", "4"}, {"add", "4!"}, {"", "5"}, {"skip-lines", "2 unchanged lines"}}
 	if d := cmp.Diff(want, got); d != "" {

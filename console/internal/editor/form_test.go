@@ -39,8 +39,8 @@ func submit(f *EditFormView) url.Values {
 	return v
 }
 
-// A form that is submitted without edits does not change the message, whatever its bytes and types.
-func TestEditFormKeepsAll(t *testing.T) {
+// A form that is submitted without edits does not change the message, whatever bytes and types the message contains.
+func TestEditFormPreservesContent(t *testing.T) {
 	text := rapid.OneOf(rapid.StringMatching(`[a-z0-9 "<&]{0,12}`), rapid.SampledFrom([]string{"a\r\nb", "\n\nx\n", "a\rb", "{\"a\":1.0}", "[1,2]", " {}", "\x00", "\xff\xfe", "\u202e"}))
 	value := rapid.Custom(func(t *rapid.T) any {
 		switch rapid.IntRange(0, 11).Draw(t, "kind") {
@@ -110,30 +110,30 @@ func TestEditForm(t *testing.T) {
 		t.Error(d)
 	}
 	for name, change := range map[string]url.Values{
-		"no number":      {"header_name": {"n"}, "header_kind": {"integer"}, "header_value": {"x"}},
-		"there twice":    {"header_name": {"n", "n"}, "header_kind": {"integer", "text"}, "header_value": {"1", "2"}},
-		"the broker's":   {"header_name": {"x-death"}, "header_kind": {"text"}, "header_value": {"1"}},
+		"not a number":   {"header_name": {"n"}, "header_kind": {"integer"}, "header_value": {"x"}},
+		"repeated name":  {"header_name": {"n", "n"}, "header_kind": {"integer", "text"}, "header_value": {"1", "2"}},
+		"broker header":  {"header_name": {"x-death"}, "header_kind": {"text"}, "header_value": {"1"}},
 		"too long":       {"message_id": {strings.Repeat("x", 256)}},
-		"kind unknown":   {"header_name": {"n"}, "header_kind": {"table"}, "header_value": {"1"}},
+		"unknown kind":   {"header_name": {"n"}, "header_kind": {"table"}, "header_value": {"1"}},
 		"name too long":  {"header_name": {strings.Repeat("n", 129)}, "header_kind": {"text"}, "header_value": {"1"}},
-		"neither of two": {"header_name": {"b"}, "header_kind": {"boolean"}, "header_value": {"maybe"}},
-		"another name":   {"header_name": {"y"}, "header_kind": {keepKind}, "header_value": {""}},
+		"not a boolean":  {"header_name": {"b"}, "header_kind": {"boolean"}, "header_value": {"maybe"}},
+		"unknown header": {"header_name": {"y"}, "header_kind": {keepKind}, "header_value": {""}},
 	} {
 		if _, err := ReadEditForm(change, m).Content(m); err == nil {
-			t.Errorf("%s: it was taken", name)
+			t.Errorf("%s: form was accepted", name)
 		}
 	}
 	bytes := &failed.Message{Content: failed.Content{Body: []byte{0xff, 0}}}
 	for body, ok := range map[string]bool{"ff 00 01": true, "f": false, "zz": false} {
 		if _, err := ReadEditForm(url.Values{"body": {body}}, bytes).Content(bytes); (err == nil) != ok {
-			t.Errorf("%q in hexadecimal: %v", body, err)
+			t.Errorf("hexadecimal body %q: got error %v", body, err)
 		}
 	}
 }
 
-// JSON on one line is formatted, and is saved with the spaces that it had: unchanged, unless more than
-// spaces is changed.
-func TestEditJSONOnOneLine(t *testing.T) {
+// The form indents JSON, and saves an edited body on one line with its original spacing. A body of which only the white space
+// was edited is saved unchanged.
+func TestEditPreservesJSONSpacing(t *testing.T) {
 	for _, test := range []struct{ before, change, to, want string }{
 		{`{"a":1,"b":[1,2]}`, `1,`, `7,`, `{"a":7,"b":[7,2]}`},
 		{`{"a": 1, "b": [1, 2]}`, `1,`, `7,`, `{"a": 7, "b": [7, 2]}`},
@@ -144,13 +144,13 @@ func TestEditJSONOnOneLine(t *testing.T) {
 	} {
 		how, text := editableBody([]byte(test.before))
 		if how != bodyIndent || !strings.Contains(text, "\n  \"") {
-			t.Errorf("%s is shown as %s: %s", test.before, how, text)
+			t.Errorf("editableBody(%s): got %s, %s", test.before, how, text)
 			continue
 		}
 		f := EditFormView{How: how, Body: strings.ReplaceAll(text, test.change, test.to)}
 		got, err := f.bytes([]byte(test.before))
 		if err != nil || string(got) != test.want {
-			t.Errorf("%s with %q for %q is %s, want %s: %v", test.before, test.to, test.change, got, test.want, err)
+			t.Errorf("%s with %q for %q: got %s, want %s: %v", test.before, test.to, test.change, got, test.want, err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type QueueFigures struct {
 func (q QueueFigures) Depth() int64 { return q.Ready + q.Unacked }
 
 // Broker reads the figures of queues from the management API of RabbitMQ or of the embedded broker. All methods are safe for
-// concurrent use. On a nil Broker, they return ErrNoFigures.
+// concurrent use. The methods of a nil Broker return ErrNoFigures.
 type Broker struct {
 	api   mgmtapi.API
 	vhost string
@@ -77,7 +77,7 @@ func (b *Broker) Queues(ctx context.Context) (map[string]QueueFigures, error) {
 	return b.figures.Get(ctx, b.fetchQueues)
 }
 
-// Topology returns the present exchanges, queues and bindings.
+// Topology returns the current exchanges, queues and bindings.
 func (b *Broker) Topology(ctx context.Context) (topology.Topology, error) {
 	if b == nil {
 		return topology.Topology{}, ErrNoFigures
@@ -108,7 +108,7 @@ func (b *Broker) fetchQueues(ctx context.Context) (map[string]QueueFigures, erro
 	queues := make(map[string]QueueFigures, len(answer))
 	for _, q := range answer {
 		if topology.IsControlQueue(q.Name) || strings.HasPrefix(q.Name, topology.OutcomeQueuePrefix) {
-			continue // it has no messages of users
+			continue // an internal queue of Reprise
 		}
 		queues[q.Name] = QueueFigures{q.Name, q.Ready, q.Unacked, q.Consumers, q.Stats.In.Rate, mgmtapi.Arguments(q.Args)}
 	}

@@ -42,12 +42,12 @@ func TestBrokerQueues(t *testing.T) {
 		t.Error(d)
 	}
 	if _, err := NewBroker(mgmtapi.API{URL: s.URL, User: "u", Password: "wrong"}, "a/b").Queues(t.Context()); err == nil || !strings.Contains(err.Error(), "may not see") {
-		t.Errorf("with a wrong password: %v", err)
+		t.Errorf("wrong password: got error %v", err)
 	}
 }
 
 // Concurrent callers share one fetch. After Age, the next caller fetches again. Errors are cached, too.
-func TestRemembered(t *testing.T) {
+func TestRememberedSharesFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		r := Remembered[int64]{Age: time.Second}
@@ -63,7 +63,7 @@ func TestRemembered(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				if n, err := r.Get(t.Context(), fetch); n != 1 || err != nil {
-					t.Errorf("%d, %v", n, err)
+					t.Errorf("first fetch: got %d, %v", n, err)
 				}
 			})
 		}
@@ -76,7 +76,7 @@ func TestRemembered(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n, err := r.Get(t.Context(), fetch); n != 3 || err != nil {
-			t.Errorf("%d, %v", n, err)
+			t.Errorf("third fetch: got %d, %v", n, err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -84,7 +84,7 @@ func TestRemembered(t *testing.T) {
 		all.Go(func() { _, _ = r.Get(t.Context(), fetch) })
 		synctest.Wait()
 		if _, err := r.Get(gone, fetch); !errors.Is(err, context.Canceled) {
-			t.Errorf("somebody who has gone waits: %v", err)
+			t.Errorf("Get with a cancelled context: got %v, want context.Canceled", err)
 		}
 		all.Wait()
 	})

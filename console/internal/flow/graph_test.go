@@ -117,8 +117,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// The graph derives the kinds of queues in each preset, whatever their names are.
-func TestKinds(t *testing.T) {
+// NewGraph derives the kinds of the queues of each preset from their arguments and names.
+func TestGraphKinds(t *testing.T) {
 	failing := topology.Topology{Queues: []topology.Queue{
 		{Name: "payments_failed"}, // without a work queue named payments
 		{Name: "retry-payments", Args: topology.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "retry-payments.failed"}},

@@ -8,15 +8,15 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// Trees contain each node in full once, and each edge once.
-func TestTrees(t *testing.T) {
-	circle := &graph.Graph{
+// Each node has exactly one step with its edges, and each edge occurs exactly once.
+func TestTreesContainEachEdgeOnce(t *testing.T) {
+	cycle := &graph.Graph{
 		Nodes: []graph.Node{{ID: "queue/a", Name: "a"}, {ID: "queue/b", Name: "b"}},
 		Edges: []graph.Edge{{From: "queue/a", To: "queue/b", Way: graph.Retried}, {From: "queue/b", To: "queue/a", Way: graph.Retried}, {From: "queue/b", To: "queue/b", Way: graph.Retried, Labels: []string{"fails"}}},
 	}
 	for name, g := range map[string]*graph.Graph{
 		"none":       {},
-		"circle":     circle,
+		"cycle":      cycle,
 		"wait":       NewGraph(topology.Buckets{}.Topology("orders"), nil, nil, nil),
 		"cover art":  NewGraph(preset.CoverArt{}.Topology(), nil, nil, nil),
 		"staking":    NewGraph(preset.Staking{}.Topology(), nil, nil, nil),
@@ -29,7 +29,7 @@ func TestTrees(t *testing.T) {
 			visit = func(s *Step) {
 				if s.Again {
 					if len(s.Ways)+len(s.Notes) > 0 {
-						t.Errorf("%s has ways where it is again", s.ID)
+						t.Errorf("repeated step %s has edges", s.ID)
 					}
 					return
 				}
@@ -41,22 +41,22 @@ func TestTrees(t *testing.T) {
 			}
 			for _, root := range Trees(g) {
 				if root.Again {
-					t.Errorf("root %s is again", root.ID)
+					t.Errorf("root %s is a repeated step", root.ID)
 				}
 				visit(root)
 			}
 			for _, n := range g.Nodes {
 				if nodes[n.ID] != 1 {
-					t.Errorf("%s is there %d times", n.ID, nodes[n.ID])
+					t.Errorf("node %s: got %d steps with edges, want 1", n.ID, nodes[n.ID])
 				}
 			}
 			if edges != len(g.Edges) {
-				t.Errorf("%d edges of %d", edges, len(g.Edges))
+				t.Errorf("got %d edges, want %d", edges, len(g.Edges))
 			}
 		})
 	}
-	steps := Trees(circle)
+	steps := Trees(cycle)
 	if len(steps) != 1 || len(steps[0].Ways) != 1 || len(steps[0].Ways[0].To.Notes) != 2 {
-		t.Errorf("a circle is %+v", steps)
+		t.Errorf("tree of a cycle: got %+v", steps)
 	}
 }

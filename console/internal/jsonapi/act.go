@@ -21,8 +21,8 @@ func act(f func(c *web.Call, isDryRun bool) (int64, error)) handler {
 	})
 }
 
-// selected validates a selection and returns its filter.
-func selected(c *web.Call, s api.Selection) (failed.Filter, error) {
+// selectionFilter validates a selection and returns its filter.
+func selectionFilter(c *web.Call, s api.Selection) (failed.Filter, error) {
 	if err := s.Validate(); err != nil {
 		return failed.Filter{}, fault.BadRequest(err.Error(), "correct the selection; nothing was changed")
 	}
@@ -35,7 +35,7 @@ func discard(c *web.Call, isDryRun bool) (int64, error) {
 	if err := c.Read(&d); err != nil {
 		return 0, err
 	}
-	f, err := selected(c, d.Selection)
+	f, err := selectionFilter(c, d.Selection)
 	switch {
 	case err != nil:
 		return 0, err
@@ -52,7 +52,7 @@ func restore(c *web.Call, isDryRun bool) (int64, error) {
 	if err := c.Read(&s); err != nil {
 		return 0, err
 	}
-	f, err := selected(c, s)
+	f, err := selectionFilter(c, s)
 	switch {
 	case err != nil:
 		return 0, err
@@ -71,7 +71,7 @@ func erase(c *web.Call) (done api.Done, err error) {
 	if err := c.Read(&e); err != nil {
 		return done, err
 	}
-	f, err := selected(c, e.Selection)
+	f, err := selectionFilter(c, e.Selection)
 	switch {
 	case err != nil:
 		return done, err
@@ -178,7 +178,7 @@ func beginReplay(c *web.Call) error {
 	if err := c.Read(&plan); err != nil {
 		return err
 	}
-	if _, err := selected(c, plan.Selection); err != nil {
+	if _, err := selectionFilter(c, plan.Selection); err != nil {
 		return err
 	}
 	if plan.Edit != nil {

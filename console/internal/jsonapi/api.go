@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// Description is the API in the form of OpenAPI.
+// Description is the OpenAPI description of the API.
 //
 //go:embed openapi.json
 var Description []byte
@@ -127,7 +127,7 @@ func convert[From, To any](list []From, to func(From) To) []To {
 
 func describe(c *web.Call) error {
 	c.W.Header().Set("Content-Type", "application/json")
-	// This string occurs once in the description.
+	// server occurs exactly once in the description.
 	const server = `"url": "/api/v1"`
 	_, _ = c.W.Write(bytes.Replace(Description, []byte(server), []byte(strings.Replace(server, "/", c.Prefix+"/", 1)), 1)) // the error means that the client has disconnected
 	return nil

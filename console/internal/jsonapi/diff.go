@@ -48,7 +48,7 @@ func headerLines(t topology.Table) map[string]string {
 	for name, v := range t {
 		text, err := tablejson.Encode(topology.Table{name: v})
 		if err != nil {
-			text = "?" // it was read from the archive, so that it can be written
+			text = "?" // cannot fail, because the archive has encoded the value before
 		}
 		text = strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}")
 		lines[name] = text
@@ -57,7 +57,7 @@ func headerLines(t topology.Table) map[string]string {
 }
 
 func propertyLines(p api.Properties) map[string]string {
-	b, _ := json.Marshal(p) // nothing in it can fail
+	b, _ := json.Marshal(p) // cannot fail
 	var values map[string]json.RawMessage
 	_ = json.Unmarshal(b, &values)
 	lines := make(map[string]string, len(values))

@@ -48,7 +48,7 @@ func exportMessages(c *web.Call) error {
 			c.W.Header().Del("Content-Disposition")
 			return err
 		}
-		// After the first bytes, the client recognizes an incomplete export only by the aborted connection.
+		// After the first bytes, only an aborted connection tells the client that the export is incomplete.
 		c.Logger.Error("export broken off", "actor", c.Who.Actor, "err", err)
 		panic(http.ErrAbortHandler)
 	}

@@ -91,12 +91,12 @@ type editSample struct {
 	Diff *editor.EditDiff // nil if the message does not change
 }
 
-// maxEditLooked is the maximum number of messages that a page previews.
-const maxEditLooked = 5000
+// maxEditPreviewed is the maximum number of messages that a page previews.
+const maxEditPreviewed = 5000
 
 // showEditPreview shows the form of a replay with a preview of its edit.
 func showEditPreview(c *web.Call, status int, s *selection, form url.Values, plan failed.Plan, problem string) error {
-	v, err := c.PreviewEdit(plan, maxEditLooked)
+	v, err := c.PreviewEdit(plan, maxEditPreviewed)
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// maxUndo is the maximum number of messages that the URL of a page lists for an undo. The list of discarded messages
-// restores larger numbers.
+// maxUndo is the maximum number of messages in the undo parameter of a URL. Users restore larger numbers from the list of
+// discarded messages.
 const maxUndo = 200
 
 // selection describes the messages that an act applies to.
@@ -35,8 +35,8 @@ type selection struct {
 	query url.Values // query of Back
 }
 
-// selected reads the selection of messages in one state from a URL or a form, and counts the messages.
-func selected(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
+// readSelection reads the selection of messages in one state from a URL or a form, and counts the messages.
+func readSelection(c *web.Call, v url.Values, state failed.State, count counter) (*selection, error) {
 	asked, err := api.ParseSelection(web.Only(v, api.SelectionNames), c.Clock())
 	if err != nil {
 		return nil, fault.BadRequest(err.Error(), "no message was changed (go back and select messages again)")
@@ -102,7 +102,7 @@ func (s *selection) back() {
 // counter counts the messages that a filter selects.
 type counter func(*web.Call, failed.Filter) (failed.Total, error)
 
-// countQuickly stops after some thousand messages, so that the page loads quickly.
+// countQuickly stops after several thousand messages, so that the page loads quickly.
 func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
 	return c.Archive.Count(c.R.Context(), f)
 }
@@ -110,8 +110,8 @@ func countQuickly(c *web.Call, f failed.Filter) (failed.Total, error) {
 // notCounted returns zero. The caller counts the messages.
 func notCounted(*web.Call, failed.Filter) (failed.Total, error) { return failed.Total{}, nil }
 
-// countShown is countQuickly for a form that confirms Filter.AtMost messages. If there may be more than the quick count, the form still
-// shows the confirmed number. The archive refuses the act if it selects more.
+// countShown is countQuickly for a form that confirms Filter.AtMost messages. If the quick count is not exact, the form shows the
+// confirmed number. The archive refuses the act if it selects more messages.
 func countShown(c *web.Call, f failed.Filter) (failed.Total, error) {
 	t, err := countQuickly(c, f)
 	if t.More {
@@ -138,7 +138,7 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 
 var errNonePicked = fault.BadRequest("no messages are picked", "go back and pick some")
 
-// errNoCount is returned for a confirmation without the number of messages that its page showed.
+// errNoCount is returned for a form that does not contain the displayed number of messages.
 var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm there")
 
 // selectionValues returns the selection of an act from the URL of a page or from a form. The form is necessary because the IDs of
@@ -154,24 +154,24 @@ func selectionValues(c *web.Call) (url.Values, error) {
 	return v, err
 }
 
-// asked reads the selection of a page and counts its messages.
-func asked(c *web.Call, state failed.State, count counter) (*selection, error) {
+// pageSelection reads the selection of a page and counts its messages.
+func pageSelection(c *web.Call, state failed.State, count counter) (*selection, error) {
 	v, err := selectionValues(c)
 	if err != nil {
 		return nil, err
 	}
-	return selected(c, v, state, count)
+	return readSelection(c, v, state, count)
 }
 
-// sent reads the selection of a submitted form, of messages in one state. A form that does not list the messages by ID confirms the
+// formSelection reads the selection of a submitted form, of messages in one state. A form that does not list the messages by ID confirms the
 // number that the page showed. If the page showed no exact number, the form asks for it: isCounted is true, and the caller must show
 // the form again.
-func sent(c *web.Call, state failed.State) (s *selection, v url.Values, isCounted bool, err error) {
+func formSelection(c *web.Call, state failed.State) (s *selection, v url.Values, isCounted bool, err error) {
 	v, err = c.Form()
 	if err != nil {
 		return nil, nil, false, err
 	}
-	s, err = selected(c, v, state, func(c *web.Call, f failed.Filter) (failed.Total, error) {
+	s, err = readSelection(c, v, state, func(c *web.Call, f failed.Filter) (failed.Total, error) {
 		if isCounted = f.AtMost == 0; isCounted {
 			return countExactly(c, f)
 		}
@@ -180,13 +180,13 @@ func sent(c *web.Call, state failed.State) (s *selection, v url.Values, isCounte
 	return s, v, isCounted, err
 }
 
-// grown handles an act that was refused because it would apply to more messages than the form showed. It returns a
+// handleMoreMessages handles an act that was refused because it would apply to more messages than the form showed. It returns a
 // message for the user and an updated selection. The message is "" for any other error.
-func grown(c *web.Call, s *selection, v url.Values, state failed.State, err error) (string, *selection, error) {
+func handleMoreMessages(c *web.Call, s *selection, v url.Values, state failed.State, err error) (string, *selection, error) {
 	if !errors.Is(err, failed.ErrState) || s.Filter.AtMost == 0 {
 		return "", s, err
 	}
-	now, err := selected(c, v, state, countExactly)
+	now, err := readSelection(c, v, state, countExactly)
 	if err != nil {
 		return "", s, err
 	}
@@ -219,7 +219,7 @@ var restorePage = actPage{
 
 // ask shows the selected messages with a form.
 func (a actPage) ask(c *web.Call) error {
-	s, err := asked(c, a.state, countQuickly)
+	s, err := pageSelection(c, a.state, countQuickly)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (a actPage) show(c *web.Call, status int, s *selection, reason, problem str
 
 // do processes the submitted form.
 func (a actPage) do(c *web.Call) error {
-	s, v, isCounted, err := sent(c, a.state)
+	s, v, isCounted, err := formSelection(c, a.state)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (a actPage) do(c *web.Call) error {
 	}
 	n, err := a.act(c, s.Filter, reason)
 	if err != nil {
-		problem, now, err := grown(c, s, v, a.state, err)
+		problem, now, err := handleMoreMessages(c, s, v, a.state, err)
 		if problem != "" {
 			return a.show(c, http.StatusConflict, now, reason, problem)
 		}
@@ -267,8 +267,8 @@ func (a actPage) do(c *web.Call) error {
 		q.Del("state") // the messages have left this state
 		return c.SeeOther(s.path, q)
 	}
-	// Offer an undo only for messages that this act discarded. If another act discarded some of them first, the number
-	// is lower, and it is unknown which ones are left.
+	// Offer an undo only for messages that this act discarded. If another act discarded several of them first, n is lower, and
+	// it is unknown which messages this act discarded.
 	if ids := len(s.Filter.IDs); ids <= maxUndo && int64(ids) == n {
 		for _, id := range s.Filter.IDs {
 			q.Add("undo", strconv.FormatInt(int64(id), 10))

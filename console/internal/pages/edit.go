@@ -53,7 +53,7 @@ func (p *Pages) edit(c *web.Call, id failed.ID) error {
 	}
 	to, err := keepEdit(c, do, e, content)
 	if errors.Is(err, failed.ErrState) {
-		// Another act came first. If it was an edit, the page shows both edits.
+		// Another act has changed the message. If it was an edit, the page shows both edits.
 		if e, _, again := readEdition(c, id); again != nil || e.moved() {
 			return cmp.Or(again, showEdit(c, e))
 		}

@@ -30,7 +30,7 @@ func erasable(s failed.State) bool {
 	return s == failed.Failed || s == failed.Discarded || s == failed.Replayed
 }
 
-// erasing reads messages in one state. Their number is the number of messages that have a content.
+// erasing reads the selection of messages in one state, and counts the messages that still have content.
 func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 	state := failed.State(v.Get("state"))
 	switch {
@@ -39,7 +39,7 @@ func erasing(c *web.Call, v url.Values) (*eraseForm, error) {
 	case state == "":
 		state = failed.Failed
 	}
-	s, err := selected(c, v, state, notCounted) // WouldErase counts
+	s, err := readSelection(c, v, state, notCounted) // WouldErase counts
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (p *Pages) erase(c *web.Call) error {
 	count, err := strconv.ParseInt(strings.ReplaceAll(strings.TrimSpace(v.Get("count")), ",", ""), 10, 64)
 	switch {
 	case form.N > shown:
-		return showGrownErase(c, form, shown)
+		return showChangedErase(c, form, shown)
 	case reason == "":
 		form.Wrong = wrong{"reason", "Enter a reason."}
 	case err != nil || count != shown:
@@ -103,7 +103,7 @@ func (p *Pages) erase(c *web.Call) error {
 		if form, err = erasing(c, v); err != nil {
 			return err
 		}
-		return showGrownErase(c, form, shown)
+		return showChangedErase(c, form, shown)
 	}
 	if err != nil {
 		return err
@@ -114,8 +114,8 @@ func (p *Pages) erase(c *web.Call) error {
 	return c.SeeOther(form.path, q)
 }
 
-// showGrownErase shows the form with a number that differs from the previous page.
-func showGrownErase(c *web.Call, form *eraseForm, shown int64) error {
+// showChangedErase shows the form with a number that differs from the previous page.
+func showChangedErase(c *web.Call, form *eraseForm, shown int64) error {
 	form.Form = nil // the number must be entered again
 	form.Problem = fmt.Sprintf("This page showed %s. By now there are %s, so nothing was changed. Look at them again before you confirm.",
 		show.Plural(shown, "message"), show.Thousands(form.N))

@@ -175,7 +175,7 @@ func (v *historyView) list(all web.Histories) {
 	v.Marks = all.Marks[:min(len(all.Marks), maxListedMarks)]
 }
 
-// historySpark is the failures of a queue in a table.
+// historySpark returns the sparkline of the failures of a queue.
 func historySpark(s history.Series, r history.Range) show.ChartView {
 	var buckets []failed.Bucket
 	for _, p := range s.Merged(48).Points {

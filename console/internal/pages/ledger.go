@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// ledger shows whether all incoming messages are accounted for.
+// ledger shows the accounts of the ledger and their discrepancies.
 func (p *Pages) ledger(c *web.Call) error {
 	data := struct {
 		Kept    bool

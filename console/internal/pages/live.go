@@ -49,7 +49,7 @@ func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates, f web.F
 // the usual access control applies to the content. https://html.spec.whatwg.org/multipage/server-sent-events.html
 func (l *live) serve(c *web.Call) error {
 	ctx, out := c.R.Context(), http.NewResponseController(c.W)
-	// The time limits of the server are for short requests.
+	// The timeouts of the server are for short requests.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (l *live) serve(c *web.Call) error {
 	}
 }
 
-// look returns a hash of the current figures of all pages.
+// look returns hashes of the current figures of all pages.
 func (l *live) look(ctx context.Context) (s stamps, err error) {
 	sum := fnv.New64a()
 	queues, err := l.archive.Queues(ctx)

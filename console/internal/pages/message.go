@@ -93,7 +93,7 @@ type step struct {
 	Linked  string
 }
 
-// journey returns the history of a message from its publication to now.
+// journey returns the history of a message since its publication.
 func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }

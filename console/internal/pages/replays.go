@@ -200,7 +200,7 @@ func (p *Pages) replay(c *web.Call, id failed.ReplayID) error {
 // replayForm shows a form with the settings of a replay.
 func (p *Pages) replayForm(c *web.Call) error {
 	var where *sampleDestinations
-	s, err := asked(c, failed.Failed, func(c *web.Call, f failed.Filter) (t failed.Total, err error) {
+	s, err := pageSelection(c, failed.Failed, func(c *web.Call, f failed.Filter) (t failed.Total, err error) {
 		where, err = findWhereabouts(c, f)
 		if err != nil {
 			return t, err
@@ -243,7 +243,7 @@ func showReplayForm(c *web.Call, status int, s *selection, form replayForm) erro
 
 // beginReplay begins a replay from the form, or from a message's page, which has no form.
 func (p *Pages) beginReplay(c *web.Call) error {
-	s, v, isCounted, err := sent(c, failed.Failed)
+	s, v, isCounted, err := formSelection(c, failed.Failed)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (p *Pages) beginReplay(c *web.Call) error {
 	}
 	r, err := c.Begin(plan)
 	if err != nil {
-		problem, now, err := grown(c, s, v, failed.Failed, err)
+		problem, now, err := handleMoreMessages(c, s, v, failed.Failed, err)
 		switch {
 		case problem != "" && edit != nil:
 			plan.Filter = now.Filter

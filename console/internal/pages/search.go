@@ -68,8 +68,8 @@ func newSearchForm(c *web.Call, q url.Values) (*searchForm, error) {
 	return s, nil
 }
 
-// searchFields returns the fields for conditions that a user can type, except the fields in the first row of the form.
-// It also returns the values in q that have no field.
+// searchFields returns the fields below “More filters”, one for each condition that a user can type. It also returns the
+// values in q that have no field in the form.
 func searchFields(q url.Values) (fields []searchField, rest url.Values) {
 	rest = url.Values{}
 	for _, p := range failed.FilterParams() {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A URL in a template begins with the prefix of the console. If a template writes a query around a value, html/template
-// escapes the value as one parameter, which breaks a filter. Therefore Go code builds the queries.
-func TestTemplateAddresses(t *testing.T) {
+// URLs in templates start with the prefix of the console and have no query. If a template inserted a filter into a query,
+// html/template would escape the filter as a single parameter, so Go code builds the queries.
+func TestTemplateURLs(t *testing.T) {
 	attribute := regexp.MustCompile(`(?:href|src|action|formaction|hx-[a-z]+)="([^"]*(?:\{\{[^}]*\}\}[^"]*)*)"`)
 	prefixed := regexp.MustCompile(`^(hx-(swap|sync|target|select|select-oob|trigger)|[a-z-]+="(\{\{prefix\}\}|#))`)
 	files, err := templateFiles.ReadDir("templates")
@@ -24,15 +24,15 @@ func TestTemplateAddresses(t *testing.T) {
 		for _, m := range attribute.FindAllStringSubmatch(string(text), -1) {
 			n++
 			if !prefixed.MatchString(m[0]) && m[1] != "{{.Trace}}" {
-				t.Errorf("%s has an address without the prefix: %s", f.Name(), m[0])
+				t.Errorf("%s has a URL without the prefix: %s", f.Name(), m[0])
 			}
 			_, query, _ := strings.Cut(m[1], "?")
 			if strings.Contains(query, "{{") {
-				t.Errorf("%s writes a query: %s", f.Name(), m[0])
+				t.Errorf("%s has a URL with a query: %s", f.Name(), m[0])
 			}
 		}
 	}
 	if n < 50 {
-		t.Errorf("%d addresses were found, want 50 or more", n)
+		t.Errorf("found %d URLs, want at least 50", n)
 	}
 }

@@ -44,10 +44,10 @@ func TestViewBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := ViewBody(test.content)
 			if v.Kind != test.kind || v.text() != test.text {
-				t.Errorf("%s %q, want %s %q", v.Kind, v.text(), test.kind, test.text)
+				t.Errorf("got %s %q, want %s %q", v.Kind, v.text(), test.kind, test.text)
 			}
 			if (v.Hex != "") != (test.kind == "binary") {
-				t.Errorf("in hexadecimal it is %q", v.Hex)
+				t.Errorf("hexadecimal body: got %q", v.Hex)
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func TestViewForm(t *testing.T) {
 	v := ViewBody(content("application/x-www-form-urlencoded", "a=1+2&b=%3Cb%3E&a="))
 	want := [][2]string{{"a", "1 2"}, {"b", "<b>"}, {"a", ""}}
 	if v.Kind != "form" || len(v.Fields) != 3 || v.Fields[0] != want[0] || v.Fields[1] != want[1] || v.Fields[2] != want[2] {
-		t.Errorf("%s %v, want %v", v.Kind, v.Fields, want)
+		t.Errorf("got %s %v, want %v", v.Kind, v.Fields, want)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestViewCompressed(t *testing.T) {
 	_ = z.Close()
 	v := ViewBody(failed.Content{Body: b.Bytes(), Properties: failed.Properties{ContentEncoding: "gzip"}})
 	if v.Coding != "gzip" || !v.Cut || len(v.text()) != MaxBodyShown {
-		t.Errorf("%q, cut %v, %d bytes", v.Coding, v.Cut, len(v.text()))
+		t.Errorf("got coding %q, cut %v, %d bytes", v.Coding, v.Cut, len(v.text()))
 	}
 }
 
@@ -89,7 +89,7 @@ func FuzzViewBody(f *testing.F) {
 			text.WriteString(f[0] + f[1])
 		}
 		if !utf8.ValidString(text.String()) || strings.ContainsFunc(text.String(), Odd) {
-			t.Errorf("%q is shown as %q", body, text.String())
+			t.Errorf("body %q: got %q", body, text.String())
 		}
 	})
 }

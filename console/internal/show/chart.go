@@ -70,7 +70,7 @@ func barChart(buckets []failed.Bucket, title, exact, short string, every int) Ch
 	for i, b := range buckets {
 		h := room * float64(b.N) / float64(limit)
 		if b.N > 0 {
-			h = max(h, 2) // one failure among thousands is seen
+			h = max(h, 2) // keep single failures visible
 		}
 		x := left + float64(i)*step
 		c.Bars = append(c.Bars, chartBar{

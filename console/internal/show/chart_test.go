@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Each bar is on the base line and inside the drawing, and a single failure is visible.
+// Each bar starts at the base line and fits into the chart, and a single failure is visible.
 func TestBarChart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Int64Range(0, 1_000_000), 1, 40).Draw(t, "counts")
@@ -19,14 +19,14 @@ func TestBarChart(t *testing.T) {
 		}
 		c := barChart(buckets, "Failures", "15:04", "15:04", 6)
 		if len(c.Bars) != len(counts) || !c.Bars[len(counts)-1].Now {
-			t.Fatalf("%d bars for %d buckets", len(c.Bars), len(counts))
+			t.Fatalf("got %d bars for %d buckets", len(c.Bars), len(counts))
 		}
 		for i, b := range c.Bars {
 			if b.Y < 0 || b.X < 0 || b.X+b.W > float64(c.Width) || b.Y+b.H > float64(c.Base)+0.2 || b.Y+b.H < float64(c.Base)-0.2 {
-				t.Fatalf("bar %d of %d is at %+v, the base at %d", i, counts[i], b, c.Base)
+				t.Fatalf("bar %d with %d failures: got %+v, base line %d", i, counts[i], b, c.Base)
 			}
 			if (b.H > 0) != (counts[i] > 0) {
-				t.Fatalf("%d failures are %v high", counts[i], b.H)
+				t.Fatalf("bar for %d failures: got height %v", counts[i], b.H)
 			}
 		}
 	})
@@ -37,7 +37,7 @@ func TestCeiling(t *testing.T) {
 		n := rapid.Int64Range(0, 1e15).Draw(t, "n")
 		c := ceiling(n)
 		if c < n || c > max(2, 2*n) || c%2 != 0 {
-			t.Fatalf("above %d is %d", n, c)
+			t.Fatalf("ceiling(%d): got %d", n, c)
 		}
 	})
 }

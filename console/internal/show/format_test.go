@@ -16,12 +16,12 @@ func TestThousands(t *testing.T) {
 		text := Thousands(n)
 		back, err := strconv.ParseInt(strings.NewReplacer(",", "", "−", "-").Replace(text), 10, 64)
 		if err != nil || back != n {
-			t.Fatalf("%d is %q", n, text)
+			t.Fatalf("Thousands(%d): got %q", n, text)
 		}
 		groups := strings.Split(strings.TrimPrefix(text, "−"), ",")
 		for i, g := range groups {
 			if i > 0 && len(g) != 3 || len(g) == 0 || len(g) > 3 {
-				t.Fatalf("%d is %q", n, text)
+				t.Fatalf("Thousands(%d): got %q", n, text)
 			}
 		}
 	})
@@ -34,7 +34,7 @@ func TestAgo(t *testing.T) {
 	} {
 		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 		if got := Ago(now, now.Add(-d)); got != want {
-			t.Errorf("%v ago is %q, want %q", d, got, want)
+			t.Errorf("Ago for %v: got %q, want %q", d, got, want)
 		}
 	}
 }
@@ -42,27 +42,26 @@ func TestAgo(t *testing.T) {
 func TestExactly(t *testing.T) {
 	for ms, want := range map[int64]string{0: "0 s", 300000: "5 min", 14400000: "4 h", 5000: "5 s", 90061001: "1 d 1 h 1 min 1 s 1 ms"} {
 		if got := Exactly(time.Duration(ms) * time.Millisecond); got != want {
-			t.Errorf("%d ms is %q, want %q", ms, got, want)
+			t.Errorf("Exactly(%d ms): got %q, want %q", ms, got, want)
 		}
 	}
 }
 
-// The result of Visible does not contain characters that affect the adjacent text. A string that is already visible remains
-// unchanged.
+// The result of Visible has no characters that affect the adjacent text, and Visible does not change its own result.
 func TestVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
 		got := Visible(s)
 		if !utf8.ValidString(got) || strings.ContainsFunc(got, Odd) {
-			t.Fatalf("%q is shown as %q", s, got)
+			t.Fatalf("Visible(%q): got %q", s, got)
 		}
 		if again := Visible(got); again != got {
-			t.Fatalf("%q is shown as %q and then as %q", s, got, again)
+			t.Fatalf("Visible(%q): got %q, and then %q", s, got, again)
 		}
 	})
 	for s, want := range map[string]string{"a\x00b": `a\x00b`, "\u202egnp": `\u202egnp`, "\xff": `\xff`, "grün\n\t→": "grün\n\t→"} {
 		if got := Visible(s); got != want {
-			t.Errorf("%q is shown as %q, want %q", s, got, want)
+			t.Errorf("Visible(%q): got %q, want %q", s, got, want)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func HistoryBars(s history.Series, marks []history.Mark, id, title string, of fu
 				continue
 			}
 			x, w := d.box(part, i)
-			h := max(1.5, room*part.PerMinute(i, n)/top) // one failure among thousands is seen
+			h := max(1.5, room*part.PerMinute(i, n)/top) // keep single failures visible
 			to := &bars
 			if p.Gap() {
 				to = &guesses
@@ -169,7 +169,7 @@ func (d *HistoryDrawing) line(s history.Series, q float64, y func(time.Duration)
 		if drawn {
 			fmt.Fprintf(&b, "L%s %s", num(x+w/2), num(at))
 		} else {
-			fmt.Fprintf(&b, "M%s %sh%sh%s", num(x+w*0.2), num(at), num(w*0.6), num(-w*0.3)) // a single interval is visible
+			fmt.Fprintf(&b, "M%s %sh%sh%s", num(x+w*0.2), num(at), num(w*0.6), num(-w*0.3)) // keep single intervals visible
 		}
 		drawn = true
 	}

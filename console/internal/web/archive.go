@@ -101,7 +101,7 @@ func (c *Call) Accept(account, reason string) error {
 	return err
 }
 
-// SendBody answers with the current body of a message, as a file. With ?original=true, it sends the body as it arrived.
+// SendBody sends the current body of a message as a file, or with ?original=true the received body.
 func (c *Call) SendBody(id failed.ID, extension string) error {
 	original, err := c.Flag("original")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// fail answers with an error, as JSON or as a page.
+// fail writes an error, as JSON or as a page.
 func (c *Call) fail(err error) {
 	f := fault.AsFailure(err)
 	if f == nil {

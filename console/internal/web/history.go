@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// past returns the history, or a failure if the console does not record a history.
-func (c *Call) past() (*history.History, error) {
+// configuredHistory returns the history, or a failure if the console does not record a history.
+func (c *Call) configuredHistory() (*history.History, error) {
 	if c.History == nil {
 		return nil, &fault.Failure{Status: http.StatusServiceUnavailable, Text: "no history is recorded", Advice: "“reprise console” and “reprise up” with an archive record one"}
 	}
@@ -29,7 +29,7 @@ type Histories struct {
 
 // Histories returns the history of a queue, or of all queues if queue is empty, over the range of the query.
 func (c *Call) Histories(queue string) (all Histories, err error) {
-	h, err := c.past()
+	h, err := c.configuredHistory()
 	if err != nil {
 		return all, err
 	}
@@ -57,7 +57,7 @@ func (c *Call) Histories(queue string) (all Histories, err error) {
 
 // Marks returns all marks, the newest first.
 func (c *Call) Marks() ([]history.Mark, error) {
-	h, err := c.past()
+	h, err := c.configuredHistory()
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (c *Call) Marks() ([]history.Mark, error) {
 
 // AddMark adds a mark of the visitor, and records it in the audit log.
 func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
-	h, err := c.past()
+	h, err := c.configuredHistory()
 	if err != nil {
 		return m, err
 	}
@@ -83,7 +83,7 @@ func (c *Call) AddMark(m history.Mark) (history.Mark, error) {
 
 // RemoveMark removes a mark, and records it in the audit log.
 func (c *Call) RemoveMark(id int64) (history.Mark, error) {
-	h, err := c.past()
+	h, err := c.configuredHistory()
 	if err != nil {
 		return history.Mark{}, err
 	}

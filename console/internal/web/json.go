@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/console/internal/fault"
 )
 
-// Write answers with JSON.
+// Write writes a JSON response.
 func (c *Call) Write(status int, v any) error {
 	b, err := marshal(v)
 	if err != nil {

@@ -35,7 +35,7 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin refuses requests from another site's page that would change something.
+// sameOrigin refuses requests from pages of other sites that would change data.
 func (s *Server) sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

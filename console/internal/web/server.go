@@ -1,5 +1,5 @@
-// Package web routes a request to its handler. It checks origin, role and parameters, reads forms and JSON, and answers with JSON
-// and errors. A [Call] gives a handler the archive as the visitor may see it. Packages jsonapi and pages contain the handlers.
+// Package web routes requests to their handlers. It checks origin, role and parameters, decodes forms and JSON, and writes JSON and
+// errors. A [Call] provides a handler with the archive as the visitor may see it. Packages jsonapi and pages contain the handlers.
 package web
 
 import (
@@ -54,7 +54,7 @@ func (s *Server) Build(routes []Route) {
 		s.mux.Handle(method+s.Prefix+r.Path, s.serve(r))
 	}
 	if s.Prefix != "" {
-		s.mux.Handle("/", http.HandlerFunc(s.outside))
+		s.mux.Handle("/", http.HandlerFunc(s.withoutPrefix))
 	}
 	s.handler = secured(s.sameOrigin(s.mux))
 }
@@ -62,8 +62,8 @@ func (s *Server) Build(routes []Route) {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// outside answers requests without the prefix.
-func (s *Server) outside(w http.ResponseWriter, r *http.Request) {
+// withoutPrefix redirects or refuses requests without the prefix.
+func (s *Server) withoutPrefix(w http.ResponseWriter, r *http.Request) {
 	c := &Call{Server: s, route: &Route{Path: r.URL.Path}, W: w, R: r}
 	if r.URL.Path == "/" && access.IsSafe(r.Method) {
 		c.Redirect("/")
@@ -96,14 +96,14 @@ type Route struct {
 
 func (r *Route) Pattern() string { return strings.TrimSpace(r.Method + " " + r.Path) }
 
-// IsAPI reports whether the route answers with JSON errors.
+// IsAPI reports whether the errors of the route are JSON.
 func (r *Route) IsAPI() bool { return strings.HasPrefix(r.Path, "/api/") }
 
 func (s *Server) serve(r Route) http.Handler {
 	limit := cmp.Or(r.Body, SmallBody)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		c := &Call{Server: s, route: &r, W: w, R: req}
-		err := c.enter()
+		err := c.authorize()
 		if err == nil {
 			err = c.readParams()
 		}
@@ -131,8 +131,8 @@ type Call struct {
 	route  *Route
 }
 
-// claimKey returns an error if an earlier request had the same Idempotency-Key. Only requests of the API that may change
-// something have a key, which is optional. The forms of pages contain a key of their own.
+// claimKey returns an error if an earlier request had the same Idempotency-Key. The key is optional, and only applies to requests
+// that change data through the API. Forms of pages have a submission instead.
 func (c *Call) claimKey() error {
 	keys := c.R.Header.Values("Idempotency-Key")
 	if len(keys) == 0 || !c.route.IsAPI() || access.IsSafe(c.R.Method) {
@@ -151,8 +151,8 @@ func (c *Call) claimKey() error {
 	return err
 }
 
-// enter sets Who, or returns the reason why the visitor may not use the route.
-func (c *Call) enter() error {
+// authorize sets Who, or returns the reason why the visitor may not use the route.
+func (c *Call) authorize() error {
 	who, err := c.Guard.Identify(c.W, c.R)
 	if err != nil && (c.route.Role > access.Nobody || access.IsForeign(err)) {
 		return err

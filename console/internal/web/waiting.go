@@ -79,7 +79,7 @@ func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error)
 	return res, err
 }
 
-// CheckWaiting refuses an invalid act, before the console counts messages for it.
+// CheckWaiting returns an error for an invalid act, so that the console does not count messages for it.
 func CheckWaiting(act failed.WaitingAct) error {
 	if err := act.Validate(); err != nil {
 		return fault.BadRequest(strings.TrimPrefix(err.Error(), "failed: invalid: "), "no message was changed")

@@ -1,13 +1,13 @@
-// The console works without scripts. With this one pages are live, and times count on;
-// lists.js is for lists.
+// The console works without scripts. This script updates pages live and keeps relative times current.
+// lists.js updates the lists of messages.
 "use strict";
 
 (() => {
   const $all = (selector, root = document) => root.querySelectorAll(selector);
 
-  // What changed comes as server-sent events; parts of the page that say
-  // hx-trigger="changed from:body" then fetch themselves anew. So they do when it
-  // begins to listen, for what changed before. A page that nobody looks at does not.
+  // Server-sent events report changes. Elements with hx-trigger="changed from:body" then reload their
+  // content. They also reload when the page connects, to show changes since it was rendered. Hidden pages
+  // do not connect.
   const state = document.getElementById("live");
   let source;
   const show = (on) => {
@@ -16,28 +16,28 @@
     state.classList.toggle("on", on);
     state.textContent = on ? "Live" : "Not live";
   };
-  const tell = (what) => htmx.trigger(document.body, what);
-  const listen = () => {
+  const notify = (what) => htmx.trigger(document.body, what);
+  const connect = () => {
     if (source || document.hidden || !state) return;
     source = new EventSource(document.documentElement.dataset.prefix + "/live");
-    source.addEventListener("open", () => { show(true); tell("changed"); tell("archive"); });
+    source.addEventListener("open", () => { show(true); notify("changed"); notify("archive"); });
     source.addEventListener("error", () => show(false));
-    source.addEventListener("changed", () => tell("changed"));
-    source.addEventListener("archive", () => tell("archive"));
+    source.addEventListener("changed", () => notify("changed"));
+    source.addEventListener("archive", () => notify("archive"));
   };
-  const leave = () => {
+  const disconnect = () => {
     if (source) source.close();
     source = undefined;
     show(false);
   };
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) leave();
-    else listen();
+    if (document.hidden) disconnect();
+    else connect();
   });
-  window.addEventListener("pagehide", leave);
-  window.addEventListener("pageshow", listen);
+  window.addEventListener("pagehide", disconnect);
+  window.addEventListener("pageshow", connect);
 
-  // The same words as the server's, by Ago in console/internal/show/format.go.
+  // This function must return the same strings as Ago in console/internal/show/format.go.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const ago = (then) => {
     const seconds = Math.round((Date.now() - then) / 1000);
@@ -55,7 +55,7 @@
   };
   setInterval(tick, 5000);
 
-  // A form is sent once: a second click while the answer is on its way does nothing.
+  // A form is submitted only once: a second click has no effect until the response arrives.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post" || event.defaultPrevented) return;
@@ -66,8 +66,8 @@
     for (const form of $all("form[data-sent]")) delete form.dataset.sent;
   });
 
-  // Whoever leaves the editor with unsaved changes is asked first. A form that was sent back with a
-  // problem has unsaved changes from the start.
+  // The browser asks before a user leaves the editor with unsaved changes. A form that the server returned
+  // with an error is unsaved from the start.
   const editor = document.getElementById("edit");
   if (editor) {
     const fields = () => new URLSearchParams(new FormData(editor)).toString();
@@ -84,58 +84,58 @@
     if (search) { event.preventDefault(); search.focus(); }
   });
 
-  // A part that fetches itself anew does so behind the back of whoever uses it: not while
-  // they press a button or mark a text in it, and with the focus and the scrolling kept.
-  let pressed = false, missed = false;
+  // Elements that reload must not disturb the user. They do not reload while the user presses a button or
+  // selects text in them, and they keep the focus and the scroll position.
+  let pressed = false, skipped = false;
   for (const name of ["pointerdown", "pointerup", "pointercancel"])
     document.addEventListener(name, () => {
       pressed = name === "pointerdown";
-      if (!pressed && missed) setTimeout(() => tell("changed")); // after the click
+      if (!pressed && skipped) setTimeout(() => notify("changed")); // after the click
     }, true);
   const isLive = (element) => element.matches("[hx-trigger^=changed]");
-  const inside = "a, button, input, select, summary, [tabindex]";
-  const isUsed = (part) => {
-    const marked = getSelection();
-    return pressed || (!marked.isCollapsed && part.contains(marked.anchorNode));
+  const interactive = "a, button, input, select, summary, [tabindex]";
+  const isInUse = (part) => {
+    const selection = getSelection();
+    return pressed || (!selection.isCollapsed && part.contains(selection.anchorNode));
   };
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (!isLive(event.detail.elt)) return;
-    missed = isUsed(event.detail.elt);
-    if (missed) event.preventDefault();
+    skipped = isInUse(event.detail.elt);
+    if (skipped) event.preventDefault();
   });
-  let kept, above;
+  let snapshot, rowBefore;
   document.addEventListener("htmx:beforeSwap", (event) => {
     const part = event.detail.target;
-    kept = undefined;
-    above = part && part.matches("tr") ? part.previousElementSibling : undefined;
+    snapshot = undefined;
+    rowBefore = part && part.matches("tr") ? part.previousElementSibling : undefined;
     if (!part || !part.id || !isLive(part)) return;
-    missed = isUsed(part);
-    if (missed) { event.detail.shouldSwap = false; return; }
-    const all = [...$all(inside, part)], focused = document.activeElement;
-    kept = {
+    skipped = isInUse(part);
+    if (skipped) { event.detail.shouldSwap = false; return; }
+    const all = [...$all(interactive, part)], focused = document.activeElement;
+    snapshot = {
       id: part.id, at: all.indexOf(focused), href: focused && focused.getAttribute("href"),
       scrolls: all.map((e) => [e.scrollLeft, e.scrollTop]), open: all.map((e) => e.matches("details[open] > summary")),
     };
   });
   document.addEventListener("htmx:afterSwap", () => {
-    const part = kept && document.getElementById(kept.id);
+    const part = snapshot && document.getElementById(snapshot.id);
     if (part) {
-      const all = [...$all(inside, part)];
+      const all = [...$all(interactive, part)];
       all.forEach((e, i) => {
-        [e.scrollLeft, e.scrollTop] = kept.scrolls[i] || [0, 0];
-        if (kept.open[i] && e.matches("summary")) e.parentElement.open = true;
+        [e.scrollLeft, e.scrollTop] = snapshot.scrolls[i] || [0, 0];
+        if (snapshot.open[i] && e.matches("summary")) e.parentElement.open = true;
       });
-      const focused = (kept.href && all.find((e) => e.getAttribute("href") === kept.href)) || all[kept.at];
-      if (kept.at >= 0 && focused) focused.focus({ preventScroll: true });
-      kept = undefined;
+      const focused = (snapshot.href && all.find((e) => e.getAttribute("href") === snapshot.href)) || all[snapshot.at];
+      if (snapshot.at >= 0 && focused) focused.focus({ preventScroll: true });
+      snapshot = undefined;
     }
-    const next = above && above.nextElementSibling && above.nextElementSibling.querySelector("a.row");
-    if (next) next.focus({ preventScroll: true }); // where "Show more" was
-    above = undefined;
+    const next = rowBefore && rowBefore.nextElementSibling && rowBefore.nextElementSibling.querySelector("a.row");
+    if (next) next.focus({ preventScroll: true }); // the row in the place of "Show more"
+    rowBefore = undefined;
     tick();
   });
   document.addEventListener("rows", tick);
-  const here = document.querySelector(".nav [aria-current]");
-  if (here) here.scrollIntoView({ block: "nearest", inline: "center" });
+  const current = document.querySelector(".nav [aria-current]");
+  if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
   tick();
 })();

@@ -1,12 +1,12 @@
-// Lists: messages are picked from them, and they show how many new rows there are. No row
-// is added, removed or moved until the reader asks for it: what is read or picked is still
-// in its place a second later. What rows show of the moment (data-now) is renewed in place.
+// This script selects messages in lists and shows the number of new rows. It adds, removes and moves rows
+// only when the user asks for it, so that the row under the pointer does not change. Cells with the
+// attribute data-now are updated in place.
 "use strict";
 
 (() => {
   const $all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // Picking. A box above a list picks all of it.
+  // Selection. The checkbox in the head of a list selects all rows.
   const count = (form) => {
     const boxes = $all("input[name=id]", form);
     const picked = boxes.filter((box) => box.checked).length;
@@ -24,71 +24,71 @@
       for (const box of $all("input[name=id]", form)) box.checked = event.target.checked;
     if (event.target.matches("[data-pick-all], input[name=id]")) count(form);
   });
-  const begin = () => {
+  const updateCounts = () => {
     for (const head of $all("[data-pick-head]")) head.hidden = false;
     for (const form of $all("form[data-picks]")) count(form);
   };
-  document.addEventListener("htmx:afterSwap", begin);
-  begin();
+  document.addEventListener("htmx:afterSwap", updateCounts);
+  updateCounts();
 
-  // News.
+  // New rows.
   const news = document.querySelector(".news");
   if (!news || new URLSearchParams(location.search).has("after")) return;
   const button = news.querySelector("button"), status = news.querySelector("[role=status]");
-  const pause = 2000, quiet = 30000; // between two looks, and between two words to who cannot see
+  // Minimum time in ms between two reloads, and between two announcements of a screen reader.
+  const reloadPause = 2000, announcePause = 30000;
   const list = () => document.getElementById("list");
   const rows = (root) => $all("#rows > tr[id]", root);
-  let page, found = [], said = 0; // the page as it is now, and its rows that are not here
+  let page, newRows = [], announcedAt = 0; // the reloaded page, and its rows that the displayed page does not have
 
-  // A row at the end that is not here is none of the news, but of the page after this.
-  const missing = () => {
+  // Missing rows after the last displayed row are not new: they belong to the next page.
+  const findNewRows = () => {
     const here = new Set(rows(list()).map((row) => row.id)), all = rows(page);
     const last = all.findLastIndex((row) => here.has(row.id)), isWhole = !$all(".more", list()).length;
     return all.slice(0, isWhole || last < 0 ? all.length : last).filter((row) => !here.has(row.id));
   };
-  const renew = (old, now) => {
+  const replaceContent = (old, now) => {
     if (!old || !now || old.innerHTML === now.innerHTML) return;
     old.className = now.className;
     old.replaceChildren(...now.cloneNode(true).childNodes);
   };
-  const say = () => {
-    const n = found.length, isMore = n === rows(page).length && $all("#list .more", page).length > 0;
+  const announce = () => {
+    const n = newRows.length, isMore = n === rows(page).length && $all("#list .more", page).length > 0;
     const text = (isMore ? "more than " : "") + n + " " + (n === 1 ? news.dataset.word : news.dataset.words);
     button.hidden = n === 0;
     button.textContent = "Show " + text;
-    if (n > 0 && Date.now() - said < quiet) return;
+    if (n > 0 && Date.now() - announcedAt < announcePause) return;
     status.textContent = n > 0 ? text : "";
-    said = n > 0 ? Date.now() : 0;
+    announcedAt = n > 0 ? Date.now() : 0;
   };
-  const look = async () => {
+  const reload = async () => {
     const answer = await fetch(location.href);
     page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (!answer.ok || !page.getElementById("list")) return; // it says so where it is of use
-    const marked = getSelection();
-    if (marked.isCollapsed || !list().contains(marked.anchorNode))
+    if (!answer.ok || !page.getElementById("list")) return; // keep the displayed list
+    const selection = getSelection();
+    if (selection.isCollapsed || !list().contains(selection.anchorNode))
       for (const row of rows(page)) {
         const here = document.getElementById(row.id), cells = here ? $all("[data-now]", here) : [];
-        $all("[data-now]", row).forEach((cell, i) => renew(cells[i], cell));
+        $all("[data-now]", row).forEach((cell, i) => replaceContent(cells[i], cell));
       }
-    for (const id of ["waiting", "running"]) renew(document.getElementById(id), page.getElementById(id));
-    found = missing();
-    say();
+    for (const id of ["waiting", "running"]) replaceContent(document.getElementById(id), page.getElementById(id));
+    newRows = findNewRows();
+    announce();
     document.dispatchEvent(new Event("rows"));
   };
-  let busy = false, again = false;
-  const hear = async () => {
-    again = busy;
+  let busy = false, pending = false;
+  const reloadSoon = async () => {
+    pending = busy;
     if (busy) return;
     busy = true;
-    await look().catch(() => {}); // the next change asks again
-    setTimeout(() => { busy = false; if (again) hear(); }, pause);
+    await reload().catch(() => {}); // the next event reloads again
+    setTimeout(() => { busy = false; if (pending) reloadSoon(); }, reloadPause);
   };
-  document.body.addEventListener("archive", hear);
+  document.body.addEventListener("archive", reloadSoon);
 
-  // Each row goes before the one that follows it; with more news than a page, all of the
-  // page is new.
+  // Insert each new row before its successor. If all rows of the page are new, replace the whole list.
   button.addEventListener("click", () => {
-    const first = found[0].id, isAll = found.length === rows(page).length;
+    const first = newRows[0].id, isAll = newRows.length === rows(page).length;
     if (isAll) {
       list().replaceWith(page.getElementById("list"));
       htmx.process(list());
@@ -96,17 +96,17 @@
       let next = document.querySelector("#rows > tr:not([id])");
       for (const row of rows(page).reverse()) {
         const here = document.getElementById(row.id);
-        if (!here && !found.includes(row)) continue;
+        if (!here && !newRows.includes(row)) continue;
         if (!here) next ? next.before(row) : document.getElementById("rows").append(row);
         next = here || row;
       }
-      for (const row of found) htmx.process(row);
+      for (const row of newRows) htmx.process(row);
     }
-    for (const row of found) document.getElementById(row.id).classList.add("fresh");
-    renew(document.getElementById("total"), page.getElementById("total"));
-    found = [];
-    say();
-    begin();
+    for (const row of newRows) document.getElementById(row.id).classList.add("fresh");
+    replaceContent(document.getElementById("total"), page.getElementById("total"));
+    newRows = [];
+    announce();
+    updateCounts();
     document.querySelector(`#${first} a.row`).focus();
     document.dispatchEvent(new Event("rows"));
   });

@@ -26,14 +26,14 @@ func Policies(workers []Worker) (known []graph.Worker) {
 	return known
 }
 
-// addReported adds the graph that workers declare. It replaces the edges that were derived from the same queues, because the name of a
-// queue only contains the longest permitted delay, not the delays that the worker uses.
+// addReported adds the graph of the workers' configurations. It replaces the edges that were derived from the same queues, because
+// the name of a wait queue contains only the longest permitted delay, not the delays of the worker.
 func (b *graphBuilder) addReported(g *graph.Graph) {
-	says := map[way]bool{}
+	replaced := map[way]bool{}
 	for _, e := range g.Edges {
-		says[way{from: e.From, why: e.Way}] = e.Way != graph.Bound
+		replaced[way{from: e.From, why: e.Way}] = e.Way != graph.Bound
 	}
-	b.Edges = slices.DeleteFunc(b.Edges, func(e graph.Edge) bool { return says[way{from: e.From, why: e.Way}] })
+	b.Edges = slices.DeleteFunc(b.Edges, func(e graph.Edge) bool { return replaced[way{from: e.From, why: e.Way}] })
 	clear(b.ways)
 	for i, e := range b.Edges {
 		b.ways[way{e.From, e.To, e.Way}] = i

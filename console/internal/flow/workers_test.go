@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// For a known worker, the console and "reprise topology graph" draw the same edges for failed messages, with any names of the
-// queues.
+// For workers with a known configuration, the graph has the same edges for failed messages as "reprise topology graph", whatever
+// the names of the queues are.
 func TestGraphOfKnownWorkers(t *testing.T) {
 	short := reprise.Policy{MaxAttempts: 4, Backoff: backoff.Exponential{Initial: 500 * time.Millisecond, Max: 2 * time.Second}}
 	for name, test := range map[string]struct {
@@ -36,11 +36,11 @@ func TestGraphOfKnownWorkers(t *testing.T) {
 				"orders.wait.* -returns-> orders: after 500ms to 2s",
 			},
 		},
-		"wait queues that are not there yet": {
+		"undeclared wait queues": {
 			config: reprise.WorkerConfig{Queue: "orders", Policy: short},
 			found:  topology.Buckets{}.Topology("orders"),
 		},
-		"put back":   {config: reprise.WorkerConfig{Queue: "orders", Policy: short, Strategy: topology.Strategy{Route: topology.Requeuing{}}}},
+		"requeuing":  {config: reprise.WorkerConfig{Queue: "orders", Policy: short, Strategy: topology.Strategy{Route: topology.Requeuing{}}}},
 		"cover art":  {config: reprise.WorkerConfig{Queue: preset.CoverArtIndexQueue, Policy: short, Strategy: preset.CoverArt{}.Strategy()}, found: preset.CoverArt{}.Topology()},
 		"staking":    {config: reprise.WorkerConfig{Queue: preset.StakingActiveQueue, Policy: short, Strategy: preset.Staking{}.Strategy()}, found: preset.Staking{}.Topology()},
 		"work-retry": {config: reprise.WorkerConfig{Queue: preset.WorkRetryWorkQueue, Policy: short, Strategy: preset.WorkRetry{}.Strategy()}, found: preset.WorkRetry{}.Topology()},
@@ -52,7 +52,7 @@ func TestGraphOfKnownWorkers(t *testing.T) {
 			reported := ways(graph.New(known))
 			for _, w := range reported {
 				if !slices.Contains(got, w) {
-					t.Errorf("%s is missing in\n%q", w, got)
+					t.Errorf("edge %s not found in %q", w, got)
 				}
 			}
 			if test.want == nil {

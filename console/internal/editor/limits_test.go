@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// A small body cannot produce a huge page.
-func TestBodiesThatWouldSwell(t *testing.T) {
+// A small body cannot produce a large page or require much memory.
+func TestBodyLimits(t *testing.T) {
 	const depth = 9000
 	nested := strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth)
 	for name, c := range map[string]failed.Content{
@@ -24,10 +24,10 @@ func TestBodiesThatWouldSwell(t *testing.T) {
 		diffText(c.Body)
 		runtime.ReadMemStats(&after)
 		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
-			t.Errorf("%s: %d bytes took %d", name, len(c.Body), took)
+			t.Errorf("%s: body of %d bytes allocated %d bytes", name, len(c.Body), took)
 		}
 		if len(v.Fields) > show.MaxFields || name == "fields" && !v.Cut {
-			t.Errorf("%s: %d fields, cut %v", name, len(v.Fields), v.Cut)
+			t.Errorf("%s: got %d fields, cut is %v", name, len(v.Fields), v.Cut)
 		}
 	}
 }
