@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The first text consists of the deleted and the common lines, and the second text of the added and the common lines.
+// The deleted and the common lines form the first argument. The added and the common lines form the second argument.
 func TestDiff(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := rapid.SampledFrom([]string{"a", "b", "c", ""})

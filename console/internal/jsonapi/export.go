@@ -48,7 +48,7 @@ func exportMessages(c *web.Call) error {
 			c.W.Header().Del("Content-Disposition")
 			return err
 		}
-		// After the first bytes, only an aborted connection tells the client that the export is incomplete.
+		// After the first bytes, a client can detect an incomplete export only by the aborted connection.
 		c.Logger.Error("export broken off", "actor", c.Who.Actor, "err", err)
 		panic(http.ErrAbortHandler)
 	}
