@@ -26,11 +26,10 @@ func TestCDNPurgeDeclaresDeployedTopology(t *testing.T) {
 					s := newPurgeSystem(t, b, preset.CDNPurge{First: 10 * time.Millisecond})
 					c := s.client()
 					if first == "worker" {
-						work = nil // the other program chooses the arguments of its work queue
 						if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
 							t.Fatal(err)
 						}
-						s.declareForeign(work)
+						s.declareForeign(nil) // the other program chooses the arguments of its work queue
 					} else {
 						s.declareForeign(work)
 						if err := c.Declare(t.Context(), s.p.Topology()); err != nil {
