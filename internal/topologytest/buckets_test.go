@@ -48,7 +48,7 @@ func delays() *rapid.Generator[time.Duration] {
 	), func(n int64) time.Duration { return time.Duration(n) })
 }
 
-// growth is the effective ratio of b.
+// growth returns the effective growth of b.
 func growth(b topology.Buckets) float64 {
 	if b.Growth == 0 {
 		return topology.DefaultBucketsGrowth
@@ -56,7 +56,7 @@ func growth(b topology.Buckets) float64 {
 	return b.Growth
 }
 
-func TestBucketsBoundTheirDelays(t *testing.T) {
+func TestBucketsLimitDelays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, delay := buckets().Draw(t, "buckets"), delays().Draw(t, "delay")
 		lower, upper := b.Bounds(delay)
@@ -65,7 +65,7 @@ func TestBucketsBoundTheirDelays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if hop.TTL < delay || hop.TTL-delay > time.Millisecond {
-			t.Fatalf("a delay of %d expires after %d", delay, hop.TTL)
+			t.Fatalf("delay of %d expires after %d", delay, hop.TTL)
 		}
 		whole := (delay + time.Millisecond - 1).Truncate(time.Millisecond)
 		if whole < lower || whole >= upper {
@@ -79,14 +79,13 @@ func TestBucketsBoundTheirDelays(t *testing.T) {
 			t.Fatalf("upper bound %s is more than %s × %v", upper, whole, growth(b))
 		}
 		if lower == 0 != (whole < base) {
-			t.Fatalf("delay %s, base %s, bucket [%s, %s)", whole, base, lower, upper)
+			t.Fatalf("delay %s, base %s: got bucket [%s, %s)", whole, base, lower, upper)
 		}
 	})
 }
 
-// A queue expires from its head: a message leaves when it and all before it
-// have expired.
-func TestBucketsAreNeverEarlyAndLateByAtMostTheirWidth(t *testing.T) {
+// A queue expires messages from its head. Therefore a message leaves when it and all earlier messages have expired.
+func TestBucketsLimitLateness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := buckets().Draw(t, "buckets")
 		type message struct{ published, due time.Duration }
@@ -106,14 +105,14 @@ func TestBucketsAreNeverEarlyAndLateByAtMostTheirWidth(t *testing.T) {
 			}
 			queues[hop.RoutingKey] = append(queues[hop.RoutingKey], message{now, now + hop.TTL})
 			if waited := left - now; waited < delay || waited-hop.TTL > upper-lower || waited > upper {
-				t.Fatalf("a delay of %s in [%s, %s) waits %s", delay, lower, upper, waited)
+				t.Fatalf("delay of %s in bucket [%s, %s) took %s", delay, lower, upper, waited)
 			}
 		}
 	})
 }
 
-// Different settings never disagree about a queue: equal names, equal bounds.
-func TestBucketNamesTellTheirBounds(t *testing.T) {
+// With any settings, two buckets have the same name only if they have the same bounds.
+func TestBucketNamesContainBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, c := buckets().Draw(t, "one"), buckets().Draw(t, "other")
 		delay := delays().Draw(t, "delay")
@@ -122,7 +121,7 @@ func TestBucketNamesTellTheirBounds(t *testing.T) {
 		l1, u1 := b.Bounds(delay)
 		l2, u2 := c.Bounds(delay)
 		if (x.RoutingKey == y.RoutingKey) != (l1 == l2 && u1 == u2) {
-			t.Fatalf("%q [%s, %s) and %q [%s, %s)", x.RoutingKey, l1, u1, y.RoutingKey, l2, u2)
+			t.Fatalf("names and bounds differ: %q [%s, %s) and %q [%s, %s)", x.RoutingKey, l1, u1, y.RoutingKey, l2, u2)
 		}
 		if err := x.Topology.Merge(y.Topology).Validate(); err != nil {
 			t.Fatal(err)
@@ -136,8 +135,8 @@ func TestBucketsUpToADay(t *testing.T) {
 		lower, upper := topology.Buckets{}.Bounds(d)
 		names[fmt.Sprint(lower, upper)] = true
 	}
-	if len(names) != 52 { // 51, and bucket 0
-		t.Errorf("%d buckets", len(names))
+	if len(names) != 52 { // 51 buckets and bucket 0
+		t.Errorf("got %d buckets, want 52", len(names))
 	}
 }
 
@@ -173,7 +172,7 @@ func TestBucketsHops(t *testing.T) {
 	}
 }
 
-func TestBucketsCutWhatNoTimerHolds(t *testing.T) {
+func TestBucketsLimitDelayToMaxDelay(t *testing.T) {
 	b := topology.Buckets{}
 	want, err := b.Wait(topology.Delivery{Queue: "q"}, topology.MaxDelay)
 	if err != nil || want.TTL != topology.MaxDelay {
@@ -191,25 +190,24 @@ func TestBucketsCutWhatNoTimerHolds(t *testing.T) {
 }
 
 // A blocked work queue delays only its own retries.
-func TestWorkQueuesShareNoWaitQueue(t *testing.T) {
+func TestWorkQueuesDoNotShareWaitQueues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, delay := buckets().Draw(t, "buckets"), delays().Draw(t, "delay")
 		x, _ := b.Wait(topology.Delivery{Queue: "x"}, delay)
 		y, _ := b.Wait(topology.Delivery{Queue: "y"}, delay)
 		for _, hop := range []topology.Hop{x, y} {
 			if len(hop.Topology.Queues) != 1 || hop.Exchange != "" || hop.RoutingKey != hop.Topology.Queues[0].Name {
-				t.Fatalf("%+v", hop)
+				t.Fatalf("unexpected hop: %+v", hop)
 			}
 		}
 		if x.RoutingKey == y.RoutingKey {
-			t.Fatalf("both wait in %q", x.RoutingKey)
+			t.Fatalf("both work queues use wait queue %q", x.RoutingKey)
 		}
 	})
 }
 
-// Every queue a work queue of a name that is accepted can need has a name that
-// is possible.
-func TestBucketsBoundTheNameOfTheWorkQueue(t *testing.T) {
+// If ValidateQueue accepts a work queue, the names of all its wait queues have at most 255 bytes.
+func TestBucketsLimitLengthOfQueueName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := buckets().Draw(t, "buckets")
 		longest := strings.Repeat("q", 255)
@@ -217,7 +215,7 @@ func TestBucketsBoundTheNameOfTheWorkQueue(t *testing.T) {
 			longest = longest[1:]
 		}
 		if len(longest) < 200 {
-			t.Fatalf("%d bytes are too many for a work queue of %+v", len(longest)+1, b)
+			t.Fatalf("ValidateQueue rejected a name of %d bytes: %+v", len(longest)+1, b)
 		}
 		hop, _ := b.Wait(topology.Delivery{Queue: longest}, delays().Draw(t, "delay"))
 		if err := hop.Topology.Merge(b.Topology(longest)).Validate(); err != nil {
@@ -246,22 +244,22 @@ func TestBucketsValidate(t *testing.T) {
 			t.Errorf("%+v: got %v, want %q", tc.b, err, tc.want)
 		}
 		if s := (topology.Strategy{Route: tc.b}).Validate(); (s == nil) != (err == nil) {
-			t.Errorf("%+v: the strategy says %v", tc.b, s)
+			t.Errorf("%+v: Strategy.Validate: got %v", tc.b, s)
 		}
 	}
 }
 
-func TestWaitQueuesAreKnownByTheirNames(t *testing.T) {
+func TestIsWaitQueueRecognizesNames(t *testing.T) {
 	for name, want := range map[string]bool{"orders.wait.0-1000": true, "orders": false, "orders.wait.": false, "orders.failed": false} {
 		if got := amqpvalue.IsWaitQueue(name); got != want {
-			t.Errorf("%q: %v", name, got)
+			t.Errorf("IsWaitQueue(%q): got %v", name, got)
 		}
 	}
 }
 
-// The function returns bounds for all numbers, including numbers that Validate refuses. Each delay up to MaxDelay is within the
-// bounds.
-func TestBoundsOfAnything(t *testing.T) {
+// The function returns bounds for all numbers, including numbers that Validate refuses. Each delay up to MaxDelay is
+// within the bounds.
+func TestBoundsAcceptAnyDelay(t *testing.T) {
 	growths := []float64{0, 1, -3, 1.0000001, 1.25, 1000, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)}
 	bases := []time.Duration{0, -time.Second, 1, time.Millisecond, time.Second, topology.MaxDelay, math.MaxInt64, math.MinInt64}
 	delays := []time.Duration{math.MinInt64, -1, 0, 1, time.Second, time.Hour, topology.MaxDelay, topology.MaxDelay + 1, math.MaxInt64}
@@ -275,7 +273,7 @@ func TestBoundsOfAnything(t *testing.T) {
 					counts += time.Millisecond - rest
 				}
 				if !(0 <= lower && lower <= counts && counts < upper) {
-					t.Errorf("%+v: %s in [%s, %s)", b, delay, lower, upper)
+					t.Errorf("%+v: delay %s is outside of its bucket [%s, %s)", b, delay, lower, upper)
 				}
 			}
 		}

@@ -23,17 +23,17 @@ func TestCountUpCountsInOneHeader(t *testing.T) {
 			want = nil
 		}
 		if headers["x-tries"] != want || headers["own"] != "kept" {
-			t.Errorf("after %d attempts: %v", n, headers)
+			t.Errorf("headers after %d attempts: %v", n, headers)
 		}
 		h := tries.Read(topology.Delivery{Headers: headers})
 		if h.Attempts != n || h.RetriesLeft != topology.Undecided || len(h.Errors) != n {
-			t.Errorf("after %d attempts: %+v", n, h)
+			t.Errorf("history after %d attempts: %+v", n, h)
 		}
 	}
 }
 
 // The count continues the counts of other programs, which may have any type.
-func TestCountUpGoesOnWhereOthersStopped(t *testing.T) {
+func TestCountUpContinuesCountOfOthers(t *testing.T) {
 	for _, tc := range []struct {
 		found any
 		read  int
@@ -56,24 +56,24 @@ func TestCountUpGoesOnWhereOthersStopped(t *testing.T) {
 			headers = nil
 		}
 		if h := tries.Read(topology.Delivery{Headers: headers}); h.Attempts != tc.read {
-			t.Errorf("%T %[1]v is read as %d, not %d", tc.found, h.Attempts, tc.read)
+			t.Errorf("%T %[1]v: got %d attempts, want %d", tc.found, h.Attempts, tc.read)
 		}
 		if after := fail(tries, headers, 1, 0); after["x-tries"] != tc.next {
-			t.Errorf("after %T %[1]v comes %T %[2]v, not %d", tc.found, after["x-tries"], tc.next)
+			t.Errorf("next value after %T %[1]v: got %T %[2]v, want %d", tc.found, after["x-tries"], tc.next)
 		}
 	}
 }
 
-// A program that knows the count alone has put the message back in between.
-func TestCountUpGoesOnWithoutItsTrail(t *testing.T) {
+// Another program has retried the message and kept its count, but not its trail.
+func TestCountUpContinuesWithoutTrail(t *testing.T) {
 	headers := fail(tries, topology.Table{"x-tries": int32(3)}, 1, 0)
 	h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
 	if h.Attempts != 4 || len(h.Errors) != 1 || h.Errors[0].Attempt != 4 {
-		t.Errorf("%+v", h)
+		t.Errorf("unexpected history: %+v", h)
 	}
 }
 
-func TestCountUpParksWithTheReason(t *testing.T) {
+func TestCountUpParksWithReason(t *testing.T) {
 	f := topology.Failure{AttemptError: topology.AttemptError{Attempt: 10, Error: "down", Time: start}, Queue: "q", Reason: "10 attempts made"}
 	want := topology.Table{
 		"x-tries": int32(10), "x-reprise-attempts": int64(10), "x-reprise-first-failed": start, "x-reprise-queue": "q",
@@ -88,7 +88,7 @@ func TestCountUpParksWithTheReason(t *testing.T) {
 func TestCountUpOwns(t *testing.T) {
 	for header, want := range map[string]bool{"x-tries": true, "x-reprise-errors": true, "x-reprise-attempts": true, "own": false, "": false} {
 		if got := tries.Owns(header); got != want {
-			t.Errorf("owns %q: %t", header, got)
+			t.Errorf("Owns(%q): got %t", header, got)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestCountUpValidate(t *testing.T) {
 	}
 	for _, header := range []string{"", strings.Repeat("x", 256), "x-reprise-attempts"} {
 		if err := (topology.CountUp{Header: header}).Validate(); err == nil || !strings.Contains(err.Error(), "topology: CountUp.Header must ") {
-			t.Errorf("%.20q: %v", header, err)
+			t.Errorf("header %.20q: got %v", header, err)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 		before := maps.Clone(headers)
 		h := tries.Read(topology.Delivery{Queue: "q", Headers: headers})
 		if h.Attempts < 0 || h.RetriesLeft != topology.Undecided {
-			t.Fatalf("read %+v", h)
+			t.Fatalf("unexpected history: %+v", h)
 		}
 		f := topology.Failure{
 			AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: rapid.String().Draw(t, "error"), Time: start},
@@ -124,17 +124,17 @@ func TestCountUpToleratesAnyHeader(t *testing.T) {
 		}
 		for name, out := range map[string]topology.Table{"retried": tries.Retry(headers, f), "parked": tries.Park(headers, f)} {
 			if !cmp.Equal(before, headers) {
-				t.Fatalf("changed its input:\n%s", cmp.Diff(before, headers))
+				t.Fatalf("Retry or Park modified its input:\n%s", cmp.Diff(before, headers))
 			}
 			n, is32 := out["x-tries"].(int32)
 			if want := h.Attempts + 1; !is32 || int(n) != want {
-				t.Fatalf("%s with %T %[2]v, not %d", name, out["x-tries"], want)
+				t.Fatalf("%s: got count %T %[2]v, want %d", name, out["x-tries"], want)
 			}
 			if f.Room > 0 && out.WireSize() > f.Room {
-				t.Fatalf("%s with %d bytes in a room of %d", name, out.WireSize(), f.Room)
+				t.Fatalf("%s: headers have %d bytes, limit is %d", name, out.WireSize(), f.Room)
 			}
 			if !cmp.Equal(before["own"], out["own"]) {
-				t.Fatalf("%s with own header %v, not %v", name, out["own"], before["own"])
+				t.Fatalf("%s: own header: got %v, want %v", name, out["own"], before["own"])
 			}
 		}
 	})

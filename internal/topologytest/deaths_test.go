@@ -12,8 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// died returns x-death as RabbitMQ writes it after a number of rounds through
-// DeadLettering.
+// died returns the x-death header that RabbitMQ sets after a number of retries with DeadLettering.
 func died(queue string, rounds int64) []any {
 	return []any{
 		topology.Table{"count": rounds, "reason": "expired", "queue": queue + ".retry", "time": start, "exchange": "", "routing-keys": []any{queue + ".retry"}},
@@ -51,43 +50,43 @@ func TestDeathsCountRejections(t *testing.T) {
 	}{
 		{"first delivery", nil, topology.History{RetriesLeft: -1}, 0},
 		{
-			"three rounds",
+			"three retries",
 			topology.Table{"x-death": died("q", 3)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			0,
 		},
 		{
-			// 4.x counts rejections among the deliveries that failed
-			"three rounds and a crash",
+			// RabbitMQ 4 counts rejections as failed deliveries
+			"three retries and a crash",
 			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(4)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			1,
 		},
 		{
 			// RabbitMQ 3.10 starts the count again in each queue.
-			"never fewer than none",
+			"count is not negative",
 			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(1)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			0,
 		},
 		// A publisher can claim a rejection in another queue, which must not hide crashes.
-		{"rejected elsewhere", topology.Table{"x-death": forged("other"), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 3},
+		{"rejected in another queue", topology.Table{"x-death": forged("other"), "x-delivery-count": int64(3)}, topology.History{RetriesLeft: -1}, 3},
 		{
-			// A rejection by this queue hides a crash, and is an attempt.
-			"forged here",
+			// A rejection in this queue hides a crash and counts as an attempt.
+			"forged rejection in this queue",
 			topology.Table{"x-death": forged("q"), "x-delivery-count": int64(3)},
 			topology.History{Attempts: math.MaxInt32 - 1, RetriesLeft: -1},
 			0,
 		},
 		{
 			// A parked message of another queue was moved to this queue. Its trail must not hide the count of this queue.
-			"another queue's trail",
+			"trail of another queue",
 			topology.Table{"x-death": died("q", 2), "x-reprise-attempts": int64(10), "x-reprise-queue": "other"},
 			topology.History{Attempts: 2, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
 			0,
 		},
 		{
-			"its own trail, from before",
+			"trail of this queue",
 			topology.Table{
 				"x-death": died("q", 2), "x-reprise-attempts": int64(4), "x-reprise-queue": "q", "x-reprise-exchange": "x", "x-reprise-routing-key": "k",
 				"x-reprise-first-failed": start.Add(-time.Hour),
@@ -101,12 +100,12 @@ func TestDeathsCountRejections(t *testing.T) {
 			t.Errorf("%s: %s", tc.name, diff)
 		}
 		if n := crashCount(topology.Deaths{}, d); n != tc.crashes {
-			t.Errorf("%s: %d crashes", tc.name, n)
+			t.Errorf("%s: got %d crashes", tc.name, n)
 		}
 	}
 }
 
-func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
+func TestDeliveriesReadDeliveryCount(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		headers topology.Table
@@ -115,24 +114,25 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 		{"first delivery", nil, 0},
 		{"3.10, by basic.get", topology.Table{"x-delivery-count": int64(0)}, 0},
 		{"third", topology.Table{"x-delivery-count": int64(2)}, 2},
-		{"another width", topology.Table{"x-delivery-count": int32(2)}, 2},
-		{"no number", topology.Table{"x-delivery-count": "2"}, 0},
+		{"32-bit count", topology.Table{"x-delivery-count": int32(2)}, 2},
+		{"not a number", topology.Table{"x-delivery-count": "2"}, 0},
 		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
 		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32 - 1},
-		// In RabbitMQ 4.3, the message keeps its count. Before, the count starts again, so all five deliveries were in this queue.
+		// In RabbitMQ 4.3, the message keeps its count. In earlier versions, the count starts again, so all five deliveries were in
+		// this queue.
 		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 5},
 		{"forged", topology.Table{"x-delivery-count": int64(5), "x-death": forged("other")}, 5},
-		{"forged here", topology.Table{"x-delivery-count": int64(5), "x-death": forged("q")}, 5},
-		{"its own trail, from before", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "q"}, 6},
-		{"another queue's trail", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "other"}, 2},
+		{"forged rejection in this queue", topology.Table{"x-delivery-count": int64(5), "x-death": forged("q")}, 5},
+		{"trail of this queue", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "q"}, 6},
+		{"trail of another queue", topology.Table{"x-delivery-count": int64(2), "x-reprise-attempts": int64(4), "x-reprise-queue": "other"}, 2},
 	} {
 		d := topology.Delivery{Queue: "q", Redelivered: true, Headers: tc.headers}
 		h := topology.Deliveries{}.Read(d)
 		if h.Attempts != tc.want || h.RetriesLeft != topology.Undecided {
-			t.Errorf("%s: %+v", tc.name, h)
+			t.Errorf("%s: got %+v", tc.name, h)
 		}
 		if n := crashCount(topology.Deliveries{}, d); n != 0 {
-			t.Errorf("%s: %d crashes, and attempts as well", tc.name, n)
+			t.Errorf("%s: got %d crashes, but deliveries already count as attempts", tc.name, n)
 		}
 	}
 }
@@ -141,23 +141,23 @@ func TestDeliveriesCountWhatTheQueueCounts(t *testing.T) {
 func TestCrashes(t *testing.T) {
 	d := topology.Delivery{Redelivered: true, Headers: topology.Table{"x-delivery-count": uint16(3), "x-death": died("q", 2)}}
 	if n := crashCount(topology.Trail{}, d); n != 3 {
-		t.Errorf("%d crashes", n)
+		t.Errorf("got %d crashes, want 3", n)
 	}
 	if n := crashCount(topology.CountDown{}, topology.Delivery{}); n != 0 {
-		t.Errorf("%d crashes on a first delivery", n)
+		t.Errorf("got %d crashes on a first delivery, want 0", n)
 	}
 }
 
 // If a publisher copied all headers, the count of a first delivery is not from this queue, in which no attempt has failed.
-func TestCountsOfAFirstDeliveryAreNotTheQueues(t *testing.T) {
+func TestCountsOfFirstDeliveryAreIgnored(t *testing.T) {
 	d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(6)}}
 	for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}, topology.Trail{}} {
 		if h, n := m.Read(d), crashCount(m, d); h.Attempts != 0 || n != 0 {
-			t.Errorf("%T: %d attempts, %d crashes", m, h.Attempts, n)
+			t.Errorf("%T: got %d attempts and %d crashes, want 0", m, h.Attempts, n)
 		}
 	}
 	if hop, err := (topology.DelayedRetry{Min: time.Second}).Wait(d, 0); err != nil || hop.Delay != time.Second {
-		t.Errorf("the first delay is %s, %v", hop.Delay, err)
+		t.Errorf("first delay: got %s, %v", hop.Delay, err)
 	}
 }
 
@@ -186,14 +186,14 @@ func TestDeathsTolerateAnyHeader(t *testing.T) {
 		for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}} {
 			h := m.Read(d)
 			if h.Attempts < 0 || crashCount(m, d) < 0 || h.Queue != "" && h.Queue != "q" {
-				t.Fatalf("%T: %+v, %d crashes", m, h, crashCount(m, d))
+				t.Fatalf("%T: got %+v, %d crashes", m, h, crashCount(m, d))
 			}
 		}
 	})
 }
 
 // A parked copy has a Trail with the attempts that the broker counted.
-func TestBrokersCountsArriveInTheTrail(t *testing.T) {
+func TestParkedTrailContainsBrokerCounts(t *testing.T) {
 	for _, tc := range []struct {
 		marks topology.Marks
 		route topology.Route
@@ -204,19 +204,19 @@ func TestBrokersCountsArriveInTheTrail(t *testing.T) {
 		{topology.Deliveries{}, topology.DelayedRetry{}, topology.Delivery{Queue: "q", Redelivered: true, Headers: topology.Table{"x-delivery-count": int64(4)}}},
 	} {
 		if m := (topology.Strategy{Route: tc.route}).WithDefaults().Marks; m != tc.marks {
-			t.Errorf("the marks of %T are %T", tc.route, m)
+			t.Errorf("default marks of %T: got %T", tc.route, m)
 		}
 		if m := (topology.Strategy{Route: tc.route, Marks: topology.Trail{}}).WithDefaults().Marks; m != (topology.Trail{}) {
-			t.Errorf("%T overrules marks", tc.route)
+			t.Errorf("%T replaced the configured marks", tc.route)
 		}
 		h := tc.marks.Read(tc.d)
 		f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "last"}, History: h, Queue: "q"}
 		parked := topology.Trail{}.Read(topology.Delivery{Queue: "q", Headers: tc.marks.Park(nil, f)})
 		if parked.Attempts != 5 || len(parked.Errors) != 1 || parked.Errors[0].Error != "last" {
-			t.Errorf("%T: parked with %+v", tc.marks, parked)
+			t.Errorf("%T: parked history: got %+v", tc.marks, parked)
 		}
 		if !tc.marks.Owns(topology.HeaderErrors) || tc.marks.Owns("x-death") || tc.marks.Owns("own") {
-			t.Errorf("%T owns the wrong headers", tc.marks)
+			t.Errorf("%T: Owns reports the wrong headers", tc.marks)
 		}
 	}
 }

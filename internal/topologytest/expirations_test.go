@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// waited returns x-death as RabbitMQ writes it when a copy expires.
+// waited returns the x-death header that RabbitMQ sets when a copy expires.
 func waited(expiration string, count int64) []any {
 	return []any{topology.Table{
 		"count": count, "reason": "expired", "queue": "q.wait", "time": start, "exchange": "x.wait",
@@ -22,8 +22,8 @@ func waited(expiration string, count int64) []any {
 	}}
 }
 
-// ours are the headers of a copy that a worker has made, and that has expired.
-func ours(attempts, waits int64, death []any) topology.Table {
+// workerCopy returns the headers of an expired copy from a worker.
+func workerCopy(attempts, waits int64, death []any) topology.Table {
 	return topology.Table{"x-reprise-attempts": attempts, "x-reprise-queue": "q", "x-reprise-waits": waits, "x-death": death}
 }
 
@@ -39,7 +39,7 @@ func ExampleExpirations() {
 func ExampleGrowingTTL() {
 	route := topology.GrowingTTL{Jitter: -1}
 	d := topology.Delivery{Queue: "purge"}
-	hop, err := route.Wait(d, time.Hour) // what a Policy asks for is not used
+	hop, err := route.Wait(d, time.Hour) // the route ignores the delay of the policy
 	fmt.Println(hop.RoutingKey, hop.TTL, err)
 
 	d.Headers = topology.Table{"x-death": []any{
@@ -52,7 +52,7 @@ func ExampleGrowingTTL() {
 	// purge.wait 30s <nil>
 }
 
-func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
+func TestExpirationsDetermineAttempts(t *testing.T) {
 	const second = time.Second
 	entry := func(changes topology.Table) []any {
 		e := topology.Table{"count": int64(1), "reason": "expired", "queue": "q.wait", "original-expiration": "30000"}
@@ -75,63 +75,63 @@ func TestExpirationsSayHowFarTheBackOffHasCome(t *testing.T) {
 		{"not the first entry", topology.Table{"x-death": append(entry(topology.Table{"queue": "other"}), entry(nil)...)}, 2, 90 * second},
 		{"no expiration", topology.Table{"x-death": entry(topology.Table{"original-expiration": nil})}, 1, 30 * second},
 		{"another reason", topology.Table{"x-death": entry(topology.Table{"reason": "maxlen"})}, 0, 10 * second},
-		{"retried now", topology.Table{"x-death": entry(topology.Table{"reason": "rejected"})}, 2, 90 * second},
-		// 3.10, for a program that copies x-death: one entry for each reason.
-		{"retried now, then waited", topology.Table{"x-death": append(waited("90000", 1), entry(topology.Table{"reason": "rejected"})...)}, 3, 270 * second},
-		{"waited twice, then retried now", topology.Table{"x-death": append(entry(topology.Table{"reason": "rejected", "original-expiration": "10000"}), waited("10000", 2)...)}, 3, 30 * second},
+		{"rejected", topology.Table{"x-death": entry(topology.Table{"reason": "rejected"})}, 2, 90 * second},
+		// On 3.10, if a program copies x-death, the header has one entry for each reason.
+		{"rejected, then waited", topology.Table{"x-death": append(waited("90000", 1), entry(topology.Table{"reason": "rejected"})...)}, 3, 270 * second},
+		{"waited twice, then rejected", topology.Table{"x-death": append(entry(topology.Table{"reason": "rejected", "original-expiration": "10000"}), waited("10000", 2)...)}, 3, 30 * second},
 		{"no count", topology.Table{"x-death": entry(topology.Table{"count": "many"})}, 2, 90 * second},
-		{"for ever", topology.Table{"x-death": entry(topology.Table{"original-expiration": "99999999999999"})}, 13, topology.DefaultGrowingTTLMax},
+		{"longer than the maximum", topology.Table{"x-death": entry(topology.Table{"original-expiration": "99999999999999"})}, 13, topology.DefaultGrowingTTLMax},
 		{"countless", topology.Table{"x-death": entry(topology.Table{"count": int64(math.MaxInt64)})}, math.MaxInt32 - 1, 270 * second},
 		{"negative", topology.Table{"x-death": entry(topology.Table{"original-expiration": "-1", "count": int64(-1)})}, 1, 30 * second},
-		{"no array", topology.Table{"x-death": "30000"}, 0, 10 * second},
-		{"no tables", topology.Table{"x-death": []any{"30000", nil}}, 0, 10 * second},
+		{"not an array", topology.Table{"x-death": "30000"}, 0, 10 * second},
+		{"not tables", topology.Table{"x-death": []any{"30000", nil}}, 0, 10 * second},
 		// The count of a Reprise worker is exact for all delays. Other programs continue it.
-		{"ours", ours(7, 10_000, waited("10000", 1)), 7, 30 * second},
-		{"ours, then theirs", ours(2, 33_000, waited("95000", 1)), 3, 285 * second},
-		{"ours, then theirs with x-death", ours(2, 33_000, waited("33000", 2)), 3, 297 * second},
-		{"ours, retried now", ours(2, 30_000, entry(topology.Table{"reason": "rejected"})), 2, 90 * second},
-		{"ours, and x-death lost", ours(2, 33_000, nil), 2, 10 * second},
-		{"ours, without what it waits", topology.Table{"x-death": waited("90000", 1), "x-reprise-attempts": int64(1), "x-reprise-queue": "q"}, 3, 270 * second},
+		{"worker", workerCopy(7, 10_000, waited("10000", 1)), 7, 30 * second},
+		{"worker, then another program", workerCopy(2, 33_000, waited("95000", 1)), 3, 285 * second},
+		{"worker, then another program with x-death", workerCopy(2, 33_000, waited("33000", 2)), 3, 297 * second},
+		{"worker, rejected", workerCopy(2, 30_000, entry(topology.Table{"reason": "rejected"})), 2, 90 * second},
+		{"worker, x-death lost", workerCopy(2, 33_000, nil), 2, 10 * second},
+		{"worker, delay lost", topology.Table{"x-death": waited("90000", 1), "x-reprise-attempts": int64(1), "x-reprise-queue": "q"}, 3, 270 * second},
 		{"a trail of another queue", topology.Table{"x-reprise-attempts": int64(7), "x-reprise-queue": "other"}, 0, 10 * second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := topology.Delivery{Queue: "q", Headers: tc.headers}
 			route := topology.GrowingTTL{Jitter: -1}
 			if h := route.Marks().Read(d); h.Attempts != tc.attempts || h.RetriesLeft != topology.Undecided {
-				t.Errorf("%d attempts, %d left, want %d and the Policy's", h.Attempts, h.RetriesLeft, tc.attempts)
+				t.Errorf("got %d attempts and %d retries left, want %d attempts and the limits of the policy", h.Attempts, h.RetriesLeft, tc.attempts)
 			}
 			hop, err := route.Wait(d, time.Minute)
 			if err != nil || hop.TTL != tc.next || hop.Delay != tc.next || hop.RoutingKey != "q.wait" {
-				t.Errorf("next: %+v, %v, want %s", hop, err, tc.next)
+				t.Errorf("next hop: got %+v, %v, want %s", hop, err, tc.next)
 			}
 		})
 	}
 }
 
 // If delays do not grow, a delay of any length only shows that there was a retry.
-func TestExpirationsThatStayTheSame(t *testing.T) {
+func TestConstantExpirationsShowOneAttempt(t *testing.T) {
 	e := topology.Expirations{Factor: 1}
 	for _, expiration := range []string{"9000", "10000", "10001", "86400000"} {
-		for headers, want := range map[string]int{"": 1, "ours": 8} {
+		for headers, want := range map[string]int{"": 1, "worker": 8} {
 			d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": waited(expiration, 1)}}
 			if headers != "" {
-				d.Headers = ours(8, 10_000, waited(expiration, 1))
+				d.Headers = workerCopy(8, 10_000, waited(expiration, 1))
 			}
 			if h := e.Read(d); h.Attempts != want {
-				t.Errorf("%s after %s: %d attempts, want %d", headers, expiration, h.Attempts, want)
+				t.Errorf("%s after %s: got %d attempts, want %d", headers, expiration, h.Attempts, want)
 			}
 		}
 	}
 }
 
-func TestExpirationsKnowTheFirstFailure(t *testing.T) {
+func TestExpirationsDetermineFirstFailure(t *testing.T) {
 	h := topology.Expirations{}.Read(topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": waited("10000", 2)}})
 	if want := start.Add(-10 * time.Second); !h.FirstFailed.Equal(want) {
-		t.Errorf("first failed at %v, want %v", h.FirstFailed, want)
+		t.Errorf("first failure: got %v, want %v", h.FirstFailed, want)
 	}
 }
 
-// The delay grows in each round, through any program. The message contains the complete state.
+// The delay grows with each retry by any program. The message contains the complete state.
 func TestGrowingTTLGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rapid.Float64Range(0, math.Nextafter(1, 0))
@@ -154,7 +154,7 @@ func TestGrowingTTLGrows(t *testing.T) {
 			d := topology.Delivery{Queue: "q", RoutingKey: "k", Headers: headers}
 			h := route.Marks().Read(d)
 			if h.Attempts != attempt-1 {
-				t.Fatalf("after %d attempts, %d are known", attempt-1, h.Attempts)
+				t.Fatalf("after %d attempts: got %d attempts", attempt-1, h.Attempts)
 			}
 			hop, err := route.Wait(d, 0)
 			if err != nil {
@@ -166,7 +166,7 @@ func TestGrowingTTLGrows(t *testing.T) {
 			}
 			spread := want*0.05 + float64(time.Millisecond)
 			if attempt == 1 && hop.TTL != first || math.Abs(float64(hop.TTL)-want) > spread || hop.TTL > most || hop.TTL%time.Millisecond != 0 {
-				t.Fatalf("attempt %d: waits %s after %s, want about %s", attempt, hop.TTL, last, time.Duration(want))
+				t.Fatalf("attempt %d: got delay %s after %s, want about %s", attempt, hop.TTL, last, time.Duration(want))
 			}
 			last = hop.TTL
 			headers = route.Marks().Retry(headers, topology.Failure{AttemptError: topology.AttemptError{Attempt: attempt, Time: start}, History: h, Queue: "q"})
@@ -176,21 +176,22 @@ func TestGrowingTTLGrows(t *testing.T) {
 	})
 }
 
-// The expiration alone determines the attempts of programs that do not count attempts, if the random part of the delays is small.
+// The expiration alone determines the attempts of programs that do not count attempts, if the random part of the delays
+// is small.
 func TestExpirationsTolerateRandomness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := 10_000.0
 		for attempts := 1; attempts <= 6; attempts++ {
 			x := waited(strconv.Itoa(int(ms)), 1)
 			if h := (topology.Expirations{}).Read(topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": x}}); h.Attempts != attempts {
-				t.Fatalf("an expiration of %.0f makes %d attempts, not %d", ms, h.Attempts, attempts)
+				t.Fatalf("expiration of %.0f: got %d attempts, want %d", ms, h.Attempts, attempts)
 			}
 			ms *= 3 * rapid.Float64Range(0.91, 1.1).Draw(t, "randomness")
 		}
 	})
 }
 
-func TestExpirationsReadAnything(t *testing.T) {
+func TestExpirationsTolerateAnyHeader(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-death": []any{topology.Table{
 			"queue": "q.wait", "reason": "expired",
@@ -203,10 +204,10 @@ func TestExpirationsReadAnything(t *testing.T) {
 		}}}}
 		route := topology.GrowingTTL{Factor: rapid.SampledFrom([]float64{1, 1.1, 3, 1000}).Draw(t, "factor")}
 		if h := route.Marks().Read(d); h.Attempts < 1 || h.Attempts >= math.MaxInt32 {
-			t.Fatalf("%d attempts", h.Attempts)
+			t.Fatalf("unexpected number of attempts: %d", h.Attempts)
 		}
 		if hop, err := route.Wait(d, 0); err != nil || hop.TTL < time.Millisecond || hop.TTL > topology.MaxDelay {
-			t.Fatalf("waits %s, %v", hop.TTL, err)
+			t.Fatalf("Wait: got %s, %v", hop.TTL, err)
 		}
 	})
 }
@@ -223,7 +224,7 @@ func TestGrowingTTLOfAnExistingSystem(t *testing.T) {
 		},
 	}
 	if err := g.Validate(); err == nil {
-		t.Error("valid without the name of its wait queue")
+		t.Error("Validate accepted a route without the name of its wait queue")
 	}
 	g.WaitQueue = "later"
 	if err := g.Validate(); err != nil {
@@ -236,10 +237,10 @@ func TestGrowingTTLOfAnExistingSystem(t *testing.T) {
 		"x-death": []any{topology.Table{"queue": "later", "reason": "expired", "original-expiration": "10000"}},
 	}}
 	if hop, err := g.Wait(d, 0); err != nil || hop.Exchange != "w" || hop.RoutingKey != "purge.url" || hop.TTL < 27*time.Second || hop.TTL > 33*time.Second {
-		t.Errorf("%+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v", hop, err)
 	}
 	if err := g.ValidateQueue("elsewhere"); err == nil {
-		t.Error("a work queue that nothing leads back to is accepted")
+		t.Error("ValidateQueue accepted a work queue that no exchange reaches")
 	}
 }
 
@@ -267,7 +268,7 @@ func TestGrowingTTLValidate(t *testing.T) {
 		{MessageTTL: topology.MessageTTL{WaitAddress: topology.Address{Exchange: "w"}}},
 	} {
 		if err := (topology.Strategy{Route: g}).Validate(); err == nil {
-			t.Errorf("%+v is valid", g)
+			t.Errorf("Validate accepted %+v", g)
 		}
 	}
 }

@@ -47,8 +47,8 @@ type arrival struct {
 	stations      int
 }
 
-// walk carries a message through a topology as RabbitMQ does: exchanges compare
-// headers, queues hold for their x-message-ttl and dead-letter.
+// walk simulates the route of a message through a topology. Exchanges compare headers. Queues hold a message for their
+// x-message-ttl and dead-letter it.
 func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchange, key string, headers topology.Table) arrival {
 	a := arrival{exchange: exchange, key: key}
 	for range 100 {
@@ -62,7 +62,7 @@ func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchang
 			}
 		}
 		if len(to) != 1 {
-			t.Fatalf("at %q a message goes %d ways: %v", a.exchange, len(to), to)
+			t.Fatalf("exchange %q routes the message to %d destinations: %v", a.exchange, len(to), to)
 		}
 		if to[0].ToExchange != "" {
 			a.exchange = to[0].ToExchange
@@ -70,7 +70,7 @@ func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchang
 		}
 		i := slices.IndexFunc(topo.Queues, func(q topology.Queue) bool { return q.Name == to[0].Queue })
 		if i < 0 {
-			t.Fatalf("%q is not declared", to[0].Queue)
+			t.Fatalf("queue %q is not declared", to[0].Queue)
 		}
 		args := topo.Queues[i].Args
 		a.after += time.Duration(args["x-message-ttl"].(int64)) * time.Millisecond
@@ -80,7 +80,7 @@ func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchang
 			a.key = key.(string)
 		}
 	}
-	t.Fatalf("no end to it")
+	t.Fatalf("message passes too many queues")
 	return a
 }
 
@@ -101,7 +101,7 @@ func scheduled() *rapid.Generator[time.Duration] {
 	), func(n int64) time.Duration { return time.Duration(n) })
 }
 
-func TestLevelsHoldAMessageForItsDelay(t *testing.T) {
+func TestLevelsDelayMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		delay := scheduled().Draw(t, "delay")
 		target := rapid.SampledFrom([][2]string{{"", "orders"}, {"orders", "some.key"}, {"amq.topic", ""}}).Draw(t, "target")
@@ -114,7 +114,7 @@ func TestLevelsHoldAMessageForItsDelay(t *testing.T) {
 		}
 		whole := (delay + time.Second - 1).Truncate(time.Second)
 		if hop.Delay != whole || hop.RoutingKey != target[1] || hop.Way != topology.Copy || hop.TTL != 0 {
-			t.Fatalf("hop %+v for %s", hop, delay)
+			t.Fatalf("hop for delay %[2]s: got %+[1]v", hop, delay)
 		}
 		got := walk(t, hop.Topology, hop.Exchange, hop.RoutingKey, hop.Headers)
 		if want := (arrival{target[0], target[1], whole, hop.Stations}); got != want {
@@ -124,7 +124,7 @@ func TestLevelsHoldAMessageForItsDelay(t *testing.T) {
 }
 
 // Headers of an earlier, longer delay do not change the route of a message.
-func TestLevelsIgnoreHeadersOfAnotherWait(t *testing.T) {
+func TestLevelsIgnoreHeadersOfEarlierDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := topology.Delivery{Queue: "orders", RoutingKey: "other"}
 		before, err1 := topology.Levels{}.Wait(d, scheduled().Draw(t, "before"))
@@ -146,7 +146,7 @@ func TestLevelsIgnoreHeadersOfAnotherWait(t *testing.T) {
 	})
 }
 
-func TestLevelsOfDifferentTargetsHaveNothingInCommon(t *testing.T) {
+func TestLevelsOfDifferentTargetsShareNoQueues(t *testing.T) {
 	name := rapid.SampledFrom([]string{"a", "exchange.a", "a.level.1", "a.level-1", "exchange.a.level.1", "level.1", "exchange.exchange.a"})
 	rapid.Check(t, func(t *rapid.T) {
 		x, y := name.Draw(t, "one"), name.Draw(t, "other")
@@ -166,7 +166,7 @@ func TestLevelsOfDifferentTargetsHaveNothingInCommon(t *testing.T) {
 		}
 		for _, q := range one.Topology.Queues {
 			if slices.ContainsFunc(other.Topology.Queues, func(o topology.Queue) bool { return o.Name == q.Name }) {
-				t.Fatalf("%s and %s share %s", x, y, q.Name)
+				t.Fatalf("%s and %s share queue %s", x, y, q.Name)
 			}
 		}
 	})
@@ -179,17 +179,17 @@ func TestLevelsBounds(t *testing.T) {
 		name          string
 		exchange, key string
 		delay         time.Duration
-		want          string // of the error
+		want          string // expected error
 	}{
 		{"too long a delay", "x", "k", topology.MaxSchedule + 1, "at most 74565h24m16s"},
 		{"nowhere", "", "", time.Second, "must not both be empty"},
 		{"too long a key", "x", long + "n", time.Second, "at most 255 bytes: got 256"},
 		{"too long a queue", "", long[:247], time.Second, "at most 246"},
 		{"too long an exchange", long[:238], "k", time.Second, "at most 237"},
-		{"a queue of the broker's", "", "amq.gen-x", time.Second, `must not begin with "amq."`},
+		{"reserved queue name", "", "amq.gen-x", time.Second, `must not begin with "amq."`},
 	} {
 		if hop, err := l.Schedule(tc.exchange, tc.key, tc.delay); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %+v, %v", tc.name, hop, err)
+			t.Errorf("%s: got %+v, %v", tc.name, hop, err)
 		}
 	}
 	for _, at := range [][2]string{{"", long[:246]}, {long[:237], long}, {"amq.topic", "k"}} {
@@ -204,17 +204,17 @@ func TestLevelsBounds(t *testing.T) {
 	// A message that is already due is not delayed.
 	for _, delay := range []time.Duration{0, -time.Hour} {
 		if hop, err := l.Schedule("x", "k", delay); err != nil || hop.Exchange != "x" || hop.RoutingKey != "k" || hop.Delay != 0 || hop.Headers != nil {
-			t.Errorf("%+v, %v", hop, err)
+			t.Errorf("unexpected hop: %+v, %v", hop, err)
 		}
 	}
-	// A retry waits for as long as possible rather than not at all.
+	// A delay above the maximum becomes the maximum.
 	if hop, err := l.Wait(topology.Delivery{Queue: "q"}, 1<<63-1); err != nil || hop.Delay != topology.MaxSchedule {
-		t.Errorf("%s, %v", hop.Delay, err)
+		t.Errorf("delay: got %s, %v", hop.Delay, err)
 	}
 }
 
-// The number of queues per target, as documented.
-func TestLevelsDeclareAQueueForEachBit(t *testing.T) {
+// The documentation states the number of queues for each target.
+func TestLevelsDeclareQueueForEachBit(t *testing.T) {
 	for delay, want := range map[time.Duration]int{
 		time.Second: 1, time.Hour: 13, 24 * time.Hour: 18, 30 * 24 * time.Hour: 23, 48 * 24 * time.Hour: 23,
 		365 * 24 * time.Hour: 26, topology.MaxSchedule: 29,
@@ -224,7 +224,7 @@ func TestLevelsDeclareAQueueForEachBit(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(hop.Topology.Queues); got != want {
-			t.Errorf("%s: %d queues, want %d", delay, got, want)
+			t.Errorf("delay %s: got %d queues, want %d", delay, got, want)
 		}
 	}
 }

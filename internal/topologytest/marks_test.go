@@ -17,7 +17,7 @@ import (
 
 var start = time.Unix(1_700_000_000, 0)
 
-// fail plays n failed attempts through marks and returns the last headers.
+// fail simulates n failed attempts with marks and returns the last headers.
 func fail(marks topology.Marks, headers topology.Table, n, room int) topology.Table {
 	d := topology.Delivery{Queue: "q", Exchange: "x", RoutingKey: "k", Headers: headers}
 	for range n {
@@ -36,7 +36,7 @@ func fail(marks topology.Marks, headers topology.Table, n, room int) topology.Ta
 	return d.Headers
 }
 
-func TestTrailKeepsTheFirstAndTheLastErrors(t *testing.T) {
+func TestTrailKeepsFirstAndLastErrors(t *testing.T) {
 	headers := fail(topology.Trail{}, topology.Table{"own": "kept"}, 25, 0)
 	h := topology.Trail{}.Read(topology.Delivery{Headers: headers})
 	var attempts []int
@@ -61,11 +61,11 @@ func TestTrailKeepsTheFirstAndTheLastErrors(t *testing.T) {
 		t.Error(cmp.Diff(want, h))
 	}
 	if headers["own"] != "kept" || headers["x-reprise-attempts"] != int64(25) || headers["x-reprise-errors-dropped"] != int64(15) {
-		t.Errorf("headers: %v", headers)
+		t.Errorf("unexpected headers: %v", headers)
 	}
 }
 
-func TestTrailCutsLongTexts(t *testing.T) {
+func TestTrailTruncatesLongTexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Repeat(rapid.StringN(1, 5, -1).Draw(t, "text"), rapid.IntRange(0, 2000).Draw(t, "times")) +
 			string(rapid.SliceOf(rapid.Byte()).Draw(t, "garbage"))
@@ -77,26 +77,26 @@ func TestTrailCutsLongTexts(t *testing.T) {
 				AttemptError: topology.AttemptError{Attempt: i + 1, Time: start, Error: text}, History: h, Queue: "q", Room: room,
 			})
 			if room > 500 && d.Headers.WireSize() > room {
-				t.Fatalf("%d bytes in a room of %d", d.Headers.WireSize(), room)
+				t.Fatalf("headers have %d bytes, limit is %d", d.Headers.WireSize(), room)
 			}
 			if d.Headers["own"] != "kept" || d.Headers["x-reprise-attempts"] != int64(i+1) {
-				t.Fatalf("headers: %v", d.Headers)
+				t.Fatalf("unexpected headers: %v", d.Headers)
 			}
 		}
 		for _, e := range (topology.Trail{}).Read(d).Errors {
 			if len(e.Error) > 4096 || !utf8.ValidString(e.Error) {
-				t.Fatalf("%d bytes, valid %t", len(e.Error), utf8.ValidString(e.Error))
+				t.Fatalf("error has %d bytes, valid UTF-8: %t", len(e.Error), utf8.ValidString(e.Error))
 			}
 			if valid := strings.ToValidUTF8(text, "\uFFFD"); room == 0 && len(valid) <= 4096 && e.Error != valid {
-				t.Fatalf("changed %q to %q", valid, e.Error)
+				t.Fatalf("got text %[2]q, want %[1]q", valid, e.Error)
 			} else if kept := strings.TrimSuffix(e.Error, "…"); !strings.HasPrefix(valid, kept) || room == 0 && len(valid) > 4096 && len(e.Error) < 4090 {
-				t.Fatalf("cut %q to %q", valid, e.Error)
+				t.Fatalf("text %q was cut to %q", valid, e.Error)
 			}
 		}
 	})
 }
 
-// anything draws header values that no Marks wrote.
+// anything draws header values that differ from the values of all Marks.
 func anything() *rapid.Generator[any] {
 	return rapid.OneOf(
 		rapid.Just[any](nil), rapid.Just[any](true), rapid.Just[any]("text"), rapid.Just[any](topology.Table{"attempt": "x"}),
@@ -125,19 +125,19 @@ func TestMarksTolerateAnyHeader(t *testing.T) {
 			d := topology.Delivery{Queue: "q", Headers: headers}
 			h := m.Read(d)
 			if h.Attempts < 0 || h.RetriesLeft < topology.Undecided || h.ErrorsDropped < 0 {
-				t.Fatalf("%T read %+v", m, h)
+				t.Fatalf("%T: unexpected history: %+v", m, h)
 			}
 			f := topology.Failure{AttemptError: topology.AttemptError{Attempt: h.Attempts + 1, Error: "e", Time: start}, History: h, Queue: "q"}
 			next := m.Read(topology.Delivery{Queue: "q", Headers: m.Retry(headers, f)})
 			if next.Attempts <= h.Attempts && h.RetriesLeft != 0 && h.Attempts < math.MaxInt32-1 {
-				t.Fatalf("%T: attempts went from %d to %d", m, h.Attempts, next.Attempts)
+				t.Fatalf("%T: attempts changed from %d to %d", m, h.Attempts, next.Attempts)
 			}
 			if h.RetriesLeft > 0 && next.RetriesLeft != h.RetriesLeft-1 {
-				t.Fatalf("%T: retries left went from %d to %d", m, h.RetriesLeft, next.RetriesLeft)
+				t.Fatalf("%T: retries left changed from %d to %d", m, h.RetriesLeft, next.RetriesLeft)
 			}
 			m.Park(headers, f)
 			if !cmp.Equal(before, headers) {
-				t.Fatalf("%T changed its input:\n%s", m, cmp.Diff(before, headers))
+				t.Fatalf("%T modified its input:\n%s", m, cmp.Diff(before, headers))
 			}
 		}
 	})
@@ -158,43 +158,42 @@ func TestCountDown(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(headers) != 2 || !c.Owns("left") || !c.Owns("errors") || c.Owns("other") {
-		t.Errorf("headers: %v", headers)
+		t.Errorf("unexpected headers: %v", headers)
 	}
 	if h := c.Read(topology.Delivery{}); h.RetriesLeft != 2 || h.Attempts != 0 {
-		t.Errorf("without headers: %+v", h)
+		t.Errorf("no headers: got %+v", h)
 	}
 	if got := c.Park(topology.Table{"left": int8(1)}, topology.Failure{AttemptError: topology.AttemptError{Error: "e"}}); !cmp.Equal(got, topology.Table{"left": int8(1), "errors": []any{"e"}}) {
-		t.Errorf("parked early: %v", got)
+		t.Errorf("headers of an early park: got %v", got)
 	}
 }
 
-// AnyEvent::RabbitMQ, the client of the program this design is from, sends every
-// number in a header as text.
-func TestCountDownReadsTextAsWell(t *testing.T) {
+// AnyEvent::RabbitMQ, the client of the original program of this design, sends numbers in headers as text.
+func TestCountDownReadsText(t *testing.T) {
 	c := topology.CountDown{Header: "left", Errors: "errors", Default: 4}
 	for v, want := range map[any]int{
 		"3": 3, "0": 0, "-1": 0, "+2": 2, "2147483648": math.MaxInt32, "99999999999999999999": math.MaxInt32, "-99999999999999999999": 0,
 		"": 0, "many": 0, "3 ": 0, "3.0": 0, "0x3": 0, int32(3): 3, 3.0: 0, true: 0,
 	} {
 		if got := c.Read(topology.Delivery{Headers: topology.Table{"left": v}}).RetriesLeft; got != want {
-			t.Errorf("%#v: %d retries left, want %d", v, got, want)
+			t.Errorf("%#v: got %d retries left, want %d", v, got, want)
 		}
 		if got := c.Retry(topology.Table{"left": v}, topology.Failure{})["left"]; got != int32(max(0, want-1)) {
-			t.Errorf("%#v: %#v after a retry", v, got)
+			t.Errorf("%#v: got %#v after a retry", v, got)
 		}
 	}
 }
 
-func TestCountDownGivesWay(t *testing.T) {
+func TestCountDownLimitsSizeOfHeaders(t *testing.T) {
 	c := topology.CountDown{Header: "left", Errors: "errors", Default: 100}
 	headers := fail(c, topology.Table{"own": strings.Repeat("x", 100)}, 50, 300)
 	texts, _ := headers["errors"].([]any)
 	if headers.WireSize() > 300 || len(texts) < 5 || texts[len(texts)-1] == "error 1" {
-		t.Errorf("%d bytes: %v", headers.WireSize(), texts)
+		t.Errorf("headers have %d bytes and texts %v", headers.WireSize(), texts)
 	}
 	f := topology.Failure{AttemptError: topology.AttemptError{Error: strings.Repeat("e", 5000)}, Room: 300}
 	if got := c.Retry(topology.Table{}, f); got.WireSize() > 300 || len(got["errors"].([]any)) != 1 {
-		t.Errorf("%d bytes: %v", got.WireSize(), got)
+		t.Errorf("headers have %d bytes: %v", got.WireSize(), got)
 	}
 }
 
@@ -203,7 +202,7 @@ func TestMarksValidate(t *testing.T) {
 		{}, {Header: "a"}, {Header: "a", Errors: "a"}, {Header: "a", Errors: "b", Default: -1}, {Header: "a", Errors: strings.Repeat("b", 256)},
 	} {
 		if err := (topology.Strategy{Marks: c}).Validate(); err == nil {
-			t.Errorf("%+v is valid", c)
+			t.Errorf("Validate accepted %+v", c)
 		}
 	}
 	if err := (topology.Strategy{Marks: topology.CountDown{Header: "a", Errors: "b"}}).Validate(); err != nil {

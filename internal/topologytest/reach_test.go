@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// An exchange that does not route by the key, or is not known, may lead anywhere.
-func TestReachDoesNotGuess(t *testing.T) {
+// If an exchange is unknown or does not route by the key, Reach cannot determine the queues.
+func TestReachReturnsErrorForUnknownRouting(t *testing.T) {
 	topo := topology.Topology{
 		Exchanges: []topology.Exchange{
 			{Name: "plain", Kind: topology.Direct},
@@ -31,15 +31,15 @@ func TestReachDoesNotGuess(t *testing.T) {
 		{"lost", "k", `exchange "elsewhere" not found`},
 	} {
 		if queues, err := topo.Reach(tc.exchange, tc.key); err == nil || err.Error() != tc.want {
-			t.Errorf("%s: %q, %v", tc.exchange, queues, err)
+			t.Errorf("%s: got %q, %v", tc.exchange, queues, err)
 		}
 	}
 	if queues, err := topo.Reach("plain", "k"); err != nil || !slices.Equal(queues, []string{"work"}) {
-		t.Errorf("%q, %v", queues, err)
+		t.Errorf("Reach: got %q, %v", queues, err)
 	}
 }
 
-func TestReturnIsWhereRetriesComeBackThrough(t *testing.T) {
+func TestReturnOfRetries(t *testing.T) {
 	got := map[string]string{}
 	for name, s := range map[string]topology.Strategy{
 		"default": {}, "cover art": preset.CoverArt{}.Strategy(), "staking": preset.Staking{}.Strategy(),

@@ -27,8 +27,8 @@ func ExampleDelayedRetry() {
 	// topology: broker must be RabbitMQ 4.3.3 or later: got "4.0.5" (earlier versions ignore arguments of this topology; use another route, such as Buckets)
 }
 
-// A requeued message is neither published nor lost. The queue counts deliveries, and has a delivery limit beyond any policy, at
-// which the message is parked.
+// A requeued message is neither published nor lost. The queue counts deliveries, and has a delivery limit beyond any
+// policy, at which the message is parked.
 func TestRequeuingPublishesNothing(t *testing.T) {
 	for name, r := range map[string]topology.Route{"at once": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
 		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)
@@ -52,13 +52,13 @@ func TestRequeuingPublishesNothing(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if failed := r.Failed(topology.Delivery{Queue: "q"}); failed.Way != topology.Copy || failed.RoutingKey != "q.failed" {
-			t.Errorf("%s: parked by %+v", name, failed)
+			t.Errorf("%s: Failed: got %+v", name, failed)
 		}
 	}
 }
 
 // A queue that does not count deliveries would redeliver the same message indefinitely.
-func TestRequeuingRefusesQueuesThatDoNotCount(t *testing.T) {
+func TestRequeuingRejectsQueuesWithoutDeliveryCount(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		redelivered bool
@@ -69,19 +69,19 @@ func TestRequeuingRefusesQueuesThatDoNotCount(t *testing.T) {
 		{"classic queue", true, nil, true},
 		{"classic queue, other headers", true, topology.Table{"own": 1}, true},
 		{"quorum queue", true, topology.Table{"x-delivery-count": int64(1)}, false},
-		{"given back on 4.3", true, topology.Table{"x-acquired-count": int64(1)}, false},
+		{"requeued on 4.3", true, topology.Table{"x-acquired-count": int64(1)}, false},
 		{"dead letter on 4.0", true, topology.Table{"x-death": []any{}}, false},
 	} {
 		d := topology.Delivery{Queue: "q", Redelivered: tc.redelivered, Headers: tc.headers}
 		for _, r := range []topology.Route{topology.Requeuing{}, topology.DelayedRetry{}} {
 			if _, err := r.Wait(d, 0); (err != nil) != tc.refused {
-				t.Errorf("%s, %T: %v", tc.name, r, err)
+				t.Errorf("%s, %T: got %v", tc.name, r, err)
 			}
 		}
 	}
 }
 
-func TestDelayedRetryGrowsEvenly(t *testing.T) {
+func TestDelayedRetryGrowsLinearly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := func(label string) time.Duration {
 			return time.Duration(rapid.Int64Range(0, 1<<33).Draw(t, label)) * time.Millisecond
@@ -107,11 +107,11 @@ func TestDelayedRetryGrowsEvenly(t *testing.T) {
 			want = least * time.Duration(count+1)
 		}
 		if hop.Delay != want {
-			t.Fatalf("%+v, after %d: %s, want %s", r, count, hop.Delay, want)
+			t.Fatalf("%+v, delivery %d: got delay %s, want %s", r, count, hop.Delay, want)
 		}
 		args := r.Topology("q").Queues[0].Args
 		if args["x-delayed-retry-min"] != least.Milliseconds() || args["x-delayed-retry-max"] != most.Milliseconds() {
-			t.Fatalf("%+v: %v", r, args)
+			t.Fatalf("%+v: got arguments %v", r, args)
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestDelayedRetryValidates(t *testing.T) {
 		{Max: topology.MaxDelay + time.Millisecond},
 	} {
 		if r.Validate() == nil {
-			t.Errorf("%+v is valid", r)
+			t.Errorf("Validate accepted %+v", r)
 		}
 	}
 	for _, r := range []topology.DelayedRetry{{}, {Min: 2 * time.Hour}, {Min: time.Millisecond, Max: topology.MaxDelay}} {

@@ -58,9 +58,9 @@ var routes = []topology.Route{
 	topology.DeadLettering{Delay: time.Hour},
 }
 
-// For a queue that passes the checks, brokers accept all names and declarations of a route. With any requested delay, a message
-// does not return earlier.
-func TestRoutesMakeWhatBrokersAccept(t *testing.T) {
+// For a queue that passes the checks, brokers accept all names and declarations of a route. With any requested delay, a
+// message does not return earlier.
+func TestRoutesAreAcceptedByBrokers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := topology.Strategy{Route: rapid.SampledFrom(routes).Draw(t, "route")}
 		queue := strings.Repeat("q", rapid.OneOf(rapid.IntRange(1, 300), rapid.IntRange(200, 256)).Draw(t, "length"))
@@ -88,17 +88,17 @@ func TestRoutesMakeWhatBrokersAccept(t *testing.T) {
 			switch {
 			case h.Way != topology.Copy:
 			case h.Exchange == "" && !declares(all, h.RoutingKey):
-				t.Fatalf("nothing is called %q", h.RoutingKey)
+				t.Fatalf("queue %q is not declared", h.RoutingKey)
 			case h.TTL < 0 || h.TTL%time.Millisecond != 0 || h.TTL > topology.MaxDelay:
-				t.Fatalf("an expiration of %s", h.TTL)
+				t.Fatalf("invalid expiration %s", h.TTL)
 			}
 		}
 		if failed.Way != topology.Copy || failed.Delay != 0 || failed.TTL != 0 {
-			t.Fatalf("parked by %+v", failed)
+			t.Fatalf("Failed: got %+v", failed)
 		}
-		_, own := s.Route.(topology.GrowingTTL) // its delays are its own
-		if hop.Way == topology.Copy && !own && hop.Delay < min(delay, topology.MaxDelay) {
-			t.Fatalf("a delay of %s waits %s", delay, hop.Delay)
+		_, fixed := s.Route.(topology.GrowingTTL) // this route ignores the delay of the policy
+		if hop.Way == topology.Copy && !fixed && hop.Delay < min(delay, topology.MaxDelay) {
+			t.Fatalf("delay of %s was shortened to %s", delay, hop.Delay)
 		}
 	})
 }
@@ -112,8 +112,8 @@ func declares(t topology.Topology, queue string) bool {
 	return false
 }
 
-// Queues that Reprise declares do not drop messages. Each of them is a quorum queue that either dead-letters at least once or is
-// the last queue of the route.
+// Queues that Reprise declares do not drop messages. Each of them is a quorum queue that either dead-letters at least
+// once or is the last queue of the route.
 func TestRoutesDeclareQueuesThatKeepMessages(t *testing.T) {
 	for _, r := range routes {
 		hop, err := r.Wait(topology.Delivery{Queue: "q"}, time.Hour)
@@ -125,13 +125,13 @@ func TestRoutesDeclareQueuesThatKeepMessages(t *testing.T) {
 			_, deadLetters := q.Args["x-dead-letter-exchange"]
 			switch {
 			case q.Args["x-queue-type"] != "quorum":
-				t.Errorf("%T: %q is no quorum queue", r, q.Name)
+				t.Errorf("%T: queue %q is not a quorum queue", r, q.Name)
 			case q.Args["x-expires"] != nil || q.Args["x-max-length"] != nil:
-				t.Errorf("%T: %q is not kept, or drops: %v", r, q.Name, q.Args)
+				t.Errorf("%T: queue %q expires or drops messages: %v", r, q.Name, q.Args)
 			case deadLetters && (q.Args["x-dead-letter-strategy"] != "at-least-once" || q.Args["x-overflow"] != "reject-publish"):
-				t.Errorf("%T: %q loses dead letters: %v", r, q.Name, q.Args)
+				t.Errorf("%T: queue %q loses dead letters: %v", r, q.Name, q.Args)
 			case !deadLetters && q.Args["x-delivery-limit"] != int64(math.MaxInt32):
-				t.Errorf("%T: %q drops what is looked at too often: %v", r, q.Name, q.Args)
+				t.Errorf("%T: queue %q has a low delivery limit: %v", r, q.Name, q.Args)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func TestMessageTTLOfAnExistingSystem(t *testing.T) {
 	if err := (topology.Strategy{Route: m}).Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]string{"tag": "tag", "path": "path", "purge": "path" /* put there by name */} {
+	for key, want := range map[string]string{"tag": "tag", "path": "path", "purge": "path" /* published through the default exchange */} {
 		d := topology.Delivery{Queue: "purge", RoutingKey: key}
 		hop, err := m.Wait(d, 10*time.Second)
 		if err != nil {
@@ -170,7 +170,7 @@ func TestMessageTTLOfAnExistingSystem(t *testing.T) {
 			t.Errorf("key %s: %s", key, diff)
 		}
 		if hop := m.Failed(d); hop.Exchange != "" || hop.RoutingKey != "failed.purge" {
-			t.Errorf("parked at %q %q", hop.Exchange, hop.RoutingKey)
+			t.Errorf("Failed: got exchange %q, routing key %q", hop.Exchange, hop.RoutingKey)
 		}
 	}
 	if diff := cmp.Diff(infrastructure, m.Topology("purge")); diff != "" {
@@ -178,7 +178,7 @@ func TestMessageTTLOfAnExistingSystem(t *testing.T) {
 	}
 }
 
-func TestAddressesThatLeadNowhere(t *testing.T) {
+func TestValidateRejectsUnreachableAddresses(t *testing.T) {
 	for _, a := range []topology.Address{
 		{Exchange: "x", Key: "{queue}"}, {Exchange: "x"}, {Key: "wait"}, {Key: "{queue}"}, {Key: "{key}"}, {Key: "{queue}.{key}"},
 	} {
@@ -186,7 +186,7 @@ func TestAddressesThatLeadNowhere(t *testing.T) {
 			topology.MessageTTL{WaitAddress: a}, topology.MessageTTL{FailedAddress: a}, topology.DeadLettering{FailedAddress: a},
 		} {
 			if err := (topology.Strategy{Route: r}).Validate(); err == nil || !strings.Contains(err.Error(), "must have no exchange and the key of another queue") {
-				t.Errorf("%+v: %v", r, err)
+				t.Errorf("%+v: got %v", r, err)
 			}
 		}
 	}
@@ -229,11 +229,11 @@ func TestDeadLetteringOfAnExistingSystem(t *testing.T) {
 		t.Error(diff, err)
 	}
 	if hop := r.Failed(topology.Delivery{Queue: "WorkQueue", RoutingKey: "WorkQueue"}); hop.Exchange != "FailedExchange" || hop.RoutingKey != "work" {
-		t.Errorf("%+v", hop)
+		t.Errorf("Failed: got %+v", hop)
 	}
 	for _, delay := range []time.Duration{-1, time.Microsecond, topology.MaxDelay + time.Millisecond} {
 		if (topology.DeadLettering{Delay: delay}).Validate() == nil {
-			t.Errorf("a delay of %s is valid", delay)
+			t.Errorf("Validate accepted a delay of %s", delay)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func TestIsWaitQueue(t *testing.T) {
 		"orders.level-1": false, "exchange.orders": false,
 	} {
 		if amqpvalue.IsWaitQueue(name) != is {
-			t.Errorf("%s: %t", name, !is)
+			t.Errorf("IsWaitQueue(%s): got %t", name, !is)
 		}
 	}
 	for exchange, key := range map[string]string{"": "orders", "shop": "order.new", "amq.topic": "order.new"} {
@@ -255,13 +255,13 @@ func TestIsWaitQueue(t *testing.T) {
 		}
 		for _, q := range hop.Topology.Queues {
 			if !amqpvalue.IsWaitQueue(q.Name) {
-				t.Errorf("%s is none", q.Name)
+				t.Errorf("IsWaitQueue(%s): got false", q.Name)
 			}
 		}
 	}
 }
 
-func TestWaysHaveNames(t *testing.T) {
+func TestWayString(t *testing.T) {
 	if s := fmt.Sprint(topology.Copy, topology.Requeue, topology.DeadLetter, topology.Way(7)); s != "Copy Requeue DeadLetter Way(7)" {
 		t.Error(s)
 	}

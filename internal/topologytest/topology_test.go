@@ -16,9 +16,9 @@ func TestValidate(t *testing.T) {
 		t    topology.Topology
 		want []string
 	}{
-		{"nothing", topology.Topology{}, nil},
+		{"empty", topology.Topology{}, nil},
 		{
-			"all is well",
+			"valid",
 			topology.Topology{
 				Exchanges: []topology.Exchange{{Name: "x", Kind: "direct"}, {Name: "x", Kind: "direct", Args: topology.Table{}}},
 				Queues: []topology.Queue{
@@ -30,7 +30,7 @@ func TestValidate(t *testing.T) {
 			nil,
 		},
 		{
-			"everything is wrong",
+			"all errors",
 			topology.Topology{
 				Exchanges: []topology.Exchange{{}, {Name: "x", Kind: "direct"}, {Name: "x", Kind: "fanout"}, {Name: long, Kind: "topic"}},
 				Queues: []topology.Queue{
@@ -101,17 +101,17 @@ func TestMerge(t *testing.T) {
 		t.Error(diff)
 	}
 	if !a.Queues[0].IfAbsent || len(b.Queues) != 3 {
-		t.Error("merging changed its inputs")
+		t.Error("Merge modified its inputs")
 	}
 	if err := merged.Validate(); err != nil {
 		t.Error(err)
 	}
 	if err := a.Merge(topology.Topology{Queues: []topology.Queue{{Name: "hard", Transient: true}}}).Validate(); err == nil {
-		t.Error("a contradiction was merged away")
+		t.Error("Merge hid a contradiction")
 	}
 }
 
-func TestWaitQueueKeepsTheKeyThatLeadsBack(t *testing.T) {
+func TestWaitQueueKeepsReturnKey(t *testing.T) {
 	w := topology.WaitQueue{
 		WorkExchange: "x", WaitExchange: "wait", FailedExchange: "failed", Delay: 5,
 		Infrastructure: topology.Topology{
@@ -140,10 +140,10 @@ func TestWaitQueueKeepsTheKeyThatLeadsBack(t *testing.T) {
 		d := topology.Delivery{Queue: tc.queue, RoutingKey: tc.key}
 		hop, err := tc.w.Wait(d, 99)
 		if err != nil || hop.Exchange != "wait" || hop.RoutingKey != tc.want || hop.TTL != 0 || hop.Delay != 5 {
-			t.Errorf("%s %s: %+v, %v", tc.queue, tc.key, hop, err)
+			t.Errorf("%s %s: Wait: got %+v, %v", tc.queue, tc.key, hop, err)
 		}
 		if hop := tc.w.Failed(d); hop.Exchange != "failed" || hop.RoutingKey != tc.want {
-			t.Errorf("%s %s: failed %+v", tc.queue, tc.key, hop)
+			t.Errorf("%s %s: Failed: got %+v", tc.queue, tc.key, hop)
 		}
 	}
 	if err := w.Validate(); err != nil {
@@ -151,7 +151,7 @@ func TestWaitQueueKeepsTheKeyThatLeadsBack(t *testing.T) {
 	}
 	for _, bad := range []topology.WaitQueue{{}, {WorkExchange: "a", WaitExchange: "b"}, {WorkExchange: "a", WaitExchange: "b", FailedExchange: "c", Delay: -1}} {
 		if err := bad.Validate(); err == nil {
-			t.Errorf("%+v is valid", bad)
+			t.Errorf("Validate accepted %+v", bad)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func ReturnKey(t interface{ Fatal(...any) }, w topology.WaitQueue, key string) s
 		t.Fatal(err)
 	}
 	if parked := w.Failed(d); parked.RoutingKey != hop.RoutingKey {
-		t.Fatal("parked with", parked.RoutingKey, "and retried with", hop.RoutingKey)
+		t.Fatal("different routing keys: retry", hop.RoutingKey, "parked message", parked.RoutingKey)
 	}
 	return hop.RoutingKey
 }
