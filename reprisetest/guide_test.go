@@ -113,7 +113,7 @@ func TestChargeIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	charged := make(map[string]int)
 	once := func(_ context.Context, m *reprise.Message) error {
-		if charged[m.MessageID] == 0 { // what is under test
+		if charged[m.MessageID] == 0 { // the tested condition
 			charged[m.MessageID]++
 		}
 		return nil
