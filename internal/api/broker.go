@@ -11,7 +11,7 @@ type PurgeQueue struct {
 // Publish is a message to publish.
 type Publish struct {
 	Target
-	Body       []byte     `json:"body,omitempty"` // base64; or:
+	Body       []byte     `json:"body,omitempty"` // base64; alternative to Text
 	Text       *string    `json:"text,omitempty"`
 	Headers    Headers    `json:"headers,omitempty"`
 	Properties Properties `json:"properties,omitzero"`

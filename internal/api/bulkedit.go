@@ -56,7 +56,7 @@ func BulkEditOf(e *failed.BulkEdit) *BulkEdit {
 	return shown
 }
 
-// EditPreview is the effect that a bulk edit would have.
+// EditPreview describes the effect of a bulk edit.
 type EditPreview struct {
 	Changed    int64        `json:"changed"`
 	Unchanged  int64        `json:"unchanged"`
@@ -72,8 +72,8 @@ type EditReason struct {
 	Messages int64  `json:"messages"`
 }
 
-// EditSample is a sample message, with the difference that the edit would make, or with the reason why it would not
-// change the message.
+// EditSample is a sample message, with the changes of the edit, or with the reason why the edit does not change the
+// message.
 type EditSample struct {
 	ID   int64  `json:"id"`
 	Diff *Diff  `json:"diff,omitempty"`

@@ -129,7 +129,7 @@ func (p Page) in(v url.Values) url.Values {
 	return v
 }
 
-// at returns the path of the object with the ID.
+// at returns the path of the object with the ID, followed by rest.
 func at(kind string, id int64, rest ...string) string {
 	return strings.Join(append([]string{kind, strconv.FormatInt(id, 10)}, rest...), "/")
 }
@@ -187,7 +187,7 @@ func (c *Client) EditAndReplay(ctx context.Context, id int64, e EditAndReplay) (
 	return call[Replay](ctx, c, http.MethodPost, at("messages", id, "replay"), nil, e)
 }
 
-// Revert removes the edits of a message. Seen is the latest revision that the caller has seen.
+// Revert removes the edits of a message. It fails if the message has a different revision than seen.
 func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }
@@ -212,8 +212,8 @@ func (c *Client) Erase(ctx context.Context, e Erase, dryRun bool) (Done, error) 
 	return call[Done](ctx, c, http.MethodPost, "erase", dry(dryRun), e)
 }
 
-// PurgeQueue removes the oldest messages of a queue of the broker, some thousand at a time. A dry run only counts the
-// ready messages.
+// PurgeQueue removes the oldest messages of a queue of the broker. One call removes at most several thousand messages. A
+// dry run only counts the ready messages.
 func (c *Client) PurgeQueue(ctx context.Context, p PurgeQueue, dryRun bool) (Done, error) {
 	return call[Done](ctx, c, http.MethodPost, "queues/purge", dry(dryRun), p)
 }
@@ -270,7 +270,7 @@ func (c *Client) Unmute(ctx context.Context, id int64) (Group, error) {
 	return call[Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
 }
 
-// Queues returns the archived messages of each work queue, as counts.
+// Queues returns the numbers of archived messages of each work queue.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return get[Queues](ctx, c, "queues", nil)
 }
@@ -285,7 +285,7 @@ func (c *Client) BeginReplay(ctx context.Context, p Plan) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, "replays", nil, p)
 }
 
-// WouldReplay counts the messages that BeginReplay would select, by destination.
+// WouldReplay returns the number of messages that BeginReplay would send to each destination, and a preview of the edit, if any.
 func (c *Client) WouldReplay(ctx context.Context, p Plan) (Preview, error) {
 	return call[Preview](ctx, c, http.MethodPost, "replays", dry(true), p)
 }

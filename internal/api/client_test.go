@@ -25,8 +25,8 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// waker is a replayer that does not send messages.
-type waker struct{}
+// fakeReplayer does not send messages.
+type fakeReplayer struct{}
 
 func (waker) Wake() {}
 
@@ -52,7 +52,7 @@ func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, stri
 			t.Fatal(err)
 		}
 	}
-	cfg.Archive, cfg.Replayer = archive, waker{}
+	cfg.Archive, cfg.Replayer = archive, fakeReplayer{}
 	c, err := console.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -79,54 +79,54 @@ func TestClient(t *testing.T) {
 	me, err := c.Me(ctx)
 	must(err)
 	if me != (api.Me{Actor: "cli:ann@desk", Role: "admin"}) {
-		t.Errorf("me %+v", me)
+		t.Errorf("me: got %+v", me)
 	}
 	page, err := c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1})
 	must(err)
 	if len(page.Messages) != 1 || page.Messages[0].ID != 2 || page.Next == "" {
-		t.Fatalf("first page %+v", page)
+		t.Fatalf("first page: got %+v", page)
 	}
 	page, err = c.Messages(ctx, failed.Filter{Queue: "orders"}, api.Page{Size: 1, After: page.Next})
 	must(err)
 	if len(page.Messages) != 1 || page.Messages[0].ID != 1 {
-		t.Errorf("second page %+v", page)
+		t.Errorf("second page: got %+v", page)
 	}
 	total, err := c.Count(ctx, failed.Filter{IDs: []failed.ID{1, 2}})
 	must(err)
 	if total.N != 2 {
-		t.Errorf("count %+v", total)
+		t.Errorf("count: got %+v", total)
 	}
 
 	m, err := c.Message(ctx, 1)
 	must(err)
 	if n := m.Original.Headers["big"]; n != int64(1<<62+1) {
-		t.Errorf("64 bits are %v", n)
+		t.Errorf("64-bit header: got %v", n)
 	}
 	empty := ""
 	m, err = c.Edit(ctx, 1, api.Edit{Revision: &m.Revision, Text: &empty})
 	must(err)
 	if m.Edited == nil || len(m.Edited.Body) != 0 {
-		t.Errorf("an empty body: %+v", m.Edited)
+		t.Errorf("edit to an empty body: got %+v", m.Edited)
 	}
 	diff, err := c.Diff(ctx, 1)
 	must(err)
 	if !strings.Contains(diff.Body, `-{"order":17}`) || diff.Headers != "" {
-		t.Errorf("diff %+v", diff)
+		t.Errorf("diff: got %+v", diff)
 	}
 	revisions, err := c.Revisions(ctx, 1)
 	must(err)
 	if len(revisions.Revisions) != 1 || revisions.Revisions[0].Actor != "cli:ann@desk" {
-		t.Errorf("revisions %+v", revisions)
+		t.Errorf("revisions: got %+v", revisions)
 	}
 	revision, err := c.Revision(ctx, 1, 1)
 	must(err)
 	if revision.RevisionSummary != revisions.Revisions[0] || revision.Text == nil || *revision.Text != "" {
-		t.Errorf("revision %+v", revision)
+		t.Errorf("revision: got %+v", revision)
 	}
 	m, err = c.Revert(ctx, 1, m.Revision)
 	must(err)
 	if m.IsEdited {
-		t.Error("still edited")
+		t.Error("message is edited after the revert")
 	}
 
 	all := api.Selection{All: true}
@@ -136,19 +136,19 @@ func TestClient(t *testing.T) {
 		do   func() (api.Done, error)
 		want api.Done
 	}{
-		{"would discard", func() (api.Done, error) { return c.Discard(ctx, discard, true) }, api.Done{Messages: 1, DryRun: true}},
+		{"dry run of discard", func() (api.Done, error) { return c.Discard(ctx, discard, true) }, api.Done{Messages: 1, DryRun: true}},
 		{"discard", func() (api.Done, error) { return c.Discard(ctx, discard, false) }, api.Done{Messages: 1}},
-		{"would restore", func() (api.Done, error) { return c.Restore(ctx, all, true) }, api.Done{Messages: 1, DryRun: true}},
+		{"dry run of restore", func() (api.Done, error) { return c.Restore(ctx, all, true) }, api.Done{Messages: 1, DryRun: true}},
 		{"restore", func() (api.Done, error) { return c.Restore(ctx, all, false) }, api.Done{Messages: 1}},
-		{"would replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true}},
-		{"would erase", func() (api.Done, error) {
+		{"dry run of replay", func() (api.Done, error) { p, err := c.WouldReplay(ctx, api.Plan{Selection: all}); return p.Done, err }, api.Done{Messages: 2, DryRun: true}},
+		{"dry run of erase", func() (api.Done, error) {
 			return c.Erase(ctx, api.Erase{Selection: all}, true)
 		}, api.Done{Messages: 2, DryRun: true}},
-		{"would purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
+		{"dry run of purge", func() (api.Done, error) { return c.Purge(ctx, true) }, api.Done{DryRun: true}},
 		{"purge", func() (api.Done, error) { return c.Purge(ctx, false) }, api.Done{}},
 	} {
 		if got, err := step.do(); err != nil || got != step.want {
-			t.Errorf("%s: %+v, %v", step.what, got, err)
+			t.Errorf("%s: got %+v, %v", step.what, got, err)
 		}
 	}
 
@@ -160,7 +160,7 @@ func TestClient(t *testing.T) {
 	must(err)
 	if v := would.Edit; v == nil || v.Changed != 2 || len(v.Samples) != 2 || !strings.Contains(v.Samples[0].Diff.Body, `+{"order":178,"<b>":{"x":1.0}}`) ||
 		!strings.Contains(v.Samples[0].Diff.Headers, `+"n":{"int32":5}`) {
-		t.Errorf("an edit would %+v", would.Edit)
+		t.Errorf("preview of the edit: got %+v", would.Edit)
 	}
 	r, err := c.BeginReplay(ctx, api.Plan{Selection: all, Canary: api.Duration(time.Minute), Edit: edit})
 	must(err)
@@ -168,25 +168,25 @@ func TestClient(t *testing.T) {
 		t.Error(diff)
 	}
 	if r.Total != 2 || r.Plan.Canary != api.Duration(time.Minute) || !r.Plan.All {
-		t.Errorf("replay %+v", r)
+		t.Errorf("replay: got %+v", r)
 	}
 	r, err = c.Cancel(ctx, r.ID, "a test")
 	must(err)
 	if r.State != "cancelled" {
-		t.Errorf("cancelled %+v", r)
+		t.Errorf("cancelled replay: got %+v", r)
 	}
 	r, err = c.Replay(ctx, r.ID)
 	must(err)
 	replays, err := c.Replays(ctx, api.Page{})
 	must(err)
 	if len(replays.Replays) != 1 || replays.Replays[0].State != r.State {
-		t.Errorf("replays %+v", replays)
+		t.Errorf("replays: got %+v", replays)
 	}
 
 	groups, err := c.Groups(ctx, api.GroupFilter{Queue: "orders", State: "failed", Text: "declined", Order: "failed"}, api.Page{})
 	must(err)
 	if len(groups.Groups) != 1 || groups.Groups[0].Counts.Failed != 2 {
-		t.Fatalf("groups %+v", groups)
+		t.Fatalf("groups: got %+v", groups)
 	}
 	if _, err := c.Group(ctx, groups.Groups[0].ID); err != nil {
 		t.Error(err)
@@ -196,12 +196,12 @@ func TestClient(t *testing.T) {
 	ledger, err := c.Ledger(ctx)
 	must(err)
 	if len(queues.Queues) != 1 || queues.Queues[0].Counts.Failed != 2 || ledger.Kept {
-		t.Errorf("queues %+v, ledger %+v", queues, ledger)
+		t.Errorf("got queues %+v, ledger %+v", queues, ledger)
 	}
 	acts, err := c.Acts(ctx, api.Page{Size: 100})
 	must(err)
 	if len(acts.Acts) != 6 || acts.Acts[5].Verb != "edit" {
-		t.Errorf("acts %+v", acts)
+		t.Errorf("audit log: got %+v", acts)
 	}
 }
 
@@ -211,16 +211,16 @@ func TestClientExportAndImport(t *testing.T) {
 	var lines bytes.Buffer
 	n, err := from.Export(t.Context(), failed.Filter{IDs: []failed.ID{1}}, &lines)
 	if err != nil || n != int64(lines.Len()) || strings.Count(lines.String(), "\n") != 1 {
-		t.Fatalf("%d bytes, %v: %s", n, err, &lines)
+		t.Fatalf("export: got %d bytes, error %v: %s", n, err, &lines)
 	}
-	for _, want := range []int64{1, 0} { // a message of another archive is new only once
+	for _, want := range []int64{1, 0} { // the second import finds the message
 		if done, err := to.Import(t.Context(), strings.NewReader(lines.String())); err != nil || done.Messages != want {
-			t.Errorf("imported %+v, %v, want %d", done, err, want)
+			t.Errorf("import: got %+v, %v, want %d", done, err, want)
 		}
 	}
 	_, err = to.Import(t.Context(), strings.NewReader("nonsense\n"))
 	if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusBadRequest || !strings.Contains(e.Text, "line 1") {
-		t.Errorf("nonsense: %v", err)
+		t.Errorf("import of an invalid line: got error %v", err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestClientErrors(t *testing.T) {
 	}
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	if me, err := client(secret).Me(t.Context()); err != nil || me.Actor != "ann" {
-		t.Errorf("%+v, %v", me, err)
+		t.Errorf("me: got %+v, %v", me, err)
 	}
 	_, err := client("").Me(t.Context())
 	checkError(t, err, http.StatusUnauthorized, "Bearer")
@@ -257,7 +257,7 @@ func TestClientErrors(t *testing.T) {
 
 	for _, address := range []string{"", "localhost:8085", "ftp://host", "http://"} {
 		if _, err := api.NewClient(api.ClientConfig{URL: address}); err == nil || !strings.Contains(err.Error(), "must be a URL such as http://host:port") {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("NewClient with URL %q: got error %v", address, err)
 		}
 	}
 }
@@ -265,12 +265,11 @@ func TestClientErrors(t *testing.T) {
 func checkError(t *testing.T, err error, status int, text string) {
 	t.Helper()
 	if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != status || !strings.Contains(e.Error(), text) {
-		t.Errorf("%v, want %d with %q", err, status, text)
+		t.Errorf("got error %v, want status %d with %q", err, status, text)
 	}
 }
 
-// Export returns an error for a truncated response.
-func TestClientNoticesABrokenExport(t *testing.T) {
+func TestClientReportsTruncatedExport(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("{}\n"))
 		_ = http.NewResponseController(w).Flush()
@@ -283,6 +282,6 @@ func TestClientNoticesABrokenExport(t *testing.T) {
 	}
 	var lines bytes.Buffer
 	if _, err := c.Export(t.Context(), failed.Filter{}, &lines); err == nil || !strings.Contains(err.Error(), "ended early") {
-		t.Errorf("%v after %q", err, &lines)
+		t.Errorf("got error %v after %q", err, &lines)
 	}
 }

@@ -91,13 +91,13 @@ func IsText(body []byte) bool {
 // Edit specifies changes to a message. Omitted fields do not change.
 type Edit struct {
 	Revision   *int        `json:"revision"`       // revision that the caller has seen; a message with a different revision does not change
-	Body       *[]byte     `json:"body,omitempty"` // base64; or:
+	Body       *[]byte     `json:"body,omitempty"` // base64; alternative to Text
 	Text       *string     `json:"text,omitempty"`
 	Headers    *Headers    `json:"headers,omitempty"`    // replace all headers
 	Properties *Properties `json:"properties,omitempty"` // replace all properties
 }
 
-// EditAndReplay edits a message and replays it in one act.
+// EditAndReplay edits and replays a message in one act.
 type EditAndReplay struct {
 	Edit
 	To *Target `json:"to,omitempty"` // absent: the work queue in which the message failed
@@ -128,7 +128,7 @@ func RevisionSummaryOf(e failed.Revision) RevisionSummary {
 	return RevisionSummary{Number: e.Number, Time: e.Time, Actor: string(e.Actor), Replay: int64(e.Replay)}
 }
 
-// Diff has the differences that edits made, as unified diffs. An empty string means no difference.
+// Diff contains the changes of edits, as unified diffs. An empty string means no difference.
 type Diff struct {
 	Body       string `json:"body"`
 	Headers    string `json:"headers"`

@@ -51,7 +51,7 @@ type Queue struct {
 	Newest time.Time     `json:"newest,omitzero"`
 }
 
-// Queues are all work queues that ever had an archived message.
+// Queues are all work queues that have, or had, archived messages.
 type Queues struct {
 	Queues []Queue `json:"queues"`
 }

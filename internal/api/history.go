@@ -13,7 +13,7 @@ import (
 // HistoryNames are the parameters of a request for a History.
 var HistoryNames = []string{"queue", "range"}
 
-// History has the activity of queues over a time range.
+// History contains the activity of queues in a time range.
 type History struct {
 	Range  string         `json:"range"`
 	Step   Duration       `json:"step"` // length of an interval
@@ -46,7 +46,7 @@ type Activity struct {
 // Interval is the activity of one interval.
 type Interval struct {
 	Start    time.Time `json:"start"`
-	Recorded bool      `json:"recorded"` // false: the numbers are the even share of a longer period
+	Recorded bool      `json:"recorded"` // false: an equal share of the totals of a longer period without records
 	Activity
 }
 
@@ -67,7 +67,7 @@ type Marks struct {
 	Marks []Mark `json:"marks"`
 }
 
-// Mark names a moment, such as the moment of a deployment.
+// Mark labels a point in time, such as a deployment.
 type Mark struct {
 	ID    int64     `json:"id"`
 	Time  time.Time `json:"time"`

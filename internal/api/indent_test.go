@@ -28,9 +28,9 @@ func TestIndent(t *testing.T) {
 		got, ok := api.Indent(body, most)
 		switch {
 		case ok && (!bytes.Equal(got, want.Bytes()) || len(got) > most):
-			t.Fatalf("%s within %d bytes: %s", body, most, got)
+			t.Fatalf("Indent(%s, %d): got %s", body, most, got)
 		case !ok && most >= 3*want.Len(): // the estimate for an empty {} includes a line
-			t.Fatalf("%s is refused for %d bytes", body, most)
+			t.Fatalf("Indent(%s, %d): got false", body, most)
 		}
 	})
 }
@@ -61,16 +61,16 @@ func drawJSON(t *rapid.T, depth int) any {
 	return table
 }
 
-func TestIndentNoJSON(t *testing.T) {
+func TestIndentRejectsInvalidJSON(t *testing.T) {
 	for _, body := range []string{"", "{", "]]]]", `{"a"`, `"\`, "nonsense"} {
 		if got, ok := api.Indent([]byte(body), 1000); ok {
-			t.Errorf("%q: %q", body, got)
+			t.Errorf("Indent(%q): got %q", body, got)
 		}
 	}
 }
 
 // A message cannot exhaust the memory of the program that displays it.
-func TestIndentTakesNoMemoryForWhatDoesNotFit(t *testing.T) {
+func TestIndentLimitsMemory(t *testing.T) {
 	const depth = 9000
 	body := []byte(strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth))
 	var before, after runtime.MemStats
@@ -78,6 +78,6 @@ func TestIndentTakesNoMemoryForWhatDoesNotFit(t *testing.T) {
 	_, ok := api.Indent(body, 1<<20)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; ok || took > 1<<20 {
-		t.Errorf("%d bytes took %d: %v", len(body), took, ok)
+		t.Errorf("Indent of %d bytes allocated %d bytes, and returned %v", len(body), took, ok)
 	}
 }

@@ -54,7 +54,7 @@ func TargetOf(t *failed.Target) *Target {
 	return &Target{Text(t.Exchange), Text(t.RoutingKey)}
 }
 
-// Preview is the effect that a replay would have.
+// Preview describes the effect of a replay.
 type Preview struct {
 	Done
 	Destinations []Destination `json:"destinations"` // most messages first
@@ -68,8 +68,8 @@ type Destination struct {
 	Messages    int64 `json:"messages"`
 	Unknown     bool  `json:"unknown,omitempty"` // the work queue is unknown, so the messages would not be sent
 
-	// Queue is the work queue that the target leads to. Keys means that the messages have several routing keys, and
-	// each message keeps its key. Warning describes the effect on other consumers if a message is sent by queue name.
+	// Queue is the work queue of the messages. Keys reports that the messages have different routing keys, and that each
+	// message keeps its key. Warning describes the effect on other consumers if a message is sent by queue name.
 	Queue   Text   `json:"queue,omitempty"`
 	Keys    bool   `json:"keys,omitempty"`
 	Warning string `json:"warning,omitempty"`

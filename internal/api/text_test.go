@@ -25,12 +25,12 @@ func anyText(t *rapid.T) api.Text {
 }
 
 // JSON preserves arbitrary bytes, in values and in names.
-func TestTextIsLossless(t *testing.T) {
+func TestTextPreservesBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyText(t)
 		b, err := json.Marshal([]any{text, params.Texts{string(text): "x"}})
 		if err != nil || !utf8.Valid(b) {
-			t.Fatalf("%q: %q, %v", text, b, err)
+			t.Fatalf("text %q: got %q, %v", text, b, err)
 		}
 		var value api.Text
 		var names params.Texts
@@ -38,12 +38,12 @@ func TestTextIsLossless(t *testing.T) {
 			t.Fatal(err)
 		}
 		if value != text || len(names) != 1 || names[string(text)] != "x" {
-			t.Fatalf("%q is %q and %q", text, value, names)
+			t.Fatalf("text %q: got value %q, names %q", text, value, names)
 		}
 	})
 }
 
-func TestTextIsAsItIsWhereItCan(t *testing.T) {
+func TestTextEncodesOnlyInvalidUTF8(t *testing.T) {
 	for text, want := range map[api.Text]string{
 		"orders":     "orders",
 		"café":       "café",
@@ -53,12 +53,12 @@ func TestTextIsAsItIsWhereItCan(t *testing.T) {
 		"\x00\n\x7f": "\x00\n\x7f",
 	} {
 		if got, _ := text.MarshalText(); string(got) != want {
-			t.Errorf("%q is %q, want %q", text, got, want)
+			t.Errorf("text %q: got %q, want %q", text, got, want)
 		}
 	}
 }
 
-func TestContentIsLossless(t *testing.T) {
+func TestContentPreservesMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := func() string { return string(anyText(t)) }
 		before := failed.Content{
@@ -85,7 +85,7 @@ func TestContentIsLossless(t *testing.T) {
 			t.Fatal(diff)
 		}
 		if after.Text != nil && *after.Text != string(before.Body) {
-			t.Fatalf("text %q of %q", *after.Text, before.Body)
+			t.Fatalf("Text: got %q for the body %q", *after.Text, before.Body)
 		}
 	})
 }
@@ -103,20 +103,20 @@ func TestIsText(t *testing.T) {
 		strings.Repeat("x", 1000): true,
 	} {
 		if got := api.IsText([]byte(body)); got != want {
-			t.Errorf("%q: %v", body, got)
+			t.Errorf("IsText(%q): got %v", body, got)
 		}
 	}
 }
 
-func TestLargeTextIsNotRepeated(t *testing.T) {
+func TestContentOmitsLargeText(t *testing.T) {
 	for size, want := range map[int]bool{api.MaxText: true, api.MaxText + 1: false} {
 		c := api.ContentOf(failed.Content{Body: make([]byte, size)})
 		if c.Text != nil {
-			t.Fatal("zeros are text")
+			t.Fatal("body of zeros has Text")
 		}
 		c = api.ContentOf(failed.Content{Body: []byte(strings.Repeat("x", size))})
 		if (c.Text != nil) != want || len(c.Body) != size {
-			t.Errorf("%d bytes: text %v", size, c.Text != nil)
+			t.Errorf("body of %d bytes: has Text %v", size, c.Text != nil)
 		}
 	}
 }
