@@ -27,7 +27,7 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	}
 	ok, err := h.node.Access.Login(r.RemoteAddr, name, password)
 	if waits, found := errors.AsType[*access.WaitError](err); found {
-		h.log.Debug("management login refused", "user", name, "peer", r.RemoteAddr, "reason", waits) // debug level, because the number is unlimited
+		h.log.Debug("management login refused", "user", name, "peer", r.RemoteAddr, "reason", waits) // debug level, because clients can cause any number of these entries
 		refuseFor(w, waits.Wait)
 		return
 	}

@@ -125,12 +125,12 @@ func closeConnection(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.shut(s)
+	c.closeSession(s)
 	return done{}, nil
 }
 
-// shut closes a connection like RabbitMQ's management API, with the reason in the header X-Reason.
-func (c *call) shut(s *session.Session) {
+// closeSession closes a connection like RabbitMQ's management API, with the reason in the header X-Reason.
+func (c *call) closeSession(s *session.Session) {
 	reason := cmp.Or(c.Header.Get("X-Reason"), "Closed via management plugin")
 	c.h.log.Info("closing a connection by request", "user", c.user.Name, "connection", s.Name(), "reason", reason)
 	s.Force(reason)
@@ -157,7 +157,7 @@ func closeConnectionsOf(c *call) (any, error) {
 	}
 	for _, s := range c.node.Sessions() {
 		if s.Info().User == user {
-			c.shut(s)
+			c.closeSession(s)
 		}
 	}
 	return done{}, nil

@@ -102,7 +102,7 @@ func putExchange(c *call) (any, error) {
 		return nil, err
 	}
 	name := exchangeName(c.PathValue("exchange"))
-	if err := cmp.Or(c.mayExchange(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "alternate-exchange")); err != nil {
+	if err := cmp.Or(c.mayExchange(v, access.Configure, name), c.mayForward(v, name, s.Arguments, "alternate-exchange")); err != nil {
 		return nil, err
 	}
 	_, existed := v.Exchange(name)
@@ -116,9 +116,9 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 	}
 }
 
-// mayLead checks the permissions for an argument that forwards messages from one object to an exchange. The user needs
+// mayForward checks the permissions for an argument that forwards messages from one object to an exchange. The user needs
 // read permission on the object and write permission on the exchange.
-func (c *call) mayLead(v *vhost.VHost, name string, args arguments, arg string) error {
+func (c *call) mayForward(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)
 	if !given || !ok { // the declaration rejects a wrong type

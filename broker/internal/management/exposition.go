@@ -10,8 +10,9 @@ import (
 // (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format).
 const expositionType = "text/plain; version=0.0.4; charset=utf-8"
 
-// exposition writes metrics in this text format. It does not use a client library, because such a library serves programs
-// that count with its counters. The broker already has all counters, and the format takes only a few lines of code.
+// exposition writes metrics in the text format of Prometheus. It does not use a client library, because such a library
+// serves programs that count with its counters. The broker already has all counters, and the format takes only a few lines
+// of code.
 type exposition struct {
 	w    io.Writer
 	text []byte // not yet sent

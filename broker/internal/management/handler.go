@@ -2,7 +2,7 @@
 // names, status codes and error bodies (https://www.rabbitmq.com/docs/http-api-reference), and gets its data from a
 // [node.Node].
 //
-//	request ─► same origin? ─► who is it? ─► route ─► may they? ─► resource ─► filter, sort, page, columns ─► JSON
+//	request ─► check origin ─► authenticate ─► route ─► authorize ─► resource ─► filter, sort, page, columns ─► JSON
 //
 // # Permissions
 //
@@ -10,9 +10,9 @@
 // policymaker or management.
 //
 //	administrator  everything, in every virtual host
-//	monitoring     all connections, channels and nodes; else as management
-//	management     the virtual hosts they have permissions in, their own connections and channels; queues, exchanges and
-//	               bindings as far as their permissions reach, which are those of AMQP
+//	monitoring     all connections, channels and nodes; otherwise the same as management
+//	management     virtual hosts in which the user has permissions; connections and channels of the user; queues, exchanges
+//	               and bindings, according to the AMQP permissions of the user
 //
 // In RabbitMQ, an administrator also needs permissions to change a queue or an exchange. This package does not check
 // them, because an administrator can grant any permission anyway.
@@ -125,7 +125,7 @@ func (h *Handler) routes() {
 	h.permissions()
 	h.definitions()
 	h.health()
-	h.absent()
+	h.addUnsupported()
 }
 
 // call is an authenticated request.
@@ -238,7 +238,7 @@ func (c *call) PathValue(name string) string {
 func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	routed, ok := route(r.URL)
 	if !ok {
-		nowhere(w, r)
+		noEndpoint(w, r)
 		return
 	}
 	r.URL = routed // the URL of the copy that authenticate made
@@ -254,12 +254,12 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	nowhere(w, r)
+	noEndpoint(w, r)
 }
 
-// This function responds to a path without an endpoint. RabbitMQ looks for a static file in this case. The name of a file
-// does not contain a slash.
-func nowhere(w http.ResponseWriter, r *http.Request) {
+// noEndpoint responds to a path without an endpoint. RabbitMQ looks for a static file in this case. The name of a file does
+// not contain a slash.
+func noEndpoint(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")

@@ -280,7 +280,7 @@ func (u *importedUser) check() error {
 		return badRequest("limits of users are not supported, and user " + u.Name + " has some (nothing was imported)")
 	}
 	if _, err := u.user(u.Name); err != nil {
-		return of("user", u.Name, err)
+		return withObject("user", u.Name, err)
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (v *importedVHost) check() error {
 		return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some (nothing was imported)")
 	}
 	if err := v.settings().check(); err != nil {
-		return of("vhost", v.Name, err)
+		return withObject("vhost", v.Name, err)
 	}
 	return nil
 }
@@ -316,7 +316,7 @@ func (d *imported) checkVHosts(check func(name string) error) error {
 	return nil
 }
 
-// of returns an error with the object that it refers to.
-func of(what, name string, err error) error {
+// withObject returns an error with the object that it refers to.
+func withObject(what, name string, err error) error {
 	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
 }

@@ -16,7 +16,7 @@ func (d *imported) addUsers(n *node.Node) error {
 			err = n.Access.SetUser(user)
 		}
 		if err != nil {
-			return of("user", u.Name, err)
+			return withObject("user", u.Name, err)
 		}
 		return nil
 	})
@@ -45,7 +45,7 @@ func (d *imported) addVHosts(n *node.Node) error {
 func (d *imported) addPermissions(n *node.Node) error {
 	return d.Permissions.each("permissions", func(p *access.Permission) error {
 		if err := n.Access.SetPermission(*p); err != nil {
-			return of("permission of user", p.User, err)
+			return withObject("permission of user", p.User, err)
 		}
 		return nil
 	})
@@ -60,7 +60,7 @@ func (d *imported) addExchanges(n *node.Node, into *vhost.VHost) error {
 		declaration := x.declaration(x.Name)
 		declaration.Durable = x.Durable == nil || bool(*x.Durable)
 		if err := v.DeclareExchange(declaration); err != nil {
-			return of("exchange", x.Name, err)
+			return withObject("exchange", x.Name, err)
 		}
 		return nil
 	})
@@ -78,7 +78,7 @@ func (d *imported) addQueues(n *node.Node, into *vhost.VHost) error {
 			declaration.Arguments = declaration.Arguments.Set("x-queue-type", q.Type)
 		}
 		if _, err := v.DeclareQueue(declaration, httpOwner{}, func(string) error { return nil }); err != nil {
-			return of("queue", q.Name, err)
+			return withObject("queue", q.Name, err)
 		}
 		return nil
 	})
@@ -95,7 +95,7 @@ func (d *imported) addBindings(n *node.Node, into *vhost.VHost) error {
 			Source: b.Source, Destination: b.Destination, ToExchange: toExchange, Key: b.RoutingKey, Arguments: amqpwire.Table(b.Arguments),
 		}, httpOwner{})
 		if err != nil {
-			return of("binding from", b.Source, err)
+			return withObject("binding from", b.Source, err)
 		}
 		return nil
 	})

@@ -172,7 +172,7 @@ func getFrom(c *call) (any, error) {
 		var left int
 		var encoded []byte
 		found, err := q.Get(ack, func(it *queue.Item, n int) {
-			// copied now, because the get changes the item
+			// copied here, because the get changes the item
 			got, encoded, redelivered, left = it, it.DeliveryProperties(), it.Redelivered, n
 		})
 		if err != nil && len(all) == 0 {

@@ -30,7 +30,7 @@ func (c *call) describeNode() fields {
 		"exchange_types":           exchangeTypes(),
 		"auth_mechanisms":          authMechanisms(),
 		"applications": []fields{{
-			"name": "reprise", "description": "Reprise, an embedded broker that does as this version of RabbitMQ does", "version": Version,
+			"name": "reprise", "description": "Reprise, an embedded broker that behaves like this version of RabbitMQ", "version": Version,
 		}},
 		"contexts":            c.contexts(),
 		"log_files":           []string{},

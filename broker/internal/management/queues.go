@@ -167,7 +167,7 @@ type queueSettings struct {
 	Arguments  arguments `json:"arguments"`
 }
 
-// This type is the owner for operations on queues over HTTP. It cannot own exclusive queues.
+// httpOwner is the owner for operations on queues over HTTP. It cannot own exclusive queues.
 type httpOwner struct{}
 
 func putQueue(c *call) (any, error) {
@@ -182,7 +182,7 @@ func putQueue(c *call) (any, error) {
 	name := c.PathValue("queue")
 	existed := v.FindQueue(name) != nil
 	_, err = v.DeclareQueue(s.declaration(name), httpOwner{}, func(name string) error {
-		return cmp.Or(c.may(v, access.Configure, name), c.mayLead(v, name, s.Arguments, "x-dead-letter-exchange"))
+		return cmp.Or(c.may(v, access.Configure, name), c.mayForward(v, name, s.Arguments, "x-dead-letter-exchange"))
 	})
 	return stored(existed), err
 }

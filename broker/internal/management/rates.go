@@ -11,7 +11,7 @@ const (
 	// rateInterval is the minimum time between the two requests that determine a rate. RabbitMQ samples at the same
 	// interval.
 	rateInterval = 5 * time.Second
-	// rateMemory is the time after which a number without requests is forgotten.
+	// rateMemory is the time after which a number without requests is removed.
 	rateMemory = 10 * time.Minute
 	// shortMemory replaces rateMemory while the number of entries grows, because objects are created and deleted
 	// frequently.

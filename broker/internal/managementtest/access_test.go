@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// Permissions of tags are the same as in RabbitMQ, with equal statuses and error messages, for all users except administrators.
-func TestTags(t *testing.T) {
+// For all users except administrators, tags have the same effect as in RabbitMQ, with equal statuses and error messages.
+func TestTagPermissionsMatchRabbitMQ(t *testing.T) {
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	vhost, private := ours.vhost(t), ours.vhost(t)
 	for _, name := range []string{vhost, private} {
@@ -131,22 +131,22 @@ func inMemory(t *testing.T, b *broker.Broker) *amqp.Connection {
 	return conn
 }
 
-func TestOtherSitesPagesChangeNothing(t *testing.T) {
+func TestCrossOriginRequestIsRejected(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
 		if w := call("PUT", "/api/vhosts/v", "", header...); w.Code != http.StatusForbidden {
-			t.Errorf("%v: %d", header, w.Code)
+			t.Errorf("cross-origin PUT with %v: got %d, want 403", header, w.Code)
 		}
 		if w := call("GET", "/api/whoami", "", header...); w.Code != 200 || w.Header().Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("%v: %d %v", header, w.Code, w.Header())
+			t.Errorf("GET with %v: got %d %v", header, w.Code, w.Header())
 		}
 	}
 }
 
-func TestBodiesAreBounded(t *testing.T) {
+func TestHandlerLimitsBodySize(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	if w := call("PUT", "/api/vhosts/v", `{"description":"`+strings.Repeat("x", 21<<20)+`"}`); w.Code != 400 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -185,24 +185,24 @@ func TestMemoryAlarm(t *testing.T) {
 	_, call := handler(t, broker.Config{MemoryLimit: 1000})
 	call("PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	if w := call("GET", "/api/health/checks/alarms", ""); w.Code != 200 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 	}
 	call("POST", "/api/exchanges/%2F/amq.default/publish",
 		`{"properties":{},"routing_key":"q","payload":"`+strings.Repeat("x", 1000)+`","payload_encoding":"string"}`)
 	w := call("GET", "/api/health/checks/alarms", "")
 	want := `{"alarms":[{"node":"reprise@localhost","resource":"memory"}],"reason":"There are alarms in effect in the cluster","status":"failed"}`
 	if w.Code != 503 || w.Body.String() != want {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 	}
 	if w := call("GET", "/api/nodes?columns=mem_alarm", ""); w.Body.String() != `[{"mem_alarm":true}]` {
-		t.Errorf("%s", w.Body)
+		t.Errorf("unexpected response: %s", w.Body)
 	}
 	if w := call("GET", "/metrics", ""); !strings.Contains(w.Body.String(), "\nrabbitmq_alarms_memory_used_watermark 1\n") {
-		t.Errorf("%s", w.Body)
+		t.Errorf("unexpected response: %s", w.Body)
 	}
 }
 
-// The API distinguishes connections without a socket, and can close each of them.
+// The API distinguishes in-memory connections and can close each of them.
 func TestConnectionsInMemory(t *testing.T) {
 	b, call := handler(t, broker.Config{})
 	for range 2 {
@@ -210,10 +210,10 @@ func TestConnectionsInMemory(t *testing.T) {
 	}
 	names := `[{"name":"memory:1 -> memory:0"},{"name":"memory:2 -> memory:0"}]`
 	if w := call("GET", "/api/connections?columns=name", ""); w.Body.String() != names {
-		t.Errorf("%s", w.Body)
+		t.Errorf("unexpected response: %s", w.Body)
 	}
 	if w := call("DELETE", "/api/connections/memory:2%20-%3E%20memory:0", "", "X-Reason", "spring cleaning"); w.Code != 204 {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 	}
 	testkit.Eventually(t, 2*time.Minute, func() bool {
 		return call("GET", "/api/connections?columns=name", "").Body.String() == `[{"name":"memory:1 -> memory:0"}]`

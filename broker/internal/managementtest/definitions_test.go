@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// declareSome declares queues, exchanges, bindings and policies of all kinds.
+// declareSome declares queues, exchanges and bindings of all kinds.
 func declareSome(t *testing.T, b *target, vhost string) {
 	t.Helper()
 	conn := b.dial(t, vhost)
@@ -30,7 +30,7 @@ func declareSome(t *testing.T, b *target, vhost string) {
 		must(t, ch.QueueBind(name, "a.*.b/c", "x", false, amqp.Table{"n": 1, "s": "t", "nested": amqp.Table{"a": []any{"b", true}}}))
 		must(t, ch.QueueBind(name, "", "y", false, amqp.Table{"x-match": "any", "h": 1.5}))
 	}
-	get[amqp.Queue](t)(ch.QueueDeclare("mine", false, false, true, false, nil)) // belongs to the connection: not exported
+	get[amqp.Queue](t)(ch.QueueDeclare("mine", false, false, true, false, nil)) // not exported, because it is exclusive
 	must(t, ch.QueueBind("mine", "k", "x", false, nil))
 	must(t, ch.ExchangeBind("y", "k", "x", false, nil))
 	must(t, conn.Close())
@@ -57,8 +57,8 @@ func topologyOf(t *testing.T, b *target, vhost string) map[string][]any {
 	return found
 }
 
-// Each broker imports the definitions that the other exports, and then exports the same definitions.
-func TestDefinitionsBothWays(t *testing.T) {
+// Each broker imports the definitions that the other broker exports, and then exports the same definitions.
+func TestDefinitionsRoundTripWithRabbitMQ(t *testing.T) {
 	us, rabbit := embedded(t, broker.Config{}), rabbitMQ(t)
 	for name, way := range map[string]struct{ from, to *target }{"out": {us, rabbit}, "in": {rabbit, us}} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestDefinitionsBothWays(t *testing.T) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
 			if len(got["queues"]) != 2 || len(got["exchanges"]) != 2 || len(got["bindings"]) != 5 {
-				t.Errorf("got %v", got)
+				t.Errorf("unexpected definitions: %v", got)
 			}
 		})
 	}
@@ -97,23 +97,23 @@ func TestDefinitionsWithUsers(t *testing.T) {
 	_, exported := us.callAs(t, user, "s3cret", "GET", "/api/definitions", "")
 	rabbit.must(t, "POST", "/api/definitions", exported)
 	if status, text := rabbit.callAs(t, user, "s3cret", "GET", "/api/queues/"+vhost+"/q?columns=name", ""); status != 200 {
-		t.Errorf("%d %s", status, text)
+		t.Errorf("unexpected response: %d %s", status, text)
 	}
 	var p struct{ Configure, Write, Read string }
 	must(t, json.Unmarshal([]byte(rabbit.must(t, "GET", "/api/permissions/"+vhost+"/"+user, "")), &p))
 	if p.Configure != "^c" || p.Write != ".*" || p.Read != "" {
-		t.Errorf("permission is %+v", p)
+		t.Errorf("unexpected permission: %+v", p)
 	}
 }
 
 // The embedded broker starts with the definitions of the running RabbitMQ, regardless of its state.
-func TestDefinitionsOfAWholeRabbitMQ(t *testing.T) {
+func TestNewImportsDefinitionsOfRabbitMQ(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	vhost := rabbit.vhost(t)
 	declareSome(t, rabbit, vhost)
 	var d map[string]any
 	must(t, json.Unmarshal([]byte(rabbit.must(t, "GET", "/api/definitions", "")), &d))
-	for _, part := range []string{"queues", "exchanges", "bindings"} { // other tests' may be half made
+	for _, part := range []string{"queues", "exchanges", "bindings"} { // objects of other tests may be incomplete
 		d[part] = slices.DeleteFunc(d[part].([]any), func(v any) bool { return v.(map[string]any)["vhost"] != vhost })
 	}
 	mine := func(v any) bool {
@@ -130,7 +130,7 @@ func TestDefinitionsOfAWholeRabbitMQ(t *testing.T) {
 	}
 }
 
-func TestImportRefusesWhatThereIsNot(t *testing.T) {
+func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	for definitions, want := range map[string]string{
 		`{"queues":[{"name":"q","vhost":"/"}],"policies":[{"name":"ha","vhost":"/","pattern":".*"}]}`:              "policies are not supported, and there are 1 of them (the first: name ha, vhost /)",
@@ -152,16 +152,16 @@ func TestImportRefusesWhatThereIsNot(t *testing.T) {
 			t.Errorf("%s\ngot  %d %s\nwant 400 …%s…", definitions, status, text, want)
 		}
 		if _, err := broker.New(broker.Config{Definitions: []byte(definitions)}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New returned %v, want …%s…", err, want)
+			t.Errorf("New: got error %v, want …%s…", err, want)
 		}
 	}
 	if text := b.must(t, "GET", "/api/queues", ""); text != "[]" {
-		t.Errorf("something was imported: %s", text)
+		t.Errorf("rejected import created objects: %s", text)
 	}
 }
 
 // The management API and New refuse definitions that exceed the memory limit of queues, exchanges and bindings.
-func TestImportBeyondTheMemoryLimit(t *testing.T) {
+func TestImportRejectsDefinitionsAboveMemoryLimit(t *testing.T) {
 	var queues []string
 	for i := range 10 {
 		queues = append(queues, fmt.Sprintf(`{"name":"q%d","vhost":"/","arguments":{"x-comment":"%s"}}`, i, strings.Repeat("x", 1000)))
@@ -178,21 +178,21 @@ func TestImportBeyondTheMemoryLimit(t *testing.T) {
 	}
 	config.Definitions = []byte(definitions)
 	if _, err := broker.New(config); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("New returned %v, want …%s…", err, want)
+		t.Errorf("New: got error %v, want …%s…", err, want)
 	}
 }
 
 // An import does not change existing objects, except passwords and permissions.
-func TestImportLeavesWhatIsThere(t *testing.T) {
+func TestImportKeepsExistingObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	b.must(t, "PUT", "/api/queues/%2F/q", `{"durable":true,"arguments":{"x-message-ttl":5}}`)
 	b.must(t, "POST", "/api/definitions", `{"queues":[{"name":"q","vhost":"/","durable":true,"arguments":{}}],
 		"users":[{"name":"guest","password":"other","tags":["administrator"]}]}`)
 	status, text := b.callAs(t, "guest", "other", "GET", "/api/queues/%2F/q?columns=arguments", "")
 	if want := `{"arguments":{"x-message-ttl":5,"x-queue-type":"classic"}}`; status != 200 || text != want {
-		t.Errorf("%d %s, want %s", status, text, want)
+		t.Errorf("existing queue: got %d %s, want %s", status, text, want)
 	}
 	if status, _ := b.call(t, "GET", "/api/whoami", ""); status != 401 {
-		t.Errorf("the old password: %d", status)
+		t.Errorf("login with the old password: got %d, want 401", status)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // request is a request for both brokers. In the path, V is the virtual host of the test, and U is a user.
 type request struct{ method, path, body string }
 
-// requests are sent to both brokers in this order. Errors have RabbitMQ's status and message.
+// requests is the sequence of requests for both brokers. The responses have RabbitMQ's status and message.
 var requests = []request{
 	{"GET", "/api/nosuch", ""},
 	{"GET", "/api/queues/nosuch", ""},
@@ -143,10 +143,10 @@ var requests = []request{
 	{"GET", "/api/health/checks/node-is-quorum-critical", ""},
 }
 
-func TestAnswersAreRabbitMQs(t *testing.T) { sameAnswers(t, requests) }
+func TestResponsesMatchRabbitMQ(t *testing.T) { compareResponses(t, requests) }
 
-// sameAnswers sends requests to both brokers in this order, and compares the answers.
-func sameAnswers(t *testing.T, requests []request) {
+// compareResponses sends requests to both brokers in this order, and compares the responses.
+func compareResponses(t *testing.T, requests []request) {
 	t.Helper()
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	vhost := ours.vhost(t)

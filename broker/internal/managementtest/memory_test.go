@@ -30,18 +30,18 @@ func manyDefinitions(n int) []byte {
 		strings.Join(queues, ","), strings.Join(exchanges, ","), strings.Join(bindings, ","))
 }
 
-// weigher is a response that measures the used memory while it is written.
-type weigher struct {
+// memoryRecorder is a response writer that measures the used memory while the response is written.
+type memoryRecorder struct {
 	header        http.Header
 	status        int
 	written, next int
 	most          uint64
 }
 
-func (w *weigher) Header() http.Header    { return w.header }
-func (w *weigher) WriteHeader(status int) { w.status = status }
+func (w *memoryRecorder) Header() http.Header    { return w.header }
+func (w *memoryRecorder) WriteHeader(status int) { w.status = status }
 
-func (w *weigher) Write(b []byte) (int, error) {
+func (w *memoryRecorder) Write(b []byte) (int, error) {
 	if w.written += len(b); w.written >= w.next {
 		w.next = w.written + 1<<20
 		w.most = max(w.most, held())
@@ -49,7 +49,7 @@ func (w *weigher) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// held returns the number of used bytes of memory.
+// held returns the number of bytes of used memory.
 func held() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,8 +61,8 @@ func ask(b http.Handler, w http.ResponseWriter, path string) {
 	b.ServeHTTP(w, fromGuest("GET", path, ""))
 }
 
-// The API creates a list while it writes the list. Until then it only stores names and sort keys, and no list of results.
-func TestListsAreNotHeld(t *testing.T) {
+// The API creates a list while it writes the list. Before that, it only stores names and sort keys.
+func TestHandlerStreamsLists(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
 	must(t, err)
@@ -75,26 +75,26 @@ func TestListsAreNotHeld(t *testing.T) {
 		"/api/definitions/%2F": 250 * n,
 		"/metrics/per-object":  250 * n,
 	} {
-		t.Run(path, func(t *testing.T) { boundHeld(t, b, path, bound) })
+		t.Run(path, func(t *testing.T) { checkHeld(t, b, path, bound) })
 	}
 }
 
-// boundHeld checks the used memory while an answer is written.
-func boundHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
-	ask(b.Management(), httptest.NewRecorder(), path) // after which rates are known
+// checkHeld checks the used memory while a response is written.
+func checkHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
+	ask(b.Management(), httptest.NewRecorder(), path) // creates the entries for the rates
 	before := held()
-	w := &weigher{header: http.Header{}}
+	w := &memoryRecorder{header: http.Header{}}
 	ask(b.Management(), w, path)
 	switch {
 	case w.status != http.StatusOK && w.status != 0:
-		t.Errorf("status %d", w.status)
+		t.Errorf("status: got %d, want 200", w.status)
 	case w.most > before+bound:
-		t.Errorf("%d bytes were held while %d were written, want %d at the most", w.most-before, w.written, bound)
+		t.Errorf("memory: got %d bytes while %d bytes were written, want at most %d", w.most-before, w.written, bound)
 	}
 }
 
-// A queue or channel includes its consumers, which can be as many as queues.
-func TestConsumersAreNotHeld(t *testing.T) {
+// The description of a queue or channel includes its consumers, whose number is not limited.
+func TestHandlerStreamsConsumers(t *testing.T) {
 	const n = 5000
 	b, _ := handler(t, broker.Config{})
 	ch := get[*amqp.Channel](t)(inMemory(t, b).Channel())
@@ -103,20 +103,20 @@ func TestConsumersAreNotHeld(t *testing.T) {
 		get[<-chan amqp.Delivery](t)(ch.Consume("q", fmt.Sprint(i), true, false, false, false, nil))
 	}
 	for _, path := range []string{"/api/consumers", "/api/queues/%2F/q", "/api/channels/memory:1%20-%3E%20memory:0%20(1)"} {
-		t.Run(path, func(t *testing.T) { boundHeld(t, b, path, 200*n) })
+		t.Run(path, func(t *testing.T) { checkHeld(t, b, path, 200*n) })
 	}
 }
 
-// The API decodes messages while it writes them, and the limit of messages in memory includes their headers.
-func TestMessagesThatAreMostlyHeaders(t *testing.T) {
+// The API decodes messages while it writes them. The limit of messages in memory includes their headers.
+func TestHandlerLimitsMemoryOfHeaders(t *testing.T) {
 	b, _ := handler(t, broker.Config{})
 	ch := get[*amqp.Channel](t)(inMemory(t, b).Channel())
 	for _, name := range []string{"words", "text"} {
 		_, err := ch.QueueDeclare(name, true, false, false, false, nil)
 		must(t, err)
 	}
-	take := func(queue string) *weigher {
-		w := &weigher{header: http.Header{}}
+	take := func(queue string) *memoryRecorder {
+		w := &memoryRecorder{header: http.Header{}}
 		b.Management().ServeHTTP(w, fromGuest("POST", "/api/queues/%2F/"+queue+"/get", `{"ackmode":"ack_requeue_false","encoding":"auto","count":10000}`))
 		return w
 	}
@@ -129,11 +129,11 @@ func TestMessagesThatAreMostlyHeaders(t *testing.T) {
 	for range many {
 		must(t, ch.Publish("", "words", false, false, amqp.Publishing{Headers: amqp.Table{"h": words}}))
 	}
-	_, err := ch.QueueDeclarePassive("words", true, false, false, false, nil) // all have come
+	_, err := ch.QueueDeclarePassive("words", true, false, false, false, nil) // waits until all messages are in the queue
 	must(t, err)
 	before := held()
 	if w := take("words"); w.written < many*70_000 || w.most > before+5<<20 {
-		t.Errorf("%d bytes were written, and %d were held beside the messages", w.written, int64(w.most)-int64(before))
+		t.Errorf("wrote %d bytes and used %d bytes in addition to the messages", w.written, int64(w.most)-int64(before))
 	}
 
 	const large, limit = 100 << 10, 64 << 20
@@ -144,12 +144,12 @@ func TestMessagesThatAreMostlyHeaders(t *testing.T) {
 	must(t, err)
 	w := take("text")
 	if q, err := ch.QueueDeclarePassive("text", true, false, false, false, nil); err != nil || q.Messages < 40 || w.written < limit*9/10 {
-		t.Errorf("%d bytes were written, and %d messages left: %v", w.written, q.Messages, err)
+		t.Errorf("wrote %d bytes with %d messages left: %v", w.written, q.Messages, err)
 	}
 }
 
 // The API creates only the elements of the requested page.
-func TestAPageCostsWhatIsOnIt(t *testing.T) {
+func TestPageBuildsOnlyItsElements(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
 	must(t, err)
@@ -165,15 +165,15 @@ func TestAPageCostsWhatIsOnIt(t *testing.T) {
 	}
 	must(t, json.Unmarshal(w.Body.Bytes(), &page))
 	if len(page.Items) != 100 || page.Total != n {
-		t.Errorf("%d items of %d", len(page.Items), page.Total)
+		t.Errorf("page: got %d items of %d", len(page.Items), page.Total)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 300*n {
-		t.Errorf("%d bytes were allocated for 100 of %d queues", got, n)
+		t.Errorf("allocated %d bytes for a page of 100 of %d queues", got, n)
 	}
 }
 
 // A request for one object does not create a list of all objects.
-func TestOneOfManyCostsLittle(t *testing.T) {
+func TestLookupDoesNotListAllObjects(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
 	must(t, err)
@@ -185,13 +185,13 @@ func TestOneOfManyCostsLittle(t *testing.T) {
 		ask(b.Management(), w, path)
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; w.Code != 200 || got > 60*n {
-			t.Errorf("%s: %d, and %d bytes were allocated beside %d queues, exchanges and bindings", path, w.Code, got, n)
+			t.Errorf("%s: status %d, allocated %d bytes with %d queues, exchanges and bindings", path, w.Code, got, n)
 		}
 	}
 }
 
-// The server cuts off an answer that fails in the middle. Otherwise the client would conclude that queues were deleted.
-func TestAnAnswerIsWholeOrCutOff(t *testing.T) {
+// If a response fails midway, the server cuts the connection. Otherwise the client would conclude that queues were deleted.
+func TestFailedResponseIsCutOff(t *testing.T) {
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(2000)})
 	must(t, err)
 	defer func() { must(t, b.Shutdown(t.Context())) }()
@@ -199,14 +199,14 @@ func TestAnAnswerIsWholeOrCutOff(t *testing.T) {
 	ask(b.Management(), whole, "/api/queues")
 	var queues []any
 	if must(t, json.Unmarshal(whole.Body.Bytes(), &queues)); len(queues) != 2000 {
-		t.Errorf("%d queues", len(queues))
+		t.Errorf("queues: got %d, want 2000", len(queues))
 	}
 	for _, left := range []int{0, 1, 2} {
 		w := &failing{ResponseRecorder: httptest.NewRecorder(), left: left}
 		func() {
 			defer func() {
 				if ended := recover(); ended != http.ErrAbortHandler {
-					t.Errorf("after %d parts the answer ended with %v", left, ended)
+					t.Errorf("response that fails after %d parts: got panic %v, want ErrAbortHandler", left, ended)
 				}
 			}()
 			ask(b.Management(), w, "/api/queues")
@@ -222,14 +222,14 @@ type failing struct {
 
 func (f *failing) Write(b []byte) (int, error) {
 	if f.left--; f.left < 0 {
-		return 0, fmt.Errorf("the client has gone")
+		return 0, fmt.Errorf("client disconnected")
 	}
 	return f.ResponseRecorder.Write(b)
 }
 
-// The API decodes a list of definitions element by element, because an empty queue has three bytes of JSON, and a hundred in
-// memory.
-func TestDefinitionsAreNotDecodedAtOnce(t *testing.T) {
+// The API decodes a list of definitions element by element, because an empty queue needs three bytes of JSON and a hundred
+// bytes of memory.
+func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 200_000
 	body := `{"queues":[` + strings.Repeat(`{},`, n) + `{"name":"q","vhost":"nosuch"}]}`
@@ -238,23 +238,23 @@ func TestDefinitionsAreNotDecodedAtOnce(t *testing.T) {
 	w := call("POST", "/api/definitions", body)
 	runtime.ReadMemStats(&after)
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "prior to importing") {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 	}
 	if w := call("GET", "/api/queues", ""); w.Body.String() != "[]" {
-		t.Errorf("something was imported: %s", w.Body)
+		t.Errorf("rejected import created objects: %s", w.Body)
 	}
 	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(20*len(body)); got > most {
-		t.Errorf("%d bytes were allocated for %d of text, want %d at the most", got, len(body), most)
+		t.Errorf("allocated %d bytes for %d bytes of JSON, want at most %d", got, len(body), most)
 	}
 }
 
-// The API only stores rates of existing objects. Deleted queues that were requested before do not use memory.
-func TestRatesOfDeletedQueuesAreForgotten(t *testing.T) {
+// The API stores rates of existing objects only. Deleted queues that were requested before do not use memory.
+func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
 		const n = 200
 		var before uint64
-		for round := range 60 { // in five minutes
+		for round := range 60 { // takes five minutes
 			for i := range n {
 				call("PUT", fmt.Sprintf("/api/queues/%%2F/q%d", i), "")
 			}
@@ -268,13 +268,13 @@ func TestRatesOfDeletedQueuesAreForgotten(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		if after := held(); after > before+2<<20 {
-			t.Errorf("%d bytes were held after 20 rounds, and %d after 60", before, after)
+			t.Errorf("memory grew from %d bytes after 20 rounds to %d bytes after 60 rounds", before, after)
 		}
 	})
 }
 
 // The time and memory for reading arguments are linear in their length, not quadratic.
-func TestManyArgumentsTakeLittleMemory(t *testing.T) {
+func TestArgumentsUseLinearMemory(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 5000
 	var args []string
@@ -287,14 +287,14 @@ func TestManyArgumentsTakeLittleMemory(t *testing.T) {
 	w := call("PUT", "/api/queues/%2F/q", body)
 	runtime.ReadMemStats(&after)
 	if w.Code != http.StatusCreated {
-		t.Fatalf("%d %s", w.Code, w.Body)
+		t.Fatalf("unexpected response: %d %s", w.Code, w.Body)
 	}
 	if got, most := after.TotalAlloc-before.TotalAlloc, uint64(100*len(body)); got > most {
-		t.Errorf("%d bytes were allocated for %d of text, want %d at the most", got, len(body), most)
+		t.Errorf("allocated %d bytes for %d bytes of JSON, want at most %d", got, len(body), most)
 	}
 	var q struct{ Arguments map[string]any }
 	must(t, json.Unmarshal(call("GET", "/api/queues/%2F/q", "").Body.Bytes(), &q))
 	if len(q.Arguments) != n+1 || q.Arguments["a0"] != "again" || q.Arguments["a7"] != 7.0 {
-		t.Errorf("%d arguments, a0 is %v and a7 %v", len(q.Arguments), q.Arguments["a0"], q.Arguments["a7"])
+		t.Errorf("got %d arguments, a0 %v and a7 %v", len(q.Arguments), q.Arguments["a0"], q.Arguments["a7"])
 	}
 }

@@ -18,7 +18,7 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	w := httptest.NewRecorder()
 	b.Metrics().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/plain; version=0.0.4; charset=utf-8" {
-		t.Fatalf("%d %s", w.Code, got)
+		t.Fatalf("unexpected response: %d %s", w.Code, got)
 	}
 	sample := regexp.MustCompile(`^([a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\[\\n"])*"(?:,[a-z_]+="(?:[^"\\]|\\[\\n"])*")*\})? (\S+)$`)
 	samples = make(map[string]string)
@@ -33,11 +33,11 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 		parts := sample.FindStringSubmatch(line)
 		switch {
 		case parts == nil:
-			t.Errorf("not a sample: %s", line)
+			t.Errorf("line is not a sample: %s", line)
 		case parts[1] != family:
-			t.Errorf("%s stands below %s", line, family)
+			t.Errorf("sample %s follows the description of %s", line, family)
 		case samples[parts[1]+parts[2]] != "":
-			t.Errorf("%s is there twice", parts[1]+parts[2])
+			t.Errorf("duplicate sample %s", parts[1]+parts[2])
 		default:
 			samples[parts[1]+parts[2]] = parts[3]
 		}
@@ -46,7 +46,7 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 }
 
 // The names, types and help strings are from RabbitMQ 4.3.6 with its plugin rabbitmq_prometheus.
-func TestMetricsAreCalledAsInRabbitMQ(t *testing.T) {
+func TestMetricNamesMatchRabbitMQ(t *testing.T) {
 	text, err := os.ReadFile("testdata/rabbitmq-4.3.6-metrics.txt")
 	must(t, err)
 	known := map[string]bool{}
@@ -57,7 +57,7 @@ func TestMetricsAreCalledAsInRabbitMQ(t *testing.T) {
 	_, described := metrics(t, b, "/metrics")
 	for _, line := range described {
 		if !known[line] && !strings.Contains(line, " reprise_") {
-			t.Errorf("RabbitMQ has no %q", line)
+			t.Errorf("RabbitMQ does not have the line %q", line)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func TestMetrics(t *testing.T) {
 	first, second, third := <-deliveries, <-deliveries, <-deliveries
 	must(t, first.Ack(false))
 	must(t, second.Reject(false))
-	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // after this answer, the broker has processed the earlier commands
+	_, err := ch.QueueDeclarePassive("q", true, false, false, false, nil) // waits until the broker has processed the earlier commands
 	must(t, err)
 	defer func() { _ = third.Ack(false) }()
 
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 		t.Helper()
 		for name, value := range want {
 			if samples[name] != value {
-				t.Errorf("%s is %q, want %s", name, samples[name], value)
+				t.Errorf("%s: got %q, want %s", name, samples[name], value)
 			}
 		}
 	}
@@ -126,21 +126,21 @@ func TestMetrics(t *testing.T) {
 	later, _ := metrics(t, b, "/metrics")
 	for name := range want {
 		if strings.Contains(name, "messages") && strings.Contains(name, "_total") && later[name] != all[name] {
-			t.Errorf("%s went from %s to %s", name, all[name], later[name])
+			t.Errorf("total %s changed from %s to %s", name, all[name], later[name])
 		}
 	}
 }
 
-func TestMetricsBehindTheLogin(t *testing.T) {
+func TestMetricsRequireLogin(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	if w := call("GET", "/metrics/per-object", ""); w.Code != 200 || !strings.Contains(w.Body.String(), "rabbitmq_queues 0\n") {
-		t.Errorf("%d %s", w.Code, w.Body)
+		t.Errorf("unexpected response: %d %s", w.Code, w.Body)
 	}
 	call("PUT", "/api/users/ada", `{"password":"p","tags":"management"}`)
 	if w := call("GET", "/metrics", "", "Authorization", "Basic YWRhOnA="); w.Code != 401 {
-		t.Errorf("%d", w.Code)
+		t.Errorf("status: got %d, want 401", w.Code)
 	}
 	if w := call("GET", "/metrics", "", "Authorization", ""); w.Code != 401 {
-		t.Errorf("%d", w.Code)
+		t.Errorf("status: got %d, want 401", w.Code)
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// One slash at the end of a path has no effect, for all methods. Other empty segments are not found, without a redirect.
+// A single slash at the end of a path has no effect, for all methods. Paths with other empty segments are not found and not
+// redirected.
 func TestPathsWithSlashesAndDots(t *testing.T) {
-	sameAnswers(t, []request{
+	compareResponses(t, []request{
 		{"PUT", "/api/queues/V/q/", `{"durable":true}`},
 		{"PUT", "/api/queues/V/q/", `{"durable":true}`},
 		{"PUT", "/api/exchanges/V/x/", `{"type":"topic","durable":true}`},
@@ -75,7 +76,7 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 		{"GET", "/api/./whoami", ""},
 		{"GET", "/api/queues/../whoami", ""},
 	})
-	// These answers contain objects of other users of the same RabbitMQ.
+	// The responses contain objects of other users of the same RabbitMQ.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	for _, path := range []string{
 		"/api/connections/", "/api/channels/", "/api/consumers/", "/api/queues/nosuch/..",
@@ -83,13 +84,14 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 	} {
 		want, _ := theirs.call(t, "GET", path, "")
 		if got, _ := ours.call(t, "GET", path, ""); got != want {
-			t.Errorf("GET %s: %d, want %d", path, got, want)
+			t.Errorf("GET %s: got %d, want %d", path, got, want)
 		}
 	}
 }
 
-// Impossible objects are not found, with RabbitMQ's status and message. The virtual host or user in the path must exist.
-func TestWhatThereCannotBeIsNotFound(t *testing.T) {
+// Objects with impossible names are not found, with RabbitMQ's status and message. The virtual host or user in the path must
+// exist.
+func TestImpossibleObjectsAreNotFound(t *testing.T) {
 	var all []request
 	for _, path := range []string{"/api/policies", "/api/operator-policies"} {
 		all = append(all, []request{
@@ -108,7 +110,7 @@ func TestWhatThereCannotBeIsNotFound(t *testing.T) {
 			{"POST", path + "/V/nosuch", `{}`},
 		}...)
 	}
-	sameAnswers(t, append(all, []request{
+	compareResponses(t, append(all, []request{
 		{"GET", "/api/parameters", ""},
 		{"GET", "/api/parameters/nosuch", ""},
 		{"GET", "/api/parameters/nosuch/V", ""},
@@ -171,9 +173,9 @@ func TestWhatThereCannotBeIsNotFound(t *testing.T) {
 	}...))
 }
 
-// A page without hits has an empty list of items. Lists that RabbitMQ does not divide into pages are complete.
-func TestPagesWithoutHits(t *testing.T) {
-	sameAnswers(t, []request{
+// A page without matches has an empty list of items. Lists that RabbitMQ does not page are complete.
+func TestEmptyPagesMatchRabbitMQ(t *testing.T) {
+	compareResponses(t, []request{
 		{"GET", "/api/vhosts/V/connections?page=1&name=nosuch", ""},
 		{"GET", "/api/vhosts/V/channels?page=1&name=nosuch", ""},
 		{"GET", "/api/queues/V?page=1", ""},
@@ -191,15 +193,15 @@ func TestPagesWithoutHits(t *testing.T) {
 	})
 }
 
-// Definitions are an object. RabbitMQ treats a missing body as an empty object.
-func TestDefinitionsThatAreNone(t *testing.T) {
+// Definitions must be an object. RabbitMQ treats a missing body as an empty object.
+func TestInvalidDefinitionsMatchRabbitMQ(t *testing.T) {
 	var all []request
 	for _, path := range []string{"/api/definitions", "/api/definitions/V", "/api/definitions/nosuch"} {
 		for _, body := range []string{"null", " null ", "[]", "1", `"x"`, "true", "{"} {
 			all = append(all, request{"POST", path, body})
 		}
 	}
-	sameAnswers(t, append(all, []request{
+	compareResponses(t, append(all, []request{
 		{"POST", "/api/definitions", ""},
 		{"POST", "/api/definitions/V", ""},
 		{"POST", "/api/definitions/nosuch", "{}"},
@@ -208,7 +210,7 @@ func TestDefinitionsThatAreNone(t *testing.T) {
 
 // Clients can bind to RabbitMQ's trace exchange, but can neither publish to it nor delete it.
 func TestTraceExchange(t *testing.T) {
-	sameAnswers(t, []request{
+	compareResponses(t, []request{
 		{"GET", "/api/exchanges/V/amq.rabbitmq.trace?columns=name,type,durable,internal,auto_delete,arguments", ""},
 		{"GET", "/api/exchanges/V?columns=name,type,internal", ""},
 		{"PUT", "/api/queues/V/q", `{"durable":true}`},
@@ -229,17 +231,17 @@ func TestIndex(t *testing.T) {
 			must(t, answer.Body.Close())
 			if end := answer.Request.URL.Path; answer.StatusCode != http.StatusOK || end != "/api/index.html" ||
 				!strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
-				t.Errorf("%s leads to %s: %s %s", path, end, answer.Status, answer.Header.Get("Content-Type"))
+				t.Errorf("%s redirects to %s: %s %s", path, end, answer.Status, answer.Header.Get("Content-Type"))
 			}
 		}
 	})
 }
 
-// Definitions in the configuration of a broker are also an object.
-func TestConfiguredDefinitionsThatAreNone(t *testing.T) {
+// Definitions in the configuration of a broker must be an object, too.
+func TestNewRejectsInvalidDefinitions(t *testing.T) {
 	for _, definitions := range []string{"null", "[]", "1"} {
 		if _, err := broker.New(broker.Config{Definitions: []byte(definitions)}); err == nil {
-			t.Errorf("definitions %s were taken", definitions)
+			t.Errorf("New accepts the definitions %s", definitions)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// hole returns a client of RabbitMQ's management API. Most Go programs use this client.
-func hole(t *testing.T, b *target) *rabbithole.Client {
+// rabbitHoleClient returns a client of the library rabbit-hole, which most Go programs use for RabbitMQ's management API.
+func rabbitHoleClient(t *testing.T, b *target) *rabbithole.Client {
 	t.Helper()
 	c := get[*rabbithole.Client](t)(rabbithole.NewClient(b.api, "guest", "guest"))
 	c.SetTransport(b.client.Transport)
@@ -31,13 +31,13 @@ func done(t *testing.T, wanted ...int) func(*http.Response, error) {
 		if slices.Contains(wanted, r.StatusCode) {
 			return
 		}
-		t.Fatalf("status %s, want %d", r.Status, wanted)
+		t.Fatalf("status: got %s, want %d", r.Status, wanted)
 	}
 }
 
 func TestRabbitHoleTopology(t *testing.T) {
 	both(t, func(t *testing.T, b *target) {
-		c, vhost := hole(t, b), b.vhost(t)
+		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
 		done(t, 201)(c.DeclareExchange(vhost, "x/1", rabbithole.ExchangeSettings{Type: "topic", Durable: true}))
 		done(t, 204)(c.DeclareExchange(vhost, "x/1", rabbithole.ExchangeSettings{Type: "topic", Durable: true}))
 		done(t, 201)(c.DeclareQueue(vhost, "q 1", rabbithole.QueueSettings{
@@ -50,39 +50,39 @@ func TestRabbitHoleTopology(t *testing.T) {
 
 		q := get[*rabbithole.DetailedQueueInfo](t)(c.GetQueue(vhost, "q 1"))
 		if q.Name != "q 1" || q.Type != "quorum" || !q.Durable || q.Vhost != vhost || q.Arguments["x-delivery-limit"] != 3.0 {
-			t.Errorf("queue is %+v", q)
+			t.Errorf("unexpected queue: %+v", q)
 		}
 		x := get[*rabbithole.DetailedExchangeInfo](t)(c.GetExchange(vhost, "x/1"))
 		if x.Type != "topic" || !x.Durable {
-			t.Errorf("exchange is %+v", x)
+			t.Errorf("unexpected exchange: %+v", x)
 		}
 		all := get[[]rabbithole.BindingInfo](t)(c.ListQueueBindingsBetween(vhost, "x/1", "q 1"))
 		if len(all) != 1 || all[0].RoutingKey != "a.*" || all[0].Arguments["n"] != 1.0 {
-			t.Fatalf("bindings are %+v", all)
+			t.Fatalf("unexpected bindings: %+v", all)
 		}
 		if n := len(get[[]rabbithole.BindingInfo](t)(c.ListBindingsIn(vhost))); n != 2 {
-			t.Errorf("%d bindings, want that and the default exchange's", n)
+			t.Errorf("bindings: got %d, want 2: the binding and the default binding", n)
 		}
 		binding.PropertiesKey = all[0].PropertiesKey
 		done(t, 204)(c.DeleteBinding(vhost, binding))
 		if left := get[[]rabbithole.BindingInfo](t)(c.ListQueueBindingsBetween(vhost, "x/1", "q 1")); len(left) != 0 {
-			t.Errorf("%+v are left", left)
+			t.Errorf("objects still exist: %+v", left)
 		}
 		done(t, 204)(c.PurgeQueue(vhost, "q 1"))
 		done(t, 204)(c.DeleteQueue(vhost, "q 1"))
 		done(t, 204)(c.DeleteExchange(vhost, "x/1"))
 		if left := get[[]rabbithole.QueueInfo](t)(c.ListQueuesIn(vhost)); len(left) != 0 {
-			t.Errorf("%+v are left", left)
+			t.Errorf("objects still exist: %+v", left)
 		}
 		if _, err := c.GetQueue(vhost, "q 1"); err == nil {
-			t.Error("a queue that was deleted is there")
+			t.Error("deleted queue still exists")
 		}
 	})
 }
 
 func TestRabbitHoleConnections(t *testing.T) {
 	both(t, func(t *testing.T, b *target) {
-		c, vhost := hole(t, b), b.vhost(t)
+		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
 		conn := b.dial(t, vhost)
 		closed := conn.NotifyClose(make(chan *amqp.Error, 1))
 		ch := get[*amqp.Channel](t)(conn.Channel())
@@ -96,7 +96,7 @@ func TestRabbitHoleConnections(t *testing.T) {
 		})
 		if one := get[*rabbithole.ConnectionInfo](t)(c.GetConnection(mine[0].Name)); one.User != "guest" || one.State != "running" ||
 			one.ClientProperties["connection_name"] != t.Name() {
-			t.Errorf("connection is %+v", one)
+			t.Errorf("unexpected connection: %+v", one)
 		}
 		testkit.Eventually(t, published, func() bool {
 			all := get[[]rabbithole.ConsumerInfo](t)(c.ListConsumersIn(vhost))
@@ -105,7 +105,7 @@ func TestRabbitHoleConnections(t *testing.T) {
 		done(t, 204)(c.CloseConnection(mine[0].Name))
 		e := <-closed
 		if e == nil || e.Code != 320 || e.Reason != "CONNECTION_FORCED - Closed via management plugin" {
-			t.Errorf("closed with %v", e)
+			t.Errorf("connection closed with %v", e)
 		}
 		testkit.Eventually(t, published, func() bool {
 			return len(get[[]rabbithole.ConnectionInfo](t)(c.ListVhostConnections(vhost))) == 0
@@ -115,69 +115,69 @@ func TestRabbitHoleConnections(t *testing.T) {
 
 func TestRabbitHoleUsers(t *testing.T) {
 	both(t, func(t *testing.T, b *target) {
-		c, vhost := hole(t, b), b.vhost(t)
+		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
 		user := vhost + "-user"
 		done(t, 201)(c.PutUser(user, rabbithole.UserSettings{Password: "s3cret", Tags: rabbithole.UserTags{"management"}}))
 		t.Cleanup(func() { b.call(t, "DELETE", "/api/users/"+user, "") })
 		u := get[*rabbithole.UserInfo](t)(c.GetUser(user))
 		if u.HashingAlgorithm != "rabbit_password_hashing_sha256" || u.PasswordHash == "" || len(u.Tags) != 1 {
-			t.Errorf("user is %+v", u)
+			t.Errorf("unexpected user: %+v", u)
 		}
 		done(t, 204)(c.PutUser(user, rabbithole.UserSettings{
 			PasswordHash:     rabbithole.Base64EncodedSaltedPasswordHashSHA256("other"),
 			HashingAlgorithm: rabbithole.HashingAlgorithmSHA256, Tags: rabbithole.UserTags{"management"},
 		}))
 		if status, text := b.callAs(t, user, "other", "GET", "/api/whoami", ""); status != 200 {
-			t.Errorf("with a hash of another client's making: %d %s", status, text)
+			t.Errorf("login with a hash from another client: got %d %s", status, text)
 		}
 		done(t, 201)(c.UpdatePermissionsIn(vhost, user, rabbithole.Permissions{Configure: ".*", Write: ".*", Read: "^a"}))
 		p := get[rabbithole.PermissionInfo](t)(c.GetPermissionsIn(vhost, user))
 		if p.Read != "^a" {
-			t.Errorf("permission is %+v", p)
+			t.Errorf("unexpected permission: %+v", p)
 		}
 		if all := get[[]rabbithole.PermissionInfo](t)(c.ListPermissionsOf(user)); len(all) != 1 {
-			t.Errorf("permissions are %+v", all)
+			t.Errorf("unexpected permissions: %+v", all)
 		}
 		done(t, 204)(c.ClearPermissionsIn(vhost, user))
 		done(t, 204)(c.DeleteUser(user))
 		if _, err := c.GetUser(user); err == nil {
-			t.Error("a user who was deleted is there")
+			t.Error("deleted user still exists")
 		}
 	})
 }
 
-func TestRabbitHoleLooks(t *testing.T) {
+func TestRabbitHoleReads(t *testing.T) {
 	both(t, func(t *testing.T, b *target) {
-		c, vhost := hole(t, b), b.vhost(t)
+		c, vhost := rabbitHoleClient(t, b), b.vhost(t)
 		o := get[*rabbithole.Overview](t)(c.Overview())
 		if o.RabbitMQVersion == "" || len(o.ExchangeTypes) < 4 || o.Node == "" {
-			t.Errorf("overview is %+v", o)
+			t.Errorf("unexpected overview: %+v", o)
 		}
 		nodes := get[[]rabbithole.NodeInfo](t)(c.ListNodes())
 		if len(nodes) != 1 || !nodes[0].IsRunning || nodes[0].Name != o.Node {
-			t.Errorf("nodes are %+v", nodes)
+			t.Errorf("unexpected nodes: %+v", nodes)
 		}
 		get[*rabbithole.NodeInfo](t)(c.GetNode(o.Node))
 		if v := get[*rabbithole.VhostInfo](t)(c.GetVhost(vhost)); v.Name != vhost {
-			t.Errorf("virtual host is %+v", v)
+			t.Errorf("unexpected virtual host: %+v", v)
 		}
 		if w := get[*rabbithole.WhoamiInfo](t)(c.Whoami()); w.Name != "guest" {
-			t.Errorf("I am %+v", w)
+			t.Errorf("unexpected current user: %+v", w)
 		}
 		if s := get[rabbithole.ResourceAlarmCheckStatus](t)(c.HealthCheckAlarms()); s.Status != "ok" {
-			t.Errorf("alarms are %+v", s)
+			t.Errorf("unexpected alarms: %+v", s)
 		}
 		get[[]rabbithole.Policy](t)(c.ListPolicies())
 		get[[]rabbithole.ChannelInfo](t)(c.ListChannels())
 		get[[]rabbithole.VhostInfo](t)(c.ListVhosts())
 		protocols := get[[]string](t)(c.EnabledProtocols())
 		if len(protocols) < 2 {
-			t.Errorf("protocols are %v", protocols)
+			t.Errorf("unexpected protocols: %v", protocols)
 		}
 		done(t, 201)(c.DeclareQueue(vhost, "q", rabbithole.QueueSettings{Durable: true}))
 		d := get[*rabbithole.ExportedDefinitions](t)(c.ListVhostDefinitions(vhost))
 		if d.Queues == nil || len(*d.Queues) != 1 {
-			t.Errorf("definitions are %+v", d)
+			t.Errorf("unexpected definitions: %+v", d)
 		}
 		get[*rabbithole.ExportedDefinitions](t)(c.ListDefinitions())
 	})

@@ -18,8 +18,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// leftOut lists the fields of RabbitMQ that the embedded broker deliberately omits, with the reason. A name applies to the field in
-// all places. A name that ends in * applies to all fields with this prefix. docs/compatibility.md has the same list.
+// leftOut lists the fields of RabbitMQ that the embedded broker deliberately omits, with the reason. A name applies to the
+// field in all places. A name that ends in * applies to all fields with this prefix. docs/compatibility.md has the same
+// list.
 var leftOut = map[string]string{
 	"garbage_collection": "Erlang processes", "reductions": "Erlang processes", "reductions_details": "Erlang processes",
 	"gc_*": "Erlang processes", "context_switches*": "Erlang processes", "proc_*": "Erlang processes",
@@ -58,7 +59,7 @@ var shapes = []string{
 	"/api/health/checks/protocol-listener/amqp091", "/api/connections/username/guest",
 }
 
-func TestShapes(t *testing.T) {
+func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 	us, rabbit := embedded(t, broker.Config{Store: disk.Dir(t.TempDir() + "/data")}), rabbitMQ(t)
 	type setting struct{ vhost, connection string }
 	settings := map[*target]setting{}
@@ -102,7 +103,7 @@ func TestShapes(t *testing.T) {
 	})
 }
 
-// published is the maximum time until statistics are published on a busy machine.
+// published is the maximum time until RabbitMQ publishes statistics on a busy machine.
 const published = 2 * time.Minute
 
 // populate creates objects of all kinds, so that all lists have elements.
@@ -129,7 +130,7 @@ func populate(t *testing.T, b *target, vhost string) {
 	must(t, first.Ack(false))
 	d, ok, err := ch.Get("quorum", false)
 	if must(t, err); !ok {
-		t.Fatal("no message")
+		t.Fatal("queue is empty")
 	}
 	must(t, d.Ack(false))
 }
@@ -149,7 +150,7 @@ func connectionName(t *testing.T, b *target, vhost string) string {
 	return name
 }
 
-// differences returns the fields that only one of two answers has, and the fields with different types.
+// differences returns the fields that only one of two responses has, and the fields with different types.
 func differences(path string, got, want any) (all []string) {
 	report := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	g, w := shape{}, shape{}
@@ -158,7 +159,7 @@ func differences(path string, got, want any) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		switch {
 		case expected(name), strings.HasPrefix(path, "/api/exchanges/") && strings.HasSuffix(name, "message_stats"):
-		case strings.HasSuffix(name, "…"): // users have also chosen the value
+		case strings.HasSuffix(name, "…"): // users have chosen the value, too
 		case g[name] == "" && g.covers(name):
 			report("%s: %s is missing, a %s", path, name, w[name])
 		case g[name] != "" && g[name] != w[name] && g[name] != "null" && w[name] != "null":
@@ -173,7 +174,7 @@ func differences(path string, got, want any) (all []string) {
 	return all
 }
 
-// shape has the type of each field name. The elements of all lists share the names.
+// shape maps the name of each field to its type. The elements of a list share the names.
 type shape map[string]string
 
 func (s shape) add(name string, v any) {
@@ -204,7 +205,7 @@ func (s shape) add(name string, v any) {
 	}
 }
 
-// covers reports whether the answer could contain the field. For example, an empty list has no fields of its elements.
+// covers reports whether the response could contain the field. For example, an empty list has no fields of its elements.
 func (s shape) covers(name string) bool {
 	i := strings.LastIndexAny(name, ".")
 	if strings.HasSuffix(name, "[]") {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // target is a broker with a management API.
 type target struct {
-	amqp, api string // URLs; the API's without /api
+	amqp, api string // URLs; api has no suffix /api
 	rabbitMQ  bool
 	client    *http.Client
 }
@@ -30,7 +30,7 @@ func embedded(t *testing.T, config broker.Config) *target {
 	return &target{amqp: b.URL, api: api, client: testkit.HTTPClient(t)}
 }
 
-// rabbitMQ returns the RabbitMQ node of the tests. It skips the test if no node is configured.
+// rabbitMQ returns the RabbitMQ node for the tests. It skips the test if no node is configured.
 func rabbitMQ(t *testing.T) *target {
 	t.Helper()
 	for _, b := range testkit.RabbitMQs() {
@@ -40,7 +40,7 @@ func rabbitMQ(t *testing.T) *target {
 		b.Require(t)
 		return &target{amqp: b.URL, api: b.ManagementURL(t), rabbitMQ: true, client: testkit.HTTPClient(t)}
 	}
-	t.Fatal("no RabbitMQ 4.3 among those to test against")
+	t.Fatal("RabbitMQ 4.3 is not one of the configured brokers")
 	return nil
 }
 
@@ -69,7 +69,7 @@ func (b *target) dial(t *testing.T, vhost string) *amqp.Connection {
 	return conn
 }
 
-// call sends a request as guest, and returns the status and the body of the answer.
+// call sends a request as guest, and returns the status and the body of the response.
 func (b *target) call(t *testing.T, method, path, body string) (int, string) {
 	t.Helper()
 	return b.callAs(t, "guest", "guest", method, path, body)

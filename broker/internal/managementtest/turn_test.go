@@ -56,19 +56,19 @@ func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	return client
 }
 
-// Timeouts of the test server for a request and for an answer.
+// Timeouts of the test server for reading a request and for writing a response.
 const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = 30 * time.Second
 )
 
-// served starts a broker with 1,000 queues, and serves its API.
-func served(t *testing.T) (*broker.Broker, *pipes) {
+// serveLists starts a broker with 1,000 queues and serves its API.
+func serveLists(t *testing.T) (*broker.Broker, *pipes) {
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(1000)})
 	must(t, err)
 	l, s := newPipes(), &http.Server{Handler: b.Management(), ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = s.Serve(l) }) // ErrServerClosed
+	serving.Go(func() { _ = s.Serve(l) }) // returns ErrServerClosed
 	t.Cleanup(func() {
 		_ = s.Close()
 		serving.Wait()
@@ -77,10 +77,11 @@ func served(t *testing.T) (*broker.Broker, *pipes) {
 	return b, l
 }
 
-// The server writes two lists of a user at a time. A client that waits for slow readers then has the full time to read its list.
-func TestATurnIsWaitedFor(t *testing.T) {
+// The server writes at most two lists of a user at a time. A client that had to wait for slow readers has the full time to
+// read its list.
+func TestListWaitsForTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := served(t)
+		_, l := serveLists(t)
 		begin := time.Now()
 		for range 2 {
 			defer l.ask(t, "GET", "/api/queues", "").Close()
@@ -91,30 +92,30 @@ func TestATurnIsWaitedFor(t *testing.T) {
 		defer third.Close()
 		first := bufio.NewReader(third)
 		if _, err := first.Peek(1); err != nil || time.Since(begin) != writeTimeout {
-			t.Errorf("the third answer began after %v: %v", time.Since(begin), err)
+			t.Errorf("third response began after %v: %v", time.Since(begin), err)
 		}
 		time.Sleep(writeTimeout / 2)
 		answer, err := http.ReadResponse(first, nil)
 		must(t, err)
 		defer answer.Body.Close()
 		if text, err := io.ReadAll(answer.Body); err != nil || len(text) < 500_000 {
-			t.Errorf("%d bytes of the third answer: %v", len(text), err)
+			t.Errorf("third response: got %d bytes: %v", len(text), err)
 		}
 	})
 }
 
-// Messages use memory until the client has read them, so the server removes messages from a queue only during the turn of the
-// request.
-func TestATurnIsWaitedForBeforeMessagesAreTaken(t *testing.T) {
+// Messages use memory until the client has read them. The server therefore removes messages from a queue only during the
+// turn of the request.
+func TestGetWaitsForTurnBeforeTakingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, l := served(t)
+		b, l := serveLists(t)
 		ready := func() int { return b.Queues()[0].Ready }
 		const publish = `{"properties":{},"routing_key":"q0","payload":"x","payload_encoding":"string"}`
 		published, err := http.ReadResponse(bufio.NewReader(l.ask(t, "POST", "/api/exchanges/%2F/amq.default/publish", publish)), nil)
 		must(t, err)
 		must(t, published.Body.Close())
 		if ready() != 1 {
-			t.Fatalf("%s: %d messages", published.Status, ready())
+			t.Fatalf("publish: got status %s and %d messages, want 1", published.Status, ready())
 		}
 		for range 2 {
 			defer l.ask(t, "GET", "/api/queues", "").Close()
@@ -123,20 +124,20 @@ func TestATurnIsWaitedForBeforeMessagesAreTaken(t *testing.T) {
 		defer l.ask(t, "POST", "/api/queues/%2F/q0/get", `{"ackmode":"ack_requeue_false","encoding":"auto","count":1}`).Close()
 		synctest.Wait()
 		if ready() != 1 {
-			t.Error("a message was taken without a turn")
+			t.Error("request took a message without a turn")
 		}
 		time.Sleep(writeTimeout)
 		synctest.Wait()
 		if ready() != 0 {
-			t.Error("no message was taken when there was a turn")
+			t.Error("request did not take a message during its turn")
 		}
 	})
 }
 
-// Each list waits for its turn, also the list of consumers in a queue or channel.
-func TestListsTakeATurn(t *testing.T) {
+// Each list waits for its turn, including the list of consumers in a queue or channel.
+func TestListsTakeTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, l := served(t)
+		b, l := serveLists(t)
 		get[*amqp.Channel](t)(inMemory(t, b).Channel())
 		for _, path := range []string{
 			"/api/queues/%2F/q0", "/api/channels/memory:1%20-%3E%20memory:0%20(1)",
@@ -152,16 +153,16 @@ func TestListsTakeATurn(t *testing.T) {
 			answer, err := http.ReadResponse(bufio.NewReader(l.ask(t, "GET", path, "")), nil)
 			must(t, err)
 			if must(t, answer.Body.Close()); answer.StatusCode != 200 || time.Since(begin) != writeTimeout {
-				t.Errorf("%s: %s after %v", path, answer.Status, time.Since(begin))
+				t.Errorf("%s: got %s after %v", path, answer.Status, time.Since(begin))
 			}
 		}
 	})
 }
 
 // If a client sends its body too slowly, the error reports the time limit and not the size limit.
-func TestABodyThatTakesTooLong(t *testing.T) {
+func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, l := served(t)
+		_, l := serveLists(t)
 		for _, path := range []string{"/api/definitions", "/api/vhosts/v"} {
 			method := map[bool]string{true: "POST", false: "PUT"}[path == "/api/definitions"]
 			client, server := net.Pipe()
@@ -176,7 +177,7 @@ func TestABodyThatTakesTooLong(t *testing.T) {
 			text, err := io.ReadAll(answer.Body)
 			must(t, err)
 			if answer.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), "took too long") {
-				t.Errorf("%s: %s: %s", path, answer.Status, text)
+				t.Errorf("%s: got %s: %s", path, answer.Status, text)
 			}
 		}
 	})

@@ -2,9 +2,9 @@ package management
 
 import "cmp"
 
-// absent adds the endpoints for unsupported objects. Their lists are empty, a request for a named object reports that it
-// is not found, and the creation of an object is an error. Virtual hosts and users in a path must exist.
-func (h *Handler) absent() {
+// addUnsupported adds the endpoints for unsupported objects. Their lists are empty. A request for a named object reports
+// that the object is not found. The creation of an object is an error. Virtual hosts and users in a path must exist.
+func (h *Handler) addUnsupported() {
 	for _, path := range []string{"policies", "operator-policies"} {
 		h.handle("GET /api/"+path, anyone, nothing)
 		h.handle("GET /api/"+path+"/{vhost}", anyone, nothingIn(vhostExists))
