@@ -28,7 +28,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // fakeReplayer does not send messages.
 type fakeReplayer struct{}
 
-func (waker) Wake() {}
+func (fakeReplayer) Wake() {}
 
 // serve starts a console with two failed messages. It returns a client and the archive.
 func serve(t testing.TB, cfg console.Config) (*api.Client, *failed.Archive, string) {
