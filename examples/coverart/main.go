@@ -1,5 +1,5 @@
-// Command coverart plays the cover art indexer through: three workers, PostgreSQL, an S3
-// and a web service.
+// Command coverart runs the cover art indexer: three workers, PostgreSQL, an S3 store and a web
+// service.
 //
 //	go run ./examples/coverart                                 a broker in this process
 //	go run ./examples/coverart -url amqp://…                   a RabbitMQ
@@ -76,7 +76,7 @@ func rehearse(ctx context.Context, s *stage.Stage, c rehearsal.Config) (err erro
 	return s.Clean(preset.CoverArt{}.Topology(), func() error { return rehearsal.Run(ctx, c) })
 }
 
-// standIn works in the indexer's place, without a database.
+// standIn processes the events instead of the indexer, without a database.
 func standIn(ctx context.Context, s *stage.Stage, c rehearsal.Config, failFirst int) error {
 	design := preset.CoverArt{RetryDelay: c.RetryDelay, QueueType: c.QueueType}
 	if err := design.Validate(); err != nil {

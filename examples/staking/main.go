@@ -4,7 +4,8 @@
 //
 //	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
 //
-// With -serve or -send it plays one side alone, for another program to be the other.
+// With -serve or -send it runs only the services or only the indexer. Another program is the other
+// side.
 package main
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// demoDelay is for people to watch.
+// demoDelay is a delay that a user can observe.
 const demoDelay = 500 * time.Millisecond
 
 func main() {
@@ -69,7 +70,7 @@ func main() {
 			if *queues != "" {
 				design.Queues = strings.Split(*queues, ",")
 			}
-			return anyBody(design, *retries, f.FailFirst).Run(ctx, s)
+			return acceptAll(design, *retries, f.FailFirst).Run(ctx, s)
 		}
 		fmt.Printf("%s queues on %s\n", *queueType, where(s))
 		demo := staking.Demo{
@@ -93,8 +94,8 @@ func main() {
 	})
 }
 
-// anyBody serves queues of the design. It accepts all messages.
-func anyBody(design preset.Staking, retries, failFirst int) serve.Service {
+// acceptAll processes the queues of the design, and accepts every body.
+func acceptAll(design preset.Staking, retries, failFirst int) serve.Service {
 	service := serve.Service{Design: design.Topology(), FailFirst: failFirst, Flags: "-type", Out: os.Stdout}
 	for _, q := range service.Design.Queues {
 		if strings.HasSuffix(q.Name, preset.StakingDelaySuffix) || strings.HasSuffix(q.Name, preset.StakingFailedSuffix) {

@@ -59,7 +59,7 @@ func (l *log) line(e reprise.Event, what string) {
 	name := e.MessageID
 	switch {
 	case e.Message == nil:
-		l.received++ // it was not handled
+		l.received++ // parked without an attempt
 		if name == "" {
 			name = "no id"
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// Results and attempts have different orders, because the worker reports a retry after the confirm of the copy, when other messages
-// are already done.
-func TestServiceNamesMessagesWithoutIDs(t *testing.T) {
+// The order of the results differs from the order of the attempts, because the worker reports a retry after the confirm of
+// the copy. By then, it has processed other messages.
+func TestServicePrintsBodiesOfMessagesWithoutIDs(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -38,11 +38,11 @@ func TestServiceNamesMessagesWithoutIDs(t *testing.T) {
 				want = fmt.Sprintf(`orders  "message %d fails=0"  attempt 1: done`, i)
 			}
 			if n := strings.Count(out.String(), want+"\n"); n != 1 {
-				t.Errorf("printed %d times: %s", n, want)
+				t.Errorf("line printed %d times, want 1: %s", n, want)
 			}
 		}
 		if !strings.HasSuffix(out.String(), "\nbalance: 10 received = 5 done + 5 to retry + 0 parked\n") || t.Failed() {
-			t.Errorf("printed:\n%s", &out)
+			t.Errorf("unexpected output:\n%s", &out)
 		}
 	})
 }

@@ -24,7 +24,7 @@ import (
 // ErrAlone reports that other programs cannot reach the broker.
 var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
 
-// Flags are the two flags of all examples.
+// Flags contains the flags -serve and -fail-first, which all examples have.
 type Flags struct {
 	Serve     bool
 	FailFirst int // attempts of each message; Never: all
@@ -49,8 +49,8 @@ func (f *Flags) Validate() error {
 
 // Service is a set of workers on queues that other programs also use.
 type Service struct {
-	Design    topology.Topology      // declared first, and in this way by the workers
-	Workers   []reprise.WorkerConfig // one for each queue; the Handler is the Service's own
+	Design    topology.Topology      // declared by Run and by the workers
+	Workers   []reprise.WorkerConfig // one for each queue; Run sets the Handler
 	FailFirst int                    // as in Flags
 
 	// Intro is printed after the declarations, and describes the delays.

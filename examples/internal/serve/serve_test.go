@@ -36,7 +36,7 @@ func TestFails(t *testing.T) {
 		"unfails=3":              7,
 	} {
 		if got := serve.Fails([]byte(body), 7); got != want {
-			t.Errorf("of %q %d attempts fail, want %d", body, got, want)
+			t.Errorf("failing attempts of %q: got %d, want %d", body, got, want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func publish(t *testing.T, b *reprisetest.Broker, queue string, messages ...amqp
 }
 
 // The service prints the result of each message, and the sums after an interrupt.
-func TestServiceSaysWhatComesOfMessages(t *testing.T) {
+func TestServicePrintsResults(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -92,7 +92,7 @@ func TestServiceSaysWhatComesOfMessages(t *testing.T) {
 		}
 		got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  `).ReplaceAllString(out.String(), "")
 		if !strings.HasPrefix(got, "Working.\n\n") || !strings.HasSuffix(got, "\n\nbalance: 6 received = 2 done + 3 to retry + 1 parked\n") {
-			t.Errorf("printed:\n%s", &out)
+			t.Errorf("unexpected output:\n%s", &out)
 		}
 		for _, want := range []string{
 			"orders  1  attempt 1: done\n",
@@ -102,19 +102,19 @@ func TestServiceSaysWhatComesOfMessages(t *testing.T) {
 			"attempt 3: parked: attempt 3 fails, like all attempts\n",
 		} {
 			if !strings.Contains(got, want) {
-				t.Errorf("not printed: %s\n%s", want, &out)
+				t.Errorf("line %q not found in:\n%s", want, &out)
 			}
 		}
 	})
 }
 
-func TestServiceThatCannotWorkSaysWhy(t *testing.T) {
+func TestServiceReturnsSetupErrors(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder
 		alone := on(b)
 		alone.Shared = false
 		if err := service(&out).Run(t.Context(), alone); !errors.Is(err, serve.ErrAlone) {
-			t.Errorf("alone: %v", err)
+			t.Errorf("unreachable broker: got %v, want ErrAlone", err)
 		}
 		client, err := reprise.Dial(t.Context(), b.URL(), &reprise.Config{Dial: b.DialContext})
 		if err != nil {
@@ -126,19 +126,19 @@ func TestServiceThatCannotWorkSaysWhy(t *testing.T) {
 		}
 		err = service(&out).Run(t.Context(), on(b))
 		if err == nil || !strings.Contains(err.Error(), "(here, pass its settings with -type)") || out.Len() > 0 {
-			t.Errorf("queues of another type: %v, and printed is %q", err, &out)
+			t.Errorf("queues of another type: got %v, output %q", err, &out)
 		}
 		bad := service(&out)
 		bad.Workers = append(bad.Workers, reprise.WorkerConfig{Queue: ""})
 		bad.Design = preset.Staking{Queues: []string{"others"}}.Topology()
 		if err := bad.Run(t.Context(), on(b)); err == nil || !strings.Contains(err.Error(), "Queue") {
-			t.Errorf("a worker without a queue: %v", err)
+			t.Errorf("worker without a queue: got %v", err)
 		}
 	})
 }
 
 // Quorum queues of a program that sets only the type differ from the queues of the preset, and equal the queues of Plain.
-func TestPlain(t *testing.T) {
+func TestPlainMatchesQueuesOfOtherPrograms(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		design := preset.WorkRetry{QueueType: "quorum"}
 		theirs := topology.Topology{
@@ -153,7 +153,7 @@ func TestPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := client.Declare(t.Context(), design.Topology()); err == nil {
-			t.Error("the preset has nothing that they have not: what is Plain for?")
+			t.Error("declaration of the preset succeeded, so Plain has no effect")
 		}
 		var out strings.Builder
 		s := serve.Service{
@@ -168,11 +168,11 @@ func TestPlain(t *testing.T) {
 		b.Advance(10 * time.Minute)
 		interrupt()
 		if err := <-ended; err != nil || !strings.Contains(out.String(), "1  attempt 2: done\n") {
-			t.Errorf("%v, and printed is\n%s", err, &out)
+			t.Errorf("got %v, output:\n%s", err, &out)
 		}
 		for _, q := range s.Design.Queues {
 			if _, guarded := q.Args["x-delivery-limit"]; guarded != (q.Name == "WorkQueue.failed") {
-				t.Errorf("%s has %v", q.Name, q.Args)
+				t.Errorf("unexpected arguments of queue %s: %v", q.Name, q.Args)
 			}
 		}
 	})

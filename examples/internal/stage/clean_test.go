@@ -12,7 +12,7 @@ import (
 )
 
 // Clean deletes only the queues and exchanges of the program, with their messages.
-func TestClean(t *testing.T) {
+func TestCleanDeletesOnlyNewQueues(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var (
 			name = testkit.Name(t, "clean")
@@ -71,18 +71,18 @@ func TestClean(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gone, err := s.missing(all)
+		deleted, err := s.missing(all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(gone.Queues) != 2 || gone.Queues[0].Name != name+".classic" || gone.Queues[1].Name != name+".quorum" ||
-			len(gone.Exchanges) != 1 || gone.Exchanges[0].Name != name+".made" {
-			t.Errorf("gone are %+v", gone)
+		if len(deleted.Queues) != 2 || deleted.Queues[0].Name != name+".classic" || deleted.Queues[1].Name != name+".quorum" ||
+			len(deleted.Exchanges) != 1 || deleted.Exchanges[0].Name != name+".made" {
+			t.Errorf("deleted: got %+v", deleted)
 		}
 		if ch, err := conn.Channel(); err != nil {
 			t.Error(err)
 		} else if q, err := ch.QueueDeclarePassive(name+".there", true, false, false, false, amqp.Table{}); err != nil || q.Messages != 1 {
-			t.Errorf("in what was there: %d messages, %v", q.Messages, err)
+			t.Errorf("existing queue: got %d messages, %v, want 1", q.Messages, err)
 		}
 	})
 }

@@ -61,7 +61,7 @@ func (c *CDN) work() {
 
 // ServeHTTP accepts or refuses a purge.
 func (c *CDN) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	status, text := c.judge(r)
+	status, text := c.validate(r)
 	c.mu.Lock()
 	if status == http.StatusCreated {
 		if c.work(); c.length+1 > float64(c.Room) {
@@ -78,9 +78,9 @@ func (c *CDN) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text) // the client may have disconnected
 }
 
-// judge validates a request. It returns 201 for a valid request, and does not check
+// validate checks a request. It returns 201 for a valid request, and does not check
 // the queue.
-func (c *CDN) judge(r *http.Request) (status int, text string) {
+func (c *CDN) validate(r *http.Request) (status int, text string) {
 	kind, found := strings.CutPrefix(r.URL.Path, "/purge/")
 	var names []string
 	switch {

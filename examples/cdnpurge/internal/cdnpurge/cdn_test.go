@@ -25,7 +25,7 @@ func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 		purge := func(want int) {
 			t.Helper()
 			if got := ask(c, "POST", "/purge/url", `["/"]`); got != want {
-				t.Errorf("%d, want %d; %d in the queue", got, want, c.Length())
+				t.Errorf("status: got %d, want %d (%d purges in the queue)", got, want, c.Length())
 			}
 		}
 		time.Sleep(time.Hour) // idle time does not accumulate
@@ -40,7 +40,7 @@ func TestCDNRefusesUntilQueueHasRoom(t *testing.T) {
 		rate = 3600
 		time.Sleep(2 * time.Second)
 		if n := c.Length(); n != 0 {
-			t.Errorf("%d in the queue", n)
+			t.Errorf("unexpected length of the queue: %d", n)
 		}
 	})
 }
@@ -59,10 +59,10 @@ func TestCDNRefusesInvalidRequests(t *testing.T) {
 		{"POST", "/purge/url", "[]", http.StatusBadRequest},
 	} {
 		if got := ask(c, tc.method, tc.path, tc.body); got != tc.want {
-			t.Errorf("%s %s %s: %d, want %d", tc.method, tc.path, tc.body, got, tc.want)
+			t.Errorf("%s %s %s: got %d, want %d", tc.method, tc.path, tc.body, got, tc.want)
 		}
 	}
 	if n := c.Length(); n != 1 {
-		t.Errorf("%d in the queue", n)
+		t.Errorf("unexpected length of the queue: %d", n)
 	}
 }

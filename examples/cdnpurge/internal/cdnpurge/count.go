@@ -17,29 +17,29 @@ type count struct {
 	finished chan struct{} // closed when want purges are processed or parked
 
 	mu                sync.Mutex
-	state             map[string]fate // by id
+	state             map[string]outcome // by id
 	sent              int
 	accepted, refused int
 	doneN, parkedN    int
 }
 
-type fate int
+type outcome int
 
 const (
-	underWay fate = iota
+	inFlight outcome = iota
 	isDone
 	isParked
 )
 
 func newCount(want int) *count {
-	return &count{want: want, finished: make(chan struct{}), state: map[string]fate{}}
+	return &count{want: want, finished: make(chan struct{}), state: map[string]outcome{}}
 }
 
 // sends records a purge before its publication.
 func (c *count) sends(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state[id] = underWay
+	c.state[id] = inFlight
 	c.sent++
 }
 
@@ -70,10 +70,10 @@ func (c *count) Observe(e reprise.Event) {
 // done records a message that another program has acknowledged.
 func (c *count) done(id string) { c.ends(id, isDone) }
 
-func (c *count) ends(id string, how fate) {
+func (c *count) ends(id string, how outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now, ours := c.state[id]; !ours || now != underWay {
+	if now, ours := c.state[id]; !ours || now != inFlight {
 		return // delivered twice
 	}
 	c.state[id] = how

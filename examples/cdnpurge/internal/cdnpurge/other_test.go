@@ -57,7 +57,7 @@ func TestOtherBacksOffScheduledPurges(t *testing.T) {
 }
 
 // The other program uses the queue and the wait exchange of its Design.
-func TestOtherUsesTheNamesOfItsDesign(t *testing.T) {
+func TestOtherUsesNamesOfDesign(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		conn := clean(t, b)
 		ch, err := conn.Channel()

@@ -38,7 +38,7 @@ func TestPurgerOutcomes(t *testing.T) {
 			p := &cdnpurge.Purger{URL: server.URL}
 			err := p.Handler().Handle(t.Context(), &reprise.Message{RoutingKey: "tag", MessageID: "17", Body: []byte(`["news"]`)})
 			if asked.Method != http.MethodPost || asked.URL.Path != "/purge/tag" || asked.Header.Get("Idempotency-Key") != "17" {
-				t.Errorf("asked %s %s with %v", asked.Method, asked.URL, asked.Header)
+				t.Errorf("unexpected request: %s %s with %v", asked.Method, asked.URL, asked.Header)
 			}
 			if tc.err == "" {
 				if err != nil {

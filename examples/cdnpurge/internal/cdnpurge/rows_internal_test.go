@@ -7,7 +7,7 @@ import (
 )
 
 // Each second has one row, even if its tick is late.
-func TestRows(t *testing.T) {
+func TestRowsReturnsEachSecondOnce(t *testing.T) {
 	var r rows
 	var got []time.Duration
 	for _, since := range []time.Duration{1001 * time.Millisecond, 1990 * time.Millisecond, 2600 * time.Millisecond, 5100 * time.Millisecond} {
@@ -17,6 +17,6 @@ func TestRows(t *testing.T) {
 	got = append(got, r.last(5400*time.Millisecond)...)
 	want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 5 * time.Second, 6 * time.Second}
 	if !slices.Equal(got, want) {
-		t.Errorf("rows at %v, want %v", got, want)
+		t.Errorf("rows: got %v, want %v", got, want)
 	}
 }

@@ -48,10 +48,10 @@ func TestShow(t *testing.T) {
 					t.Errorf("%v\n%s", err, &out)
 				}
 				if !strings.Contains(out.String(), "40 sent = 40 done + 0 parked; ") {
-					t.Errorf("output:\n%s", &out)
+					t.Errorf("unexpected output:\n%s", &out)
 				}
 				if s.Beside != nil && (others == 0 || others == s.Purges) {
-					t.Errorf("the other program did %d of %d", others, s.Purges)
+					t.Errorf("the other program processed %d of %d purges", others, s.Purges)
 				}
 			})
 		}
@@ -67,7 +67,7 @@ func TestShowRejectsInvalidSettings(t *testing.T) {
 		{Purges: 1, Over: time.Second, Room: 1, First: time.Nanosecond},
 	} {
 		if err := s.Run(t.Context()); err == nil {
-			t.Errorf("%+v is accepted", s)
+			t.Errorf("settings accepted: %+v", s)
 		}
 	}
 }

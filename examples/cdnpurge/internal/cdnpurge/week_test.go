@@ -29,21 +29,21 @@ type way struct {
 }
 
 var ways = []way{
-	{"no backoff", "Without back-off", putBack},
+	{"no backoff", "Without back-off", requeue},
 	{"wait exchange", "With back-off, as designed", waitExchange(nil)},
-	{"Reprise's default, breaker", "Reprise's default, and a circuit breaker", buckets(&askEveryMinute)},
+	{"Reprise's default, breaker", "Reprise's default, and a circuit breaker", buckets(&probeEveryMinute)},
 }
 
 // otherWays vary the breaker and the strategy one at a time.
 var otherWays = []way{
-	{"wait exchange, breaker", "", waitExchange(&askEveryMinute)},
+	{"wait exchange, breaker", "", waitExchange(&probeEveryMinute)},
 	{"default, breaker that is slow to open", "", buckets(&breaker.Config{})},
 	{"default, no breaker", "", buckets(nil)},
 }
 
-// askEveryMinute opens the circuit breaker at the first refusal, and probes the CDN a
+// probeEveryMinute opens the circuit breaker at the first refusal, and probes the CDN a
 // minute later.
-var askEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
+var probeEveryMinute = breaker.Config{Failures: 1, OpenFor: time.Minute}
 
 // run simulates a week, and then drains the backlog.
 func (w way) run(t *testing.T, all []purge) (r result) {
@@ -80,9 +80,9 @@ func (w way) run(t *testing.T, all []purge) (r result) {
 	return r
 }
 
-// putBack is a handwritten consumer without backoff. It requeues a message that the
+// requeue is a handwritten consumer without backoff. It requeues a message that the
 // CDN refuses.
-func putBack(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
+func requeue(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 	conn, err := amqp.DialConfig(b.URL(), amqp.Config{
 		Heartbeat: time.Hour,
 		Dial:      func(network, addr string) (net.Conn, error) { return b.DialContext(t.Context(), network, addr) },
@@ -136,9 +136,9 @@ func waitExchange(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnp
 func buckets(c *breaker.Config) func(*testing.T, *reprisetest.Broker, *cdnpurge.Purger) {
 	return func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger) {
 		random := rand.New(rand.NewPCG(seed, 2))
-		asEver := reprise.Policy{}.WithDefaults().Backoff.(backoff.Jitter)
-		asEver.Rand = random.Float64 // the default with a fixed seed
-		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Policy: reprise.Policy{Backoff: asEver}, Breaker: newBreaker(t, c)})
+		strategy := reprise.Policy{}.WithDefaults().Backoff.(backoff.Jitter)
+		strategy.Rand = random.Float64 // the default with a fixed seed
+		b.Work(t, reprise.WorkerConfig{Queue: "cdn-purge", Handler: p.Handler(), Policy: reprise.Policy{Backoff: strategy}, Breaker: newBreaker(t, c)})
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"net/http"
 )
 
-// ErrNotInArchive is returned by an Archive for an object, or its whole bucket,
-// that is not there.
+// ErrNotInArchive is returned by an Archive if an object or its bucket does not exist.
 var ErrNotInArchive = errors.New("coverart: not in the archive")
 
 // Archive is the store of images: an S3 server with additional headers. Each method makes one attempt, can be repeated with the
@@ -16,7 +15,7 @@ type Archive interface {
 	// Put writes an object, and replaces an existing object.
 	Put(ctx context.Context, o Object) error
 
-	// Copy copies an object inside the store. ErrNotInArchive: from is not there.
+	// Copy copies an object inside the store. It returns ErrNotInArchive if from does not exist.
 	Copy(ctx context.Context, from, to Location, headers http.Header) error
 
 	// Delete deletes an object. It returns ErrNotInArchive if the object does not exist.
@@ -34,26 +33,26 @@ type Location struct {
 
 func (l Location) String() string { return l.Bucket + "/" + l.Key }
 
-// Object is something to write.
+// Object is an object to write.
 type Object struct {
 	Location
 	ContentType string
 	Body        []byte
-	Headers     http.Header // the archive's own
+	Headers     http.Header // additional headers of the archive
 }
 
 // Bucket returns the name of a release's bucket.
 func Bucket(gid string) string { return "mbid-" + gid }
 
-// ImageLocation returns where an image of a release is.
+// ImageLocation returns the location of an image of a release.
 func ImageLocation(gid, id, suffix string) Location {
 	return Location{Bucket: Bucket(gid), Key: "mbid-" + gid + "-" + id + "." + suffix}
 }
 
-// IndexLocation returns where a release's index is.
+// IndexLocation returns the location of a release's index.
 func IndexLocation(gid string) Location { return Location{Bucket: Bucket(gid), Key: IndexKey} }
 
-// MetadataLocation returns where a release's metadata are.
+// MetadataLocation returns the location of a release's metadata.
 func MetadataLocation(gid string) Location {
 	return Location{Bucket: Bucket(gid), Key: "mbid-" + gid + "_mb_metadata.xml"}
 }
@@ -63,8 +62,7 @@ func MetadataLocation(gid string) Location {
 // thumbnails of a deleted image remain. The -meta- headers set the metadata of a new bucket.
 func indexHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }
 
-// The metadata are written on every index event, mostly unchanged: old versions
-// of them are not kept.
+// Each index event writes the metadata, mostly unchanged, so the archive does not keep old versions.
 func metadataHeaders() http.Header { return putHeaders() }
 
 func imageHeaders() http.Header { return putHeaders("x-archive-keep-old-version", "1") }

@@ -23,7 +23,7 @@ type fakeArchive struct {
 
 	mu       sync.Mutex
 	requests []*http.Request
-	refuse   string // method that is answered with 503 SlowDown
+	refuse   string // method that fails with 503 SlowDown
 }
 
 func newArchive(t *testing.T) *fakeArchive {
@@ -44,7 +44,7 @@ func newArchive(t *testing.T) *fakeArchive {
 		// The Internet Archive also creates buckets only on request.
 		if r.Header.Get("x-archive-auto-make-bucket") == "1" {
 			bucket, _, _ := strings.Cut(r.URL.Path[1:], "/")
-			_ = a.backend.CreateBucket(bucket) // it may exist
+			_ = a.backend.CreateBucket(bucket) // the bucket may exist
 		}
 		s3.ServeHTTP(w, r)
 	}))
@@ -59,7 +59,7 @@ func newArchive(t *testing.T) *fakeArchive {
 
 func (a *fakeArchive) store(l coverart.Location, body string) {
 	a.t.Helper()
-	_ = a.backend.CreateBucket(l.Bucket) // it may exist
+	_ = a.backend.CreateBucket(l.Bucket) // the bucket may exist
 	if _, err := a.backend.PutObject(l.Bucket, l.Key, nil, bytes.NewReader([]byte(body)), int64(len(body)), nil); err != nil {
 		a.t.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func (a *fakeArchive) content(l coverart.Location) string {
 	return string(body)
 }
 
-// asked returns the requests so far, and forgets them.
-func (a *fakeArchive) asked() []*http.Request {
+// takeRequests returns the requests since the last call.
+func (a *fakeArchive) takeRequests() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.requests
@@ -89,12 +89,12 @@ func (a *fakeArchive) asked() []*http.Request {
 	return all
 }
 
-// wantRequest checks method, object, and the archive's headers: all of them
-// and no others.
+// wantRequest checks the method, the object and the archive's headers. Additional
+// headers are an error.
 func wantRequest(t *testing.T, r *http.Request, method string, l coverart.Location, headers map[string]string) {
 	t.Helper()
 	if r.Method != method || r.URL.Path != "/"+l.String() {
-		t.Errorf("request is %s %s, want %s /%s", r.Method, r.URL.Path, method, l)
+		t.Errorf("request: got %s %s, want %s /%s", r.Method, r.URL.Path, method, l)
 	}
 	got := map[string]string{}
 	for name := range r.Header {

@@ -21,8 +21,8 @@ type countingService struct {
 
 func (s *countingService) Put(context.Context, coverart.Object) error { s.puts.Add(1); return nil }
 
-// This worker is configured as in the package comment. It handles one event of a burst of equal events, after the grace period.
-func TestABurstIsHandledOnce(t *testing.T) {
+// The worker is configured as in the package comment. It handles one of several equal events, after the grace period.
+func TestWorkerCoalescesEqualEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
 		if err != nil {
@@ -57,11 +57,11 @@ func TestABurstIsHandledOnce(t *testing.T) {
 		}
 		time.Sleep(coverart.Grace - time.Millisecond)
 		if n := s.puts.Load(); n != 0 {
-			t.Errorf("%d objects written before the grace period was over", n)
+			t.Errorf("objects written during the grace period: got %d, want 0", n)
 		}
 		time.Sleep(time.Second)
 		if n := s.puts.Load(); n != 4 {
-			t.Errorf("%d objects written, want the 2 of each of two events", n)
+			t.Errorf("objects written: got %d, want 4 (2 for each of 2 events)", n)
 		}
 		if err := w.Shutdown(t.Context()); err != nil {
 			t.Error(err)
@@ -71,7 +71,7 @@ func TestABurstIsHandledOnce(t *testing.T) {
 		}
 		for _, q := range b.Queues() {
 			if q.Ready+q.Unacked > 0 {
-				t.Errorf("%s has %d messages left", q.Name, q.Ready+q.Unacked)
+				t.Errorf("queue %s has %d messages, want 0", q.Name, q.Ready+q.Unacked)
 			}
 		}
 	})

@@ -8,7 +8,7 @@ import (
 // ErrUnknownRelease is returned by a Catalogue that does not have a release.
 var ErrUnknownRelease = errors.New("coverart: unknown release")
 
-// Catalogue is the database, as far as the indexer needs it.
+// Catalogue is the part of the database that the indexer reads.
 type Catalogue interface {
 	// Release returns the current release for gid. After a merge, the gid of the old release redirects to another release, so the
 	// result can have another GID. Release returns ErrUnknownRelease if no release exists. It is safe for concurrent use. Callers
@@ -34,7 +34,7 @@ type Image struct {
 	Comment  string   `json:"comment,omitempty"`
 	Suffix   string   `json:"suffix,omitempty"` // default jpg
 	Approved bool     `json:"approved"`
-	Edit     int64    `json:"edit,omitempty"` // the edit that added it
+	Edit     int64    `json:"edit,omitempty"` // the edit that added the image
 }
 
 func (i Image) suffix() string {
@@ -44,14 +44,13 @@ func (i Image) suffix() string {
 	return i.Suffix
 }
 
-// Memory is a Catalogue that is a table in memory. It is not to be changed
-// while it is used.
+// Memory is a Catalogue in memory. The caller must not change it while it is in use.
 type Memory struct {
 	Releases  []Release
-	Redirects map[string]string // gid that was merged into another one → that one
+	Redirects map[string]string // by the gid of a merged release: the gid of the target
 }
 
-// Release looks gid up, through any number of redirects.
+// Release implements Catalogue. It follows any number of redirects.
 func (m *Memory) Release(_ context.Context, gid string) (*Release, error) {
 	for range len(m.Redirects) { // the limit ends a cycle of redirects
 		next, found := m.Redirects[gid]

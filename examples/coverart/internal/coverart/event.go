@@ -72,7 +72,7 @@ func ParseMove(body []byte) (Move, error) {
 		return Move{}, err
 	}
 	if m.Old == m.New {
-		// Copied onto itself and then deleted, it would be gone.
+		// The copy would have the same address, so the deletion of the original would lose the image.
 		return Move{}, fmt.Errorf("move event: old and new release are the same, %s", m.Old)
 	}
 	if m.Suffix, err = parseSuffix("move", fields[3:]); err != nil {
@@ -81,13 +81,13 @@ func ParseMove(body []byte) (Move, error) {
 	return m, nil
 }
 
-// Body returns the event as it travels.
+// Body returns the message body of the event.
 func (d Delete) Body() []byte { return []byte(d.ID + "\n" + d.GID + "\n" + d.Suffix) }
 
-// Body returns the event as it travels.
+// Body returns the message body of the event.
 func (m Move) Body() []byte { return []byte(m.ID + "\n" + m.Old + "\n" + m.New + "\n" + m.Suffix) }
 
-// lines splits a body; one line break at its end is forgiven.
+// lines splits a body into lines. It ignores a line break at the end.
 func lines(event, want string, body []byte, least, most int) ([]string, error) {
 	fields := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	if n := len(fields); n < least || n > most {
@@ -129,7 +129,7 @@ func checkImage(event, id string) error {
 	return nil
 }
 
-// maxSuffix is more than any image type of MusicBrainz needs.
+// maxSuffix is the maximum length of a suffix. The image types of MusicBrainz have shorter suffixes.
 const maxSuffix = 8
 
 func parseSuffix(event string, rest []string) (string, error) {

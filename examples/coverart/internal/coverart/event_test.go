@@ -14,7 +14,7 @@ const (
 
 func TestParse(t *testing.T) {
 	if gid, err := coverart.ParseIndex([]byte(strings.ToUpper(gidA) + "\n")); err != nil || gid != gidA {
-		t.Errorf("index: %q, %v", gid, err)
+		t.Errorf("index: got %q, %v", gid, err)
 	}
 	deletes := map[string]coverart.Delete{
 		"12\n" + gidA + "\npng":         {ID: "12", GID: gidA, Suffix: "png"},
@@ -24,7 +24,7 @@ func TestParse(t *testing.T) {
 	}
 	for body, want := range deletes {
 		if got, err := coverart.ParseDelete([]byte(body)); err != nil || got != want {
-			t.Errorf("delete %q: %+v, %v", body, got, err)
+			t.Errorf("delete %q: got %+v, %v", body, got, err)
 		}
 	}
 	moves := map[string]coverart.Move{
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 	}
 	for body, want := range moves {
 		if got, err := coverart.ParseMove([]byte(body)); err != nil || got != want {
-			t.Errorf("move %q: %+v, %v", body, got, err)
+			t.Errorf("move %q: got %+v, %v", body, got, err)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestParseMalformed(t *testing.T) {
 	for event, bodies := range malformed {
 		for body, want := range bodies {
 			if err := parse[event]([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s %q: %v, want …%s…", event, body, err, want)
+				t.Errorf("%s %q: got %v, want an error with %q", event, body, err, want)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func FuzzParse(f *testing.F) {
 	}
 	clean := func(t *testing.T, l coverart.Location) {
 		if strings.ContainsAny(l.String(), "\n\x00%? ") || strings.Count(l.String(), "/") != 1 || strings.Contains(l.String(), "..") {
-			t.Errorf("location %q", l)
+			t.Errorf("invalid location %q", l)
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -107,14 +107,14 @@ func FuzzParse(f *testing.F) {
 		if d, err := coverart.ParseDelete(body); err == nil {
 			clean(t, coverart.ImageLocation(d.GID, d.ID, d.Suffix))
 			if again, err := coverart.ParseDelete(d.Body()); err != nil || again != d {
-				t.Errorf("%+v becomes %+v, %v", d, again, err)
+				t.Errorf("round trip of %+v: got %+v, %v", d, again, err)
 			}
 		}
 		if m, err := coverart.ParseMove(body); err == nil {
 			clean(t, coverart.ImageLocation(m.Old, m.ID, m.Suffix))
 			clean(t, coverart.ImageLocation(m.New, m.ID, m.Suffix))
 			if again, err := coverart.ParseMove(m.Body()); err != nil || again != m {
-				t.Errorf("%+v becomes %+v, %v", m, again, err)
+				t.Errorf("round trip of %+v: got %+v, %v", m, again, err)
 			}
 		}
 	})

@@ -14,8 +14,8 @@ func withHeaders(ctx context.Context, h http.Header) context.Context {
 	return context.WithValue(ctx, headersKey{}, h)
 }
 
-// headerTransport adds them. It does so after the request was signed, which
-// the store does not mind: a signature covers the headers it names.
+// headerTransport adds the headers of withHeaders to signed requests. The store accepts them, because a signature covers
+// only the headers that it lists.
 type headerTransport struct {
 	next http.RoundTripper
 }
@@ -23,7 +23,7 @@ type headerTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if h, ok := r.Context().Value(headersKey{}).(http.Header); ok {
-		r = r.Clone(r.Context()) // a transport must not change the request it is given
+		r = r.Clone(r.Context()) // a transport must not modify its request
 		maps.Copy(r.Header, h)
 	}
 	return t.next.RoundTrip(r)

@@ -62,7 +62,7 @@ func (x *Indexer) log() *slog.Logger {
 func (x *Indexer) index(ctx context.Context, gid string) error {
 	r, err := x.Catalogue.Release(ctx, gid)
 	if errors.Is(err, ErrUnknownRelease) {
-		// The release was probably deleted since. A retry would not find it, and it does not need an index.
+		// The release was probably deleted. A retry would not find it, and it does not need an index.
 		x.log().WarnContext(ctx, "unknown release, skipped", "release", gid)
 		return nil
 	}
@@ -100,7 +100,7 @@ func (x *Indexer) delete(ctx context.Context, d Delete) error {
 func (x *Indexer) remove(ctx context.Context, l Location) error {
 	err := x.Archive.Delete(ctx, l, deleteHeaders())
 	if errors.Is(err, ErrNotInArchive) {
-		x.log().InfoContext(ctx, "already gone", "object", l.String())
+		x.log().InfoContext(ctx, "already deleted", "object", l.String())
 		return nil
 	}
 	return err
@@ -110,7 +110,7 @@ func (x *Indexer) move(ctx context.Context, v Move) error {
 	from, to := ImageLocation(v.Old, v.ID, v.Suffix), ImageLocation(v.New, v.ID, v.Suffix)
 	err := x.Archive.Copy(ctx, from, to, imageHeaders())
 	if errors.Is(err, ErrNotInArchive) {
-		// An earlier attempt may have got as far as deleting the old one.
+		// An earlier attempt may have deleted the original.
 		moved, statErr := x.Archive.Has(ctx, to)
 		if statErr != nil {
 			return statErr

@@ -52,9 +52,9 @@ func TestIndex(t *testing.T) {
 	if err := x.Index(t.Context(), message(gidA)); err != nil {
 		t.Fatal(err)
 	}
-	asked := a.asked()
+	asked := a.takeRequests()
 	if len(asked) != 2 {
-		t.Fatalf("%d requests, want 2", len(asked))
+		t.Fatalf("requests: got %d, want 2", len(asked))
 	}
 	wantRequest(t, asked[0], "PUT", coverart.Location{Bucket: "mbid-" + gidA, Key: "index.json"}, map[string]string{
 		"x-archive-auto-make-bucket": "1", "x-archive-keep-old-version": "1", "x-archive-meta-collection": "coverartarchive",
@@ -66,14 +66,14 @@ func TestIndex(t *testing.T) {
 	})
 	for i, want := range []string{"application/json; charset=utf-8", "application/xml; charset=utf-8"} {
 		if got := asked[i].Header.Get("Content-Type"); got != want {
-			t.Errorf("content type %q, want %q", got, want)
+			t.Errorf("content type: got %q, want %q", got, want)
 		}
 	}
 	if got := a.content(coverart.IndexLocation(gidA)); !strings.Contains(got, `"id":829521842`) {
-		t.Errorf("index.json is %s", got)
+		t.Errorf("unexpected index.json: %s", got)
 	}
 	if got := a.content(coverart.MetadataLocation(gidA)); got != "<metadata>"+gidA+"</metadata>" {
-		t.Errorf("metadata are %s", got)
+		t.Errorf("unexpected metadata: %s", got)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestIndexFollowsRedirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.content(coverart.IndexLocation(gidA)) == "" || a.content(coverart.IndexLocation(gidMerged)) != "" {
-		t.Error("the index is not where the release is now")
+		t.Error("index not found in the bucket of the merged release")
 	}
 }
 
@@ -92,11 +92,11 @@ func TestIndexSkipsUnknownRelease(t *testing.T) {
 	if err := x.Index(t.Context(), message("00000000-0000-4000-8000-000000000002")); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(a.asked()); n != 0 {
-		t.Errorf("%d requests", n)
+	if n := len(a.takeRequests()); n != 0 {
+		t.Errorf("requests: got %d, want 0", n)
 	}
 	if !strings.Contains(log.String(), "unknown release, skipped") {
-		t.Errorf("log: %s", log)
+		t.Errorf("unexpected log: %s", log)
 	}
 }
 
@@ -107,7 +107,7 @@ func (brokenCatalogue) Release(context.Context, string) (*coverart.Release, erro
 }
 
 // Each failure returns an error for a retry, after one attempt.
-func TestFailuresAreRetried(t *testing.T) {
+func TestIndexReturnsErrorsForRetries(t *testing.T) {
 	tests := map[string]struct {
 		prepare  func(*coverart.Indexer, *fakeArchive)
 		want     string
@@ -125,10 +125,10 @@ func TestFailuresAreRetried(t *testing.T) {
 			tt.prepare(x, a)
 			err := x.Index(t.Context(), message(gidA))
 			if err == nil || parked(err) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want a plain one with %q", err, tt.want)
+				t.Errorf("got %v, want an error with %q and without ParkError", err, tt.want)
 			}
-			if n := len(a.asked()); n != tt.requests {
-				t.Errorf("%d requests, want %d: retrying is not the client's job", n, tt.requests)
+			if n := len(a.takeRequests()); n != tt.requests {
+				t.Errorf("requests: got %d, want %d (the client must not retry)", n, tt.requests)
 			}
 		})
 	}
@@ -145,24 +145,24 @@ func TestDelete(t *testing.T) {
 		if err := x.Delete(t.Context(), message(body)); err != nil {
 			t.Fatal(err)
 		}
-		asked := a.asked()
+		asked := a.takeRequests()
 		if len(asked) != 1 {
-			t.Fatalf("%d requests, want 1", len(asked))
+			t.Fatalf("requests: got %d, want 1", len(asked))
 		}
 		wantRequest(t, asked[0], "DELETE", l, map[string]string{"x-archive-keep-old-version": "1", "x-archive-cascade-delete": "1"})
 		if a.content(l) != "" {
-			t.Errorf("%s is still there", l)
+			t.Errorf("object %s still exists", l)
 		}
 	}
 }
 
-func TestDeleteOfWhatIsGone(t *testing.T) {
+func TestDeleteIgnoresMissingObjects(t *testing.T) {
 	x, a, log := newIndexer(t)
 	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil { // not even the bucket
 		t.Fatal(err)
 	}
-	if !strings.Contains(log.String(), "already gone") {
-		t.Errorf("log: %s", log)
+	if !strings.Contains(log.String(), "already deleted") {
+		t.Errorf("unexpected log: %s", log)
 	}
 	a.store(coverart.IndexLocation(gidA), "{}")
 	if err := x.Delete(t.Context(), message("12\n"+gidA)); err != nil {
@@ -170,12 +170,12 @@ func TestDeleteOfWhatIsGone(t *testing.T) {
 	}
 	a.refuse = "DELETE"
 	if err := x.Delete(t.Context(), message("12\n"+gidA)); err == nil || parked(err) {
-		t.Errorf("refused: %v, want a plain error", err)
+		t.Errorf("refused request: got %v, want an error without ParkError", err)
 	}
 }
 
-// The Internet Archive reports a removed item with this error.
-func TestDeleteOfAnItemThatCannotBeRetrieved(t *testing.T) {
+// For a removed item, the Internet Archive returns this error instead of status 404.
+func TestDeleteOfRemovedItemReturnsErrNotInArchive(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = w.Write([]byte(`<Error><Code>BadContent</Code><Message>Uploaded content is unacceptable.</Message>` +
@@ -187,7 +187,7 @@ func TestDeleteOfAnItemThatCannotBeRetrieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := archive.Delete(t.Context(), coverart.IndexLocation(gidA), nil); !errors.Is(err, coverart.ErrNotInArchive) {
-		t.Errorf("error %v, want ErrNotInArchive", err)
+		t.Errorf("got %v, want ErrNotInArchive", err)
 	}
 }
 
@@ -199,9 +199,9 @@ func TestMove(t *testing.T) {
 	if err := x.Move(t.Context(), message(body)); err != nil {
 		t.Fatal(err)
 	}
-	asked := a.asked()
+	asked := a.takeRequests()
 	if len(asked) != 2 {
-		t.Fatalf("%d requests, want 2", len(asked))
+		t.Fatalf("requests: got %d, want 2", len(asked))
 	}
 	wantRequest(t, asked[0], "PUT", to, map[string]string{
 		"x-archive-auto-make-bucket": "1", "x-archive-keep-old-version": "1", "x-archive-meta-collection": "coverartarchive",
@@ -212,7 +212,7 @@ func TestMove(t *testing.T) {
 	}
 	wantRequest(t, asked[1], "DELETE", from, map[string]string{"x-archive-keep-old-version": "1", "x-archive-cascade-delete": "1"})
 	if a.content(to) != "picture" || a.content(from) != "" {
-		t.Error("the image was not moved")
+		t.Error("image not moved")
 	}
 
 	// A repetition, as after a crash, finds the image at its destination and succeeds.
@@ -220,42 +220,42 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.content(to) != "picture" || !strings.Contains(log.String(), "already moved") {
-		t.Errorf("moved again: %q, log %s", a.content(to), log)
+		t.Errorf("second move: object %q, log %s", a.content(to), log)
 	}
 }
 
-func TestMoveOfWhatIsNowhere(t *testing.T) {
+func TestMoveOfMissingObjectReturnsError(t *testing.T) {
 	x, _, _ := newIndexer(t)
 	err := x.Move(t.Context(), message("12\n"+gidA+"\n"+gidB))
 	if !errors.Is(err, coverart.ErrNotInArchive) || parked(err) {
-		t.Errorf("error %v, want a plain ErrNotInArchive: the image may be on its way", err)
+		t.Errorf("got %v, want ErrNotInArchive without ParkError (a later event may upload the image)", err)
 	}
 }
 
 // Move copies before it deletes, so that a crash between both does not lose the image.
-func TestMoveKeepsTheOldUntilTheNewIsThere(t *testing.T) {
+func TestMoveKeepsOriginalIfCopyFails(t *testing.T) {
 	x, a, _ := newIndexer(t)
 	from := coverart.ImageLocation(gidA, "12", "jpg")
 	a.store(from, "picture")
 	a.refuse = "PUT"
 	if err := x.Move(t.Context(), message("12\n"+gidA+"\n"+gidB)); err == nil {
-		t.Fatal("no error")
+		t.Fatal("Move of a refused copy returned no error")
 	}
 	if a.content(from) != "picture" {
-		t.Error("the old image is gone")
+		t.Error("original image not found")
 	}
 }
 
-func TestMalformedBodiesAreParked(t *testing.T) {
+func TestIndexerParksMalformedBodies(t *testing.T) {
 	x, a, _ := newIndexer(t)
 	for event, h := range map[string]reprise.HandlerFunc{"index": x.Index, "delete": x.Delete, "move": x.Move} {
 		for body, want := range malformed[event] {
 			if err := h(t.Context(), message(body)); !parked(err) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s %q: %v, want parked with …%s…", event, body, err, want)
+				t.Errorf("%s %q: got %v, want a ParkError with %q", event, body, err, want)
 			}
 		}
 	}
-	if n := len(a.asked()); n != 0 {
-		t.Errorf("%d requests", n)
+	if n := len(a.takeRequests()); n != 0 {
+		t.Errorf("requests: got %d, want 0", n)
 	}
 }

@@ -27,16 +27,16 @@ type (
 		W1200 string `json:"1200"`
 		W250  string `json:"250"`
 		W500  string `json:"500"`
-		Large string `json:"large"` // same as 500, for programs older than the sizes
+		Large string `json:"large"` // same as 500, for programs that do not know the sizes
 		Small string `json:"small"` // same as 250
 	}
 )
 
-// IndexJSON returns the index of a release: the document that
-// coverartarchive.org/release/{gid} answers with.
+// IndexJSON returns the index of a release, which is the document at
+// coverartarchive.org/release/{gid}.
 func IndexJSON(r *Release) ([]byte, error) {
 	doc := indexDocument{
-		Images:  make([]indexImage, 0, len(r.Images)), // [] and not null
+		Images:  make([]indexImage, 0, len(r.Images)), // so that JSON contains [] instead of null
 		Release: "https://musicbrainz.org/release/" + r.GID,
 	}
 	for _, i := range r.Images {
@@ -63,8 +63,8 @@ func IndexJSON(r *Release) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// imageURL is the public address of an image. It is http, as it always was:
-// programs compare it.
+// imageURL returns the public address of an image. The scheme remains http, because other programs
+// compare the addresses.
 func imageURL(gid string, id int64, size, suffix string) string {
 	return fmt.Sprintf("http://coverartarchive.org/release/%s/%d%s.%s", gid, id, size, suffix)
 }

@@ -36,7 +36,7 @@ func TestIndexJSON(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 
-	// Canonical: a generic encoder, which sorts keys, gives the same bytes.
+	// A generic encoder, which sorts keys, has the same output.
 	var generic any
 	if err := json.Unmarshal(got, &generic); err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestIndexJSON(t *testing.T) {
 	}
 }
 
-// numbers makes whole numbers whole again: JSON decodes them as floats, which
-// are written with an exponent.
+// numbers converts floats to integers, because JSON decodes integers as floats, and
+// encodes large floats with an exponent.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -74,6 +74,6 @@ func TestIndexJSONWithoutImages(t *testing.T) {
 	got, err := coverart.IndexJSON(&coverart.Release{GID: gidA})
 	want := `{"images":[],"release":"https://musicbrainz.org/release/` + gidA + `"}`
 	if err != nil || string(got) != want {
-		t.Errorf("%s, %v; want %s", got, err, want)
+		t.Errorf("got %s, %v; want %s", got, err, want)
 	}
 }

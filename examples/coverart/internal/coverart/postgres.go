@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Schema makes the part of a MusicBrainz database that Postgres reads, in an empty
+// Schema contains the statements that create the part of a MusicBrainz database that Postgres reads. It requires an empty
 // database of PostgreSQL 12 or later. Existing databases already have this schema.
 //
 //go:embed schema.sql
@@ -20,16 +20,15 @@ var Schema string
 //	musicbrainz.release, .artist_credit, .release_gid_redirect
 //	cover_art_archive.index_listing, .image_type
 //
-// by these names, with any search path, and only needs SELECT permissions. If the tables or the database are missing, an event
-// fails and is retried.
+// with any search path, and requires only SELECT permissions. If the tables or the database are missing, an event fails and
+// is retried.
 type Postgres struct {
-	// DB is the database, through whichever driver. Behind a pooler that shares
-	// connections between transactions the driver must not keep prepared
-	// statements: with pgx, default_query_exec_mode=exec in the URL.
+	// DB is the database. Any driver is supported. If a pooler shares connections between transactions, the driver must not
+	// keep prepared statements. For pgx, set default_query_exec_mode=exec in the URL.
 	DB *sql.DB
 }
 
-// A gid is a release's own, or leads to the release that it was merged into.
+// A gid belongs to a release, or redirects to the target of a merge.
 const releaseQuery = `
 SELECT r.id, r.gid::text, r.name, a.name
 FROM musicbrainz.release r
@@ -37,7 +36,7 @@ JOIN musicbrainz.artist_credit a ON a.id = r.artist_credit
 WHERE r.gid = $1::uuid
    OR r.id = (SELECT new_id FROM musicbrainz.release_gid_redirect WHERE gid = $1::uuid)`
 
-// The types as JSON, since drivers differ in how they read an array.
+// The types are JSON, because drivers differ in their support for arrays.
 const imagesQuery = `
 SELECT i.id, array_to_json(i.types)::text, i.is_front, i.is_back, i.comment, t.suffix, i.approved, i.edit
 FROM cover_art_archive.index_listing i
@@ -45,7 +44,7 @@ JOIN cover_art_archive.image_type t ON t.mime_type = i.mime_type
 WHERE i.release = $1
 ORDER BY i.ordering, i.id`
 
-// Release finds the release for gid and reads its images, in one snapshot.
+// Release implements Catalogue. It reads the release and its images in one snapshot.
 func (p *Postgres) Release(ctx context.Context, gid string) (*Release, error) {
 	r, err := p.release(ctx, gid)
 	switch {
@@ -62,7 +61,7 @@ func (p *Postgres) release(ctx context.Context, gid string) (*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing is written
+	defer func() { _ = tx.Rollback() }() // the transaction is read-only
 	var (
 		r  Release
 		id int64

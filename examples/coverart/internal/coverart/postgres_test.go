@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// newDatabase returns one of the test's own, with the rehearsal's releases in it.
+// newDatabase creates a database for the test with the releases of the rehearsal.
 func newDatabase(t *testing.T) *sql.DB {
 	t.Helper()
 	db, remove, err := rehearsal.NewDatabase(t.Context(), pgtest.Server(t))
@@ -31,7 +31,7 @@ func newDatabase(t *testing.T) *sql.DB {
 
 const loveBug = "aff4a693-5970-4e2e-bd46-e2ee49c22de7"
 
-func TestPostgresReadsARelease(t *testing.T) {
+func TestPostgresReadsRelease(t *testing.T) {
 	db := newDatabase(t)
 	p := &coverart.Postgres{DB: db}
 	// The release gets a second front image, whose edit is still open, and a third image without a known edit.
@@ -59,38 +59,37 @@ func TestPostgresReadsARelease(t *testing.T) {
 	}
 }
 
-// A redirect refers to the number of the release, so that one redirect covers any number of merges.
-func TestPostgresFollowsARedirect(t *testing.T) {
+// A redirect refers to the row of the release, so that one redirect suffices after several merges.
+func TestPostgresFollowsRedirects(t *testing.T) {
 	p := &coverart.Postgres{DB: newDatabase(t)}
 	r, err := p.Release(t.Context(), "5ee38258-8dfa-4d79-b2aa-6bbfceaf6cce")
 	if err != nil || r.GID != "d6d1140f-5b4f-422e-a8b0-a8c43732701f" || len(r.Images) != 1 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("release: got %+v, %v", r, err)
 	}
 }
 
-func TestPostgresTellsUnknownFromUnreachable(t *testing.T) {
+func TestPostgresReturnsErrUnknownReleaseOnlyIfNotFound(t *testing.T) {
 	db := newDatabase(t)
 	p := &coverart.Postgres{DB: db}
 	if _, err := p.Release(t.Context(), "00000000-0000-4000-8000-000000000002"); !errors.Is(err, coverart.ErrUnknownRelease) {
-		t.Errorf("error %v, want ErrUnknownRelease", err)
+		t.Errorf("unknown release: got %v, want ErrUnknownRelease", err)
 	}
 	if r, err := p.Release(t.Context(), "403a79a8-0cbd-4a6c-b694-39a2cbd6dc75"); err != nil || len(r.Images) != 0 {
-		t.Errorf("without images: %+v, %v", r, err)
+		t.Errorf("release without images: got %+v, %v", r, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.Release(ctx, loveBug); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled context: got %v, want context.Canceled", err)
 	}
 	if _, err := db.ExecContext(t.Context(), "DROP VIEW cover_art_archive.index_listing"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Release(t.Context(), loveBug); err == nil || errors.Is(err, coverart.ErrUnknownRelease) {
-		t.Errorf("without the view: %v, want an error for a retry", err)
+		t.Errorf("missing view: got %v, want an error other than ErrUnknownRelease", err)
 	}
 }
 
-// From the database to the bytes in the store.
 func TestIndexFromPostgres(t *testing.T) {
 	x, a, _ := newIndexer(t)
 	x.Catalogue = &coverart.Postgres{DB: newDatabase(t)}

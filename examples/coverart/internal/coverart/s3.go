@@ -20,14 +20,14 @@ type S3Config struct {
 	// addressed as the first part of the path.
 	Endpoint string
 
-	// Credentials sign the requests. The Internet Archive takes signatures of
-	// version 2: credentials.NewStaticV2. Default: requests are not signed.
+	// Credentials sign the requests. The Internet Archive requires signatures of version 2 (credentials.NewStaticV2). Default:
+	// requests are not signed.
 	Credentials *credentials.Credentials
 
-	// Region is part of a version 4 signature. Default us-east-1.
+	// Region is part of a version 4 signature. Default: us-east-1.
 	Region string
 
-	// Transport makes the requests. Default http.DefaultTransport.
+	// Transport sends the requests. Default: http.DefaultTransport.
 	Transport http.RoundTripper
 }
 
@@ -36,7 +36,7 @@ type S3 struct {
 	client *minio.Client
 }
 
-// NewS3 returns the archive at c.Endpoint. It does not connect yet.
+// NewS3 returns the archive at c.Endpoint. It does not connect to the archive.
 func NewS3(c S3Config) (*S3, error) {
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
@@ -46,7 +46,7 @@ func NewS3(c S3Config) (*S3, error) {
 		c.Credentials = credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
 	}
 	if c.Region == "" {
-		c.Region = "us-east-1" // without one, the client asks the store for it, once per bucket
+		c.Region = "us-east-1" // otherwise, the client requests the region of each bucket
 	}
 	if c.Transport == nil {
 		c.Transport = http.DefaultTransport
@@ -87,7 +87,7 @@ func (s *S3) Delete(ctx context.Context, l Location, headers http.Header) error 
 	return explain("DELETE", l, s.client.RemoveObject(withHeaders(ctx, headers), l.Bucket, l.Key, minio.RemoveObjectOptions{}))
 }
 
-// Has asks for an object's headers.
+// Has reports whether an object exists. It sends a HEAD request.
 func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
 	_, err := s.client.StatObject(ctx, l.Bucket, l.Key, minio.StatObjectOptions{})
 	if err = explain("HEAD", l, err); errors.Is(err, ErrNotInArchive) {

@@ -10,17 +10,17 @@ import (
 	"github.com/reprisemq/reprise/examples/coverart/internal/coverart"
 )
 
-func TestNewS3RefusesAnEndpointThatIsNone(t *testing.T) {
+func TestNewS3RejectsInvalidEndpoints(t *testing.T) {
 	for _, endpoint := range []string{"", "s3.us.archive.org", "ftp://x", "http://", "http://x/path", "http://[::1"} {
 		if _, err := coverart.NewS3(coverart.S3Config{Endpoint: endpoint}); err == nil {
-			t.Errorf("%q was taken", endpoint)
+			t.Errorf("endpoint %q accepted", endpoint)
 		}
 	}
 }
 
-// Amazon answers 200, 204 and 200 with a document. Other stores say yes in other
-// words.
-func TestAnySuccessIsOne(t *testing.T) {
+// Amazon responds with 200 to a put, 204 to a delete, and 200 and a document to a copy.
+// Other stores respond differently.
+func TestS3AcceptsAnySuccessStatus(t *testing.T) {
 	const failed = `<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>`
 	for _, tc := range []struct {
 		status               int
@@ -48,15 +48,15 @@ func TestAnySuccessIsOne(t *testing.T) {
 		}
 		l := coverart.IndexLocation(gidA)
 		if err := archive.Put(t.Context(), coverart.Object{Location: l, Body: []byte("{}")}); (err != nil) != tc.putFails {
-			t.Errorf("%d %q: put: %v", tc.status, tc.body, err)
+			t.Errorf("%d %q: put: got %v", tc.status, tc.body, err)
 		}
 		if err := archive.Delete(t.Context(), l, nil); (err != nil) != tc.othersFail {
-			t.Errorf("%d %q: delete: %v", tc.status, tc.body, err)
+			t.Errorf("%d %q: delete: got %v", tc.status, tc.body, err)
 		}
 		if err := archive.Copy(t.Context(), l, coverart.IndexLocation(gidB), nil); (err != nil) != tc.othersFail {
-			t.Errorf("%d %q: copy: %v", tc.status, tc.body, err)
+			t.Errorf("%d %q: copy: got %v", tc.status, tc.body, err)
 		} else if err != nil && strings.Contains(tc.body, "Error") && !strings.Contains(err.Error(), "InternalError") {
-			t.Errorf("copy: %v does not say what the store said", err)
+			t.Errorf("copy: got %v, want the code InternalError of the store", err)
 		}
 		server.Close()
 	}

@@ -13,22 +13,21 @@ import (
 
 // WebService returns the metadata of releases.
 type WebService interface {
-	// ReleaseXML returns the release and its artists as MusicBrainz XML. It
-	// tries once, and is safe for concurrent use.
+	// ReleaseXML returns the release and its artists as MusicBrainz XML. It makes one attempt, and is safe for concurrent use.
 	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
 }
 
 // maxMetadata is the maximum size of an answer. Typical answers have some kilobytes.
 const maxMetadata = 16 << 20
 
-// maxRetryAfter is the most seconds that are believed: a year.
+// maxRetryAfter limits Retry-After to a year, in seconds.
 const maxRetryAfter = 365 * 24 * 60 * 60
 
 // HTTPWebService is the web service of a MusicBrainz server.
 type HTTPWebService struct {
 	BaseURL   string       // https://musicbrainz.org
-	UserAgent string       // MusicBrainz requires the program and a contact
-	Client    *http.Client // default http.DefaultClient
+	UserAgent string       // MusicBrainz requires the name of the program and a contact
+	Client    *http.Client // default: http.DefaultClient
 }
 
 // ReleaseXML requests /ws/2/release/{gid}?inc=artists. If the server sends Retry-After, the error is a reprise.RetryAfterError. The

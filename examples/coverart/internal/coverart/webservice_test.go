@@ -16,7 +16,7 @@ func TestHTTPWebService(t *testing.T) {
 	status, retryAfter := http.StatusOK, "7"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.String() != "/ws/2/release/"+gidA+"?inc=artists" || r.UserAgent() != "test/1" {
-			t.Errorf("asked for %s as %q", r.URL, r.UserAgent())
+			t.Errorf("unexpected request for %s with User-Agent %q", r.URL, r.UserAgent())
 		}
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", retryAfter)
@@ -27,24 +27,24 @@ func TestHTTPWebService(t *testing.T) {
 	defer server.Close()
 	s := &coverart.HTTPWebService{BaseURL: server.URL, UserAgent: "test/1"}
 	if body, err := s.ReleaseXML(t.Context(), gidA); err != nil || string(body) != "<metadata/>" {
-		t.Errorf("%q, %v", body, err)
+		t.Errorf("got %q, %v", body, err)
 	}
 	status = http.StatusInternalServerError
 	if _, err := s.ReleaseXML(t.Context(), gidA); err == nil || !strings.Contains(err.Error(), "500") {
-		t.Errorf("error %v", err)
+		t.Errorf("got %v, want an error with status 500", err)
 	}
 	status = http.StatusServiceUnavailable
 	_, err := s.ReleaseXML(t.Context(), gidA)
 	if later, ok := errors.AsType[*reprise.RetryAfterError](err); !ok || later.Delay != 7*time.Second {
-		t.Errorf("error %v, want to come back after 7s", err)
+		t.Errorf("got %v, want a RetryAfterError with 7s", err)
 	}
 	retryAfter = "9223372036854775807"
 	_, err = s.ReleaseXML(t.Context(), gidA)
 	if later, ok := errors.AsType[*reprise.RetryAfterError](err); !ok || later.Delay < 24*time.Hour {
-		t.Errorf("error %v, want to come back in a long time", err)
+		t.Errorf("got %v, want a RetryAfterError with at least 24h", err)
 	}
 	server.Close()
 	if _, err := s.ReleaseXML(t.Context(), gidA); err == nil {
-		t.Error("no error from a server that is away")
+		t.Error("closed server: got no error")
 	}
 }

@@ -26,11 +26,11 @@ func inClone(t *testing.T, script string) (dir string) {
 	return dir
 }
 
-func TestStartPostgresUsesTheScript(t *testing.T) {
+func TestStartPostgresRunsScript(t *testing.T) {
 	dir := inClone(t, `echo "$1 $2" >>"$(dirname "$0")/../asked"; echo "it is up" >&2; [ "$1" = stop ] || echo "postgres://u@/x"`)
 	url, stop, err := rehearsal.StartPostgres(t.Context())
 	if err != nil || url != "postgres://u@/x" {
-		t.Fatalf("%q, %v", url, err)
+		t.Fatalf("url: got %q, %v", url, err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
@@ -38,18 +38,18 @@ func TestStartPostgresUsesTheScript(t *testing.T) {
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 	lines := strings.Split(strings.TrimSpace(string(asked)), "\n")
 	if err != nil || len(lines) != 2 || !strings.HasPrefix(lines[0], "start coverart-") || lines[1] != strings.Replace(lines[0], "start", "stop", 1) {
-		t.Errorf("asked for %q, %v", lines, err)
+		t.Errorf("arguments of the script: got %q, %v", lines, err)
 	}
 }
 
-func TestStartPostgresSaysWhatIsMissing(t *testing.T) {
+func TestStartPostgresReturnsErrorOfScript(t *testing.T) {
 	inClone(t, `echo "PostgreSQL is missing: apt-get install postgresql" >&2; exit 1`)
 	_, _, err := rehearsal.StartPostgres(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "apt-get install postgresql") || !strings.Contains(err.Error(), "-postgres postgres://") {
-		t.Errorf("error %v", err)
+		t.Errorf("failed script: got %v, want the cause and -postgres", err)
 	}
 	t.Chdir(t.TempDir())
 	if _, _, err := rehearsal.StartPostgres(t.Context()); err == nil || !strings.Contains(err.Error(), "clone") {
-		t.Errorf("outside of a clone: %v", err)
+		t.Errorf("outside of a clone: got %v", err)
 	}
 }

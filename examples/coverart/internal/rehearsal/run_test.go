@@ -87,7 +87,7 @@ func TestRehearsal(t *testing.T) {
 			t.Errorf("%v\n%s", err, &out)
 		}
 		if !strings.Contains(out.String(), "every message is accounted for") {
-			t.Errorf("no ledger:\n%s", &out)
+			t.Errorf("unexpected output:\n%s", &out)
 		}
 		// Only parked messages remain.
 		ch := channel(t, b)
@@ -102,7 +102,7 @@ func TestRehearsal(t *testing.T) {
 
 // The rehearsal also works with a store that does not create buckets automatically, with quorum queues, and with earlier messages
 // in the failed queue.
-func TestRehearsalOnAPlainStore(t *testing.T) {
+func TestRehearsalCreatesBuckets(t *testing.T) {
 	b := testkit.Embedded(t)
 	var out bytes.Buffer
 	c := quick(t, b, &out)
@@ -117,7 +117,7 @@ func TestRehearsalOnAPlainStore(t *testing.T) {
 	}
 }
 
-func TestRehearsalOnQueuesDeclaredOtherwise(t *testing.T) {
+func TestRehearsalRejectsQueuesWithOtherArguments(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		c := quick(t, b, io.Discard)
 		_, err := channel(t, b).QueueDeclare("cover-art-archive.retry", true, false, false, false, amqp.Table{
@@ -129,7 +129,7 @@ func TestRehearsalOnQueuesDeclaredOtherwise(t *testing.T) {
 		err = rehearsal.Run(t.Context(), c)
 		for _, want := range []string{"cover-art-archive.retry", "x-message-ttl", "14400000", "-retry-delay"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("error %v does not say %s", err, want)
+				t.Errorf("got %v, want an error with %q", err, want)
 			}
 		}
 	})
@@ -210,23 +210,23 @@ func TestConfigValidate(t *testing.T) {
 		c := ok
 		change(&c)
 		if err := rehearsal.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want something about %s", err, want)
+			t.Errorf("got %v, want an error about %s", err, want)
 		}
 	}
 }
 
 // Errors do not contain the password of a database.
-func TestNewDatabaseKeepsPasswordsToItself(t *testing.T) {
+func TestNewDatabaseErrorsOmitPassword(t *testing.T) {
 	for _, address := range []string{"postgres://user:secret@127.0.0.1:1/x", "postgres://user:sec%ret@h/x", "mysql://user:secret@h/x", "postgres:/user:secret@h"} {
 		_, _, err := rehearsal.NewDatabase(t.Context(), address)
 		if err == nil || strings.Contains(err.Error(), "sec") {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got %v, want an error without the password", address, err)
 		}
 	}
 }
 
 // If another program consumes from the same queues later, the ledger counts its messages and balances.
-func TestRehearsalBesideAnotherProgram(t *testing.T) {
+func TestRehearsalCountsMessagesOfOtherConsumers(t *testing.T) {
 	b := testkit.Embedded(t)
 	var out syncBuffer
 	c := quick(t, b, &out)
@@ -250,12 +250,12 @@ func TestRehearsalBesideAnotherProgram(t *testing.T) {
 		case err = <-ended:
 			over = true
 		case <-patient:
-			t.Fatalf("it does not end:\n%s", out.String())
+			t.Fatalf("rehearsal still runs:\n%s", out.String())
 		}
 	}
 	prints := out.String()
 	if err != nil || !strings.Contains(prints, "every message is accounted for") || !strings.Contains(prints, "of other programs on these queues: 1") ||
 		strings.Contains(prints, "handled by other consumers") != (taken > 0) {
-		t.Errorf("%v; the other program has taken %d\n%s", err, taken, prints)
+		t.Errorf("got %v; the other program received %d messages\n%s", err, taken, prints)
 	}
 }

@@ -38,11 +38,11 @@ func TestWebService(t *testing.T) {
 		"2": `</artist-credit><date>2008-04-28</date></release>`,
 	} {
 		if xml, err := service.ReleaseXML(t.Context(), gid); err != nil || !strings.Contains(string(xml), want) {
-			t.Errorf("%s: %s, %v\nwant: %s", gid, xml, err, want)
+			t.Errorf("%s: got %s, %v\nwant: %s", gid, xml, err, want)
 		}
 	}
-	if _, err := service.ReleaseXML(t.Context(), "nobody's"); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("a release that is not in the catalogue: %v", err)
+	if _, err := service.ReleaseXML(t.Context(), "3"); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("unknown release: got %v, want status 404", err)
 	}
 }
 
@@ -54,15 +54,15 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, made := coverart.Location{Bucket: "mbid-1", Key: "mbid-1-1.jpg"}, coverart.Location{Bucket: "mbid-2", Key: "mbid-2-1.jpg"}
-	if err := store.Upload(there, []byte("picture")); err != nil {
+	uploaded, created := coverart.Location{Bucket: "mbid-1", Key: "mbid-1-1.jpg"}, coverart.Location{Bucket: "mbid-2", Key: "mbid-2-1.jpg"}
+	if err := store.Upload(uploaded, []byte("picture")); err != nil {
 		t.Fatal(err)
 	}
-	err = archive.Put(t.Context(), coverart.Object{Location: made, ContentType: "text/plain", Body: []byte("x"), Headers: http.Header{"X-Archive-Auto-Make-Bucket": {"1"}}})
+	err = archive.Put(t.Context(), coverart.Object{Location: created, ContentType: "text/plain", Body: []byte("x"), Headers: http.Header{"X-Archive-Auto-Make-Bucket": {"1"}}})
 	if err != nil {
-		t.Error("a bucket that has to be made: ", err)
+		t.Errorf("cannot create bucket on demand: %v", err)
 	}
-	if err := errors.Join(archive.Delete(t.Context(), there, nil), archive.Delete(t.Context(), made, nil)); err != nil {
+	if err := errors.Join(archive.Delete(t.Context(), uploaded, nil), archive.Delete(t.Context(), created, nil)); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A message that terminates each receiver's process is never requeued by a receiver. If the queue counts deliveries, the message is
-// parked before the broker reaches the delivery limit and dead-letters the message into the delay queue, where it would block other
-// messages.
-func TestWhatEndsItsReceiversIsParked(t *testing.T) {
+// No receiver requeues a message that terminates the receiver's process. If the queue counts deliveries, the message is
+// parked before the broker reaches the delivery limit and dead-letters the message into the delay queue, where it would
+// block other messages.
+func TestQueueParksPoisonMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
 		o := newOriginal(t, b.URL, name, "quorum", time.Second)
@@ -37,12 +37,12 @@ func TestWhatEndsItsReceiversIsParked(t *testing.T) {
 		o.send("sound")
 		m := receive(t, q)
 		if string(m.Body) != "sound" {
-			t.Errorf("received %q", m.Body)
+			t.Errorf("received: got %q, want %q", m.Body, "sound")
 		}
 		must(t, q.Delete(m.Receipt))
 		d := o.take(name + "_failed")
 		if string(d.Body) != "poison" || d.Headers["x-reprise-crashes"] != int64(5) || d.Headers["x-processing-attempts"] != int32(1) {
-			t.Errorf("parked %q with %v", d.Body, d.Headers)
+			t.Errorf("parked: got %q with headers %v", d.Body, d.Headers)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func TestLedgerTakesStepsInOrder(t *testing.T) {
+func TestLedgerRejectsEarlyEvents(t *testing.T) {
 	l := &staking.Ledger{}
 	steps := []staking.Event{
 		&staking.ActiveStaking{StakingTxHash: "aa"}, &staking.UnbondingStaking{StakingTxHash: "aa"},
@@ -26,7 +26,7 @@ func TestLedgerTakesStepsInOrder(t *testing.T) {
 				continue // not every stake is withdrawn before the end of its time lock
 			}
 			if err := l.Book(later); !errors.Is(err, staking.ErrTooEarly) {
-				t.Errorf("%s before %s: %v", later.Kind(), e.Kind(), err)
+				t.Errorf("%s before %s: got %v, want ErrTooEarly", later.Kind(), e.Kind(), err)
 			}
 		}
 		must(t, l.Book(e))
@@ -35,7 +35,7 @@ func TestLedgerTakesStepsInOrder(t *testing.T) {
 		}
 	}
 	if got := l.Stakes(); len(got) != 1 || got["withdrawn"] != 1 {
-		t.Errorf("stakes: %v", got)
+		t.Errorf("stakes: got %v, want 1 withdrawn", got)
 	}
 }
 
@@ -58,11 +58,11 @@ func TestDemoBalances(t *testing.T) {
 					"ledger:  10 stakes withdrawn, newest block 857919, newest confirmed block 857919\n",
 				} {
 					if !strings.Contains(out.String(), want) {
-						t.Errorf("%q is missing in\n%s", want, out.String())
+						t.Errorf("%q not found in:\n%s", want, out.String())
 					}
 				}
 				if n := b.Depth(t, "staking_stats_queue_failed") + b.Depth(t, "unbonding_staking_queue_failed"); n != 2 {
-					t.Errorf("%d messages are parked", n)
+					t.Errorf("parked messages: got %d, want 2", n)
 				}
 			})
 		})
@@ -70,7 +70,7 @@ func TestDemoBalances(t *testing.T) {
 }
 
 // The indexer and the services run in separate Demos, and the connections of the services fail midway.
-func TestDemoServesWhatOthersSend(t *testing.T) {
+func TestDemoSurvivesConnectionFailure(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var sent, served strings.Builder
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -83,20 +83,20 @@ func TestDemoServesWhatOthersSend(t *testing.T) {
 		b.Advance(10 * time.Minute)
 		for _, q := range b.Queues() {
 			if q.Ready+q.Unacked > 0 && !strings.HasSuffix(q.Name, "_failed") {
-				t.Errorf("%s has %d messages", q.Name, q.Ready+q.Unacked)
+				t.Errorf("queue %s has %d messages, want 0", q.Name, q.Ready+q.Unacked)
 			}
 		}
 		interrupt()
 		must(t, <-ended)
 		if !strings.Contains(sent.String(), "10 events sent to each of 7 queues, and 2 that will be parked") ||
 			!strings.Contains(served.String(), "balance: 0 sent + 7") || !strings.Contains(served.String(), " done + 2 parked") {
-			t.Errorf("printed:\n%s\n%s", sent.String(), served.String())
+			t.Errorf("unexpected output:\n%s\n%s", sent.String(), served.String())
 		}
 	})
 }
 
 // If another program consumes the messages, Run returns an error and does not wait indefinitely.
-func TestDemoThatDoesNotBalanceSaysSo(t *testing.T) {
+func TestDemoReturnsErrorIfMessagesAreMissing(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		thief := open(t, b.URL(), "btc_info_queue", staking.Config{Client: &reprise.Config{Dial: b.DialContext}})
 		stolen := make(chan error, 1)
@@ -112,7 +112,7 @@ func TestDemoThatDoesNotBalanceSaysSo(t *testing.T) {
 		err := demo(b, &out).Run(t.Context())
 		must(t, <-stolen)
 		if err == nil || !strings.Contains(err.Error(), "72 sent, 69 done, 2 parked, 1 without a result") {
-			t.Errorf("%v\n%s", err, out.String())
+			t.Errorf("got %v, output:\n%s", err, out.String())
 		}
 	})
 }

@@ -53,7 +53,7 @@ var bodies = []struct {
 	},
 }
 
-func TestEventsToTheLetter(t *testing.T) {
+func TestEncodeAndDecodeOriginalBodies(t *testing.T) {
 	for _, tc := range bodies {
 		body, err := staking.Encode(tc.event)
 		if err != nil || string(body) != tc.body {
@@ -61,12 +61,12 @@ func TestEventsToTheLetter(t *testing.T) {
 		}
 		got, err := staking.Decode([]byte(tc.body))
 		if diff := cmp.Diff(tc.event, got); diff != "" || err != nil {
-			t.Errorf("%s: %v\n%s", tc.event.Kind(), err, diff)
+			t.Errorf("%s: got %v, -want +got:\n%s", tc.event.Kind(), err, diff)
 		}
 	}
 }
 
-func TestEveryKindHasItsQueue(t *testing.T) {
+func TestMessageUsesQueueOfKind(t *testing.T) {
 	want := map[staking.Kind]string{
 		1: "active_staking_queue", 2: "unbonding_staking_queue", 3: "withdraw_staking_queue", 4: "expired_staking_queue",
 		5: "staking_stats_queue", 6: "btc_info_queue", 7: "confirmed_info_queue",
@@ -75,11 +75,11 @@ func TestEveryKindHasItsQueue(t *testing.T) {
 		m, err := staking.Message(tc.event)
 		must(t, err)
 		if m.RoutingKey != want[tc.event.Kind()] || m.Exchange != "" || m.ContentType != "text/plain" || m.Headers["x-processing-attempts"] != int32(0) {
-			t.Errorf("%s: %+v", tc.event.Kind(), m)
+			t.Errorf("%s: unexpected message %+v", tc.event.Kind(), m)
 		}
 	}
 	if len(staking.Kinds) != len(want) || staking.Kind(0).Queue() != "" || staking.Kind(8).Queue() != "" {
-		t.Error("there are more or fewer kinds")
+		t.Error("the kinds differ from 1 to 7")
 	}
 }
 
@@ -93,13 +93,13 @@ func TestDecodeReadsOtherVersions(t *testing.T) {
 	} {
 		got, err := staking.Decode([]byte(body))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("%s: %v\n%s", body, err, diff)
+			t.Errorf("%s: got %v, -want +got:\n%s", body, err, diff)
 		}
 	}
 }
 
-func TestDecodeExplainsWhatItIsNot(t *testing.T) {
-	for body, says := range map[string]string{
+func TestDecodeRejectsInvalidEvents(t *testing.T) {
+	for body, want := range map[string]string{
 		``:                                    "cannot parse the body as an event",
 		`<html>`:                              "cannot parse the body as an event",
 		`{"height":1}`:                        "event_type 0 must be 1 to 7",
@@ -108,8 +108,8 @@ func TestDecodeExplainsWhatItIsNot(t *testing.T) {
 		`{"event_type":"6"}`:                  "cannot parse the body as an event",
 		`{"event_type":4,"tx_type":["once"]}`: "cannot decode expired event",
 	} {
-		if _, err := staking.Decode([]byte(body)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", body, err)
+		if _, err := staking.Decode([]byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", body, err, want)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(tc.body))
 		for i := range tc.body {
 			if _, err := staking.Decode([]byte(tc.body[:i])); err == nil {
-				f.Errorf("cut after %d bytes, it is an event: %s", i, tc.body[:i])
+				f.Errorf("event truncated after %d bytes accepted: %s", i, tc.body[:i])
 			}
 		}
 	}

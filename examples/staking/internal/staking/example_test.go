@@ -39,10 +39,10 @@ func ExampleQueue() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("put back %d times: %s\n", m.RetryAttempts, m.Body)
+		fmt.Printf("requeued %d times: %s\n", m.RetryAttempts, m.Body)
 		if m.RetryAttempts == 2 {
 			fmt.Println("deleted:", q.Delete(m.Receipt))
-			fmt.Println("and again:", errors.Is(q.Delete(m.Receipt), staking.ErrSettled))
+			fmt.Println("already deleted:", errors.Is(q.Delete(m.Receipt), staking.ErrSettled))
 			return
 		}
 		if err := q.Requeue(m.Receipt, errors.New("the node is behind")); err != nil {
@@ -50,11 +50,11 @@ func ExampleQueue() {
 		}
 	}
 	// Output:
-	// put back 0 times: {"schema_version":0,"event_type":4,"staking_tx_hash_hex":"4ab3…","tx_type":"active"}
-	// put back 1 times: {"schema_version":0,"event_type":4,"staking_tx_hash_hex":"4ab3…","tx_type":"active"}
-	// put back 2 times: {"schema_version":0,"event_type":4,"staking_tx_hash_hex":"4ab3…","tx_type":"active"}
+	// requeued 0 times: {"schema_version":0,"event_type":4,"staking_tx_hash_hex":"4ab3…","tx_type":"active"}
+	// requeued 1 times: {"schema_version":0,"event_type":4,"staking_tx_hash_hex":"4ab3…","tx_type":"active"}
+	// requeued 2 times: {"schema_version":0,"event_type":4,"staking_tx_hash_hex":"4ab3…","tx_type":"active"}
 	// deleted: <nil>
-	// and again: true
+	// already deleted: true
 }
 
 func ExampleEncode() {

@@ -23,7 +23,7 @@ func Lives(n int) []Event {
 	return events
 }
 
-// troubles is the number of messages from Troubles.
+// troubles is the number of messages that Troubles returns.
 const troubles = 2
 
 // Troubles returns two messages that the services park. The first is an event of an unknown stake. The body of the second is not an

@@ -11,7 +11,7 @@ import (
 )
 
 // A worker without the preset takes over the existing queue, including the messages in the delay queue, and continues the count.
-func TestLeavingTheDesign(t *testing.T) {
+func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })
 		old := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Strategy: preset.Staking{}.Strategy()})
@@ -22,10 +22,10 @@ func TestLeavingTheDesign(t *testing.T) {
 		w := b.Work(t, reprise.WorkerConfig{Queue: "btc_info_queue", Handler: down, Policy: reprise.Policy{MaxAttempts: 4}})
 		b.Drain(t)
 		if got := w.Attempts(); len(got) != 2 || got[0].Message.Attempt != 3 || len(got[0].Message.Errors) != 2 {
-			t.Errorf("attempts: %+v", got)
+			t.Errorf("unexpected attempts: %+v", got)
 		}
 		if n := len(b.Messages(t, "btc_info_queue.failed")); n != 1 {
-			t.Errorf("%d messages are parked", n)
+			t.Errorf("parked messages: got %d, want 1", n)
 		}
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-func TestReceiptOfAnEarlierConnectionIsRefused(t *testing.T) {
+func TestQueueRejectsReceiptsOfEarlierConnections(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
 		proxy := testkit.NewProxy(t, b.URL)
@@ -35,27 +35,27 @@ func TestReceiptOfAnEarlierConnectionIsRefused(t *testing.T) {
 			again[string(m.Body)] = m
 		}
 		if again["first"].Message == nil || again["second"].Message == nil {
-			t.Fatalf("received %v", again)
+			t.Fatalf("received: got %v, want both messages", again)
 		}
 		for verb, err := range map[string]error{
 			"delete": q.Delete(before.Receipt), "re-queue": q.Requeue(before.Receipt, nil), "park": q.Park(before.Receipt, nil),
 		} {
 			if !errors.Is(err, staking.ErrStale) || !strings.Contains(err.Error(), "cannot "+verb) {
-				t.Errorf("%s: %v", verb, err)
+				t.Errorf("%s: got %v, want ErrStale", verb, err)
 			}
 		}
 		must(t, q.Delete(again["second"].Receipt))
 		must(t, q.Stop(t.Context()))
 		if m := o.receive(); m.body != "first" {
-			t.Errorf("left is %q", m.body)
+			t.Errorf("remaining message: got %q, want %q", m.body, "first")
 		}
 		if n := o.depth(name); n != 0 {
-			t.Errorf("%d messages more are left", n)
+			t.Errorf("depth: got %d, want 0", n)
 		}
 	})
 }
 
-func TestReceiptIsGoodOnceAndForItsQueue(t *testing.T) {
+func TestQueueRejectsForeignAndUsedReceipts(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		config := staking.Config{Client: &reprise.Config{Dial: b.DialContext}}
 		one, other := open(t, b.URL(), "one", config), open(t, b.URL(), "other", config)
@@ -66,23 +66,23 @@ func TestReceiptIsGoodOnceAndForItsQueue(t *testing.T) {
 		m, theirs := receive(t, one), receive(t, other)
 		for _, receipt := range []string{theirs.Receipt, "", "1", m.Receipt + "0", m.Receipt + " ", "-1-1"} {
 			if err := one.Delete(receipt); !errors.Is(err, staking.ErrForeign) {
-				t.Errorf("%q: %v", receipt, err)
+				t.Errorf("receipt %q: got %v, want ErrForeign", receipt, err)
 			}
 		}
 		must(t, one.Delete(m.Receipt))
 		for range 2 {
 			if err := one.Requeue(m.Receipt, nil); !errors.Is(err, staking.ErrSettled) {
-				t.Errorf("used again: %v", err)
+				t.Errorf("used receipt: got %v, want ErrSettled", err)
 			}
 		}
 		must(t, one.Stop(t.Context()))
 		if n := b.Depth(t, "one"); n != 1 {
-			t.Errorf("%d messages are left", n)
+			t.Errorf("depth: got %d, want 1", n)
 		}
 	})
 }
 
-func TestRequeueWaitsTheDesignsDelayAndParksAtTheEnd(t *testing.T) {
+func TestRequeueDelaysThenParks(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		q := open(t, b.URL(), "active_staking_queue", staking.Config{MaxRetries: 3, Client: &reprise.Config{Dial: b.DialContext}})
 		began := time.Now()
@@ -90,25 +90,25 @@ func TestRequeueWaitsTheDesignsDelayAndParksAtTheEnd(t *testing.T) {
 		for n := range 4 {
 			m := receive(t, q)
 			if waited := time.Since(began).Round(time.Second); m.RetryAttempts != n || waited != time.Duration(n)*5*time.Second {
-				t.Errorf("%d retries after %s", m.RetryAttempts, waited)
+				t.Errorf("retry attempts: got %d after %s, want %d", m.RetryAttempts, waited, n)
 			}
 			must(t, q.Requeue(m.Receipt, fmt.Errorf("reason %d", n+1)))
 		}
 		synctest.Wait()
 		parked := b.Messages(t, "active_staking_queue_failed")
 		if len(parked) != 1 || len(parked[0].Errors) != 4 && parked[0].Headers["x-processing-attempts"] != int32(4) {
-			t.Errorf("parked: %+v", parked)
+			t.Errorf("unexpected parked messages: %+v", parked)
 		}
 	})
 }
 
-func TestStopGivesBackWhatIsNotSettled(t *testing.T) {
+func TestStopRequeuesUnsettledMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
 		q := open(t, b.URL, name, staking.Config{Design: long("quorum")})
 		o := newOriginal(t, b.URL, name, "quorum", time.Second)
 		byBody := map[string]staking.Received{}
-		for _, body := range []string{"deleted", "put back", "kept", "not received"} {
+		for _, body := range []string{"deleted", "requeued", "unsettled", "not received"} {
 			o.send(body)
 			if body != "not received" {
 				m := receive(t, q)
@@ -116,7 +116,7 @@ func TestStopGivesBackWhatIsNotSettled(t *testing.T) {
 			}
 		}
 		must(t, q.Delete(byBody["deleted"].Receipt))
-		must(t, q.Requeue(byBody["put back"].Receipt, nil))
+		must(t, q.Requeue(byBody["requeued"].Receipt, nil))
 		must(t, q.Stop(t.Context()))
 
 		left := map[string]bool{}
@@ -124,24 +124,24 @@ func TestStopGivesBackWhatIsNotSettled(t *testing.T) {
 			m := o.receive()
 			left[m.body] = true
 			if m.attempts != 0 {
-				t.Errorf("%s has %d attempts", m.body, m.attempts)
+				t.Errorf("%s: got %d attempts, want 0", m.body, m.attempts)
 			}
 		}
-		if !left["kept"] || !left["not received"] || o.depth(name) != 0 || o.depth(name+"_delay") != 1 {
-			t.Errorf("left are %v and %d; put back were %d", left, o.depth(name), o.depth(name+"_delay"))
+		if !left["unsettled"] || !left["not received"] || o.depth(name) != 0 || o.depth(name+"_delay") != 1 {
+			t.Errorf("got %v and %d more messages in the queue, %d in the delay queue", left, o.depth(name), o.depth(name+"_delay"))
 		}
-		for what, err := range map[string]error{"delete": q.Delete(byBody["kept"].Receipt), "send": q.Send(t.Context(), nil), "ping": q.Ping(t.Context())} {
+		for what, err := range map[string]error{"delete": q.Delete(byBody["unsettled"].Receipt), "send": q.Send(t.Context(), nil), "ping": q.Ping(t.Context())} {
 			if !errors.Is(err, staking.ErrStopped) && !errors.Is(err, reprise.ErrClosed) {
-				t.Errorf("%s after the end: %v", what, err)
+				t.Errorf("%s after Stop: got %v", what, err)
 			}
 		}
 		if _, err := q.Receive(t.Context()); !errors.Is(err, staking.ErrStopped) {
-			t.Errorf("receive after the end: %v", err)
+			t.Errorf("receive after Stop: got %v, want ErrStopped", err)
 		}
 	})
 }
 
-func TestPingFailsWhileThereIsNoConnection(t *testing.T) {
+func TestPingFailsWithoutConnection(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
 		proxy := testkit.NewProxy(t, b.URL)
@@ -166,16 +166,16 @@ func TestPingFailsWhileThereIsNoConnection(t *testing.T) {
 		if m := receive(t, q); string(m.Body) != "second" || m.RetryAttempts != 0 {
 			t.Errorf("received %q", m.Body)
 		}
-		gone, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := q.Ping(gone); err == nil {
-			t.Error("ping with a context that has ended")
+		if err := q.Ping(canceled); err == nil {
+			t.Error("Ping with a canceled context returned no error")
 		}
 	})
 }
 
 // If a queue is deleted during Receive, the Queue declares it again, and the receipt of a deleted message has no effect.
-func TestReceiveGoesOnAfterTheQueueWasDeleted(t *testing.T) {
+func TestReceiveContinuesAfterQueueDeletion(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
 		q := open(t, b.URL, name, staking.Config{})
@@ -199,7 +199,7 @@ func TestReceiveGoesOnAfterTheQueueWasDeleted(t *testing.T) {
 }
 
 // A failure during Requeue does not lose the message, because the original remains until the broker has confirmed the copy.
-func TestRequeueLosesNothing(t *testing.T) {
+func TestRequeueKeepsMessagesDespiteFaults(t *testing.T) {
 	for name, fault := range map[string]func(b *reprisetest.Broker){
 		"publish lost":   func(b *reprisetest.Broker) { b.LosePublishes(1) },
 		"confirm lost":   func(b *reprisetest.Broker) { b.LoseConfirms(1) },
@@ -246,7 +246,7 @@ func TestRequeueLosesNothing(t *testing.T) {
 	}
 }
 
-func TestQueueIsUsedByManyAtOnce(t *testing.T) {
+func TestQueueSupportsConcurrentReceivers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		const n = 200
 		name := testkit.Name(t, "staking")
@@ -285,20 +285,20 @@ func TestQueueIsUsedByManyAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		if len(done) != n {
-			t.Errorf("%d of %d messages are done", len(done), n)
+			t.Errorf("processed %d of %d messages", len(done), n)
 		}
 		for body, times := range done {
 			if times != 1 {
-				t.Errorf("%s was done %d times", body, times)
+				t.Errorf("message %s was processed %d times", body, times)
 			}
 		}
 	})
 }
 
-func TestOpenExplainsWhatIsWrong(t *testing.T) {
+func TestOpenRejectsInvalidConfig(t *testing.T) {
 	for _, tc := range []struct {
 		config staking.Config
-		says   string
+		want   string
 	}{
 		{staking.Config{MaxRetries: -1}, "must not be negative: got -1 (0 means 10)"},
 		{staking.Config{Unsettled: -1}, "must be 1 to 65535: got"},
@@ -306,8 +306,8 @@ func TestOpenExplainsWhatIsWrong(t *testing.T) {
 		{staking.Config{Design: preset.Staking{QueueType: "stream"}}, `must be "quorum" or "classic"`},
 		{staking.Config{Client: &reprise.Config{Heartbeat: 1}}, "must be at least 1s"},
 	} {
-		if _, err := staking.Open(t.Context(), "amqp://nowhere.invalid", "q", &tc.config); err == nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%+v: %v", tc.config, err)
+		if _, err := staking.Open(t.Context(), "amqp://nowhere.invalid", "q", &tc.config); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: got %v, want %q", tc.config, err, tc.want)
 		}
 	}
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -315,10 +315,10 @@ func TestOpenExplainsWhatIsWrong(t *testing.T) {
 		open(t, b.URL(), "q", staking.Config{Client: client})
 		_, err := staking.Open(t.Context(), b.URL(), "q", &staking.Config{Client: client, Design: preset.Staking{QueueType: "classic"}})
 		if _, ok := errors.AsType[*reprise.DeclareError](err); !ok {
-			t.Errorf("a queue of another type: %v", err)
+			t.Errorf("queue of another type: got %v, want a DeclareError", err)
 		}
 		if _, err := staking.Open(t.Context(), b.URL(), "", &staking.Config{Client: client}); err == nil {
-			t.Error("a queue without a name was opened")
+			t.Error("Open without a name returned no error")
 		}
 	})
 }

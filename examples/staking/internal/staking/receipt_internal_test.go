@@ -13,11 +13,11 @@ import (
 
 // Receipts become invalid when their channel is closed, and not earlier. An invalid receipt ends the handler without an error,
 // which would acknowledge the message on an open channel.
-func TestReceiptsEndWithTheirChannel(t *testing.T) {
+func TestClosedChannelInvalidatesReceipts(t *testing.T) {
 	closed := fmt.Errorf("consuming channel closed: %w", &amqp.Error{Code: amqp.PreconditionFailed})
 	for _, tc := range []struct {
 		event reprise.Event
-		ends  bool
+		stale bool
 	}{
 		{reprise.Event{Kind: reprise.EventDisconnected, Connection: "consume", Err: errors.New("EOF")}, true},
 		{reprise.Event{Kind: reprise.EventInterrupted, Err: fmt.Errorf("%w: %w", reprise.ErrNotConsuming, closed)}, true},
@@ -30,8 +30,8 @@ func TestReceiptsEndWithTheirChannel(t *testing.T) {
 		q := &Queue{receipts: newReceipts("id")}
 		receipt, _ := q.receipts.issue()
 		q.observer(reprise.ObserverFunc(func(reprise.Event) { passedOn++ })).Observe(tc.event)
-		if stale := errors.Is(q.Delete(receipt), ErrStale); stale != tc.ends || passedOn != 1 {
-			t.Errorf("%s of %q: ended %t, passed on %d times", tc.event.Kind, tc.event.Connection, stale, passedOn)
+		if stale := errors.Is(q.Delete(receipt), ErrStale); stale != tc.stale || passedOn != 1 {
+			t.Errorf("%s of %q: got stale %t, forwarded %d times", tc.event.Kind, tc.event.Connection, stale, passedOn)
 		}
 	}
 }
@@ -59,11 +59,11 @@ func TestReceipts(t *testing.T) {
 				}
 				x := draw()
 				if err := r.settle(x.receipt, verdict); !errors.Is(err, x.is) {
-					t.Fatalf("settling %s: %v, not %v", x.receipt, err, x.is)
+					t.Fatalf("settle %s: got %v, want %v", x.receipt, err, x.is)
 				}
 				if x.is == nil {
 					if got := <-x.held; got != verdict {
-						t.Fatalf("%s got %v", x.receipt, got)
+						t.Fatalf("result of %s: got %v", x.receipt, got)
 					}
 					x.is = ErrSettled
 				}
@@ -74,7 +74,7 @@ func TestReceipts(t *testing.T) {
 				}
 				x := draw()
 				if got := r.withdraw(x.receipt); got != (x.is == nil) {
-					t.Fatalf("withdrawing %s: %t", x.receipt, got)
+					t.Fatalf("withdraw %s: got %t", x.receipt, got)
 				}
 				if x.is == nil {
 					x.is = ErrSettled
@@ -85,7 +85,7 @@ func TestReceipts(t *testing.T) {
 				for _, x := range all {
 					if x.is == nil {
 						if _, open := <-x.held; open {
-							t.Fatalf("%s waits on", x.receipt)
+							t.Fatalf("receipt %s is still open", x.receipt)
 						}
 					}
 					x.is = ErrStale
@@ -95,13 +95,13 @@ func TestReceipts(t *testing.T) {
 				seen := map[string]bool{}
 				for _, x := range all {
 					if seen[x.receipt] {
-						t.Fatalf("%s was given twice", x.receipt)
+						t.Fatalf("receipt %s was issued twice", x.receipt)
 					}
 					seen[x.receipt] = true
 				}
-				made := rapid.StringMatching(`(id|)(-[0-9]{1,3}){0,3}x?`).Draw(t, "made up")
-				if !seen[made] && r.settle(made, nil) == nil {
-					t.Fatalf("%q was taken", made)
+				invented := rapid.StringMatching(`(id|)(-[0-9]{1,3}){0,3}x?`).Draw(t, "invented")
+				if !seen[invented] && r.settle(invented, nil) == nil {
+					t.Fatalf("receipt %q accepted", invented)
 				}
 			},
 		})

@@ -74,12 +74,12 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(context.WithoutCancel(ctx)) }()
 	defer func() { err = errors.Join(err, worker.Shutdown(context.WithoutCancel(ctx)), <-ended) }()
-	if err := publish("put back"); err != nil {
+	if err := publish("requeued"); err != nil {
 		return err
 	}
-	if came, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
+	if returned, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
 		return err
-	} else if came {
+	} else if returned {
 		return errors.New("staking: message returned as unroutable")
 	}
 	depth, err := client.Depth(ctx, RejectedQueue+"_delay")
@@ -96,9 +96,9 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 		return err
 	}
 	say("This command moves the first message to %s_failed:\n  reprise redrive --from %[1]s_delay --to %[1]s_failed --limit 1", RejectedQueue)
-	if came, err := within(ctx, timeout, back); err != nil {
+	if returned, err := within(ctx, timeout, back); err != nil {
 		return err
-	} else if !came {
+	} else if !returned {
 		return fmt.Errorf("staking: message not redelivered within %s", timeout)
 	}
 	say("The requeued message is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)

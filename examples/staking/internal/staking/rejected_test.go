@@ -26,7 +26,7 @@ func TestRejectedMessageBlocksTheDelayQueue(t *testing.T) {
 					"balance: 2 sent = 1 done + 1 moved\n",
 				} {
 					if !strings.Contains(out.String(), want) {
-						t.Errorf("%q is missing in\n%s", want, &out)
+						t.Errorf("%q not found in:\n%s", want, &out)
 					}
 				}
 			})

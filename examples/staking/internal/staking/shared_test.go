@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// both runs a test for each broker, each queue type, and each side that declares first.
-func both(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
+// eachOrder runs a test on each broker and each queue type. Either side declares the queues first.
+func eachOrder(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst bool)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
 			t.Run(queueType+", theirs first", func(t *testing.T) { test(t, b.URL, queueType, false) })
@@ -27,8 +27,8 @@ func both(t *testing.T, test func(t *testing.T, url, queueType string, oursFirst
 }
 
 // A message that one side requeues can be received by the other side, and the count continues.
-func TestQueueIsSharedWithTheOriginal(t *testing.T) {
-	both(t, func(t *testing.T, url, queueType string, oursFirst bool) {
+func TestQueueInteroperatesWithOriginalClient(t *testing.T) {
+	eachOrder(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
 		config := staking.Config{Design: short(queueType)}
 		var q *staking.Queue
@@ -43,32 +43,32 @@ func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 
 		o.send("first")
 		if m := o.receive(); m.attempts != 0 {
-			t.Errorf("theirs: %d attempts", m.attempts)
+			t.Errorf("original, first delivery: got %d attempts, want 0", m.attempts)
 		} else {
 			o.requeue(m)
 		}
 		m := o.receive()
 		if m.attempts != 1 || m.body != "first" {
-			t.Errorf("theirs, from theirs: %+v", m)
+			t.Errorf("original, requeued by the original: got %+v", m)
 		}
 		o.stop()
 		o.requeue(m)
 
 		ours := receive(t, q)
 		if ours.RetryAttempts != 2 || string(ours.Body) != "first" {
-			t.Errorf("ours, from theirs: %d, %q", ours.RetryAttempts, ours.Body)
+			t.Errorf("Queue, requeued by the original: got %d retries of %q", ours.RetryAttempts, ours.Body)
 		}
 		must(t, q.Requeue(ours.Receipt, errors.New("not yet")))
 		ours = receive(t, q)
 		if ours.RetryAttempts != 3 || len(ours.Errors) != 1 || ours.Errors[0].Error != "not yet" {
-			t.Errorf("ours, from ours: %d, %v", ours.RetryAttempts, ours.Errors)
+			t.Errorf("Queue, requeued by the Queue: got %d retries, errors %v", ours.RetryAttempts, ours.Errors)
 		}
 		must(t, q.Requeue(ours.Receipt, nil))
 		must(t, q.Stop(t.Context()))
 
 		m = o.receive()
 		if m.attempts != 4 || m.body != "first" {
-			t.Errorf("theirs, from ours: %+v", m)
+			t.Errorf("original, requeued by the Queue: got %+v", m)
 		}
 		o.stop() // stop first, otherwise the original would receive the message again
 		o.requeue(m)
@@ -76,7 +76,7 @@ func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 		q = open(t, url, name, config)
 		ours = receive(t, q)
 		if ours.RetryAttempts != 5 || string(ours.Body) != "first" {
-			t.Errorf("ours, from theirs: %d, %q", ours.RetryAttempts, ours.Body)
+			t.Errorf("Queue, requeued by the original: got %d retries of %q", ours.RetryAttempts, ours.Body)
 		}
 		must(t, q.Delete(ours.Receipt))
 		must(t, q.Send(t.Context(), []byte("second")))
@@ -84,20 +84,20 @@ func TestQueueIsSharedWithTheOriginal(t *testing.T) {
 
 		m = o.receive()
 		if m.attempts != 0 || m.body != "second" {
-			t.Errorf("theirs, as sent by ours: %+v", m)
+			t.Errorf("original, sent by the Queue: got %+v", m)
 		}
 		o.delete(m.receipt)
 		for _, suffix := range []string{"", "_delay", "_failed"} {
 			if n := o.depth(name + suffix); n != 0 {
-				t.Errorf("%s has %d messages left", suffix, n)
+				t.Errorf("queue %s has %d messages, want 0", suffix, n)
 			}
 		}
 	})
 }
 
 // A worker with a handler shares the queue in the same way.
-func TestWorkerIsSharedWithTheOriginal(t *testing.T) {
-	both(t, func(t *testing.T, url, queueType string, oursFirst bool) {
+func TestWorkerInteroperatesWithOriginalClient(t *testing.T) {
+	eachOrder(t, func(t *testing.T, url, queueType string, oursFirst bool) {
 		name := testkit.Name(t, "staking")
 		var o *original
 		join := func() { o = newOriginal(t, url, name, queueType, 20*time.Millisecond) }
@@ -130,17 +130,17 @@ func TestWorkerIsSharedWithTheOriginal(t *testing.T) {
 		d := o.take(name + "_failed")
 		for want := 3; want <= 5; want++ {
 			if got := <-attempts; got != want {
-				t.Errorf("attempt %d was taken for %d", want, got)
+				t.Errorf("attempt: got %d, want %d", got, want)
 			}
 		}
 		if d.Headers["x-processing-attempts"] != int32(5) || d.Headers["x-reprise-reason"] != "5 attempts made" || string(d.Body) != "first" {
-			t.Errorf("parked: %v", d.Headers)
+			t.Errorf("unexpected headers of the parked message: %v", d.Headers)
 		}
 	})
 }
 
-// TestOnTheWire checks every property and header that other programs can see.
-func TestOnTheWire(t *testing.T) {
+// TestQueuePublishesSpecifiedProperties checks every property and header that other programs can see.
+func TestQueuePublishesSpecifiedProperties(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, queueType := range []string{"quorum", "classic"} {
 			t.Run(queueType, func(t *testing.T) {
@@ -170,12 +170,12 @@ func TestOnTheWire(t *testing.T) {
 				o.put(name, full)
 				m := receive(t, q)
 				if m.RetryAttempts != 1 || m.Headers["trace"] != "00-1" || m.Headers["x-processing-attempts"] != nil || m.ContentType != "application/json" {
-					t.Errorf("received: %+v with %v", m, m.Headers)
+					t.Errorf("received: got %+v with headers %v", m, m.Headers)
 				}
 				must(t, q.Requeue(m.Receipt, errors.New("not yet")))
 				copied := o.take(name + "_delay")
 				if copied.Exchange != "" || copied.RoutingKey != name+"_delay" {
-					t.Errorf("put back through %q with key %q", copied.Exchange, copied.RoutingKey)
+					t.Errorf("copy: got exchange %q, key %q", copied.Exchange, copied.RoutingKey)
 				}
 				host := errorsOf(t, copied)[0]["host"]
 				full.Expiration = "3600000"
@@ -193,7 +193,7 @@ func TestOnTheWire(t *testing.T) {
 					cmpopts.IgnoreMapEntries(func(k string, _ any) bool { return k == "duration-ms" }),
 				}
 				if diff := cmp.Diff(full, wire(copied), tolerant); diff != "" {
-					t.Errorf("put back, -want +got:\n%s", diff)
+					t.Errorf("requeued, -want +got:\n%s", diff)
 				}
 
 				// After the last permitted retry, the message is parked.
@@ -242,13 +242,13 @@ func errorsOf(t *testing.T, d amqp.Delivery) []amqp.Table {
 		tables = append(tables, e.(amqp.Table))
 	}
 	if len(tables) == 0 {
-		t.Fatalf("no errors on %v", d.Headers)
+		t.Fatalf("x-reprise-errors not found in %v", d.Headers)
 	}
 	return tables
 }
 
 // The failed queue does not belong to the original design, and it does not change the queues that the original declares.
-func TestParkKeepsTheReason(t *testing.T) {
+func TestParkStoresReason(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
 		q := open(t, b.URL, name, staking.Config{Design: short("quorum")})
@@ -259,7 +259,7 @@ func TestParkKeepsTheReason(t *testing.T) {
 		d := o.take(name + "_failed")
 		h := topology.CountUp{Header: "x-processing-attempts"}.Read(topology.Delivery{Queue: name, Headers: topology.Table(d.Headers)})
 		if h.Attempts != 1 || errorsOf(t, d)[0]["error"] != "cannot be read" || d.Expiration != "" {
-			t.Errorf("parked with %v", d.Headers)
+			t.Errorf("unexpected headers of the parked message: %v", d.Headers)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// within is the timeout of tests that wait for an expected event. A longer value does not affect the results.
+// within limits the time that a test waits for an expected event.
 const within = 2 * time.Minute
 
 // original sends the same protocol operations as the original client of this design, to represent the other side in tests.
@@ -59,7 +59,7 @@ func newOriginal(t *testing.T, url, queue, queueType string, delay time.Duration
 	t.Cleanup(func() {
 		for _, suffix := range []string{"", "_delay", "_failed"} {
 			if _, err := ch.QueueDelete(queue+suffix, false, false, false); err != nil {
-				t.Errorf("delete %s: %v", queue+suffix, err)
+				t.Errorf("cannot delete queue %s: %v", queue+suffix, err)
 			}
 		}
 		conn.Close()
@@ -89,7 +89,7 @@ func (o *original) put(queue string, p amqp.Publishing) {
 	confirm, err := o.ch.PublishWithDeferredConfirmWithContext(o.t.Context(), "", queue, true, false, p)
 	must(o.t, err)
 	if ok, err := confirm.WaitContext(o.t.Context()); !ok || err != nil {
-		o.t.Fatal("not confirmed", err)
+		o.t.Fatal("message not confirmed: ", err)
 	}
 }
 
@@ -109,11 +109,11 @@ func (o *original) receive() message {
 		}
 		n, ok := attempts.(int32) // the original client panics on other types
 		if !ok {
-			o.t.Fatalf("the design's own client would panic: x-processing-attempts is a %T", attempts)
+			o.t.Fatalf("x-processing-attempts: got %T, want int32 (the original client would panic)", attempts)
 		}
 		return message{string(d.Body), d.DeliveryTag, n, d}
 	case <-time.After(within):
-		o.t.Fatal("nothing to receive")
+		o.t.Fatal("no message received")
 		return message{}
 	}
 }
@@ -174,7 +174,7 @@ func open(t *testing.T, url, name string, config staking.Config) *staking.Queue 
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if err := q.Stop(ctx); err != nil {
-			t.Errorf("stop: %v", err)
+			t.Errorf("cannot stop Queue: %v", err)
 		}
 	})
 	return q

@@ -83,7 +83,7 @@ func TestCompareIsDeterministic(t *testing.T) {
 }
 
 // The output is the same over sockets and with RabbitMQ.
-func TestCompareIsEqualOnAllBrokers(t *testing.T) {
+func TestComparePrintsSameOutputOnAllBrokers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		t.Parallel()
 		report, err := Compare(t.Context(), Broker{URL: b.URL}, Comparison{Delay: 20 * time.Millisecond, Seed: 1})
@@ -99,7 +99,7 @@ func TestCompareIsEqualOnAllBrokers(t *testing.T) {
 }
 
 // The results match docs/guarantees.md for several seeds.
-func TestCompareAgreesWithTheGuarantees(t *testing.T) {
+func TestCompareMatchesGuarantees(t *testing.T) {
 	for seed := range uint64(5) {
 		inMemory(t, func(t *testing.T, b Broker) {
 			report, err := Compare(t.Context(), b, Comparison{Delay: time.Second, Seed: 2 + seed, Jobs: MinJobs + int(seed)})
@@ -116,15 +116,15 @@ func TestCompareAgreesWithTheGuarantees(t *testing.T) {
 				switch w.Name {
 				case "requeue", "dead-letter exchange":
 					if retried.Lost+retried.Duplicated+parking.Lost > 0 {
-						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
+						t.Errorf("seed %d, %s: unexpected counts %+v, parking %+v", seed, w.Name, retried, parking)
 					}
 				case "publish, then ack":
 					if retried.Lost+parking.Lost > 0 || retried.Duplicated == 0 {
-						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
+						t.Errorf("seed %d, %s: unexpected counts %+v, parking %+v", seed, w.Name, retried, parking)
 					}
 				case "ack, then publish":
 					if retried.Lost == 0 || retried.Duplicated+parking.Duplicated > 0 {
-						t.Errorf("seed %d, %s: %+v, %+v", seed, w.Name, retried, parking)
+						t.Errorf("seed %d, %s: unexpected counts %+v, parking %+v", seed, w.Name, retried, parking)
 					}
 				}
 			}
@@ -133,7 +133,7 @@ func TestCompareAgreesWithTheGuarantees(t *testing.T) {
 }
 
 // Compare deletes all its queues.
-func TestCompareRemovesItsQueues(t *testing.T) {
+func TestCompareDeletesQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
 		if err != nil {
@@ -163,12 +163,12 @@ func TestComparisonValidate(t *testing.T) {
 		{Comparison{Delay: 2 * time.Hour}, "to 1h"},
 	} {
 		if err := tc.c.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %v", tc.c, err)
+			t.Errorf("%+v: got %v, want %q", tc.c, err, tc.want)
 		}
 	}
 	_, err := Compare(t.Context(), Broker{URL: "amqps://guest:guest@rabbit/"}, Comparison{})
 	if err == nil || !strings.Contains(err.Error(), "use an amqp:// URL") {
-		t.Errorf("amqps: %v", err)
+		t.Errorf("amqps URL: got %v, want an error", err)
 	}
 }
 

@@ -27,7 +27,7 @@ type Outcome struct {
 	Done     int
 	Parked   int
 
-	want fate
+	want effect
 }
 
 // Counts contains sums over jobs.
@@ -105,7 +105,7 @@ func (r *Report) grid(p *printer) {
 			var line strings.Builder
 			line.WriteString(fmt.Sprintf("    %-44s", b))
 			for _, w := range r.Ways {
-				line.WriteString(fmt.Sprintf("  %-*s", max(10, len(w.Name)), w.became(b, parking)))
+				line.WriteString(fmt.Sprintf("  %-*s", max(10, len(w.Name)), w.describe(b, parking)))
 			}
 			p.linef("%s", strings.TrimRight(line.String(), " "))
 		}
@@ -113,8 +113,8 @@ func (r *Report) grid(p *printer) {
 	p.linef("  · done or parked once, as if nothing had broken; – there is no such moment in this way")
 }
 
-// became returns the result of the jobs of a break.
-func (r Result) became(b Break, parking bool) string {
+// describe returns the result of the jobs of a break.
+func (r Result) describe(b Break, parking bool) string {
 	if r.way.faultFor(Job{breaks: b, parking: parking}) == nil {
 		return "–"
 	}

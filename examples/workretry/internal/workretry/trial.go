@@ -154,7 +154,7 @@ func (t *trial) collect(ctx context.Context) (end func() error, err error) {
 // do publishes a job and waits until its outcome is known and the queues are empty.
 func (t *trial) do(ctx context.Context, j Job) error {
 	t.mu.Lock()
-	t.jobs[j.ID] = &state{Outcome: Outcome{Job: j, want: t.way.fate(j)}, fault: t.way.faultFor(j)}
+	t.jobs[j.ID] = &state{Outcome: Outcome{Job: j, want: t.way.effect(j)}, fault: t.way.faultFor(j)}
 	t.mu.Unlock()
 	err := t.client.Publish(ctx, &reprise.Message{
 		Exchange: t.way.exchange, RoutingKey: t.way.key,

@@ -69,23 +69,23 @@ func (w way) topology(delay time.Duration) (topology.Topology, error) {
 type steps map[Break]struct {
 	frame
 	kills bool
-	fate  fate
+	effect  effect
 }
 
-// fate is the result of a break for a job.
-type fate int
+// effect is the result of a break for a job.
+type effect int
 
 const (
-	intact fate = iota
+	intact effect = iota
 	lost
 	duplicated
 )
 
 // ends returns the number of times that the job is processed or parked.
-func (f fate) ends() int { return map[fate]int{intact: 1, lost: 0, duplicated: 2}[f] }
+func (f effect) ends() int { return map[effect]int{intact: 1, lost: 0, duplicated: 2}[f] }
 
-func (f fate) String() string {
-	return map[fate]string{intact: "·", lost: "lost", duplicated: "duplicated"}[f]
+func (f effect) String() string {
+	return map[effect]string{intact: "·", lost: "lost", duplicated: "duplicated"}[f]
 }
 
 var (
@@ -131,5 +131,5 @@ func (w way) faultFor(j Job) *fault {
 	return &fault{frame: at.frame, kills: at.kills, injected: make(chan struct{})}
 }
 
-// fate returns the expected result of the job.
-func (w way) fate(j Job) fate { return w.steps(j)[j.breaks].fate }
+// effect returns the expected result of the job.
+func (w way) effect(j Job) effect { return w.steps(j)[j.breaks].effect }

@@ -40,7 +40,7 @@ func dialled(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func()
 
 // The bytes before the frame arrive, for any size of the client's writes. No byte of the
 // frame or of later frames arrives.
-func TestWireCutsBeforeTheFrame(t *testing.T) {
+func TestWireCutsBeforeFrame(t *testing.T) {
 	before := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	before = append(before, methodFrame(basicReject, 9)...)
 	stream := append(append(bytes.Clone(before), methodFrame(basicAck, 9)...), methodFrame(basicReject, 9)...)
@@ -61,7 +61,7 @@ func TestWireCutsBeforeTheFrame(t *testing.T) {
 			t.Errorf("writes of %d bytes: the fault is still armed", size)
 		}
 		if got := arrived(); !bytes.Equal(got, before) {
-			t.Errorf("writes of %d bytes: %d of %d bytes arrived", size, len(got), len(before))
+			t.Errorf("writes of %d bytes: received %d of %d bytes", size, len(got), len(before))
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestWirePassesOtherFrames(t *testing.T) {
 			}
 		}
 		if got := arrived(); !bytes.Equal(got, stream) {
-			t.Errorf("writes of %d bytes: %d of %d bytes arrived", size, len(got), len(stream))
+			t.Errorf("writes of %d bytes: received %d of %d bytes", size, len(got), len(stream))
 		}
 	}
 }
@@ -92,17 +92,17 @@ func TestWireRefusesConnectionsAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Write(methodFrame(confirmSelect, 1)); err == nil {
-		t.Error("the frame was sent")
+		t.Error("frame sent after kill")
 	}
 	<-w.died
 	if _, err := w.Dial(t.Context(), "tcp", "broker:5672"); err == nil {
-		t.Error("a new connection was made")
+		t.Error("Dial succeeded after kill")
 	}
 	arrived()
 }
 
 // A fault also cuts frames of the broker. Data that is not AMQP is an error.
-func TestWireCutsFramesOfBroker(t *testing.T) {
+func TestWireCutsBrokerFrames(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		sent []byte
@@ -126,7 +126,7 @@ func TestWireCutsFramesOfBroker(t *testing.T) {
 		}()
 		got, err := io.ReadAll(c)
 		if err == nil || !bytes.Equal(got, tc.want) {
-			t.Errorf("%s: read %q, %v", tc.name, got, err)
+			t.Errorf("%s: got %q, %v", tc.name, got, err)
 		}
 		_ = c.Close()
 		<-sending
