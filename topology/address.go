@@ -8,13 +8,12 @@ import (
 // Address is the destination of copies. The Key may contain two placeholders:
 //
 //	{queue}   the work queue
-//	{key}     the routing key of the message; or, if that key does not lead
-//	          from the wait queue to the work queue, a key that does
+//	{key}     the routing key of the message, or another key that leads from the
+//	          wait queue to the work queue, if the key of the message does not
 //
-// Package topology finds the keys that lead back from the bindings of an Infrastructure: bindings of
-// direct, fanout and topic exchanges, bindings between exchanges, and alternate exchanges. For a topic
-// exchange, the pattern of a binding also serves as a key. For example, if the queue is bound with
-// order.*, the copy of a message that was published by queue name gets the key order.*.
+// To find this key, the package follows the Infrastructure: bindings of direct, fanout and topic exchanges, bindings between
+// exchanges, and alternate exchanges. For a topic exchange, the pattern of a binding is also a valid key. For example, if
+// the queue is bound with order.*, the copy of a message that was published by queue name gets the key order.*.
 //
 // Headers exchanges and the exchanges of plugins do not route by the key alone. For them, a message
 // keeps its key, and returns only if it was first published through that exchange.
@@ -23,8 +22,8 @@ type Address struct {
 	Key      string
 }
 
-// or returns a, or the address of the named queue if a is zero.
-func (a Address) or(name string) Address {
+// orQueue returns a, or the address of the named queue if a is zero.
+func (a Address) orQueue(name string) Address {
 	if a == (Address{}) {
 		a.Key = name
 	}
@@ -36,7 +35,7 @@ func (a Address) key(d Delivery, own string) string {
 	return strings.NewReplacer("{queue}", d.Queue, "{key}", own).Replace(a.Key)
 }
 
-// queue returns the name of the queue that the address gives for a work queue.
+// queue returns the key of the address for a work queue, which is the name of a queue.
 func (a Address) queue(work string) string { return strings.ReplaceAll(a.Key, "{queue}", work) }
 
 // validate reports an address that does not name a separate queue for each work queue. It is used
@@ -48,10 +47,10 @@ func (a Address) validate(field string) error {
 	return nil
 }
 
-// hop returns the hop to an address whose copies return through the exchange work. If t is empty, the
-// hop declares the queue own.
+// hop returns the hop to an address. The copies return through the exchange work. If t is empty, the hop declares the queue
+// own.
 func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
-	key := a.key(d, t.wayBack(work, d))
+	key := a.key(d, t.returnKey(work, d))
 	if t.empty() {
 		t = Topology{Queues: []Queue{own}}
 	}

@@ -13,12 +13,12 @@ const (
 	DefaultBucketsGrowth = 1.25
 )
 
-// maxGrowth is higher than any useful value, and keeps the bounds within 64 bits.
+// maxGrowth is higher than any useful value. With it, the bounds fit into 64 bits.
 const maxGrowth = 1000
 
-// Buckets is the default Route. It supports any delay up to MaxDelay on RabbitMQ 3.10 and later. A
-// retry is never early, and late by at most the width of a bucket. Buckets shortens a longer delay to
-// MaxDelay. The handler can then ask for another delay.
+// Buckets is the default Route. It supports any delay up to MaxDelay on RabbitMQ 3.10 and later. A retry is never early, and
+// late by at most the width of a bucket. Buckets shortens a longer delay to MaxDelay. The handler can then request another
+// delay.
 //
 // RabbitMQ expires messages only at the head of a queue, so a message with a short delay waits for an
 // earlier message with a long delay. One queue for each distinct delay would avoid this, but jitter
@@ -31,13 +31,12 @@ const maxGrowth = 1000
 // For a delay d in bucket i, with the bounds rounded down to milliseconds:
 //
 //   - the copy expires no earlier than d;
-//   - it expires no later than the bucket's upper bound, as long as the broker
-//     keeps up, so at most (upper - lower) late;
+//   - it expires no later than the upper bound of the bucket if the broker
+//     is not overloaded, so it is at most (upper - lower) late;
 //   - from Base on, the upper bound is at most d×Growth.
 //
-// Each bucket is a queue, which the worker declares at its first use. A copy is published to the
-// bucket by the name of the queue. When the copy expires, the broker dead-letters it to the work queue
-// by name, so it reaches no other queue.
+// Each bucket is a queue, which the worker declares on first use. A copy is published to the bucket by the name of the
+// queue. When the copy expires, the broker dead-letters it to the work queue by name, so it does not reach other queues.
 //
 // Work queues do not share wait queues. RabbitMQ stops dead-lettering from a queue while 32 of its
 // dead letters are unconfirmed, so a work queue that is full or deleted would block the retries of all
@@ -63,7 +62,7 @@ func (b Buckets) Validate() error {
 	switch {
 	case b.Base < time.Millisecond || b.Base%time.Millisecond != 0 || b.Base > MaxDelay:
 		return fmt.Errorf("topology: Buckets.Base must be whole milliseconds from 1ms to %s: got %s", MaxDelay, b.Base)
-	case !(b.Growth > 1 && b.Growth <= maxGrowth): // written so that NaN fails too
+	case !(b.Growth > 1 && b.Growth <= maxGrowth): // this form also rejects NaN
 		return fmt.Errorf("topology: Buckets.Growth must be above 1 and at most %d: got %v (with the default 1.25, retries are at most 25%% late)", maxGrowth, b.Growth)
 	case float64(b.Base.Milliseconds())*(b.Growth-1) < 1:
 		return fmt.Errorf("topology: Buckets.Growth must be at least %v with a Base of %s: got %v (buckets must not be narrower than 1ms)", 1+1/float64(b.Base.Milliseconds()), b.Base, b.Growth)
@@ -104,7 +103,7 @@ func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, F
 // waitQueue returns the name of the wait queue of a work queue for a delay.
 func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	lower, upper := b.Bounds(delay)
-	name := append(make([]byte, 0, maxName), queue...) // avoids an allocation on the heap
+	name := append(make([]byte, 0, maxName), queue...) // the constant size avoids an allocation on the heap
 	name = append(name, ".wait."...)
 	name = append(strconv.AppendInt(name, lower.Milliseconds(), 10), '-')
 	return string(strconv.AppendInt(name, upper.Milliseconds(), 10))

@@ -12,14 +12,14 @@ import (
 // CountDown is the Marks of systems that write the number of remaining retries and the error texts on
 // the message. The number decides whether a message is retried; the Policy does not.
 //
-// A message without the header has Default retries. CountDown reads integers of any type and strings
-// of decimal digits, because programs write the type that their client prefers. A negative number and
-// any other value count as 0. The message had a limit that cannot be read, so the worker processes the
-// message once more and then parks it for the operator, instead of retrying it forever. CountDown
-// accepts a valid number of any size, because the publisher sets the number of retries.
+// A message without the header has Default retries. CountDown reads integers of any type and strings of decimal digits,
+// because programs write the type that their client prefers. A negative number and any other value count as 0. Such a
+// message had a limit that is unreadable. The worker therefore processes the message once more and then parks it for the
+// operator, instead of retrying it indefinitely. CountDown accepts a valid number of any size, because the publisher sets
+// the number of retries.
 //
-// CountDown keeps the last 100 error texts. It writes only the two headers, so times, hosts and the
-// number of attempts are not recorded. History.Attempts is derived from the two headers.
+// CountDown keeps the last 100 error texts. It writes only these two headers, so it does not record times, hosts and the
+// number of attempts. History.Attempts is derived from the two headers.
 type CountDown struct {
 	Header  string // name of the count, written as a signed 32-bit integer
 	Errors  string // name of the array of error texts, oldest first
@@ -37,10 +37,10 @@ func (c CountDown) Validate() error {
 	return errors.Join(validateHeader("CountDown.Header", c.Header), validateHeader("CountDown.Errors", c.Errors))
 }
 
-// Owns reports whether header is one of the two.
+// Owns reports whether header is Header or Errors.
 func (c CountDown) Owns(header string) bool { return header == c.Header || header == c.Errors }
 
-func (c CountDown) left(headers Table) int {
+func (c CountDown) retriesLeft(headers Table) int {
 	v, found := headers[c.Header]
 	if !found {
 		return c.Default
@@ -54,7 +54,7 @@ func (c CountDown) left(headers Table) int {
 
 // Read returns the remaining retries, the error texts, and the number of attempts that they imply.
 func (c CountDown) Read(d Delivery) History {
-	h := History{RetriesLeft: c.left(d.Headers)}
+	h := History{RetriesLeft: c.retriesLeft(d.Headers)}
 	texts, _ := d.Headers[c.Errors].([]any)
 	for i, t := range texts {
 		if s, ok := t.(string); ok {
@@ -65,9 +65,9 @@ func (c CountDown) Read(d Delivery) History {
 	return h
 }
 
-// Retry returns headers with one retry less, and with the error text appended.
+// Retry returns headers with the number of retries decremented, and with the error text appended.
 func (c CountDown) Retry(headers Table, f Failure) Table {
-	out := headers.with(c.Header, int32(max(0, c.left(headers)-1)))
+	out := headers.with(c.Header, int32(max(0, c.retriesLeft(headers)-1)))
 	return c.append(out, f)
 }
 
@@ -78,20 +78,20 @@ func (c CountDown) Park(headers Table, f Failure) Table { return c.append(header
 // to read very long arrays.
 const maxTexts = 100
 
-// append adds an error text, and keeps the last maxTexts. If the texts do not fit into f.Room, it
-// removes the oldest texts first. It may change out, but not the array in out.
+// append adds an error text, and keeps the last maxTexts. If the texts do not fit into f.Room, it removes the oldest texts
+// first. It changes out, but not the array in out.
 func (c CountDown) append(out Table, f Failure) Table {
 	before, _ := out[c.Errors].([]any)
 	if over := len(before) + 1 - maxTexts; over > 0 {
 		before = before[over:]
 	}
-	texts := append(before[:len(before):len(before)], any(cut(f.Error, maxErrorText)))
+	texts := append(before[:len(before):len(before)], any(truncate(f.Error, maxErrorText)))
 	for out[c.Errors] = texts; f.Room > 0 && out.WireSize() > f.Room && len(texts) > 1; out[c.Errors] = texts {
 		texts = texts[1:]
 	}
 	if over := out.WireSize() - f.Room; f.Room > 0 && over > 0 {
 		text, _ := texts[0].(string)
-		out[c.Errors] = []any{cut(text, max(0, len(text)-over))}
+		out[c.Errors] = []any{truncate(text, max(0, len(text)-over))}
 	}
 	return out
 }

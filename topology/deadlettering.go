@@ -10,26 +10,24 @@ import (
 // DefaultDeadLetteringDelay is the default of DeadLettering.Delay.
 const DefaultDeadLetteringDelay = time.Minute
 
-// DeadLettering is the Route in which the broker moves all messages. The worker rejects a failed
-// message (basic.reject with requeue=false). The work queue dead-letters the message into a wait
-// queue, and the wait queue dead-letters it back. The worker does not make a copy, so it does not wait
-// for a confirm and cannot write headers. The broker counts the attempts, see Deaths.
+// DeadLettering is the Route in which the broker moves all messages. The worker rejects a failed message (basic.reject with
+// requeue=false). The work queue dead-letters the message into a wait queue, and the wait queue dead-letters it back. The
+// worker does not publish a copy, so it does not wait for a confirm and cannot write headers. The broker counts the
+// attempts, see Deaths.
 //
 //	work queue ─► handler ─► rejected ─► {queue}.retry ─ expires after Delay ─► work queue
 //
 // Every retry waits for Delay. DeadLettering ignores the delays of Policy and handlers.
 //
-// A queue without a dead-letter exchange drops rejected messages. If the work queue exists with other
-// arguments, the worker therefore does not use it, and reports an error. The work queue has
-// practically no delivery limit, because RabbitMQ dead-letters messages over the limit into the wait
-// queue, too, and drops them on the way back as a cycle without a rejection
-// (https://www.rabbitmq.com/docs/dlx#routing).
+// A queue without a dead-letter exchange drops rejected messages. If the work queue exists with other arguments, the worker
+// therefore does not use it, and reports an error. The work queue has practically no delivery limit, because RabbitMQ
+// dead-letters messages over the limit into the wait queue, too, and then drops them as a cycle without a rejection when
+// they return (https://www.rabbitmq.com/docs/dlx#routing).
 //
-// In an existing system, Infrastructure describes the objects of the system. A rejected message keeps
-// its routing key on the whole path, unless a queue has an x-dead-letter-routing-key. A message that
-// was published by queue name has the queue name as its key, and RetryExchange in this example would
-// drop it. Without a copy, Reprise cannot change the key. Bind the queues by that name, too, as
-// preset.WorkRetry does, or use MessageTTL if you expect such messages.
+// In an existing system, Infrastructure describes the objects of the system. A rejected message keeps its routing key on the
+// whole path, unless a queue has an x-dead-letter-routing-key. A message that was published by queue name has the queue name
+// as its routing key, so RetryExchange in this example would drop it. Without a copy, Reprise cannot change the routing key.
+// Bind the queues by that name, too, as preset.WorkRetry does, or use MessageTTL if you expect such messages.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,
@@ -52,8 +50,8 @@ type DeadLettering struct {
 
 	FailedAddress Address // default: the queue {queue}.failed
 
-	// WorkExchange is the exchange to which messages in the wait queue expire. It determines {key} in
-	// the FailedAddress.
+	// WorkExchange is the exchange to which the wait queue dead-letters expired messages. It determines {key} in the
+	// FailedAddress.
 	WorkExchange string
 
 	// Infrastructure declares all objects. If it is empty, the worker declares the work queue, the
@@ -63,7 +61,7 @@ type DeadLettering struct {
 
 func (r DeadLettering) withDefaults() DeadLettering {
 	r.Delay = cmp.Or(r.Delay, DefaultDeadLetteringDelay)
-	r.FailedAddress = r.FailedAddress.or("{queue}.failed")
+	r.FailedAddress = r.FailedAddress.orQueue("{queue}.failed")
 	return r
 }
 
@@ -98,8 +96,8 @@ func (r DeadLettering) ValidateQueue(queue string) error {
 		return fmt.Errorf("topology: DeadLettering.FailedAddress must not be the wait queue %q, which returns parked messages (use another queue, such as %q)", retryQueue(queue), "{queue}.failed")
 	}
 	return errors.Join(
-		r.FailedAddress.notInto("DeadLettering.FailedAddress", queue, r.WorkExchange),
-		r.Infrastructure.validateWayBack("DeadLettering", r.WorkExchange, queue),
+		r.FailedAddress.validateOtherQueue("DeadLettering.FailedAddress", queue, r.WorkExchange),
+		r.Infrastructure.validateReturnPath("DeadLettering", r.WorkExchange, queue),
 		validateNames(queue, retryQueue(queue), r.FailedAddress.queue(queue)))
 }
 
@@ -122,7 +120,7 @@ func (r DeadLettering) Topology(queue string) Topology {
 // Wait returns the hop into the wait queue, with r.Delay. It returns an error for a message with an
 // x-death header that no broker has written, because the worker must not reject such a message.
 func (r DeadLettering) Wait(d Delivery, _ time.Duration) (Hop, error) {
-	if err := rejectable(d); err != nil {
+	if err := checkRejectable(d); err != nil {
 		return Hop{}, err
 	}
 	return Hop{Way: DeadLetter, Delay: r.withDefaults().Delay}, nil

@@ -8,11 +8,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// Deaths is the Marks of messages that the worker rejects, and the broker dead-letters, without a
-// copy. The broker counts the rejections by each queue in the header x-death
-// (https://www.rabbitmq.com/docs/dlx#effects). Deaths provides only the number of attempts and the
-// time of the first attempt. When a worker parks a message, it publishes a copy with the headers of
-// Trail and the last error.
+// Deaths is the Marks of messages that the worker rejects without a copy, and that the broker dead-letters. The broker
+// counts the rejections by each queue in the header x-death (https://www.rabbitmq.com/docs/dlx#effects). Deaths provides
+// only the number of attempts and the time of the first attempt. When a worker parks a message, it publishes a copy with the
+// headers of Trail and the last error.
 type Deaths struct{}
 
 // Owns reports whether header is a header of Trail.
@@ -34,10 +33,9 @@ func (Deaths) Read(d Delivery) History {
 	return h
 }
 
-// Crashes returns the number of deliveries of this message that ended without being settled. RabbitMQ
-// 4.3 keeps its count, which includes rejections, when the message moves between queues. Crashes
-// subtracts rejections by d.Queue, because they are attempts. Before 4.3 the count restarts in each
-// queue, so that some crashes are missing.
+// Crashes returns the number of deliveries of this message that were never settled. When the message moves between queues,
+// RabbitMQ 4.3 keeps the count of deliveries, which includes rejections. Crashes subtracts rejections by d.Queue, because
+// they are attempts. Before 4.3 the count restarts in each queue, so some crashes are missing.
 //
 // Crashes does not subtract rejections by other queues, because any publisher can write such an
 // x-death header and hide crashes. (A forged rejection by d.Queue counts as an attempt, so such a
@@ -47,7 +45,7 @@ func (Deaths) Crashes(d Delivery) int {
 	return n - min(n, rejections(d))
 }
 
-// Retry returns the same headers as Trail. Workers do not call it for a retry without a copy.
+// Retry returns the same headers as Trail. A worker does not call it for a retry without a copy.
 func (Deaths) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
 // Park returns the same headers as Trail.
@@ -88,13 +86,12 @@ func rejections(d Delivery) (n int) {
 	return n
 }
 
-// rejectable returns an error if the worker must not reject the message because a publisher wrote its
-// x-death header. RabbitMQ before 4.0 trusts this header. It continues to count from a forged count of
-// -1000, forever. If the count is a string, the queue process terminates at each rejection of the
-// message and does not deliver other messages. If the header contains a dead-lettering by d.Queue other than
-// a rejection, the way back may count as a cycle, and RabbitMQ drops the message
-// (https://www.rabbitmq.com/docs/dlx#routing).
-func rejectable(d Delivery) error {
+// checkRejectable returns an error if the worker must not reject the message, because a publisher has written the header
+// x-death. RabbitMQ before 4.0 trusts this header. If a forged count is -1000, RabbitMQ continues to count from there, which
+// permits 1000 additional retries. If the count is a string, the queue process terminates at each rejection of the message
+// and does not deliver other messages. If the header contains a dead-lettering by d.Queue other than a rejection, RabbitMQ
+// may treat the return of the message as a cycle and drop it (https://www.rabbitmq.com/docs/dlx#routing).
+func checkRejectable(d Delivery) error {
 	entries, _ := d.Headers[headerDeath].([]any) // the broker replaces a value of another type
 	for _, e := range entries {
 		death, _ := e.(Table)

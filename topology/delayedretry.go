@@ -12,18 +12,17 @@ const (
 	DefaultDelayedRetryMax = time.Hour
 )
 
-// DelayedRetry is the Route that uses the delayed retry of RabbitMQ. The worker requeues a failed
-// message unchanged (basic.reject with requeue=true), and the queue delays its redelivery. The worker
-// does not make a copy, does not need another queue for retries, and cannot write headers.
-// https://www.rabbitmq.com/docs/quorum-queues#delayed-retry
+// DelayedRetry is the Route that uses the delayed retry of RabbitMQ. The worker requeues a failed message unchanged
+// (basic.reject with requeue=true), and the queue delays its redelivery. The worker does not publish a copy, does not need
+// another queue for retries, and cannot write headers. https://www.rabbitmq.com/docs/quorum-queues#delayed-retry
 //
-// The queue sets the delay, which grows linearly: Min after the first failure, twice Min after the
-// second, and so on, up to Max. DelayedRetry ignores the delays of Policy and handlers. A retry is
-// never early, a few milliseconds late, and does not wait for another retry.
+// The queue sets the delay, which grows linearly: Min after the first failure, twice Min after the second, and so on, up to
+// Max. DelayedRetry ignores the delays of Policy and handlers. A retry is never early, is late by a few milliseconds, and
+// does not wait for other retries.
 //
-// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later, which Topology.Needs declares. Earlier
-// versions accept the arguments and ignore them, so that messages would be redelivered immediately.
-// Otherwise, the documentation of Requeuing applies.
+// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later, which Topology.Needs declares. Earlier versions accept the
+// arguments and ignore them, so that messages would be redelivered immediately. In all other respects, the documentation of
+// Requeuing applies.
 //
 // Min and Max are arguments of the work queue and cannot be changed later.
 type DelayedRetry struct {
@@ -59,7 +58,7 @@ func (DelayedRetry) ValidateQueue(queue string) error {
 func (r DelayedRetry) Topology(queue string) Topology {
 	r = r.withDefaults()
 	t := requeuing(queue, Table{
-		"x-delayed-retry-type": "failed", // without deliveries that were requeued deliberately
+		"x-delayed-retry-type": "failed", // deliveries that were requeued deliberately are not delayed
 		"x-delayed-retry-min":  r.Min.Milliseconds(),
 		"x-delayed-retry-max":  r.Max.Milliseconds(), // without this argument, the maximum would be Min
 	})
@@ -75,7 +74,7 @@ func (r DelayedRetry) Wait(d Delivery, _ time.Duration) (Hop, error) {
 	if n := time.Duration(deliveryCount(d)) + 1; n <= r.Max/r.Min {
 		delay = n * r.Min
 	}
-	return Hop{Way: Requeue, Delay: delay}, counted(d)
+	return Hop{Way: Requeue, Delay: delay}, checkCounted(d)
 }
 
 // Failed returns the hop into the failed queue of d.Queue, through the default

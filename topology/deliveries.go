@@ -5,12 +5,11 @@ package topology
 // attempts. When a worker parks a message, it publishes a copy with the headers of Trail and the last
 // error.
 //
-// The queue counts all deliveries that ended without an acknowledgement. A lost connection counts as
-// an attempt. Before RabbitMQ 4.3, a delivery that a worker requeued during its shutdown counts, too.
-// Since 4.3, a message that another quorum queue dead-lettered keeps its failed deliveries from that
-// queue, which leaves fewer attempts. (The header x-death contains the number of these deliveries. But
-// any publisher can write x-death, and subtracting its count would permit endless retries of such a
-// message.)
+// The queue counts all deliveries that were not acknowledged. A lost connection therefore counts as an attempt. Before
+// RabbitMQ 4.3, a delivery that a worker requeued during its shutdown counts, too. Since 4.3, a message that another quorum
+// queue dead-lettered keeps its failed deliveries from that queue, which leaves fewer attempts. (The header x-death contains
+// the number of these deliveries. But any publisher can write x-death, so subtracting its count would permit endless
+// retries.)
 type Deliveries struct {
 	// Classic counts a redelivered message as one delivery if the queue does not count deliveries. It
 	// is for Requeuing.Classic.
@@ -20,12 +19,12 @@ type Deliveries struct {
 // Owns reports whether header is a header of Trail.
 func (Deliveries) Owns(header string) bool { return Trail{}.Owns(header) }
 
-// Read returns the number of deliveries before this one, and the history of Trail from before the
-// message was published to the queue.
+// Read returns the number of earlier deliveries, and the history of Trail from before the message was published to the
+// queue.
 func (m Deliveries) Read(d Delivery) History {
 	h := trailOf(d)
 	n := deliveryCount(d)
-	if m.Classic && counted(d) != nil {
+	if m.Classic && checkCounted(d) != nil {
 		n = 1
 	}
 	h.Attempts = add(h.Attempts, n)
@@ -35,7 +34,7 @@ func (m Deliveries) Read(d Delivery) History {
 // Crashes returns 0, because the queue counts crashes as attempts.
 func (Deliveries) Crashes(Delivery) int { return 0 }
 
-// Retry returns the same headers as Trail. Workers do not call it for a retry without a copy.
+// Retry returns the same headers as Trail. A worker does not call it for a retry without a copy.
 func (Deliveries) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
 // Park returns the same headers as Trail.

@@ -4,16 +4,16 @@
 //
 // # Values
 //
-// A [Topology] is a set of exchanges, queues and bindings. A Queue that sets only its name is durable.
+// A [Topology] is a set of exchanges, queues and bindings. A Queue with only a name is durable.
 //
 // # Strategy = Route × Marks
 //
-// Two independent questions decide the path of a failed message:
+// Two independent parts determine the path of a failed message:
 //
-//	Route   which way does a copy take?      wait queue, expiration, failed queue
-//	Marks   what is written on the copy?     attempts so far, errors, where it came from
+//	Route   the path of a copy           wait queue, expiration, failed queue
+//	Marks   the headers on the copy      attempts so far, errors, origin
 //
-// A [Strategy] is one answer to each. The default is [Buckets] and [Trail]:
+// A [Strategy] consists of a [Route] and [Marks]. The default is [Buckets] and [Trail]:
 //
 //	               ┌──────────────────────────── expires: dead letter ─┐
 //	               ▼                                                   │
@@ -22,14 +22,13 @@
 //	                             │                …
 //	                             └────► parked ─► {queue}.failed
 //
-// Other Routes are [Levels], [WaitQueue], [MessageTTL], [GrowingTTL], and without a copy
-// [DelayedRetry], [Requeuing] and [DeadLettering]; docs/delays.md compares them. Without a copy
-// the broker counts the attempts, and [Deliveries] and [Deaths] read them.
+// Other Routes are [Levels], [WaitQueue], [MessageTTL] and [GrowingTTL], and without a copy [DelayedRetry], [Requeuing] and
+// [DeadLettering]. docs/delays.md compares them. Without a copy, the broker counts the attempts, and [Deliveries] and
+// [Deaths] read the counts.
 //
-// Systems that are already deployed are combinations of the same two parts, for instance one
-// fixed [WaitQueue] and a [CountDown] of the retries that remain: see package preset.
+// Existing systems are combinations of the same two parts, for example a [WaitQueue] and a [CountDown] of the remaining
+// retries: see package preset.
 //
-// Names and header values are a wire format, which programs in other languages read and write. They do
-// not change between releases. The package imports only package internal/amqpvalue and the standard
-// library.
+// Names and header values are a wire format, which programs in other languages read and write. They do not change between
+// releases. The package imports only package internal/amqpvalue and the standard library.
 package topology

@@ -22,23 +22,22 @@ const (
 	DefaultExpirationsFactor = 3.0
 )
 
-// Expirations is the Marks of systems that record the progress of the backoff only in the last wait of
-// a message. Each copy has an expiration of Factor times the previous expiration. The broker records
-// the previous expiration in the header x-death, as original-expiration
-// (https://www.rabbitmq.com/docs/dlx#effects).
+// Expirations is the Marks of systems that record the progress of the backoff only in the last expiration of a message. The
+// expiration of each copy is Factor times the previous expiration. The broker records the previous expiration in the header
+// x-death, as original-expiration (https://www.rabbitmq.com/docs/dlx#effects).
 //
-// Expirations therefore includes the attempts of other programs, even if these do not count attempts.
-// A message that has waited for First had one attempt; with Factor 3, a message that has waited three
-// times as long had two. Rounding removes jitter that changes an expiration by a factor of less than
-// the square root of Factor. If Factor is 1, an expiration only proves that there was an attempt.
+// Expirations therefore includes the attempts of other programs, even if these programs do not count attempts. A message
+// that has waited for First had one attempt. With Factor 3, a message that has waited three times as long had two attempts.
+// Rounding removes jitter that changes an expiration by a factor of less than the square root of Factor. If Factor is 1, an
+// expiration only proves that there was an attempt.
 //
 // Workers also write a Trail and, in HeaderWaits, the expiration of their copy. From then on, the
 // count of attempts is exact, and Expirations derives only the later attempts of other programs from
 // the expiration. Other programs may keep or drop these headers.
 //
-// A program that copies all headers also copies x-death. RabbitMQ 4.0 and later replace it when the
-// copy expires. Earlier versions increase its count and keep the first original-expiration; the count
-// is then the number of waits. Values in x-death that RabbitMQ does not write count as absent.
+// A program that copies all headers also copies x-death. RabbitMQ 4.0 and later replace x-death when the copy expires.
+// Earlier versions increase its count and keep the first original-expiration. The count is then the number of waits. Values
+// in x-death that RabbitMQ does not write count as absent.
 type Expirations struct {
 	// WaitQueue is the queue in which copies expire, as named in x-death. {queue} is replaced by the
 	// work queue. Default: {queue}.wait.
@@ -62,7 +61,7 @@ func (e Expirations) Validate() error {
 		validateDelay("Expirations.First", e.First, time.Millisecond, "1ms", DefaultExpirationsFirst)); err != nil {
 		return err
 	}
-	if !(e.Factor >= 1 && e.Factor <= maxGrowth) { // written so that NaN fails too
+	if !(e.Factor >= 1 && e.Factor <= maxGrowth) { // this form also rejects NaN
 		return fmt.Errorf("topology: Expirations.Factor must be between 1 and %d: got %v (1 means constant delays, 0 means %v)", maxGrowth, e.Factor, DefaultExpirationsFactor)
 	}
 	return nil
@@ -82,8 +81,8 @@ func (e Expirations) Read(d Delivery) History {
 	} else if w.count > 0 {
 		h.Attempts = max(h.Attempts, add(1, e.retries(e.First, w)))
 	}
-	if h.FirstFailed.IsZero() && w.count > 0 && !w.died.IsZero() {
-		h.FirstFailed = w.died.Add(-w.expiration) // earlier failures are possible, but unknown
+	if h.FirstFailed.IsZero() && w.count > 0 && !w.ended.IsZero() {
+		h.FirstFailed = w.ended.Add(-w.expiration) // there may have been earlier failures, at an unknown time
 	}
 	return h
 }
@@ -103,12 +102,11 @@ type wait struct {
 	expiration time.Duration // expiration of the first counted wait
 	count      int           // number of waits; 0 if the message has not waited yet
 	others     int           // number of waits in other entries
-	died       time.Time     // end of the first counted wait
+	ended      time.Time     // end of the first counted wait
 }
 
-// last returns the newest entry of x-death about the wait queue. RabbitMQ writes an entry for each reason:
-// expired, or rejected if an operator retries the message now. All fields of an entry except the count
-// are from its first wait.
+// last returns the newest entry of x-death for the wait queue. RabbitMQ writes an entry for each reason: expired, or
+// rejected if an operator has retried the message early. All fields of an entry except the count are from its first wait.
 func (e Expirations) last(d Delivery) wait {
 	queue := strings.ReplaceAll(e.WaitQueue, "{queue}", d.Queue)
 	var w wait
@@ -127,19 +125,18 @@ func (e Expirations) last(d Delivery) wait {
 		if expiration, ok := originalExpiration(death); ok {
 			w.expiration = expiration
 		}
-		w.died, _ = death["time"].(time.Time)
+		w.ended, _ = death["time"].(time.Time)
 	}
 	return w
 }
 
-// retries returns the number of retries between a copy with the given expiration and the current
-// x-death.
-func (e Expirations) retries(given time.Duration, w wait) int {
+// retries returns the number of retries between a copy with the initial expiration and the current x-death.
+func (e Expirations) retries(initial time.Duration, w wait) int {
 	n := max(0, w.count-1)
 	if e.Factor == 1 {
-		return add(n, w.others) // a constant expiration does not contain a count
+		return add(n, w.others) // a constant expiration does not indicate a count
 	}
-	steps := math.Round(math.Log(float64(w.expiration)/float64(given)) / math.Log(e.Factor))
+	steps := math.Round(math.Log(float64(w.expiration)/float64(initial)) / math.Log(e.Factor))
 	if !(steps > 0) { // also if no message has expired
 		steps = 0
 	}

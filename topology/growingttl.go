@@ -22,9 +22,9 @@ const (
 //	                                │                                          │
 //	                                └── next time 30000 ◄── x-death: original-expiration 10000
 //
-// The message itself carries the progress of the backoff. Any number of programs in any language can
-// therefore continue the backoff of another program. GrowingTTL ignores the delays of Policy and
-// handlers; the Policy still limits the number of attempts.
+// The message itself carries the progress of the backoff. Any number of programs in any language can therefore continue the
+// backoff of another program. GrowingTTL ignores the delays of Policy and handlers. But the Policy limits the number of
+// attempts.
 //
 // The limitation of MessageTTL also applies here. A message waits for earlier messages in the wait
 // queue that are due later. With growing delays this is the normal case. Max limits the wait.
@@ -32,9 +32,9 @@ type GrowingTTL struct {
 	// MessageTTL sets the wait queue and the way back.
 	MessageTTL
 
-	// WaitQueue is the name of the queue behind WaitAddress, as used in x-death. {queue} is replaced
-	// by the work queue. Default: the key of a WaitAddress without an exchange, which is the name of a
-	// queue. With an exchange, WaitQueue is required.
+	// WaitQueue is the name of the queue to which WaitAddress leads, as used in x-death. {queue} is replaced by the work
+	// queue. Default: the key of a WaitAddress without an exchange, which is the name of a queue. With an exchange,
+	// WaitQueue is required.
 	WaitQueue string
 
 	First  time.Duration // expiration of the first copy in whole milliseconds; default 10 s
@@ -78,7 +78,7 @@ func (g GrowingTTL) Validate() error {
 		errs = append(errs, errors.New("topology: GrowingTTL.WaitQueue must not be empty (set the queue that WaitAddress leads to; x-death contains its name)"))
 	}
 	errs = append(errs, validateDelay("GrowingTTL.Max", g.Max, g.First, fmt.Sprintf("First (%s)", g.First), DefaultGrowingTTLMax))
-	if !(g.Jitter < 1) { // written so that NaN fails too
+	if !(g.Jitter < 1) { // this form also rejects NaN
 		errs = append(errs, fmt.Errorf("topology: GrowingTTL.Jitter must be below 1: got %v (0 means %v, a negative number no jitter)", g.Jitter, DefaultGrowingTTLJitter))
 	}
 	return errors.Join(errs...)

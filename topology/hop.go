@@ -7,8 +7,8 @@ import (
 
 // Hop is the next step on the path of a failed message.
 type Hop struct {
-	// Way is the method of transfer. If Way is not Copy, the worker publishes nothing, and all other
-	// fields except Delay are zero.
+	// Way is the method of transfer. If Way is not Copy, the worker does not publish a copy, and all other fields except
+	// Delay are zero.
 	Way Way
 
 	Exchange   string
@@ -20,9 +20,8 @@ type Hop struct {
 	// the address, because exchanges on the path route by them.
 	Headers Table
 
-	// Stations is the number of queues on the path in which the copy expires. The broker adds an entry
-	// to the header x-death for each of them, and the header frame must have room for these entries. 0
-	// counts as 1.
+	// Stations is the number of queues on the path in which the copy expires. The header frame must have room for them,
+	// because the broker adds an entry to the header x-death for each queue. 0 counts as 1.
 	Stations int
 
 	// Topology must exist before the copy is published. The worker declares it once per connection,

@@ -30,11 +30,9 @@ const HeaderLevel = "x-reprise-level-"
 //	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
 //	                4 s                      2 s         (not queue 1)                    1 s
 //
-// Each level above 0 has a headers exchange, which routes the message by one header into the queue or
-// past it.
-// The routing key therefore does not change, and the broker routes the message to the target like a
-// new message. (Bits in the routing key would need fewer exchanges, but would replace the routing
-// key.)
+// Each level above 0 has a headers exchange. By one header, it routes the message into the queue of the level or to the next
+// lower level. The routing key therefore does not change, and the broker routes the message to the target like a new
+// message. (Bits in the routing key would need fewer exchanges, but would replace the routing key.)
 //
 // Levels rounds delays up to whole seconds. Each hop adds some milliseconds.
 //
@@ -72,8 +70,8 @@ func validateTarget(exchange, queue string) error {
 // Buckets.
 func (Levels) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
-// Wait returns the hop into the highest level that the delay needs. A delay beyond MaxSchedule counts
-// as MaxSchedule. The handler can then ask for another delay.
+// Wait returns the hop into the highest level that the delay needs. A delay beyond MaxSchedule counts as MaxSchedule. The
+// handler can then request another delay.
 func (l Levels) Wait(d Delivery, delay time.Duration) (Hop, error) {
 	return l.Schedule("", d.Queue, min(delay, MaxSchedule))
 }
@@ -82,17 +80,17 @@ func (l Levels) Wait(d Delivery, delay time.Duration) (Hop, error) {
 // exchange.
 func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// Schedule returns the hop of a message that reaches exchange after delay, with the routing key key,
-// and not earlier. If exchange is empty, key is the name of a queue. If delay is not positive, the hop
-// leads directly to the target. The exchange or the queue must exist when the message is due.
+// Schedule returns the hop of a message that reaches exchange with the routing key key after delay, and not earlier. If
+// exchange is empty, key is the name of a queue. If delay is not positive, the hop leads directly to the target. The
+// exchange or the queue must exist when the message is due.
 //
 // The message must not have an expiration, which would end its wait. It must not have a header
 // x-death: RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker
 // uses the routing keys in the header CC if the target is an exchange, and ignores them if the target
 // is a queue.
 //
-// If the exchange does not route a due message to any queue, the broker keeps the message and retries,
-// as for a full queue. The documentation of Levels describes the effect on other messages.
+// If the exchange does not route a due message to any queue, the broker keeps the message and retries, as for a full queue.
+// See Levels for the effect on other messages.
 func (Levels) Schedule(exchange, key string, delay time.Duration) (Hop, error) {
 	switch {
 	case exchange == "" && key == "":
@@ -109,7 +107,7 @@ func (Levels) Schedule(exchange, key string, delay time.Duration) (Hop, error) {
 	}
 	target := levelsTo(exchange, key)
 	seconds := int64((delay + time.Second - 1) / time.Second)
-	rest := uint64(seconds - 1) // the last second is level 0
+	rest := uint64(seconds - 1) // level 0 adds the last second
 	highest := bits.Len64(rest)
 	headers := Table{}
 	for n := 1; n <= highest; n++ {
@@ -130,8 +128,8 @@ const reserved = "amq."
 
 func levelHeader(n int) string { return fmt.Sprintf("%s%02d", HeaderLevel, n) }
 
-// levels describes the levels of a queue or an exchange. The two name formats never collide, for any
-// names of the targets. They also permit an exchange of the broker, such as amq.topic, as a target.
+// levels describes the levels of a queue or an exchange. The name formats for queues and exchanges never result in the same
+// name. They also permit a predeclared exchange of the broker, such as amq.topic, as a target.
 type levels struct {
 	format   string // format of the names, with the target and the number of the level
 	exchange string

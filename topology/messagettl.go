@@ -14,10 +14,9 @@ import (
 // one second, behind a copy that is due in one hour, returns in one hour. Copies are never early, and
 // late by up to the longest delay in use. If all delays are equal, all copies are on time.
 //
-// The zero value does not need existing objects: the wait queue is {queue}.wait, and dead-letters to
-// the work queue through the default exchange. In an existing system, Infrastructure describes the
-// objects of the system, and the addresses specify where workers publish copies that wait or are
-// parked:
+// The zero value does not need existing objects: the wait queue is {queue}.wait, and dead-letters to the work queue through
+// the default exchange. In an existing system, Infrastructure describes the objects of the system, and the addresses are the
+// destinations of waiting and parked copies:
 //
 //	topology.MessageTTL{
 //		WaitAddress:    topology.Address{Exchange: "orders.wait", Key: "{key}"},
@@ -29,8 +28,8 @@ type MessageTTL struct {
 	WaitAddress   Address // default: the queue {queue}.wait
 	FailedAddress Address // default: the queue {queue}.failed
 
-	// WorkExchange is the exchange to which copies expire, with the routing key that replaces {key} in
-	// the addresses. "" is the default exchange, which routes by the name of the work queue.
+	// WorkExchange is the exchange to which the wait queue dead-letters expired copies, with the routing key that replaces
+	// {key} in the addresses. "" is the default exchange, which routes by the name of the work queue.
 	WorkExchange string
 
 	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each
@@ -40,8 +39,8 @@ type MessageTTL struct {
 }
 
 func (m MessageTTL) withDefaults() MessageTTL {
-	m.WaitAddress = m.WaitAddress.or("{queue}.wait")
-	m.FailedAddress = m.FailedAddress.or("{queue}.failed")
+	m.WaitAddress = m.WaitAddress.orQueue("{queue}.wait")
+	m.FailedAddress = m.FailedAddress.orQueue("{queue}.failed")
 	return m
 }
 
@@ -72,9 +71,9 @@ func (m MessageTTL) Validate() error {
 func (m MessageTTL) ValidateQueue(queue string) error {
 	m = m.withDefaults()
 	return errors.Join(
-		m.WaitAddress.notInto("MessageTTL.WaitAddress", queue, m.WorkExchange),
-		m.FailedAddress.notInto("MessageTTL.FailedAddress", queue, m.WorkExchange),
-		m.Infrastructure.validateWayBack("MessageTTL", m.WorkExchange, queue),
+		m.WaitAddress.validateOtherQueue("MessageTTL.WaitAddress", queue, m.WorkExchange),
+		m.FailedAddress.validateOtherQueue("MessageTTL.FailedAddress", queue, m.WorkExchange),
+		m.Infrastructure.validateReturnPath("MessageTTL", m.WorkExchange, queue),
 		validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue)))
 }
 

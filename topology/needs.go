@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// For returns an error if a RabbitMQ of the given version does not implement the topology, see Needs.
-// A broker sends its version in the server property "version" of a connection.
+// For returns an error if the given version of RabbitMQ does not implement the topology, see Needs. A broker sends its
+// version in the server property "version" of a connection.
 func (t Topology) For(version string) error {
 	if t.Needs == "" {
 		return nil

@@ -6,13 +6,13 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestNeeds(t *testing.T) {
+func TestTopologyForChecksVersion(t *testing.T) {
 	for _, tc := range []struct {
 		needs, version string
-		does           bool
+		supported      bool
 	}{
 		{"", "", true},
-		{"", "what", true},
+		{"", "unknown", true},
 		{"4.3.3", "4.3.3", true},
 		{"4.3.3", "4.3.10", true},
 		{"4.3.3", "4.3.2", false},
@@ -26,20 +26,20 @@ func TestNeeds(t *testing.T) {
 		{"3.10", "3.10.8", true},
 		{"3.10", "3.9.29", false},
 	} {
-		if err := (topology.Topology{Needs: tc.needs}).For(tc.version); (err == nil) != tc.does {
-			t.Errorf("needs %q, is %q: %v", tc.needs, tc.version, err)
+		if err := (topology.Topology{Needs: tc.needs}).For(tc.version); (err == nil) != tc.supported {
+			t.Errorf("Needs %q, version %q: got error %v, want supported %t", tc.needs, tc.version, err, tc.supported)
 		}
 	}
 }
 
-func TestMergeNeedsTheNewer(t *testing.T) {
+func TestMergeKeepsNewerNeeds(t *testing.T) {
 	a, b := topology.Topology{Needs: "4.3.3"}, topology.Topology{Needs: "4.10"}
 	for _, m := range []topology.Topology{a.Merge(b), b.Merge(a), topology.Topology{}.Merge(b), b.Merge(topology.Topology{})} {
 		if m.Needs != "4.10" {
-			t.Errorf("needs %q", m.Needs)
+			t.Errorf("Needs: got %q, want 4.10", m.Needs)
 		}
 	}
 	if err := (topology.Topology{Needs: "new"}).Validate(); err == nil {
-		t.Error("a version that is none is valid")
+		t.Error("Validate accepted an invalid version")
 	}
 }

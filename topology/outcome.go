@@ -10,8 +10,8 @@ import (
 // value is a table, see [OutcomeRequest].
 const HeaderOutcome = "x-reprise-outcome"
 
-// OutcomeQueuePrefix is the prefix of the names of all queues that receive reports. A consumer reports
-// to no other queue, so that a publisher cannot choose where its consumers publish.
+// OutcomeQueuePrefix is the prefix of the names of all queues that receive reports. A consumer does not report to other
+// queues, so that a publisher cannot make it publish to arbitrary queues.
 const OutcomeQueuePrefix = "reprise.outcomes."
 
 // OutcomeRequest requests a report about a replayed message from its consumer: an [Outcome].
@@ -47,8 +47,8 @@ func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
 	return r, strings.HasPrefix(r.To, OutcomeQueuePrefix) && r.Replay != "" && r.Queue != "" && r.MessageID != ""
 }
 
-// Asks reports whether the request is for this message in this queue. A message of a replay may also
-// be in other queues: in its failed queue, or in each queue that an exchange leads to.
+// Asks reports whether the request is for this message in this queue. The message may also be in other queues: in its failed
+// queue, or in each queue to which an exchange leads.
 func (r OutcomeRequest) Asks(queue, messageID string) bool {
 	return r.MessageID == messageID && r.Queue == queue
 }
@@ -56,7 +56,7 @@ func (r OutcomeRequest) Asks(queue, messageID string) bool {
 // Results of an [Outcome].
 const (
 	OutcomeSucceeded = "succeeded" // the handler returned nil; sent before the message is acknowledged
-	OutcomeRetrying  = "retrying"  // an attempt failed, and another one follows; sent before the retry
+	OutcomeRetrying  = "retrying"  // an attempt failed, and a retry follows; sent before the retry
 )
 
 // Outcome is the report of a consumer. The consumer publishes it to the default exchange with the

@@ -31,9 +31,8 @@ func failed(queue string) Hop {
 	return Hop{RoutingKey: name, Topology: Topology{Queues: []Queue{failedQueue(name)}}}
 }
 
-// failedQueue returns a queue that keeps messages even if readers requeue them many times. A quorum
-// queue with the default limit drops a message at the 21st delivery
-// (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// failedQueue returns a queue that does not drop messages, even if readers requeue them many times. A quorum queue with the
+// default limit drops a message at the 21st delivery (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func failedQueue(name string) Queue {
 	return Queue{Name: name, Args: Table{"x-queue-type": "quorum", "x-delivery-limit": unlimited}}
 }

@@ -10,19 +10,19 @@ import (
 // The default exchange "" routes to the queue with the name of the key. The result is complete only if
 // t has all exchanges and bindings of the virtual host.
 //
-// It returns an error if the routing key and t do not determine the result, because the message would
-// pass an unknown exchange or an exchange whose kind is not Direct, Fanout or Topic.
+// It returns an error if the routing key and t do not determine the result, because an exchange is unknown or its kind is
+// not Direct, Fanout or Topic.
 func (t Topology) Reach(exchange, key string) ([]string, error) {
 	if exchange == "" {
 		return []string{key}, nil
 	}
-	return t.walk(exchange, t.decided, func(kind, bound string) bool { return matches(kind, bound, key) })
+	return t.walk(exchange, t.routesByKey, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
 
-// decided returns an exchange that routes by the routing key alone.
-func (t Topology) decided(name string) (Exchange, error) {
+// routesByKey returns an exchange that routes by the routing key alone, or an error.
+func (t Topology) routesByKey(name string) (Exchange, error) {
 	x := t.exchange(name)
-	_, own := brokerKinds[name]
+	_, own := predeclaredKinds[name]
 	if !own && !slices.ContainsFunc(t.Exchanges, func(x Exchange) bool { return x.Name == name }) {
 		return x, fmt.Errorf("exchange %q not found", name)
 	}
@@ -37,7 +37,7 @@ func (t Topology) decided(name string) (Exchange, error) {
 // the wait, if the strategy's Route sets one. It returns false if the copies return by the name of the
 // queue, as with Buckets and preset.Staking.
 func (s Strategy) Return() (exchange string, ok bool) {
-	switch r := inside(s.WithDefaults().Route).(type) {
+	switch r := unwrap(s.WithDefaults().Route).(type) {
 	case WaitQueue:
 		exchange = r.WorkExchange
 	case MessageTTL:

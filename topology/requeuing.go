@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Requeuing is the Route without a delay. The worker requeues a failed message unchanged (basic.reject
-// with requeue=true), and the broker redelivers it immediately. The worker does not make a copy, so it
-// cannot lose or duplicate the message, and it cannot write headers. Requeuing ignores the delays of
-// Policy and handlers.
+// Requeuing is the Route without a delay. The worker requeues a failed message unchanged (basic.reject with requeue=true),
+// and the broker redelivers it immediately. The worker does not publish a copy, so it cannot lose or duplicate the message,
+// and it cannot write headers. Requeuing ignores the delays of Policy and handlers.
 //
-// Use it for failures that do not occur on another worker, or a moment later. Do not use it for an
+// Use it for failures that are unlikely to occur again on another worker, or a moment later. Do not use it for an
 // unavailable downstream service, which would receive calls as fast as it rejects them.
 //
 // The queue counts the attempts, see Deliveries, so it must be a quorum queue. Classic queues do not
@@ -24,13 +23,12 @@ import (
 // Classic supports classic queues and programs that use only the redelivered flag. The flag reports an
 // earlier delivery, but not the number of deliveries.
 type Requeuing struct {
-	// Classic declares the work queue as a classic queue and counts attempts as follows. The worker
-	// requeues a message unchanged after the first failure. After the second failure (redelivered is
-	// set) it publishes a copy with the count to the end of the queue, and acknowledges the original
-	// after the confirm. The third failure is handled like the first, and so on. With
-	// Policy.MaxAttempts 2 the worker does not make a copy. With 3 it makes one copy, which can be
-	// duplicated by a crash. A delivery that ended with its worker counts as an attempt. A second such
-	// delivery in a row does not count, because the two are indistinguishable.
+	// Classic declares the work queue as a classic queue and counts attempts as follows. The worker requeues a message
+	// unchanged after the first failure. After the second failure (redelivered is set) it publishes a copy with the count to
+	// the end of the queue, and acknowledges the original after the confirm. The third failure is handled like the first,
+	// and so on. With Policy.MaxAttempts 2, the worker does not publish a copy. With 3, it publishes one copy, which a crash
+	// can duplicate. A delivery whose worker terminated counts as an attempt. A second such delivery in a row does not
+	// count, because the worker cannot distinguish it from the first.
 	Classic bool
 
 	// Unlimited requeues a message unchanged without limit. It ignores the redelivered flag and a
@@ -65,7 +63,7 @@ func (r Requeuing) Topology(queue string) Topology {
 // Wait returns the hop back into the queue. It returns an error if the queue does not count deliveries
 // and Classic is false.
 func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
-	err := counted(d)
+	err := checkCounted(d)
 	switch {
 	case !r.Classic:
 		return Hop{Way: Requeue}, err
@@ -79,14 +77,14 @@ func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
 // exchange.
 func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// lastLimit is the delivery limit of work queues that dead-letter to their failed queue. It ends the
-// retries if the count of attempts is wrong.
-const lastLimit = int64(100_000)
+// fallbackLimit is the delivery limit of work queues that dead-letter to their failed queue. It ends the retries if the
+// count of attempts is wrong.
+const fallbackLimit = int64(100_000)
 
 // requeuing returns a work queue with the delivery limit lastLimit and additional arguments, and its
 // failed queue.
 func requeuing(queue string, more Table) Topology {
-	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", lastLimit)
+	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", fallbackLimit)
 	maps.Copy(args, more)
 	return Topology{Queues: []Queue{{Name: queue, Args: args}, failedQueue(FailedQueue(queue))}}
 }
@@ -94,10 +92,10 @@ func requeuing(queue string, more Table) Topology {
 // errUncounted is returned for a message that must not be requeued again because its queue is classic.
 var errUncounted = errors.New("topology: redelivered message has no header x-delivery-count, so the number of retries is unknown (use a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets)")
 
-// counted returns an error if the delivery is a redelivery without a count. RabbitMQ 4.3 uses another
-// header if the first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead
-// letter at its first delivery from this queue.
-func counted(d Delivery) error {
+// checkCounted returns an error if the delivery is a redelivery without a count. RabbitMQ 4.3 uses another header if the
+// first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead letter at its first delivery from this
+// queue.
+func checkCounted(d Delivery) error {
 	if !d.Redelivered {
 		return nil
 	}

@@ -12,7 +12,7 @@ const (
 	// RetriesExchange is the topic exchange of retry reports: see RetryReport. The routing key of a report is the work queue.
 	RetriesExchange = "reprise.retries"
 
-	// RetriesQueuePrefix begins the name of the queue in which an archive gets retry reports.
+	// RetriesQueuePrefix is the prefix of the name of the queue in which an archive receives retry reports.
 	RetriesQueuePrefix = "reprise.retries."
 )
 
@@ -24,9 +24,9 @@ func Retries() Topology {
 // RetryReportVersion is the RetryReport.Version that this package writes.
 const RetryReportVersion = 1
 
-// RetryReport lists messages of a work queue that a worker retries. An announced worker publishes it
-// to RetriesExchange, as the JSON body of a transient message. Reports are for display only. They are
-// not confirmed, and may be lost. If no archive subscribes, the broker drops it.
+// RetryReport lists messages of a work queue that a worker retries. An announced worker publishes it to RetriesExchange, as
+// the JSON body of a transient message. Reports are for display only. They are not confirmed, and may be lost. If no archive
+// subscribes, the broker drops them.
 type RetryReport struct {
 	Version int     `json:"v"`
 	Queue   string  `json:"queue"` // the work queue
@@ -41,7 +41,7 @@ type RetryReport struct {
 // Retry is a message that waits for its next attempt.
 type Retry struct {
 	MessageID string    `json:"id,omitempty"`
-	Wait      string    `json:"wait,omitempty"` // wait queue; empty if it is unknown, or for several queues in turn.
+	Wait      string    `json:"wait,omitempty"` // wait queue; empty if it is unknown, or if the message waits in several queues in turn.
 	Attempt   int       `json:"attempt"`        // number of the failed attempt, from 1.
 	Failed    time.Time `json:"failed"`         // end of the failed attempt.
 	Due       time.Time `json:"due"`            // time of the next attempt, by the clock of the worker.
@@ -50,8 +50,7 @@ type Retry struct {
 
 // Bounds of a RetryReport.
 const (
-	// MinReportedRetry is the shortest delay that is reported. A shorter delay ends before an operator
-	// can look.
+	// MinReportedRetry is the shortest delay that is reported. An operator would not see shorter delays.
 	MinReportedRetry = time.Second
 
 	maxReportedRetries = 100
@@ -75,18 +74,17 @@ func (r RetryReport) Full() bool {
 // Encode returns the JSON of a report.
 func (r RetryReport) Encode() ([]byte, error) {
 	r.Version = RetryReportVersion
-	r.Host = clip(r.Host, maxStatusName)
+	r.Host = truncateLine(r.Host, maxStatusName)
 	r.Retries = slices.Clone(r.Retries)
 	for i := range r.Retries {
 		x := &r.Retries[i]
-		x.Error = strings.ToValidUTF8(cut(x.Error, maxErrorText), "?")
+		x.Error = strings.ToValidUTF8(truncate(x.Error, maxErrorText), "?")
 	}
 	return encodeJSON(r)
 }
 
-// ReadRetryReport returns the report in the body of a message, and whether the body is a valid report.
-// It removes retries without an attempt or a time, and retries with a message id that AMQP cannot
-// carry.
+// ReadRetryReport returns the report in the body of a message, and whether the body is a valid report. It removes retries
+// without an attempt or a time, and retries with a message ID that is too long for AMQP.
 func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 	if len(body) > maxReadRetryReport || json.Unmarshal(body, &r) != nil || r.Version != RetryReportVersion ||
 		r.Queue == "" || len(r.Queue) > maxName || len(r.Retries) > maxReportedRetries || r.Missing < 0 {
@@ -96,7 +94,7 @@ func ReadRetryReport(body []byte) (r RetryReport, ok bool) {
 		return x.Attempt < 1 || x.Due.IsZero() || x.Failed.IsZero() || len(x.MessageID) > maxRetryID || len(x.Wait) > maxName || !utf8.ValidString(x.Wait)
 	})
 	for i := range r.Retries {
-		r.Retries[i].Error = cut(r.Retries[i].Error, maxErrorText)
+		r.Retries[i].Error = truncate(r.Retries[i].Error, maxErrorText)
 	}
 	return r, true
 }
@@ -113,7 +111,7 @@ func (s Strategy) WaitingIn(d Delivery, hop Hop) string {
 	case hop.Way == Copy && hop.Exchange == "":
 		return hop.RoutingKey
 	case hop.Way == Copy:
-		return hop.Topology.only(hop.Exchange, hop.RoutingKey)
+		return hop.Topology.singleQueue(hop.Exchange, hop.RoutingKey)
 	}
 	t := s.WithDefaults().Route.Topology(d.Queue)
 	for _, q := range t.Queues {
@@ -122,15 +120,15 @@ func (s Strategy) WaitingIn(d Delivery, hop Hop) string {
 			if key == "" {
 				key = d.RoutingKey
 			}
-			return t.only(exchange, key)
+			return t.singleQueue(exchange, key)
 		}
 	}
 	return ""
 }
 
-// only returns the single queue that receives messages with the given exchange and key. It returns ""
-// if the queue is unknown, or if there are several.
-func (t Topology) only(exchange, key string) string {
+// singleQueue returns the only queue that receives messages with the given exchange and key. It returns "" if the queue is
+// unknown, or if there are several.
+func (t Topology) singleQueue(exchange, key string) string {
 	if queues, err := t.Reach(exchange, key); err == nil && len(queues) == 1 {
 		return queues[0]
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// WaitingIn returns the name of the queue in which a copy waits.
-func TestWaitingIn(t *testing.T) {
+func TestStrategyWaitingIn(t *testing.T) {
 	for name, test := range map[string]struct {
 		s    topology.Strategy
 		d    topology.Delivery
@@ -36,9 +35,8 @@ func TestWaitingIn(t *testing.T) {
 	}
 }
 
-// A report survives encoding and decoding. ReadRetryReport rejects values that a database or the
-// console cannot handle.
-func TestRetryReport(t *testing.T) {
+// A report survives encoding and decoding. ReadRetryReport rejects values that a database or the console does not support.
+func TestReadRetryReport(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r := topology.RetryReport{Queue: "orders", Retries: []topology.Retry{{MessageID: "1", Wait: "w", Attempt: 1, Failed: at, Due: at.Add(time.Hour), Error: strings.Repeat("ä", 4096)}}}
 	body, err := r.Encode()
@@ -47,7 +45,7 @@ func TestRetryReport(t *testing.T) {
 	}
 	got, ok := topology.ReadRetryReport(body)
 	if !ok || len(got.Retries) != 1 || got.Retries[0].MessageID != "1" || len(got.Retries[0].Error) > 4096 || !got.Retries[0].Due.Equal(at.Add(time.Hour)) {
-		t.Errorf("got %+v, %t", got, ok)
+		t.Errorf("decoded report: got %+v, %t", got, ok)
 	}
 	bad := got
 	bad.Version = 1
@@ -57,16 +55,16 @@ func TestRetryReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, ok := topology.ReadRetryReport(body); !ok || len(got.Retries) != 1 {
-		t.Errorf("got %+v, %t", got, ok)
+		t.Errorf("report with invalid retries: got %+v, %t, want one retry", got, ok)
 	}
 	for _, body := range []string{"", "{}", `{"v":2,"queue":"q"}`, `{"v":1}`, `{"v":1,"queue":"q","missing":-1}`, `{"v":1,"queue":"` + strings.Repeat("q", 256) + `"}`} {
 		if _, ok := topology.ReadRetryReport([]byte(body)); ok {
-			t.Errorf("%s is a report", body)
+			t.Errorf("ReadRetryReport accepted %s", body)
 		}
 	}
 	for i := 0; !r.Full(); i++ {
 		if i > 100 {
-			t.Fatal("a report is never full")
+			t.Fatal("report with more than 100 retries is not full")
 		}
 		r.Retries = append(r.Retries, r.Retries[0])
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// Checks that the settings of Routes and Marks share.
+// This file contains checks for the settings of several Routes and Marks.
 
-// validateLength reports a name that is longer than AMQP can carry.
+// validateLength reports a name that is too long for AMQP.
 func validateLength(field, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("topology: %s must have at most %d bytes: got %d", field, maxName, len(name))
@@ -36,21 +36,20 @@ func (t Topology) validateDeadLetters(exchange string) error {
 	return nil
 }
 
-// validateApart reports equal destinations for waiting and parked copies. Parked copies would be
-// retried.
-func validateApart(wait, failed string, same bool) error {
-	if same {
+// validateApart reports equal destinations for waiting and parked copies, because parked copies would be retried.
+func validateApart(wait, failed string, equal bool) error {
+	if equal {
 		return fmt.Errorf("topology: %s and %s must be different (parked messages would return to the work queue)", wait, failed)
 	}
 	return nil
 }
 
-// notInto reports an address that leads to the work queue itself. The broker would redeliver waiting
-// or parked copies immediately.
-func (a Address) notInto(field, queue, workExchange string) error {
+// validateOtherQueue reports an address that leads to the work queue itself. The broker would redeliver waiting or parked
+// copies immediately.
+func (a Address) validateOtherQueue(field, queue, workExchange string) error {
 	own := ""
 	if workExchange == "" {
-		own = queue // see wayBack
+		own = queue // see returnKey
 	}
 	if a.Exchange == "" && a.key(Delivery{Queue: queue}, own) == queue {
 		return fmt.Errorf("topology: %s must not lead to the work queue (use another queue)", field)
@@ -69,11 +68,11 @@ func validateHeader(field, name string) error {
 	return validateLength(field, name)
 }
 
-// validateMarks reports Marks that write on copies, together with a Route that publishes none.
-// Attempts would not be counted, and messages would be retried forever. Marks of other packages are
-// not checked, because they may count in another way.
+// validateMarks reports Marks that write headers on copies, together with a Route that does not publish copies. The Marks
+// could not count attempts, so messages would be retried indefinitely. Marks of other packages are not checked, because they
+// may count in another way.
 func (s Strategy) validateMarks() error {
-	route := inside(s.Route)
+	route := unwrap(s.Route)
 	if v := reflect.ValueOf(route); v.Kind() == reflect.Pointer {
 		if value, ok := v.Elem().Interface().(Route); ok {
 			route = value
@@ -112,14 +111,13 @@ func validateNil(field string, part any) error {
 	return nil
 }
 
-// validateOwn reports a declared name that some brokers refuse or change.
-// https://www.rabbitmq.com/docs/queues#names
-func validateOwn(what, name string) error {
+// validateName reports a declared name that some brokers refuse or change. https://www.rabbitmq.com/docs/queues#names
+func validateName(what, name string) error {
 	switch {
 	case name == "":
 		return fmt.Errorf("topology: %s must have a name", what)
 	case len(name) > maxName:
-		return fmt.Errorf("topology: %s %s must have a name of at most %d bytes: got %d", what, ends(name), maxName, len(name))
+		return fmt.Errorf("topology: %s %s must have a name of at most %d bytes: got %d", what, abbreviate(name), maxName, len(name))
 	case strings.ContainsAny(name, "\x00\r\n"):
 		return fmt.Errorf("topology: %s %q must not have a line break or a NUL in its name", what, name)
 	}
@@ -136,11 +134,11 @@ func validateReserved(what, name string) error {
 
 // validate reports an exchange that no broker accepts.
 func (e Exchange) validate() error {
-	errs := []error{validateOwn("exchange", e.Name)}
+	errs := []error{validateName("exchange", e.Name)}
 	if e.Kind == "" {
 		errs = append(errs, fmt.Errorf("topology: exchange %q must have a Kind: %q, %q, %q or %q", e.Name, Direct, Fanout, Topic, Headers))
 	}
-	if kind, found := brokerKinds[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
+	if kind, found := predeclaredKinds[e.Name]; !found || kind != e.Kind || e.Transient || e.AutoDelete || e.Internal {
 		errs = append(errs, validateReserved("exchange", e.Name))
 	}
 	return errors.Join(errs...)
@@ -148,7 +146,7 @@ func (e Exchange) validate() error {
 
 // validate reports a queue that no broker accepts. An existing queue may have a reserved name.
 func (q Queue) validate() error {
-	errs := []error{validateOwn("queue", q.Name)}
+	errs := []error{validateName("queue", q.Name)}
 	if !q.IfAbsent {
 		errs = append(errs, validateReserved("queue", q.Name))
 	}
@@ -158,8 +156,8 @@ func (q Queue) validate() error {
 	return errors.Join(errs...)
 }
 
-// ends shortens a long name to its start and its end, because long names often differ only at the end.
-func ends(name string) string {
+// abbreviate shortens a long name to its start and its end, because long names often differ only at the end.
+func abbreviate(name string) string {
 	const shown = 24
 	if len(name) <= 2*shown {
 		return fmt.Sprintf("%q", name)

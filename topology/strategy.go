@@ -12,7 +12,7 @@ import (
 // The zero value is the default: Buckets and Trail. Each field can be nil independently.
 type Strategy struct {
 	Route Route
-	Marks Marks // default: the Marks of the Route, else Trail{}
+	Marks Marks // default: the Marks of the Route, or Trail{}
 }
 
 // WithDefaults returns s with nil fields replaced. The default Route is Buckets{}. The default Marks
@@ -31,10 +31,9 @@ func (s Strategy) WithDefaults() Strategy {
 	return s
 }
 
-// marksOf returns the Marks that the route, or the innermost route, requires. It returns nil if
-// neither requires Marks.
+// marksOf returns the Marks that the route or the innermost route requires, or nil.
 func marksOf(r Route) Marks {
-	for _, r := range []Route{r, inside(r)} {
+	for _, r := range []Route{r, unwrap(r)} {
 		if asks, ok := r.(interface{ Marks() Marks }); ok {
 			return asks.Marks()
 		}
@@ -42,8 +41,8 @@ func marksOf(r Route) Marks {
 	return nil
 }
 
-// inside returns the innermost route. The routes of package preset wrap another route.
-func inside(r Route) Route {
+// unwrap returns the innermost route. The routes of package preset wrap another route.
+func unwrap(r Route) Route {
 	for {
 		around, ok := r.(interface{ Unwrap() Route })
 		if !ok {
@@ -53,9 +52,9 @@ func inside(r Route) Route {
 	}
 }
 
-// Validate reports invalid settings of either part. It also reports Marks of this package that cannot
-// count attempts because the Route publishes no copies. Validate calls the method Validate() error of
-// Routes and Marks of other packages, if present.
+// Validate reports invalid settings of either part. It also reports Marks of this package that cannot count attempts,
+// because the Route does not publish copies. Validate calls the method Validate() error of Routes and Marks of other
+// packages, if present.
 func (s Strategy) Validate() error {
 	if err := errors.Join(validateNil("Route", s.Route), validateNil("Marks", s.Marks)); err != nil {
 		return err
@@ -83,16 +82,15 @@ func (s Strategy) ValidateQueue(queue string) error {
 // Route is the path of the copies of a failed message. Implementations must be pure and safe for
 // concurrent use.
 //
-// A Route that publishes no copy cannot write headers. Its method Marks() Marks returns the Marks that
-// count its attempts.
+// A Route that does not publish copies cannot write headers. Its method Marks() Marks returns the Marks that count its
+// attempts.
 type Route interface {
 	// Topology returns the topology that must exist before the work queue is consumed.
 	Topology(queue string) Topology
 
-	// Wait returns the first hop of a copy that returns to d.Queue after delay, and not earlier. A
-	// route with one fixed delay, or with a shorter maximum, may use another delay, which it returns
-	// in Hop.Delay. After an error, the worker does not retry the message this way. It parks the
-	// message with the error.
+	// Wait returns the first hop of a copy that returns to d.Queue after delay, and not earlier. A route with one fixed
+	// delay, or with a shorter maximum, may use another delay, which it returns in Hop.Delay. After an error, the worker
+	// does not retry the message. It parks the message with the error.
 	Wait(d Delivery, delay time.Duration) (Hop, error)
 
 	// Failed returns the hop of a copy that is parked.
@@ -121,8 +119,8 @@ type Marks interface {
 	// Park returns the headers of a copy for the failed queue.
 	Park(headers Table, f Failure) Table
 
-	// Owns reports whether a header is bookkeeping. Handlers do not see bookkeeping headers, and a
-	// parked message that gets a fresh start loses them.
+	// Owns reports whether a header is bookkeeping. Handlers do not receive bookkeeping headers, and a replay of a parked
+	// message removes them.
 	Owns(header string) bool
 }
 
@@ -130,7 +128,7 @@ type Marks interface {
 // worker then decides.
 const Undecided = -1
 
-// History is the record of the earlier attempts at a message.
+// History is the record of the earlier attempts to process a message.
 type History struct {
 	Attempts    int // number of attempts before this delivery
 	RetriesLeft int // number of permitted retries after this attempt, or Undecided
@@ -164,9 +162,9 @@ type Failure struct {
 	// resolved from History and the delivery.
 	Queue, Exchange, RoutingKey string
 
-	// Room is the maximum WireSize of the returned headers in bytes, because a content header must fit
-	// into one frame; 0 means no limit. To keep to it, Marks shorten or drop bookkeeping, error texts
-	// first. They never drop headers of users.
+	// Room is the maximum WireSize of the returned headers in bytes, because a content header must fit into one frame; 0
+	// means no limit. If necessary, Marks shorten or drop bookkeeping headers, error texts first. They never drop headers of
+	// users.
 	Room int
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Table is an AMQP field table: the headers of a message, or the arguments of a declaration. Nested
-// tables are Tables, and arrays are []any. Numbers keep the exact width that they have on the wire.
+// Table is an AMQP field table: the headers of a message, or the arguments of a declaration. Nested tables are Tables, and
+// arrays are []any. Numbers have the same width as on the wire.
 //
 // Values may be nil, bool, byte, int8, int16, uint16, int32, uint32, int64, float32, float64, string,
 // []byte, time.Time (whole seconds), Table, []any of these, and the Decimal of the AMQP client.
@@ -50,10 +50,10 @@ func wireSize(v any) int {
 		}
 		return size
 	}
-	if m := reflect.ValueOf(v); m.CanConvert(tableType) { // such as the AMQP client's Table
+	if m := reflect.ValueOf(v); m.CanConvert(tableType) { // for example the Table of the AMQP client
 		return 1 + m.Convert(tableType).Interface().(Table).WireSize()
 	}
-	return 1 + 8 // a Decimal takes 5 bytes; no other type is a field value
+	return 1 + 8 // a Decimal has 5 bytes, so this is an upper bound
 }
 
 var tableType = reflect.TypeFor[Table]()

@@ -9,11 +9,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// WireSize returns the size of each value on the wire, for all its Go types.
-func TestWireSize(t *testing.T) {
+func TestTableWireSize(t *testing.T) {
 	for _, tc := range []struct {
 		value any
-		want  int // type byte and value
+		want  int // size of the type byte and the value
 	}{
 		{nil, 1},
 		{true, 2},
@@ -40,7 +39,7 @@ func TestWireSize(t *testing.T) {
 		{amqp.Table{"key": map[string]any{"k": 1}}, 1 + 4 + 1 + 3 + 1 + 4 + 1 + 1 + 9},
 	} {
 		if got := (topology.Table{"name": tc.value}).WireSize(); got != 4+1+4+tc.want {
-			t.Errorf("%#v takes %d bytes, want %d", tc.value, got-4-1-4, tc.want)
+			t.Errorf("size of %#v: got %d, want %d", tc.value, got-4-1-4, tc.want)
 		}
 	}
 }

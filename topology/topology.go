@@ -83,10 +83,9 @@ type Topology struct {
 // maxName is the longest name in AMQP, because the length of a short string is one byte.
 const maxName = 255
 
-// Validate reports declarations that no broker accepts. Names must not be empty, too long, reserved
-// for the broker, or contain line breaks, which RabbitMQ removes. An exchange must have a kind. Two
-// declarations of one name must be equal. Combinations such as a transient quorum queue are invalid.
-// Validate joins all findings into one error.
+// Validate reports declarations that no broker accepts. Names must not be empty, too long, reserved for the broker, or
+// contain line breaks, which RabbitMQ removes. An exchange must have a kind. Two declarations of the same name must be
+// equal. Combinations such as a transient quorum queue are invalid. Validate joins all problems into one error.
 func (t Topology) Validate() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("topology: "+format, args...)) }
@@ -99,7 +98,7 @@ func (t Topology) Validate() error {
 	exchanges := map[string]Exchange{}
 	for _, e := range t.Exchanges {
 		check(e.validate())
-		if other, found := exchanges[e.Name]; found && !e.same(other) {
+		if other, found := exchanges[e.Name]; found && !e.equal(other) {
 			fault("exchange %q must not have two different declarations", e.Name)
 		}
 		exchanges[e.Name] = e
@@ -107,20 +106,20 @@ func (t Topology) Validate() error {
 	queues := map[string]Queue{}
 	for _, q := range t.Queues {
 		check(q.validate())
-		if other, found := queues[q.Name]; found && !q.same(other) {
+		if other, found := queues[q.Name]; found && !q.equal(other) {
 			fault("queue %q must not have two different declarations", q.Name)
 		}
 		queues[q.Name] = q
 	}
 	for _, b := range t.Bindings {
-		check(validateOwn("binding to exchange", b.Exchange))
+		check(validateName("binding to exchange", b.Exchange))
 		switch {
 		case b.Queue != "" && b.ToExchange != "":
 			fault("binding of exchange %q must not lead to a queue and an exchange: got %q and %q (declare two bindings)", b.Exchange, b.Queue, b.ToExchange)
 		case b.ToExchange != "":
-			check(validateOwn("binding from exchange", b.ToExchange))
+			check(validateName("binding from exchange", b.ToExchange))
 		default:
-			check(validateOwn("binding to queue", b.Queue))
+			check(validateName("binding to queue", b.Queue))
 		}
 		if len(b.RoutingKey) > maxName {
 			fault("routing key of the binding of %s %q to exchange %q must have at most %d bytes: got %d", b.kind(), b.Queue+b.ToExchange, b.Exchange, maxName, len(b.RoutingKey))
@@ -139,7 +138,7 @@ func (t Topology) Merge(others ...Topology) Topology {
 	var m Topology
 	for _, o := range append([]Topology{t}, others...) {
 		for _, e := range o.Exchanges {
-			if !slices.ContainsFunc(m.Exchanges, e.same) {
+			if !slices.ContainsFunc(m.Exchanges, e.equal) {
 				m.Exchanges = append(m.Exchanges, e)
 			}
 		}
@@ -147,7 +146,7 @@ func (t Topology) Merge(others ...Topology) Topology {
 			m.Queues = mergeQueue(m.Queues, q)
 		}
 		for _, b := range o.Bindings {
-			if !slices.ContainsFunc(m.Bindings, b.same) {
+			if !slices.ContainsFunc(m.Bindings, b.equal) {
 				m.Bindings = append(m.Bindings, b)
 			}
 		}
@@ -163,31 +162,30 @@ func mergeQueue(queues []Queue, q Queue) []Queue {
 		case x.IfAbsent && !q.IfAbsent:
 			queues[i] = q
 			return queues
-		case q.IfAbsent, q.same(x):
-			return queues // the existing declaration is equally definite, or more
+		case q.IfAbsent, q.equal(x):
+			return queues // the earlier declaration is not less definite
 		}
 	}
 	return append(queues, q)
 }
 
-// same reports whether two declarations are equal.
-func (e Exchange) same(x Exchange) bool {
+// equal reports whether two declarations are equal.
+func (e Exchange) equal(x Exchange) bool {
 	e.Args, x.Args = normalArgs(e.Args), normalArgs(x.Args)
 	return reflect.DeepEqual(e, x)
 }
 
-func (q Queue) same(x Queue) bool {
+func (q Queue) equal(x Queue) bool {
 	q.Args, x.Args = normalArgs(q.Args), normalArgs(x.Args)
 	return reflect.DeepEqual(q, x)
 }
 
-func (b Binding) same(x Binding) bool {
+func (b Binding) equal(x Binding) bool {
 	b.Args, x.Args = normalArgs(b.Args), normalArgs(x.Args)
 	return reflect.DeepEqual(b, x)
 }
 
-// normalArgs makes arguments comparable: nil equals an empty table, and the width of an integer does
-// not matter.
+// normalArgs makes arguments comparable. nil equals an empty table, and the width of integers is ignored.
 func normalArgs(t Table) Table {
 	n := Table{}
 	for k, v := range t {

@@ -90,7 +90,7 @@ func (t Trail) write(out Table, f Failure) Table {
 	out[HeaderExchange] = f.Exchange
 	out[HeaderRoutingKey] = f.RoutingKey
 	if f.Reason != "" {
-		out[HeaderReason] = cut(f.Reason, maxErrorText)
+		out[HeaderReason] = truncate(f.Reason, maxErrorText)
 	}
 
 	kept, dropped := bound(f.History.Errors, f.History.ErrorsDropped)
@@ -103,9 +103,7 @@ func (t Trail) write(out Table, f Failure) Table {
 			return out
 		}
 		if limit == 0 {
-			// Empty texts do not fit either. Keep the number of attempts. 115 bound keeps the first
-			// and the last of errs, so that one more error makes maxErrors. It adds the number of
-			// removed errors to dropped.
+			// Even empty texts do not fit. Keep only the number of attempts.
 			delete(out, HeaderErrors)
 			delete(out, HeaderErrorsDropped)
 			return out
@@ -113,7 +111,8 @@ func (t Trail) write(out Table, f Failure) Table {
 	}
 }
 
-// bound keeps the first and the last of errs, so that one more makes maxErrors.
+// bound keeps the first and the last of errs, so that errs and one more error are at most maxErrors. It adds the number of
+// removed errors to dropped.
 func bound(errs []AttemptError, dropped int) ([]AttemptError, int) {
 	if over := len(errs) + 1 - maxErrors; over > 0 {
 		kept := append([]AttemptError{errs[0]}, errs[1+over:]...)
@@ -134,8 +133,8 @@ func writeAttempt(e AttemptError, limit int) Table {
 	return Table{
 		"attempt":     int64(e.Attempt),
 		"time":        e.Time,
-		"error":       cut(e.Error, limit),
-		"host":        cut(e.Host, maxName), // host names are not longer, but any publisher can write the header
+		"error":       truncate(e.Error, limit),
+		"host":        truncate(e.Host, maxName), // host names are not longer, but any publisher can write the header
 		"duration-ms": e.Duration.Milliseconds(),
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// WaitQueue is the Route of systems with one wait queue. A fanout exchange routes copies to a queue in
-// which all messages expire after the same time. They return through the exchange of the work, with an
-// unchanged routing key, which leads them to their work queue.
+// WaitQueue is the Route of systems with one wait queue. A fanout exchange routes copies to a queue in which all messages
+// expire after the same time. They return through the work exchange, with an unchanged routing key, which leads them to
+// their work queue.
 //
 //	WorkExchange ─► work queue ─► handler ─► failed ─► WaitExchange ─► wait queue
 //	      ▲                                                               │ expires after Delay
 //	      └───────────────────────────────────────────────────────────────┘ key unchanged
 //
-// Every retry waits for Delay. WaitQueue ignores the delays of Policy and handlers. If WorkExchange
-// routes a key to several queues, a retry reaches all of them. A message that was published by queue
-// name returns with the key of a binding; see {key} of Address for the limits.
+// Every retry waits for Delay. WaitQueue ignores the delays of Policy and handlers. If WorkExchange routes a key to several
+// queues, a retry reaches all of them. A message that was published by queue name returns with the key of a binding. See
+// {key} of Address for the limits.
 type WaitQueue struct {
 	WorkExchange   string        // exchange through which expired copies return
-	WaitExchange   string        // exchange in front of the wait queue
-	FailedExchange string        // exchange in front of the failed queue
+	WaitExchange   string        // exchange that leads to the wait queue
+	FailedExchange string        // exchange that leads to the failed queue
 	Delay          time.Duration // delay of the wait queue as declared in Infrastructure, for logs only; at most MaxDelay
 
 	// Infrastructure declares all objects, including the bindings with which WorkExchange reaches each
@@ -49,7 +49,7 @@ func (w WaitQueue) Validate() error {
 // ValidateQueue reports a work queue that WorkExchange does not reach according to Infrastructure,
 // because its retries would be lost.
 func (w WaitQueue) ValidateQueue(queue string) error {
-	return w.Infrastructure.validateWayBack("WaitQueue", w.WorkExchange, queue)
+	return w.Infrastructure.validateReturnPath("WaitQueue", w.WorkExchange, queue)
 }
 
 // Topology returns the Infrastructure for every queue.
@@ -57,10 +57,10 @@ func (w WaitQueue) Topology(string) Topology { return w.Infrastructure }
 
 // Wait returns the hop into the wait queue, with w.Delay.
 func (w WaitQueue) Wait(d Delivery, _ time.Duration) (Hop, error) {
-	return Hop{Exchange: w.WaitExchange, RoutingKey: w.Infrastructure.wayBack(w.WorkExchange, d), Delay: w.Delay, Topology: w.Infrastructure}, nil
+	return Hop{Exchange: w.WaitExchange, RoutingKey: w.Infrastructure.returnKey(w.WorkExchange, d), Delay: w.Delay, Topology: w.Infrastructure}, nil
 }
 
 // Failed returns the hop into the failed queue.
 func (w WaitQueue) Failed(d Delivery) Hop {
-	return Hop{Exchange: w.FailedExchange, RoutingKey: w.Infrastructure.wayBack(w.WorkExchange, d), Topology: w.Infrastructure}
+	return Hop{Exchange: w.FailedExchange, RoutingKey: w.Infrastructure.returnKey(w.WorkExchange, d), Topology: w.Infrastructure}
 }

@@ -47,10 +47,10 @@ func ControlQueue(id string) Queue {
 	}
 }
 
-// PauseQueue returns the queue that stores the pause of a work queue, and false if the name of the
-// work queue is too long. The work queue is paused if the pause queue has a message (a Pause in JSON)
-// or a consumer. A consumer reads the message, and returns it when its channel closes. For a pause
-// with an end, the message expires. The queue holds one message, so the newest message counts.
+// PauseQueue returns the queue that stores the pause of a work queue, and false if the name of the work queue is too long.
+// The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads the message,
+// and the broker requeues the message when the channel of the consumer closes. The message of a pause with an end expires.
+// The queue holds one message, so the newest message applies.
 //
 // The queue must be classic. A quorum queue with an unreachable leader reports zero messages. A
 // classic queue on an unreachable node returns an error.
@@ -63,7 +63,7 @@ func PauseQueue(queue string) (Queue, bool) {
 const (
 	WorkerConnecting = "connecting" // has no consumer, and tries to create one
 	WorkerConsuming  = "consuming"
-	WorkerPaused     = "paused" // has no consumer, deliberately
+	WorkerPaused     = "paused" // deliberately has no consumer
 	WorkerStopped    = "stopped"
 )
 
@@ -78,7 +78,7 @@ const StatusVersion = 1
 // MaxStatus bytes.
 type WorkerStatus struct {
 	Version int    `json:"v"`
-	ID      string `json:"id"` // random for each run of a worker
+	ID      string `json:"id"` // random for each call of Run
 	Queue   string `json:"queue"`
 
 	Client  string `json:"client"` // Config.Name
@@ -112,8 +112,8 @@ type Handling struct {
 	Since     time.Time `json:"since"`
 }
 
-// Counts are totals since the start of a worker. They never decrease, so a lost status does not lose
-// information: the difference between two statuses with the same ID is the activity between them.
+// Counts are totals since the start of a worker. They never decrease, so a lost status does not lose information. The
+// difference between two statuses with the same ID is the activity between them.
 type Counts struct {
 	Succeeded uint64 `json:"succeeded"` // messages that were acknowledged after their handler returned nil
 	Failed    uint64 `json:"failed"`    // failed attempts
@@ -194,7 +194,7 @@ func (h Histogram) Quantile(q float64) time.Duration {
 // Values of Pause.Of.
 const (
 	PauseOfQueue  = "queue"  // an operator has paused all workers of the queue
-	PauseOfWorker = "worker" // an operator has paused this worker until it ends
+	PauseOfWorker = "worker" // an operator has paused this worker
 	PauseOfItself = "itself" // the worker paused itself: PauseFor, a Breaker, a failed Limiter
 )
 
@@ -227,13 +227,13 @@ func (p Pause) String() string {
 const (
 	DoPause  = "pause"
 	DoResume = "resume"
-	DoReport = "report" // makes workers send a status immediately
+	DoReport = "report" // requests a status from the workers
 )
 
 // Command is the JSON body of a message to ControlExchange.
 //
-// A command for a queue (Worker is empty) makes workers read the PauseQueue, which determines the
-// pause. A command for a worker takes effect itself, and lasts until the worker ends.
+// A command for a queue (Worker is empty) makes workers read the PauseQueue, which determines the pause. A command for a
+// worker pauses or resumes that worker. The pause ends with the worker at the latest.
 type Command struct {
 	Version int    `json:"v"`
 	Do      string `json:"do"`
@@ -255,17 +255,17 @@ const (
 // to stay within MaxStatus.
 func (s WorkerStatus) Encode() ([]byte, error) {
 	s.Version = StatusVersion
-	s.Client, s.Host = clip(s.Client, maxStatusName), clip(s.Host, maxStatusName)
-	s.Program, s.Reprise = clip(s.Program, maxStatusName), clip(s.Reprise, maxStatusName)
-	s.Trouble = clip(s.Trouble, maxStatusReason)
+	s.Client, s.Host = truncateLine(s.Client, maxStatusName), truncateLine(s.Host, maxStatusName)
+	s.Program, s.Reprise = truncateLine(s.Program, maxStatusName), truncateLine(s.Reprise, maxStatusName)
+	s.Trouble = truncateLine(s.Trouble, maxStatusReason)
 	pauses := make([]Pause, len(s.Pauses))
 	for i, p := range s.Pauses {
-		pauses[i] = p.clipped()
+		pauses[i] = p.truncated()
 	}
 	s.Pauses = pauses
 	handling := make([]Handling, 0, MaxHandling)
 	for _, h := range s.Handling[:min(len(s.Handling), MaxHandling)] {
-		h.MessageID = clip(h.MessageID, maxStatusName)
+		h.MessageID = truncateLine(h.MessageID, maxStatusName)
 		handling = append(handling, h)
 	}
 	for s.Handling = handling; ; s.Handling = s.Handling[:len(s.Handling)-1] {
@@ -288,7 +288,7 @@ func ReadWorkerStatus(body []byte) (s WorkerStatus, ok bool) {
 
 // Encode returns the JSON of a command, with long strings truncated.
 func (c Command) Encode() ([]byte, error) {
-	c.Version, c.Pause = StatusVersion, c.Pause.clipped()
+	c.Version, c.Pause = StatusVersion, c.Pause.truncated()
 	return encodeJSON(c)
 }
 
@@ -299,7 +299,7 @@ func ReadCommand(body []byte) (c Command, ok bool) {
 }
 
 // Encode returns the JSON of a pause, with long strings truncated.
-func (p Pause) Encode() ([]byte, error) { return encodeJSON(p.clipped()) }
+func (p Pause) Encode() ([]byte, error) { return encodeJSON(p.truncated()) }
 
 // ReadPause returns the pause in the body of a message, or the zero value if the body is not a valid
 // pause.
@@ -310,13 +310,12 @@ func ReadPause(body []byte) (p Pause) {
 	return p
 }
 
-func (p Pause) clipped() Pause {
-	p.By, p.Reason = clip(p.By, maxStatusName), clip(p.Reason, maxStatusReason)
+func (p Pause) truncated() Pause {
+	p.By, p.Reason = truncateLine(p.By, maxStatusName), truncateLine(p.Reason, maxStatusReason)
 	return p
 }
 
-// encodeJSON returns JSON without the escapes for HTML, which would take six bytes for some
-// characters.
+// encodeJSON returns JSON without the escapes for HTML, which have six bytes.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -325,16 +324,16 @@ func encodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// clip truncates a string to a number of bytes, and makes it one line of valid UTF-8.
-func clip(s string, most int) string {
+// truncateLine truncates a string to a number of bytes, and makes it one line of valid UTF-8.
+func truncateLine(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
 	}, s)
-	if len(s) > most {
-		s = s[:most]
+	if len(s) > limit {
+		s = s[:limit]
 	}
 	return strings.ToValidUTF8(s, "")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestAStatusHasABound(t *testing.T) {
+func TestStatusSizeIsLimited(t *testing.T) {
 	long := strings.Repeat("é\x00\"<", 500)
 	s := topology.WorkerStatus{
 		ID: "0123456789ab", Queue: strings.Repeat("q", 255), Client: long, Host: long, PID: math.MaxInt, Program: long, Reprise: long,
@@ -27,20 +27,20 @@ func TestAStatusHasABound(t *testing.T) {
 	s.Counts = topology.Counts{Succeeded: math.MaxUint64, Failed: math.MaxUint64, Retried: math.MaxUint64, Parked: math.MaxUint64}
 	body, err := s.Encode()
 	if err != nil || len(body) > topology.MaxStatus {
-		t.Fatalf("the status has %d bytes, error %v", len(body), err)
+		t.Fatalf("size of the status: got %d bytes and error %v, want at most %d", len(body), err, topology.MaxStatus)
 	}
 	read, ok := topology.ReadWorkerStatus(body)
 	if !ok || read.Queue != s.Queue || read.Running != s.Running || read.Counts != s.Counts || len(read.Pauses) != 3 {
-		t.Errorf("read %t, %+v", ok, read)
+		t.Errorf("decoded status: got %t, %+v", ok, read)
 	}
 	for n := range body {
 		if _, ok := topology.ReadWorkerStatus(body[:n]); ok {
-			t.Fatalf("the first %d bytes are a status", n)
+			t.Fatalf("ReadWorkerStatus accepted the first %d bytes", n)
 		}
 	}
 }
 
-func TestAStatusShowsTheMessagesThatAreHandled(t *testing.T) {
+func TestStatusContainsHandledMessages(t *testing.T) {
 	s := topology.WorkerStatus{ID: "id", Queue: "orders", State: topology.WorkerConsuming}
 	for range topology.MaxHandling {
 		s.Handling = append(s.Handling, topology.Handling{MessageID: "018f6b2a-7c11-7d7e-a8f0-8f1f5bd3a2f4", Attempt: 3, Since: time.Now()})
@@ -50,44 +50,44 @@ func TestAStatusShowsTheMessagesThatAreHandled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read, ok := topology.ReadWorkerStatus(body); !ok || len(read.Handling) != topology.MaxHandling {
-		t.Errorf("%d messages are left in %d bytes", len(read.Handling), len(body))
+		t.Errorf("Encode kept %d messages in %d bytes", len(read.Handling), len(body))
 	}
 }
 
-func TestHistogram(t *testing.T) {
+func TestHistogramQuantile(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		-1: 0, 0: 0, 125 * time.Microsecond: 0, 125*time.Microsecond + 1: 1, 250 * time.Microsecond: 1, 251 * time.Microsecond: 2,
 		time.Millisecond: 3, time.Millisecond + 1: 4, topology.TookBound(23): 23, topology.TookBound(23) + 1: 24, math.MaxInt64: 24,
 	} {
 		if got := topology.TookBucket(d); got != want {
-			t.Errorf("%s is in bucket %d, want %d", d, got, want)
+			t.Errorf("TookBucket(%s): got %d, want %d", d, got, want)
 		}
 	}
 	var h topology.Histogram
 	if got := h.Quantile(0.5); got != 0 {
-		t.Errorf("the median of nothing is %s", got)
+		t.Errorf("quantile of an empty histogram: got %s, want 0", got)
 	}
 	for _, ms := range []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 60} {
 		h.Buckets[topology.TookBucket(time.Duration(ms)*time.Millisecond)]++
 	}
 	for q, want := range map[float64]time.Duration{0: time.Millisecond, 0.5: time.Millisecond, 0.9: time.Millisecond, 0.95: 64 * time.Millisecond, 1: 64 * time.Millisecond} {
 		if got := h.Quantile(q); got != want {
-			t.Errorf("quantile %v is %s, want %s", q, got, want)
+			t.Errorf("Quantile(%v): got %s, want %s", q, got, want)
 		}
 	}
 	twice := h.Add(h)
 	if twice.Count() != 20 || twice.Sub(h) != h {
-		t.Errorf("the sum is %+v", twice)
+		t.Errorf("sum: got %+v", twice)
 	}
 }
 
-func TestPauseQueue(t *testing.T) {
+func TestPauseQueueName(t *testing.T) {
 	q, ok := topology.PauseQueue("orders")
 	if !ok || q.Name != "reprise.paused.orders" || !topology.IsControlQueue(q.Name) || topology.IsControlQueue("orders") {
-		t.Errorf("the queue is %+v, %t", q, ok)
+		t.Errorf("PauseQueue: got %+v, %t", q, ok)
 	}
 	if _, ok := topology.PauseQueue(strings.Repeat("q", 241)); ok {
-		t.Error("a name of 256 bytes is possible")
+		t.Error("PauseQueue accepted a name of 256 bytes")
 	}
 	all := topology.Workers().Merge(topology.Topology{Queues: []topology.Queue{q, topology.ControlQueue("x")}})
 	if err := all.Validate(); err != nil {

@@ -7,22 +7,20 @@ import (
 	"strings"
 )
 
-// An expired copy returns to its work queue through the exchange of the work, with the routing key of
-// the copy. If no binding matches that key, the broker silently drops the copy, because an expired
-// message cannot be returned to a publisher.
+// An expired copy returns to its work queue through the work exchange, with the routing key of the copy. If no binding
+// matches that key, the broker silently drops the copy, because it cannot return an expired message to a publisher.
 
-// wayBack returns a routing key with which the exchange work reaches d.Queue. It prefers the key of
-// the message. A message that was published another way (for example, by queue name through the
-// default exchange) may have a key that work does not route to the queue. wayBack then uses the key of
-// a binding. This is also correct for a topic exchange, because a pattern matches itself: in a key,
-// "*" and "#" are ordinary words.
-func (t Topology) wayBack(work string, d Delivery) string {
+// returnKey returns a routing key with which the exchange work reaches d.Queue. It prefers the key of the message. If the
+// message was published through another exchange (for example, by queue name through the default exchange), work may not
+// route its key to the queue. returnKey then uses the key of a binding. This is also correct for a topic exchange, because a
+// pattern matches itself. In a key, "*" and "#" are ordinary words.
+func (t Topology) returnKey(work string, d Delivery) string {
 	if work == "" {
 		return d.Queue
 	}
 	keys := []string{d.RoutingKey}
 	for _, b := range t.Bindings {
-		if b.Queue == d.Queue { // prefer bindings to this queue alone over bindings that can lead to other queues as well
+		if b.Queue == d.Queue { // prefer bindings to this queue, because bindings to exchanges can also lead to other queues
 			keys = append(keys, b.RoutingKey)
 		}
 	}
@@ -39,17 +37,17 @@ func (t Topology) wayBack(work string, d Delivery) string {
 	return d.RoutingKey
 }
 
-// validateWayBack reports a queue that no binding connects to the exchange work with any key. The
-// error contains the name of the route.
-func (t Topology) validateWayBack(route, work, queue string) error {
+// validateReturnPath reports a queue that the exchange work does not reach with any key. The error contains the name of the
+// route.
+func (t Topology) validateReturnPath(route, work, queue string) error {
 	if work == "" || t.empty() || t.leads(work, queue, nil) {
 		return nil
 	}
 	return fmt.Errorf("topology: %s.Infrastructure must bind exchange %q to work queue %q, or its retries would be lost (add the binding that publishers use)", route, work, queue)
 }
 
-// validateWait reports an exchange for waiting or parked copies that equals the exchange of the work.
-// With the same key, the copies would be delivered immediately.
+// validateWait reports an exchange for waiting or parked copies that equals the work exchange, because the broker would
+// deliver the copies immediately.
 func validateWait(field, wait, work string) error {
 	if wait != work {
 		return nil
@@ -57,9 +55,8 @@ func validateWait(field, wait, work string) error {
 	return fmt.Errorf("topology: %s must not be the work exchange: got %q (use an exchange that leads to another queue)", field, wait)
 }
 
-// Leads reports whether an exchange routes messages with that routing key to a queue, according to t.
-// It follows bindings, bindings between exchanges and alternate exchanges. It assumes that exchanges
-// that do not route by the key alone match.
+// Leads reports whether an exchange routes messages with a routing key to a queue, according to t. It follows bindings,
+// bindings between exchanges and alternate exchanges. It assumes that exchanges that do not route by the key alone match.
 func (t Topology) Leads(exchange, key, queue string) bool {
 	return t.leads(exchange, queue, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
@@ -101,26 +98,24 @@ func (t Topology) walk(from string, declared func(string) (Exchange, error), mat
 	return queues, nil
 }
 
-// exchange returns the declaration of an exchange. The broker has some exchanges without a
-// declaration. Other undeclared exchanges count as direct, because a literally equal key is the only
-// safe assumption.
+// exchange returns the declaration of an exchange. Some exchanges are predeclared by the broker. Other undeclared exchanges
+// count as direct, because an equal key is the only safe assumption.
 func (t Topology) exchange(name string) Exchange {
 	for _, x := range t.Exchanges {
 		if x.Name == name {
 			return x
 		}
 	}
-	return Exchange{Name: name, Kind: cmp.Or(brokerKinds[name], Direct)}
+	return Exchange{Name: name, Kind: cmp.Or(predeclaredKinds[name], Direct)}
 }
 
-// brokerKinds contains the kinds of the exchanges that every virtual host has.
-var brokerKinds = map[string]string{
+// predeclaredKinds contains the kinds of the exchanges that every virtual host has.
+var predeclaredKinds = map[string]string{
 	"amq.direct": Direct, "amq.fanout": Fanout, "amq.topic": Topic, "amq.headers": Headers, "amq.match": Headers,
 }
 
-// matches reports whether a binding accepts messages with that key. It returns true for exchanges that
-// do not route by the key alone (headers exchanges, exchanges of plugins), because another key would
-// not be better.
+// matches reports whether a binding accepts messages with a key. It returns true for exchanges that do not route by the key
+// alone (headers exchanges, exchanges of plugins), because no key is certain to match.
 func matches(kind, bound, key string) bool {
 	switch kind {
 	case Direct:
@@ -131,12 +126,12 @@ func matches(kind, bound, key string) bool {
 	return true
 }
 
-// topicMatches reports whether a pattern matches a key: "*" matches one word, "#" any number of words
-// (AMQP 0-9-1, §3.1.3.3). The last "#" takes more and more words until the rest matches. An earlier
-// "#" never needs more words.
+// topicMatches reports whether a pattern matches a key: "*" matches one word, "#" any number of words (AMQP 0-9-1,
+// §3.1.3.3). The last "#" matches more and more words until the rest of the pattern matches. An earlier "#" never needs to
+// match more words.
 func topicMatches(pattern, key string) bool {
 	p, k := words(pattern), words(key)
-	hash, taken := -1, 0 // index of the last "#", and the end of the words that it takes
+	hash, taken := -1, 0 // index of the last "#", and the end of the words that it matches
 	i, j := 0, 0
 	for j < len(k) {
 		switch {

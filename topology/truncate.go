@@ -5,10 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// cut shortens s to at most limit bytes at a character boundary. It ends the result with an ellipsis
-// if the ellipsis fits. cut first replaces bytes that are not valid UTF-8, because other programs read
-// these texts as UTF-8.
-func cut(s string, limit int) string {
+// truncate shortens s to at most limit bytes at a character boundary. The result ends with an ellipsis, if there is room for
+// it. truncate first replaces invalid UTF-8, because other programs expect valid UTF-8.
+func truncate(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
 		return s
