@@ -27,13 +27,14 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 // ingest stores messages that were delivered from failed queues, in one transaction, and returns their IDs in the
 // same order.
 //
-// A redelivered message may be in the archive already, because a process failed or lost its connection between ingest
-// and the acknowledgement. The stored message has the same failed queue, properties, headers (except the delivery
-// counts of the broker) and body. Its delivery belongs to another session and is not recorded as settled. In this
-// case ingest returns the ID of the stored message. Each stored message matches one arrival only. Therefore ingest
-// does not store a redelivery twice, and it does not drop a second failure that is equal in every byte.
+// A redelivered message may already be in the archive, if a process failed or lost its connection between ingest and
+// the acknowledgement. Such a stored message has the same failed queue, properties, headers (except the delivery
+// counts of the broker) and body as the arrival. Its delivery belongs to another session and is not recorded as
+// settled. In this case ingest returns the ID of the stored message. A stored message matches only one arrival in
+// each session. Therefore ingest neither stores a redelivery twice nor drops a second failure that is equal in every
+// byte.
 //
-// If another owner has the failed queue, ingest stores nothing and returns ErrState.
+// If another owner has the lease of the failed queue, ingest stores nothing and returns ErrState.
 func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
 	encoded := make([]arrival, len(arrivals))
 	for i := range arrivals {
@@ -80,8 +81,7 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 	return ids, nil
 }
 
-// markSettled records that the deliveries of messages are acknowledged. A later arrival that is equal is a new
-// message.
+// markSettled records that the deliveries of messages are acknowledged. A later equal arrival is a new message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	defer annotate(&err, "noting that %d messages are settled", len(ids))
 	if len(ids) == 0 {
@@ -180,8 +180,8 @@ func orNull(s string) any {
 	return []byte(s)
 }
 
-// known records that a replayed message failed again. If the replay did not send the message that the header of the
-// arrival names, known clears the reference to it.
+// verifyBack checks the replay and the message that the header of an arrival names, and records that the message
+// failed again. If the replay did not send the message, verifyBack clears the reference.
 func (t *tx) verifyBack(e *arrival) error {
 	if e.m.Back == 0 {
 		return nil

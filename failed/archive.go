@@ -25,10 +25,9 @@ type Config struct {
 	// the first schema of the search path. Default: "reprise_failed_".
 	Prefix string
 
-	// Redact specifies secrets that the search does not find. The archive stores them
-	// nevertheless, because a replay needs the complete message. A program that shows
-	// messages must call the function Redact with the same rules. The search still finds
-	// messages that arrived before a new rule.
+	// Redact specifies secrets that the search does not find. The archive stores them nevertheless, because a replay
+	// needs the complete message. A program that shows messages must call Message.Redact with the same rules. A new
+	// rule does not affect the search for messages that are already archived.
 	Redact []Rule
 
 	// Retention is the time after the arrival for which the archive keeps messages, in any
@@ -41,9 +40,8 @@ type Config struct {
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives two events: "purged" (Info) with the attributes messages and before,
-	// and "archive is another one" (Error) with the attribute error, see ErrUnavailable.
-	// Default: no logging.
+	// Logger receives two events: "purged" (Info) with the attributes by, messages, before and act, and "archive is
+	// another one" (Error) with the attribute error, see ErrUnavailable. Default: no logging.
 	Logger *slog.Logger
 }
 

@@ -31,8 +31,8 @@ type ingestStore interface {
 //
 // The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
 // may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive
-// recognizes the redelivery. For the same reason, a batch with a message that may be stored already starts a new
-// session (delivered.Session). The batcher starts the session only when the result of every earlier ack is known.
+// recognizes the redelivery. For the same reason, a batch that contains a message that may already be stored starts a
+// new session (delivered.Session). The batcher starts the session only when the result of every earlier ack is known.
 type batcher struct {
 	store   ingestStore
 	maxSize int // maximum size of a batch
@@ -257,7 +257,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	stored := make(map[*entry]bool, len(batch))
 	for i, e := range batch {
 		stored[e] = true
-		if !e.abandoned { // else the broker redelivers it, and the store recognizes it
+		if !e.abandoned { // otherwise the broker redelivers it, and the store recognizes it
 			b.unacked[e.message] = ids[i]
 			close(e.done)
 		}
@@ -307,9 +307,9 @@ func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) 
 	return true, err
 }
 
-// putAfterOther handles a message that the store has refused once. It stores another message first, and then tries
-// this message again. refused reports whether the store takes the other message and refuses this one. left is the
-// remaining error.
+// putAfterOther handles a message that the store has refused once. It stores another message first, and then retries
+// this message. refused reports whether the store takes the other message and refuses this one. left is the remaining
+// error.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.retryAt.IsZero() {
 		return true, err // the store has already refused it alone

@@ -101,7 +101,8 @@ func TestBatcherKeepsMessagesWhileStoreIsDown(t *testing.T) {
 	}
 }
 
-// A store that recovers while the batcher tests whether it refuses a message counts as available.
+// The batcher reports that the store is available, even if the store recovers between two messages that are stored
+// one by one.
 func TestBatcherReportsRecoveryBetweenMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -129,7 +130,8 @@ func TestBatcherReportsRecoveryBetweenMessages(t *testing.T) {
 	})
 }
 
-// A store that recovers after all messages are stored, but before it receives the acks, counts as available.
+// The batcher reports that the store is available, even if the store recovers after the last message, when it records
+// the acks.
 func TestBatcherReportsRecoveryWithoutWaitingMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -157,8 +159,8 @@ func TestBatcherReportsRecoveryWithoutWaitingMessages(t *testing.T) {
 	})
 }
 
-// A message that the store refuses does not block other messages. The batcher tries it again, and it is requeued at
-// the end.
+// A message that the store refuses does not block other messages. The batcher retries it, and the worker requeues it
+// at the end.
 func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -198,7 +200,7 @@ func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// Equal messages keep their number, even if acks are lost.
+// The archive has the right number of equal messages, even if acks are lost.
 func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -207,7 +209,7 @@ func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 		must(t, <-k.give(t.Context(), "twin", false, nil))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
-		// Two of them are redelivered, and also a fourth message that was delivered before.
+		// The broker redelivers the two messages, and a fourth message that was delivered before.
 		for range 3 {
 			must(t, <-k.give(t.Context(), "twin", true, nil))
 		}
@@ -218,8 +220,8 @@ func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 	})
 }
 
-// A message that waits since before the loss of its connection is stored before its redelivery, and the archive
-// stores only one of them.
+// If a message waits in the batcher when its connection is lost, the batcher stores it before its redelivery. The
+// archive stores only one of the two.
 func TestBatcherStoresWaitingMessageBeforeItsRedelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()

@@ -52,9 +52,9 @@ type BulkEdit struct {
 	SendUnchanged  bool `json:"send_unchanged,omitempty"`
 	SendImpossible bool `json:"send_impossible,omitempty"`
 
-	// SpareSecrets makes the edit impossible for messages in which Config.Redact hides a part. A user who must not see
-	// a secret could otherwise copy it with the edit, or derive it from the number of changed messages. SendImpossible
-	// does not send these messages.
+	// SpareSecrets excludes messages in which Config.Redact hides a part from the edit. A user who must not see a
+	// secret could otherwise copy it with the edit, or derive it from the number of changed messages. SendImpossible
+	// does not apply to these messages.
 	SpareSecrets bool `json:"spare_secrets,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func pluralize(n int, noun string) string {
 type editor struct {
 	*BulkEdit
 	patch   *jsonpatch.Patch // nil: no patch
-	regexps []*regexp.Regexp // by index of Replace; nil if the text is literal
+	regexps []*regexp.Regexp // by index of Replace; nil if Old is literal
 	set     topology.Table   // with the types that the archive returns
 	secrets []Rule
 }
@@ -196,7 +196,8 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 // errUneditable is the reason for which a replay with an edit does not send a message.
 var errUneditable = errors.New("not edited")
 
-// uneditable is the reason for which an edit does not apply. It is equal for all messages with the same problem.
+// uneditable is the reason for which an edit does not apply. The reason is equal for all messages with the same
+// problem.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }

@@ -43,7 +43,7 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 }
 
 // claimQueue gives an owner the lease of a failed queue, so that only this owner archives its messages. It reports
-// false if another owner has the lease. The time is the same as in claimReplay.
+// false if another owner has the lease. The lease uses the time of Config.Clock.
 //
 // The lease is in the archive because the quorum queues of RabbitMQ do not support exclusive consumers. If another
 // owner has taken the lease, the archive refuses the transaction in which the former owner adds a message. The former
@@ -76,7 +76,7 @@ func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease tim
 	return n == 1 && err == nil, err
 }
 
-// releaseQueue ends the lease of an owner. It does nothing if the owner does not have the queue.
+// releaseQueue ends the lease of an owner. It does nothing if another owner has the lease.
 func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err error) {
 	defer annotate(&err, "releasing the queue %q", queue)
 	return a.write(ctx, func(tx *tx) error {
@@ -85,7 +85,8 @@ func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err er
 	})
 }
 
-// owned returns ErrState if another owner has the lease of the queue of an arrival. That owner receives the messages.
+// owned returns ErrState if the owner of an arrival is not the last owner that claimed its failed queue. The last
+// owner receives the messages.
 func (t *tx) owned(arrivals []delivered) error {
 	checked := make(map[[2]string]bool)
 	for _, a := range arrivals {

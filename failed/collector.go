@@ -57,8 +57,9 @@ func (c *collector[T]) collect(ctx context.Context) {
 	}
 }
 
-// consume records reports until ctx ends. It returns an error if it cannot declare the queue at the beginning. After that it does not
-// return, because its worker reconnects and declares a deleted queue again. Therefore all failures that collect counts precede the first success.
+// consume records reports until ctx ends. It returns an error if it cannot declare the queue at the beginning. After
+// that it does not return before ctx ends, because its worker reconnects and declares a deleted queue again.
+// Therefore all failures that collect counts precede the first success.
 func (c *collector[T]) consume(ctx context.Context) error {
 	arrived := make(chan *report[T])
 	w, err := reprise.NewWorker(c.client, reprise.WorkerConfig{
@@ -137,12 +138,12 @@ func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	}
 }
 
-// maxNoteFailures is the maximum number of attempts to record a single report. Publishers write reports, and a report that no
-// database accepts must not block other reports.
+// maxNoteFailures is the maximum number of attempts to record a single report. Publishers write reports, and a report
+// that no database accepts must not block other reports.
 const maxNoteFailures = 3
 
-// noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an error only after ctx
-// ends.
+// noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an
+// error only after ctx ends.
 func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 	var all []T
 	for _, r := range batch {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Prefixes of the cursors of each list with pages.
+// Prefixes of the cursors, one for each list.
 const (
 	ofMessages       = "m"
 	ofGroupsByLast   = "g"

@@ -138,8 +138,8 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 	})
 }
 
-// A replay stops when its messages fail with the same error. The remaining messages are failed again. With other
-// errors the replay continues.
+// A replay stops if its messages fail with their previous error, and the unsent messages return to state failed. If
+// they fail with another error, the replay continues.
 func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken func(*reprise.Message) error
@@ -284,7 +284,7 @@ func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 	})
 }
 
-// A missing target stops the replay. The unsent messages are failed again.
+// A missing target stops the replay. The unsent messages return to state failed.
 func TestReplayToMissingTargetStops(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
@@ -298,8 +298,8 @@ func TestReplayToMissingTargetStops(t *testing.T) {
 	})
 }
 
-// Run finds replays that other processes begin, carries them out concurrently, and stops a replay that another
-// process cancels.
+// Run finds replays that other processes begin, executes them concurrently, and stops a replay that another process
+// cancels.
 func TestReplayerRunsReplaysOfOtherProcesses(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
@@ -333,7 +333,7 @@ func TestReplayerRunsReplaysOfOtherProcesses(t *testing.T) {
 	})
 }
 
-// With a ramp, the first minute is slow.
+// With a ramp, the rate increases from step to step.
 func TestReplayRamp(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
@@ -354,7 +354,7 @@ func TestReplayRamp(t *testing.T) {
 	})
 }
 
-// Each message is sent by one Replayer, even if there are several. If the Replayer fails, another one continues.
+// Only one of several Replayers executes a replay at a time. If it stops, another Replayer continues.
 func TestOneReplayerExecutesAReplay(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)

@@ -138,7 +138,7 @@ func check(t rapid.TB, err error) {
 	}
 }
 
-// value fails the test unless err is nil.
+// value returns a function that fails the test unless err is nil, and returns v.
 func value[V any](v V, err error) func(t rapid.TB) V {
 	return func(t rapid.TB) V {
 		t.Helper()

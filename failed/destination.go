@@ -14,13 +14,13 @@ type Destination struct {
 	// Target is the exchange and the routing key of all these messages. RoutingKey is "" if Keys is set.
 	Target
 
-	// Queue is the work queue to which the target routes, and no other queue. It is "" if Plan.To sets the target of
-	// all messages.
+	// Queue is the work queue of the messages, and the only queue to which the target routes. It is "" if Plan.To
+	// sets the target of all messages.
 	Queue string
 
-	// Warning explains the difference that a program other than a Reprise worker sees, because the messages are sent
-	// by the name of their queue and were, or may have been, published to another target. It includes the reason for
-	// this target. If it is empty, the messages are sent to their original target.
+	// Warning describes the effect on consumers other than Reprise workers, if the messages are sent by the name of
+	// their queue, but were or may have been published to another target. It includes the reason. If it is empty, the
+	// messages are sent to their original target.
 	Warning string
 
 	// Keys reports that the messages have different routing keys. Each message is sent with its own key.
@@ -51,8 +51,8 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 	return a.destinations(sqlkit.Long(ctx), p, r, s.in(codes[Failed]), s.args)
 }
 
-// Preview returns the same as Destinations for a page that must load quickly, and counts the selected messages as Count does. It
-// reads only some thousand messages, and returns the destinations of these messages.
+// Preview is a fast variant of Destinations for a page. It reads at most a few thousand messages and returns their
+// destinations. It counts the selected messages as Count does.
 func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, t Total, err error) {
 	defer annotate(&err, "looking where messages would be sent")
 	p.Filter.All, p.Filter.States = false, []State{Failed}
@@ -85,7 +85,7 @@ func (a *Archive) destinations(ctx context.Context, p Plan, r Routing, where str
 	if p.To != nil {
 		from = "NULL, m.failed_queue, NULL, NULL" // Plan.To replaces these values
 	}
-	if err := back.ask(ctx); err != nil { // no requests to the broker while rows are read
+	if err := back.ask(ctx); err != nil { // reads the bindings now, and not while rows are read
 		return nil, err
 	}
 	rows := a.db.Rows(ctx, `SELECT `+from+`, count(*) FROM {message} m JOIN {queue} q ON q.id = m.queue

@@ -10,8 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Destinations shows the target of each message before a replay, including the target of a forged message in the
-// failed queue.
+// Destinations shows the target of each message before a replay, including messages with a forged work queue.
 func TestDestinations(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

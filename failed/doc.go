@@ -16,14 +16,14 @@
 //	db, err := sql.Open("sqlite", "file:failed.db?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
 //	archive, err := failed.Open(ctx, db, failed.Config{Dialect: failed.SQLite})
 //
-// The archive stores each byte of the body of a message, all properties except delivery_mode, and all headers with their
-// exact types. It stores an edit in addition to the original. Only Config.Retention and Config.Rules
-// remove messages, and only Erase removes contents. The log and the audit log record both. A message that fails again after
-// a replay is a new message, see Message.Back.
+// The archive stores the complete body of a message, all properties except delivery_mode, and all headers with their
+// exact types. It stores an edit in addition to the original. Only Config.Retention and Config.Rules remove messages,
+// and only Erase removes contents. The log and the audit log record both. A message that fails again after a replay
+// is a new message, see Message.Back.
 //
-// Failures of one queue form a Group if their error texts differ only in numbers, ids, addresses and times. Different exit
-// statuses, HTTP statuses, SQLSTATEs and error codes form different groups. The transaction of each change also updates the
-// counters of the group.
+// Failures of one queue form a Group if their error texts differ only in numbers, IDs, addresses and times. Different
+// exit statuses, HTTP statuses, SQLSTATEs and error codes form different groups. Each change updates the counters of
+// the group in the same transaction.
 //
 // Lists are sorted by the second of the last failure, newest first, then by ID. A page begins after the last message of the
 // previous page, so that arrivals do not shift the next page. A page reads at most 10,000 messages that are not selected.

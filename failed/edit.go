@@ -11,13 +11,14 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Edit sets the content that a replay of the message sends. The archive keeps the original and all earlier edits, see Edits. Only
-// a message in state failed can be edited.
+// Edit sets the content that a replay of the message sends. The archive keeps the original and all earlier edits, see
+// Edits. Only a message in state failed can be edited.
 //
-// Seen is the Message.Revision on which the caller based c. Edit returns ErrState if another user has edited the message since
-// then, so that no user overwrites the edit of another unknowingly.
+// Seen is the Message.Revision on which the caller based c. Edit returns ErrState if another user has edited the
+// message since then, so that no user overwrites the edit of another unknowingly.
 //
-// If c equals the content that a replay would send, Edit has no effect. If c equals the original, Edit has the effect of Revert.
+// If c equals the content that a replay would send, Edit has no effect. If c equals the original, Edit has the effect
+// of Revert.
 func (a *Archive) Edit(ctx context.Context, id ID, seen int, c Content, who Actor) (err error) {
 	defer annotate(&err, "editing message %d", id)
 	e, err := editOf(id, seen, c, who)
@@ -137,7 +138,7 @@ func (t *tx) editable(id ID, seen int) error {
 	return nil
 }
 
-// revise selects the revision that a replay sends, and records the revision before in the audit log.
+// revise selects the revision that a replay sends, and records the previous revision in the audit log.
 func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) error {
 	if _, err := t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1`, int64(id), revision); err != nil {
 		return err
@@ -146,8 +147,9 @@ func (t *tx) revise(id ID, revision int, verb string, before int, who Actor) err
 	return err
 }
 
-// EditAndReplay combines Edit with BeginReplay of that message, in one transaction. It does both or neither, so the replay sends
-// exactly the content c. It returns ErrState if another user has edited the message since seen. It ignores the Filter of the plan.
+// EditAndReplay combines Edit with BeginReplay of that message, in one transaction. It does both or neither, so the
+// replay sends exactly the content c. It returns ErrState if another user has edited the message since seen. It
+// ignores the Filter of the plan.
 func (a *Archive) EditAndReplay(ctx context.Context, id ID, seen int, c Content, p Plan, who Actor) (r *Replay, err error) {
 	defer annotate(&err, "editing and replaying message %d", id)
 	p.Filter = Filter{IDs: []ID{id}}
@@ -177,11 +179,12 @@ type Revision struct {
 	Number int // starts at 1
 	Time   time.Time
 	Actor  Actor
-	Replay ReplayID // the replay whose Plan.Edit made it; 0: a user edited this message
+	Replay ReplayID // the replay whose Plan.Edit created it; 0: a user edited the message
 	Content
 }
 
-// Edits returns all edits of a message, oldest first, including undone edits. It leaves Content empty, see Revision.
+// Edits returns all edits of a message, oldest first, including undone edits. It does not set Revision.Content: see
+// Archive.Revision.
 func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) {
 	defer annotate(&err, "reading the edits of message %d", id)
 	rows := a.db.Rows(ctx, `SELECT number, at, actor, replay FROM {revision} WHERE message = $1 ORDER BY number`, int64(id))
@@ -195,8 +198,8 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 	return all, nil
 }
 
-// Revision returns an edit with its content, including an undone edit. Edits returns the numbers. Revision returns ErrNotFound if
-// the edit does not exist.
+// Revision returns an edit with its content, including an undone edit. Edits returns the numbers. Revision returns
+// ErrNotFound if the edit does not exist.
 func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
 	defer annotate(&err, "reading revision %d of message %d", number, id)
 	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Revision returns the same revisions as the list, including a reverted revision.
+// Revision returns the same revisions as Edits, including reverted revisions.
 func TestRevision(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -97,8 +97,8 @@ func TestEditWithoutChangeIsNotRecorded(t *testing.T) {
 	})
 }
 
-// Edit and replay are one action, so the replay sends the content that the user has seen. If another user has changed
-// the message first, nothing is sent.
+// EditAndReplay is one action, so the replay sends the content of the edit. If another user has changed the message
+// first, nothing is sent.
 func TestEditAndReplay(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -338,7 +338,7 @@ func textsOf(value json.RawMessage) string {
 	return b.String()
 }
 
-// eraseJSON replaces the values of a JSON object, and of the filter in it, for which is returns true.
+// eraseJSON replaces the values in a JSON object and in its filter for which the function is reports true.
 func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {

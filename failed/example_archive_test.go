@@ -134,7 +134,7 @@ func ExampleArchive_Discard() {
 	// cli:ada@shop discard  2 the customers have paid by now
 }
 
-// A replay marks each message as sent after its confirm, not before.
+// A Replayer records each message as sent after the publisher confirm, not before.
 func ExampleArchive_BeginReplay() {
 	ctx := context.Background()
 	archive, end := exampleArchive()
@@ -148,7 +148,7 @@ func ExampleArchive_BeginReplay() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// … publish it, wait for the confirm …
+	// Publish next[0], and wait for the publisher confirm.
 	if err := archive.Sent(ctx, replay.ID, []failed.ID{next[0].ID}); err != nil {
 		log.Fatal(err)
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect returns a client of a broker in this process, with the given queues. (The other examples of this file use
-// it.)
+// connect returns an in-process broker with the given queues, and a client of it.
 func connect(ctx context.Context, queues ...string) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -34,7 +33,7 @@ func connect(ctx context.Context, queues ...string) (*broker.Broker, *reprise.Cl
 	return b, client
 }
 
-// The life of a failed message: a worker parks the message, the archive stores it, and a replay sends it after the
+// A worker parks a message that it cannot process, the archive stores the message, and a replay sends it after the
 // cause is fixed.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -94,7 +93,7 @@ func Example() {
 	// order 17, attempt 1
 }
 
-// Without an archive: Redrive returns all messages of the failed queue to the queue in which they failed.
+// Redrive works without an archive. It returns all messages of the failed queue to the queue in which they failed.
 func ExampleRedrive() {
 	ctx := context.Background()
 	b, client := connect(ctx, "orders", "orders.failed")

@@ -53,9 +53,9 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: text(r.Actor), lineContent: c})
+		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: rawString(r.Actor), lineContent: c})
 	}
-	l.Edited = m.Revision // written before the revisions were read, so the revisions contain it
+	l.Edited = m.Revision // read before the revisions, so the revisions include it
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err

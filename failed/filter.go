@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Filter selects the messages that meet all conditions that are set. The zero Filter selects all messages for a read. Actions
-// refuse the zero Filter with ErrInvalid, so that a lost filter does not select all messages.
+// Filter selects the messages that meet all conditions that are set. The zero Filter selects all messages for a read.
+// Actions refuse the zero Filter with ErrInvalid, so that a lost filter does not select all messages.
 //
 // A Filter has equivalent forms as URL parameters (Values, ParseFilter), as JSON and as text (String).
 type Filter struct {
@@ -303,8 +303,8 @@ type invalidFilter string
 func (e invalidFilter) Error() string        { return string(e) }
 func (e invalidFilter) Is(target error) bool { return target == ErrInvalid }
 
-// Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other. The error contains
-// the name of the parameter and advice.
+// Validate returns a *FilterError that wraps ErrInvalid if conditions are invalid or contradict each other. The error
+// contains the name of the parameter and advice.
 func (f Filter) Validate() error {
 	invalid := func(param, format string, args ...any) error {
 		return &FilterError{param, invalidFilter(fmt.Sprintf(format, args...))}
@@ -369,7 +369,8 @@ const maxLogged = 100
 // describe returns the filter for the audit log.
 func (f Filter) describe() map[string]any { return f.described("") }
 
-// described returns the filter for the audit log. If instead is not empty, it replaces each free text: Text, Error and Headers.
+// described returns the filter for the audit log. If instead is not empty, it replaces each free text: Text, Error
+// and Headers.
 func (f Filter) described(instead string) map[string]any {
 	if instead != "" {
 		for _, text := range []*string{&f.Text, &f.Error} {

@@ -134,7 +134,7 @@ func TestEmptyIDListSelectsNoMessages(t *testing.T) {
 	}
 }
 
-// FuzzParseFilter searches for a query whose filter is formatted as a different query.
+// FuzzParseFilter checks that a filter does not change if it is formatted and parsed again.
 func FuzzParseFilter(f *testing.F) {
 	for _, seed := range []string{
 		"", "queue=orders&state=failed&state=discarded", "header=a%253Ab%2525:x:y&header=n:5", "id=1&id=2&group=7&replay=9",
@@ -162,7 +162,7 @@ func FuzzParseFilter(f *testing.F) {
 	})
 }
 
-// Unknown names in a JSON filter are refused, because the author expects an effect.
+// A JSON filter with unknown names is refused, because it would select other messages than its author expects.
 func TestFilterRefusesUnknownFields(t *testing.T) {
 	for _, body := range []string{`{"QUEUE":"orders"}`, `{"queue":"orders","at_most":1}`, `{"all":true}`} {
 		var f failed.Filter

@@ -23,7 +23,7 @@ var decisive = []struct {
 	{[]string{"status", "response"}, regexp.MustCompile(`(?i)\b(?:status|response)(?:[ _-]?code)?` + is + status)},
 	{[]string{""}, regexp.MustCompile(`\b(` + reasons() + `|4\d\d Client Error|5\d\d Server Error)\b`)},
 
-	// SQLSTATE 23505; SQLSTATE[HY000]; Error 1062 (23000): of MySQL; SQL Error: 1205.
+	// SQLSTATE 23505; SQLSTATE[HY000]; Error 1062 (23000) of MySQL; SQL Error: 1205.
 	{[]string{"state"}, regexp.MustCompile(`(?i)\bSQL_?STATE[ :=\[(]*([0-9A-Z]{5})\b`)},
 	{[]string{"):"}, regexp.MustCompile(`(?:^|: |(?i:error) )(\d{4} \([0-9A-Z]{5}\)):`)},
 	{[]string{"error"}, regexp.MustCompile(`(?i)\b(?:sql error|returned error):? ` + number)},
@@ -44,7 +44,7 @@ var decisive = []struct {
 	{[]string{"-"}, regexp.MustCompile(`\b(?:DPI|DPY|ERR|ERROR|ORA|PLS|TNS)-` + number)},
 	{[]string{"e1100", "my-0"}, regexp.MustCompile(`\b(E1100[01]|MY-0\d{5})\b`)},
 
-	// The arguments of an exception in Python: (1062, "Duplicate entry. In JavaScript: closed by server: 404.
+	// In Python, the arguments of an exception: (1062, "Duplicate entry"). In JavaScript: closed by server: 404.
 	{[]string{", \"", ", '"}, regexp.MustCompile(`(?:^|: ?|\) )\(` + number + `, ["']`)},
 	{[]string{"closed by"}, regexp.MustCompile(`\bclosed by server: ` + number)},
 }

@@ -19,7 +19,7 @@ type Group struct {
 	Counts  Counts
 	First   time.Time // earliest first failure of all messages that the archive ever had in the group
 	Last    time.Time // latest last failure of all messages that the archive ever had in the group
-	Muted   time.Time // end of the time without notifications, see Archive.Mute; zero: never muted
+	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: never muted
 
 	// Hours and Days are the numbers of failures per hour and per day, regardless of the current states
 	// of the messages. The buckets are in ascending order, without gaps, and end with the current bucket.
@@ -66,8 +66,9 @@ type QueueSummary struct {
 	Oldest, Newest time.Time
 }
 
-// Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor marks the last
-// page. A group that changes between two pages also changes its place, and may be on both pages or on neither.
+// Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor
+// marks the last page. A group that changes between two pages also changes its place, and may be on both pages or on
+// neither.
 func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []Group, next string, err error) {
 	defer annotate(&err, "listing groups")
 	size, err := p.size()

@@ -15,8 +15,8 @@ type leaseHolder struct {
 	claim func(context.Context) (mine bool, err error)
 	lease time.Duration
 
-	// fenced means that the store refuses the writes of a former owner. The function may then continue after the lease
-	// has expired without an answer of the store.
+	// fenced specifies that the store refuses the writes of a former owner. The function may then continue after the
+	// lease has expired, as long as the store does not respond.
 	fenced bool
 }
 

@@ -16,19 +16,19 @@ type line struct {
 	Archive       string          `json:"archive"`
 	ID            int64           `json:"id"`
 	State         State           `json:"state"`
-	Queue         text            `json:"queue"`
-	FailedQueue   text            `json:"failed_queue"`
+	Queue         rawString       `json:"queue"`
+	FailedQueue   rawString       `json:"failed_queue"`
 	Archived      time.Time       `json:"archived"` // for information only: an import sets a new time
-	Exchange      text            `json:"exchange"`
-	RoutingKey    text            `json:"routing_key"`
+	Exchange      rawString       `json:"exchange"`
+	RoutingKey    rawString       `json:"routing_key"`
 	Attempts      int             `json:"attempts"`
-	Error         text            `json:"error"`
-	Reason        text            `json:"reason,omitempty"`
+	Error         rawString       `json:"error"`
+	Reason        rawString       `json:"reason,omitempty"`
 	Errors        json.RawMessage `json:"errors"`
 	ErrorsDropped int             `json:"errors_dropped,omitempty"`
 	FirstFailed   time.Time       `json:"first_failed"`
 	LastFailed    time.Time       `json:"last_failed"`
-	Discarded     text            `json:"discarded,omitempty"`
+	Discarded     rawString       `json:"discarded,omitempty"`
 	lineContent
 	Edited    int            `json:"edited,omitempty"` // number of the revision to send, from 1; 0: the original
 	Revisions []lineRevision `json:"revisions,omitempty"`
@@ -47,20 +47,20 @@ type lineContent struct {
 
 type lineRevision struct {
 	Time  time.Time `json:"time"`
-	Actor text      `json:"actor"`
+	Actor rawString `json:"actor"`
 	lineContent
 }
 
-// A text may contain invalid UTF-8.
-type text string
+// rawString is a string that may contain invalid UTF-8.
+type rawString string
 
-func (s text) MarshalJSON() ([]byte, error) { return tablejson.Any(s).MarshalJSON() }
+func (s rawString) MarshalJSON() ([]byte, error) { return tablejson.Any(s).MarshalJSON() }
 
-func (s *text) UnmarshalJSON(b []byte) error {
+func (s *rawString) UnmarshalJSON(b []byte) error {
 	if bytes.HasPrefix(b, []byte("{")) {
 		var encoded struct{ String []byte }
 		err := json.Unmarshal(b, &encoded)
-		*s = text(encoded.String)
+		*s = rawString(encoded.String)
 		return err
 	}
 	return json.Unmarshal(b, (*string)(s))
@@ -76,10 +76,10 @@ func lineOf(m *Message) (*line, error) {
 		return nil, err
 	}
 	return &line{
-		State: m.State, Queue: text(m.Queue), FailedQueue: text(m.FailedQueue), Archived: m.Archived,
-		Exchange: text(m.Exchange), RoutingKey: text(m.RoutingKey), Attempts: m.Attempts,
-		Error: text(m.Error), Reason: text(m.Reason), Errors: json.RawMessage(attempts), ErrorsDropped: m.ErrorsDropped,
-		FirstFailed: m.FirstFailed, LastFailed: m.LastFailed, Discarded: text(m.Discarded), lineContent: c,
+		State: m.State, Queue: rawString(m.Queue), FailedQueue: rawString(m.FailedQueue), Archived: m.Archived,
+		Exchange: rawString(m.Exchange), RoutingKey: rawString(m.RoutingKey), Attempts: m.Attempts,
+		Error: rawString(m.Error), Reason: rawString(m.Reason), Errors: json.RawMessage(attempts), ErrorsDropped: m.ErrorsDropped,
+		FirstFailed: m.FirstFailed, LastFailed: m.LastFailed, Discarded: rawString(m.Discarded), lineContent: c,
 	}, nil
 }
 

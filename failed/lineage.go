@@ -10,8 +10,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// ErrUnavailable reports that the database of the archive is not usable. The database does not answer within 10 s (20
-// s for a change), cannot be reached, or rejects writes. It may also differ from the database that was opened,
+// ErrUnavailable reports that the database of the archive is not usable. The database does not respond within 10 s
+// (20 s for a change), cannot be reached, or rejects writes. It may also differ from the database that was opened,
 // because its file was deleted or replaced, its tables were dropped, or it was restored from a backup that lacks
 // changes of this process. Either nothing was changed, or it is not known whether the change succeeded. The same call
 // may succeed later. After the restore of a backup, call Open again.

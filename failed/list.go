@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// List returns a page of messages, the latest failure first. If few messages match, a page may be short or empty although more
-// messages follow. Only an empty cursor marks the last page.
+// List returns a page of messages, the latest failure first. If few messages match, a page may be short or empty
+// although more messages follow. Only an empty cursor marks the last page.
 func (a *Archive) List(ctx context.Context, f Filter, p Page) (out []Summary, next string, err error) {
 	defer annotate(&err, "listing messages")
 	size, err := p.size()
@@ -99,8 +99,8 @@ func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summar
 	return out, nil
 }
 
-// Each yields complete messages, the oldest failure first, with one message at a time in memory. It does not include messages that
-// arrive during the iteration. It ends after the first error.
+// Each yields complete messages, the oldest failure first, with one message at a time in memory. It does not include
+// messages that arrive during the iteration. It ends after the first error.
 func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
 		ids, err := a.ids(ctx, f)
@@ -137,8 +137,8 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	return ids, nil
 }
 
-// Count counts messages. For filters of only queue, states and group, the result is exact. For other filters, Count stops after some
-// thousand messages and sets Total.More.
+// Count counts messages. For filters of only queue, states and group, the result is exact. For other filters, Count
+// stops after a few thousand messages and sets Total.More.
 func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	defer annotate(&err, "counting messages")
 	s, err := a.selection(ctx, f)

@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// memory is an archive for tests in virtual time. It implements the methods of Archive that an Ingest and a Replayer
-// need, and fails on request.
+// memory is an in-memory archive for tests in virtual time. It implements the methods of Archive that an Ingest and a
+// Replayer need, and fails on request.
 type memory struct {
 	mu      sync.Mutex
 	all     []*Message // by ID, from 1

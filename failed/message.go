@@ -31,8 +31,8 @@ const (
 // States returns all states.
 func States() []State { return []State{Failed, Replaying, Replayed, Discarded} }
 
-// Actor names the user or policy that performed an action: "cli:root@host", the name of a token, "policy:retention". It is
-// never empty in an Act.
+// Actor names the user or policy that performed an action, for example "cli:root@host", the name of a token,
+// "policy:retention". It is never empty in an Act.
 type Actor string
 
 // Errors that methods of Archive wrap.
@@ -97,8 +97,8 @@ type Message struct {
 	// ended before it sent the message does not count.
 	ReplayedBy ReplayID
 
-	// Outcome is the outcome of the message after ReplayedBy sent it, or "" if it was not sent. WhyUnknown is the reason
-	// for OutcomeUnknown.
+	// Outcome is the outcome of the message after ReplayedBy sent it, or "" if it was not sent. WhyUnknown is the
+	// reason for OutcomeUnknown.
 	Outcome    Outcome
 	WhyUnknown string
 
@@ -110,13 +110,13 @@ type Message struct {
 	// Discarded is the reason for the discard, or "" if the message is not discarded.
 	Discarded string
 
-	// Erased reports whether Archive.Erase has deleted the content, the errors and the ids. An erased message can be neither
-	// replayed nor restored.
+	// Erased reports whether Archive.Erase has deleted the content, the errors and the IDs. An erased message can be
+	// neither replayed nor restored.
 	Erased bool
 
-	// Refused is the reason why the latest replay could not send the message. It is "" if the
-	// replay sent the message or did not try to. The reason is in the message itself. An edit may
-	// correct it. If the work queue is unknown, another target may help.
+	// Refused is the reason why the latest replay could not send the message. It is "" if the replay sent the message
+	// or did not try to. The message itself is the cause. An edit may correct it. If the work queue is unknown, the
+	// replay needs another target.
 	Refused string
 }
 
@@ -192,12 +192,11 @@ type delivered struct {
 	// archive.
 	Redelivered bool
 
-	// Session identifies the connection of the delivery. A later session voids the deliveries of
-	// earlier sessions, so that the broker redelivers their messages. Within one session the
-	// broker delivers a message only once.
+	// Session identifies a period in which the broker delivers each message at most once, such as a connection. In a
+	// later session, the broker may redeliver messages of earlier sessions.
 	Session string
 
-	// Owner is the process that has claimed FailedQueue with claimQueue. ingest returns ErrState
-	// if another process has claimed the queue. If Owner is empty, no claim is needed.
+	// Owner is the process that has the lease of FailedQueue, see claimQueue. ingest returns ErrState if Owner has
+	// not claimed the lease, or if another process has taken it since. If Owner is empty, no lease is needed.
 	Owner string
 }

@@ -61,11 +61,11 @@ var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeS
 type unasked int
 
 const (
-	asked       unasked = iota // or sent by a version without requests
+	asked       unasked = iota // also for messages that were sent by a version without requests
 	noQueue                    // the queue for outcomes could not be declared
 	noRoom                     // the headers fill the frame
 	noSingle                   // see route.Queue
-	lateOutcome                // asked, but no report arrived within VerifyTime
+	lateOutcome                // a report was requested, but did not arrive within VerifyTime
 )
 
 // unknownReasons contains the values of Message.WhyUnknown.
@@ -125,15 +125,17 @@ func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, 
 	return secret, err
 }
 
-// outcomeKey returns the key of a request. The key proves that a report concerns this message, and comes from a consumer of the
-// queue that received it. Keys are visible in headers, so the key of one message does not reveal the key of another.
+// outcomeKey returns the key of a request. The key proves that a report concerns this message, and comes from a
+// consumer of the queue that received it. Keys are visible in headers, so the key of one message does not reveal the
+// key of another.
 func outcomeKey(secret string, id ReplayID, message ID, queue string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(h, "%d/%d %s", id, message, queue)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// isOutcomeKey compares in constant time. Publishers can write any key, so the archive never uses a received key in a query.
+// isOutcomeKey reports whether a key is valid, in constant time. Publishers can write any key, so the archive never
+// uses a received key in a query.
 func isOutcomeKey(key, secret string, id ReplayID, message ID, queue string) bool {
 	return secret != "" && hmac.Equal([]byte(key), []byte(outcomeKey(secret, id, message, queue)))
 }
@@ -141,8 +143,8 @@ func isOutcomeKey(key, secret string, id ReplayID, message ID, queue string) boo
 // outcomeQueue returns the name of the queue to which workers report.
 func (a *Archive) outcomeQueue() string { return topology.OutcomeQueuePrefix + a.origin }
 
-// outcomeTopology declares the queue for outcomes. The broker deletes the queue if it is unused for 30 days, because the archive
-// then no longer exists.
+// outcomeTopology declares the queue for outcomes. The broker deletes the queue if it is unused for 30 days, because
+// the archive then no longer exists.
 func (a *Archive) outcomeTopology() topology.Topology {
 	return topology.Topology{Queues: []topology.Queue{{
 		Name: a.outcomeQueue(),
@@ -197,7 +199,7 @@ type sentItem struct {
 	code    int  // code of the outcome
 }
 
-// sentItem returns nil if the message does not belong to the replay, or was refused.
+// sentItem returns a message of a replay, or nil if the message does not belong to the replay, or was refused.
 func (t *tx) sentItem(id ReplayID, message ID) (*sentItem, error) {
 	s := &sentItem{replay: id, message: message}
 	var sent int
@@ -210,8 +212,8 @@ func (t *tx) sentItem(id ReplayID, message ID) (*sentItem, error) {
 	return s, err
 }
 
-// prove records an outcome with a valid key. The key also proves that the message was sent. The Replayer may not have recorded
-// that yet, because its process was killed or is slower than the worker.
+// prove records an outcome with a valid key. The key also proves that the message was sent. The Replayer may not have
+// recorded that yet, because its process was killed or is slower than the worker.
 func (t *tx) prove(s *sentItem, code int) error {
 	if !s.noted {
 		if err := t.markSent(s.replay, []ID{s.message}, asked); err != nil {
@@ -241,10 +243,10 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 	return err
 }
 
-// failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that, because
-// any publisher can write topology.HeaderReplay, and a handler may copy the headers of its message to a new message. An arrival
-// with a request must match the queue, message id and key of the request. An arrival without a request must have the message id
-// with which the replay sent the message.
+// failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that,
+// because any publisher can write topology.HeaderReplay, and a handler may copy the headers of its message to a new
+// message. An arrival with a request must match the queue, message id and key of the request. An arrival without a
+// request must have the message id with which the replay sent the message.
 func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 	m := &e.m
 	s, err := t.sentItem(m.Back, m.BackOf)

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// reported is a replay of messages that failed in the queue q and request reports.
+// reported is a replay that requests reports for messages of the queue q.
 type reported struct {
 	*testing.T
 	archive *Archive
@@ -149,8 +149,8 @@ func TestReportProvesThatMessageWasSent(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 }
 
-// A process was killed between sending a message and recording that. The message waits in a second replay when its
-// worker reports. The second replay does not send it again.
+// A process was killed after it sent a message and before it recorded that. The worker's report arrives when the
+// message belongs to a second replay. The second replay does not send it again.
 func TestReportPreventsSecondSend(t *testing.T) {
 	for _, result := range []string{topology.OutcomeSucceeded, topology.OutcomeRetrying} {
 		r := newReported(t, archiveAt(t, time.Now), 2)
@@ -176,7 +176,7 @@ func TestReportPreventsSecondSend(t *testing.T) {
 	}
 }
 
-// A message is failed again only if the archive can prove that it is the message that was sent.
+// A message has the outcome "failed again" only if the archive can prove that the replay has sent it.
 func TestFailedAgainRequiresSentMessage(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 3)
 	r.sent(0, 1, 2)
@@ -253,8 +253,7 @@ func TestOutcomesAreUnknownAfterVerifyTime(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeUnknown, OutcomeUnknown)
 }
 
-// If a replay sends messages to another queue, its workers do not prove that the workers of the original queue
-// report.
+// Reports from the workers of the target queue do not show that the workers of the original queue report.
 func TestReportCountsForTargetQueue(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 1)
 	r.sent(0)
@@ -310,7 +309,7 @@ func TestForgedReportDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// Messages in replays of the previous version have outcomes, if these are known.
+// After a migration, the messages of older replays have outcomes, as far as these are known.
 func TestMigrationSetsOutcomesOfOlderReplays(t *testing.T) {
 	db := emptyDatabase(t)
 	all := migrations

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Limits on the number of messages to check. PostgreSQL can cheaply read a list in order and check the words of each message. It is
-// expensive to fetch the matches of the word index, because they are unsorted and each match is in a different page of the table.
+// Limits on the number of messages to check. PostgreSQL can cheaply read a list in order and check the words of each
+// message. It is expensive to fetch the matches of the word index, because they are unsorted and each match is in a
+// different page of the table.
 const (
 	maxLooked = 5_000  // by a page, and by Count
 	maxAsked  = 10_000 // by a page of a PostgreSQL search
@@ -55,8 +56,8 @@ func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) err
 	return nil
 }
 
-// more returns the number of messages to check next, after limit. It is four times limit, or less if the hit rate so far promises
-// to fill the page earlier. PostgreSQL computes all requested rows even if the caller stops reading.
+// more returns the number of messages to check next, after limit. It is four times limit, or less if the hit rate so
+// far promises to fill the page earlier. PostgreSQL computes all requested rows even if the caller stops reading.
 func (w *walk) more(size, limit int) int {
 	more := 4 * limit
 	if n := len(w.found); n > 0 {
@@ -65,8 +66,9 @@ func (w *walk) more(size, limit int) int {
 	return more
 }
 
-// page returns the positions of the next selected messages below before, in descending order. It returns at most size positions, and
-// fewer if it reaches the limit of checked messages. The next page starts below next, unless end is true.
+// page returns the positions of the next selected messages below before, in descending order. It returns at most size
+// positions, and fewer if it reaches the limit of checked messages. The next page starts below next, unless end is
+// true.
 func (a *Archive) page(ctx context.Context, s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
 	w := &walk{s: s, next: before}
 	if a.searches(s) {
@@ -80,8 +82,8 @@ func (a *Archive) page(ctx context.Context, s *selection, before int64, size int
 	return w.found, w.next, w.end, err
 }
 
-// searches reports whether the selection searches for words in a database that cannot list the matches in order. FTS5 of SQLite
-// can list them in order.
+// searches reports whether the selection searches for words in a database that cannot list the matches in order. FTS5
+// of SQLite can list them in order.
 func (a *Archive) searches(s *selection) bool {
 	return len(s.terms) > 0 && s.d.Dialect == PostgreSQL
 }

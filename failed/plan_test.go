@@ -17,7 +17,7 @@ import (
 )
 
 // No page scans a complete table or index that grows with the messages, and no page sorts more rows than it reads.
-// The planners decide this; PostgreSQL after ANALYZE.
+// The test checks the plans of the databases, of PostgreSQL after ANALYZE.
 func TestPagesUseIndexes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -47,8 +47,8 @@ func TestPagesUseIndexes(t *testing.T) {
 	})
 }
 
-// Exact counts, and acts, on the messages of a replay or with words read the replay or the words first. SQLite has no statistics and
-// would read all messages in the state of the act; PostgreSQL has statistics.
+// If the filter of an exact count or an act contains a replay or words, the query reads the items of the replay or
+// the matches of the words first. Without statistics, SQLite would read all messages in the state of the act.
 func TestActsReadReplaysAndWordsFirst(t *testing.T) {
 	db := openSQLite(t)
 	a := db.archive(t)

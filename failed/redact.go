@@ -38,8 +38,8 @@ const maxJSONDepth = 1000
 const redacted = "[redacted]"
 
 // Redact returns a copy of the message in which "[redacted]" replaces secrets. The copy shares memory with m, and m
-// is not modified. If a rule has a Path, Redact hides the whole body in two cases. The body has a JSON content type
-// or looks like JSON, but is invalid. Or the body is encoded (Properties.ContentEncoding), for example with gzip.
+// is not modified. If a rule has a Path, Redact hides the whole body if it is encoded (Properties.ContentEncoding),
+// for example with gzip, or if it has a JSON content type or looks like JSON, but is invalid.
 func (m *Message) Redact(rules []Rule) *Message {
 	if len(rules) == 0 {
 		return m
@@ -159,7 +159,7 @@ func (w *redactor) value(paths [][]string, depth int) error {
 			return err
 		}
 		end := w.d.InputOffset()
-		// White space and a colon or a comma separate the offset before and the value.
+		// The decoder has skipped white space and a colon or a comma before the value.
 		start := end - int64(len(raw))
 		if start < before {
 			return errors.New("offsets differ")

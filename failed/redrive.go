@@ -17,18 +17,19 @@ import (
 // redrivePoll is the interval of checks whether another consumer has emptied the queue.
 const redrivePoll = 250 * time.Millisecond
 
-// Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order and one at a
-// time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. It returns the number of
-// messages in the queue at the call, up to RedriveConfig.Limit, and the number of confirmed messages that it removed from the
-// queue. Redrive does not need an archive. The messages have all their attempts again, as with a Replayer.
+// Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order
+// and one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. It
+// returns the number of messages in the queue at the call, up to RedriveConfig.Limit, and the number of confirmed
+// messages that it removed from the queue. Redrive does not need an archive. The messages have all their attempts
+// again, as with a Replayer.
 //
-// A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later arrivals in
-// the queue, so that it ends even if all messages fail again immediately. After a lost connection, it may send later arrivals
-// instead of messages whose removal is uncertain.
+// A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later
+// arrivals in the queue, so that it ends even if all messages fail again immediately. After a lost connection, it may
+// send later arrivals instead of messages whose removal is uncertain.
 //
-// An error reports why Redrive ended early. If the queue or exchange does not exist or the broker refuses a message, this message
-// and the messages behind it stay in the queue. While the broker does not accept messages, Redrive waits until ctx ends. It does
-// not send messages that another consumer takes in the meantime.
+// An error reports why Redrive ended early. If the queue or exchange does not exist or the broker refuses a message,
+// this message and the messages behind it stay in the queue. While the broker does not accept messages, Redrive waits
+// until ctx ends. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
 		return 0, 0, errors.New("failed: Redrive needs a Client: reprise.Dial returns one")
@@ -118,8 +119,9 @@ func (d *redrive) Wait(ctx context.Context) error {
 	}
 }
 
-// turn waits until the pace permits the next message. It counts the message only while it waits, because the worker decides
-// whether to start the handler, and the handler then counts the message. Only one message at a time is in turn.
+// turn waits until the pace permits the next message. It counts the message as started only while it waits, because
+// the worker may not start the handler. The handler counts the message again when it starts. Only one message at a
+// time is in turn.
 func (d *redrive) turn(ctx context.Context) error {
 	d.count(1)
 	defer d.count(-1)
@@ -291,7 +293,8 @@ func (c RedriveConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// target returns the destination of a message, and the work queue in which it failed if the destination depends on it.
+// target returns the destination of a message, and the work queue in which the message failed if the destination
+// depends on it.
 func (c RedriveConfig) target(ctx context.Context, m *reprise.Message, r *router) (place, route, error) {
 	if c.To != nil {
 		return place{}, route{Target: *c.To}, nil

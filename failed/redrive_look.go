@@ -24,10 +24,10 @@ func (e *ClaimError) Error() string {
 // maxLook is the maximum number of messages that LookBeforeRedrive reads.
 const maxLook = 1000
 
-// LookBeforeRedrive returns the number of messages that Redrive would send, and their destinations, sorted by the number of
-// messages in descending order. An operator can inspect them before a redrive. It reads the first 1000 messages with
-// reprise.Client.Peek, whose documentation describes the cost, and returns only their destinations. If RedriveConfig.To is set,
-// it does not read messages, because all of them have the same destination.
+// LookBeforeRedrive returns the number of messages that Redrive would send, and their destinations, sorted by the
+// number of messages in descending order. An operator can inspect them before a redrive. It reads the first 1000
+// messages with reprise.Client.Peek, whose documentation describes the cost, and returns only their destinations. If
+// RedriveConfig.To is set, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
 		return 0, nil, errors.New("failed: LookBeforeRedrive needs a Client: reprise.Dial returns one")
@@ -59,9 +59,9 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 	return found, t.all(), err
 }
 
-// areBack waits until a queue has as many messages as before, because a quorum queue counts requeued messages with a delay. Without
-// the wait, an immediate redrive would find fewer messages. Other consumers may take some messages in the meantime, so areBack
-// waits for at most 2 s.
+// areBack waits until a queue has as many messages as before, because a quorum queue counts requeued messages with a
+// delay. Without the wait, an immediate redrive would find fewer messages. Other consumers may take some messages in
+// the meantime, so areBack waits for at most 2 s.
 func areBack(ctx context.Context, c *reprise.Client, queue string, found int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

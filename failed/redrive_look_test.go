@@ -80,7 +80,7 @@ func TestLookBeforeRedrive(t *testing.T) {
 	})
 }
 
-// A work queue that x-death or the name of the failed queue confirms is not a claim.
+// A work queue does not count as claimed if x-death or the name of the failed queue confirms it.
 func TestPlaceOfMarksClaims(t *testing.T) {
 	death := func(queue, reason string) []any {
 		return []any{topology.Table{"queue": queue, "reason": reason, "count": int64(1)}}

@@ -87,7 +87,7 @@ func TestRedriveToMissingQueueStops(t *testing.T) {
 	})
 }
 
-// A queue whose messages all return to it is redriven once.
+// If a redrive sends the messages of a queue to the same queue, it moves each message once.
 func TestRedriveOfQueueToItselfEnds(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)
@@ -134,7 +134,7 @@ func TestRedriveSurvivesConnectionLoss(t *testing.T) {
 	})
 }
 
-// A redrive ends although another consumer uses the queue, or when it is canceled.
+// A redrive ends even if another consumer empties the queue. It also ends when it is canceled.
 func TestRedriveEndsWithConcurrentConsumer(t *testing.T) {
 	b := testkit.Embedded(t)
 	w := newWire(t, b.URL)

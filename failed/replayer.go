@@ -44,8 +44,8 @@ type ReplayerConfig struct {
 	// again. Default: 1 s.
 	Poll time.Duration
 
-	// Lease is the time after which another Replayer takes over the replay of a process that does not
-	// renew its claim. Minimum: 1 s. Default: 15 s.
+	// Lease is the time after which another Replayer takes over the replay of a process that does not renew its
+	// lease. Minimum: 1 s. Default: 15 s.
 	Lease time.Duration
 
 	// DrainTimeout is the maximum time to wait for publisher confirms when Run or Finish ends. The
@@ -110,15 +110,15 @@ type publisher interface {
 //
 //	unsent messages ─► published ─► confirmed ─► recorded as sent ─► next batch …
 //
-// A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. It has all its
-// attempts again, because the Replayer removes the retry headers of Reprise, of the presets and of the broker. It keeps all
-// other headers, and the headers with the destination of the first publish. It adds topology.HeaderReplay, by which the archive
-// recognizes the message if it fails again.
+// A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. It has all
+// its attempts again, because the Replayer removes the retry headers of Reprise, of the presets and of the broker. It
+// keeps all other headers, and the headers with the destination of the first publish. It adds topology.HeaderReplay,
+// by which the archive recognizes the message if it fails again.
 //
-// The Replayer records messages as sent after the broker has confirmed them. After a crash or a lost connection before
-// that, it sends up to a batch of messages again, but does not lose messages. If the Replayer shuts down or the replay is
-// cancelled, it waits for the confirms (DrainTimeout), records them, and then releases the replay. The Replayer sends messages in
-// order. Messages that it must send again follow the other messages of their batch.
+// The Replayer records messages as sent after the broker has confirmed them. After a crash or a lost connection
+// before that, it sends up to a batch of messages again, but does not lose messages. If the Replayer shuts down or
+// the replay is cancelled, it waits for the confirms (DrainTimeout), records them, and then releases the replay. The
+// Replayer sends messages in order. Messages that it must send again follow the other messages of their batch.
 //
 // An invalid message does not block other messages. The Replayer records the reason in Message.Refused if
 //
@@ -130,8 +130,8 @@ type publisher interface {
 //
 // If the plan has an Edit, the Replayer sends a message edited or not at all, unless the edit permits otherwise.
 //
-// If the broker or the database is not available, the Replayer retries. A replay stops, and its unsent messages return to state
-// failed, if
+// If the broker or the database is not available, the Replayer retries. A replay stops, and its unsent messages
+// return to state failed, if
 //
 //   - a message fails again with its previous fingerprint (unless Plan.IgnoreSame), or
 //     the canary fails again with any fingerprint;
@@ -143,13 +143,13 @@ type publisher interface {
 //
 // The Replayer notices repeated failures only if an Ingest moves them to the same archive.
 //
-// Messages ask their workers for a report (topology.HeaderOutcome). While Run or Finish runs, it declares the queue for outcomes
-// and moves the reports to the archive, see Outcome. The Replayer sends a message without a request if the headers leave no room
-// for it, if the target is not known to lead to exactly one queue, or while the queue for outcomes cannot be declared. The outcome
-// of such a message is unknown, unless it fails again.
+// Messages request a report from their workers (topology.HeaderOutcome). While Run or Finish runs, it declares the
+// queue for outcomes and moves the reports to the archive, see Outcome. The Replayer sends a message without a
+// request if the headers leave no room for it, if the target is not known to route to exactly one queue, or while the
+// queue for outcomes cannot be declared. The outcome of such a message is unknown, unless it fails again.
 //
-// Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay. If it ends, or
-// does not renew its claim within the Lease, another Replayer takes over.
+// Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay.
+// If it ends, or does not renew its lease within ReplayerConfig.Lease, another Replayer takes over.
 //
 // Its Logger receives:
 //
@@ -171,7 +171,7 @@ type Replayer struct {
 	owner   string // identifies the Replayer to the archive
 	wake    signal
 
-	outcomes *collector[topology.Outcome] // nil: messages do not ask for outcomes
+	outcomes *collector[topology.Outcome] // nil: messages do not request outcome reports
 
 	mu     sync.Mutex
 	active map[ReplayID]bool
@@ -243,9 +243,9 @@ func (r *Replayer) Run(ctx context.Context) error {
 // Wake makes Run check for replays immediately.
 func (r *Replayer) Wake() { r.wake.send() }
 
-// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes it, Finish
-// waits, and continues the replay if that Replayer stops. If ctx ends, it returns an error and the last known state of the
-// replay. It returns ErrNotFound if the replay does not exist.
+// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes
+// it, Finish waits, and continues the replay if that Replayer stops. If ctx ends, it returns an error and the last
+// known state of the replay. It returns ErrNotFound if the replay does not exist.
 func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
 	if r.outcomes != nil {
 		taking, stop := context.WithCancel(ctx)

@@ -74,8 +74,8 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 						if lives == 3 {
 							l.left = 1 << 30
 						}
-						// A call that takes effect without a result fails in after. A call that has no effect fails in
-						// before.
+						// If the last call has no effect, it fails in before. If it takes effect without a result, it
+						// fails in after.
 						dead := false
 						a.failing(func(string) error {
 							if dead {

@@ -13,12 +13,12 @@ type run struct {
 	replay *Replay // its last known state
 	pace   *pace
 	looked time.Time // time of the last read of replay
-	judged int64     // number of messages that had failed again at the last judge
+	judged int64     // number of messages that had failed again at the last call of judge
 	seen   ID        // the latest message that failed again and was judged
 	failed int       // consecutive failures in which the broker accepted no message
 	warned warned
 	edit   *editor // nil: no edit
-	secret string  // generates the keys of requests; "": messages do not ask for reports
+	secret string  // generates the keys of requests; "": messages do not request reports
 
 	askAgain time.Time // time of the next attempt to declare the queue for outcomes; zero: no failure yet
 }
@@ -128,10 +128,11 @@ const (
 	askPause   = time.Minute     // delay before the next attempt
 )
 
-// ask prepares requests for outcomes. While the queue for outcomes cannot be declared, the replay sends messages without a
-// request.
+// ask prepares requests for outcome reports. While the queue for outcomes cannot be declared, the replay sends
+// messages without a request.
 func (x *run) ask(ctx context.Context) error {
-	// If the last batch failed, the broker may have been unreachable and may be reachable now, so ask does not wait for askAgain.
+	// If the last batch failed, the broker may have been unreachable and may be reachable now, so ask does not wait
+	// for askAgain.
 	if x.outcomes == nil || x.secret != "" || x.failed == 0 && time.Now().Before(x.askAgain) {
 		return nil
 	}
@@ -153,7 +154,8 @@ func (x *run) ask(ctx context.Context) error {
 	})
 }
 
-// retried returns the reason to stop the replay if the first attempt of any message has failed, regardless of its current outcome.
+// retried returns the reason to stop the replay if the first attempt of any message has failed, regardless of its
+// current outcome.
 func (x *run) retried(ctx context.Context) error {
 	if x.outcomes == nil {
 		return nil
@@ -181,7 +183,7 @@ func (x *run) canaryTimedOut(ctx context.Context) error {
 	stop := false
 	err := x.retry(ctx, func(ctx context.Context) error {
 		list, _, err := x.store.List(ctx, Filter{SentBy: x.replay.ID, Outcome: OutcomePending}, Page{Size: 1})
-		if err != nil || len(list) == 0 { // the canary did not ask for a report
+		if err != nil || len(list) == 0 { // the canary did not request a report
 			return err
 		}
 		m := list[0]
@@ -286,8 +288,8 @@ func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// withLease runs f while this Replayer holds the claim of the replay. It returns errTaken if another Replayer holds the claim,
-// also if this happens while f runs. In that case it cancels the context of f.
+// withLease runs f while this Replayer has the lease of the replay. It returns errTaken if another Replayer has the
+// lease. If another Replayer takes the lease while f runs, withLease also cancels the context of f.
 func (x *run) withLease(ctx context.Context, f func(context.Context) error) error {
 	id, mine := x.replay.ID, false
 	h := leaseHolder{lease: x.cfg.Lease, claim: func(ctx context.Context) (bool, error) {
@@ -312,8 +314,8 @@ func (x *run) withLease(ctx context.Context, f func(context.Context) error) erro
 	return err
 }
 
-// judge reads the state of the replay at the interval Poll. It stops the replay if one of its messages has failed with its
-// previous fingerprint, because the others will probably fail, too.
+// judge reads the state of the replay at most once per ReplayerConfig.Poll. It stops the replay if one of its
+// messages has failed with its previous fingerprint, because the others will probably fail, too.
 func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
 		return nil

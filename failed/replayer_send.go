@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// sendBatch sends up to n messages, and reports whether there were any messages to send. A later call sends the messages that the broker did not
-// accept.
+// sendBatch sends up to n messages, and reports whether there were any messages to send. A later call sends the
+// messages that the broker did not accept.
 func (x *run) sendBatch(ctx context.Context, n int) (bool, error) {
 	if err := x.ask(ctx); err != nil {
 		return false, err
@@ -194,8 +194,8 @@ func isMessageError(err error) bool {
 	return large || errors.Is(err, reprise.ErrInvalidMessage) || errors.Is(err, errUnknownQueue) || errors.Is(err, errUneditable) || ok && refused.Code == amqpconn.PreconditionFailed
 }
 
-// isTargetError reports whether the error concerns the destination or the user. Other messages would fail in the same way until an
-// operator changes the destination or the permissions.
+// isTargetError reports whether the error concerns the destination or the user. Other messages would fail in the same
+// way until an operator changes the destination or the permissions.
 func isTargetError(err error) bool {
 	_, unroutable := errors.AsType[*reprise.UnroutableError](err)
 	_, refused := errors.AsType[*reprise.RefusedError](err)

@@ -31,10 +31,10 @@ type Plan struct {
 	// Edit changes each message when the replay sends it. Nil: no changes.
 	Edit *BulkEdit
 
-	// Canary makes the replay send one message first and wait for its outcome. If the message succeeds, the replay sends the
-	// others. If its first attempt fails, the replay stops. Canary is the maximum time to wait. After this time the replay stops
-	// if the message asked for a report and workers of the queue have reported outcomes before. Otherwise it continues.
-	// Default: 0 (no canary).
+	// Canary makes the replay send one message first and wait for its outcome. If the message succeeds, the replay
+	// sends the others. If its first attempt fails, the replay stops. Canary is the maximum time to wait. After this
+	// time the replay stops if the message asked for a report and workers of the queue have reported outcomes before.
+	// Otherwise it continues. Default: 0 (no canary).
 	Canary time.Duration
 
 	// IgnoreSame lets the replay continue if messages fail again with their previous fingerprint. By default the
@@ -158,8 +158,9 @@ func (a *Archive) replays(ctx context.Context, which string, args ...any) (all [
 
 const maxNext = 16 << 20
 
-// unsentOf returns up to n unsent messages of a replay in state running, the oldest failure first. For other states it returns
-// none. It returns fewer messages if their bodies together exceed 16 MiB, but at least one if any is unsent.
+// unsentOf returns up to n unsent messages of a replay in state running, the oldest failure first. For other states
+// it returns none. It returns fewer messages if their bodies together exceed 16 MiB, but at least one if any is
+// unsent.
 func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Message, err error) {
 	defer annotate(&err, "reading the messages of replay %d", id)
 	if n <= 0 {
@@ -189,9 +190,9 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 	return out, nil
 }
 
-// markSent records that the broker has confirmed messages of a replay, and that they asked for no report, if why is set. Their
-// state becomes replayed. A caller may pass a message more than once. If the replay is no longer running and the message is
-// in state failed again, its state becomes replayed as well, because it was sent.
+// markSent records that the broker has confirmed messages of a replay, and that they did not request a report, if why
+// is set. Their state becomes replayed. A caller may pass a message more than once. If the replay is no longer
+// running and the message is in state failed again, its state becomes replayed as well, because it was sent.
 func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) (err error) {
 	defer annotate(&err, "noting %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
@@ -226,8 +227,8 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	return errors.Join(err, t.count(c), t.recordEdits(id, sent))
 }
 
-// replayed changes the state of messages that a replay has sent. It removes a message from a later replay, which would send it
-// a second time.
+// replayed changes the state of messages that a replay has sent. It removes a message from a later replay, which
+// would send it a second time.
 func (t *tx) replayed(id ReplayID, ids []ID, c *counting) error {
 	waiting := make(map[ID]ReplayID) // 0: the message is in state failed, because the replay is no longer running
 	var message ID
@@ -315,10 +316,10 @@ func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
 // EndReplay ends a running replay as done, cancelled or stopped, with a reason. Unsent messages return to state failed. It
 // returns ErrState for done while messages are left to send.
 //
-// While a process has claimed the replay, its messages may be in flight. If they returned to state failed immediately, an
-// operator could send them a second time. If a claimed replay is cancelled, it therefore becomes ReplayCancelling first. It
-// becomes ReplayCancelled when that process releases it. After the lease has expired, the next process that releases it or calls
-// EndReplay again completes the change.
+// While a process has the lease of the replay, messages may be in flight. If they returned to state failed
+// immediately, an operator could send them a second time. Therefore the state becomes ReplayCancelling first. It
+// becomes ReplayCancelled when that process releases the lease. After the lease has expired, the next process that
+// releases it or calls EndReplay again completes the change.
 func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why string, who Actor) (err error) {
 	defer annotate(&err, "ending replay %d", id)
 	if err := who.validate(); err != nil {

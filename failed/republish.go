@@ -20,9 +20,9 @@ const (
 	headerProcessing = "x-processing-attempts"
 )
 
-// isAttemptHeader reports whether earlier attempts have added a header to a message. Without these headers, a worker grants the
-// message all attempts again. marks are the headers of workers, in addition to the headers of Reprise and of the
-// presets.
+// isAttemptHeader reports whether a header results from earlier attempts. Without such headers, a worker counts the
+// attempts from the beginning. marks are the marks of workers with a custom design, in addition to the marks of
+// Reprise and of the presets.
 func isAttemptHeader(header string, marks []topology.Marks) bool {
 	switch header {
 	case topology.HeaderReplay, topology.HeaderOutcome, reprise.HeaderCrashes, topology.HeaderWaits, headerRetries, headerExceptions, headerProcessing:
@@ -34,9 +34,9 @@ func isAttemptHeader(header string, marks []topology.Marks) bool {
 		slices.ContainsFunc(marks, func(m topology.Marks) bool { return m.Owns(header) })
 }
 
-// fresh returns a message to publish, for which a worker does not count earlier attempts. Three values must not be
-// sent unchanged, because the broker would route by CC, refuse a foreign user-id, and let the message expire. fresh
-// moves them to other headers, from which a worker restores them for its handler.
+// resetAttempts returns a message to publish, without the headers of earlier attempts. Three values must not be sent
+// unchanged, because the broker would route by CC, refuse a foreign user-id, and let the message expire.
+// resetAttempts moves them to other headers, from which a worker restores them for its handler.
 func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 	headers := make(map[string]any, len(c.Headers)+1)
 	for name, value := range c.Headers {
@@ -81,8 +81,8 @@ func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 // would archive it again, and no worker would receive it.
 var errUnknownQueue = errors.New("queue in which the message failed is unknown (set a destination)")
 
-// to returns the way of a message: to the target for all messages, if set, or else to the queue in which the message
-// failed.
+// to returns the route of a message: the given target for all messages, or, if it is nil, the route to the queue in
+// which the message failed.
 func (r *router) to(ctx context.Context, m sentFrom, to *Target) (route, error) {
 	switch {
 	case to != nil:
@@ -93,8 +93,8 @@ func (r *router) to(ctx context.Context, m sentFrom, to *Target) (route, error) 
 	return r.of(ctx, m)
 }
 
-// replayMessage returns the message that a replay publishes for m. If m has no message ID, replayMessage derives an ID from m, so that
-// a duplicate can be detected.
+// replayMessage returns the message that a replay publishes for m. If m has no message ID, replayMessage derives an
+// ID from m, so that a duplicate can be detected.
 func replayMessage(m *Message, id ReplayID, to route, marks []topology.Marks) *reprise.Message {
 	out := resetAttempts(m.Current(), marks)
 	out.Exchange, out.RoutingKey = to.Exchange, to.RoutingKey

@@ -34,16 +34,16 @@ const (
 // order in which they are due. If more messages than WaitingAct.AtMost are selected, Act changes nothing and returns
 // ErrState.
 //
-// Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. In an archive, one act
-// at a time reads a wait queue, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
-// this time. If this time is too short to read them all, messages in a quorum queue may change their order. Before Act
-// reads a wait queue, it proves through the broker that the wait queue has the arguments of its design. The names of the
-// two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with default names, or a
-// preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue and to no other queue.
-// Other presets dead-letter to an exchange, which must exist.
+// Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. Only one act per
+// archive reads a wait queue at a time, for at most 10 seconds. Messages that become due in the meantime are delayed
+// by up to this time. If this time is too short to read them all, messages in a quorum queue may change their order.
+// Before Act reads a wait queue, it proves through the broker that the wait queue has the arguments of its design.
+// The names of the two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with
+// default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue
+// and to no other queue. Other presets dead-letter to an exchange, which must exist.
 //
-//   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message, so a message is
-//     neither lost nor duplicated, unless it would be lost when it is due.
+//   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message, so no
+//     message is duplicated, and none is lost that would not be lost when it is due.
 //   - Postpone and ParkNow publish a copy, and acknowledge the message after the broker has confirmed the copy. A message
 //     is not lost. A crash or a lost connection between the two steps leaves up to 500 duplicates with the same ID: see
 //     WaitingResult.Unsure.

@@ -26,7 +26,7 @@ func TestRetentionRules(t *testing.T) {
 			a := db.archive(t, clock.use, func(cfg *failed.Config) {
 				cfg.Retention, cfg.Rules = c.retention, []failed.RetentionRule{{Queue: "short", Retention: 30 * day}, {Queue: "long", Retention: 180 * day}}
 			})
-			for range 3 { // 120, 80 and 40 days before the end, or less
+			for range 3 { // 100, 60 and 20 days before the purge
 				var arrivals []failed.Arrival
 				for i := range 3 * each {
 					queue := []string{"long", "others", "short"}[i%3]

@@ -37,7 +37,7 @@ type Routing struct {
 
 	// Bindings returns all exchanges and bindings of the virtual host, as the management API lists them. It is called
 	// during a replay, at most every 5 s, so a replay ignores changes within this time. If it returns an error,
-	// Workers determine the routing. Default: no bindings are known.
+	// Workers determine the routing. Default: none.
 	Bindings func(context.Context) (topology.Topology, error)
 }
 
@@ -100,7 +100,7 @@ func (r *router) of(ctx context.Context, m sentFrom) (route, error) {
 	return to, nil
 }
 
-// toAll returns the way to the target that a plan sets for all messages.
+// toAll returns the route to the target that a plan sets for all messages.
 func (r *router) toAll(ctx context.Context, to Target) (route, error) {
 	if to.Exchange == "" {
 		return route{Target: to, Queue: to.RoutingKey}, nil
@@ -147,7 +147,7 @@ func (r *router) find(m sentFrom) route {
 	keyless := m.key == m.queue || m.exchange == "" && m.key == "" // the key does not identify a binding
 	byName := route{Target: Target{RoutingKey: m.queue}, Queue: m.queue}
 	if designed == "" && m.exchange == "" && m.key == m.queue {
-		return byName // same route as the publisher
+		return byName // the publisher used this route
 	}
 	var why error
 	for exchange := range r.candidates(m, designed, keyless) {
@@ -268,7 +268,7 @@ func (r *router) warning(m sentFrom, why error) string {
 // warned contains the queues for which a Warning was logged.
 type warned map[string]bool
 
-// first reports whether the Warning of a way must be logged, and marks it as logged.
+// first reports whether the Warning of a route must be logged, and marks it as logged.
 func (w *warned) first(to route) bool {
 	if to.Warning == "" || (*w)[to.Queue] {
 		return false

@@ -64,8 +64,8 @@ func (x *bound) bindings(ctx context.Context) (topology.Topology, error) {
 	return x.api.Topology(ctx, "/")
 }
 
-// park puts a message into the failed queue, in the same way as a worker that received the message through the
-// exchange.
+// park publishes a message to the failed queue with the headers that a worker sets if it received the message through
+// the exchange.
 func (x *bound) park(key string) {
 	x.Helper()
 	x.publish(x.from, map[string]any{topology.HeaderQueue: x.work, topology.HeaderExchange: x.exchange, topology.HeaderRoutingKey: key}, "m")

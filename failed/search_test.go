@@ -39,7 +39,7 @@ func TestSearch(t *testing.T) {
 			"refused", "connection dial", "TIMEOUT", "attempts 10", "a-4711", `"order"`, "GRÖSSE größe", "京", "東京",
 			"550e8400-e29b-41d4", "corr-7", strings.Repeat("n", 200), "tcp OR:", "xxl*",
 		} {
-			if text == "GRÖSSE größe" { // case is folded, other spellings differ
+			if text == "GRÖSSE größe" { // the search ignores case, but not the spelling
 				text = "GRÖßE"
 			}
 			f := failed.Filter{Text: text}
@@ -88,7 +88,7 @@ func first(list []failed.Summary, _ string, err error) func(rapid.TB) []failed.S
 	return value(list, err)
 }
 
-// Search texts consist of words and never of syntax.
+// A search string has no syntax, so any string is valid that contains a word.
 func TestSearchAcceptsAnyText(t *testing.T) {
 	flags.Default(t, "rapid.checks", "25")
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which the query checks
-// message by message, so that a page checks at most maxLooked messages.
+// selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which
+// the query checks message by message, so that a page checks at most maxLooked messages.
 //
 // Statements contain numbers and terms as literals, so that the database plans each statement for its values.
 type selection struct {
@@ -40,8 +40,8 @@ func (s *selection) arg(v any) string {
 	return fmt.Sprintf("$%d", len(s.args))
 }
 
-// selection returns the selection of a filter. The caller passes the number of the work queue, or 0 if the filter does not specify
-// a queue.
+// selection returns the selection of a filter. The caller passes the number of the work queue, or 0 if the filter
+// does not specify a queue.
 func (f Filter) selection(d dialect, queue int64) *selection {
 	s := &selection{d: d, until: math.MaxInt64, terms: f.terms(), by: int64(f.RefusedBy), sentBy: int64(f.SentBy), outcome: f.Outcome, back: int64(f.Replay), group: int64(f.Group), queue: queue}
 	if f.States != nil {
@@ -64,8 +64,8 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	attempts := len(s.others)
 	s.between(f)
 	if f.Error != "" {
-		// {message} has a truncated copy of a long error. Only an error whose copy has the maximum length can be longer in {content}.
-		// For EXISTS, PostgreSQL would read all of {content} first.
+		// {message} has a truncated copy of a long error. Only an error whose copy has the maximum length can be
+		// longer in {content}. For EXISTS, PostgreSQL would read all of {content} first.
 		part := s.arg([]byte(f.Error))
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND
 			(SELECT %s FROM {content} c WHERE c.message = m.id))`, maxErrorShown-utf8.UTFMax, d.part("c.error", part)))
@@ -77,8 +77,8 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	return s
 }
 
-// between limits the time of the last failure. The position contains the second. If a bound is not a whole second, a condition also
-// compares the milliseconds.
+// between limits the time of the last failure. The position contains the second. If a bound is not a whole second, a
+// condition also compares the milliseconds.
 func (s *selection) between(f Filter) {
 	exact := func(t time.Time) bool { return t.Nanosecond() == 0 && t.Unix() >= 0 && t.Unix() <= math.MaxUint32 }
 	if !f.Since.IsZero() {
@@ -116,9 +116,9 @@ func (f Filter) terms() []string {
 	return t.list
 }
 
-// errorWords returns words that each error with Filter.Error contains. Filter.Error may begin and end inside a word, so only the inner
-// words are complete. The three longest words suffice, because the query checks each match. Short words are frequent, and cost more
-// than they save.
+// errorWords returns words that each error with Filter.Error contains. Filter.Error may begin and end inside a word,
+// so only the inner words are complete. The three longest words suffice, because the query checks each match. Short
+// words are frequent, and cost more than they save.
 func (f Filter) errorWords() []string {
 	e := f.Error
 	if len(e) >= maxErrorShown {
@@ -150,8 +150,9 @@ func (s *selection) allTerms() []string {
 	return terms
 }
 
-// column returns a column of {message} AS m for a condition. SQLite has no statistics and assumes that each state, queue and group
-// is rare. If the selection has words, IDs or a replay, the unary plus prevents the use of an index on the column.
+// column returns a column of {message} AS m for a condition. SQLite has no statistics and assumes that each state,
+// queue and group is rare. If the selection has words, IDs or a replay, the unary plus prevents the use of an index
+// on the column.
 func (s *selection) column(name string) string {
 	if s.d.Dialect == SQLite && (len(s.terms) > 0 || s.ids != "" || s.by+s.sentBy+s.back != 0) {
 		return "+m." + name
@@ -219,7 +220,8 @@ func judge(others []string) string {
 	return fmt.Sprintf(`CASE WHEN %s THEN %d ELSE %d END`, strings.Join(append([]string{"1 = 1"}, others...), " AND "), lookedSelected, lookedFound)
 }
 
-// look returns the query for a part of a page: the next messages below before, each with its position and the result of the check.
+// look returns the query for a part of a page: the next messages below before, each with its position and the result
+// of the check.
 func (s *selection) look(before int64, limit int) string {
 	before = min(before, s.until)
 	switch {
@@ -237,8 +239,8 @@ func (s *selection) look(before int64, limit int) string {
 		s.search(), before, s.from, limit), s.conditions())
 }
 
-// through returns a query that checks candidates, the latest first. A candidate has a position and reports whether the search matches.
-// The query forces PostgreSQL to check the messages one by one.
+// through returns a query that checks candidates, the latest first. A candidate has a position and reports whether
+// the search matches. The query forces PostgreSQL to check the messages one by one.
 func through(candidates string, conditions []string) string {
 	return fmt.Sprintf(`SELECT f.pos AS pos, CASE WHEN f.found THEN COALESCE((SELECT %s FROM {message} m WHERE m.pos = f.pos), %d) ELSE %[2]d END AS ok
 		FROM (%s) f ORDER BY f.pos DESC`, judge(conditions), lookedAt, candidates)
@@ -301,8 +303,8 @@ func (s *selection) along(before int64, limit int) string {
 	return merged(lists, limit)
 }
 
-// list returns a query for one list, sorted by position. Columns are the columns that precede the position in an index, with their
-// values.
+// list returns a query for one list, sorted by position. Columns are the columns that precede the position in an
+// index, with their values.
 func (s *selection) list(conditions []string, columns []equal, before int64, limit int, others []string) string {
 	where, order := s.d.along(columns, s.from, before)
 	candidates := func(column string) string {
@@ -329,8 +331,8 @@ func (s *selection) outcomes() []int {
 	return []int{slices.Index(codedOutcomes, s.outcome)}
 }
 
-// items returns a query for the messages of a replay with a value of {item}.sent. If outcomes is not nil, the query merges one list per
-// outcome, because an index sorts the messages of each outcome.
+// items returns a query for the messages of a replay with a value of {item}.sent. If outcomes is not nil, the query
+// merges one list per outcome, because an index sorts the messages of each outcome.
 func (s *selection) items(replay int64, sent int, outcomes []int, before int64, limit int) string {
 	candidates := func(condition string) string {
 		return fmt.Sprintf(`SELECT i.pos AS pos, 1 = 1 AS found FROM {item} i WHERE i.replay = %d AND i.sent = %d%s AND i.pos >= %d AND i.pos < %d ORDER BY i.pos DESC LIMIT %d`,
@@ -351,8 +353,8 @@ func merged(lists []string, limit int) string {
 	return strings.Join(lists, ` UNION ALL `) + fmt.Sprintf(` ORDER BY 1 DESC LIMIT %d`, limit)
 }
 
-// matches returns the query for matches of a PostgreSQL search, at any position and in any order. A bound on the position would
-// remove the limit on the number of rows that PostgreSQL fetches.
+// matches returns the query for matches of a PostgreSQL search, at any position and in any order. A bound on the
+// position would remove the limit on the number of rows that PostgreSQL fetches.
 func (s *selection) matches(limit int) string {
 	return fmt.Sprintf(`SELECT s.pos FROM {search} s WHERE %s LIMIT %d`, s.d.foundByIndex(s.allTerms()), limit)
 }

@@ -12,8 +12,7 @@ import (
 // take returns the message that the archive stores for a delivery from a failed queue. It reads the headers that were
 // written when the message was parked: a Trail, the marks of the presets, or the x-death header of the broker. A
 // publisher can forge all of them, so the results are for information, and the archive stores the content unchanged.
-// The origin determines the queue to which a replay sends the message, if it knows the queue: see
-// IngestConfig.Origin.
+// If origin returns a queue, a replay sends the message to that queue: see IngestConfig.Origin.
 func take(m *reprise.Message, origin func(*reprise.Message) string) delivered {
 	h := historyOf(m.Headers)
 	died := deaths(m.Headers)

@@ -152,7 +152,7 @@ func TestArchiveReportsReadOnlyFile(t *testing.T) {
 	testAccident(t, db, nil, accident{happens: mode("ro"), repaired: mode("rwc"), says: "attempt to write a readonly database"})
 }
 
-// A change that its caller cancels does not indicate the state of the database.
+// A change that its caller cancels does not make an unavailable archive healthy.
 func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
@@ -168,7 +168,7 @@ func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 20 { // the cancellation may precede the query
+	for range 20 { // several times, because the cancellation may precede the query
 		if err := arrive(cancelled, a); !errors.Is(err, context.Canceled) {
 			t.Fatalf("cancelled Ingest: got error %v, want context.Canceled", err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Tests of package failed_test use these methods and types of an Ingest and a Replayer.
+// These declarations export methods and types of Ingest and Replayer to the tests of package failed_test.
 
 type (
 	Arrival = delivered
@@ -55,7 +55,7 @@ func (a *Archive) Sent(ctx context.Context, id ReplayID, ids []ID) error {
 	return a.markSent(ctx, id, ids, asked)
 }
 
-// SentUnasked records messages that were sent without a request for a report.
+// SentUnasked records that messages were sent without a report request.
 func (a *Archive) SentUnasked(ctx context.Context, id ReplayID, ids []ID) error {
 	return a.markSent(ctx, id, ids, noRoom)
 }
@@ -97,7 +97,7 @@ func (a *Archive) NoteRetries(ctx context.Context, reports []topology.RetryRepor
 
 func (a *Archive) ForgetOverdue(ctx context.Context) error { return a.forgetOverdue(ctx) }
 
-// CarryOut carries out a replay that publishes with a function.
+// CarryOut executes a replay, and passes its messages to publish.
 func CarryOut(ctx context.Context, a *Archive, id ReplayID, publish func(*reprise.Message) error) (*Replay, error) {
 	r, err := newReplayer(answering(publish), a, ReplayerConfig{Batch: 3})
 	if err != nil {

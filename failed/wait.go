@@ -17,8 +17,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// grace returns a context that ends with a delay of d after ctx, to complete work that has begun. Call the CancelFunc
-// when the work is complete.
+// grace returns a context that ends d after ctx, to complete work that has begun. Call the CancelFunc when the work
+// is complete.
 func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -14,7 +14,7 @@ import (
 // WaitingID is the ID of a waiting message in an archive. Each attempt gives the message a new ID.
 type WaitingID int64
 
-// Waiting is a message that a worker has sent to a retry.
+// Waiting is a message that waits for a retry.
 //
 // Workers report such messages (reprise.Config.Announce); the archive does not read the wait queues. Therefore the
 // list may lack messages, and may contain messages that no longer wait: see Archive.Waiting.
@@ -121,7 +121,7 @@ func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err e
 	return strings.Join(all, " AND "), s.args, nil
 }
 
-// Waiting lists the messages that announced workers have sent to a retry, in ascending order of Due. The list is for
+// Waiting lists the messages that wait for a retry by an announced worker, in ascending order of Due. The list is for
 // display, because it consists of the reports that a Rescheduler receives from workers:
 //
 //   - It lacks messages whose report was lost, and messages that were retried while no Rescheduler ran and the queue of
@@ -235,7 +235,7 @@ func (a *Archive) WaitingQueues(ctx context.Context, f WaitingFilter) (out []Wai
 	return out, nil
 }
 
-// WaitingReports describes the reports from which the list of waiting messages is made.
+// WaitingReports describes the reports from which the list of waiting messages is built.
 type WaitingReports struct {
 	Missing int64     // retries above MaxWaiting or not reported by the workers; 0 after 24 hours without such a retry
 	Last    time.Time // the time of the last omitted retry

@@ -24,9 +24,9 @@ type waitDesign struct {
 	longer   string            // the reason for which a message cannot wait longer; "": it can
 }
 
-// designsOf returns the designs in which messages of the work queue wait in the wait queue, by the names of both. The
-// names decide because reports are not trusted. In its design, each name is the name of a wait queue, and the broker
-// proves the arguments.
+// designsOf returns the designs in which messages of the work queue wait in the wait queue. Only the names of the two
+// queues determine the designs, because reports are not trusted. In each of these designs, that name is the name of a
+// wait queue, and proven verifies the arguments.
 func designsOf(p waitingPlace) (all []waitDesign) {
 	if rest, ok := strings.CutPrefix(p.wait, p.queue+".wait."); ok && !strings.Contains(rest, ".") && amqpvalue.IsWaitQueue(p.wait) {
 		all = appendDesign(all, p, topology.Strategy{}, "", func(q *topology.Queue) { q.Name = p.wait }) // any Base and Growth
@@ -48,7 +48,7 @@ func designsOf(p waitingPlace) (all []waitDesign) {
 		all = appendDesign(all, p, preset.CoverArt{QueueType: kind}.Strategy(), fixed, nil)
 		all = appendDesign(all, p, preset.WorkRetry{Prefix: prefix, QueueType: kind}.Strategy(), fixed, nil)
 	}
-	// Transient queues are the last, because a broker can refuse them and close the connection.
+	// Transient queues come last, because a broker can refuse them and close the connection.
 	for _, x := range [][2]bool{{false, false}, {false, true}, {true, true}, {true, false}} {
 		for _, kind := range kinds {
 			for _, purge := range []preset.CDNPurge{{}, preset.CDNPurgePublished()} {
@@ -60,8 +60,8 @@ func designsOf(p waitingPlace) (all []waitDesign) {
 	return all
 }
 
-// appendDesign adds a design, if messages of the work queue wait in the wait queue in this design. name changes the
-// declaration of the wait queue.
+// appendDesign adds a design if its messages of the work queue wait in the wait queue. If name is not nil, it changes
+// the declaration of the wait queue.
 func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer string, name func(*topology.Queue)) []waitDesign {
 	s = s.WithDefaults()
 	if s.Validate() != nil || s.ValidateQueue(p.queue) != nil {
@@ -74,7 +74,7 @@ func appendDesign(all []waitDesign, p waitingPlace, s topology.Strategy, longer 
 			keys = append(keys, b.RoutingKey)
 		}
 	}
-	for _, key := range keys { // some designs have a separate wait queue for unknown keys
+	for _, key := range keys { // some designs have a separate wait queue for unknown routing keys
 		d := topology.Delivery{Queue: p.queue, RoutingKey: key}
 		hop, err := s.Route.Wait(d, topology.MinReportedRetry)
 		if err != nil {
@@ -104,7 +104,8 @@ func (x waitDesign) returns(m *reprise.Message, queue string) bool {
 	return exchange == "" || !slices.ContainsFunc(x.topology.Bindings, others) || x.topology.Leads(exchange, m.RoutingKey, queue)
 }
 
-// exchange returns the exchange to which the wait queue dead-letters. The default exchange leads to the work queue alone.
+// exchange returns the exchange to which the wait queue dead-letters. The default exchange routes only to the work
+// queue.
 func (x waitDesign) exchange() string {
 	exchange, _ := x.wait.Args["x-dead-letter-exchange"].(string)
 	return exchange
@@ -140,8 +141,9 @@ func copiedHeaders(headers topology.Table) topology.Table {
 	return out
 }
 
-// parked returns the headers of a parked copy. A copy in a wait queue has the failed attempt already. A message that
-// the broker moved has not, and gets it from the list.
+// parked returns the headers of a parked copy. A message that a worker copied into the wait queue already has the
+// failed attempt in its headers. A message that the broker dead-lettered does not, so parked adds the attempt from
+// the list.
 func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topology.Table {
 	headers := copiedHeaders(m.Headers)
 	delete(headers, topology.HeaderWaits)
@@ -162,7 +164,8 @@ func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topolog
 var currentTTL = regexp.MustCompile(`inequivalent arg 'x-message-ttl' for queue .* but current is '([0-9]+)'`)
 
 // proven returns the first design whose wait queue the broker has. The broker accepts a declaration only with the
-// arguments of the existing queue. The delay of a design is a setting that the broker returns when it refuses another delay.
+// arguments of the existing queue. The delay of a design is configurable, so proven takes it from the error with
+// which the broker refuses another delay.
 func proven(ctx context.Context, c *reprise.Client, designs []waitDesign) (waitDesign, error) {
 	var refused error
 	for _, x := range designs {

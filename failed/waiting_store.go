@@ -32,8 +32,8 @@ const (
 	// reportingFor is the time after its last report for which a queue counts as a queue whose workers report.
 	reportingFor = 7 * 24 * time.Hour
 
-	// maxReporting is the maximum number of reporting queues in the database. It is limited because reports contain
-	// the names.
+	// maxReporting is the maximum number of reporting queues in the database. It is limited because anyone who can
+	// publish a report chooses the names.
 	maxReporting = 10_000
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
-// The words are determined here and not by the databases, so that both databases return the same results and search
+// This package splits texts into words, not the databases, so that both databases return the same results and search
 // texts have no syntax.
 const (
 	maxWord       = 64        // significant bytes of a word
