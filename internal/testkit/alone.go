@@ -15,7 +15,7 @@ func Alone(t testing.TB, b Target, name string) {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)
 	if err != nil {
-		t.Fatalf("alone with %s on %s: %v", name, b.Name, err)
+		t.Fatalf("cannot lock %s on %s: %v", name, b.Name, err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // the broker may have stopped
 	Eventually(t, 5*time.Minute, func() error {
@@ -23,7 +23,7 @@ func Alone(t testing.TB, b Target, name string) {
 		if err != nil {
 			return err
 		}
-		// While another test has the lock, the answer is 405 RESOURCE_LOCKED, and the channel closes.
+		// While another test has the lock, the response is 405 RESOURCE_LOCKED, and the channel closes.
 		_, err = ch.QueueDeclare("reprise.alone."+name, false, false, true, false, nil)
 		return err
 	})

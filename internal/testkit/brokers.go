@@ -70,7 +70,7 @@ func RabbitMQs() []Target {
 func (b Target) Require(t testing.TB) {
 	t.Helper()
 	if b.URL == "" {
-		t.Skipf("needs RabbitMQ %s: set %s or run make test",
+		t.Skipf("needs RabbitMQ %s (set %s or run make test)",
 			b.Version, "REPRISE_TEST_RABBITMQ_"+strings.ReplaceAll(b.Version, ".", ""))
 	}
 }

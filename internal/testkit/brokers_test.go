@@ -18,12 +18,12 @@ func TestEach(t *testing.T) {
 		defer conn.Close()
 		version, _ := conn.Properties["version"].(string)
 		if b.IsRabbitMQ && !strings.HasPrefix(version, b.Version+".") {
-			t.Errorf("%s says it is %q", b.Name, version)
+			t.Errorf("%s: got version %q", b.Name, version)
 		}
 	})
 }
 
-func TestBrokersAreThoseOfEach(t *testing.T) {
+func TestBrokersReturnsBrokersOfEach(t *testing.T) {
 	t.Setenv("REPRISE_TEST_RABBITMQ_310", "amqp://one/")
 	t.Setenv("REPRISE_TEST_RABBITMQ_43", "amqp://two/")
 	var want, got []string
@@ -34,11 +34,11 @@ func TestBrokersAreThoseOfEach(t *testing.T) {
 		got = append(got, b.Name)
 	}
 	if !slices.Equal(got, want) || len(got) != 3 {
-		t.Errorf("Brokers are %v, Each has %v", got, want)
+		t.Errorf("Brokers: got %v; Each: got %v", got, want)
 	}
 }
 
-func TestProxyInFrontOfABroker(t *testing.T) {
+func TestProxyCutsBrokerConnection(t *testing.T) {
 	p := NewProxy(t, Embedded(t).URL)
 	lost := p.CutBeforeFrame(ToClient, 4) // frame 4 is channel.open-ok, after start, tune and open-ok
 	conn, err := amqp.Dial(p.URL())
@@ -47,7 +47,7 @@ func TestProxyInFrontOfABroker(t *testing.T) {
 	}
 	defer conn.Close()
 	if _, err := conn.Channel(); err == nil {
-		t.Error("a channel was opened though the answer was cut off")
+		t.Error("channel was opened although the response was cut off")
 	}
 	wait(t, lost)
 }

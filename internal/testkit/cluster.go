@@ -20,17 +20,17 @@ type Cluster struct {
 
 const clusterVersion = "4.3"
 
-// WithCluster runs test with a new cluster, which needs a quarter of a minute to start. `make test` sets the names of
+// WithCluster runs test with a new cluster, which takes about 15 s to start. `make test` sets the names of
 // the nodes. WithCluster removes the nodes after the test, even if the test fails.
 func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	t.Helper()
 	prefix, known := os.LookupEnv("REPRISE_TEST_CLUSTER_43")
 	switch {
 	case known && prefix == "":
-		t.Logf("no RabbitMQ %s is killed: none was started by scripts/test", clusterVersion)
+		t.Logf("no RabbitMQ %s was started by scripts/test", clusterVersion)
 		return
 	case !known:
-		t.Skipf("needs RabbitMQ %s nodes that may be killed: run make test", clusterVersion)
+		t.Skipf("needs RabbitMQ %s nodes (run make test)", clusterVersion)
 	}
 	c := &Cluster{t: t}
 	for i := range 3 {
@@ -38,13 +38,13 @@ func WithCluster(t *testing.T, test func(t *testing.T, c *Cluster)) {
 	}
 	t.Cleanup(func() {
 		for _, node := range c.Nodes { // in any order, because all nodes are removed
-			_, _ = c.script("kill", clusterVersion, "--name", node) // it may be down
+			_, _ = c.script("kill", clusterVersion, "--name", node) // the node may not be running
 			_, _ = c.script("rm", clusterVersion, "--name", node)
 		}
 	})
 	c.URLs = strings.Fields(c.run("cluster", clusterVersion, prefix, fmt.Sprint(len(c.Nodes))))
 	if len(c.URLs) != len(c.Nodes) {
-		t.Fatalf("scripts/rabbitmq cluster has started %v, want %d nodes", c.URLs, len(c.Nodes))
+		t.Fatalf("scripts/rabbitmq cluster: got URLs %v, want %d nodes", c.URLs, len(c.Nodes))
 	}
 	test(t, c)
 }

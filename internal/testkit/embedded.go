@@ -21,11 +21,11 @@ func serve(t testing.TB, config broker.Config) (*broker.Broker, Target) {
 	t.Helper()
 	b, err := broker.New(config)
 	if err != nil {
-		t.Fatalf("embedded broker: %v", err)
+		t.Fatalf("cannot create embedded broker: %v", err)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("embedded broker: %v", err)
+		t.Fatalf("cannot start embedded broker: %v", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- b.Serve(ln) }()
@@ -33,7 +33,7 @@ func serve(t testing.TB, config broker.Config) (*broker.Broker, Target) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := b.Shutdown(ctx); err != nil {
-			t.Errorf("embedded broker: shutdown: %v", err)
+			t.Errorf("cannot shut down embedded broker: %v", err)
 		}
 		<-served
 	})

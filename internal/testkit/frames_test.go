@@ -40,24 +40,24 @@ func TestFrameScanner(t *testing.T) {
 			}
 		}
 		if !slices.Equal(begins, wantBegins) || !slices.Equal(ends, wantEnds) {
-			t.Errorf("by %d bytes: frames begin at %v, want %v; end at %v, want %v",
+			t.Errorf("chunks of %d bytes: frames begin at %v, want %v; end at %v, want %v",
 				chunk, begins, wantBegins, ends, wantEnds)
 		}
 	}
 }
 
-func TestFrameScannerFindsNothingInOtherThings(t *testing.T) {
+func TestFrameScannerIgnoresOtherProtocols(t *testing.T) {
 	var s frameScanner
 	data := []byte("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
 	data[3], data[4], data[5], data[6] = 0, 0, 0, 4
 	for at := 0; at < len(data); {
 		n, ended := s.next(data[at:])
 		if ended {
-			t.Fatalf("a frame ends at %d", at+n)
+			t.Fatalf("unexpected end of a frame at byte %d", at+n)
 		}
 		at += n
 	}
 	if s.begins(1) {
-		t.Error("a frame is to begin after what was none")
+		t.Error("unexpected begin of a frame in data that is not AMQP")
 	}
 }

@@ -59,7 +59,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || u.Scheme == "amqps" {
-		t.Fatalf("proxy: %q is no URL of a broker that speaks in the clear (%v)", target, err)
+		t.Fatalf("proxy: target must be an AMQP URL without TLS: got %q (%v)", target, err)
 	}
 	if u.Port() == "" {
 		u.Host = net.JoinHostPort(u.Hostname(), "5672")
@@ -128,8 +128,8 @@ func (p *Proxy) CutAfterFrame(d Direction, n int) <-chan struct{} {
 // peer receives all earlier data but no part of that frame. Heartbeats do not count. The proxy counts a frame at its
 // start.
 //
-// CutBeforeFrame(ToClient, n) loses an answer. The server has processed the request, but the client does not receive
-// the answer.
+// CutBeforeFrame(ToClient, n) loses a response. The server has processed the request, but the client does not receive
+// the response.
 func (p *Proxy) CutBeforeFrame(d Direction, n int) <-chan struct{} {
 	p.t.Helper()
 	return p.arm(d, cutBeforeFrame, int64(n), 1)
@@ -168,7 +168,7 @@ const (
 func (p *Proxy) arm(d Direction, place cutPlace, n, least int64) <-chan struct{} {
 	p.t.Helper()
 	if n < least {
-		p.t.Fatalf("proxy: can't cut at %d: the first is %d", n, least)
+		p.t.Fatalf("proxy: position of a cut must be at least %d: got %d", least, n)
 	}
 	c := &cut{place: place, left: n, done: make(chan struct{})}
 	p.mu.Lock()
@@ -221,9 +221,9 @@ func (p *Proxy) count(d Direction, place cutPlace, n int64) (due bool) {
 	return due
 }
 
-// happen performs armed cuts. Another goroutine waits for the end of the connections, because happen runs on a
-// goroutine of such a connection.
-func (p *Proxy) happen(now []*cut) {
+// perform ends all connections for the cuts that are due. Another goroutine waits for the end of the connections,
+// because perform runs on a goroutine of such a connection.
+func (p *Proxy) perform(now []*cut) {
 	conns := p.cancelAll()
 	p.wg.Go(func() {
 		for _, conn := range conns {

@@ -19,7 +19,7 @@ const timeout = 2 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestProxyPassesEverything(t *testing.T) {
+func TestProxyForwardsAllData(t *testing.T) {
 	s := newEcho(t)
 	p := NewProxy(t, s.url())
 	c := dial(t, p)
@@ -30,7 +30,7 @@ func TestProxyPassesEverything(t *testing.T) {
 		c.CloseWrite()
 	})
 	if got := readAll(t, c); got != string(sent) {
-		t.Errorf("%d bytes came back, want %d", len(got), len(sent))
+		t.Errorf("got %d bytes, want %d", len(got), len(sent))
 	}
 	wg.Wait()
 }
@@ -38,10 +38,10 @@ func TestProxyPassesEverything(t *testing.T) {
 func TestProxyURL(t *testing.T) {
 	p := NewProxy(t, "amqp://user:secret@127.0.0.1/vhost?heartbeat=5")
 	if want := "amqp://user:secret@" + p.Addr() + "/vhost?heartbeat=5"; p.URL() != want {
-		t.Errorf("URL %s, want %s", p.URL(), want)
+		t.Errorf("URL: got %s, want %s", p.URL(), want)
 	}
 	if want := "127.0.0.1:5672"; p.target.Host != want {
-		t.Errorf("target %s, want %s", p.target.Host, want)
+		t.Errorf("target: got %s, want %s", p.target.Host, want)
 	}
 }
 
@@ -57,18 +57,18 @@ func TestProxyCut(t *testing.T) {
 	a.Write([]byte("lost")) // this write may already fail
 	for _, c := range []*net.TCPConn{a, b} {
 		if rest := readAll(t, c); rest != "" {
-			t.Errorf("the client read %q after the cut", rest)
+			t.Errorf("client read %q after the cut", rest)
 		}
 	}
 	if got := s.received(t, 2); got[0] != "ping" || got[1] != "ping" {
-		t.Errorf("the server received %q", got)
+		t.Errorf("server received %q", got)
 	}
 
 	again := dial(t, p)
 	write(t, again, "pong")
 	read(t, again, "pong")
 	if n := p.Accepted(); n != 3 {
-		t.Errorf("%d connections let through, want 3", n)
+		t.Errorf("got %d accepted connections, want 3", n)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestProxyCutWhileStuck(t *testing.T) {
 	server.SetDeadline(time.Now().Add(timeout))
 	got, err := io.Copy(io.Discard, server)
 	if err != nil || got >= int64(sent) {
-		t.Errorf("%d of %d bytes arrived (%v)", got, sent, err)
+		t.Errorf("got %d of %d bytes (%v)", got, sent, err)
 	}
 }
 
@@ -123,11 +123,11 @@ func TestProxyRefuseAndResume(t *testing.T) {
 	write(t, c, "c")
 	read(t, c, "c")
 	if n := p.Accepted(); n != 2 {
-		t.Errorf("%d connections let through, want 2", n)
+		t.Errorf("got %d accepted connections, want 2", n)
 	}
 }
 
-func TestProxyResumeDisarms(t *testing.T) {
+func TestProxyResumeDisarmsCuts(t *testing.T) {
 	p := NewProxy(t, newEcho(t).url())
 	cut := p.CutAfterBytes(ToServer, 2)
 	p.Resume()
@@ -136,7 +136,7 @@ func TestProxyResumeDisarms(t *testing.T) {
 	read(t, c, "abcd")
 	select {
 	case <-cut:
-		t.Error("the cut happened")
+		t.Error("proxy performed a cut after Resume")
 	default:
 	}
 }
@@ -160,7 +160,7 @@ func refused(t *testing.T, p *Proxy) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(timeout))
 	if n, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("not refused: read %d bytes (%v)", n, err)
+		t.Errorf("connection was not refused: read %d bytes (%v)", n, err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestProxyCutAfterBytes(t *testing.T) {
 			write(t, c, "0123456789")
 			wait(t, cut)
 			if got, want := s.received(t, 1)[0], "0123456789"[:n]; got != want {
-				t.Errorf("the server received %q, want %q", got, want)
+				t.Errorf("server received %q, want %q", got, want)
 			}
 		})
 		t.Run(fmt.Sprint("to the client ", n), func(t *testing.T) {
@@ -185,10 +185,10 @@ func TestProxyCutAfterBytes(t *testing.T) {
 			write(t, c, "0123456789")
 			wait(t, cut)
 			if got, want := readAll(t, c), "0123456789"[:n]; got != want {
-				t.Errorf("the client received %q, want %q", got, want)
+				t.Errorf("client received %q, want %q", got, want)
 			}
 			if got := s.received(t, 1)[0]; got != "0123456789" {
-				t.Errorf("the server received %q", got)
+				t.Errorf("server received %q", got)
 			}
 		})
 	}
@@ -218,20 +218,20 @@ func TestProxyCutAtFrame(t *testing.T) {
 					return server
 				}
 				if server != stream {
-					t.Errorf("the server received %d bytes, want all %d", len(server), len(stream))
+					t.Errorf("server received %d of %d bytes", len(server), len(stream))
 				}
 				return client
 			}
 			t.Run(fmt.Sprint("after ", i, " ", d), func(t *testing.T) {
 				got := received(t, func(p *Proxy) <-chan struct{} { return p.CutAfterFrame(d, i) })
 				if want := stream[:ends[i]]; got != want {
-					t.Errorf("%d bytes passed, want %d", len(got), len(want))
+					t.Errorf("got %d bytes, want %d", len(got), len(want))
 				}
 			})
 			t.Run(fmt.Sprint("before ", i, " ", d), func(t *testing.T) {
 				got := received(t, func(p *Proxy) <-chan struct{} { return p.CutBeforeFrame(d, i) })
 				if want := stream[:ends[i-1]+heartbeat]; got != want {
-					t.Errorf("%d bytes passed, want %d", len(got), len(want))
+					t.Errorf("got %d bytes, want %d", len(got), len(want))
 				}
 			})
 		}
@@ -239,14 +239,14 @@ func TestProxyCutAtFrame(t *testing.T) {
 }
 
 // A count starts when the cut is armed, and continues over connections.
-func TestProxyCountsFromTheCallOn(t *testing.T) {
+func TestProxyCountsFramesFromCall(t *testing.T) {
 	s := newEcho(t)
 	p := NewProxy(t, s.url())
 	a := dial(t, p)
 	write(t, a, frame(1, 3)+frame(1, 3))
 	read(t, a, frame(1, 3)+frame(1, 3))
 	if n := p.Frames(ToServer); n != 2 {
-		t.Errorf("%d frames passed, want 2", n)
+		t.Errorf("got %d frames, want 2", n)
 	}
 
 	cut := p.CutAfterFrame(ToServer, 2)
@@ -259,16 +259,16 @@ func TestProxyCountsFromTheCallOn(t *testing.T) {
 	readAll(t, a)
 	readAll(t, b)
 	if n := p.Frames(ToServer); n != 4 {
-		t.Errorf("%d frames passed, want 4", n)
+		t.Errorf("got %d frames, want 4", n)
 	}
 	select {
 	case <-other:
-		t.Error("a cut happened early")
+		t.Error("proxy performed a cut too early")
 	default:
 	}
 }
 
-func TestProxyTwoCutsAtOnePlace(t *testing.T) {
+func TestProxyPerformsTwoCutsAtOnePosition(t *testing.T) {
 	p := NewProxy(t, newEcho(t).url())
 	cuts := []<-chan struct{}{
 		p.CutAfterBytes(ToServer, int64(len(frame(1, 3)))),
@@ -282,7 +282,7 @@ func TestProxyTwoCutsAtOnePlace(t *testing.T) {
 	}
 }
 
-func TestProxyRefusesNoPlace(t *testing.T) {
+func TestProxyRejectsInvalidPosition(t *testing.T) {
 	p := NewProxy(t, newEcho(t).url())
 	for name, arm := range map[string]func(p *Proxy) <-chan struct{}{
 		"frame 0": func(p *Proxy) <-chan struct{} { return p.CutAfterFrame(ToServer, 0) },
@@ -291,8 +291,8 @@ func TestProxyRefusesNoPlace(t *testing.T) {
 		got := outcome(t, func(t testing.TB) {
 			arm(&Proxy{t: t})
 		})
-		if !strings.Contains(got.fatal, "can't cut") {
-			t.Errorf("%s: failed with %q", name, got.fatal)
+		if !strings.Contains(got.fatal, "must be at least") {
+			t.Errorf("%s: got %q", name, got.fatal)
 		}
 	}
 	p.Cut() // without connections
@@ -345,7 +345,7 @@ func (s *echo) received(t *testing.T, n int) []string {
 		case got := <-s.done:
 			all = append(all, got)
 		case <-time.After(timeout):
-			t.Fatal("the server's connection does not end")
+			t.Fatal("connection of the server did not end")
 		}
 	}
 	return all
@@ -373,7 +373,7 @@ func read(t *testing.T, c net.Conn, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-		t.Fatalf("read %q, want %q (%v)", got, want, err)
+		t.Fatalf("got %q, want %q (%v)", got, want, err)
 	}
 }
 
@@ -393,6 +393,6 @@ func wait(t *testing.T, cut <-chan struct{}) {
 	select {
 	case <-cut:
 	case <-time.After(timeout):
-		t.Fatal("the cut does not happen")
+		t.Fatal("proxy did not perform the cut")
 	}
 }

@@ -10,8 +10,7 @@ import (
 )
 
 // A proxyConn is a client's connection together with the connection to the target. It forwards bytes until both sides
-// have closed, or until it is canceled. It is stopped when it no longer forwards bytes, and gone when both connections
-// are closed.
+// have closed, or until it is canceled. The channel stopped is closed when it no longer forwards bytes.
 type proxyConn struct {
 	proxy   *Proxy
 	client  *net.TCPConn
@@ -66,17 +65,17 @@ func (c *proxyConn) run() {
 	defer c.client.Close()
 	defer c.server.Close()
 
-	c.both(c.ctx,
+	c.runBoth(c.ctx,
 		func() { c.forward(ToServer, c.server, c.client) },
 		func() { c.forward(ToClient, c.client, c.server) })
 	close(c.stopped)
 	if c.ctx.Err() != nil {
-		c.part()
+		c.closeGracefully()
 	}
 }
 
-// both runs two functions concurrently. When ctx is canceled, it makes their reads and writes fail.
-func (c *proxyConn) both(ctx context.Context, one, other func()) {
+// runBoth runs two functions concurrently. When ctx is canceled, it makes their reads and writes fail.
+func (c *proxyConn) runBoth(ctx context.Context, one, other func()) {
 	ended := make(chan struct{})
 	var watch, work sync.WaitGroup
 	watch.Go(func() {
@@ -114,7 +113,7 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 				c.cancel()
 			}
 			if len(now) > 0 {
-				c.proxy.happen(now)
+				c.proxy.perform(now)
 				return
 			}
 		}
@@ -129,13 +128,14 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 	}
 }
 
-// part closes both connections such that the peers receive all forwarded data. An immediate close is not sufficient,
-// because a close with unread bytes resets the connection, and the peer may lose data that it has not read. Therefore part sends
-// the end of the stream to each peer, and discards further data until the peer closes or the timeout expires.
-func (c *proxyConn) part() {
+// closeGracefully closes both connections such that the peers receive all forwarded data. An immediate close is not
+// sufficient, because a close with unread bytes resets the connection, and the peer may lose data that it has not read.
+// Therefore closeGracefully sends the end of the stream to each peer, and discards further data until the peer closes or
+// the timeout expires.
+func (c *proxyConn) closeGracefully() {
 	const timeout = 2 * time.Second
 	c.deadline(time.Now().Add(timeout))
-	c.both(c.proxy.ctx, func() { drain(c.client) }, func() { drain(c.server) })
+	c.runBoth(c.proxy.ctx, func() { drain(c.client) }, func() { drain(c.server) })
 }
 
 func drain(peer *net.TCPConn) {

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// A Tap carries the connections of one client, and forwards one frame at a time:
+// A Tap forwards the connections of one client, one frame at a time:
 //
 //	client ── publishing ──► Tap ──► broker
 //	       ◄─ consuming ───      ◄──
@@ -92,7 +92,7 @@ func NewTap(dial DialFunc, names ...string) *Tap {
 	return p
 }
 
-var errNoLine = errors.New("tap: no connection is let through")
+var errNoLine = errors.New("tap: cannot accept connection")
 
 // Dial opens a connection through the tap.
 func (p *Tap) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -250,7 +250,7 @@ func (p *Tap) cross(l *tapLine, f tapFrame, pass func() error) (lost bool, err e
 	switch {
 	case p.cut == nil:
 	case p.next == p.cut.At:
-		p.happen(f.Crossing)
+		p.perform(f.Crossing)
 		if l.dead {
 			return true, nil
 		}
@@ -258,7 +258,7 @@ func (p *Tap) cross(l *tapLine, f tapFrame, pass func() error) (lost bool, err e
 		p.next++
 	}
 	p.crossed[f.Crossing]++
-	p.acked += l.note(f)
+	p.acked += l.record(f)
 	if p.recording {
 		p.recorded = append(p.recorded, f.Crossing)
 	}
@@ -267,8 +267,8 @@ func (p *Tap) cross(l *tapLine, f tapFrame, pass func() error) (lost bool, err e
 	return false, pass()
 }
 
-// happen performs the cut. It unlocks p.mu temporarily.
-func (p *Tap) happen(before Crossing) {
+// perform executes the cut. It unlocks p.mu temporarily.
+func (p *Tap) perform(before Crossing) {
 	c, done := p.cut, p.done
 	p.cut = nil
 	p.refusing = p.refusing || c.Refuse
@@ -287,9 +287,9 @@ func (p *Tap) happen(before Crossing) {
 			l.client.Close()
 		}
 		if before.Direction == ToServer || before.Line != l.name {
-			l.certain()
+			l.waitProcessed()
 		}
-		l.hangUp()
+		l.closeWrite()
 	}
 	if c.Then != nil {
 		c.Then()

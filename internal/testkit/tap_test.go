@@ -92,7 +92,7 @@ var published = []Crossing{
 	{"one", ToClient, "basic.ack"},
 }
 
-func TestTapRecordsWhatCrosses(t *testing.T) {
+func TestTapRecordsFrames(t *testing.T) {
 	tapped(t, func(t *testing.T, p *Tap, observer *amqp.Channel) {
 		conn := tapDial(t, p.Dial)
 		defer conn.Close()
@@ -100,22 +100,22 @@ func TestTapRecordsWhatCrosses(t *testing.T) {
 		time.Sleep(time.Hour) // heartbeats cross as well
 		p.Record()
 		if !put(t, ch, "a") {
-			t.Error("no confirm")
+			t.Error("message was not confirmed")
 		}
 		if got := p.Recorded(); !slices.Equal(got, published) {
 			t.Errorf("recorded:\n%v, want\n%v", got, published)
 		}
 		if n := p.Crossed(published[4]); n != 1 {
-			t.Errorf("%d bodies crossed", n)
+			t.Errorf("got %d body frames, want 1", n)
 		}
 		if n := ready(t, observer); n != 1 {
-			t.Errorf("%d messages arrived", n)
+			t.Errorf("queue has %d messages, want 1", n)
 		}
 	})
 }
 
 // At each place of a cut, exactly the earlier frames have crossed.
-func TestTapCutsWhereItIsTold(t *testing.T) {
+func TestTapCutsBeforeSpecifiedFrame(t *testing.T) {
 	for at, c := range published {
 		for _, unnoticed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v, unnoticed %v", c, unnoticed), func(t *testing.T) {
@@ -138,19 +138,19 @@ func TestTapCutsWhereItIsTold(t *testing.T) {
 					<-cut
 					synctest.Wait()
 					if got := p.Recorded(); !slices.Equal(got, published[:at]) {
-						t.Errorf("crossed have %v", got)
+						t.Errorf("unexpected frames: %v", got)
 					}
 					if n, want := ready(t, observer), max(0, at-4); n != want {
-						t.Errorf("%d messages arrived, want %d", n, want)
+						t.Errorf("queue has %d messages, want %d", n, want)
 					}
-					// A client notices the cut when it writes, but not while it waits for an answer.
+					// A client notices the cut when it writes, but not while it waits for a response.
 					if noticed := !unnoticed || c.Direction == ToServer; conn.IsClosed() != noticed {
-						t.Errorf("noticed: %v, want %v", conn.IsClosed(), noticed)
+						t.Errorf("client connection closed: got %v, want %v", conn.IsClosed(), noticed)
 					}
 					p.Notice()
 					publishing.Wait()
 					if !conn.IsClosed() || confirmed || !then {
-						t.Errorf("closed: %v, confirmed: %v, Then called: %v", conn.IsClosed(), confirmed, then)
+						t.Errorf("closed: got %v, confirmed: got %v, Then called: got %v", conn.IsClosed(), confirmed, then)
 					}
 					tapDial(t, p.Dial).Close() // connections work again
 				})
@@ -160,7 +160,7 @@ func TestTapCutsWhereItIsTold(t *testing.T) {
 }
 
 // The tap holds the other line until Then returns.
-func TestTapCutsAnotherLine(t *testing.T) {
+func TestTapCutsOtherLine(t *testing.T) {
 	tapped(t, func(t *testing.T, p *Tap, observer *amqp.Channel) {
 		one, two := tapDial(t, p.Dial), tapDial(t, p.Dial)
 		defer one.Close()
@@ -172,24 +172,24 @@ func TestTapCutsAnotherLine(t *testing.T) {
 			}
 			q, err := observer.QueueDeclarePassive("q", true, false, false, false, nil)
 			if err != nil || q.Messages != 0 {
-				t.Errorf("%d messages arrived in the meantime (%v)", q.Messages, err)
+				t.Errorf("queue has %d messages, want 0 (%v)", q.Messages, err)
 			}
 		}})
 		if !put(t, ch, "a") {
-			t.Error("no confirm")
+			t.Error("message was not confirmed")
 		}
 		<-cut
 		if one.IsClosed() || !two.IsClosed() || !p.Refusing() {
-			t.Errorf("closed: %v and %v, want the second; refusing: %v", one.IsClosed(), two.IsClosed(), p.Refusing())
+			t.Errorf("closed: got %v and %v, want false and true; refusing: got %v", one.IsClosed(), two.IsClosed(), p.Refusing())
 		}
 		if _, err := p.Dial(t.Context(), "tcp", "broker:5672"); err == nil {
-			t.Error("a connection is let through")
+			t.Error("tap accepted a connection")
 		}
 	})
 }
 
 // Early frames wait for their turn.
-func TestTapHoldsFramesBack(t *testing.T) {
+func TestTapDelaysEarlyFrames(t *testing.T) {
 	tapped(t, func(t *testing.T, p *Tap, observer *amqp.Channel) {
 		one, two := tapDial(t, p.Dial), tapDial(t, p.Dial)
 		defer one.Close()
@@ -206,17 +206,17 @@ func TestTapHoldsFramesBack(t *testing.T) {
 		})
 		synctest.Wait()
 		if got := p.Recorded(); len(got) != 0 {
-			t.Errorf("crossed have %v", got)
+			t.Errorf("unexpected frames: %v", got)
 		}
 		if got := p.Waiting(); got == "" {
-			t.Error("nobody waits")
+			t.Error("Waiting is empty")
 		}
 		if !put(t, chOne, "a") {
-			t.Error("no confirm")
+			t.Error("message was not confirmed")
 		}
 		declaring.Wait()
 		if got := p.Recorded()[:5]; !slices.Equal(got, script) {
-			t.Errorf("crossed have %v", got)
+			t.Errorf("unexpected frames: %v", got)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestTapIsNotQuietWithinAMessage(t *testing.T) {
 		ch := tapChannel(t, conn)
 		synctest.Wait()
 		if !p.Quiet() {
-			t.Error("not quiet before")
+			t.Error("tap is not quiet before the publish")
 		}
 		halfway := make(chan struct{})
 		p.Cut(Cut{Script: published, At: 3, Then: func() {
@@ -239,12 +239,12 @@ func TestTapIsNotQuietWithinAMessage(t *testing.T) {
 		publishing.Go(func() { put(t, ch, "a") })
 		<-halfway
 		if p.Quiet() {
-			t.Error("quiet in the middle of a message")
+			t.Error("tap is quiet within a message")
 		}
 		publishing.Wait()
 		synctest.Wait()
 		if !p.Quiet() {
-			t.Error("not quiet afterwards")
+			t.Error("tap is not quiet after the publish")
 		}
 	})
 }
@@ -270,25 +270,25 @@ func TestTapCountsAcks(t *testing.T) {
 			settle func() error
 			want   int
 		}{
-			{"one", func() error { return ch.Ack(2, false) }, 1},
-			{"none", func() error { return ch.Reject(3, false) }, 1},
-			{"those before it", func() error { return ch.Ack(4, true) }, 3},
-			{"none of several", func() error { return ch.Nack(5, true, false) }, 3},
-			{"the last", func() error { return ch.Ack(6, true) }, 4},
+			{"ack", func() error { return ch.Ack(2, false) }, 1},
+			{"reject", func() error { return ch.Reject(3, false) }, 1},
+			{"multiple", func() error { return ch.Ack(4, true) }, 3},
+			{"nack multiple", func() error { return ch.Nack(5, true, false) }, 3},
+			{"ack the last", func() error { return ch.Ack(6, true) }, 4},
 		} {
 			if err := step.settle(); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 			if n := p.Acked(); n != step.want {
-				t.Errorf("%s: %d are acknowledged, want %d", step.name, n, step.want)
+				t.Errorf("%s: got %d acknowledged deliveries, want %d", step.name, n, step.want)
 			}
 		}
 	})
 }
 
-// The server processes acknowledgements that have crossed, even if the line is cut before any answer.
-func TestTapIsCertainOfAcks(t *testing.T) {
+// The server processes acknowledgements that have crossed, even if the line is cut before any response.
+func TestTapCutWaitsUntilAcksAreProcessed(t *testing.T) {
 	const messages, rounds = 100, 5
 	ack := Crossing{"one", ToServer, "basic.ack"}
 	script := append(slices.Repeat([]Crossing{ack}, messages), Crossing{"one", ToServer, "channel.close"})
@@ -321,7 +321,7 @@ func TestTapIsCertainOfAcks(t *testing.T) {
 			for n := range messages {
 				d := <-deliveries
 				if got, want := string(d.Body), fmt.Sprint(round, n); got != want {
-					t.Fatalf("%q was delivered, not %q", got, want)
+					t.Fatalf("got message %q, want %q", got, want)
 				}
 			}
 			cut := p.Cut(Cut{Script: script, At: messages, Lines: []string{"one"}})

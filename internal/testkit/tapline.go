@@ -21,8 +21,8 @@ type tapLine struct {
 	last      tapFrame            // the last frame that the server has received
 	unsettled map[uint16][]uint64 // received delivery tags without an ack, by channel
 
-	answered chan struct{} // closed when the server has answered after the cut, or cannot answer
-	answer   func()        // closes it
+	answered chan struct{} // closed when the server has responded after the cut, or cannot respond
+	answer   func()        // closes answered
 }
 
 func newTapLine(p *Tap, name string) *tapLine {
@@ -72,8 +72,8 @@ func (l *tapLine) inMessage() bool {
 	return l.last.Name == amqpwire.IDBasicPublish.String() || l.last.Name == amqpwire.IDBasicPublish.String()+headerSuffix
 }
 
-// note records a crossing frame, and returns the number of deliveries that it acknowledges.
-func (l *tapLine) note(f tapFrame) (acked int) {
+// record records a crossing frame, and returns the number of deliveries that it acknowledges.
+func (l *tapLine) record(f tapFrame) (acked int) {
 	if f.Direction == ToServer {
 		l.last = f
 	}
@@ -106,10 +106,10 @@ func settle(tags []uint64, tag uint64, multiple bool) (left []uint64, settled in
 	return left, settled
 }
 
-// certain returns when the server has processed all frames of the line. If the last frame is an ack, certain sends a
-// request with an answer and waits, because an ack has no answer, and a server may ignore an ack just before the end.
-// Any later frame from the server counts as the answer.
-func (l *tapLine) certain() {
+// waitProcessed returns when the server has processed all frames of the line. An ack has no response, and a server may
+// ignore an ack just before the end of a connection. Therefore, if the last frame is an ack, waitProcessed sends a request
+// and waits for its response. Any later frame from the server counts as the response.
+func (l *tapLine) waitProcessed() {
 	l.tap.mu.Lock()
 	last := l.last
 	l.tap.mu.Unlock()
@@ -125,9 +125,9 @@ func (l *tapLine) certain() {
 	}
 }
 
-// hangUp closes the direction to the server. It closes only one half of a socket, because a close with unread bytes
+// closeWrite closes the direction to the server. It closes only one half of a socket, because a close with unread bytes
 // would reset the connection, and the server might lose data that it has not read.
-func (l *tapLine) hangUp() {
+func (l *tapLine) closeWrite() {
 	half, ok := l.server.(interface{ CloseWrite() error })
 	if !ok {
 		l.server.Close()
@@ -155,7 +155,7 @@ func (l *tapLine) forward(d Direction) {
 	case dead:
 		l.client.Close() // the client has noticed the cut
 	default:
-		l.hangUp()
+		l.closeWrite()
 	}
 }
 

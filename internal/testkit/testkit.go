@@ -52,19 +52,19 @@ func Eventually[C func() bool | func() error](t testing.TB, within time.Duration
 	const longest = 50 * time.Millisecond
 	deadline := time.Now().Add(within)
 	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
-		holds, missing := ask(condition)
+		holds, missing := evaluate(condition)
 		if holds {
 			return
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
-			t.Fatalf("still not so after %v%s", within, missing)
+			t.Fatalf("condition not met after %v%s", within, missing)
 		}
 		time.Sleep(min(pause, left))
 	}
 }
 
-func ask(condition any) (holds bool, missing string) {
+func evaluate(condition any) (holds bool, missing string) {
 	switch condition := condition.(type) {
 	case func() bool:
 		return condition(), ""

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-func TestNameIsUniqueAndSaysWhereItComesFrom(t *testing.T) {
+func TestNameIsUniqueAndContainsTestName(t *testing.T) {
 	t.Run("with spaces/and slashes", func(t *testing.T) {
 		a, b := Name(t, "work"), Name(t, "work")
 		if a == b {
-			t.Errorf("the same name twice: %s", a)
+			t.Errorf("Name returned %s twice", a)
 		}
-		if want := "work.TestNameIsUniqueAndSaysWhereItComesFrom-with_spaces-and_slashes."; !strings.HasPrefix(a, want) {
+		if want := "work.TestNameIsUniqueAndContainsTestName-with_spaces-and_slashes."; !strings.HasPrefix(a, want) {
 			t.Errorf("name %q does not begin with %q", a, want)
 		}
 	})
 	t.Run(strings.Repeat("long", 100), func(t *testing.T) {
 		if name := Name(t, "q"); len(name) > 200 {
-			t.Errorf("a name of %d bytes", len(name))
+			t.Errorf("name has %d bytes", len(name))
 		}
 	})
 }
@@ -33,13 +33,13 @@ func TestEventually(t *testing.T) {
 		condition func(t testing.TB, after time.Time)
 		want      string // expected in the failure; "" means no failure
 	}{
-		{"true at last", func(t testing.TB, after time.Time) {
+		{"true later", func(t testing.TB, after time.Time) {
 			Eventually(t, 10*time.Second, func() bool { return !time.Now().Before(after) })
 		}, ""},
 		{"never true", func(t testing.TB, _ time.Time) {
 			Eventually(t, 10*time.Second, func() bool { return false })
-		}, "still not so after 10s"},
-		{"no error at last", func(t testing.TB, after time.Time) {
+		}, "condition not met after 10s"},
+		{"no error later", func(t testing.TB, after time.Time) {
 			Eventually(t, 10*time.Second, func() error {
 				if left := time.Until(after); left > 0 {
 					return fmt.Errorf("%v left", left)
@@ -48,8 +48,8 @@ func TestEventually(t *testing.T) {
 			})
 		}, ""},
 		{"always an error", func(t testing.TB, _ time.Time) {
-			Eventually(t, 10*time.Second, func() error { return errors.New("2 of 3 are there") })
-		}, "still not so after 10s: 2 of 3 are there"},
+			Eventually(t, 10*time.Second, func() error { return errors.New("got 2 of 3") })
+		}, "condition not met after 10s: got 2 of 3"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,10 +57,10 @@ func TestEventually(t *testing.T) {
 				start := time.Now()
 				got := outcome(t, func(t testing.TB) { tt.condition(t, start.Add(9*time.Second)) })
 				if got.fatal != tt.want {
-					t.Errorf("failed with %q, want %q", got.fatal, tt.want)
+					t.Errorf("got failure %q, want %q", got.fatal, tt.want)
 				}
 				if waited := time.Since(start); waited < 9*time.Second || waited > 10*time.Second {
-					t.Errorf("waited %v", waited)
+					t.Errorf("Eventually returned after %v", waited)
 				}
 			})
 		})
@@ -72,18 +72,18 @@ func TestRabbitMQFromEnvironment(t *testing.T) {
 	t.Setenv("REPRISE_TEST_RABBITMQ_43", "")
 	all := RabbitMQs()
 	if len(all) != 2 {
-		t.Fatalf("%d versions: %v", len(all), all)
+		t.Fatalf("got %d versions: %v", len(all), all)
 	}
 	want := Target{Name: "rabbitmq-3.10", URL: "amqp://guest:guest@127.0.0.1:5999/", IsRabbitMQ: true, Version: "3.10"}
 	if all[0] != want {
 		t.Errorf("got %v, want %v", all[0], want)
 	}
 	if got := outcome(t, all[0].Require); got != (ending{}) {
-		t.Errorf("3.10 is there, but: %v", got)
+		t.Errorf("version 3.10 is available: got %v", got)
 	}
 	got := outcome(t, all[1].Require)
-	if want := "needs RabbitMQ 4.3: set REPRISE_TEST_RABBITMQ_43 or run make test"; got.skip != want {
-		t.Errorf("4.3 is not there: skipped with %q, want %q", got.skip, want)
+	if want := "needs RabbitMQ 4.3 (set REPRISE_TEST_RABBITMQ_43 or run make test)"; got.skip != want {
+		t.Errorf("version 4.3 is not available: got %q, want %q", got.skip, want)
 	}
 }
 

@@ -20,7 +20,7 @@ func Server(t testing.TB) string {
 	t.Helper()
 	address := os.Getenv("REPRISE_TEST_POSTGRES")
 	if address == "" {
-		t.Skip("needs PostgreSQL: set REPRISE_TEST_POSTGRES=postgres://… or run make test")
+		t.Skip("needs PostgreSQL (set REPRISE_TEST_POSTGRES=postgres://… or run make test)")
 	}
 	return address
 }
@@ -31,7 +31,7 @@ func Schema(t testing.TB) string {
 	address := Server(t)
 	u, err := url.Parse(address)
 	if err != nil {
-		t.Fatalf("REPRISE_TEST_POSTGRES=%q is no URL: %v", address, err)
+		t.Fatalf("REPRISE_TEST_POSTGRES=%q is not a URL: %v", address, err)
 	}
 	db, err := sql.Open("pgx", address)
 	if err != nil {
