@@ -29,8 +29,8 @@ const (
 // cdnPurgeKeys are the default routing keys: the kinds of purged objects.
 var cdnPurgeKeys = []string{"url", "directory", "tag"}
 
-// CDNPurge is the queue design of a CDN purge service. It has an exponential backoff, which the
-// message itself records.
+// CDNPurge is the queue design of a CDN purge service. It has an exponential backoff, whose progress is recorded on the
+// message.
 //
 //	            url, directory, tag
 //	cdn-purge (direct) ──────────────► cdn-purge (queue) ─► handler ─► nil: ack
@@ -44,18 +44,17 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 // the main exchange and does not change the routing key, so expired messages return with their
 // original key.
 //
-// The first expiration is 10000 ms. Each further expiration is three times the previous expiration,
-// which the broker records in the header x-death, plus or minus up to a tenth. Programs in other
-// languages on the same queues can therefore continue the backoff of a worker, and a worker can
-// continue theirs. See topology.GrowingTTL, and topology.Expirations for the other headers that a
-// worker reads and for the differences between RabbitMQ 3.10 and 4.
+// The first expiration is 10000 ms. Each further expiration is three times the previous expiration, which the broker records
+// in the header x-death, plus or minus up to a tenth. Therefore workers and programs in other languages can use the same
+// queues and continue the backoff of each other. See topology.GrowingTTL, and topology.Expirations for the other headers
+// that a worker reads and for the differences between RabbitMQ 3.10 and 4.
 //
-// The design retries forever. With Reprise, the Policy of the worker limits the attempts, by default
-// to 19, the last of them about five days after the first. If the retries are exhausted, the worker
-// parks the message in {Queue}.failed, which other programs do not need.
+// The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts, by default to 19. The last
+// attempt starts about five days after the first. If the retries are exhausted, the worker parks the message in
+// {Queue}.failed, which other programs do not need.
 //
-// As in each wait queue with different expirations, a message waits for earlier messages that are due
-// later. Max limits this wait.
+// As in any wait queue with different expirations, a message also waits for earlier messages that are due later. Max limits
+// this wait.
 type CDNPurge struct {
 	Exchange string // main exchange; default cdn-purge
 	Queue    string // work queue; default cdn-purge
@@ -65,9 +64,9 @@ type CDNPurge struct {
 
 	FailedQueue string // default: {Queue}.failed
 
-	// RoutingKeys are the keys of the bindings of both queues. List all keys that the main exchange
-	// uses, because other programs lose a message if they publish it to the wait exchange with another
-	// key. Workers do not, see Strategy. Default: url, directory, tag.
+	// RoutingKeys are the keys of the bindings of both queues. List all keys that the main exchange uses. If another program
+	// publishes a message to the wait exchange with another key, the message is lost. Workers do not lose such messages, see
+	// Strategy. Default: url, directory, tag.
 	RoutingKeys []string
 
 	Kind     string // kind of the main exchange; default direct
@@ -84,12 +83,11 @@ type CDNPurge struct {
 	// deprecated_features.permit.transient_nonexcl_queues = true. Default: durable.
 	TransientQueues bool
 
-	// AutoDelete declares both exchanges and both queues as auto-delete, which is the default of
-	// py-amqp and similar clients. When the last consumer of the work queue leaves, the broker deletes
-	// the queue with its messages, and then the main exchange. Until the exchange exists again,
-	// messages that expire in the wait queue are lost. A worker leaves when it stops, when it loses
-	// its connection, and while it pauses for a breaker or PauseFor. Set AutoDelete only if other
-	// programs have declared the design this way. Default: not auto-delete.
+	// AutoDelete declares both exchanges and both queues as auto-delete, which is the default of py-amqp and similar
+	// clients. When the last consumer of the work queue ends, the broker deletes the queue with its messages, and then the
+	// main exchange. Until the exchange exists again, messages that expire in the wait queue are lost. The consumer of a
+	// worker ends when the worker stops, loses its connection, or pauses for a breaker or PauseFor. Set AutoDelete only if
+	// other programs have declared the objects as auto-delete. Default: not auto-delete.
 	AutoDelete bool
 
 	First  time.Duration // first expiration in whole milliseconds; default 10 s.
@@ -219,18 +217,17 @@ func (w CDNPurge) Topology() topology.Topology {
 // Strategy returns the retry strategy of the design, for a worker on the Queue. The message determines
 // the delay, so the worker ignores Policy.Backoff, but not Policy.MaxAttempts.
 //
-// The routing key specifies the task of a message, so a message returns with its original key. A
-// message from another exchange, or a message that was published by queue name, can have a key that is
-// not one of the RoutingKeys. Such a message would not return through the main exchange. It waits
-// equally long in the queue {WaitQueue}.aside and expires directly to the work queue. The worker
-// declares this queue for the first such message, with a fanout exchange of the same name in front of
-// the queue, and a fanout exchange {Queue}.aside behind it.
+// In this design, the routing key specifies the task of a message, so a message must return with the original key. A message
+// from another exchange, or a message that was published by queue name, can have a key that is not one of the RoutingKeys.
+// Such a message would not return through the main exchange. Instead, it waits equally long in the queue {WaitQueue}.aside
+// and expires directly to the work queue. The worker declares this queue for the first such message, with a fanout exchange
+// of the same name that leads to the queue, and a fanout exchange {Queue}.aside that leads to the work queue.
 func (w CDNPurge) Strategy() topology.Strategy {
 	r := w.route()
-	return topology.Strategy{Route: designed{cdnPurgeRoute{r, w.otherKeys()}, w}, Marks: r.Marks()}
+	return topology.Strategy{Route: designRoute{cdnPurgeRoute{r, w.otherKeys()}, w}, Marks: r.Marks()}
 }
 
-// route returns the path of messages whose routing key leads into the wait queue and back.
+// route returns the route of messages whose routing key leads into the wait queue and back.
 func (w CDNPurge) route() topology.GrowingTTL {
 	w = w.withDefaults()
 	return topology.GrowingTTL{

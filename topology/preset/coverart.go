@@ -41,18 +41,16 @@ const (
 //	      └─ expires, 4 h ─ cover-art-archive.retry (queue) ◄─ cover-art-archive.retry (fanout)
 //	                        cover-art-archive.failed (queue) ◄─ cover-art-archive.failed (fanout)
 //
-// The header mb-retries contains the number of remaining retries; without the header, 4 remain. If the
-// number is above 0, a failed message goes to the retry exchange with the number reduced by one.
-// Otherwise it goes to the failed exchange. The worker writes the number as a signed 32-bit integer,
-// and reads an integer of any type or a string, because the indexer of MusicBrainz, a program in Perl,
-// sends a string. The header mb-exceptions is an array of the error texts so far, as strings. Both
-// exchanges are fanout, because fanout keeps the routing key, which leads the expired message to its
+// The header mb-retries contains the number of remaining retries. Without the header, the number is 4. If it is above 0, a
+// failed message goes to the retry exchange with the number decremented. Otherwise it goes to the failed exchange. The
+// worker writes the number as a signed 32-bit integer, and reads an integer of any type or a string, because the indexer of
+// MusicBrainz, a program in Perl, sends a string. The header mb-exceptions is an array of the error texts so far, as
+// strings. Both exchanges are fanout exchanges. The routing key does not change, so it leads the expired message to its
 // queue.
 //
-// Workers of this design and the program in Perl can share queues, and retry messages of each other.
-// The Perl program differs in two points. It parks a message with mb-retries reduced to -1, whereas a
-// worker does not change the number. It drops all other headers and properties at the first retry,
-// whereas a worker keeps them.
+// Workers with this preset and the program in Perl can share queues, and retry messages of each other. The Perl program
+// differs in two respects. It parks a message with mb-retries reduced to -1, whereas a worker does not change the number. It
+// drops all other headers and properties at the first retry, whereas a worker keeps them.
 type CoverArt struct {
 	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
 	Retries    int           // number of retries of a message without mb-retries; default 4
@@ -84,7 +82,7 @@ func (c CoverArt) Validate() error {
 }
 
 func (c CoverArt) validateQueue(queue string) error {
-	return oneOf("CoverArt", queue, CoverArtIndexQueue, CoverArtDeleteQueue, CoverArtMoveQueue)
+	return validateWorkQueue("CoverArt", queue, CoverArtIndexQueue, CoverArtDeleteQueue, CoverArtMoveQueue)
 }
 
 // Topology returns all exchanges, queues and bindings of the design.
@@ -126,15 +124,14 @@ func (c CoverArt) Topology() topology.Topology {
 	}
 }
 
-// Strategy returns the retry strategy of the design, for a worker on any of its three work queues. The
-// retry queue determines the delay, and mb-retries the number of retries. The worker uses its Policy
-// only for a Rule that permits fewer attempts. (NewWorker refuses GiveUpAfter, because the design
-// cannot implement it.)
+// Strategy returns the retry strategy of the design, for a worker on any of its three work queues. The retry queue
+// determines the delay, and mb-retries the number of retries. The worker uses its Policy only for a Rule that permits fewer
+// attempts. (NewWorker refuses GiveUpAfter, because the design does not record the time of the first failure.)
 func (c CoverArt) Strategy() topology.Strategy {
 	given := c
 	c = c.withDefaults()
 	return topology.Strategy{
-		Route: designed{topology.WaitQueue{
+		Route: designRoute{topology.WaitQueue{
 			WorkExchange:   CoverArtExchange,
 			WaitExchange:   CoverArtRetryExchange,
 			FailedExchange: CoverArtFailedExchange,

@@ -11,25 +11,25 @@ import (
 
 // design is a retry design of this package.
 type design interface {
-	Validate() error                  // checks the settings
-	validateQueue(queue string) error // checks the queue of a worker
+	Validate() error                  // reports invalid settings
+	validateQueue(queue string) error // reports a work queue that the design does not support
 }
 
-// designed is the Route of a design. Through it, NewWorker validates the settings of the design,
-// because their errors are more specific than errors about the derived settings of package topology.
-type designed struct {
+// designRoute is the Route of a design. With it, NewWorker validates the settings of the design instead of the derived
+// settings of package topology, because the errors are more specific.
+type designRoute struct {
 	topology.Route
 	design design
 }
 
 // Unwrap returns the inner route, for callers that need its type.
-func (r designed) Unwrap() topology.Route { return r.Route }
+func (r designRoute) Unwrap() topology.Route { return r.Route }
 
 // Validate is called by topology.Strategy.
-func (r designed) Validate() error { return r.design.Validate() }
+func (r designRoute) Validate() error { return r.design.Validate() }
 
 // ValidateQueue is called by topology.Strategy.
-func (r designed) ValidateQueue(queue string) error { return r.design.validateQueue(queue) }
+func (r designRoute) ValidateQueue(queue string) error { return r.design.validateQueue(queue) }
 
 // maxName is the longest name in AMQP, in bytes.
 const maxName = 255
@@ -38,13 +38,13 @@ const maxName = 255
 // 3.10 has no value for "no limit", and since 4.0 the default is 20.
 const unlimited = int64(math.MaxInt32)
 
-// failedQueue returns a queue that keeps messages even if readers requeue them many times.
+// failedQueue returns a queue that does not drop messages, even if readers requeue them many times.
 func failedQueue(name string) topology.Queue {
 	return topology.Queue{Name: name, Args: topology.Table{"x-queue-type": "quorum", "x-delivery-limit": unlimited}}
 }
 
-// validateQueueType reports a type that is not possible for the queues of a design. For example,
-// consumers cannot remove messages from a stream. The parameter otherwise describes the effect of "".
+// validateQueueType reports a queue type that a design does not support, for example a stream, from which consumers cannot
+// remove messages. The parameter otherwise describes the effect of "".
 func validateQueueType(field, queueType, otherwise string) error {
 	switch queueType {
 	case "", "classic", "quorum":
@@ -70,8 +70,8 @@ func validateDelay(field string, d, byDefault time.Duration) error {
 	return fmt.Errorf("preset: %s must be whole milliseconds from 1ms to %s: got %s (0 means %s)", field, topology.MaxDelay, d, byDefault)
 }
 
-// oneOf reports a queue that is not a work queue of the design.
-func oneOf(design, queue string, work ...string) error {
+// validateWorkQueue reports a queue that is not a work queue of the design.
+func validateWorkQueue(design, queue string, work ...string) error {
 	names := make([]string, len(work))
 	for i, name := range work {
 		if queue == name {

@@ -11,7 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the staking design on the wire. The names for each queue consist of its name and a suffix.
+// Names of the staking design on the wire. The names of the objects of a work queue consist of the name of the work queue
+// and a suffix.
 const (
 	StakingExchange = "common_dlx"
 
@@ -33,8 +34,8 @@ const (
 // StakingRetryDelay is the delay of a retry in the design.
 const StakingRetryDelay = 5 * time.Second
 
-// Staking is the queue design of the Babylon staking indexer and its downstream services. The design
-// has one such group for each kind of event:
+// Staking is the queue design of the Babylon staking indexer and its downstream services. The design has these objects for
+// each kind of event:
 //
 //	"" ─► {queue} ─► handler ─► failed ─────► "" ─► {queue}_delay ─ the copy expires ─► "" ─► {queue}
 //	         │                     └─ retries exhausted ─► "" ─► {queue}_failed
@@ -44,21 +45,19 @@ const StakingRetryDelay = 5 * time.Second
 // x-processing-attempts (int32) counts the retries of a message. A copy in the wait queue expires by
 // its property expiration.
 //
-// The failed queue is not in the design, whose programs requeue without limit or drop messages. Only
-// Reprise declares and uses the failed queue, and its name does not conflict with the objects of the
-// other programs.
+// The failed queue is not part of the design, whose programs requeue without limit or drop messages. Only Reprise declares
+// and uses the failed queue. Its name does not conflict with the objects of the other programs.
 //
 // # Messages that the broker dead-letters into a wait queue stay there
 //
-// A message that {queue} dead-letters enters the wait queue without an expiration. The message stays
-// there and blocks all messages behind it, because RabbitMQ expires messages only at the head of a
-// queue. The programs of the design do not reject messages. But a quorum queue of RabbitMQ 4, with its
-// default delivery limit of 20, dead-letters a message that was delivered 21 times and never settled.
-// A worker parks such a message earlier: by default with RabbitMQ 4.3 and later, and on 4.0 to 4.2 if
-// WorkerConfig.CrashLimit is set. Classic queues do not have such a limit.
+// A message that {queue} dead-letters enters the wait queue without an expiration. The message stays there and blocks all
+// later messages, because RabbitMQ expires messages only at the head of a queue. The programs of the design do not reject
+// messages. But a quorum queue of RabbitMQ 4, with its default delivery limit of 20, dead-letters a message that was
+// delivered 21 times and never settled. A worker parks such a message earlier: by default with RabbitMQ 4.3 and later, and
+// on 4.0 to 4.2 if WorkerConfig.CrashLimit is set. Classic queues do not have such a limit.
 //
-// A policy protects programs that do not limit crashes, because the arguments of the queue cannot be
-// changed. With this policy, the broker does not limit deliveries:
+// To protect programs that do not limit crashes, set a policy, because the arguments of the queue cannot be changed. With
+// this policy, the broker does not limit deliveries:
 //
 //	rabbitmqctl set_policy --apply-to quorum_queues staking '_queue$' '{"delivery-limit": -1}'
 //
@@ -70,8 +69,7 @@ const StakingRetryDelay = 5 * time.Second
 // because it returns to a queue by dead-lettering alone, without a rejection
 // (https://www.rabbitmq.com/docs/dlx#routing).
 type Staking struct {
-	// Queues are the work queues that Topology declares, with any names. Default: the seven queues
-	// above.
+	// Queues are the work queues that Topology declares, with any names. Default: the seven queues of the design.
 	Queues []string
 
 	// RetryDelay is the expiration of each retried copy, in whole milliseconds; default 5 s. If
@@ -123,18 +121,18 @@ func (s Staking) Validate() error {
 func (s Staking) Topology() topology.Topology {
 	var t topology.Topology
 	for _, queue := range s.withDefaults().Queues {
-		t = t.Merge(s.of(queue))
+		t = t.Merge(s.objects(queue))
 	}
 	return t
 }
 
-// of returns the objects of one queue. RabbitMQ stores the argument of the exchange and ignores it.
-// Reprise sets the argument because the programs of the design do.
-func (s Staking) of(queue string) topology.Topology {
+// objects returns the objects of one queue. RabbitMQ stores the argument of the exchange and ignores it. Reprise sets the
+// argument, because the programs of the design do the same.
+func (s Staking) objects(queue string) topology.Topology {
 	s = s.withDefaults()
 	failed := topology.Table{"x-queue-type": s.QueueType}
 	if s.QueueType == "quorum" {
-		// A parked message stays even if readers requeue it many times.
+		// The broker must not drop a parked message, even if readers requeue it many times.
 		failed["x-delivery-limit"] = unlimited
 	}
 	return topology.Topology{
@@ -167,7 +165,7 @@ func (s Staking) of(queue string) topology.Topology {
 // programs.
 func (s Staking) Strategy() topology.Strategy {
 	return topology.Strategy{
-		Route: designed{stakingRoute{s.withDefaults()}, s},
+		Route: designRoute{stakingRoute{s.withDefaults()}, s},
 		Marks: topology.CountUp{Header: StakingAttemptsHeader},
 	}
 }
@@ -177,7 +175,7 @@ func (s Staking) route(queue string) topology.MessageTTL {
 	return topology.MessageTTL{
 		WaitAddress:    topology.Address{Key: "{queue}" + StakingDelaySuffix},
 		FailedAddress:  topology.Address{Key: "{queue}" + StakingFailedSuffix},
-		Infrastructure: s.of(queue),
+		Infrastructure: s.objects(queue),
 	}
 }
 
@@ -193,7 +191,7 @@ func (s Staking) validateQueue(queue string) error {
 type stakingRoute struct{ Staking }
 
 // Topology implements topology.Route.
-func (r stakingRoute) Topology(queue string) topology.Topology { return r.of(queue) }
+func (r stakingRoute) Topology(queue string) topology.Topology { return r.objects(queue) }
 
 // Wait implements topology.Route.
 func (r stakingRoute) Wait(d topology.Delivery, _ time.Duration) (topology.Hop, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Names of the work/retry design on the wire. The failed queue is an addition, because the published
-// design retries forever.
+// Names of the work/retry design on the wire. The failed queue is an addition, because the published design retries
+// indefinitely.
 const (
 	WorkRetryWorkExchange  = "WorkExchange"
 	WorkRetryRetryExchange = "RetryExchange"
@@ -23,8 +23,8 @@ const (
 // WorkRetryRetryDelay is the delay of a retry in the design: 300000 ms.
 const WorkRetryRetryDelay = 5 * time.Minute
 
-// WorkRetry is the design of two exchanges that dead-letter to each other. The consumer rejects a
-// failed message (basic.reject with requeue=false), and the broker delays and returns it.
+// WorkRetry is a design with a work queue and a wait queue that dead-letter to each other. The consumer rejects a failed
+// message (basic.reject with requeue=false), and the broker delays and returns it.
 //
 //	WorkExchange ─────────► WorkQueue ─► handler ─► nil ──────────────► acknowledged
 //	     ▲                      │           └─────► error, none left ─► copy to WorkQueue.failed
@@ -35,9 +35,9 @@ const WorkRetryRetryDelay = 5 * time.Minute
 // WorkQueue, from all programs. Some programs of this design publish copies to RetryExchange
 // themselves. The count of such a copy starts at zero.
 //
-// The design retries forever. With Reprise, the Policy of the worker limits the attempts. The worker
-// then publishes a copy to WorkQueue.failed, which is unknown to other programs. The worker ignores
-// the delays of the Policy: every retry waits for RetryDelay.
+// The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts. If the retries are exhausted,
+// the worker publishes a copy to WorkQueue.failed, which is unknown to other programs. The worker ignores the delays of the
+// Policy. Every retry waits for RetryDelay.
 //
 // A message keeps its routing key on the whole path. If the exchanges route by the key, both queues
 // are also bound by the name of WorkQueue. Without this binding, RetryExchange would silently drop a
@@ -58,12 +58,10 @@ type WorkRetry struct {
 	// declares them again, rejected messages are lost. Prefer durable exchanges. Default: durable.
 	TransientExchanges bool
 
-	// QueueType is the x-queue-type of WorkQueue and RetryQueue; "" omits the argument, as published.
-	// With "quorum" the queues also get arguments that prevent losses if a node fails:
-	// x-dead-letter-strategy at-least-once and x-overflow reject-publish. They also get an
-	// x-delivery-limit of 2147483647. RabbitMQ would drop a message that exceeds a lower limit on the
-	// way back from RetryQueue, as a cycle without a rejection.
-	// https://www.rabbitmq.com/docs/dlx#routing
+	// QueueType is the x-queue-type of WorkQueue and RetryQueue; "" omits the argument, as published. With "quorum" the
+	// queues also get arguments that prevent losses if a node fails: x-dead-letter-strategy at-least-once and x-overflow
+	// reject-publish. They also get an x-delivery-limit of 2147483647. If a message exceeded a lower limit, RabbitMQ would
+	// drop it as a cycle without a rejection when it returns from RetryQueue. https://www.rabbitmq.com/docs/dlx#routing
 	QueueType string
 
 	// Prefix is the prefix of all names, for several such designs on one virtual host. Default: "".
@@ -98,7 +96,9 @@ func (w WorkRetry) Validate() error {
 	return nil
 }
 
-func (w WorkRetry) validateQueue(queue string) error { return oneOf("WorkRetry", queue, w.Queue()) }
+func (w WorkRetry) validateQueue(queue string) error {
+	return validateWorkQueue("WorkRetry", queue, w.Queue())
+}
 
 // Queue returns the name of the work queue, for WorkerConfig.Queue.
 func (w WorkRetry) Queue() string { return w.Prefix + WorkRetryWorkQueue }
@@ -159,7 +159,7 @@ func (w WorkRetry) Strategy() topology.Strategy {
 	given := w
 	w = w.withDefaults()
 	return topology.Strategy{
-		Route: designed{topology.DeadLettering{
+		Route: designRoute{topology.DeadLettering{
 			Delay:          w.RetryDelay,
 			WorkExchange:   w.Prefix + WorkRetryWorkExchange,
 			FailedAddress:  topology.Address{Key: w.Prefix + WorkRetryFailedQueue},

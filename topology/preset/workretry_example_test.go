@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A deployment with other settings, and its declarations.
+// This example prints the declarations of a design with other settings.
 func ExampleWorkRetry() {
 	design := preset.WorkRetry{RetryDelay: time.Minute, Kind: "fanout"}
 	if err := design.Validate(); err != nil {

@@ -6,15 +6,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// cdnPurgeRoute is the path of all messages of the design, for all routing keys. The exchange of a
-// message does not determine whether the routing key leads back, because the message may have been
-// routed by the header BCC, which consumers do not receive.
+// cdnPurgeRoute is the route of all messages of the design, with any routing key. It does not depend on the exchange of a
+// message, because the broker may have routed the message by the header BCC, which consumers do not receive.
 type cdnPurgeRoute struct {
 	topology.GrowingTTL                     // for messages whose key leads into the wait queue and back
 	otherKeys           topology.GrowingTTL // for all other messages
 }
 
-// Unwrap returns the path of most messages.
+// Unwrap returns the route of most messages.
 func (r cdnPurgeRoute) Unwrap() topology.Route { return r.GrowingTTL }
 
 // Wait implements topology.Route.
@@ -26,7 +25,7 @@ func (r cdnPurgeRoute) Wait(d topology.Delivery, delay time.Duration) (topology.
 	return r.otherKeys.Wait(d, delay)
 }
 
-// otherKeys returns the path of messages with other keys. Its fanout exchanges do not change the key.
+// otherKeys returns the route of messages with other keys. The fanout exchanges do not change the key.
 func (w CDNPurge) otherKeys() topology.GrowingTTL {
 	w = w.withDefaults()
 	wait, back := w.WaitQueue+".aside", w.Queue+".aside"
