@@ -23,7 +23,7 @@ import (
 // managementURL is the URL of the management API in the tests of amqp091-go, which contain the port.
 const managementURL = "http://127.0.0.1:15672"
 
-// ctlVariable makes this program act as the rabbitmqctl that a test of amqp091-go calls.
+// ctlVariable is the environment variable that makes this program act as the rabbitmqctl of a test of amqp091-go.
 const ctlVariable = "REPRISE_INTEROP_RABBITMQCTL"
 
 func TestMain(m *testing.M) {
@@ -37,13 +37,13 @@ func TestMain(m *testing.M) {
 }
 
 // TestAMQP091GoSuite runs the unchanged integration tests of amqp091-go, as the module contains them, against `reprise broker
-// --management`. All tests run, and none may be skipped. They take two and a half minutes, mostly waiting.
+// --management`. A skipped test is an error. The tests take two and a half minutes, and mostly wait.
 //
 // They run on one processor. TestDeclareArgsRejectToDeadLetterQueue checks ten times without a pause whether its own consumer has
 // rejected a message. On two processors the ten checks sometimes precede the rejection (3 times in 500).
 func TestAMQP091GoSuite(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: it takes two and a half minutes")
+		t.Skip("skipped with -short (takes two and a half minutes)")
 	}
 	t.Parallel()
 	reprise := filepath.Join(t.TempDir(), "reprise")
@@ -80,18 +80,18 @@ func TestAMQP091GoSuite(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(ended)) {
 		if how := ended[name]; how != "pass" {
-			t.Errorf("%s: %s\n%s", how, name, log[name])
+			t.Errorf("%s: %s\n%s", name, how, log[name])
 		}
 	}
 	if err != nil {
-		t.Errorf("go test: %v\n%s", err, log[""])
+		t.Errorf("go test failed: %v\n%s", err, log[""])
 	}
 	for _, name := range []string{"TestIntegrationOpenClose", "TestConnectionRecoveryPublish", "TestConnection_Close_WhenMemoryAlarmIsActive"} {
 		if ended[name] == "" {
 			t.Errorf("%s did not run", name)
 		}
 	}
-	t.Logf("%d tests", len(ended))
+	t.Logf("tests: %d", len(ended))
 }
 
 func command(t *testing.T, name string, args ...string) {
@@ -117,12 +117,12 @@ func startBroker(t *testing.T, name string, args ...string) (url string) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the broker ended with %v\n%s", err, stderr.Bytes())
+			t.Errorf("broker exited with %v\n%s", err, stderr.Bytes())
 		}
 	})
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the broker printed no URL: %v", err)
+		t.Fatalf("cannot read the URL of the broker: %v", err)
 	}
 	return strings.TrimSpace(line)
 }
@@ -134,10 +134,10 @@ func rabbitmqctl(args []string) error {
 	switch {
 	case slices.Equal(args, []string{"set_vm_memory_high_watermark", "0.0001"}):
 		if status, answer, err := call("PUT", queue, `{"durable":true}`); err != nil || status/100 != 2 {
-			return fmt.Errorf("declare: %d %s %w", status, answer, err)
+			return fmt.Errorf("cannot declare queue: %d %s %w", status, answer, err)
 		}
 		message := `{"properties":{},"routing_key":"interop.filling","payload_encoding":"string","payload":"` + strings.Repeat("x", 8<<20) + `"}`
-		for range 9 { // with 64 MiB, the last one is refused
+		for range 9 { // with a limit of 64 MiB, the broker refuses the last message
 			status, answer, err := call("POST", "/api/exchanges/%2F/amq.default/publish", message)
 			switch {
 			case err != nil:
@@ -145,10 +145,10 @@ func rabbitmqctl(args []string) error {
 			case strings.Contains(answer, "publishing is blocked"):
 				return nil
 			case status != http.StatusOK:
-				return fmt.Errorf("publish: %d %s", status, answer)
+				return fmt.Errorf("cannot publish: %d %s", status, answer)
 			}
 		}
-		return errors.New("there is no memory alarm")
+		return errors.New("no memory alarm after 72 MiB")
 	case slices.Equal(args, []string{"set_vm_memory_high_watermark", "0.4"}):
 		_, _, err := call("DELETE", queue, "")
 		return err

@@ -30,71 +30,71 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// Debian's amqp-tools use the C client librabbitmq.
-func TestAMQPTools(t *testing.T) {
+// The amqp-tools of Debian use the C client librabbitmq.
+func TestAMQPToolsPublishAndConsume(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
-		t.Skip("needs amqp-publish and its like: apt-get install amqp-tools, or run make test")
+		t.Skip("amqp-tools not found (run apt-get install amqp-tools, or make test)")
 	}
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		q := testkit.Name(t, "q")
-		b.URL = strings.TrimSuffix(b.URL, "/") // or it would name the virtual host ""
+		b.URL = strings.TrimSuffix(b.URL, "/") // with the slash, the URL would specify the virtual host ""
 		if got := run(t, "", "amqp-declare-queue", "-u", b.URL, "-d", "-q", q); strings.TrimSpace(got) != q {
-			t.Errorf("declared %q", got)
+			t.Errorf("declared: got %q, want %q", got, q)
 		}
 		run(t, "", "amqp-publish", "-u", b.URL, "-r", q, "-p", "-C", "text/plain", "-b", "first")
 		run(t, "second\nthird\n", "amqp-publish", "-u", b.URL, "-r", q, "-l")
 		if got := run(t, "", "amqp-get", "-u", b.URL, "-q", q); got != "first" {
-			t.Errorf("got %q", got)
+			t.Errorf("amqp-get: got %q, want %q", got, "first")
 		}
 		if got := run(t, "", "amqp-consume", "-u", b.URL, "-q", q, "-c", "2", "cat"); got != "second\nthird\n" {
-			t.Errorf("consumed %q", got)
+			t.Errorf("amqp-consume: got %q", got)
 		}
 		if got := run(t, "", "amqp-delete-queue", "-u", b.URL, "-q", q); strings.TrimSpace(got) != "0" {
-			t.Errorf("deleted with %q messages", got)
+			t.Errorf("messages of the deleted queue: got %q, want 0", got)
 		}
 	})
 }
 
-// The Node client amqplib makes a round trip through a wait queue: see node/retry.js.
-func TestNode(t *testing.T) {
+// node/retry.js sends a message through a wait queue with the client amqplib.
+func TestNodeClientRetries(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("needs Node.js: apt-get install nodejs npm, or run make test")
+		t.Skip("Node.js not found (run apt-get install nodejs npm, or make test)")
 	}
 	if _, err := os.Stat(filepath.Join("node", "node_modules", "amqplib")); err != nil {
-		t.Skip("needs the npm package amqplib: run npm ci in internal/interop/node, or make test")
+		t.Skip("npm package amqplib not found (run npm ci in internal/interop/node, or make test)")
 	}
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		got := run(t, "", "node", filepath.Join("node", "retry.js"), b.URL, testkit.Name(t, "q"))
 		if want := "attempt 1\nattempt 2\nattempt 3\ndone\n"; got != want {
-			t.Errorf("printed %q, want %q", got, want)
+			t.Errorf("output: got %q, want %q", got, want)
 		}
 	})
 }
 
-// python is Debian's Python, which has python3-pika. The first Python in PATH may be another one.
+// python is the Python of Debian, which has python3-pika. PATH can contain another Python first.
 const python = "/usr/bin/python3"
 
-// The Python client pika makes the same round trip: see python/retry.py.
-func TestPython(t *testing.T) {
+// python/retry.py sends a message through a wait queue with the client pika.
+func TestPythonClientRetries(t *testing.T) {
 	t.Parallel()
 	if exec.Command(python, "-c", "import pika").Run() != nil {
-		t.Skip("needs Python with pika: apt-get install python3-pika, or run make test")
+		t.Skip("pika not found (run apt-get install python3-pika, or make test)")
 	}
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		got := run(t, "", python, filepath.Join("python", "retry.py"), strings.TrimSuffix(b.URL, "/"), testkit.Name(t, "q"))
 		if want := "attempt 1\nattempt 2\nattempt 3\ndone\nreturned 312\n"; got != want {
-			t.Errorf("printed %q, want %q", got, want)
+			t.Errorf("output: got %q, want %q", got, want)
 		}
 	})
 }
 
 // Invalid input from one program does not affect another program that is connected at the same time.
-func TestGarbageBesideAClient(t *testing.T) {
+func TestBrokerSurvivesInvalidInput(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("amqp-publish"); err != nil {
-		t.Skip("needs amqp-publish: apt-get install amqp-tools, or run make test")
+		t.Skip("amqp-publish not found (run apt-get install amqp-tools, or make test)")
 	}
 	b := testkit.Embedded(t)
 	b.URL = strings.TrimSuffix(b.URL, "/")

@@ -1,5 +1,5 @@
-// A consumer that fails twice: its message waits in a queue with a time to live, comes back by dead-lettering, and is
-// counted by x-death. Prints the attempts.
+// Rejects a message twice. The rejected message waits in a queue with a message TTL, the broker dead-letters it to the
+// work queue, and x-death counts the rejections. Prints the attempts.
 //
 //   node retry.js amqp://guest:guest@localhost:5672/ queue
 'use strict'
@@ -15,13 +15,13 @@ async function main (url, work) {
 
   const done = new Promise((resolve, reject) => {
     channel.consume(work, message => {
-      if (message === null) return // the queue was deleted, below
+      if (message === null) return // deleteQueue below cancels the consumer
       const deaths = message.properties.headers['x-death'] || []
       const rejections = deaths.filter(d => d.reason === 'rejected' && d.queue === work)
       const attempt = 1 + (rejections.length ? Number(rejections[0].count) : 0)
       console.log('attempt ' + attempt)
       if (message.properties.messageId !== 'id-1' || message.content.toString() !== 'body') {
-        reject(new Error('not the message that was sent'))
+        reject(new Error('received another message'))
       } else if (attempt < 3) {
         channel.reject(message, false)
       } else {

@@ -1,5 +1,5 @@
-# A consumer that fails twice: its message waits in a queue with a time to live, comes back by dead-lettering, and is
-# counted by x-death. Prints the attempts.
+# Rejects a message twice. The rejected message waits in a queue with a message TTL, the broker dead-letters it to the
+# work queue, and x-death counts the rejections. Prints the attempts.
 #
 #   python3 retry.py amqp://guest:guest@localhost:5672/%2F queue
 import sys
@@ -26,7 +26,7 @@ def main(url, work):
         attempt = 1 + sum(d["count"] for d in deaths if d["reason"] == "rejected" and d["queue"] == work)
         print("attempt", attempt)
         if properties.message_id != "id-1" or body != b"body":
-            sys.exit("not the message that was sent")
+            sys.exit("received another message")
         if attempt == 3:
             channel.basic_ack(method.delivery_tag)
             break
@@ -34,7 +34,7 @@ def main(url, work):
     channel.cancel()
     print("done")
 
-    # What cannot be routed is told, before its confirm.
+    # The broker returns an unroutable message before it confirms it.
     try:
         channel.basic_publish("", work + ".nowhere", b"", mandatory=True)
         sys.exit("an unroutable message was accepted")

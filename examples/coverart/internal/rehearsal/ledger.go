@@ -120,14 +120,14 @@ func (t *tally) unplanned(found map[string]int) (wrong []string) {
 
 // objects returns the differences between the store and the plan.
 func (r *rehearsal) objects(ctx context.Context, p planned) (wrong []string, err error) {
-	for _, l := range p.there {
+	for _, l := range p.present {
 		if has, err := r.archive.Has(ctx, l); err != nil {
 			return nil, err
 		} else if !has {
 			wrong = append(wrong, l.String()+" is missing in the store")
 		}
 	}
-	for _, l := range p.gone {
+	for _, l := range p.absent {
 		if has, err := r.archive.Has(ctx, l); err != nil {
 			return nil, err
 		} else if has {

@@ -35,17 +35,17 @@ type planned struct {
 	times  int                 // number of publishes; 0 means 1
 	upload []coverart.Location // objects in the store before the event
 
-	attempts    int // expected number; 0 means 1
-	parked      bool
-	note        string              // meaning of a processed event
-	there, gone []coverart.Location // expected objects in the store afterwards, and expected absences
+	attempts        int // expected number; 0 means 1
+	parked          bool
+	note            string              // meaning of a processed event
+	present, absent []coverart.Location // objects that must exist afterwards, and objects that must not
 }
 
 func plan() []planned {
 	index := func(gid, about, note string) planned {
 		return planned{
 			event: "index", body: []byte(gid), about: about, note: note,
-			there: []coverart.Location{coverart.IndexLocation(gid), coverart.MetadataLocation(gid)},
+			present: []coverart.Location{coverart.IndexLocation(gid), coverart.MetadataLocation(gid)},
 		}
 	}
 	burstOf := index(dummy, "Dummy · Portishead", fmt.Sprintf("once for %d equal events", burst))
@@ -53,8 +53,8 @@ func plan() []planned {
 	busy := index(volcano, "Volcano · Jungle", "the web service has answered")
 	busy.attempts = busyTimes + 1
 	merged := index(mergedCar, "The Car · Arctic Monkeys, by its old id", "under the id it has now")
-	merged.gone = merged.there
-	merged.there = index(theCar, "", "").there
+	merged.absent = merged.present
+	merged.present = index(theCar, "", "").present
 
 	from, to := coverart.ImageLocation(faceIt, "33813499854", "jpg"), coverart.ImageLocation(tension, "33813499854", "jpg")
 	old := coverart.ImageLocation(tension, "35632652601", "png")
@@ -64,7 +64,7 @@ func plan() []planned {
 		burstOf,
 		merged,
 		index(motorween, "Motör‐ween · Motörhead, without images", "an empty index, and metadata"),
-		{event: "index", body: []byte(unknown), about: "an unknown release", note: "skipped", gone: index(unknown, "", "").there},
+		{event: "index", body: []byte(unknown), about: "an unknown release", note: "skipped", absent: index(unknown, "", "").present},
 		busy,
 		{
 			event: "index", body: []byte(refused), about: "Dance Fever (live …) · Florence + the Machine",
@@ -73,15 +73,15 @@ func plan() []planned {
 		{
 			event: "move", body: coverart.Move{ID: "33813499854", Old: faceIt, New: tension, Suffix: "jpg"}.Body(),
 			about: "an image of Face It Alone, to Tension", note: "copied, then deleted where it was",
-			upload: []coverart.Location{from}, there: []coverart.Location{to}, gone: []coverart.Location{from},
+			upload: []coverart.Location{from}, present: []coverart.Location{to}, absent: []coverart.Location{from},
 		},
 		{
 			event: "delete", body: coverart.Delete{ID: "35632652601", GID: tension, Suffix: "png"}.Body(),
-			about: "an image of Tension", note: "deleted", upload: []coverart.Location{old}, gone: []coverart.Location{old},
+			about: "an image of Tension", note: "deleted", upload: []coverart.Location{old}, absent: []coverart.Location{old},
 		},
 		{
 			event: "delete", body: coverart.Delete{ID: coverart.IndexKey, GID: faceIt}.Body(),
-			about: "index.json of Face It Alone", note: "deleted", upload: []coverart.Location{oldIndex}, gone: []coverart.Location{oldIndex},
+			about: "index.json of Face It Alone", note: "deleted", upload: []coverart.Location{oldIndex}, absent: []coverart.Location{oldIndex},
 		},
 		{event: "delete", body: coverart.Delete{ID: "12", GID: unknown}.Body(), about: "a deleted image", note: "nothing to delete"},
 		{event: "index", body: []byte("Dummy, please"), about: "an invalid body", parked: true},
@@ -101,7 +101,7 @@ func buckets(all []planned) []string {
 	var names []string
 	seen := map[string]bool{}
 	for _, p := range all {
-		for _, ls := range [][]coverart.Location{p.upload, p.there} {
+		for _, ls := range [][]coverart.Location{p.upload, p.present} {
 			for _, l := range ls {
 				if !seen[l.Bucket] {
 					seen[l.Bucket] = true

@@ -167,7 +167,7 @@ func TestServe(t *testing.T) {
 			t.Helper()
 			testkit.Eventually(t, timeout, func() error {
 				if !strings.Contains(out.String(), text) {
-					return errors.New("in\n" + out.String() + "there is no " + text)
+					return errors.New("output does not contain " + text + ":\n" + out.String())
 				}
 				return nil
 			})

@@ -68,8 +68,8 @@ func (w way) topology(delay time.Duration) (topology.Topology, error) {
 // docs/guarantees.md contains the results for all frames.
 type steps map[Break]struct {
 	frame
-	kills bool
-	effect  effect
+	kills  bool
+	effect effect
 }
 
 // effect is the result of a break for a job.

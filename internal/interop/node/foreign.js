@@ -1,7 +1,7 @@
-// One of the four published designs, by somebody who has read of it, and has amqplib: as python/beside.py, which says
-// more, with some things that the designs leave open done in another way.
+// Implements the four published designs with amqplib. Usage and output are the same as of python/foreign.py. Details that
+// the designs do not specify differ from it.
 //
-//   node beside.js DESIGN amqp://guest:guest@localhost:5672 [DELAY-IN-MS]
+//   node foreign.js DESIGN amqp://guest:guest@localhost:5672 [DELAY-IN-MS]
 'use strict'
 const amqp = require('amqplib')
 const crypto = require('crypto')
@@ -10,7 +10,7 @@ const readline = require('readline')
 const say = what => console.log(JSON.stringify(what))
 const deaths = message => message.properties.headers['x-death'] || []
 
-// A copy's options: all properties, and the headers without what the broker writes.
+// Returns the options of a copy: all properties, and all headers except the headers of the broker.
 function copied (message, headers) {
   const { deliveryMode, ...options } = message.properties
   const own = Object.entries(options.headers).filter(([name]) => !/^x-(death$|first-death-|last-death-|delivery-count|acquired-count)/.test(name))
@@ -117,9 +117,9 @@ const designs = {
 }
 
 const headers = { shop: 'blau', 'priority-customer': true, items: [1, 2] }
-const properties = { contentType: 'text/plain', correlationId: 'order 7', type: 'order', appId: 'beside' }
+const properties = { contentType: 'text/plain', correlationId: 'order 7', type: 'order', appId: 'foreign' }
 
-function complain (message) {
+function check (message) {
   const id = message.properties.messageId
   for (const [name, want] of Object.entries(headers)) {
     const is = message.properties.headers[name]
@@ -136,14 +136,14 @@ async function main (name, url, delay) {
   if (delay) design.delay = Number(delay)
   const connection = await amqp.connect(url)
   const channel = await connection.createConfirmChannel()
-  // Resolved when the broker has confirmed it.
+  // The promise resolves when the broker has confirmed the message.
   channel.send = (exchange, message, options, key = message.fields.routingKey) => new Promise((resolve, reject) =>
     channel.publish(exchange, key, message.content, options, error => error ? reject(error) : resolve()))
   await design.declare(channel)
   await channel.prefetch(3)
 
   const handle = async message => {
-    complain(message)
+    check(message)
     const attempt = design.attempt(message)
     const fails = Number(/fails=(-?\d+)/.exec(message.content)[1])
     let event = 'done'

@@ -18,18 +18,18 @@ import (
 // within is the deadline for each expected event.
 const within = 5 * time.Minute
 
-// besides lists the four published designs. A program in Python, a program in JavaScript and the example work on the same queues at
-// the same time. Each of them publishes or receives messages that fail up to three times.
-var besides = []struct {
+// designs lists the four published designs. A program in Python, a program in JavaScript and the example consume from the same queues
+// at the same time. The first two also publish messages, whose first attempts (up to three) fail.
+var designs = []struct {
 	name     string
 	lock     string // for testkit.Alone
 	delay    int    // ms
 	flags    []string
 	topology topology.Topology
-	shared   string    // an exchange that other tests use, too
+	shared   string    // an exchange that other tests use
 	queues   []string  // work queues
 	to       [2]string // exchange and routing key to publish to
-	// exact reports whether all programs agree on the number of each attempt, with this version of RabbitMQ.
+	// exact reports whether all programs agree on the number of each attempt with a version of RabbitMQ. Default: always.
 	exact func(version string) bool
 }{
 	{
@@ -60,63 +60,63 @@ var besides = []struct {
 		topology: preset.CDNPurge{}.Topology(),
 		queues:   []string{"cdn-purge"},
 		to:       [2]string{"cdn-purge", "tag"},
-		// RabbitMQ 3.10 keeps the first expiration if a program copies x-death: see docs/interop.md.
+		// If a program copies x-death, RabbitMQ 3.10 keeps the first expiration (see docs/interop.md).
 		exact: func(version string) bool { return version != "3.10" },
 	},
 }
 
-func TestBeside(t *testing.T) {
+func TestForeignProgramsShareQueues(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("-short: it builds the examples and starts programs beside them")
+		t.Skip("skipped with -short (builds the examples and starts other programs)")
 	}
 	needPython(t)
 	needNode(t)
-	for _, d := range besides {
+	for _, d := range designs {
 		t.Run(d.name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting, and programs that start
+			t.Parallel() // most of the time, the test waits or starts programs
 			example := filepath.Join(t.TempDir(), d.name)
 			command(t, "go", "build", "-o", example, "github.com/reprisemq/reprise/examples/"+d.name)
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {
 				testkit.Alone(t, b, d.lock)
 				for _, first := range []string{"example", "python"} {
 					t.Run(first+" first", func(t *testing.T) {
-						w := newWatch(t, b, d.topology, d.shared)
+						r := newRecorder(t, b, d.topology, d.shared)
 						url := strings.TrimSuffix(b.URL, "/")
 						starts := map[string]func() *program{
 							"example": func() *program {
-								return w.start("example", example, append([]string{"-serve", "-url", b.URL}, d.flags...)...)
+								return r.start("example", example, append([]string{"-serve", "-url", b.URL}, d.flags...)...)
 							},
 							"python": func() *program {
-								return w.start("python", python, filepath.Join("python", "beside.py"), d.name, url, strconv.Itoa(d.delay))
+								return r.start("python", python, filepath.Join("python", "foreign.py"), d.name, url, strconv.Itoa(d.delay))
 							},
 							"node": func() *program {
-								return w.start("node", "node", filepath.Join("node", "beside.js"), d.name, b.URL, strconv.Itoa(d.delay))
+								return r.start("node", "node", filepath.Join("node", "foreign.js"), d.name, b.URL, strconv.Itoa(d.delay))
 							},
 						}
 						running := map[string]*program{first: starts[first]()}
-						w.consumed(d.queues, 1)
+						r.awaitConsumers(d.queues, 1)
 						for name, start := range starts {
 							if running[name] == nil {
 								running[name] = start()
 							}
 						}
-						w.consumed(d.queues, 3)
+						r.awaitConsumers(d.queues, 3)
 
 						for _, name := range []string{"python", "node"} {
 							fmt.Fprintln(running[name].stdin, "publish 12")
 						}
-						poison := w.publish(d.to[0], d.to[1])
-						w.ended(24)
-						// The other programs of three designs would retry it indefinitely.
+						poison := r.publish(d.to[0], d.to[1])
+						r.awaitEnded(24)
+						// In three designs, these programs would retry the poison message indefinitely.
 						for _, name := range []string{"python", "node"} {
 							running[name].end(running[name].stdin.Close)
 						}
-						w.ended(25)
+						r.awaitEnded(25)
 						running["example"].end(func() error { return running["example"].cmd.Process.Signal(os.Interrupt) })
 
-						w.compare(poison, d.exact == nil || d.exact(b.Version))
-						w.left(d.topology, poison)
+						r.checkResults(poison, d.exact == nil || d.exact(b.Version))
+						r.checkRemaining(d.topology, poison)
 					})
 				}
 			})
@@ -127,16 +127,16 @@ func TestBeside(t *testing.T) {
 func needPython(t *testing.T) {
 	t.Helper()
 	if exec.Command(python, "-c", "import pika").Run() != nil {
-		t.Skip("needs Python with pika: apt-get install python3-pika, or run make test")
+		t.Skip("pika not found (run apt-get install python3-pika, or make test)")
 	}
 }
 
 func needNode(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("needs Node.js: apt-get install nodejs npm, or run make test")
+		t.Skip("Node.js not found (run apt-get install nodejs npm, or make test)")
 	}
 	if _, err := os.Stat(filepath.Join("node", "node_modules", "amqplib")); err != nil {
-		t.Skip("needs the npm package amqplib: run npm ci in internal/interop/node, or make test")
+		t.Skip("npm package amqplib not found (run npm ci in internal/interop/node, or make test)")
 	}
 }

@@ -1,11 +1,11 @@
-# One of the four published designs, by somebody who has read of it, and has pika: it declares the queues, publishes,
-# consumes, and retries in the design's own way. What it makes of a message it prints; a body with fails=n in it wants
-# its first n attempts to fail, whoever makes them.
+# Implements the four published designs with pika. The program declares the queues, publishes, consumes, and retries as
+# the design specifies. It prints the result of each attempt as JSON. If a body contains fails=n, the first n attempts
+# fail, in any program.
 #
-#   python3 beside.py DESIGN amqp://guest:guest@localhost:5672 [DELAY-IN-MS]
+#   python3 foreign.py DESIGN amqp://guest:guest@localhost:5672 [DELAY-IN-MS]
 #
-# DESIGN is coverart, staking, workretry or cdnpurge, and the delay that of the design unless another one is given. It
-# reads orders: "publish NUMBER", one a line. It stops consuming when there are no more lines.
+# DESIGN is coverart, staking, workretry or cdnpurge. The default delay is the delay of the design. The program reads
+# lines of the form "publish NUMBER" from stdin, and stops consuming at the end of stdin.
 import json
 import math
 import random
@@ -39,7 +39,7 @@ class CoverArt:
     def attempt(self, method, properties):
         return 5 - int(properties.headers.get("mb-retries", 4))
 
-    # The retries are a text, as the first program of the design had them.
+    # mb-retries is a string, as in the original program of the design.
     def failed(self, channel, method, properties, body, error):
         retries = int(properties.headers.get("mb-retries", 4))
         again = copy(properties)
@@ -118,7 +118,7 @@ class CDNPurge:
             channel.queue_bind("cdn-purge", "cdn-purge", key)
             channel.queue_bind("cdn-purge.wait", "cdn-purge.wait", key)
 
-    # The design does not count, its delays do: each is three times the last.
+    # The design has no attempt header. Each delay is three times the previous delay, so the delay determines the attempt.
     def attempt(self, method, properties):
         waited = self.waited(properties)
         return 2 + round(math.log(waited / self.delay, 3)) if waited else 1
@@ -136,9 +136,9 @@ class CDNPurge:
         return "retried"
 
 
-# What is on every message, and has to be there whoever has had it meanwhile.
+# Properties and headers of every message. No program may change them.
 HEADERS = {"shop": "blau", "priority-customer": True, "items": [1, 2]}
-PROPERTIES = {"content_type": "text/plain", "correlation_id": "order 7", "type": "order", "app_id": "beside"}
+PROPERTIES = {"content_type": "text/plain", "correlation_id": "order 7", "type": "order", "app_id": "foreign"}
 
 
 class Program:
@@ -174,18 +174,18 @@ class Program:
 
     def handle(self, channel, method, properties, body):
         properties.headers = properties.headers or {}
-        complain(properties, body)
+        check(properties, body)
         attempt = self.design.attempt(method, properties)
         fails = int(re.search(rb"fails=(-?\d+)", body).group(1))
         if fails < 0 or attempt <= fails:
-            came = self.design.failed(channel, method, properties, body, f"attempt {attempt} fails")
+            result = self.design.failed(channel, method, properties, body, f"attempt {attempt} fails")
         else:
             channel.basic_ack(method.delivery_tag)
-            came = "done"
-        say(event=came, id=properties.message_id, attempt=attempt)
+            result = "done"
+        say(event=result, id=properties.message_id, attempt=attempt)
 
 
-def complain(properties, body):
+def check(properties, body):
     for name, want in HEADERS.items():
         if properties.headers.get(name) != want:
             say(event="changed", id=properties.message_id, what=f"header {name} is {properties.headers.get(name)!r}")
