@@ -65,7 +65,7 @@ func aboutQueue(queue string, err error) error {
 // MaxPeeks is the number of requeues after which Peek no longer examines a message.
 const MaxPeeks = 5
 
-// Peek calls look with each of the first n messages of a queue, one at a time and in the order of the queue, as with
+// Peek calls examine with each of the first n messages of a queue, one at a time and in the order of the queue, as with
 // WorkerConfig.AsDelivered. Then it requeues all of them together. Peek stops early at the end of the queue, and at a
 // message that was requeued MaxPeeks times. It returns a *QueueError for the same reasons as Depth.
 //
@@ -74,7 +74,7 @@ const MaxPeeks = 5
 // drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue stores
 // requeued messages separately, so looking at only some of them changes the order. On RabbitMQ, looking at more than 32
 // can change it too. RabbitMQ 3.10 requeues to the tail of a quorum queue without a limit. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
-func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Message)) error {
+func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Messa
 	if err != nil {
 		return err
 	}
-	last, err := peek(ctx, ch, queue, n, look)
+	last, err := peek(ctx, ch, queue, n, examine)
 	if last > 0 {
 		_ = ch.Nack(last, true, true) // after an error, closing the channel requeues the messages
 	}
@@ -94,7 +94,7 @@ func (c *Client) Peek(ctx context.Context, queue string, n int, look func(*Messa
 }
 
 // peek returns the tag of the last message that it received.
-func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look func(*Message)) (last uint64, err error) {
+func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, examine func(*Message)) (last uint64, err error) {
 	for range n {
 		d, found, err := ch.Get(ctx, queue)
 		if err != nil || !found {
@@ -105,7 +105,7 @@ func peek(ctx context.Context, ch *amqpconn.Channel, queue string, n int, look f
 			return last, nil
 		}
 		m := messageOf(&d, queue, amqpconn.CloneTable(d.Headers))
-		look(&m)
+		examine(&m)
 	}
 	return last, nil
 }
@@ -146,7 +146,7 @@ const (
 // An error after the call of settle means that an unknown part of the verdicts was applied. Without an error, the
 // verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift
 // returns a *QueueError for the same reasons as Depth.
-func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (looked int, more bool, err error) {
+func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (examined int, more bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
 		return 0, false, err
@@ -155,30 +155,30 @@ func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Mes
 	if err != nil {
 		return 0, false, err
 	}
-	s := sieve{ch: ch, queue: queue, counted: consume.CountsNacks(conn.Version())}
-	err = s.look(ctx, n, pick)
+	s := siftState{ch: ch, queue: queue, counted: consume.CountsNacks(conn.Version())}
+	err = s.examine(ctx, n, pick)
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), conn.Timeout())
 	defer cancel()
 	if err == nil {
 		err = s.settle(rest, settle(s.picked))
 	}
 	ch.Close(rest)
-	return s.looked, s.more, aboutQueue(queue, err)
+	return s.examined, s.more, aboutQueue(queue, err)
 }
 
-// sieve is the state of a Sift call.
-type sieve struct {
+// siftState is the state of a Sift call.
+type siftState struct {
 	ch      *amqpconn.Channel
 	queue   string
 	counted bool // a nack with requeue counts as a delivery, or changes the order
-	looked  int
+	examined  int
 	more    bool
 	picked  []*Message
 	tags    []uint64 // delivery tags of picked
 }
 
-// look consumes until it has examined enough messages, and then cancels the consumer.
-func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, last bool)) error {
+// examine consumes until it has examined enough messages, and then cancels the consumer.
+func (s *siftState) examine(ctx context.Context, n int, pick func(*Message) (picked, last bool)) error {
 	depth, err := s.ch.Depth(ctx, s.queue)
 	if err != nil || depth == 0 || n <= 0 {
 		return err
@@ -191,7 +191,7 @@ func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, la
 	}
 	idle := time.NewTimer(siftIdle)
 	defer idle.Stop()
-	for last := false; !last && s.looked < min(n, depth); {
+	for last := false; !last && s.examined < min(n, depth); {
 		select {
 		case d, ok := <-in:
 			if !ok {
@@ -203,8 +203,8 @@ func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, la
 			if picked, last = pick(&m); picked {
 				s.picked, s.tags = append(s.picked, &m), append(s.tags, delivery.Tag)
 			}
-			s.looked++
-			s.more = s.more || last && s.looked < depth
+			s.examined++
+			s.more = s.more || last && s.examined < depth
 			idle.Reset(siftIdle)
 		case <-idle.C:
 			last = true // the other messages have become due, or another consumer receives them
@@ -218,7 +218,7 @@ func (s *sieve) look(ctx context.Context, n int, pick func(*Message) (picked, la
 }
 
 // settle applies the verdicts, and requeues the other messages.
-func (s *sieve) settle(ctx context.Context, verdicts []Verdict) error {
+func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 	sent := 0
 	for i, tag := range s.tags[:min(len(s.tags), len(verdicts))] {
 		var err error
@@ -239,7 +239,7 @@ func (s *sieve) settle(ctx context.Context, verdicts []Verdict) error {
 			}
 		}
 	}
-	if !s.counted && s.looked > 0 {
+	if !s.counted && s.examined > 0 {
 		if err := s.ch.Nack(0, true, true); err != nil {
 			return err
 		}

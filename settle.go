@@ -289,9 +289,9 @@ func reject(d *delivery, how ack.Verb) *Event {
 // the original. publishThenAck requeues the original before the acknowledgement timeout.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	ctx := d.InTime()
-	if least := w.client.cfg.ConfirmTimeout; d.Left() < least { // the handler has used most of the time
+	if confirmTimeout := w.client.cfg.ConfirmTimeout; d.Left() < confirmTimeout { // the handler has used most of the time
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(d.Context(), least, consume.ErrOverdue)
+		ctx, cancel = context.WithTimeoutCause(d.Context(), confirmTimeout, consume.ErrOverdue)
 		defer cancel()
 	}
 	err := w.publishCopy(ctx, d, c, false)
