@@ -51,7 +51,7 @@ type Worker struct {
 func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
 // Pause returns an active pause, and false if the worker is not paused. It prefers a pause of the queue to a pause of the
-// worker, and both to a pause that the worker has started by itself.
+// worker, and both to an automatic pause.
 func (w Worker) Pause() (topology.Pause, bool) {
 	if len(w.Pauses) == 0 {
 		return topology.Pause{}, false
