@@ -24,7 +24,7 @@ const timeout = 2 * time.Minute
 type database struct {
 	*sql.DB
 	dialect        idempotent.Dialect
-	driver, source string // to open it again
+	driver, source string // arguments of sql.Open
 }
 
 // eachDatabase runs test for each kind of database. It skips the subtest of PostgreSQL if no server is available. `make
@@ -68,7 +68,7 @@ func (d database) exec(t testing.TB, statement string, args ...any) {
 func (d database) count(t testing.TB, from string) (n int) {
 	t.Helper()
 	if err := d.QueryRow("SELECT count(*) FROM " + from).Scan(&n); err != nil {
-		t.Fatalf("counting %s: %v", from, err)
+		t.Fatalf("cannot count rows of %s: %v", from, err)
 	}
 	return n
 }

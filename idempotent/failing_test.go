@@ -42,8 +42,8 @@ func (s *faulty) Release(ctx context.Context, key, token string) error {
 	return s.Store.Release(ctx, key, token)
 }
 
-func TestAStoreThatIsDown(t *testing.T) {
-	t.Run("when the message comes", func(t *testing.T) {
+func TestMiddlewareWithUnavailableStore(t *testing.T) {
+	t.Run("at the claim", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var inner counted
 			store := &faulty{Store: new(idempotent.Memory)}
@@ -52,30 +52,30 @@ func TestAStoreThatIsDown(t *testing.T) {
 			err := h.Handle(t.Context(), message())
 			var failed *idempotent.StoreError
 			if !errors.As(err, &failed) || !errors.Is(err, errDown) || failed.Key != "orders/order-1" || inner.runs.Load() != 0 {
-				t.Errorf("%v; handled %d times", err, inner.runs.Load())
+				t.Errorf("got %v; handled %d times", err, inner.runs.Load())
 			}
 			store.claim.Store(false)
 			if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
-				t.Errorf("when it is up again: %v; handled %d times", err, inner.runs.Load())
+				t.Errorf("message after recovery of the store: %v; handled %d times", err, inner.runs.Load())
 			}
 		})
 	})
 
-	t.Run("and has done what it failed to confirm", func(t *testing.T) {
+	t.Run("after the claim", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var inner counted
-			store := &deaf{Memory: new(idempotent.Memory)}
+			store := &lossy{Memory: new(idempotent.Memory)}
 			h := protect(t, store, idempotent.Config{}, inner.Handle)
 			if err := h.Handle(t.Context(), message()); err == nil {
-				t.Error("the claim was not confirmed")
+				t.Error("Handle succeeded although Claim failed")
 			}
 			if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
-				t.Errorf("the next attempt: %v; handled %d times", err, inner.runs.Load())
+				t.Errorf("next attempt: %v; handled %d times", err, inner.runs.Load())
 			}
 		})
 	})
 
-	t.Run("while the handler runs", func(t *testing.T) {
+	t.Run("during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			log, logged := events()
@@ -89,19 +89,19 @@ func TestAStoreThatIsDown(t *testing.T) {
 				return context.Cause(ctx)
 			})
 			if err := h.Handle(t.Context(), message()); !errors.Is(err, idempotent.ErrLost) {
-				t.Errorf("the handler's context ended with %v", err)
+				t.Errorf("got %v, want ErrLost", err)
 			}
 			// The last extension was at about 4 min 40 s.
 			if ended < 5*time.Minute+40*time.Second || ended > 6*time.Minute {
-				t.Errorf("its context ended after %v", ended)
+				t.Errorf("context of the handler was canceled after %v", ended)
 			}
 			if !strings.Contains(logged(), "claim lost") || !strings.Contains(logged(), "connection refused") {
-				t.Errorf("logged:\n%s", logged())
+				t.Errorf("unexpected log:\n%s", logged())
 			}
 		})
 	})
 
-	t.Run("for a moment while the handler runs", func(t *testing.T) {
+	t.Run("briefly during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			h := protect(t, store, idempotent.Config{Lease: time.Minute}, func(ctx context.Context, _ *reprise.Message) error {
@@ -117,7 +117,7 @@ func TestAStoreThatIsDown(t *testing.T) {
 		})
 	})
 
-	t.Run("when the handler has succeeded", func(t *testing.T) {
+	t.Run("briefly after success", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
@@ -130,12 +130,12 @@ func TestAStoreThatIsDown(t *testing.T) {
 				}
 			}
 			if n := inner.runs.Load(); n != 1 {
-				t.Errorf("handled %d times", n)
+				t.Errorf("message was handled %d times, want 1", n)
 			}
 		})
 	})
 
-	t.Run("for too long when the handler has succeeded", func(t *testing.T) {
+	t.Run("too long after success", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
@@ -143,20 +143,20 @@ func TestAStoreThatIsDown(t *testing.T) {
 			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, new(counted).Handle)
 			began := time.Now()
 			if err := h.Handle(t.Context(), message()); err != nil {
-				t.Errorf("the effect has happened, and yet it comes again: %v", err)
+				t.Errorf("message with a completed effect was not acknowledged: %v", err)
 			}
 			if d := time.Since(began); d > time.Minute {
-				t.Errorf("its slot was held for %v", d)
+				t.Errorf("message occupied its slot for %v", d)
 			}
 			if !strings.Contains(logged(), "level=ERROR msg=\"not remembered\"") {
-				t.Errorf("logged:\n%s", logged())
+				t.Errorf("unexpected log:\n%s", logged())
 			}
 		})
 	})
 
-	// At the end of a drain, some time is left.
-	t.Run("for a moment when the handler has succeeded, and its context has ended", func(t *testing.T) {
-		for name, endsAfter := range map[string]time.Duration{"before": 0, "while that is tried": 20 * time.Second} {
+	// At the end of a drain, some time remains for retries of Complete.
+	t.Run("briefly after success, with canceled context", func(t *testing.T) {
+		for name, endsAfter := range map[string]time.Duration{"before Complete": 0, "during Complete": 20 * time.Second} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &faulty{Store: new(idempotent.Memory)}
@@ -179,14 +179,14 @@ func TestAStoreThatIsDown(t *testing.T) {
 						time.Sleep(2 * time.Minute)
 					}
 					if n := runs.Load(); n != 1 {
-						t.Errorf("handled %d times", n)
+						t.Errorf("message was handled %d times, want 1", n)
 					}
 				})
 			})
 		}
 	})
 
-	t.Run("for too long when its context has ended", func(t *testing.T) {
+	t.Run("too long with canceled context", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
@@ -198,49 +198,49 @@ func TestAStoreThatIsDown(t *testing.T) {
 			})
 			began := time.Now()
 			if err := h.Handle(ctx, message()); err != nil {
-				t.Errorf("the effect has happened, and yet it comes again: %v", err)
+				t.Errorf("message with a completed effect was not acknowledged: %v", err)
 			}
 			if d := time.Since(began); d != 23*time.Second {
-				t.Errorf("its slot was held for %v", d)
+				t.Errorf("message occupied its slot for %v", d)
 			}
 			if !strings.Contains(logged(), "not remembered") || strings.Contains(logged(), "context canceled") {
-				t.Errorf("logged:\n%s", logged())
+				t.Errorf("unexpected log:\n%s", logged())
 			}
 		})
 	})
 
-	t.Run("when the handler has failed", func(t *testing.T) {
+	t.Run("after failure", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &faulty{Store: new(idempotent.Memory)}
 			store.release.Store(true)
 			log, logged := events()
 			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error { return errHandler })
 			if err := h.Handle(t.Context(), message()); err != errHandler {
-				t.Errorf("the handler's error became %v", err)
+				t.Errorf("got %v, want the error of the handler", err)
 			}
 			if !strings.Contains(logged(), "level=WARN msg=\"not released\"") {
-				t.Errorf("logged:\n%s", logged())
+				t.Errorf("unexpected log:\n%s", logged())
 			}
 		})
 	})
 }
 
-// deaf performs the first call and reports that it failed.
-type deaf struct {
+// lossy performs the first claim but returns an error, as if the response was lost.
+type lossy struct {
 	*idempotent.Memory
-	asked bool
+	lost bool
 }
 
-func (s *deaf) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
+func (s *lossy) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
 	c, err := s.Memory.Claim(ctx, key, token, lease)
-	if !s.asked {
-		s.asked = true
+	if !s.lost {
+		s.lost = true
 		return idempotent.Claim{}, errors.New("connection reset")
 	}
 	return c, err
 }
 
-// hung does not answer until the context is canceled.
+// hung does not respond until the context is canceled.
 type hung struct{ idempotent.Store }
 
 func (hung) Claim(ctx context.Context, _, _ string, _ time.Duration) (idempotent.Claim, error) {
@@ -253,8 +253,8 @@ func (hung) Release(ctx context.Context, _, _ string) error {
 	return ctx.Err()
 }
 
-func TestAStoreThatHangs(t *testing.T) {
-	t.Run("when the message comes", func(t *testing.T) {
+func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
+	t.Run("at the claim", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := protect(t, hung{}, idempotent.Config{Lease: 10 * time.Second}, new(counted).Handle)
 			began := time.Now()
@@ -262,18 +262,18 @@ func TestAStoreThatHangs(t *testing.T) {
 				t.Error(err)
 			}
 			if d := time.Since(began); d > 15*time.Second {
-				t.Errorf("its slot was held for %v", d)
+				t.Errorf("message occupied its slot for %v", d)
 			}
 		})
 	})
-	t.Run("while the handler runs", func(t *testing.T) {
+	t.Run("during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			store := &first{hung{}, new(idempotent.Memory)}
 			began := time.Now()
 			h := protect(t, store, idempotent.Config{Lease: 10 * time.Second}, func(ctx context.Context, _ *reprise.Message) error {
 				<-ctx.Done()
 				if d := time.Since(began); d != 10*time.Second {
-					t.Errorf("its context ended after %v", d)
+					t.Errorf("context of the handler was canceled after %v", d)
 				}
 				return context.Cause(ctx)
 			})
@@ -284,17 +284,17 @@ func TestAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// first answers the first call, and does not answer later calls.
+// first responds to the first claim only.
 type first struct {
 	hung
-	answers idempotent.Store
+	store idempotent.Store
 }
 
 func (s *first) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
-	if s.answers == nil {
+	if s.store == nil {
 		return s.hung.Claim(ctx, key, token, lease)
 	}
-	answers := s.answers
-	s.answers = nil
-	return answers.Claim(ctx, key, token, lease)
+	store := s.store
+	s.store = nil
+	return store.Claim(ctx, key, token, lease)
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-var errLine = errors.New("the line is dead")
+var errConn = errors.New("connection failed")
 
 // flakyConnector opens connections whose commits fail while fail is set. If commit is set, the commit happens before
 // the failure.
@@ -55,11 +55,11 @@ type flakyTx struct {
 
 func (t *flakyTx) Commit() error {
 	if !t.commit.Load() {
-		return errors.Join(errLine, t.Rollback())
+		return errors.Join(errConn, t.Rollback())
 	}
 	err := t.Tx.Commit()
 	if t.fail.Load() {
-		return errors.Join(errLine, err)
+		return errors.Join(errConn, err)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 
 // While the file of the store is missing, a handler does not run and no key counts as done. SQLite loses writes to a
 // deleted file when the process exits.
-func TestAFileThatIsGone(t *testing.T) {
+func TestSQLDetectsDeletedFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "test.db")
 	db := open(t, database{dialect: idempotent.SQLite, driver: "sqlite", source: "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"})
@@ -30,10 +30,10 @@ func TestAFileThatIsGone(t *testing.T) {
 			}
 		}
 	}
-	gone := func(what string, err error) {
+	wantDeleted := func(call string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got %v", call, err)
 		}
 	}
 	claim := func() error {
@@ -51,32 +51,32 @@ func TestAFileThatIsGone(t *testing.T) {
 		}
 		return book(ctx, tx, m)
 	})
-	gone("a transaction", h.Handle(t.Context(), message()))
-	gone("the next", h.Handle(t.Context(), message()))
-	gone("a claim", claim())
-	gone("done", store.Complete(t.Context(), "key", "token", time.Hour))
-	gone("healthy", store.Healthy(t.Context()))
+	wantDeleted("a transaction", h.Handle(t.Context(), message()))
+	wantDeleted("the next", h.Handle(t.Context(), message()))
+	wantDeleted("a claim", claim())
+	wantDeleted("done", store.Complete(t.Context(), "key", "token", time.Hour))
+	wantDeleted("healthy", store.Healthy(t.Context()))
 	if ran != 1 {
-		t.Errorf("the handler ran %d times", ran)
+		t.Errorf("handler ran %d times, want 1", ran)
 	}
 	move(filepath.Join(dir, "away.db"), path)
 	if err := errors.Join(store.Healthy(t.Context()), store.Complete(t.Context(), "key", "token", time.Hour), h.Handle(t.Context(), message())); err != nil {
 		t.Error(err)
 	}
 	if n := db.count(t, "bookings"); n != 1 {
-		t.Errorf("%d effects", n)
+		t.Errorf("got %d effects, want 1", n)
 	}
 }
 
 // A PostgreSQL server that does not respond causes an error.
-func TestAPostgresThatHangs(t *testing.T) {
+func TestHealthyTimesOutOnUnresponsivePostgres(t *testing.T) {
 	proxy := pgtest.NewProxy(t, pgtest.Schema(t))
 	store := open(t, database{dialect: idempotent.PostgreSQL, driver: "pgx", source: proxy.URL}).store(t)
 	proxy.Hold()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := store.Healthy(ctx); err == nil || !strings.Contains(err.Error(), "no answer within ") {
-		t.Errorf("healthy: %v", err)
+		t.Errorf("Healthy: got %v", err)
 	}
 	proxy.Resume()
 	if err := store.Healthy(t.Context()); err != nil {

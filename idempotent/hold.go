@@ -23,7 +23,7 @@ type hold struct {
 
 // claim claims the key or extends its lease.
 func (h *hold) claim(ctx context.Context) (Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.lease) // a later answer would be useless
+	ctx, cancel := context.WithTimeout(ctx, h.lease) // a later response would be useless
 	defer cancel()
 	began := time.Now()
 	got, err := h.store.Claim(ctx, h.key, h.token, h.lease)

@@ -72,8 +72,8 @@ func legible(s string, longest int) string {
 	return fmt.Sprintf("%s%x", hashed, sha256.Sum256([]byte(s)))
 }
 
-// without decides about a message without a key: an error parks it.
-func (k keys) without(log *slog.Logger, m *reprise.Message) error {
+// checkKeyless returns the error that parks a message without a key, or nil if the handler may run.
+func (k keys) checkKeyless(log *slog.Logger, m *reprise.Message) error {
 	if k.keyless == ParkKeyless {
 		return reprise.Park(ErrNoKey)
 	}

@@ -69,13 +69,13 @@ func TestKeys(t *testing.T) {
 		},
 	} {
 		if got := keyOf(t, tc.cfg, &tc.m); got != tc.want {
-			t.Errorf("queue %q, id %q: key %q, want %q", tc.m.Queue, tc.m.MessageID, got, tc.want)
+			t.Errorf("queue %q, id %q: got key %q, want %q", tc.m.Queue, tc.m.MessageID, got, tc.want)
 		}
 	}
 }
 
 // For all queue names and ids, the keys are valid for stores, and different messages have different keys.
-func TestKeysAreLegibleAndDifferent(t *testing.T) {
+func TestKeysAreValidAndDifferent(t *testing.T) {
 	name := rapid.Custom(func(t *rapid.T) string {
 		piece := rapid.OneOf(
 			rapid.SampledFrom([]string{"/", "%", "%2F", "sha256:", "\x00", "\xff", "a", strings.Repeat("long", 150)}),
@@ -105,17 +105,17 @@ func TestKeysAreLegibleAndDifferent(t *testing.T) {
 		for i, m := range []*reprise.Message{&a, &b} {
 			keys[i] = keyOf(t, idempotent.Config{}, m)
 			if k := keys[i]; k == "" || len(k) > 1024 || !utf8.ValidString(k) || strings.ContainsFunc(k, unicode.IsControl) {
-				rt.Fatalf("queue %q, id %q: no store is promised such a key: %q", m.Queue, m.MessageID, k)
+				rt.Fatalf("queue %q, id %q: got invalid key %q", m.Queue, m.MessageID, k)
 			}
 		}
 		if same := a.Queue == b.Queue && a.MessageID == b.MessageID; same != (keys[0] == keys[1]) {
-			rt.Fatalf("%q %q and %q %q: keys %q and %q", a.Queue, a.MessageID, b.Queue, b.MessageID, keys[0], keys[1])
+			rt.Fatalf("messages %q %q and %q %q: got keys %q and %q", a.Queue, a.MessageID, b.Queue, b.MessageID, keys[0], keys[1])
 		}
 	})
 }
 
 // A fanout exchange copies a message to several queues.
-func TestQueuesDoNotKnowEachOthersKeys(t *testing.T) {
+func TestQueuesHaveSeparateKeys(t *testing.T) {
 	for scope, want := range map[string]int32{"": 2, "everything": 1} {
 		var inner counted
 		h := protect(t, new(idempotent.Memory), idempotent.Config{Scope: scope}, inner.Handle)
@@ -130,10 +130,10 @@ func TestQueuesDoNotKnowEachOthersKeys(t *testing.T) {
 	}
 }
 
-func TestAMessageWithoutAKey(t *testing.T) {
+func TestMessageWithoutKey(t *testing.T) {
 	for name, m := range map[string]reprise.Message{
 		"without an id":       {Queue: "orders"},
-		"with an assigned id": {Queue: "orders", MessageID: "of this delivery alone", MessageIDAssigned: true},
+		"with an assigned id": {Queue: "orders", MessageID: "assigned", MessageIDAssigned: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var inner counted
@@ -147,10 +147,10 @@ func TestAMessageWithoutAKey(t *testing.T) {
 				}
 			}
 			if n := inner.runs.Load(); n != 2 {
-				t.Errorf("unprotected, it was handled %d times of 2", n)
+				t.Errorf("unprotected message was handled %d times, want 2", n)
 			}
 			if n := strings.Count(log.String(), `level=WARN msg="no key" queue=orders`); n != 2 {
-				t.Errorf("%d warnings of 2: %s", n, log.String())
+				t.Errorf("got %d warnings, want 2: %s", n, log.String())
 			}
 
 			for _, key := range []func(*reprise.Message) string{nil, func(m *reprise.Message) string { return m.MessageID }} {
@@ -158,7 +158,7 @@ func TestAMessageWithoutAKey(t *testing.T) {
 				err := h.Handle(t.Context(), &m)
 				var parked *reprise.ParkError
 				if !errors.As(err, &parked) || !errors.Is(err, idempotent.ErrNoKey) || inner.runs.Load() != 2 {
-					t.Errorf("it is to be parked: %v, handled %d times", err, inner.runs.Load()-2)
+					t.Errorf("got %v, want ParkError; handled %d times", err, inner.runs.Load()-2)
 				}
 			}
 		})

@@ -11,13 +11,13 @@ import (
 	"github.com/reprisemq/reprise/idempotent/storetest"
 )
 
-func TestMemoryIsAStore(t *testing.T) {
+func TestMemoryImplementsStore(t *testing.T) {
 	storetest.Run(t, storetest.Subject{
 		New: func(testing.TB) idempotent.Store { return new(idempotent.Memory) },
 	})
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestMemoryLimitsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &idempotent.Memory{MaxKeys: 3}
 		claim := func(key string) (idempotent.State, error) {
@@ -41,11 +41,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		for key, want := range map[string]idempotent.State{"0": idempotent.Done, "2": idempotent.Done} {
 			if got, err := claim(key); got != want {
-				t.Errorf("%s is %v (%v), want %v", key, got, err, want)
+				t.Errorf("key %s: got %v (%v), want %v", key, got, err, want)
 			}
 		}
 		if n := s.Len(); n != 3 {
-			t.Errorf("it holds %d keys", n)
+			t.Errorf("store has %d keys, want 3", n)
 		}
 
 		// The store never removes a claim before it expires.
@@ -55,22 +55,22 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 		if got, err := claim("6"); !errors.Is(err, idempotent.ErrFull) {
-			t.Errorf("with all keys claimed: %v, %v", got, err)
+			t.Errorf("claim of another key in a full store: got %v, %v", got, err)
 		}
 		if got, err := claim("4"); got != idempotent.Claimed {
-			t.Errorf("extending a claim when it is full: %v, %v", got, err)
+			t.Errorf("extension of a claim in a full store: got %v, %v", got, err)
 		}
 		if err := s.Complete(t.Context(), "5", "token", time.Hour); err != nil {
-			t.Errorf("completing a claim when it is full: %v", err)
+			t.Errorf("cannot complete a claim in a full store: %v", err)
 		}
 		time.Sleep(time.Minute)
 		if n := s.Len(); n != 1 {
-			t.Errorf("when the leases have ended it holds %d keys", n)
+			t.Errorf("store has %d keys after the end of the leases, want 1", n)
 		}
 	})
 }
 
-func TestMemoryForgetsWhatIsOver(t *testing.T) {
+func TestMemoryRemovesExpiredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(idempotent.Memory)
 		for i := range 1000 {
@@ -80,7 +80,7 @@ func TestMemoryForgetsWhatIsOver(t *testing.T) {
 		}
 		for left := 1000; left > 0; left -= 100 {
 			if n := s.Len(); n != left {
-				t.Fatalf("it holds %d keys, want %d", n, left)
+				t.Fatalf("store has %d keys, want %d", n, left)
 			}
 			time.Sleep(100 * time.Second)
 		}

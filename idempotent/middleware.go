@@ -47,7 +47,7 @@ type once struct {
 func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 	key := o.keys.of(m)
 	if key == "" {
-		if err := o.keys.without(o.cfg.Logger, m); err != nil {
+		if err := o.keys.checkKeyless(o.cfg.Logger, m); err != nil {
 			return err
 		}
 		return o.next.Handle(ctx, m)

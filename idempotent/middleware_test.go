@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-var errHandler = errors.New("the till is busy")
+var errHandler = errors.New("payment service is busy")
 
 func message() *reprise.Message {
 	return &reprise.Message{Queue: "orders", MessageID: "order-1", Attempt: 1}
@@ -70,7 +70,7 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-func TestADuplicateIsNotHandled(t *testing.T) {
+func TestDuplicateIsNotHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inner counted
 		log, logged := events()
@@ -81,19 +81,19 @@ func TestADuplicateIsNotHandled(t *testing.T) {
 			}
 		}
 		if n := inner.runs.Load(); n != 1 {
-			t.Errorf("handled %d times", n)
+			t.Errorf("message was handled %d times, want 1", n)
 		}
 		if want := "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"; strings.Count(logged(), want) != 2 {
-			t.Errorf("want %q twice in:\n%s", want, logged())
+			t.Errorf("log does not contain %q twice:\n%s", want, logged())
 		}
 		time.Sleep(time.Hour)
 		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
-			t.Errorf("after the retention: %v, handled %d times", err, inner.runs.Load())
+			t.Errorf("message after the retention: %v, handled %d times", err, inner.runs.Load())
 		}
 	})
 }
 
-func TestAFailedMessageIsHandledAgain(t *testing.T) {
+func TestFailedMessageIsHandledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := counted{then: func(run int) error {
 			switch run {
@@ -106,10 +106,10 @@ func TestAFailedMessageIsHandledAgain(t *testing.T) {
 		}}
 		h := protect(t, new(idempotent.Memory), idempotent.Config{}, inner.Handle)
 		if err := h.Handle(t.Context(), message()); err != errHandler {
-			t.Errorf("the handler's error became %v", err)
+			t.Errorf("got %v, want the error of the handler", err)
 		}
 		if err := h.Handle(t.Context(), message()); fmt.Sprintf("%T", err) != "*reprise.ParkError" {
-			t.Errorf("the handler's outcome became %T", err)
+			t.Errorf("got %T, want ParkError", err)
 		}
 		for range 2 {
 			if err := h.Handle(t.Context(), message()); err != nil {
@@ -117,14 +117,14 @@ func TestAFailedMessageIsHandledAgain(t *testing.T) {
 			}
 		}
 		if n := inner.runs.Load(); n != 3 {
-			t.Errorf("handled %d times", n)
+			t.Errorf("message was handled %d times, want 3", n)
 		}
 	})
 }
 
-func TestAHandlerThatDoesNotReturn(t *testing.T) {
+func TestPanicReleasesKey(t *testing.T) {
 	for name, leave := range map[string]func(){
-		"panic":  func() { panic("the till is broken") },
+		"panic":  func() { panic("payment service is broken") },
 		"goexit": runtime.Goexit,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,11 +145,11 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 					returned = true
 				})
 				wg.Wait()
-				if returned || (name == "panic") != (value == "the till is broken") {
-					t.Errorf("returned: %v, panicked with %v", returned, value)
+				if returned || (name == "panic") != (value == "payment service is broken") {
+					t.Errorf("returned: got %v, panic value: got %v", returned, value)
 				}
 				if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 2 {
-					t.Errorf("the next attempt: %v, handled %d times", err, inner.runs.Load())
+					t.Errorf("next attempt: %v, handled %d times", err, inner.runs.Load())
 				}
 			})
 		})
@@ -158,7 +158,7 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 
 // While a handler runs, its duplicates are retried, first when the lease could have expired, and then with growing
 // delays.
-func TestADuplicateOfARunningMessageComesBack(t *testing.T) {
+func TestDuplicateOfRunningMessageIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := counted{then: func(int) error {
 			time.Sleep(3 * time.Hour)
@@ -190,16 +190,16 @@ func TestADuplicateOfARunningMessageComesBack(t *testing.T) {
 		}
 		wg.Wait()
 		if n := inner.runs.Load(); n != 1 {
-			t.Errorf("handled %d times", n)
+			t.Errorf("message was handled %d times, want 1", n)
 		}
 		// A lease that is extended every 20 s has 40 to 60 s left.
 		if len(delays) > 9 || delays[0] != time.Minute || slices.Max(delays) != time.Hour {
-			t.Errorf("it came back after %v", delays)
+			t.Errorf("unexpected delays of retries: %v", delays)
 		}
 	})
 }
 
-func TestWhoeverMayPublishMayWriteHeaders(t *testing.T) {
+func TestMiddlewareAcceptsAnyBusyHeader(t *testing.T) {
 	for _, name := range []string{idempotent.HeaderBusy, "x-idempotent-busy"} {
 		t.Run(name, func(t *testing.T) { testBusyHeader(t, name) })
 	}
@@ -221,7 +221,7 @@ func testBusyHeader(t *testing.T, name string) {
 			store := new(idempotent.Memory)
 			h := protect(t, store, idempotent.Config{}, func(_ context.Context, m *reprise.Message) error {
 				if len(m.Headers) != 1 || m.Headers["own"] != "kept" {
-					t.Errorf("the handler sees %v", m.Headers)
+					t.Errorf("unexpected headers: %v", m.Headers)
 				}
 				return nil
 			})
@@ -233,10 +233,10 @@ func testBusyHeader(t *testing.T, name string) {
 			var later *reprise.RetryAfterError
 			var noted *reprise.AnnotatedError
 			if err := h.Handle(t.Context(), m); !errors.As(err, &later) || later.Delay != want || !errors.As(err, &noted) {
-				t.Errorf("with %v it comes back after %+v", value, later)
+				t.Errorf("header %v: got %+v", value, later)
 			}
 			if n, ok := noted.Headers[idempotent.HeaderBusy].(int64); !ok || n < 1 {
-				t.Errorf("%v becomes %v", value, n)
+				t.Errorf("header %v became %v", value, n)
 			}
 			time.Sleep(time.Minute)
 			if err := h.Handle(t.Context(), m); err != nil {
@@ -247,7 +247,7 @@ func testBusyHeader(t *testing.T, name string) {
 }
 
 // A crashed process does not release its key.
-func TestAfterACrashTheMessageWaitsForTheLease(t *testing.T) {
+func TestMessageWaitsForLeaseAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(idempotent.Memory)
 		if c, err := store.Claim(t.Context(), "orders/order-1", "of a dead process", time.Minute); c.State != idempotent.Claimed {
@@ -258,17 +258,17 @@ func TestAfterACrashTheMessageWaitsForTheLease(t *testing.T) {
 		h := protect(t, store, idempotent.Config{}, inner.Handle)
 		var later *reprise.RetryAfterError
 		if err := h.Handle(t.Context(), message()); !errors.As(err, &later) || later.Delay != 45*time.Second {
-			t.Fatalf("%v; comes back after %+v", err, later)
+			t.Fatalf("got %v with delay %+v", err, later)
 		}
 		time.Sleep(later.Delay)
 		if err := h.Handle(t.Context(), message()); err != nil || inner.runs.Load() != 1 {
-			t.Errorf("%v, handled %d times", err, inner.runs.Load())
+			t.Errorf("got %v, handled %d times", err, inner.runs.Load())
 		}
 	})
 }
 
 // The key of a running handler was taken over by another process.
-func TestAClaimThatIsTakenOver(t *testing.T) {
+func TestLostClaimCancelsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(recording)
 		log, logged := events()
@@ -282,7 +282,7 @@ func TestAClaimThatIsTakenOver(t *testing.T) {
 			}
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), idempotent.ErrLost) {
-				t.Errorf("the handler's context ended with %v", context.Cause(ctx))
+				t.Errorf("context of the handler: got cause %v, want ErrLost", context.Cause(ctx))
 			}
 			return nil // the effect had already happened
 		})
@@ -291,19 +291,19 @@ func TestAClaimThatIsTakenOver(t *testing.T) {
 			t.Error(err)
 		}
 		if d := time.Since(began); d != 20*time.Second {
-			t.Errorf("it was noticed after %v, with a lease of a minute", d)
+			t.Errorf("lost claim was detected after %v, want a third of the lease", d)
 		}
 		if !strings.Contains(logged(), "claim lost") || !strings.Contains(logged(), "not remembered") {
-			t.Errorf("logged:\n%s", logged())
+			t.Errorf("unexpected log:\n%s", logged())
 		}
 		if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != idempotent.Claimed {
-			t.Errorf("the other's claim is %v (%v)", c.State, err)
+			t.Errorf("claim of the other token: got %v (%v)", c.State, err)
 		}
 	})
 }
 
 // At the end of a drain the handler's context is canceled, but the store still receives the result.
-func TestTheStoreIsToldAfterTheContextHasEnded(t *testing.T) {
+func TestMiddlewareCallsStoreAfterContextIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, result := range []error{nil, errHandler} {
 			store := new(idempotent.Memory)
@@ -317,7 +317,7 @@ func TestTheStoreIsToldAfterTheContextHasEnded(t *testing.T) {
 			}
 			want := map[bool]idempotent.State{true: idempotent.Done, false: idempotent.Claimed}[result == nil]
 			if c, err := store.Claim(t.Context(), "orders/order-1", "another", time.Minute); c.State != want {
-				t.Errorf("after %v the key is %v (%v), want %v", result, c.State, err, want)
+				t.Errorf("after result %v: got %v (%v), want %v", result, c.State, err, want)
 			}
 		}
 	})
@@ -325,7 +325,7 @@ func TestTheStoreIsToldAfterTheContextHasEnded(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	if _, err := idempotent.Middleware(nil, idempotent.Config{}); err == nil {
-		t.Error("middleware without a store")
+		t.Error("Middleware accepted a nil store")
 	}
 	for _, tc := range []struct {
 		cfg  idempotent.Config
@@ -337,14 +337,14 @@ func TestConfig(t *testing.T) {
 		{idempotent.Config{Keyless: 2}, "ParkKeyless or HandleKeyless"},
 	} {
 		if _, err := idempotent.Middleware(new(idempotent.Memory), tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)
+			t.Errorf("%+v: got %v, want %q", tc.cfg, err, tc.want)
 		}
 	}
 }
 
 // A busy duplicate does not affect a breaker. It does not open the breaker, does not reset its failures, and does not
 // count as a probe.
-func TestABusyKeyIsNothingToABreaker(t *testing.T) {
+func TestBreakerIgnoresBusyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		h := protect(t, new(idempotent.Memory), idempotent.Config{}, func(context.Context, *reprise.Message) error {
@@ -368,7 +368,7 @@ func TestABusyKeyIsNothingToABreaker(t *testing.T) {
 			record, _ := b.Allow()
 			record(err)
 			if b.State() != want {
-				t.Errorf("after %v it is %s", err, b.State())
+				t.Errorf("after %v: got state %s", err, b.State())
 			}
 		}
 		logged(busy, breaker.Closed)

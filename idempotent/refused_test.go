@@ -14,7 +14,7 @@ import (
 )
 
 // The busy count of a message survives its retries, also from a release with the former header name.
-func TestBusyMessagesCarryTheirCount(t *testing.T) {
+func TestRetryKeepsBusyCount(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		queue := names(t, b.URL)
 		client := dial(t, b.URL, testkit.NewProxy(t, b.URL))

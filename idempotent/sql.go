@@ -96,7 +96,7 @@ func OpenSQL(ctx context.Context, db *sql.DB, cfg SQLConfig) (*SQL, error) {
 // the statements from Schema.
 func NewSQL(db *sql.DB, cfg SQLConfig) (*SQL, error) {
 	if db == nil {
-		return nil, errors.New("idempotent: an SQL store needs a database: sql.Open returns one")
+		return nil, errors.New("idempotent: database must not be nil (sql.Open returns one)")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-func TestSQLIsAStore(t *testing.T) {
+func TestSQLImplementsStore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := storetest.NewClock()
 		tables := 0
@@ -34,7 +34,7 @@ func TestSQLIsAStore(t *testing.T) {
 }
 
 // Without SQLConfig.Clock, long claims stay valid and short claims expire by the clock of the database.
-func TestSQLGoesByTheClockOfTheDatabase(t *testing.T) {
+func TestSQLUsesClockOfDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
 		if c, err := s.Claim(t.Context(), "long", "a", time.Hour); c.State != idempotent.Claimed {
@@ -42,7 +42,7 @@ func TestSQLGoesByTheClockOfTheDatabase(t *testing.T) {
 		}
 		c, err := s.Claim(t.Context(), "long", "b", time.Hour)
 		if err != nil || c.State != idempotent.Busy || c.Left > time.Hour || c.Left < time.Hour/2 {
-			t.Errorf("claimed for an hour just now, it is %+v (%v)", c, err)
+			t.Errorf("claim for an hour: got %+v (%v)", c, err)
 		}
 
 		var expires int64
@@ -50,7 +50,7 @@ func TestSQLGoesByTheClockOfTheDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := time.Until(time.UnixMilli(expires)); left < time.Hour/2 || left > 2*time.Hour {
-			t.Errorf("in the table it is claimed for %v", left)
+			t.Errorf("remaining lease in the table: got %v", left)
 		}
 
 		free := func(key string) func() error {
@@ -73,7 +73,7 @@ func TestSQLGoesByTheClockOfTheDatabase(t *testing.T) {
 	})
 }
 
-func TestMigrateByManyAtOnce(t *testing.T) {
+func TestMigrateIsSafeForConcurrentUse(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		var processes []database
 		for range 6 {
@@ -94,13 +94,13 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 			close(start)
 			wg.Wait()
 			if n := db.count(t, table); n != 0 {
-				t.Errorf("a new table has %d rows", n)
+				t.Errorf("new table has %d rows, want 0", n)
 			}
 		}
 	})
 }
 
-func TestSchemaIsAllThatAStoreNeeds(t *testing.T) {
+func TestSchemaIsSufficientForStore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		cfg := idempotent.SQLConfig{Dialect: db.dialect, Table: "mine"}
 		s, err := idempotent.NewSQL(db.DB, cfg)
@@ -108,7 +108,7 @@ func TestSchemaIsAllThatAStoreNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.Claim(t.Context(), "key", "token", time.Minute); err == nil || !strings.Contains(err.Error(), "mine") {
-			t.Errorf("without its table: %v", err)
+			t.Errorf("missing table: got %v", err)
 		}
 		for _, statement := range s.Schema() {
 			db.exec(t, statement)
@@ -119,7 +119,7 @@ func TestSchemaIsAllThatAStoreNeeds(t *testing.T) {
 	})
 }
 
-func TestATableInASchema(t *testing.T) {
+func TestTableInSchema(t *testing.T) {
 	db := openPostgres(t)
 	db.exec(t, `CREATE SCHEMA "Other"`)
 	t.Cleanup(func() { db.exec(t, `DROP SCHEMA "Other" CASCADE`) })
@@ -128,14 +128,14 @@ func TestATableInASchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := db.count(t, `"Other".keys`); n != 1 {
-		t.Errorf("the table in the schema has %d rows", n)
+		t.Errorf("table in the schema has %d rows, want 1", n)
 	}
 }
 
 func TestSQLConfig(t *testing.T) {
 	db := openSQLite(t)
 	if _, err := idempotent.NewSQL(nil, idempotent.SQLConfig{Dialect: idempotent.SQLite}); err == nil {
-		t.Error("a store without a database")
+		t.Error("NewSQL accepted a nil database")
 	}
 	long := strings.Repeat("t", 51)
 	for _, tc := range []struct {
@@ -159,7 +159,7 @@ func TestSQLConfig(t *testing.T) {
 	} {
 		_, err := idempotent.NewSQL(db.DB, tc.cfg)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)
+			t.Errorf("%+v: got %v, want %q", tc.cfg, err, tc.want)
 		}
 	}
 }
@@ -200,18 +200,18 @@ func TestPurge(t *testing.T) {
 		}
 		wg.Wait()
 		if n := db.count(t, idempotent.DefaultTable); total != 4100 || n != 10 {
-			t.Errorf("%d rows were purged, %d are left; want 4100 and 10", total, n)
+			t.Errorf("%d rows were purged and %d remain, want 4100 and 10", total, n)
 		}
 
-		over, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Purge(over); !errors.Is(err, context.Canceled) {
-			t.Errorf("with a context that has ended: %v", err)
+		if _, err := s.Purge(canceled); !errors.Is(err, context.Canceled) {
+			t.Errorf("canceled context: got %v", err)
 		}
 	})
 }
 
-func TestTheTablePurgesItself(t *testing.T) {
+func TestCompletePurgesTable(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		clock := storetest.NewClock()
 		s := db.store(t, func(c *idempotent.SQLConfig) {
@@ -225,14 +225,14 @@ func TestTheTablePurgesItself(t *testing.T) {
 			clock.Pass(time.Second)
 		}
 		if n := db.count(t, idempotent.DefaultTable); n > 30 {
-			t.Errorf("20 keys are remembered, the table has %d rows", n)
+			t.Errorf("table has %d rows for 20 keys", n)
 		}
 	})
 }
 
 // A claim does not wait indefinitely for another transaction. In PostgreSQL the wait ends with the context, in SQLite
 // with the busy timeout.
-func TestAClaimDoesNotWaitForEver(t *testing.T) {
+func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)
 		tx, err := db.Begin()
@@ -252,7 +252,7 @@ func TestAClaimDoesNotWaitForEver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if c, err := waiting.Claim(ctx, "key", "token", time.Minute); err == nil {
-			t.Errorf("a claim that waits: %+v", c)
+			t.Errorf("claim did not wait: got %+v", c)
 		}
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
@@ -285,7 +285,7 @@ func TestSQLiteInVirtualTime(t *testing.T) {
 }
 
 // The lease expires between the two statements of a claim.
-func TestAKeyThatBecomesFreeMeanwhile(t *testing.T) {
+func TestClaimOfKeyThatExpiresDuringCall(t *testing.T) {
 	now := time.Now()
 	s := openSQLite(t).store(t, func(c *idempotent.SQLConfig) {
 		c.Clock = func() time.Time {
@@ -295,7 +295,7 @@ func TestAKeyThatBecomesFreeMeanwhile(t *testing.T) {
 	})
 	for _, token := range []string{"a", "b"} {
 		if c, err := s.Claim(t.Context(), "key", token, 90*time.Second); err != nil || c.State != idempotent.Claimed {
-			t.Errorf("%s: %+v, %v", token, c, err)
+			t.Errorf("%s: got %+v, %v", token, c, err)
 		}
 	}
 }

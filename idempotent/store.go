@@ -56,8 +56,8 @@ type Store interface {
 type Claim struct {
 	State State
 
-	// Left is the remaining lease of the other token, longer than 0, if State is Busy. The other token may extend the
-	// lease.
+	// If State is Busy, Left is the remaining lease of the other token. It is longer than 0. The other token may extend
+	// the lease.
 	Left time.Duration
 }
 
@@ -66,7 +66,7 @@ type State int
 
 // The states in a Claim.
 const (
-	Claimed State = iota + 1 // the caller has the key
+	Claimed State = iota + 1 // the token has claimed the key
 	Done                     // the key was completed before
 	Busy                     // another token has claimed the key
 )

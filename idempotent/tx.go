@@ -61,10 +61,10 @@ func (c TxConfig) Validate() error {
 // a table in the same transaction, or use Middleware.
 func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error) (reprise.Handler, error) {
 	if store == nil {
-		return nil, errors.New("idempotent: Tx needs a store: OpenSQL returns one")
+		return nil, errors.New("idempotent: Tx: store must not be nil (OpenSQL returns one)")
 	}
 	if f == nil {
-		return nil, errors.New("idempotent: Tx needs a function to run in the transaction")
+		return nil, errors.New("idempotent: Tx: function must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func Tx(store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, m *rep
 // invalid body is parked.
 func TxJSON[T any](store *SQL, cfg TxConfig, f func(ctx context.Context, tx *sql.Tx, body T, m *reprise.Message) error) (reprise.Handler, error) {
 	if f == nil {
-		return nil, errors.New("idempotent: TxJSON needs a function to run in the transaction")
+		return nil, errors.New("idempotent: TxJSON: function must not be nil")
 	}
 	return Tx(store, cfg, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
 		return reprise.JSON(func(ctx context.Context, body T, m *reprise.Message) error {
@@ -97,7 +97,7 @@ type transactional struct {
 func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	key := t.keys.of(m)
 	if key == "" {
-		if err := t.keys.without(t.cfg.Logger, m); err != nil {
+		if err := t.keys.checkKeyless(t.cfg.Logger, m); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ func (d database) idle(t testing.TB) {
 	})
 }
 
-func TestTxDoesItOnce(t *testing.T) {
+func TestTxCommitsEffectOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
 		log, logged := events()
@@ -58,17 +58,17 @@ func TestTxDoesItOnce(t *testing.T) {
 			}
 		}
 		if n := db.count(t, "bookings"); n != 1 {
-			t.Errorf("booked %d times", n)
+			t.Errorf("got %d bookings, want 1", n)
 		}
 		if n := strings.Count(logged(), "msg=duplicate queue=orders message_id=order-1 key=orders/order-1"); n != 2 {
-			t.Errorf("%d duplicates were logged:\n%s", n, logged())
+			t.Errorf("got %d log lines about duplicates, want 2:\n%s", n, logged())
 		}
 		db.idle(t)
 	})
 }
 
 // If the function ends early for any reason, neither the effect nor the key remains.
-func TestTxUndoesWhatHasFailed(t *testing.T) {
+func TestTxRollsBackFailedRuns(t *testing.T) {
 	for name, leave := range map[string]func(context.CancelFunc) error{
 		"error":        func(context.CancelFunc) error { return errHandler },
 		"panic":        func(context.CancelFunc) error { panic(errHandler) },
@@ -99,20 +99,20 @@ func TestTxUndoesWhatHasFailed(t *testing.T) {
 				switch name {
 				case "error":
 					if err != errHandler {
-						t.Errorf("the handler's error became %v", err)
+						t.Errorf("got %v, want the error of the handler", err)
 					}
 				case "panic":
 					if value != errHandler {
-						t.Errorf("panicked with %v", value)
+						t.Errorf("got panic value %v", value)
 					}
 				case "end of drain":
 					if !errors.Is(err, context.Canceled) {
-						t.Errorf("without a commit: %v", err)
+						t.Errorf("got %v, want context.Canceled", err)
 					}
 				}
 				db.idle(t)
 				if n := db.count(t, "bookings") + db.count(t, idempotent.DefaultTable); n != 0 {
-					t.Errorf("%d rows remain", n)
+					t.Errorf("%d rows remain, want 0", n)
 				}
 				for range 2 {
 					if err := h.Handle(t.Context(), message()); err != nil {
@@ -120,7 +120,7 @@ func TestTxUndoesWhatHasFailed(t *testing.T) {
 					}
 				}
 				if n := db.count(t, "bookings"); n != 1 || runs != 2 {
-					t.Errorf("booked %d times in %d runs", n, runs)
+					t.Errorf("got %d bookings in %d runs, want 1 in 2", n, runs)
 				}
 			})
 		})
@@ -128,7 +128,7 @@ func TestTxUndoesWhatHasFailed(t *testing.T) {
 }
 
 // Tx handles one of several simultaneous duplicates, and the others detect it.
-func TestTxDuplicatesAtOnce(t *testing.T) {
+func TestTxHandlesOneOfConcurrentDuplicates(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
 		for _, tc := range []struct {
@@ -165,10 +165,10 @@ func TestTxDuplicatesAtOnce(t *testing.T) {
 				}
 				wg.Wait()
 				if n := db.count(t, "bookings"); n != 1 {
-					t.Errorf("booked %d times", n)
+					t.Errorf("got %d bookings, want 1", n)
 				}
 				if !tc.retried && (failures.Load() != tc.failures || runs.Load() != tc.failures+1) {
-					t.Errorf("%d runs, %d failures", runs.Load(), failures.Load())
+					t.Errorf("got %d runs, %d failures", runs.Load(), failures.Load())
 				}
 			})
 		}
@@ -176,7 +176,7 @@ func TestTxDuplicatesAtOnce(t *testing.T) {
 }
 
 // After a failed commit its result is unknown. The next attempt detects the result.
-func TestTxCommitThatFails(t *testing.T) {
+func TestTxReportsFailedCommit(t *testing.T) {
 	for name, happened := range map[string]bool{"and has happened": true, "and has not happened": false} {
 		t.Run(name, func(t *testing.T) {
 			eachDatabase(t, func(t *testing.T, db database) {
@@ -192,8 +192,8 @@ func TestTxCommitThatFails(t *testing.T) {
 				flaky.commit.Store(happened)
 				err := h.Handle(t.Context(), message())
 				var failed *idempotent.StoreError
-				if !errors.As(err, &failed) || failed.Op != "commit" || !errors.Is(err, errLine) {
-					t.Fatalf("the commit failed, and: %v", err)
+				if !errors.As(err, &failed) || failed.Op != "commit" || !errors.Is(err, errConn) {
+					t.Fatalf("got %v, want StoreError of the commit", err)
 				}
 				flaky.fail.Store(false)
 				flaky.commit.Store(true)
@@ -203,14 +203,14 @@ func TestTxCommitThatFails(t *testing.T) {
 					}
 				}
 				if n := db.count(t, "bookings"); n != 1 {
-					t.Errorf("booked %d times", n)
+					t.Errorf("got %d bookings, want 1", n)
 				}
 			})
 		})
 	}
 }
 
-func TestTxOfAHandlerThatEndsIt(t *testing.T) {
+func TestTxReportsCommitByHandler(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
 		h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
@@ -220,19 +220,19 @@ func TestTxOfAHandlerThatEndsIt(t *testing.T) {
 			return tx.Commit()
 		})
 		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "Tx ends the transaction") {
-			t.Errorf("the handler has committed, and: %v", err)
+			t.Errorf("got %v, want an error because of the commit by the handler", err)
 		}
 		if err := h.Handle(t.Context(), message()); err != nil {
 			t.Error(err)
 		}
 		if n := db.count(t, "bookings"); n != 1 {
-			t.Errorf("booked %d times", n)
+			t.Errorf("got %d bookings, want 1", n)
 		}
 	})
 }
 
 // PostgreSQL rolls back the transaction after a failed statement, even if the handler ignores the error.
-func TestTxOfAHandlerThatIgnoresAnError(t *testing.T) {
+func TestTxReportsIgnoredError(t *testing.T) {
 	db := openPostgres(t)
 	book := db.bookings(t)
 	h := transaction(t, db.store(t), idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
@@ -244,15 +244,15 @@ func TestTxOfAHandlerThatIgnoresAnError(t *testing.T) {
 	})
 	var failed *idempotent.StoreError
 	if err := h.Handle(t.Context(), message()); !errors.As(err, &failed) || failed.Op != "commit" {
-		t.Errorf("nothing is booked, and: %v", err)
+		t.Errorf("got %v, want StoreError of the commit", err)
 	}
 	if n := db.count(t, "bookings") + db.count(t, idempotent.DefaultTable); n != 0 {
-		t.Errorf("%d rows remain", n)
+		t.Errorf("%d rows remain, want 0", n)
 	}
 }
 
 // Tx and Middleware share a table, so that a worker can switch between them while messages are in flight.
-func TestTxAndMiddlewareKnowEachOther(t *testing.T) {
+func TestTxAndMiddlewareShareKeys(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		store := db.store(t)
 		var inner counted
@@ -260,7 +260,7 @@ func TestTxAndMiddlewareKnowEachOther(t *testing.T) {
 		book := db.bookings(t)
 		h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {
 			if len(m.Headers) > 0 {
-				t.Errorf("the handler sees %v", m.Headers)
+				t.Errorf("unexpected headers: %v", m.Headers)
 			}
 			return book(ctx, tx, m)
 		})
@@ -272,7 +272,7 @@ func TestTxAndMiddlewareKnowEachOther(t *testing.T) {
 		var noted *reprise.AnnotatedError
 		err := h.Handle(t.Context(), message())
 		if !errors.As(err, &later) || !errors.As(err, &noted) || !errors.Is(err, idempotent.ErrBusy) {
-			t.Fatalf("claimed by another: %v", err)
+			t.Fatalf("got %v, want ErrBusy with a delay", err)
 		}
 		again := message()
 		again.Headers = noted.Headers
@@ -285,12 +285,12 @@ func TestTxAndMiddlewareKnowEachOther(t *testing.T) {
 			}
 		}
 		if n := db.count(t, "bookings"); n != 1 || inner.runs.Load() != 0 {
-			t.Errorf("booked %d times, handled %d times", n, inner.runs.Load())
+			t.Errorf("got %d bookings, handled %d times", n, inner.runs.Load())
 		}
 	})
 }
 
-func TestTxOfAMessageWithoutAKey(t *testing.T) {
+func TestTxOfMessageWithoutKey(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book := db.bookings(t)
 		store := db.store(t)
@@ -301,17 +301,17 @@ func TestTxOfAMessageWithoutAKey(t *testing.T) {
 			}
 		}
 		if n := db.count(t, "bookings"); n != 2 {
-			t.Errorf("unprotected, it was booked %d times of 2", n)
+			t.Errorf("got %d bookings of unprotected messages, want 2", n)
 		}
 		h = transaction(t, store, idempotent.TxConfig{}, book)
 		if err := h.Handle(t.Context(), &reprise.Message{Queue: "orders"}); !errors.Is(err, idempotent.ErrNoKey) {
-			t.Errorf("it is to be parked: %v", err)
+			t.Errorf("got %v, want ErrNoKey", err)
 		}
 	})
 }
 
 // Tx also purges the table.
-func TestTxPurges(t *testing.T) {
+func TestTxPurgesTable(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		store := db.store(t, func(c *idempotent.SQLConfig) { c.PurgeEvery = 5 })
 		for i := range 20 {
@@ -327,7 +327,7 @@ func TestTxPurges(t *testing.T) {
 				return err
 			}
 			if old := db.count(t, idempotent.DefaultTable) - n; old > 0 {
-				return fmt.Errorf("%d rows whose time is over", old)
+				return fmt.Errorf("%d expired rows remain", old)
 			}
 			return nil
 		})
@@ -339,10 +339,10 @@ func TestTxConfig(t *testing.T) {
 	store := db.store(t)
 	f := func(context.Context, *sql.Tx, *reprise.Message) error { return nil }
 	if _, err := idempotent.Tx(nil, idempotent.TxConfig{}, f); err == nil {
-		t.Error("without a store")
+		t.Error("Tx accepted a nil store")
 	}
 	if _, err := idempotent.Tx(store, idempotent.TxConfig{}, nil); err == nil {
-		t.Error("without a function")
+		t.Error("Tx accepted a nil function")
 	}
 	for _, tc := range []struct {
 		cfg  idempotent.TxConfig
@@ -353,7 +353,7 @@ func TestTxConfig(t *testing.T) {
 		{idempotent.TxConfig{Options: &sql.TxOptions{ReadOnly: true}}, "must be false"},
 	} {
 		if _, err := idempotent.Tx(store, tc.cfg, f); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%+v: %v, want %q", tc.cfg, err, tc.want)
+			t.Errorf("%+v: got %v, want %q", tc.cfg, err, tc.want)
 		}
 	}
 }

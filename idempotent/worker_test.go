@@ -53,8 +53,8 @@ var protections = map[string]func(t *testing.T, db database, first func() error)
 	},
 }
 
-// All causes of duplicates on real brokers, with an effect in a database that happens once.
-func TestTheEffectHappensOnce(t *testing.T) {
+// The effect in a database happens once for all causes of duplicates.
+func TestEffectHappensOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		publish    int
@@ -67,8 +67,8 @@ func TestTheEffectHappensOnce(t *testing.T) {
 		{name: "ack lost after the copy was confirmed", publish: 1, cut: true, result: errHandler, deliveries: 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			for way, handler := range protections {
-				t.Run(way, func(t *testing.T) {
+			for name, handler := range protections {
+				t.Run(name, func(t *testing.T) {
 					testkit.Each(t, func(t *testing.T, b testkit.Target) {
 						db := openSQLite(t)
 						proxy := testkit.NewProxy(t, b.URL)
@@ -102,7 +102,7 @@ func TestTheEffectHappensOnce(t *testing.T) {
 						}
 						testkit.Eventually(t, timeout, func() error {
 							if n, again := int(deliveries.Load()), redelivered.Load(); n < tc.deliveries || tc.cut && again == 0 {
-								return fmt.Errorf("%d deliveries, %d of them again", n, again)
+								return fmt.Errorf("got %d deliveries and %d redeliveries", n, again)
 							}
 							return nil
 						})
@@ -111,7 +111,7 @@ func TestTheEffectHappensOnce(t *testing.T) {
 						}
 						stop()
 						if n := db.count(t, "bookings"); n != 1 {
-							t.Errorf("booked %d times", n)
+							t.Errorf("got %d bookings, want 1", n)
 						}
 					})
 				})
@@ -140,7 +140,7 @@ func names(t *testing.T, url string) string {
 		}
 		for _, name := range []string{queue, queue + ".failed", queue + ".wait.0-20"} {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
-				t.Errorf("cleaning up queue %s: %v", name, err)
+				t.Errorf("cannot delete queue %s: %v", name, err)
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func dial(t *testing.T, url string, proxy *testkit.Proxy) *reprise.Client {
 	}
 	t.Cleanup(func() {
 		if err := client.Close(context.Background()); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("cannot close the client: %v", err)
 		}
 	})
 	return client
@@ -191,7 +191,7 @@ func work(t *testing.T, client *reprise.Client, cfg reprise.WorkerConfig) (stop 
 		}
 		stopped = true
 		if err := errors.Join(w.Shutdown(context.Background()), <-ran); err != nil {
-			t.Errorf("worker: %v", err)
+			t.Errorf("Run: %v", err)
 		}
 	}
 	t.Cleanup(stop)
@@ -199,7 +199,7 @@ func work(t *testing.T, client *reprise.Client, cfg reprise.WorkerConfig) (stop 
 }
 
 // Handlers with long runs, in virtual time.
-func TestALongRunIsTheOnlyOne(t *testing.T) {
+func TestLongRunIsNotRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		publish int
@@ -207,7 +207,7 @@ func TestALongRunIsTheOnlyOne(t *testing.T) {
 	}{
 		{"published twice", 2, 25 * time.Minute},
 		// The broker then redelivers the message to another consumer, here to the same worker.
-		{"longer than the broker waits for an ack", 1, 45 * time.Minute},
+		{"longer than the acknowledgement timeout", 1, 45 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -242,10 +242,10 @@ func TestALongRunIsTheOnlyOne(t *testing.T) {
 				time.Sleep(12 * time.Hour)
 				stop()
 				if n := inner.runs.Load(); n != 1 {
-					t.Errorf("handled %d times", n)
+					t.Errorf("message was handled %d times, want 1", n)
 				}
 				if strings.Count(logged(), "msg=busy") == 0 || strings.Count(logged(), "msg=duplicate") != 1 {
-					t.Errorf("logged:\n%s", logged())
+					t.Errorf("unexpected log:\n%s", logged())
 				}
 			})
 		})

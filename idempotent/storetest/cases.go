@@ -38,14 +38,14 @@ func (s on) claim(key, token string) idempotent.Claim {
 func (s on) wantClaim(key, token string, want idempotent.State) {
 	s.Helper()
 	if got := s.claim(key, token); got.State != want {
-		s.Fatalf("Claim(%q, %q): %v, want %v", key, token, got.State, want)
+		s.Fatalf("Claim(%q, %q): got %v, want %v", key, token, got.State, want)
 	}
 }
 
 func (s on) wantComplete(key, token string, want error) {
 	s.Helper()
 	if err := s.Store.Complete(s.Context(), key, token, retention); !errors.Is(err, want) {
-		s.Fatalf("Complete(%q, %q): %v, want %v", key, token, err, want)
+		s.Fatalf("Complete(%q, %q): got %v, want %v", key, token, err, want)
 	}
 }
 
@@ -61,7 +61,7 @@ func testLife(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	s.wantClaim("key", "a", idempotent.Claimed)
 	pass(lease / 4)
 	if got, want := s.claim("key", "b"), lease*3/4; got.State != idempotent.Busy || got.Left > want || got.Left < want-rounding {
-		t.Fatalf("asked for a key that is claimed: %+v, want busy for %v", got, want)
+		t.Fatalf("Claim of a claimed key: got %+v, want busy for %v", got, want)
 	}
 	s.wantComplete("key", "a", nil)
 	s.wantClaim("key", "a", idempotent.Done)
@@ -140,7 +140,7 @@ func testShort(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 		t.Fatal(got, err)
 	}
 	if got := s.claim("key", "b"); got.State != idempotent.Busy || got.Left <= 0 || got.Left > rounding {
-		t.Fatalf("claimed for a nanosecond, which has not passed: %+v", got)
+		t.Fatalf("Claim of a key before the end of its lease: got %+v", got)
 	}
 	pass(rounding)
 	s.wantClaim("key", "b", idempotent.Claimed)
@@ -165,7 +165,7 @@ func testRepeat(t *testing.T, store idempotent.Store, pass func(time.Duration)) 
 		s.wantComplete("key", "a", nil)
 		pass(retention / 2)
 	}
-	pass(retention/2 - time.Second) // since the second Complete
+	pass(retention/2 - time.Second) // the retention counts from the second Complete
 	s.wantClaim("key", "b", idempotent.Done)
 	pass(time.Second)
 	s.wantClaim("key", "b", idempotent.Claimed)
@@ -199,8 +199,8 @@ func testKeys(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 	}
 }
 
-// together is the number of concurrent goroutines.
-const together = 16
+// concurrency is the number of goroutines that call the store at the same time.
+const concurrency = 16
 
 func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 	s := on{t, store}
@@ -210,7 +210,7 @@ func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration))
 		var mu sync.Mutex
 		got := map[idempotent.State]int{}
 		var wg sync.WaitGroup
-		for i := range together {
+		for i := range concurrency {
 			wg.Go(func() {
 				c, err := store.Claim(t.Context(), key, fmt.Sprint("token ", i), lease)
 				if err != nil {
@@ -223,11 +223,11 @@ func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration))
 		}
 		wg.Wait()
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("%d asked at once for %s: got %v, want %v", together, key, got, want)
+			t.Fatalf("%d concurrent claims of %s: got %v, want %v", concurrency, key, got, want)
 		}
 	}
 	for n := range 8 {
-		one := map[idempotent.State]int{idempotent.Claimed: 1, idempotent.Busy: together - 1}
+		one := map[idempotent.State]int{idempotent.Claimed: 1, idempotent.Busy: concurrency - 1}
 		key := fmt.Sprint("key ", n)
 		round(key, func() {}, one)
 		round(key, func() { pass(lease) }, one) // the claim exists, but has expired
@@ -235,15 +235,15 @@ func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration))
 		round(key, func() {
 			s.wantClaim(key, "a", idempotent.Claimed)
 			s.wantComplete(key, "a", nil)
-		}, map[idempotent.State]int{idempotent.Done: together})
+		}, map[idempotent.State]int{idempotent.Done: concurrency})
 	}
 }
 
 func testExclusion(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 	const turns = 20
-	var inside, had atomic.Int32
+	var inside, claims atomic.Int32
 	var wg sync.WaitGroup
-	for i := range together / 2 {
+	for i := range concurrency / 2 {
 		wg.Go(func() {
 			for n := range turns {
 				token := fmt.Sprint(i, " ", n)
@@ -255,9 +255,9 @@ func testExclusion(t *testing.T, store idempotent.Store, _ func(time.Duration)) 
 				if c.State != idempotent.Claimed {
 					continue
 				}
-				had.Add(1)
+				claims.Add(1)
 				if inside.Add(1) != 1 {
-					t.Error("two have the key")
+					t.Error("two callers have claimed the key")
 				}
 				inside.Add(-1)
 				if err := store.Release(t.Context(), "key", token); err != nil {
@@ -268,26 +268,26 @@ func testExclusion(t *testing.T, store idempotent.Store, _ func(time.Duration)) 
 		})
 	}
 	wg.Wait()
-	if had.Load() == 0 && !t.Failed() {
-		t.Error("no caller has held the key")
+	if claims.Load() == 0 && !t.Failed() {
+		t.Error("no caller has claimed the key")
 	}
 }
 
 func testContext(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 	s := on{t, store}
-	over, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := store.Claim(over, "free", "a", lease); !errors.Is(err, context.Canceled) {
-		t.Errorf("Claim with a context that has ended: %v", err)
+	if _, err := store.Claim(canceled, "free", "a", lease); !errors.Is(err, context.Canceled) {
+		t.Errorf("Claim with a canceled context: got %v", err)
 	}
 	s.wantClaim("free", "b", idempotent.Claimed)
 
 	s.wantClaim("key", "a", idempotent.Claimed)
-	if err := store.Release(over, "key", "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Release with a context that has ended: %v", err)
+	if err := store.Release(canceled, "key", "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Release with a canceled context: got %v", err)
 	}
-	if err := store.Complete(over, "key", "a", retention); !errors.Is(err, context.Canceled) {
-		t.Errorf("Complete with a context that has ended: %v", err)
+	if err := store.Complete(canceled, "key", "a", retention); !errors.Is(err, context.Canceled) {
+		t.Errorf("Complete with a canceled context: got %v", err)
 	}
 	s.wantClaim("key", "b", idempotent.Busy)
 	s.wantComplete("key", "a", nil)

@@ -78,14 +78,14 @@ func testModel(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 				got, err := store.Claim(ctx, key, token, lease)
 				want := m.claim(key, token, lease)
 				if err != nil || got.State != want.State || got.Left > want.Left || got.Left < want.Left-rounding {
-					t.Fatalf("Claim(%q, %q, %s): %+v, %v; want %+v", key, token, lease, got, err, want)
+					t.Fatalf("Claim(%q, %q, %s): got %+v, %v; want %+v", key, token, lease, got, err, want)
 				}
 			},
 			"complete": func(t *rapid.T) {
 				key, token, retention := key.Draw(t, "of"), token.Draw(t, "token"), span.Draw(t, "retention")
 				err := store.Complete(ctx, key, token, retention)
 				if want := m.complete(key, token, retention); !errors.Is(err, want) {
-					t.Fatalf("Complete(%q, %q, %s): %v, want %v", key, token, retention, err, want)
+					t.Fatalf("Complete(%q, %q, %s): got %v, want %v", key, token, retention, err, want)
 				}
 			},
 			"release": func(t *rapid.T) {
