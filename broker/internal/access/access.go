@@ -1,5 +1,5 @@
-// Package access implements authentication and permissions: users with hashed passwords, and for each virtual host of a user three
-// regular expressions that match names of queues and exchanges, for configure, write and read operations
+// Package access implements authentication and permissions. Users have hashed passwords. For each virtual host, a user has
+// three regular expressions that match names of queues and exchanges, for configure, write and read operations
 // (https://www.rabbitmq.com/docs/access-control).
 package access
 
@@ -20,14 +20,14 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// User is a user that can connect.
+// User is a user that can log in.
 type User struct {
 	Name string
 	Hash Hash
-	Tags []string // what they may do in the management API: administrator, monitoring, management …
+	Tags []string // roles in the management API: administrator, monitoring, management …
 }
 
-// Permission has the permissions of a user in a virtual host. An empty expression permits nothing.
+// Permission contains the permissions of a user in a virtual host. An empty expression permits nothing.
 type Permission struct {
 	User, VHost            string
 	Configure, Write, Read string
@@ -36,7 +36,7 @@ type Permission struct {
 // Operation is a kind of access to a queue or an exchange.
 type Operation uint8
 
-// The operations (https://www.rabbitmq.com/docs/access-control#authorisation).
+// Operations (https://www.rabbitmq.com/docs/access-control#authorisation).
 const (
 	Configure Operation = iota
 	Write
@@ -51,10 +51,10 @@ var ErrUnknownUser = errors.New("no such user")
 // Control stores users and permissions. Its methods are safe for concurrent use.
 type Control struct {
 	generation atomic.Uint64
-	registry   *registry.Registry // told of every change, under the lock
+	registry   *registry.Registry // records every change, under the lock
 	guesses    *throttle.Throttle
-	known      known
-	held       held
+	known      knownUsers
+	delayed    delayedLogins
 
 	mu          sync.RWMutex
 	users       map[string]User
@@ -65,22 +65,22 @@ type grantee struct{ user, vhost string }
 
 type compiled struct {
 	Permission
-	patterns [3]*regexp.Regexp // by operation
+	patterns [3]*regexp.Regexp // indexed by operation
 }
 
-// New returns a control without users. It does not store changes on disk.
+// New returns a control without users. It does not save changes.
 func New() *Control {
 	c := &Control{
 		users: make(map[string]User), permissions: make(map[grantee]compiled),
-		guesses: throttle.New(time.Now, longestWait), held: held{at: make(map[netip.Prefix]int)},
-		known: known{places: bounded.New[place, time.Time](mostKnown)},
+		guesses: throttle.New(time.Now, maxDelay), delayed: delayedLogins{at: make(map[netip.Prefix]int)},
+		known: knownUsers{addresses: bounded.New[userAddress, time.Time](maxKnown)},
 	}
 	c.generation.Add(1)
 	return c
 }
 
-// Generation returns a number that changes with each change of a permission, so that callers can cache results of Allowed. It is
-// never zero.
+// Generation returns a number that changes with each change of a permission, so that callers can cache results of Allowed.
+// The number is never zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 
 // SetUser adds or replaces a user.
@@ -95,7 +95,7 @@ func (c *Control) SetUser(u User) error {
 	return nil
 }
 
-// Lend adds a user with all permissions in a virtual host until the process exits. The stored users do not change.
+// Lend adds a user with all permissions in a virtual host until the process exits. The saved users do not change.
 func (c *Control) Lend(u User, vhost string) error {
 	p := Permission{User: u.Name, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
 	granted, err := compile(p)
@@ -123,7 +123,7 @@ func (c *Control) DeleteUser(name string) error {
 	return nil
 }
 
-// User returns the user with a name.
+// User returns the user with the name.
 func (c *Control) User(name string) (User, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -138,7 +138,7 @@ func (c *Control) Users() []User {
 	return slices.SortedFunc(maps.Values(c.users), func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Authenticate reports whether the password of a user is correct. For an unknown user, it takes the same time.
+// Authenticate reports whether the password of a user is correct. It takes the same time for an unknown user.
 func (c *Control) Authenticate(name, password string) bool {
 	u, known := c.User(name)
 	return u.Hash.Matches(password) && known
@@ -165,7 +165,7 @@ func compile(p Permission) (compiled, error) {
 	c := compiled{Permission: p}
 	for op, pattern := range map[Operation]string{Configure: p.Configure, Write: p.Write, Read: p.Read} {
 		if pattern == "" {
-			continue // matches nothing
+			continue // an empty expression does not match any name
 		}
 		re, err := regexp.Compile(pattern)
 		if err != nil {
@@ -230,7 +230,7 @@ func (c *Control) MayEnter(user, vhost string) bool {
 	return granted
 }
 
-// Allowed reports whether a user has the permission for an operation on the queue or exchange with this name.
+// Allowed reports whether a user has the permission for an operation on the queue or exchange with the name.
 func (c *Control) Allowed(user, vhost string, op Operation, name string) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

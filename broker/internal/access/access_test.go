@@ -8,13 +8,13 @@ import (
 func TestPermissions(t *testing.T) {
 	c := New()
 	if err := c.SetPermission(Permission{User: "ada", VHost: "/"}); !errors.Is(err, ErrUnknownUser) {
-		t.Errorf("permission for nobody: %v", err)
+		t.Errorf("SetPermission for an unknown user: got %v, want ErrUnknownUser", err)
 	}
 	if err := c.SetUser(User{Name: "ada", Hash: HashPassword("pw")}); err != nil {
 		t.Fatal(err)
 	}
 	if c.MayEnter("ada", "/") {
-		t.Error("entered without a permission")
+		t.Error("MayEnter reports true without a permission")
 	}
 	err := c.SetPermission(Permission{User: "ada", VHost: "/", Configure: "^ada-.*$", Write: ".*"})
 	if err != nil {
@@ -29,26 +29,26 @@ func TestPermissions(t *testing.T) {
 		{"/", Configure, "ada-q", true},
 		{"/", Configure, "bob-q", false},
 		{"/", Write, "bob-q", true},
-		{"/", Read, "ada-q", false}, // the empty expression
+		{"/", Read, "ada-q", false}, // empty expression
 		{"other", Write, "q", false},
 	} {
 		if got := c.Allowed("ada", test.vhost, test.op, test.name); got != test.want {
-			t.Errorf("%v %q in %q: %v", test.op, test.name, test.vhost, got)
+			t.Errorf("%v %q in %q: got %v", test.op, test.name, test.vhost, got)
 		}
 	}
 	before := c.Generation()
 	c.DeletePermission("ada", "/")
 	if c.MayEnter("ada", "/") || c.Generation() == before {
-		t.Error("the permission is gone, and nobody can know")
+		t.Error("deleted permission is still in effect, or Generation did not change")
 	}
 	if err := c.SetPermission(Permission{User: "ada", VHost: "/", Read: "("}); err == nil {
-		t.Error("( is a regular expression?")
+		t.Error("SetPermission accepts ( as a regular expression")
 	}
 	if err := c.DeleteUser("ada"); err != nil || c.Authenticate("ada", "pw") {
-		t.Errorf("a deleted user gets in (%v)", err)
+		t.Errorf("deleted user can log in (%v)", err)
 	}
 	if err := c.DeleteUser("ada"); !errors.Is(err, ErrUnknownUser) {
-		t.Errorf("deleted twice: %v", err)
+		t.Errorf("second DeleteUser: got %v, want ErrUnknownUser", err)
 	}
 }
 
@@ -56,12 +56,12 @@ func TestHash(t *testing.T) {
 	h := HashPassword("s3cret")
 	again, err := ParseHash(h.String())
 	if err != nil || !again.Matches("s3cret") || again.Matches("S3cret") {
-		t.Errorf("%v: %v", again, err)
+		t.Errorf("parsed hash %v does not match: %v", again, err)
 	}
-	// The example in RabbitMQ's documentation: salt 908D C60A, password "test12".
+	// Example from RabbitMQ's documentation: salt 908D C60A, password "test12".
 	doc, err := ParseHash("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
 	if err != nil || !doc.Matches("test12") {
-		t.Errorf("RabbitMQ's own example does not match (%v)", err)
+		t.Errorf("hash from RabbitMQ's documentation does not match (%v)", err)
 	}
 	var none Hash
 	if none.Matches("") {
@@ -69,7 +69,7 @@ func TestHash(t *testing.T) {
 	}
 	for _, bad := range []string{"!", "AAAA"} {
 		if _, err := ParseHash(bad); err == nil {
-			t.Errorf("%q is a hash?", bad)
+			t.Errorf("ParseHash accepts %q", bad)
 		}
 	}
 }

@@ -12,72 +12,74 @@ import (
 )
 
 const (
-	// longestWait is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
-	longestWait = 5 * time.Second
-	// mostHeld is the maximum number of delayed logins from an address. Further logins that must wait are refused immediately. All
-	// addresses together have no limit, because attackers could use it up for other users. A delayed login uses no more resources
-	// than any other connection.
-	mostHeld = 100
-	// mostBeside is the maximum number of delayed logins from an address at which a known user still gets in without a delay.
-	mostBeside = mostHeld / 2
-	// knownFor is the time for which a user is known at an address after a login.
-	knownFor = 24 * time.Hour
-	// mostKnown is the maximum number of pairs of a known user and an address.
-	mostKnown = 4096
+	// maxDelay is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
+	maxDelay = 5 * time.Second
+	// maxDelayed is the maximum number of delayed logins from an address. Further logins that must wait are refused
+	// immediately. All addresses together have no limit, because attackers could exhaust the limit and so affect other
+	// users. A delayed login uses no more resources than any other connection.
+	maxDelayed = 100
+	// maxDelayedForKnown is the maximum number of delayed logins from an address at which a known user can still log in
+	// without a delay.
+	maxDelayedForKnown = maxDelayed / 2
+	// knownDuration is the time for which a user is known at an address after a login.
+	knownDuration = 24 * time.Hour
+	// maxKnown is the maximum number of pairs of a known user and an address.
+	maxKnown = 4096
 )
 
-// place is a user at an address.
-type place struct {
+// userAddress is a user at an address.
+type userAddress struct {
 	from netip.Prefix
 	user string
 }
 
-// known has the users that have logged in.
-type known struct {
-	mu     sync.Mutex
-	places *bounded.Map[place, time.Time]
+// knownUsers contains the users that have logged in.
+type knownUsers struct {
+	mu        sync.Mutex
+	addresses *bounded.Map[userAddress, time.Time]
 }
 
-// has reports whether a user has recently logged in from an address. Then a correct password is probably from the user and not from
-// an attacker, and the login is not delayed: workers with a new password can log in although another worker at the address repeats
-// the old password. An attacker at this address gains little, because only a few logins from there can be delayed at a time.
-func (k *known) has(p place) bool {
+// has reports whether a user has recently logged in from an address. A correct password is then probably from the user and
+// not from an attacker, and the login is not delayed. Workers with a new password can log in although another worker at the
+// address repeats the old password. An attacker at this address gains little, because only a few logins from there can be
+// delayed at a time.
+func (k *knownUsers) has(p userAddress) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	last, ok := k.places.Get(p)
-	return ok && time.Since(last) < knownFor
+	last, ok := k.addresses.Get(p)
+	return ok && time.Since(last) < knownDuration
 }
 
-func (k *known) add(p place) {
+func (k *knownUsers) add(p userAddress) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.places.Put(p, time.Now())
+	k.addresses.Put(p, time.Now())
 }
 
-// held counts the delayed logins by address.
-type held struct {
+// delayedLogins counts the delayed logins by address.
+type delayedLogins struct {
 	mu sync.Mutex
 	at map[netip.Prefix]int
 }
 
-func (h *held) count(from netip.Prefix) int {
+func (h *delayedLogins) count(from netip.Prefix) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.at[from]
 }
 
-// begin counts one more delayed login, unless there are too many.
-func (h *held) begin(from netip.Prefix) bool {
+// begin counts an additional delayed login. It reports false if the limit is reached.
+func (h *delayedLogins) begin(from netip.Prefix) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.at[from] == mostHeld {
+	if h.at[from] == maxDelayed {
 		return false
 	}
 	h.at[from]++
 	return true
 }
 
-func (h *held) end(from netip.Prefix) {
+func (h *delayedLogins) end(from netip.Prefix) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.at[from]--; h.at[from] == 0 {
@@ -88,8 +90,8 @@ func (h *held) end(from netip.Prefix) {
 // WaitError is returned for a login that was not checked, because of too many wrong passwords.
 type WaitError struct {
 	User string
-	Wait time.Duration // until the next login is checked
-	Held bool          // the login was held before it was refused
+	Wait time.Duration // time until the next login is checked
+	Held bool          // the login was delayed before it was refused
 }
 
 func (e *WaitError) Error() string {
@@ -103,7 +105,7 @@ func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }
 
-// admit decides whether a login with a right or wrong password counts.
+// admit decides whether a login counts, given whether its password is right.
 func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	if wait := c.guesses.Try(peer, name, right); wait > 0 {
 		return false, &WaitError{User: name, Wait: wait}
@@ -111,28 +113,28 @@ func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	return right, nil
 }
 
-// AwaitLogin is the same as Login, but delays a login that must wait, for some seconds or until ctx ends. It does not delay a user
+// AwaitLogin is like Login, but delays a login that must wait, for some seconds or until ctx ends. It does not delay a user
 // that has recently logged in from the address.
 func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (ok bool, err error) {
-	at := place{throttle.Network(peer), name}
+	at := userAddress{throttle.Network(peer), name}
 	right := c.authenticFrom(peer, name, password)
 	defer func() {
 		if ok {
 			c.known.add(at)
 		}
 	}()
-	if right && c.known.has(at) && c.held.count(at.from) < mostBeside {
+	if right && c.known.has(at) && c.delayed.count(at.from) < maxDelayedForKnown {
 		return true, nil
 	}
 	ok, err = c.admit(peer, name, right)
 	if err == nil {
 		return ok, nil
 	}
-	if !c.held.begin(at.from) {
+	if !c.delayed.begin(at.from) {
 		return false, err
 	}
-	defer c.held.end(at.from)
-	end := time.Now().Add(longestWait)
+	defer c.delayed.end(at.from)
+	end := time.Now().Add(maxDelay)
 	for {
 		waiting := err.(*WaitError)
 		left := time.Until(end)

@@ -5,19 +5,19 @@ import (
 	"net/netip"
 )
 
-// The default login of RabbitMQ, which is publicly known.
+// Default login of RabbitMQ, which is publicly known.
 const (
 	DefaultUser     = "guest"
 	DefaultPassword = "guest"
 )
 
-// authenticFrom is the same as Authenticate, for a login from an address. From other machines, the default login counts as a wrong
+// authenticFrom is like Authenticate, for a login from an address. From other machines, the default login counts as a wrong
 // password, even if an administrator created this user.
 func (c *Control) authenticFrom(peer, name, password string) bool {
 	return c.Authenticate(name, password) && !(defaultLogin(name, password) && remote(peer))
 }
 
-// Refusal returns the reason for the log why a login that did not have to wait was refused.
+// Refusal returns the reason, for the log, of a refused login that did not have to wait.
 func (c *Control) Refusal(peer, name, password string) string {
 	if c.Authenticate(name, password) && !c.authenticFrom(peer, name, password) {
 		return fmt.Sprintf("the password %s of user %s is the default one, and is accepted from this machine only", DefaultPassword, DefaultUser)
@@ -29,8 +29,8 @@ func defaultLogin(name, password string) bool {
 	return name == DefaultUser && password == DefaultPassword
 }
 
-// remote reports whether a peer is on another machine. A peer without an IP address, for example of a Unix socket or a pipe, is on
-// this machine.
+// remote reports whether a peer is on another machine. A peer without an IP address is on this machine, for example a Unix
+// socket or a pipe.
 func remote(peer string) bool {
 	addr, err := netip.ParseAddr(peer)
 	if withPort, wrong := netip.ParseAddrPort(peer); wrong == nil {

@@ -1,4 +1,4 @@
-// Package alarm reports when publishers must wait for a resource, and why (https://www.rabbitmq.com/docs/alarms).
+// Package alarm reports whether and why publishers must wait for a resource (https://www.rabbitmq.com/docs/alarms).
 package alarm
 
 import (
@@ -45,8 +45,8 @@ func (a *Alarm) Set(raised bool) (changed bool) {
 	return true
 }
 
-// Raised returns nil if the alarm is not raised. Otherwise it returns a channel that is closed when the alarm is cleared. It is
-// fast.
+// Raised returns nil if the alarm is not raised. Otherwise it returns a channel that is closed when the alarm is cleared. It
+// does not block.
 func (a *Alarm) Raised() <-chan struct{} {
 	if over := a.over.Load(); over != nil {
 		return *over
@@ -57,7 +57,8 @@ func (a *Alarm) Raised() <-chan struct{} {
 // Set contains the alarms of a broker. The zero Set is never raised.
 type Set []*Alarm
 
-// Raised returns nil if no alarm is raised. Otherwise it returns a channel that is closed when one of the raised alarms is cleared.
+// Raised returns nil if no alarm is raised. Otherwise it returns a channel that is closed when one of the raised alarms is
+// cleared.
 func (s Set) Raised() <-chan struct{} {
 	for _, a := range s {
 		if over := a.Raised(); over != nil {
@@ -86,9 +87,9 @@ func Reason(resources []Resource) string {
 	for _, r := range resources {
 		switch r {
 		case Store:
-			return "the disk has failed: nothing more is kept until the broker is restarted"
+			return "the disk has failed; restart the broker to continue"
 		case Damage:
-			return "the data directory is damaged: nothing more is accepted until it is repaired"
+			return "the data directory is damaged; repair it to continue"
 		}
 		low = append(low, string(r))
 	}

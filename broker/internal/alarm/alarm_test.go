@@ -11,15 +11,15 @@ func TestSet(t *testing.T) {
 	check := func(reason string, raised ...Resource) {
 		t.Helper()
 		if got := set.Resources(); !slices.Equal(got, raised) || (set.Raised() != nil) != (len(raised) > 0) {
-			t.Errorf("%v are raised, want %v", got, raised)
+			t.Errorf("raised alarms: got %v, want %v", got, raised)
 		}
 		if len(raised) > 0 && Reason(set.Resources()) != reason {
-			t.Errorf("the reason is %q, want %q", Reason(set.Resources()), reason)
+			t.Errorf("reason: got %q, want %q", Reason(set.Resources()), reason)
 		}
 	}
 	check("")
 	if memory.Set(false) || !memory.Set(true) || memory.Set(true) {
-		t.Error("a change is none, or the other way round")
+		t.Error("Set reports a wrong change")
 	}
 	over := set.Raised()
 	check("low on memory", Memory)
@@ -27,17 +27,17 @@ func TestSet(t *testing.T) {
 	check("low on memory & disk", Memory, Disk)
 	select {
 	case <-over:
-		t.Error("over while it is raised")
+		t.Error("channel closed while both alarms are raised")
 	default:
 	}
 	memory.Set(false)
 	<-over
 	check("low on disk", Disk)
 	if !set.Has(Disk) || set.Has(Memory) {
-		t.Error("one is taken for the other")
+		t.Error("Has confuses the alarms of disk and memory")
 	}
 	broken.Set(true)
-	check("the disk has failed: nothing more is kept until the broker is restarted", Disk, Store)
+	check("the disk has failed; restart the broker to continue", Disk, Store)
 	disk.Set(false)
 	broken.Set(false)
 	check("")
@@ -45,6 +45,6 @@ func TestSet(t *testing.T) {
 
 func TestEmptySet(t *testing.T) {
 	if Set(nil).Raised() != nil {
-		t.Error("raised by nothing")
+		t.Error("empty set is raised")
 	}
 }

@@ -3,15 +3,15 @@
 //	Connections ──┬── Account of a connection ──┬── Share: unread data
 //	              │                             ├── Share: unfinished messages
 //	              │                             └── Take, Give: consumers, channels …
-//	              └── Account of another
+//	              └── Account of another connection
 //	Limit: queues, exchanges and bindings, which outlive connections
 //
-// A [Limit] without free memory refuses a declaration. An [Account] of a connection never refuses memory, because the connection
-// may be in the middle of an operation. Instead, the broker closes a connection that exceeds the limit of a connection. If all
-// connections together exceed their limit, the broker closes the connection with the largest account.
+// A [Limit] without free memory refuses a declaration. An [Account] of a connection never refuses memory, because the
+// connection may be in the middle of an operation. Instead, the broker closes a connection that exceeds the limit of a
+// connection. If all connections together exceed their limit, the broker closes the connection with the largest account.
 //
-// The numbers are approximate: within about a factor of two of the used memory. Therefore the budget counts the capacity of a list
-// of deliveries, and not each delivery.
+// The numbers are approximate. They differ from the used memory by at most a factor of about two. Therefore the budget
+// counts the capacity of a list of deliveries, and not each delivery.
 package budget
 
 import (
@@ -22,7 +22,7 @@ import (
 // Kind is the purpose of memory.
 type Kind uint8
 
-// The kinds.
+// Kinds of memory.
 const (
 	Properties Kind = iota
 	Channels
@@ -50,13 +50,13 @@ type Connections struct {
 
 	mu       sync.Mutex
 	accounts map[*Account]struct{}
-	leaving  map[*Account]struct{} // accounts of connections that are being closed
+	closing  map[*Account]struct{} // accounts of connections that are being closed
 }
 
 // NewConnections returns a budget of limit bytes. Each connection may use up to each bytes.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
-		each: each, limit: limit, accounts: make(map[*Account]struct{}), leaving: make(map[*Account]struct{}),
+		each: each, limit: limit, accounts: make(map[*Account]struct{}), closing: make(map[*Account]struct{}),
 	}
 }
 
@@ -73,14 +73,14 @@ func (c *Connections) Limit() int64 { return c.limit }
 
 // Excess is the reason why a connection must be closed.
 type Excess struct {
-	Together bool  // the connections together exceed their limit, and this one uses the most
-	Limit    int64 // that was exceeded
-	Used     int64 // by the connection
+	Together bool  // all connections together exceed their limit, and this connection uses the most
+	Limit    int64 // exceeded limit in bytes
+	Used     int64 // bytes used by the connection
 	Mostly   Kind
 }
 
-// Open returns the account of a new connection. It calls exceeded at most once, in its own goroutine, when the connection must be
-// closed.
+// Open returns the account of a new connection. It calls exceeded at most once, in a separate goroutine, when the connection
+// must be closed.
 func (c *Connections) Open(exceeded func(Excess)) *Account {
 	if c == nil {
 		return nil
@@ -92,15 +92,15 @@ func (c *Connections) Open(exceeded func(Excess)) *Account {
 	return a
 }
 
-// check closes the connection of an account that exceeds its limit. Then it closes the largest connections until the others are
-// within the common limit.
+// check closes the connection of an account that exceeds its limit. Then it closes the largest connections until the
+// remaining connections are within the common limit.
 func (c *Connections) check(a *Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, stays := c.accounts[a]; stays && a.Used() > c.each {
 		c.close(a, Excess{Limit: c.each})
 	}
-	for c.staying() > c.limit && len(c.accounts) > 0 {
+	for c.usedByOpen() > c.limit && len(c.accounts) > 0 {
 		largest := a
 		for other := range c.accounts {
 			if _, stays := c.accounts[largest]; !stays || other.Used() > largest.Used() {
@@ -111,10 +111,10 @@ func (c *Connections) check(a *Account) {
 	}
 }
 
-// staying returns the memory of the connections that are not being closed.
-func (c *Connections) staying() int64 {
+// usedByOpen returns the memory of the connections that are not being closed.
+func (c *Connections) usedByOpen() int64 {
 	n := c.used.Load()
-	for a := range c.leaving {
+	for a := range c.closing {
 		n -= a.Used()
 	}
 	return n
@@ -122,17 +122,17 @@ func (c *Connections) staying() int64 {
 
 func (c *Connections) close(a *Account, e Excess) {
 	delete(c.accounts, a)
-	c.leaving[a] = struct{}{}
+	c.closing[a] = struct{}{}
 	e.Used, e.Mostly = a.Used(), a.largestKind()
 	a.closing.Go(func() { a.exceeded(e) })
 }
 
-// Account is the memory use of one connection. Its methods are safe for concurrent use, also while the caller holds a lock. A nil
+// Account is the memory use of a connection. It is safe for concurrent use, even while the caller holds a lock. A nil
 // Account does not count.
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
-	closing  sync.WaitGroup // the call of exceeded
+	closing  sync.WaitGroup // running call of exceeded
 	used     atomic.Int64
 	byKind   [kinds]atomic.Int64
 }
@@ -173,7 +173,8 @@ func (a *Account) Exceeds(k Kind, percent int64) bool {
 	return a != nil && a.byKind[k].Load() > a.all.each/100*percent
 }
 
-// Scarce reports whether the connections use more than half of their common limit. Callers should then defer optional memory use.
+// Scarce reports whether all connections together use more than half of their limit. Callers should then defer optional
+// memory use.
 func (a *Account) Scarce() bool { return a != nil && a.all.Used() > a.all.limit/2 }
 
 // Close closes the account, and waits for a running call of exceeded. It returns the number of bytes that are still in use.
@@ -184,7 +185,7 @@ func (a *Account) Close() (left int64) {
 	c := a.all
 	c.mu.Lock()
 	delete(c.accounts, a)
-	delete(c.leaving, a)
+	delete(c.closing, a)
 	left = a.used.Load()
 	c.used.Add(-left)
 	c.mu.Unlock()
@@ -192,7 +193,7 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is a part of an account that changes as a whole. Its owner must synchronize access. The zero Share does not count.
+// Share is a part of an account that changes as a whole. The owner must synchronize access. The zero Share does not count.
 type Share struct {
 	account *Account
 	kind    Kind
@@ -212,10 +213,10 @@ func (s *Share) Set(n int64) {
 	s.account.Take(s.kind, change)
 }
 
-// Exceeds is [Account.Exceeds] for all shares of this kind.
+// Exceeds is like [Account.Exceeds], for all shares of this kind.
 func (s *Share) Exceeds(percent int64) bool { return s.account.Exceeds(s.kind, percent) }
 
-// Scarce is [Account.Scarce].
+// Scarce is like [Account.Scarce].
 func (s *Share) Scarce() bool { return s.account.Scarce() }
 
 // Add adds n to the number of used bytes.

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closed records the reasons for closing connections.
+// closed records the reasons for closed connections.
 type closed struct {
 	mu  sync.Mutex
 	why map[string]Excess
@@ -19,7 +19,7 @@ func (c *closed) open(all *Connections, name string) *Account {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if _, twice := c.why[name]; twice {
-			panic("told twice")
+			panic("exceeded was called twice")
 		}
 		if c.why == nil {
 			c.why = make(map[string]Excess)
@@ -28,7 +28,7 @@ func (c *closed) open(all *Connections, name string) *Account {
 	})
 }
 
-func TestAConnectionThatTakesTooMuch(t *testing.T) {
+func TestConnectionAboveLimitIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closedAccounts closed
 		all := NewConnections(100, 1000)
@@ -38,21 +38,21 @@ func TestAConnectionThatTakesTooMuch(t *testing.T) {
 		greedy.Take(Consumers, 70)
 		synctest.Wait()
 		if len(closedAccounts.why) > 0 {
-			t.Fatalf("closed %v at the limit", closedAccounts.why)
+			t.Fatalf("closed connections at the limit: %v", closedAccounts.why)
 		}
 		greedy.Take(Channels, 1)
 		greedy.Take(Unread, 1000)
 		synctest.Wait()
 		if want := (Excess{Limit: 100, Used: 101, Mostly: Consumers}); len(closedAccounts.why) != 1 || closedAccounts.why["greedy"] != want {
-			t.Errorf("closed %+v, want greedy for %+v", closedAccounts.why, want)
+			t.Errorf("closed connections: got %+v, want greedy for %+v", closedAccounts.why, want)
 		}
 		if left := greedy.Close(); left != 1101 || all.Used() != 100 {
-			t.Errorf("%d bytes were not given back, %d are used", left, all.Used())
+			t.Errorf("closed account: got %d bytes left and %d used, want 1101 and 100", left, all.Used())
 		}
 	})
 }
 
-func TestTheLargestConnectionIsClosed(t *testing.T) {
+func TestLargestConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closedAccounts closed
 		all := NewConnections(1000, 100)
@@ -61,22 +61,23 @@ func TestTheLargestConnectionIsClosed(t *testing.T) {
 		large.Take(Queues, 45)
 		last.Take(Channels, 35)
 		last.Take(Channels, 1)
-		// The large account no longer counts, although it still has its memory.
+		// The large account no longer counts, although its memory is still in use.
 		last.Take(Channels, 2)
 		synctest.Wait()
 		if want := (Excess{Together: true, Limit: 100, Used: 45, Mostly: Queues}); len(closedAccounts.why) != 1 || closedAccounts.why["large"] != want {
-			t.Fatalf("closed %+v, want large for %+v", closedAccounts.why, want)
+			t.Fatalf("closed connections: got %+v, want large for %+v", closedAccounts.why, want)
 		}
 		small.Take(Channels, 60)
 		synctest.Wait()
 		if len(closedAccounts.why) != 2 || !closedAccounts.why["small"].Together {
-			t.Errorf("closed %+v, want small, too", closedAccounts.why)
+			t.Errorf("closed connections: got %+v, want small, too", closedAccounts.why)
 		}
 	})
 }
 
-// After any sequence of Take and Give, nothing is left at the end. Each connection is closed at most once, and only for a reason.
-func TestAnyUseOfTheBudget(t *testing.T) {
+// After any sequence of Take and Give, the final usage is zero. Each connection is closed at most once, and only if a limit
+// is exceeded.
+func TestBudgetWithRandomUse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			all := NewConnections(50, 100)
@@ -102,26 +103,26 @@ func TestAnyUseOfTheBudget(t *testing.T) {
 					}
 					staying += accounts[other].Used()
 					if accounts[other].Used() > 50 {
-						rt.Fatalf("%s takes %d bytes", other, accounts[other].Used())
+						rt.Fatalf("open connection %s uses %d bytes", other, accounts[other].Used())
 					}
 				}
 				if staying > 100 {
-					rt.Fatalf("together they take %d bytes", staying)
+					rt.Fatalf("open connections together use %d bytes", staying)
 				}
 			}
 			for n, why := range closedAccounts.why {
 				if !why.Together && most[n] <= 50 {
-					rt.Fatalf("%s was closed with %d bytes at most", n, most[n])
+					rt.Fatalf("connection %s was closed with at most %d bytes", n, most[n])
 				}
 			}
 			for _, n := range names {
 				shares[n].Set(0)
 				if left := accounts[n].Close(); left != 0 {
-					rt.Fatalf("%s has left %d bytes", n, left)
+					rt.Fatalf("closed account %s: got %d bytes left, want 0", n, left)
 				}
 			}
 			if all.Used() != 0 {
-				rt.Fatalf("%d bytes are used by nobody", all.Used())
+				rt.Fatalf("usage without accounts: got %d bytes, want 0", all.Used())
 			}
 		})
 	})
@@ -130,16 +131,16 @@ func TestAnyUseOfTheBudget(t *testing.T) {
 func TestLimit(t *testing.T) {
 	l := NewLimit(10)
 	if !l.Take(10) || l.Take(1) || l.Used() != 10 {
-		t.Errorf("%d of 10 bytes are given out", l.Used())
+		t.Errorf("limit of 10 bytes: got %d used", l.Used())
 	}
 	l.Force(5)
 	l.Give(6)
 	if !l.Take(1) || l.Take(1) {
-		t.Errorf("%d of 10 bytes are given out", l.Used())
+		t.Errorf("limit of 10 bytes: got %d used", l.Used())
 	}
 }
 
-func TestNothingCounts(t *testing.T) {
+func TestNilValuesDoNotCount(t *testing.T) {
 	var none *Connections
 	a := none.Open(nil)
 	a.Take(Channels, 1<<40)
@@ -147,7 +148,7 @@ func TestNothingCounts(t *testing.T) {
 	s.Set(1 << 40)
 	var l *Limit
 	if a.Used() != 0 || none.Used() != 0 || a.Close() != 0 || a.Scarce() || !l.Take(1<<40) || l.Used() != 0 {
-		t.Error("nil counts")
+		t.Error("nil values count memory")
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// Damage that the broker finds while it runs causes an error for the reader, an alarm and a failed health check. The queue does not
-// appear empty, and the broker does not panic.
+// If the broker finds damage while it runs, the reader gets an error, an alarm is raised and the health check fails. The
+// queue does not appear empty, and the broker does not panic.
 func TestDamageFoundLater(t *testing.T) {
 	zero := func(t *testing.T, disk vfs.FS, name string) {
-		f, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // it may be open already
+		f, err := disk.OpenReadWrite(name, vfs.WriteCategoryUnspecified) // the file may already be open
 		if err == nil {
 			_, err = f.Write(make([]byte, len(contentOf(t, disk, name))))
 			err = errors.Join(err, f.Close())
@@ -46,12 +46,12 @@ func TestDamageFoundLater(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { damagedLater(t, test.like, test.harm) })
+			synctest.Test(t, func(t *testing.T) { checkDamageLater(t, test.like, test.harm) })
 		})
 	}
 }
 
-func damagedLater(t *testing.T, like string, harm func(t *testing.T, disk vfs.FS, name string)) {
+func checkDamageLater(t *testing.T, like string, harm func(t *testing.T, disk vfs.FS, name string)) {
 	disk := vfs.NewCrashableMem()
 	p := powerUp(t, disk)
 	ch := dialChannel(t, p)
@@ -74,7 +74,7 @@ func damagedLater(t *testing.T, like string, harm func(t *testing.T, disk vfs.FS
 			}
 		}
 	}
-	if like == ".sst" { // else the broker notices before it has started
+	if like == ".sst" { // otherwise the broker finds the damage during the start
 		p = powerUp(t, disk)
 		damage()
 	} else {
@@ -91,15 +91,15 @@ func damagedLater(t *testing.T, like string, harm func(t *testing.T, disk vfs.FS
 				break
 			}
 			if !ok {
-				if n < each { // all may have been in memory
-					t.Errorf("%s: there were %d messages, and it is empty after %d", queue, each, n)
+				if n < each { // the messages may have been in memory
+					t.Errorf("queue %s with %d messages appears empty after %d messages", queue, each, n)
 				}
 				break
 			}
 		}
 	}
 	if unreadable == 0 {
-		t.Error("no queue was unreadable")
+		t.Error("all queues were readable")
 	}
 	synctest.Wait()
 	r := httptest.NewRequest(http.MethodGet, "/api/health/checks/alarms", nil)
@@ -108,7 +108,7 @@ func damagedLater(t *testing.T, like string, harm func(t *testing.T, disk vfs.FS
 	answer := httptest.NewRecorder()
 	api.ServeHTTP(answer, r)
 	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), `"damage"`) {
-		t.Errorf("the health check answers %d: %s", answer.Code, answer.Body)
+		t.Errorf("health check: got %d: %s", answer.Code, answer.Body)
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -17,7 +17,7 @@ const (
 	damageEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// documentDamage compares docs/durability.md with the results. A sample may have fewer results.
+// documentDamage compares docs/durability.md with the results. A sample may contain fewer results than the document.
 func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	t.Helper()
 	old, err := os.ReadFile(durability)
@@ -27,14 +27,14 @@ func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	before, rest, begins := strings.Cut(string(old), damageBegin)
 	table, after, ends := strings.Cut(rest, damageEnd)
 	if !begins || !ends {
-		t.Fatalf("%s has no place for the table: %q and %q", durability, damageBegin, damageEnd)
+		t.Fatalf("%s does not contain the markers %q and %q of the table", durability, damageBegin, damageEnd)
 	}
 	if !*allDamage {
 		was := readDamage(table)
 		for cell, outcomes := range found {
 			for outcome := range outcomes {
 				if !was[cell][outcome] {
-					t.Errorf("%s does not have this: %s: %s. If this is right, run: %s", durability, cell, outcome, damageCommand)
+					t.Errorf("%s does not contain the result %s: %s (if the result is correct, run %s)", durability, cell, outcome, damageCommand)
 				}
 			}
 		}
@@ -48,7 +48,7 @@ func documentDamage(t *testing.T, found map[string]map[string]bool) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s says otherwise. If this is right, run: %s\n%s", durability, damageCommand, damageTable(found))
+		t.Errorf("%s differs from the results (if they are correct, run %s)\n%s", durability, damageCommand, damageTable(found))
 	}
 }
 

@@ -31,18 +31,19 @@ var (
 	update    = flag.Bool("update", false, "write the table of docs/durability.md")
 )
 
-// ending is a way in which the broker ended before its data directory was damaged.
+// ending is the state of a data directory after the end of a broker: killed while idle, killed while clients publish, or
+// stopped.
 type ending struct {
 	name string
 	disk *vfs.MemFS
-	sure []string // messages confirmed more than a second before
+	sure []string // messages that were confirmed more than a second before the end
 	all  []string
 }
 
-// damage is a kind of damage of a file.
+// damage is a kind of damage to a file.
 type damage struct {
 	kind string
-	do   func(content []byte) []byte // nil: the file is removed
+	do   func(content []byte) []byte // nil removes the file
 }
 
 func damages() []damage {
@@ -74,8 +75,9 @@ func damages() []damage {
 	return all
 }
 
-// After any damage of one file, a broker either starts with every confirmed message, or it does not start, names the file,
-// recommends an action and changes nothing. After a crash, messages of the last second may be missing.
+// After any damage to one file, a broker either starts with every confirmed message or refuses to start. If it refuses, it
+// names the file, recommends an action and does not change the directory. After a crash, messages of the last second may be
+// missing.
 func TestDamage(t *testing.T) {
 	found := make(map[string]map[string]bool) // results by file and kind of damage
 	for _, e := range endings(t) {
@@ -91,7 +93,7 @@ func TestDamage(t *testing.T) {
 						if found[cell] == nil {
 							found[cell] = make(map[string]bool)
 						}
-						found[cell][damaged(t, e, file, d)] = true
+						found[cell][checkDamage(t, e, file, d)] = true
 					})
 				})
 			}
@@ -117,11 +119,11 @@ func endings(t *testing.T) (all []ending) {
 				t.Fatal(err)
 			}
 		}
-		sent := publishSome(t, ch, 60) // to be in a table and a value file
+		sent := publishSome(t, ch, 60) // stored in a table and a value file
 		if err := p.store.MakeRoom(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		sent = append(sent, publishSome(t, ch, 60)...) // to be in the log
+		sent = append(sent, publishSome(t, ch, 60)...) // stored in the log
 		time.Sleep(2 * time.Second)
 		all = append(all, ending{"killed", copyOf(disk), sent, sent})
 		last := append(slices.Clone(sent), publishSome(t, ch, 60)...)
@@ -152,7 +154,7 @@ func dialChannel(t *testing.T, p *powered) *amqp.Channel {
 
 var damageRandom = rand.New(rand.NewPCG(1, 2))
 
-// publishSome returns the bodies of confirmed messages.
+// publishSome publishes n messages and returns the bodies of the confirmed messages.
 func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 	t.Helper()
 	for i := range n {
@@ -174,8 +176,8 @@ func publishSome(t *testing.T, ch *amqp.Channel, n int) (sent []string) {
 	return sent
 }
 
-// damaged damages a file, starts the broker, and returns the result.
-func damaged(t *testing.T, e ending, file string, d damage) string {
+// checkDamage damages a file, starts the broker, and returns the result.
+func checkDamage(t *testing.T, e ending, file string, d damage) string {
 	disk := copyOf(e.disk)
 	if d.do == nil {
 		if err := disk.Remove(file); err != nil {
@@ -184,20 +186,20 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 	} else {
 		writeTo(t, disk, file, d.do(contentOf(t, disk, file)))
 	}
-	before := everything(t, disk)
+	before := readAll(t, disk)
 	p, err := tryPower(disk)
 	if err != nil {
 		if !errors.Is(err, store.ErrDamaged) && !errors.Is(err, store.ErrFormat) {
-			t.Errorf("refused: %v", err)
+			t.Errorf("start: got error %v, want ErrDamaged or ErrFormat", err)
 		}
 		if !strings.Contains(err.Error(), path.Base(file)) || !strings.Contains(err.Error(), "restore a backup") {
-			t.Errorf("the error does not name the file, or what can be done: %v", err)
+			t.Errorf("error does not contain the file or the advice: %v", err)
 		}
-		if after := everything(t, disk); !maps.Equal(after, before) {
-			t.Errorf("refused, and yet the directory was changed: %v, was %v", names(after), names(before))
+		if after := readAll(t, disk); !maps.Equal(after, before) {
+			t.Errorf("failed start changed the directory: got %v, want %v", names(after), names(before))
 		}
 		if *allDamage || e.name == "stopped" {
-			salvaged(t, e, file, disk)
+			checkSalvage(t, e, file, disk)
 		}
 		return "refuses"
 	}
@@ -213,11 +215,11 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 	}
 	for body, times := range there {
 		if times > 1 || !slices.Contains(e.all, body) {
-			t.Errorf("a message is there %d times", times)
+			t.Errorf("message was delivered %d times, or is unknown", times)
 		}
 	}
 	if n := missing(e.sure); n > 0 {
-		t.Errorf("%d of %d messages are missing", n, len(e.sure))
+		t.Errorf("%d of %d confirmed messages are missing", n, len(e.sure))
 	}
 	if missing(e.all) > 0 {
 		return "last second"
@@ -225,21 +227,21 @@ func damaged(t *testing.T, e ending, file string, d damage) string {
 	return "starts"
 }
 
-// salvaged starts the broker with the readable data of a directory in which one file is damaged. Messages that only the damaged
-// file contained may be missing, and the report has their number.
-func salvaged(t *testing.T, e ending, file string, disk *vfs.MemFS) {
+// checkSalvage starts the broker with the readable data of a directory in which one file is damaged. Only messages of the
+// damaged file may be missing. The report contains their number.
+func checkSalvage(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 	t.Helper()
 	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)
 	if errors.Is(err, store.ErrFormat) {
 		return // the file FORMAT may be from another version
 	}
 	if err != nil {
-		t.Errorf("not salvaged: %v", err)
+		t.Errorf("cannot salvage the directory: %v", err)
 		return
 	}
 	p, err := tryPower(disk)
 	if err != nil {
-		t.Errorf("salvaged, and refused: %v", err)
+		t.Errorf("cannot start with the salvaged directory: %v", err)
 		return
 	}
 	defer p.off(t)
@@ -248,18 +250,18 @@ func salvaged(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 		found += q.Found
 	}
 	there := make(map[string]int)
-	if kind := kindOf(file); kind != "pebble/N.sst" && kind != "pebble/N.log" { // which have the declarations of the queues
+	if kind := kindOf(file); kind != "pebble/N.sst" && kind != "pebble/N.log" { // these files contain the declarations of the queues
 		there = consumeAll(t, p)
 		if len(there) != found {
-			t.Errorf("%d messages are said to be there, and %d are", found, len(there))
+			t.Errorf("salvaged messages: report contains %d, queues contain %d", found, len(there))
 		}
 		if kind != "pebble/N.blob" && len(there) < len(e.sure) {
-			t.Errorf("of %d messages %d were salvaged", len(e.sure), len(there))
+			t.Errorf("confirmed messages: %d before the salvage, %d after", len(e.sure), len(there))
 		}
 	}
 	for body, times := range there {
 		if times > 1 || !slices.Contains(e.all, body) {
-			t.Errorf("a message is there %d times", times)
+			t.Errorf("message was delivered %d times, or is unknown", times)
 		}
 	}
 }
@@ -280,7 +282,7 @@ func tryPower(disk *vfs.MemFS) (*powered, error) {
 	return &powered{n, disk, s}, nil
 }
 
-// consumeAll consumes all messages and returns the number of copies of each.
+// consumeAll consumes all messages and returns the number of copies of each message.
 func consumeAll(t *testing.T, p *powered) map[string]int {
 	t.Helper()
 	ch := dialChannel(t, p)
@@ -328,7 +330,7 @@ func filesOf(t *testing.T, disk vfs.FS, dir string) (all []string) {
 	return all
 }
 
-func everything(t *testing.T, disk vfs.FS) map[string]string {
+func readAll(t *testing.T, disk vfs.FS) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, name := range filesOf(t, disk, "data") {

@@ -23,11 +23,11 @@ import (
 	"github.com/reprisemq/reprise/internal/chaos/load"
 )
 
-const sample = 6 // rounds that are enough for each run of the tests
+const sample = 6 // number of rounds in each run of the tests
 
 var rounds = flag.Int("chaos.rounds", sample, "three times the number of brokers whose power is cut; beyond the default, some are under a dense load")
 
-// powered is a broker on a disk whose power can be cut.
+// powered is a broker on a disk whose power the test can cut.
 type powered struct {
 	*node.Node
 	disk  *vfs.MemFS
@@ -86,17 +86,17 @@ func (p *powered) off(t *testing.T) {
 	}
 }
 
-// After a power cut at any time, in which the disk loses any part of the data that was not synced, the broker continues with all
+// After a power failure at any time, in which the disk loses any part of the unsynced data, the broker continues with all
 // confirmed messages.
-func TestPowerCutAtAnyMoment(t *testing.T) {
+func TestPowerFailureAtAnyTime(t *testing.T) {
 	brokers := uint64(max(2, *rounds/3))
 	if testing.Short() {
 		brokers = 1
 	}
 	for seed := range brokers {
-		longest := 3 * time.Millisecond // some 6,000 messages in six lives
+		longest := 3 * time.Millisecond // about 6,000 messages in six runs of the broker
 		if *rounds > sample && seed%4 == 0 {
-			longest = 300 * time.Microsecond // ten times as many
+			longest = 300 * time.Microsecond // ten times as many messages
 		}
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { cutPower(t, seed, longest) })

@@ -1,8 +1,8 @@
-// Package exception holds the errors that AMQP 0-9-1 carries over the wire: a reply code and a text.
+// Package exception defines the errors of AMQP 0-9-1: a reply code and a reply text.
 //
-// The code alone decides how far the error reaches. A soft one closes the channel it happened on, a hard one the whole
-// connection (AMQP 0-9-1, section 1.2, "hard error" and "soft error"). Programs match on the texts, so they are
-// RabbitMQ's, word for word, with the code's name in front: "NOT_FOUND - no queue 'x' in vhost '/'".
+// The code determines the scope of an error. A soft error closes the channel, a hard error closes the connection (AMQP
+// 0-9-1, section 1.2, "hard error" and "soft error"). Clients compare the texts, so the texts equal RabbitMQ's texts,
+// including the name of the code at the start: "NOT_FOUND - no queue 'x' in vhost '/'".
 package exception
 
 import "fmt"
@@ -10,7 +10,7 @@ import "fmt"
 // Code is an AMQP 0-9-1 reply code.
 type Code uint16
 
-// The reply codes, by their names in the specification.
+// Reply codes with their names in the specification.
 const (
 	Success            Code = 200
 	NoRoute            Code = 312
@@ -49,7 +49,7 @@ var names = map[Code]string{
 	InternalError:      "INTERNAL_ERROR",
 }
 
-// String returns the code's name in the specification, in capitals as RabbitMQ prints it.
+// String returns the name of the code in the specification, in upper case as in RabbitMQ.
 func (c Code) String() string {
 	if name, ok := names[c]; ok {
 		return name
@@ -57,15 +57,15 @@ func (c Code) String() string {
 	return fmt.Sprintf("CODE_%d", uint16(c))
 }
 
-// Hard reports whether an error with this code closes the connection rather than only the channel.
+// Hard reports whether an error with this code closes the connection. Otherwise it closes only the channel.
 func (c Code) Hard() bool {
 	return c == ConnectionForced || c >= FrameError
 }
 
-// Error is an error that is told to the client.
+// Error is an error that the broker sends to the client.
 type Error struct {
 	Code Code
-	Text string // without the code's name
+	Text string // without the name of the code
 }
 
 // New returns an error with a formatted text.
@@ -73,5 +73,5 @@ func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Error returns what goes over the wire as the reply text.
+// Error returns the reply text.
 func (e *Error) Error() string { return e.Code.String() + " - " + e.Text }

@@ -13,13 +13,13 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// diskInterval is the interval between two checks of the free disk space. RabbitMQ's interval is up to 10 s while there
-// is plenty of space. A check takes about a microsecond.
+// diskInterval is the interval between two checks of the free disk space. RabbitMQ's interval is at most 10 s while much
+// space is free. A check takes about a microsecond.
 const diskInterval = 100 * time.Millisecond
 
-// slow is the duration of a commit above which the broker blocks publishers, because the disk does not respond or is
+// slowCommit is the duration of a commit above which the broker blocks publishers, because the disk does not respond or is
 // full. Messages published in the meantime stay in memory, even if they are already acknowledged.
-const slow = 2 * time.Second
+const slowCommit = 2 * time.Second
 
 // Disk is the state of the file system of the data directory.
 type Disk struct {
@@ -29,9 +29,9 @@ type Disk struct {
 
 	low, failed, damaged alarm.Alarm
 
-	unknown  bool // already logged
-	making   atomic.Bool
-	roomMade time.Time // time of the last attempt to make room
+	unknown      bool // the unknown free space is already logged
+	makingRoom   atomic.Bool
+	lastMakeRoom time.Time // time of the last call of MakeRoom
 }
 
 // Dir returns the data directory.
@@ -51,7 +51,7 @@ func (d *Disk) measure() (changed bool, err error) {
 		return d.low.Set(false), err
 	}
 	d.free.Store(int64(min(free, 1<<62)))
-	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slow), nil
+	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slowCommit), nil
 }
 
 // check updates the alarm for low disk space and logs its changes.
@@ -61,11 +61,11 @@ func (d *Disk) check(log *slog.Logger) {
 	case errors.Is(err, os.ErrNotExist):
 		d.store.GiveUp(errors.New("directory not found"))
 	case err != nil && !d.unknown:
-		log.Warn("the free space of the disk is unknown: publishers are not blocked when it is low", "error", err)
+		log.Warn("cannot determine the free disk space; publishers are not blocked if it is low", "error", err)
 	case changed && d.low.Raised() != nil && d.Free() >= d.limit:
-		log.Warn("the disk does not answer: publishers are blocked until it does", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
+		log.Warn("disk does not respond; publishers are blocked until it responds", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
 	case changed && d.low.Raised() != nil:
-		log.Warn("low on disk: publishers are blocked until there is room", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
+		log.Warn("low on disk; publishers are blocked until space is available", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
 	case changed:
 		log.Info("publishing resumed because the disk has space and responds", "free", d.Free(), "limit", d.limit)
 	}
@@ -80,28 +80,28 @@ func (n *Node) watchDisk() {
 	defer cancel()
 	for n.Wait(diskInterval) {
 		n.Disk.check(n.config.Log)
-		if n.Disk.wantsRoom() {
+		if n.Disk.makeRoomDue() {
 			making.Go(func() { n.Disk.makeRoom(ctx) })
 		}
 	}
 }
 
-// roomInterval is the minimum time between two attempts to make room.
+// roomInterval is the minimum time between two calls of MakeRoom.
 const roomInterval = 10 * time.Second
 
-// wantsRoom reports whether makeRoom is due.
-func (d *Disk) wantsRoom() bool {
-	if d.low.Raised() == nil || time.Since(d.roomMade) < roomInterval || !d.making.CompareAndSwap(false, true) {
+// makeRoomDue reports whether makeRoom must be called.
+func (d *Disk) makeRoomDue() bool {
+	if d.low.Raised() == nil || time.Since(d.lastMakeRoom) < roomInterval || !d.makingRoom.CompareAndSwap(false, true) {
 		return false
 	}
-	d.roomMade = time.Now()
+	d.lastMakeRoom = time.Now()
 	return true
 }
 
 // makeRoom frees the disk space of deleted messages. While publishers are blocked, the store does not free it
 // automatically, because that happens only when it saves new messages.
 func (d *Disk) makeRoom(ctx context.Context) {
-	defer d.making.Store(false)
+	defer d.makingRoom.Store(false)
 	_ = d.store.MakeRoom(ctx) // an error also affects the next commit, which reports it
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// A disk that works on one commit for longer than this timeout counts as not responding. A disk that is only slow completes
-// its commits earlier.
-const timeout = 5 * time.Second
+// commitTimeout is the maximum duration of a commit. A disk that takes longer counts as not responding. A disk that is only
+// slow completes its commits earlier.
+const commitTimeout = 5 * time.Second
 
 var errGivenUp = errors.New(
 	"shut down before the disk answered; unconfirmed messages may be lost, and delivered messages are redelivered")
@@ -44,7 +44,7 @@ func Hurry(ctx context.Context, s store.Store, occupied func() bool) (stop func(
 				return
 			case <-look.C:
 			}
-			if s.Behind() > timeout || occupied != nil && occupied() && time.Since(ended) > timeout {
+			if s.Behind() > commitTimeout || occupied != nil && occupied() && time.Since(ended) > commitTimeout {
 				s.GiveUp(errGivenUp)
 				return
 			}

@@ -10,29 +10,29 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// busy is a store with a commit that is running since newBusy or the last call of commit.
-type busy struct {
+// busyStore is a store with a running commit that started at newBusyStore or at the last call of commit.
+type busyStore struct {
 	store.Store // the test calls no other methods
 	since       atomic.Pointer[time.Time]
 	failed      chan struct{}
 }
 
-func newBusy() *busy {
-	b := &busy{failed: make(chan struct{})}
+func newBusyStore() *busyStore {
+	b := &busyStore{failed: make(chan struct{})}
 	b.commit()
 	return b
 }
 
-func (b *busy) commit() {
+func (b *busyStore) commit() {
 	now := time.Now()
 	b.since.Store(&now)
 }
 
-func (b *busy) Behind() time.Duration   { return time.Since(*b.since.Load()) }
-func (b *busy) Failed() <-chan struct{} { return b.failed }
-func (b *busy) GiveUp(error)            { close(b.failed) }
+func (b *busyStore) Behind() time.Duration   { return time.Since(*b.since.Load()) }
+func (b *busyStore) Failed() <-chan struct{} { return b.failed }
+func (b *busyStore) GiveUp(error)            { close(b.failed) }
 
-func (b *busy) givenUp() bool {
+func (b *busyStore) givenUp() bool {
 	synctest.Wait()
 	select {
 	case <-b.failed:
@@ -42,48 +42,48 @@ func (b *busy) givenUp() bool {
 	}
 }
 
-// Shutdown waits for a slow disk. It waits for a disk that does not respond only until the context is canceled.
+// A shutdown waits for a slow disk. It waits for a disk that does not respond only until the context is canceled.
 func TestHurry(t *testing.T) {
-	for name, test := range map[string]func(t *testing.T, b *busy, end func()){
-		"there is time": func(t *testing.T, b *busy, _ func()) {
+	for name, test := range map[string]func(t *testing.T, b *busyStore, end func()){
+		"context is not canceled": func(t *testing.T, b *busyStore, _ func()) {
 			time.Sleep(time.Hour)
 			if b.givenUp() {
-				t.Error("given up while there is time")
+				t.Error("GiveUp was called before the cancellation")
 			}
 		},
-		"slow": func(t *testing.T, b *busy, end func()) {
+		"slow disk": func(t *testing.T, b *busyStore, end func()) {
 			end()
 			for range 100 {
-				time.Sleep(timeout - time.Second/2)
+				time.Sleep(commitTimeout - time.Second/2)
 				b.commit()
 			}
 			if b.givenUp() {
-				t.Error("given up though it answers")
+				t.Error("GiveUp was called for a disk that responds")
 			}
 		},
-		"hangs": func(t *testing.T, b *busy, end func()) {
+		"disk hangs": func(t *testing.T, b *busyStore, end func()) {
 			end()
-			time.Sleep(timeout)
+			time.Sleep(commitTimeout)
 			if b.givenUp() {
-				t.Error("given up too early")
+				t.Error("GiveUp was called before the timeout")
 			}
 			time.Sleep(2 * time.Second)
 			if !b.givenUp() {
-				t.Error("not given up")
+				t.Error("GiveUp was not called")
 			}
 		},
-		"has hung before": func(t *testing.T, b *busy, end func()) {
-			time.Sleep(timeout)
+		"hangs before the cancellation": func(t *testing.T, b *busyStore, end func()) {
+			time.Sleep(commitTimeout)
 			end()
 			time.Sleep(2 * time.Second)
 			if !b.givenUp() {
-				t.Error("not given up")
+				t.Error("GiveUp was not called")
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBusy()
+				b := newBusyStore()
 				ctx, end := context.WithCancel(context.Background())
 				defer end()
 				defer Hurry(ctx, b, nil)()
@@ -93,9 +93,9 @@ func TestHurry(t *testing.T) {
 	}
 }
 
-func TestHurryWithWhatOccupiesTheStore(t *testing.T) {
+func TestHurryWhileStoreIsOccupied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		idle := newBusy()
+		idle := newBusyStore()
 		ctx, end := context.WithCancel(context.Background())
 		end()
 		var occupied atomic.Bool
@@ -105,12 +105,12 @@ func TestHurryWithWhatOccupiesTheStore(t *testing.T) {
 			idle.commit()
 		}
 		if idle.givenUp() {
-			t.Error("given up for nothing")
+			t.Error("GiveUp was called for an unoccupied store")
 		}
 		occupied.Store(true)
 		time.Sleep(2 * time.Second)
 		if !idle.givenUp() {
-			t.Error("not given up")
+			t.Error("GiveUp was not called")
 		}
 	})
 }

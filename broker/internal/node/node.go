@@ -47,7 +47,7 @@ type Config struct {
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the maximum memory of messages that are also in the store.
+	// Resident is the memory use in bytes above which queues evict messages that are also in the store.
 	Resident int64
 }
 
@@ -69,13 +69,13 @@ type Node struct {
 	registry *registry.Registry
 	begun    bool
 
-	mu      sync.Mutex
-	closed  bool
-	vhosts  map[string]*vhost.VHost
-	going   map[*vhost.VHost]struct{} // virtual hosts that are being deleted, which may still read from the store
-	live    map[*session.Session]struct{}
-	running sync.WaitGroup // goroutines of the sessions and of the monitoring of the store
-	closing chan struct{}  // closed when closed is set
+	mu       sync.Mutex
+	closed   bool
+	vhosts   map[string]*vhost.VHost
+	deleting map[*vhost.VHost]struct{} // virtual hosts that are being deleted and may still read from the store
+	live     map[*session.Session]struct{}
+	running  sync.WaitGroup // goroutines of the sessions and of the monitoring of the store
+	closing  chan struct{}  // closed when closed is set
 }
 
 // New returns a node with the contents of its store. A new node has the virtual host "/" and no users.
@@ -90,7 +90,7 @@ func New(config Config) (*Node, error) {
 		config:      config,
 		sessions:    config.Sessions,
 		vhosts:      make(map[string]*vhost.VHost),
-		going:       make(map[*vhost.VHost]struct{}),
+		deleting:    make(map[*vhost.VHost]struct{}),
 		live:        make(map[*session.Session]struct{}),
 		closing:     make(chan struct{}),
 	}
@@ -130,12 +130,12 @@ func (n *Node) VHosts() []*vhost.VHost {
 	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Close waits for the end of the
-// deletion.
+// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Shutdown waits for the end of
+// the deletion.
 func (n *Node) hosts() []*vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Values(n.vhosts)), maps.Keys(n.going))
+	return slices.AppendSeq(slices.Collect(maps.Values(n.vhosts)), maps.Keys(n.deleting))
 }
 
 // AddVHost creates a virtual host, unless it exists. It reports whether it created the virtual host.
@@ -159,7 +159,7 @@ func (n *Node) vhostConfig() vhost.Config {
 // DeleteVHost removes a virtual host with all its objects and closes its connections. It reports whether the virtual host
 // existed.
 func (n *Node) DeleteVHost(name string) bool {
-	host := n.takeVHost(name)
+	host := n.removeVHost(name)
 	if host == nil {
 		return false
 	}
@@ -171,13 +171,13 @@ func (n *Node) DeleteVHost(name string) bool {
 	host.Delete()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.going, host)
+	delete(n.deleting, host)
 	return true
 }
 
-// takeVHost removes a virtual host and its saved objects atomically, so that a new virtual host with the same name starts
+// removeVHost removes a virtual host and its saved objects atomically, so that a new virtual host with the same name starts
 // empty.
-func (n *Node) takeVHost(name string) *vhost.VHost {
+func (n *Node) removeVHost(name string) *vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	host := n.vhosts[name]
@@ -185,7 +185,7 @@ func (n *Node) takeVHost(name string) *vhost.VHost {
 		return nil
 	}
 	delete(n.vhosts, name)
-	n.going[host] = struct{}{}
+	n.deleting[host] = struct{}{}
 	n.Access.DeleteVHost(name)
 	host.Forget()
 	return host
@@ -218,7 +218,7 @@ func (n *Node) Serve(conn net.Conn) error {
 	n.Stats.Churn.ConnectionsCreated.Add(1)
 	n.running.Go(func() {
 		if err := s.Serve(); err != nil {
-			n.config.Log.Log(context.Background(), level(err), "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
+			n.config.Log.Log(context.Background(), logLevel(err), "connection ended", "peer", conn.RemoteAddr().String(), "reason", err)
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -228,9 +228,9 @@ func (n *Node) Serve(conn net.Conn) error {
 	return nil
 }
 
-// level returns the log level for the end of a connection. Immediately refused logins are logged at debug level, because
+// logLevel returns the log level for the end of a connection. Immediately refused logins are logged at debug level, because
 // their number is unlimited.
-func level(err error) slog.Level {
+func logLevel(err error) slog.Level {
 	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
 		return slog.LevelDebug
 	}

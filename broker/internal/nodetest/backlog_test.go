@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// The broker stops reading from a client that declares and deletes without waiting for answers while the disk is behind.
-func TestDeclarationsWithoutAnswersWaitForTheDisk(t *testing.T) {
+// While the store has a backlog, the broker stops reading from a client that declares and deletes with no-wait.
+func TestNoWaitDeclarationsWaitForBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs atomic.Bool
 		answer := make(chan struct{})
@@ -71,13 +71,13 @@ func TestDeclarationsWithoutAnswersWaitForTheDisk(t *testing.T) {
 		}()
 		synctest.Wait()
 		if got := written.Load(); got > 20<<20 || got < 1<<20 {
-			t.Errorf("%d bytes were read while the disk hangs", got)
+			t.Errorf("broker read %d bytes while the disk hangs", got)
 		}
 		hangs.Store(false)
 		close(answer)
 		synctest.Wait()
 		if got := written.Load(); got != times*int64(len(once)) {
-			t.Errorf("%d bytes were read after the disk has answered", got)
+			t.Errorf("broker read %d bytes after the disk responded", got)
 		}
 		must(t, client.Close())
 		must(t, n.Shutdown(t.Context()))

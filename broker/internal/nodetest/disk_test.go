@@ -35,8 +35,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// running is a node with its store on a file system of the test, and a client of the node.
-type running struct {
+// testNode is a node with its store on a file system of the test, and a client of the node.
+type testNode struct {
 	*node.Node
 	t     *testing.T
 	store store.Store
@@ -45,7 +45,7 @@ type running struct {
 	ch    *amqp.Channel
 }
 
-func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
+func run(t *testing.T, fs vfs.FS, diskLimit int64) *testNode {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s, err := diskstore.Open(diskstore.Options{Dir: "data", Log: log, FS: fs})
@@ -57,7 +57,7 @@ func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
 	must(t, err)
 	must(t, n.Access.SetUser(access.User{Name: "guest", Hash: access.HashPassword("guest"), Tags: []string{"administrator"}}))
 	must(t, n.Access.SetPermission(access.Permission{User: "guest", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}))
-	r := &running{Node: n, t: t, store: s, api: management.New(n, func() []net.Addr { return nil }, log)}
+	r := &testNode{Node: n, t: t, store: s, api: management.New(n, func() []net.Addr { return nil }, log)}
 	r.conn, err = amqp.DialConfig("amqp://guest:guest@memory/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		return client, n.Serve(server)
@@ -71,21 +71,21 @@ func run(t *testing.T, fs vfs.FS, diskLimit int64) *running {
 	return r
 }
 
-// close ends the node and returns the error of closing its store.
-func (r *running) close() error {
+// close shuts down the node and returns the error of closing its store.
+func (r *testNode) close() error {
 	r.t.Helper()
 	must(r.t, r.Shutdown(context.Background()))
 	return r.store.Close(true)
 }
 
-func (r *running) publish() *amqp.DeferredConfirmation {
+func (r *testNode) publish() *amqp.DeferredConfirmation {
 	r.t.Helper()
 	confirm, err := r.ch.PublishWithDeferredConfirm("", "q", true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
 	must(r.t, err)
 	return confirm
 }
 
-func (r *running) call(method, path, body string) (status int, answer string) {
+func (r *testNode) call(method, path, body string) (status int, answer string) {
 	request := httptest.NewRequest(method, path, strings.NewReader(body))
 	request.RemoteAddr = "127.0.0.1:1"
 	request.SetBasicAuth("guest", "guest")
@@ -94,7 +94,7 @@ func (r *running) call(method, path, body string) (status int, answer string) {
 	return w.Code, w.Body.String()
 }
 
-func (r *running) ready(queue string) int {
+func (r *testNode) ready(queue string) int {
 	q := r.VHost("/").FindQueue(queue)
 	if q == nil {
 		return 0
@@ -102,18 +102,18 @@ func (r *running) ready(queue string) int {
 	return q.Stats().Ready
 }
 
-// small is a disk whose free space the test sets.
-type small struct {
+// limitedDisk is a disk whose free space the test sets.
+type limitedDisk struct {
 	vfs.FS
 	free atomic.Uint64
 }
 
-func (s *small) GetDiskUsage(string) (vfs.DiskUsage, error) {
+func (s *limitedDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
 }
 
-// fillable returns a disk that is full while the test sets full.
-func fillable() (fs vfs.FS, full *atomic.Bool) {
+// newFillableDisk returns a disk that is full while the test sets full.
+func newFillableDisk() (fs vfs.FS, full *atomic.Bool) {
 	full = new(atomic.Bool)
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if full.Load() && op.Kind == errorfs.OpFileWrite {
@@ -124,14 +124,14 @@ func fillable() (fs vfs.FS, full *atomic.Bool) {
 }
 
 // While the disk is nearly full, the broker blocks publishers and notifies them.
-func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
-	disk := &small{FS: vfs.NewMem()}
+func TestDiskAlarmBlocksPublishers(t *testing.T) {
+	disk := &limitedDisk{FS: vfs.NewMem()}
 	disk.free.Store(1000)
 	r := run(t, disk, 1000)
 	defer func() { must(t, r.close()) }()
 	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
 	if !r.publish().Wait() {
-		t.Error("not confirmed")
+		t.Error("message was not confirmed")
 	}
 	check := func(free uint64, alarm string, status int) {
 		t.Helper()
@@ -141,34 +141,34 @@ func TestPublishersAreBlockedWhenTheDiskIsFull(t *testing.T) {
 			return strings.Contains(node, `"disk_free_alarm":`+alarm) && strings.Contains(node, `"disk_free_limit":1000`)
 		})
 		if got, answer := r.call("GET", "/api/health/checks/local-alarms", ""); got != status {
-			t.Errorf("health: %d %s", got, answer)
+			t.Errorf("health check: got %d %s", got, answer)
 		}
 	}
 
 	check(999, "true", 503)
 	if _, answer := r.call("GET", "/api/health/checks/alarms", ""); !strings.Contains(answer, `"resource":"disk"`) {
-		t.Errorf("health: %s", answer)
+		t.Errorf("health check: got %s", answer)
 	}
 	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nrabbitmq_alarms_free_disk_space_watermark 1\n") ||
 		!strings.Contains(text, "\nrabbitmq_disk_space_available_bytes 999\n") {
-		t.Errorf("the metrics say nothing of it:\n%s", text)
+		t.Errorf("metrics do not contain the alarm:\n%s", text)
 	}
 	confirm := r.publish()
 	if e := <-blocked; !e.Active || e.Reason != "low on disk" {
-		t.Errorf("told of %+v", e)
+		t.Errorf("unexpected notification: %+v", e)
 	}
 	check(1000, "false", 200)
 	if e := <-blocked; e.Active {
-		t.Errorf("told of %+v", e)
+		t.Errorf("unexpected notification: %+v", e)
 	}
 	if !confirm.Wait() {
-		t.Error("not confirmed")
+		t.Error("message was not confirmed")
 	}
 }
 
-// After a failed write, the broker does not confirm messages and reports the error to all publishers. After a restart, all messages
-// that were confirmed before still exist.
-func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
+// After a failed write, the broker does not confirm messages and reports the error to all publishers. After a restart, all
+// messages that were confirmed before still exist.
+func TestFailedDiskConfirmsNoMessages(t *testing.T) {
 	memory := vfs.NewCrashableMem()
 	var broken atomic.Bool
 	r := run(t, errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -179,7 +179,7 @@ func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 	})), 0)
 	blocked := r.conn.NotifyBlocked(make(chan amqp.Blocking, 10))
 	if !r.publish().Wait() {
-		t.Error("not confirmed")
+		t.Error("message was not confirmed")
 	}
 
 	broken.Store(true)
@@ -189,32 +189,32 @@ func TestNothingIsConfirmedByABrokenDisk(t *testing.T) {
 		return status == 503 && strings.Contains(answer, `"resource":"store"`)
 	})
 	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nreprise_alarms_store_failed 1\n") {
-		t.Errorf("the metrics say nothing of it:\n%s", text)
+		t.Errorf("metrics do not contain the alarm:\n%s", text)
 	}
 	if status, answer := r.call("PUT", "/api/queues/%2F/late", `{"durable":true}`); status != 503 {
-		t.Errorf("a queue was declared: %d %s", status, answer)
+		t.Errorf("declaration after the failure: got %d %s, want 503", status, answer)
 	}
 	r.publish()
 	if e := <-blocked; !e.Active || !strings.Contains(e.Reason, "the disk has failed") {
-		t.Errorf("told of %+v", e)
+		t.Errorf("unexpected notification: %+v", e)
 	}
 	if r.close() == nil {
-		t.Error("the store says that all is kept")
+		t.Error("Close returned no error for unsaved changes")
 	}
 	if confirm.Acked() {
-		t.Error("what is not on disk was confirmed")
+		t.Error("unsaved message was confirmed")
 	}
 
 	r = run(t, memory.CrashClone(vfs.CrashCloneCfg{}), 0)
 	if n := r.ready("q"); n < 1 || n > 2 {
-		t.Errorf("%d messages are there, one was confirmed", n)
+		t.Errorf("messages after the restart: got %d, want 1 or 2", n)
 	}
 	must(t, r.close())
 }
 
 // The shutdown of a broker with a full disk does not wait for free space.
-func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
-	fs, full := fillable()
+func TestShutdownDoesNotWaitForFullDisk(t *testing.T) {
+	fs, full := newFillableDisk()
 	r := run(t, fs, 0)
 	full.Store(true)
 	declared := make(chan error, 1)
@@ -228,19 +228,19 @@ func TestShutdownDoesNotWaitForAFullDisk(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := r.Shutdown(ctx); err == nil {
-		t.Error("the node says that it has ended in order")
+		t.Error("Shutdown returned no error")
 	}
 	if err := <-declared; err == nil {
-		t.Error("a queue was declared that is not on disk")
+		t.Error("declaration of an unsaved queue succeeded")
 	}
 	if r.store.Close(true) == nil {
-		t.Error("the store says that all is kept")
+		t.Error("Close returned no error for unsaved changes")
 	}
 }
 
-// An answer that waits for the disk does not delay a shutdown.
-func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
-	fs, full := fillable()
+// A response that waits for the disk does not delay a shutdown.
+func TestShutdownWhileRequestWaitsForFullDisk(t *testing.T) {
+	fs, full := newFillableDisk()
 	r := run(t, fs, 0)
 	full.Store(true)
 	status := make(chan int, 1)
@@ -256,24 +256,24 @@ func TestShutdownWhileARequestWaitsForAFullDisk(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("the node says that it has ended in order")
+			t.Error("Shutdown returned no error")
 		}
 	case <-time.After(timeout):
-		t.Fatal("it does not end")
+		t.Fatal("Shutdown did not return")
 	}
 	if r.store.Close(true) == nil {
-		t.Error("the store says that all is kept")
+		t.Error("Close returned no error for unsaved changes")
 	}
 	if got := <-status; got != 503 {
-		t.Errorf("the answer is %d", got)
+		t.Errorf("status: got %d, want 503", got)
 	}
 }
 
-// slowStore is a store whose disk reads slowly.
+// slowStore is a store whose reads block until the test permits them.
 type slowStore struct {
 	store.Store
 	reading chan struct{} // closed by the first read
-	read    chan struct{} // closed when it may answer
+	read    chan struct{} // closed when reads may continue
 	once    sync.Once
 }
 
@@ -283,12 +283,13 @@ func (s *slowStore) Load(queue uint64, level uint8, after uint64, n, bytes int) 
 	return s.Store.Load(queue, level, after, n, bytes)
 }
 
-// The caller may close the store after Shutdown, so the deletion of a virtual host must have finished reading by then.
-func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
+// The caller may close the store after Shutdown. The deletion of a virtual host must therefore have finished reading by
+// then.
+func TestShutdownWaitsForVirtualHostDeletion(t *testing.T) {
 	fs := vfs.NewMem()
 	r := run(t, fs, 0)
 	if !r.publish().Wait() {
-		t.Error("not confirmed")
+		t.Error("message was not confirmed")
 	}
 	must(t, r.close())
 	synctest.Test(t, func(t *testing.T) {
@@ -298,7 +299,7 @@ func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 		s := &slowStore{Store: opened, reading: make(chan struct{}), read: make(chan struct{})}
 		n, err := node.New(node.Config{Log: log, Store: s, MemoryLimit: 1 << 30, Resident: 1 << 29})
 		must(t, err)
-		<-s.reading // the message, which waits for a consumer
+		<-s.reading // the node loads the message in the queue
 		deleted := make(chan struct{})
 		go func() {
 			defer close(deleted)
@@ -309,7 +310,7 @@ func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 		go func() { ended <- n.Shutdown(context.Background()) }()
 		synctest.Wait()
 		if len(ended) > 0 || len(n.VHosts()) > 0 {
-			t.Error("Shutdown has returned while the store is being read")
+			t.Error("Shutdown returned while the node reads from the store")
 		}
 		close(s.read)
 		must(t, <-ended)
@@ -318,25 +319,26 @@ func TestShutdownWaitsForAVirtualHostThatIsBeingDeleted(t *testing.T) {
 	})
 }
 
-// gone is a disk whose directory was removed.
-type gone struct {
+// removableDisk is a disk whose directory the test can remove.
+type removableDisk struct {
 	vfs.FS
 	removed atomic.Bool
 }
 
-func (g *gone) GetDiskUsage(string) (vfs.DiskUsage, error) {
+func (g *removableDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	if g.removed.Load() {
 		return vfs.DiskUsage{}, syscall.ENOENT
 	}
 	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
 }
 
-// The broker can write to open files of a removed directory, but must not confirm messages, because the files cannot be read later.
-func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
-	disk := &gone{FS: vfs.NewMem()}
+// The broker can write to open files of a removed directory. It must not confirm messages, because the files cannot be read
+// later.
+func TestRemovedDirectoryConfirmsNoMessages(t *testing.T) {
+	disk := &removableDisk{FS: vfs.NewMem()}
 	r := run(t, disk, 0)
 	if !r.publish().Wait() {
-		t.Error("not confirmed")
+		t.Error("message was not confirmed")
 	}
 	disk.removed.Store(true)
 	testkit.Eventually(t, timeout, func() bool {
@@ -345,16 +347,16 @@ func TestNothingIsConfirmedOnceTheDirectoryIsGone(t *testing.T) {
 	})
 	confirm := r.publish()
 	if err := r.close(); err == nil || !strings.Contains(err.Error(), "directory not found") {
-		t.Errorf("closed with %v", err)
+		t.Errorf("Close: got %v, want directory not found", err)
 	}
 	if confirm.Acked() {
-		t.Error("confirmed what is nowhere")
+		t.Error("message in a removed directory was confirmed")
 	}
 }
 
 // While publishers are blocked because of low disk space, the broker still frees the space of consumed messages.
-func TestRoomIsMadeWhilePublishersAreBlocked(t *testing.T) {
-	disk := &small{FS: vfs.NewMem()}
+func TestDiskAlarmFreesConsumedMessages(t *testing.T) {
+	disk := &limitedDisk{FS: vfs.NewMem()}
 	disk.free.Store(1000)
 	r := run(t, disk, 1000)
 	for range 100 {
@@ -362,7 +364,7 @@ func TestRoomIsMadeWhilePublishersAreBlocked(t *testing.T) {
 			amqp.Publishing{DeliveryMode: amqp.Persistent, Body: make([]byte, 100_000)})
 		must(t, err)
 		if !confirm.Wait() {
-			t.Fatal("not confirmed")
+			t.Fatal("message was not confirmed")
 		}
 	}
 	_, err := r.ch.QueuePurge("q", false)

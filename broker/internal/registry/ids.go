@@ -2,8 +2,8 @@ package registry
 
 import "sync"
 
-// idBlock is the number of IDs that the registry reserves at a time. An exit of the process loses the unused IDs of a block,
-// which is harmless because a uint64 has enough of them.
+// idBlock is the number of IDs that the registry reserves at a time. If the process exits, the unused IDs of a block are
+// lost. This is harmless, because a uint64 has enough IDs.
 const idBlock = 1000
 
 // numbers is the name of the document that records the reserved IDs.
@@ -12,8 +12,8 @@ const numbers = "numbers"
 // ids assigns each queue an ID that was never used before.
 type ids struct {
 	mu    sync.Mutex
-	taken taken  // the reserved IDs, equal to the document
-	last  uint64 // the last assigned ID
+	taken taken  // reserved IDs, equal to the document
+	last  uint64 // last assigned ID
 }
 
 type taken struct {

@@ -1,6 +1,6 @@
-// Package registry saves the configuration of a broker on disk: virtual hosts, their exchanges, queues and bindings, users and
-// permissions. Each object is a JSON document in the store. The document name consists of the kind and the names of the
-// object:
+// Package registry saves the configuration of a broker on disk: virtual hosts with their exchanges, queues and bindings,
+// users and permissions. Each object is a JSON document in the store. The document name consists of the kind and the names
+// of the object:
 //
 //	vhost/%2F
 //	queue/%2F/orders
@@ -22,8 +22,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Registry saves documents. A nil Registry belongs to a broker without a disk. It is empty and ignores changes. A Registry is
-// safe for concurrent use.
+// Registry saves documents. A nil Registry belongs to a broker without a disk. It is empty and ignores changes. A Registry
+// is safe for concurrent use.
 type Registry struct {
 	ids ids
 

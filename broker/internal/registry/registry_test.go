@@ -8,31 +8,31 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Different names give different document names, and parseName restores the names.
-func TestNames(t *testing.T) {
+// Different names result in different document names, and parseName restores the names.
+func TestDocumentNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "name")) }), 0, 6)
 		a, b := names.Draw(t, "a"), names.Draw(t, "b")
 		back, err := parseName(documentName("kind", a), len(a))
 		if err != nil || !slices.Equal(a, back) {
-			t.Errorf("%q came back as %q (%v)", a, back, err)
+			t.Errorf("parseName: got %[2]q (%[3]v), want %[1]q", a, back, err)
 		}
 		if len(a) == len(b) && !slices.Equal(a, b) && documentName("kind", a) == documentName("kind", b) {
-			t.Errorf("%q and %q are both %q", a, b, documentName("kind", a))
+			t.Errorf("%q and %q have the same document name %q", a, b, documentName("kind", a))
 		}
 	})
 }
 
-// A broker in memory has no registry.
-func TestNoRegistry(t *testing.T) {
+// A broker in memory has a nil registry.
+func TestNilRegistry(t *testing.T) {
 	var r *Registry
 	r.Set(1, "kind", "name")
 	r.Delete("kind", "name")
 	r.Close()
 	for range All[int](r, "kind", 1) {
-		t.Error("something is there")
+		t.Error("nil registry has a document")
 	}
 	if r.Sync(context.Background()) != nil {
-		t.Error("nothing to wait for")
+		t.Error("Sync of a nil registry returned an error")
 	}
 }

@@ -98,8 +98,8 @@ func indexed(headers Arguments) Arguments {
 // sameValue compares values like RabbitMQ: numbers by value regardless of their width, and strings by their bytes. Values
 // of different kinds are not equal.
 func sameValue(a, b any) bool {
-	if x, ok := whole(a); ok {
-		y, ok := whole(b)
+	if x, ok := integer(a); ok {
+		y, ok := integer(b)
 		return ok && x == y
 	}
 	if x, ok := fraction(a); ok {
@@ -113,8 +113,8 @@ func sameValue(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// whole returns an integer of any width or a timestamp. An int64 can represent all integers of a header.
-func whole(v any) (int64, bool) {
+// integer returns an integer of any width or a timestamp. An int64 can represent all integers of a header.
+func integer(v any) (int64, bool) {
 	switch n := reflect.ValueOf(v); {
 	case n.CanInt():
 		return n.Int(), true

@@ -94,12 +94,12 @@ type Table[Q comparable] struct {
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
 
-	exchanges map[string]*Exchange[Q]
-	leading   map[Destination[Q]]map[place[Q]]struct{} // bindings by destination
+	exchanges     map[string]*Exchange[Q]
+	byDestination map[Destination[Q]]map[bindingRef[Q]]struct{} // bindings by destination
 }
 
-// place identifies a binding of an exchange.
-type place[Q comparable] struct {
+// bindingRef identifies a binding of an exchange.
+type bindingRef[Q comparable] struct {
 	exchange *Exchange[Q]
 	binding  binding[Q]
 }
@@ -107,8 +107,8 @@ type place[Q comparable] struct {
 // NewTable returns a table without exchanges.
 func NewTable[Q comparable]() *Table[Q] {
 	return &Table[Q]{
-		exchanges: make(map[string]*Exchange[Q]),
-		leading:   make(map[Destination[Q]]map[place[Q]]struct{}),
+		exchanges:     make(map[string]*Exchange[Q]),
+		byDestination: make(map[Destination[Q]]map[bindingRef[Q]]struct{}),
 	}
 }
 
@@ -146,10 +146,10 @@ func (t *Table[Q]) Bind(x *Exchange[Q], b Binding[Q]) bool {
 	}
 	x.bindings[b.identity()] = b
 	x.matcher.add(b)
-	if t.leading[b.Destination] == nil {
-		t.leading[b.Destination] = make(map[place[Q]]struct{})
+	if t.byDestination[b.Destination] == nil {
+		t.byDestination[b.Destination] = make(map[bindingRef[Q]]struct{})
 	}
-	t.leading[b.Destination][place[Q]{x, b.identity()}] = struct{}{}
+	t.byDestination[b.Destination][bindingRef[Q]{x, b.identity()}] = struct{}{}
 	return true
 }
 
@@ -166,7 +166,7 @@ func (t *Table[Q]) Unbind(x *Exchange[Q], b Binding[Q]) {
 	}
 	delete(x.bindings, b.identity())
 	x.matcher.remove(b)
-	t.led(x, b)
+	t.unindex(x, b)
 	if x.AutoDelete && !x.InUse() {
 		t.Delete(x)
 	}
@@ -185,34 +185,34 @@ func (t *Table[Q]) Delete(x *Exchange[Q]) {
 	}
 	delete(t.exchanges, x.Name)
 	for _, b := range x.bindings {
-		t.led(x, b)
+		t.unindex(x, b)
 	}
-	t.forget(Destination[Q]{Exchange: x})
+	t.removeBindings(Destination[Q]{Exchange: x})
 	if t.Deleted != nil {
 		t.Deleted(x)
 	}
 }
 
 // DeleteQueue removes all bindings to a queue.
-func (t *Table[Q]) DeleteQueue(q Q) { t.forget(Destination[Q]{Queue: q}) }
+func (t *Table[Q]) DeleteQueue(q Q) { t.removeBindings(Destination[Q]{Queue: q}) }
 
-// forget removes all bindings to a destination, and the auto-delete exchanges that have no other bindings.
-func (t *Table[Q]) forget(d Destination[Q]) {
-	for _, at := range slices.Collect(maps.Keys(t.leading[d])) {
+// removeBindings removes all bindings to a destination, and the auto-delete exchanges that have no other bindings.
+func (t *Table[Q]) removeBindings(d Destination[Q]) {
+	for _, at := range slices.Collect(maps.Keys(t.byDestination[d])) {
 		if b, exists := at.exchange.bindings[at.binding]; exists {
 			t.Unbind(at.exchange, b)
 		}
 	}
 }
 
-// led removes a deleted binding from the index.
-func (t *Table[Q]) led(x *Exchange[Q], b Binding[Q]) {
+// unindex removes a deleted binding from the index, and calls Unbound.
+func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 	if t.Unbound != nil {
 		t.Unbound(x, b)
 	}
-	delete(t.leading[b.Destination], place[Q]{x, b.identity()})
-	if len(t.leading[b.Destination]) == 0 {
-		delete(t.leading, b.Destination)
+	delete(t.byDestination[b.Destination], bindingRef[Q]{x, b.identity()})
+	if len(t.byDestination[b.Destination]) == 0 {
+		delete(t.byDestination, b.Destination)
 	}
 }
 

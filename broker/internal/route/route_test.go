@@ -20,17 +20,17 @@ func queues(t *Table[string], x *Exchange[string], key string) string {
 
 func toQueue(name string) Destination[string] { return Destination[string]{Queue: name} }
 
-func TestDirectMatchesTheKeyItself(t *testing.T) {
+func TestDirectMatchesEqualKey(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Direct})
 	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	table.Bind(x, Binding[string]{Destination: toQueue("b"), Key: "k"})
 	table.Bind(x, Binding[string]{Destination: toQueue("c"), Key: "other"})
 	if got := queues(table, x, "k"); got != "a b" {
-		t.Errorf("key k reaches %q, want a and b", got)
+		t.Errorf("key k: got queues %q, want a and b", got)
 	}
 	if got := queues(table, x, "K"); got != "" {
-		t.Errorf("key K reaches %q, want nothing", got)
+		t.Errorf("key K: got queues %q, want none", got)
 	}
 }
 
@@ -40,11 +40,11 @@ func TestFanoutMatchesEveryKey(t *testing.T) {
 	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	table.Bind(x, Binding[string]{Destination: toQueue("b"), Key: ""})
 	if got := queues(table, x, "whatever"); got != "a b" {
-		t.Errorf("reaches %q, want a and b", got)
+		t.Errorf("got queues %q, want a and b", got)
 	}
 }
 
-func TestQueueGetsOneCopyHoweverManyBindings(t *testing.T) {
+func TestQueueGetsOneCopyPerMessage(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Topic})
 	y := table.Add(Exchange[string]{Name: "y", Kind: Fanout})
@@ -53,11 +53,11 @@ func TestQueueGetsOneCopyHoweverManyBindings(t *testing.T) {
 	table.Bind(x, Binding[string]{Destination: Destination[string]{Exchange: y}, Key: "k.#"})
 	table.Bind(y, Binding[string]{Destination: toQueue("a"), Key: ""})
 	if got := queues(table, x, "k.1"); got != "a" {
-		t.Errorf("reaches %q, want a once", got)
+		t.Errorf("got queues %q, want a once", got)
 	}
 }
 
-func TestExchangesInACircle(t *testing.T) {
+func TestRouteThroughExchangeCycle(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Fanout})
 	y := table.Add(Exchange[string]{Name: "y", Kind: Fanout})
@@ -66,39 +66,39 @@ func TestExchangesInACircle(t *testing.T) {
 	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: ""})
 	table.Bind(y, Binding[string]{Destination: toQueue("b"), Key: ""})
 	if got := queues(table, y, ""); got != "a b" {
-		t.Errorf("reaches %q, want a and b", got)
+		t.Errorf("got queues %q, want a and b", got)
 	}
 }
 
-func TestBindingIsIdempotentAndKnowsItsArguments(t *testing.T) {
+func TestBindIsIdempotentPerArguments(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Direct})
 	if !table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"}) || table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"}) {
-		t.Error("the first bind is new, the second is not")
+		t.Error("Bind reports the wrong result for a new or an existing binding")
 	}
 	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
 	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	if got := queues(table, x, "k"); got != "a" {
-		t.Errorf("reaches %q: the binding with other arguments is gone too", got)
+		t.Errorf("after Unbind: got queues %q, want a, whose binding has other arguments", got)
 	}
 	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
 	if got := queues(table, x, "k"); got != "" || x.InUse() {
-		t.Errorf("reaches %q, in use %v, after the last unbind", got, x.InUse())
+		t.Errorf("after the last Unbind: got queues %q, in use %v", got, x.InUse())
 	}
 }
 
-func TestAutoDeleteExchangeGoesWithItsLastBinding(t *testing.T) {
+func TestAutoDeleteExchangeIsDeletedWithLastBinding(t *testing.T) {
 	table := NewTable[string]()
 	x := table.Add(Exchange[string]{Name: "x", Kind: Direct, AutoDelete: true})
 	y := table.Add(Exchange[string]{Name: "y", Kind: Direct, AutoDelete: true})
 	if table.Exchange("x") == nil {
-		t.Fatal("gone before it ever had a binding")
+		t.Fatal("auto-delete exchange was deleted before its first binding")
 	}
 	table.Bind(y, Binding[string]{Destination: Destination[string]{Exchange: x}, Key: "k"})
 	table.Bind(x, Binding[string]{Destination: toQueue("a"), Key: "k"})
 	table.DeleteQueue("a")
 	if table.Exchange("x") != nil || table.Exchange("y") != nil {
-		t.Error("the queue's deletion should take x, and x's deletion y")
+		t.Error("auto-delete exchanges still exist after the deletion of the queue")
 	}
 }
 
@@ -122,19 +122,19 @@ func TestTopicPatterns(t *testing.T) {
 		table.Bind(x, Binding[string]{Destination: toQueue("q"), Key: test.pattern})
 		for _, key := range test.yes {
 			if queues(table, x, key) != "q" {
-				t.Errorf("%q should match %q", test.pattern, key)
+				t.Errorf("pattern %q does not match key %q", test.pattern, key)
 			}
 		}
 		for _, key := range test.no {
 			if queues(table, x, key) != "" {
-				t.Errorf("%q should not match %q", test.pattern, key)
+				t.Errorf("pattern %q matches key %q", test.pattern, key)
 			}
 		}
 	}
 }
 
 // The test compares each pattern with an equivalent regular expression over words.
-func TestTopicAgreesWithRegularExpressions(t *testing.T) {
+func TestTopicMatchesLikeRegularExpression(t *testing.T) {
 	wordsOf := func(alphabet ...string) *rapid.Generator[[]string] {
 		return rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 6)
 	}
@@ -171,18 +171,18 @@ func TestTopicAgreesWithRegularExpressions(t *testing.T) {
 		}
 		slices.Sort(want)
 		if got := queues(table, x, strings.Join(key, ".")); got != strings.Join(want, " ") {
-			t.Fatalf("key %q reaches %q, want %q", key, got, want)
+			t.Fatalf("key %q: got queues %q, want %q", key, got, want)
 		}
 	})
 }
 
-// counting is Arguments that count the fields that were read.
-type counting struct {
+// countingArguments implements Arguments and counts the fields that were read.
+type countingArguments struct {
 	names  []string
 	looked *int
 }
 
-func (c counting) Get(name string) (any, bool) {
+func (c countingArguments) Get(name string) (any, bool) {
 	for _, each := range c.names {
 		if *c.looked++; each == name {
 			return true, true
@@ -191,7 +191,7 @@ func (c counting) Get(name string) (any, bool) {
 	return nil, false
 }
 
-func (c counting) All() iter.Seq2[string, any] {
+func (c countingArguments) All() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for _, name := range c.names {
 			if *c.looked++; !yield(name, true) {
@@ -202,10 +202,10 @@ func (c counting) All() iter.Seq2[string, any] {
 }
 
 // Matching many headers against a binding with many arguments takes less than quadratic time.
-func TestManyHeadersAreFoundByTheirNames(t *testing.T) {
+func TestHeadersMatchInLinearTime(t *testing.T) {
 	const n = 1000
 	looked := 0
-	wanted, message := counting{looked: &looked}, counting{looked: &looked}
+	wanted, message := countingArguments{looked: &looked}, countingArguments{looked: &looked}
 	for i := range n {
 		wanted.names = append(wanted.names, fmt.Sprint("w", i))
 		message.names = append(message.names, fmt.Sprint("m", i))
@@ -216,25 +216,25 @@ func TestManyHeadersAreFoundByTheirNames(t *testing.T) {
 	table.Bind(x, Binding[string]{Destination: toQueue("any"), Arguments: anyOf{wanted}})
 	looked = 0
 	if got := table.Route(nil, x, "", message, "a", "b"); len(got) != 1 {
-		t.Errorf("reaches %q", got)
+		t.Errorf("got queues %q, want one", got)
 	}
 	if looked > 10*n {
-		t.Errorf("%d fields were looked at", looked)
+		t.Errorf("matching read %d fields", looked)
 	}
 }
 
-// anyOf is the arguments of a binding with x-match any.
-type anyOf struct{ counting }
+// anyOf contains the arguments of a binding with x-match any.
+type anyOf struct{ countingArguments }
 
 func (a anyOf) Get(name string) (any, bool) {
 	if name == "x-match" {
 		return matchAny, true
 	}
-	return a.counting.Get(name)
+	return a.countingArguments.Get(name)
 }
 
-// Each key of a message may match all queues. Route stores each queue once.
-func TestManyKeysToManyQueuesTakeLittleMemory(t *testing.T) {
+// Each key of a message may match all queues. Route stores each queue only once.
+func TestRouteStoresEachQueueOnce(t *testing.T) {
 	const n = 1000
 	for _, kind := range []Kind{Fanout, Topic} {
 		table := NewTable[string]()
@@ -250,10 +250,10 @@ func TestManyKeysToManyQueuesTakeLittleMemory(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		slices.Sort(found)
 		if len(slices.Compact(found)) != n || len(found) != n {
-			t.Errorf("%s: reaches %d queues, want each of %d once", kind, len(found), n)
+			t.Errorf("%s: got %d queues, want each of %d queues once", kind, len(found), n)
 		}
 		if got := after.TotalAlloc - before.TotalAlloc; got > 2<<20 {
-			t.Errorf("%s: %d bytes were allocated", kind, got)
+			t.Errorf("%s: allocated %d bytes, want at most 2 MiB", kind, got)
 		}
 	}
 }

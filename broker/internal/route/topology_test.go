@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// oracle routes like a broker with the given infrastructure. Queues are represented by their names.
+// oracle routes like a broker with the given infrastructure. The queue handles are their names.
 type oracle struct{ table *route.Table[string] }
 
 func newOracle(t topology.Topology) oracle {
@@ -69,15 +69,15 @@ func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	o := newOracle(topo)
 	switch back := topologytest.ReturnKey(t, w, own); {
 	case !o.reaches(back):
-		t.Fatalf("%q returns as %q, which does not lead to the queue", own, back)
+		t.Fatalf("key %q: return key %q does not route to the queue", own, back)
 	case o.reaches(own) && back != own:
-		t.Fatalf("%q returns as %q", own, back)
+		t.Fatalf("key %q: return key %q, want the same key", own, back)
 	}
 }
 
 // The broker silently drops an expired copy whose key matches no queue. The key of the copy must therefore route back for
 // every key of the message, and must equal the key of the message if that key routes back.
-func TestCopiesReturnThroughTopicExchanges(t *testing.T) {
+func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo := topology.Topology{Exchanges: []topology.Exchange{{Name: "orders", Kind: topology.Topic}}}
 		for _, pattern := range rapid.SliceOfN(someKey(), 1, 4).Draw(t, "patterns") {
@@ -87,9 +87,9 @@ func TestCopiesReturnThroughTopicExchanges(t *testing.T) {
 	})
 }
 
-// The same holds for exchanges that are bound to each other and for alternate exchanges, if a binding key or the key of
-// the message matches along the whole path.
-func TestCopiesReturnThroughSeveralExchanges(t *testing.T) {
+// This also applies to exchanges that are bound to each other and to alternate exchanges, if a binding key or the key of the
+// message matches along the whole path.
+func TestReturnKeyRoutesThroughSeveralExchanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, own := someTopology(t, "work", "other"), someKey().Draw(t, "own")
 		o := newOracle(topo)
@@ -100,8 +100,8 @@ func TestCopiesReturnThroughSeveralExchanges(t *testing.T) {
 	})
 }
 
-// Reach returns the queues that a broker routes to, also across exchanges that are bound to each other.
-func TestReachIsWhatABrokerDoes(t *testing.T) {
+// Reach returns the queues that a broker routes to, including queues that are bound through other exchanges.
+func TestReachMatchesBrokerRouting(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, key := someTopology(t, "work", "other", "third"), someKey().Draw(t, "published with")
 		o := newOracle(topo)
@@ -113,7 +113,7 @@ func TestReachIsWhatABrokerDoes(t *testing.T) {
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(slices.Compact(want), got) {
-			t.Fatalf("%q reaches %q, and the broker routes it to %q", key, got, want)
+			t.Fatalf("key %q: Reach returned %q, but the broker routes to %q", key, got, want)
 		}
 	})
 }

@@ -2,7 +2,7 @@ package stats
 
 import "sync/atomic"
 
-// Node has the counters of a whole broker.
+// Node contains the counters of a broker.
 type Node struct {
 	Messages Totals
 	Churn    Churn
@@ -24,7 +24,7 @@ type Dead struct {
 // Reason is the reason why a queue removed a message.
 type Reason uint8
 
-// The reasons.
+// Reasons.
 const (
 	Expired Reason = iota
 	Rejected
@@ -36,7 +36,7 @@ const (
 // Strategy is the dead-letter strategy that applied to the message.
 type Strategy uint8
 
-// Strategies. Disabled: the message was dropped.
+// Strategies. Disabled means that the queue dropped the message.
 const (
 	Disabled Strategy = iota
 	AtMostOnce
@@ -51,7 +51,7 @@ func (d *Dead) Add(r Reason, quorum bool, s Strategy) {
 	}
 }
 
-// Of returns the number of messages.
+// Of returns the number of messages with the given reason, queue type and strategy.
 func (d *Dead) Of(r Reason, quorum bool, s Strategy) uint64 {
 	return d.counts[r][index(quorum)][s].Load()
 }

@@ -1,7 +1,7 @@
 // Package stats counts messages, connections and queues of a broker.
 //
-// Each channel has a [Counter]. Only one goroutine at a time adds to it, so that processors do not compete for a lock. A [Totals]
-// adds up the counters of the open channels, and keeps the sums of closed channels.
+// Each channel has a [Counter]. Only one goroutine at a time adds to a Counter, so that processors do not compete for a
+// lock. A [Totals] adds the counters of the open channels to the sums of the closed channels.
 package stats
 
 import (
@@ -17,8 +17,8 @@ const (
 	Publish   Kind = iota
 	Confirm        // the broker confirmed the message
 	Confirmed      // published on a channel with confirms
-	Returned       // mandatory, and no queue was found
-	Dropped        // not mandatory, and no queue was found
+	Returned       // mandatory and unroutable
+	Dropped        // not mandatory and unroutable
 	Get
 	GetNoAck
 	GetEmpty
@@ -29,7 +29,7 @@ const (
 	kinds
 )
 
-// Counts has the number of messages for each kind.
+// Counts contains the number of messages for each kind.
 type Counts [kinds]uint64
 
 // Of returns the number of a kind.
@@ -45,7 +45,7 @@ func (c *Counts) Add(other *Counts) {
 	}
 }
 
-// Split has separate numbers for classic queues and quorum queues. Events without a queue count as classic.
+// Split contains separate numbers for classic queues and quorum queues. Events without a queue count as classic.
 type Split struct{ Classic, Quorum Counts }
 
 // Sum returns the numbers of all queues.
@@ -77,7 +77,7 @@ func (c *Counter) AddFrom(quorum bool, k Kind, n uint64) {
 	c.byType[0][k].Add(n)
 }
 
-// Out counts a message that a client received. The way is a Kind from Get on.
+// Out counts a message that a client received. The way must be Get or a later Kind.
 func (c *Counter) Out(quorum, redelivered bool, way Kind) {
 	c.AddFrom(quorum, way, 1)
 	if redelivered {
@@ -85,7 +85,7 @@ func (c *Counter) Out(quorum, redelivered bool, way Kind) {
 	}
 }
 
-// Split returns the numbers.
+// Split returns the numbers by queue type.
 func (c *Counter) Split() Split {
 	var s Split
 	for k := range kinds {
@@ -100,7 +100,7 @@ func (c *Counter) Counts() Counts {
 	return s.Sum()
 }
 
-// Totals adds up counters. The results never decrease.
+// Totals adds up counters. The results never decrease. A Totals is safe for concurrent use.
 type Totals struct {
 	mu   sync.Mutex
 	gone Split
@@ -135,7 +135,7 @@ func (t *Totals) Leave(c *Counter) {
 	delete(t.live, c)
 }
 
-// Split returns the sums.
+// Split returns the sums by queue type.
 func (t *Totals) Split() Split {
 	t.mu.Lock()
 	defer t.mu.Unlock()

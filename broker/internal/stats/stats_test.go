@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The totals contain each event of a channel exactly once, while other channels join and leave.
-func TestTotalsNeverGetLess(t *testing.T) {
+// The totals never decrease and contain each event of a channel exactly once, while other channels join and leave.
+func TestTotalsNeverDecrease(t *testing.T) {
 	const channels, messages = 8, 1000
 	var totals Totals
 	stop := make(chan struct{})
@@ -16,7 +16,7 @@ func TestTotalsNeverGetLess(t *testing.T) {
 		for {
 			counts := totals.Counts()
 			if now := counts.Of(Publish); now < last {
-				t.Errorf("went from %d to %d", last, now)
+				t.Errorf("total decreased from %d to %d", last, now)
 			} else {
 				last = now
 			}
@@ -47,7 +47,7 @@ func TestTotalsNeverGetLess(t *testing.T) {
 	split := totals.Split()
 	sum := split.Sum()
 	if sum.Of(Publish) != channels*messages || split.Quorum.Of(Ack) != 2*channels*messages || split.Classic.Of(Ack) != 0 {
-		t.Errorf("%+v", split)
+		t.Errorf("unexpected totals: %+v", split)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestDead(t *testing.T) {
 	var d Dead
 	d.Add(Expired, true, AtLeastOnce)
 	if d.Of(Expired, true, AtLeastOnce) != 1 || d.Of(Expired, false, AtLeastOnce) != 0 || d.Of(Rejected, true, AtLeastOnce) != 0 {
-		t.Errorf("%v", &d)
+		t.Errorf("unexpected counts: %v", &d)
 	}
 	(*Dead)(nil).Add(Expired, true, Disabled)
 }

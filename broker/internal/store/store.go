@@ -28,8 +28,8 @@ import (
 // the disk, and the caller may hold locks.
 type Store interface {
 	// Put saves a message in a queue. The message is durable when the commit in the Ref has succeeded. A crash before that
-	// may lose the message, but does not lose an earlier one and keep this one. The store encodes the message later, so the
-	// caller must not change it.
+	// may lose the message, but never loses an earlier message while it keeps this one. The store encodes the message later,
+	// so the caller must not change it.
 	Put(Entry) Ref
 
 	// Update replaces the message with the same key. The old message stays on disk until the new one is durable.
@@ -43,8 +43,8 @@ type Store interface {
 	// Move deletes one key and puts another in one step. A crash cannot lose or duplicate the message.
 	Move(from Key, old Ref, to Entry) Ref
 
-	// DeleteRange removes the n messages of a level whose order is between after and before, both exclusive. All of them must
-	// be committed.
+	// DeleteRange removes the n messages of a level whose order is between after and before, both exclusive. All of them
+	// must be committed.
 	DeleteRange(queue uint64, level uint8, after, before uint64, n int, bytes int64)
 	// DeleteQueue removes all messages of a queue.
 	DeleteQueue(queue uint64)
@@ -87,8 +87,8 @@ type Store interface {
 	// Unclean reports whether the last process did not close the store cleanly. The deliveries of that process are unknown.
 	Unclean() bool
 
-	// MakeRoom frees the disk space of deleted messages. Otherwise the store frees the space gradually, while it saves new
-	// messages. It blocks, for a long time if there is much to free.
+	// MakeRoom frees the disk space of deleted messages. Without MakeRoom, the store frees the space gradually, while it
+	// saves new messages. MakeRoom blocks, for a long time if much space can be freed.
 	MakeRoom(context.Context) error
 
 	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit starts

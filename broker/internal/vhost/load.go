@@ -79,7 +79,7 @@ func (l *loader) vhost(kind string, names []string) *VHost {
 }
 
 func (l *loader) drop(kind string, names []string, why any) {
-	l.config.Log.Warn("left over and removed", "kind", kind, "names", names, "reason", why)
+	l.config.Log.Warn("removed leftover object", "kind", kind, "names", names, "reason", why)
 	l.config.Registry.Delete(kind, names...)
 }
 

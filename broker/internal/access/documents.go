@@ -27,7 +27,7 @@ func (c *Control) keepPermission(p Permission) {
 	c.registry.Set(permissionDocument{p.Configure, p.Write, p.Read}, permissionKind, p.User, p.VHost)
 }
 
-// Load returns a control with the users and permissions of the registry. The control stores changes in the registry.
+// Load returns a control with the users and permissions of the registry. The control saves changes in the registry.
 func Load(r *registry.Registry) (*Control, error) {
 	c := New()
 	for d, err := range registry.All[userDocument](r, userKind, 1) {
@@ -47,7 +47,7 @@ func Load(r *registry.Registry) (*Control, error) {
 		}
 		user, vhost := d.Names[0], d.Names[1]
 		if _, known := c.users[user]; !known {
-			r.Delete(permissionKind, user, vhost) // the process died while it deleted the user
+			r.Delete(permissionKind, user, vhost) // the process ended while it deleted the user
 			continue
 		}
 		kept := d.Value
