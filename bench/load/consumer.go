@@ -26,7 +26,7 @@ type consumer struct {
 	late      int64
 	early     int64
 
-	// State of the delivery that is being read.
+	// State of the incomplete delivery.
 	expected amqpwire.FrameType
 	queue    int
 	tag      uint64

@@ -16,7 +16,7 @@ import (
 // messages for the client and the messages to pass to the next call.
 type fault func(n int, messages [][]byte) (seen, kept [][]byte)
 
-func TestFaultsOfTheBrokerFailTheRun(t *testing.T) {
+func TestRunDetectsFaults(t *testing.T) {
 	const victim = 50
 	for name, c := range map[string]struct {
 		fault fault
@@ -70,7 +70,7 @@ func TestFaultsOfTheBrokerFailTheRun(t *testing.T) {
 				},
 			}, nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error: %v, want one with %q", err, c.want)
+				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}

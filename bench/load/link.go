@@ -142,7 +142,7 @@ func (l *link) run() error {
 			return err
 		}
 		if waits {
-			now = clock() // one time for all frames of a read
+			now = clock() // all frames of a read have the same time
 		}
 		if closed, err := l.dispatch(f, now); closed || err != nil {
 			return err

@@ -70,7 +70,7 @@ var ways = map[string]load.Options{
 	"warmed up":           {Count: 500, WarmUp: time.Millisecond},
 }
 
-func TestEverythingPublishedArrives(t *testing.T) {
+func TestRunDeliversAllMessages(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) string{"embedded": embedded, "null": null} {
 		t.Run(name, func(t *testing.T) {
 			url := start(t)
@@ -86,7 +86,7 @@ func TestEverythingPublishedArrives(t *testing.T) {
 						confirmed = 0
 					}
 					if r.Published != o.Count || r.Delivered != o.Count || r.Confirmed != confirmed {
-						t.Errorf("of %d messages, %d were published, %d delivered and %d confirmed",
+						t.Errorf("%d messages: got %d published, %d delivered, %d confirmed",
 							o.Count, r.Published, r.Delivered, r.Confirmed)
 					}
 					if l := r.Latency; l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.P999 || l.P999 > l.Max {
@@ -98,17 +98,17 @@ func TestEverythingPublishedArrives(t *testing.T) {
 	}
 }
 
-func TestADurationEnds(t *testing.T) {
+func TestRunEndsAfterDuration(t *testing.T) {
 	r, err := load.Run(t.Context(), load.Options{URL: embedded(t), Duration: 20 * time.Millisecond, Confirms: 10}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Published == 0 || r.Delivered != r.Published || r.Confirmed != r.Published {
-		t.Errorf("published %d, delivered %d, confirmed %d", r.Published, r.Delivered, r.Confirmed)
+		t.Errorf("got %d published, %d delivered, %d confirmed", r.Published, r.Delivered, r.Confirmed)
 	}
 }
 
-func TestExpiredMessagesAreConsumedFromTheSecondQueue(t *testing.T) {
+func TestRunConsumesExpiredMessagesFromSecondQueue(t *testing.T) {
 	r, err := load.Run(t.Context(), load.Options{
 		URL: embedded(t), Count: 100, TTL: 20 * time.Millisecond, Confirms: 100, Late: time.Hour,
 	}, nil)
@@ -116,14 +116,14 @@ func TestExpiredMessagesAreConsumedFromTheSecondQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Delivered != 100 || r.Lateness == nil || r.Lateness.Late != 0 || r.Lateness.Early != 0 {
-		t.Errorf("%d delivered, lateness %+v", r.Delivered, r.Lateness)
+		t.Errorf("got %d delivered, lateness %+v", r.Delivered, r.Lateness)
 	}
 	if r.Latency.P50 < 20_000 {
-		t.Errorf("a message with a time to live of 20 ms came after %.0f µs", r.Latency.P50)
+		t.Errorf("latency with a TTL of 20 ms: got %.0f µs", r.Latency.P50)
 	}
 }
 
-func TestKeptMessagesStayInTheQueue(t *testing.T) {
+func TestRunKeepsMessages(t *testing.T) {
 	url := embedded(t)
 	if _, err := load.Run(t.Context(), load.Options{
 		URL: url, Queue: "kept", Consumers: -1, Count: 123, Confirms: 10, Keep: true,
@@ -132,41 +132,41 @@ func TestKeptMessagesStayInTheQueue(t *testing.T) {
 	}
 	n, err := load.Depth(url, "kept-0")
 	if err != nil || n != 123 {
-		t.Errorf("%d messages, %v", n, err)
+		t.Errorf("depth: got %d, %v, want 123", n, err)
 	}
 }
 
-func TestEventsComeInOrder(t *testing.T) {
+func TestRunReportsEventsInOrder(t *testing.T) {
 	var events []load.Event
 	_, err := load.Run(t.Context(), load.Options{URL: null(t), Count: 10}, func(e load.Event) { events = append(events, e) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(events) != 3 || events[0] != load.Measuring || events[1] != load.Published || events[2] != load.Drained {
-		t.Errorf("events: %v", events)
+		t.Errorf("events: got %v", events)
 	}
 }
 
-func TestARefusalOfTheBrokerIsTheError(t *testing.T) {
+func TestRunReturnsErrorOfBroker(t *testing.T) {
 	for name, o := range map[string]load.Options{
 		"queue type": {URL: embedded(t), Count: 1, QueueType: "heap"},
 		"argument":   {URL: embedded(t), Count: 1, Arguments: amqpwire.Table{{Name: "x-max-length", Value: "many"}}},
 	} {
 		if _, err := load.Run(t.Context(), o, nil); err == nil || !strings.Contains(err.Error(), "PRECONDITION_FAILED") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want PRECONDITION_FAILED", name, err)
 		}
 	}
 }
 
-func TestARunCanBeCancelled(t *testing.T) {
+func TestRunEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := load.Run(ctx, load.Options{URL: embedded(t), Duration: time.Hour, Confirms: 10}, func(load.Event) { cancel() })
 	if err == nil {
-		t.Error("a run of an hour that was cancelled has a result")
+		t.Error("canceled run returned no error")
 	}
 }
 
-func TestOptionsThatMakeNoSense(t *testing.T) {
+func TestRunRejectsInvalidOptions(t *testing.T) {
 	for name, o := range map[string]load.Options{
 		"neither count nor duration": {},
 		"both":                       {Count: 1, Duration: 1},
@@ -177,13 +177,13 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		"prefetch too large":         {Count: 1, Prefetch: 65536},
 	} {
 		if _, err := load.Run(t.Context(), o, nil); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: options accepted", name)
 		}
 	}
 }
 
-// Scripts depend on the JSON names.
-func TestResultAsJSON(t *testing.T) {
+// The field names are an interface for scripts.
+func TestResultMarshalsToJSON(t *testing.T) {
 	r := load.Result{
 		Published: 1, Confirmed: 2, Delivered: 3, PublishedPerSecond: 4, ConfirmedPerSecond: 5, DeliveredPerSecond: 6,
 		Seconds: 7, Latency: &load.Percentiles{P50: 8, P90: 9, P99: 10, P999: 11, Max: 12},

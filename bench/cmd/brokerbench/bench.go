@@ -82,7 +82,8 @@ func (b *bench) stopAll() (err error) {
 	return err
 }
 
-// discard stops a broker whose state may have changed. The next measurement starts a new broker.
+// discard stops a broker whose state a failed round may have changed. The next measurement
+// starts a new broker.
 func (b *bench) discard(kind string) error {
 	broker := b.running[kind]
 	if broker == nil {

@@ -59,7 +59,7 @@ func run(o options) (result, error) {
 	defer f.Close()
 	batch := make([]byte, o.record*o.perSync)
 	for i := range batch {
-		batch[i] = byte(i) // some disks save on zeros
+		batch[i] = byte(i) // some disks optimize zeros
 	}
 	took := hdrhistogram.New(100, int64(time.Minute), 3)
 	begin := time.Now()

@@ -11,11 +11,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// attack is the program of a hostile client. It returns a description of the client's end.
+// attack describes a hostile client. The function run returns a description of the outcome.
 type attack struct {
 	name    string
-	flags   []string      // of the broker
-	lasts   time.Duration // minimum time of an attack that has no end
+	flags   []string      // flags of the broker
+	lasts   time.Duration // minimum duration of an attack without an end
 	blocks  bool          // blocks all publishers during the attack
 	prepare func(context.Context, *target) error
 	run     func(context.Context, *target) string
@@ -26,7 +26,7 @@ var attacks = []attack{
 	{name: "queues with tables of 120 KB", run: flood(func(i int) amqpwire.Method {
 		return &amqpwire.QueueDeclare{Queue: fmt.Sprint("q", i), NoWait: true, Arguments: large()}
 	})},
-	{name: "queues, as many as can be", run: flood(func(i int) amqpwire.Method {
+	{name: "as many queues as possible", run: flood(func(i int) amqpwire.Method {
 		return &amqpwire.QueueDeclare{Queue: fmt.Sprint("q", i), NoWait: true}
 	})},
 	{name: "exchanges with tables of 120 KB", run: flood(func(i int) amqpwire.Method {
@@ -62,7 +62,7 @@ var attacks = []attack{
 	{name: "definitions of 1 GB", run: endless},
 }
 
-// large is a table of 120 KB.
+// large returns a table of 120 KB.
 func large() amqpwire.Table {
 	return amqpwire.Table{{Name: "padding", Value: strings.Repeat("x", 120_000)}}
 }
@@ -108,11 +108,11 @@ func prefill(name string, n, size int) func(context.Context, *target) error {
 	}
 }
 
-// repeat calls do until it fails or the attack ends, and returns a description of the client's end.
+// repeat calls do until it fails or the attack ends, and returns a description of the outcome.
 func (t *target) repeat(ctx context.Context, c *client, do func(i int) error) string {
 	for i := 0; ctx.Err() == nil && !t.spent(); i++ {
 		if err := do(i); err != nil {
-			return fmt.Sprintf("%s, in its action %d", t.fate(ctx, c, err), i+1)
+			return fmt.Sprintf("%s, in its action %d", t.outcome(ctx, c, err), i+1)
 		}
 	}
 	return t.after("not stopped")
@@ -121,26 +121,26 @@ func (t *target) repeat(ctx context.Context, c *client, do func(i int) error) st
 func consumeTables(ctx context.Context, t *target) string {
 	c, err := t.open(ctx)
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	if _, err := c.call(1, &amqpwire.QueueDeclare{Queue: "consumed"}); err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	for i := range 3183 {
 		if err := c.send(1, &amqpwire.BasicConsume{Queue: "consumed", ConsumerTag: fmt.Sprint(i), NoWait: true, Arguments: large()}); err != nil {
-			return fmt.Sprintf("%s, in its consumer %d", t.fate(ctx, c, err), i+1)
+			return fmt.Sprintf("%s, in its consumer %d", t.outcome(ctx, c, err), i+1)
 		}
 	}
 	return t.answered(ctx, c)
 }
 
-// answered makes a request with a reply, to check that the broker has processed all earlier requests.
+// answered sends a request with a reply, which shows that the broker has processed all earlier requests.
 func (t *target) answered(ctx context.Context, c *client) string {
 	_, err := c.call(1, &amqpwire.BasicQos{PrefetchCount: 1})
 	if err == nil {
-		return t.after("not stopped: all was taken")
+		return t.after("not stopped: the broker accepted everything")
 	}
-	return t.fate(ctx, c, err)
+	return t.outcome(ctx, c, err)
 }
 
 // flood sends methods without waiting.
@@ -148,7 +148,7 @@ func flood(method func(i int) amqpwire.Method) func(context.Context, *target) st
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)
 		if err != nil {
-			return t.fate(ctx, c, err)
+			return t.outcome(ctx, c, err)
 		}
 		return t.reading(ctx, c, func(i int) error { return c.send(1, method(i)) })
 	}
@@ -165,23 +165,24 @@ func (t *target) reading(ctx context.Context, c *client, do func(i int) error) s
 		}
 		select {
 		case err := <-ended:
-			return fmt.Sprintf("%s, in its action %d", t.fate(ctx, nil, err), i+1)
+			return fmt.Sprintf("%s, in its action %d", t.outcome(ctx, nil, err), i+1)
 		default:
 		}
 	}
 	sent := t.after("not stopped, in %d actions", i)
 	select {
 	case err := <-ended:
-		return fmt.Sprintf("%s, in its action %d", t.fate(ctx, nil, err), i+1)
+		return fmt.Sprintf("%s, in its action %d", t.outcome(ctx, nil, err), i+1)
 	case <-time.After(2 * time.Second):
 		return sent
 	}
 }
 
-// nested declares queues with arguments that are tables in tables, each on a new connection, since the last one is closed.
+// nested declares queues whose arguments are nested tables. It opens a connection for each queue, because the broker closes
+// the connection.
 func nested(ctx context.Context, t *target) string {
 	table := []byte{0, 0, 0, 0}
-	for range 10_000 { // each in the field "a" of the next
+	for range 10_000 { // each table is the field "a" of the next table
 		field := append([]byte{1, 'a', 'F'}, table...)
 		size := len(field)
 		table = append([]byte{byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}, field...)
@@ -196,7 +197,7 @@ func nested(ctx context.Context, t *target) string {
 			break
 		}
 		if err != nil {
-			return t.fate(ctx, c, err)
+			return t.outcome(ctx, c, err)
 		}
 		if err = c.write(frame); err == nil {
 			err = c.end()
@@ -209,11 +210,12 @@ func nested(ctx context.Context, t *target) string {
 	return outcome
 }
 
-// unfinished begins a message on each channel, and sends of each body all but the last byte, a frame of one after the other.
+// unfinished begins a message on each channel. It sends body frames on the channels in turn, and omits the last part of each
+// body.
 func unfinished(ctx context.Context, t *target) string {
 	c, err := t.connect(ctx)
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.end() }()
@@ -222,20 +224,20 @@ func unfinished(ctx context.Context, t *target) string {
 		b, _ := amqpwire.AppendMethodFrame(nil, i, &amqpwire.ChannelOpen{})
 		b, _ = amqpwire.AppendMethodFrame(b, i, &amqpwire.BasicPublish{RoutingKey: "nowhere"})
 		if err := c.write(amqpwire.AppendHeaderFrame(b, i, 60, body, []byte{0, 0})); err != nil {
-			return t.fate(ctx, nil, <-ended)
+			return t.outcome(ctx, nil, <-ended)
 		}
 	}
 	part := make([]byte, frameMax-amqpwire.FrameOverhead)
 	for sent := 0; sent+len(part) < body && !t.spent(); sent += len(part) {
 		for i := uint16(1); i <= channels && !t.spent(); i++ {
 			if err := c.write(amqpwire.AppendBodyFrames(nil, i, part, frameMax)); err != nil {
-				return t.fate(ctx, nil, <-ended)
+				return t.outcome(ctx, nil, <-ended)
 			}
 		}
 	}
 	select {
 	case err := <-ended:
-		return t.fate(ctx, nil, err)
+		return t.outcome(ctx, nil, err)
 	case <-ctx.Done():
 		return t.after("not stopped")
 	}
@@ -250,13 +252,13 @@ func uncommitted(ctx context.Context, t *target) string {
 		_, err = c.call(1, &amqpwire.QueueDeclare{Queue: "tx"})
 	}
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	message := publish(1, "tx", make([]byte, 100_000))
 	return t.reading(ctx, c, func(int) error { return c.write(message) })
 }
 
-// unread consumes without a limit, and never reads; another connection publishes.
+// unread consumes without a prefetch limit and never reads from the connection. Another connection publishes.
 func unread(size, n int) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		consumer, err := t.open(ctx)
@@ -264,7 +266,7 @@ func unread(size, n int) func(context.Context, *target) string {
 			_, err = consumer.call(1, &amqpwire.BasicConsume{Queue: "unread", ConsumerTag: "unread"})
 		}
 		if err != nil {
-			return t.fate(ctx, consumer, err)
+			return t.outcome(ctx, consumer, err)
 		}
 		if err := prefill("unread", n, size)(ctx, t); err != nil && ctx.Err() == nil {
 			return t.after("the publisher: %v", err)
@@ -277,26 +279,26 @@ func unread(size, n int) func(context.Context, *target) string {
 func gets(ctx context.Context, t *target) string {
 	c, err := t.open(ctx)
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	get, _ := amqpwire.AppendMethodFrame(nil, 1, &amqpwire.BasicGet{Queue: "got"})
 	many := []byte(strings.Repeat(string(get), 1000))
 	return t.repeat(ctx, c, func(int) error { return c.write(many) })
 }
 
-// recovers takes all messages of a queue, and gives them back again and again.
+// recovers consumes all messages of a queue, and requeues them repeatedly with basic.recover.
 func recovers(ctx context.Context, t *target) string {
 	c, err := t.open(ctx)
 	if err == nil {
 		_, err = c.call(1, &amqpwire.BasicConsume{Queue: "recovered", ConsumerTag: "c"})
 	}
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	return t.reading(ctx, c, func(int) error { return c.send(1, &amqpwire.BasicRecover{Requeue: true}) })
 }
 
-// deletes fills a queue and deletes it, again and again.
+// deletes repeatedly fills a queue and deletes it.
 func deletes(ctx context.Context, t *target) string {
 	for n := 0; ; n++ {
 		c, err := t.open(ctx)
@@ -310,7 +312,7 @@ func deletes(ctx context.Context, t *target) string {
 			return t.after("not stopped: %d queues", n)
 		}
 		if err != nil {
-			return t.fate(ctx, c, err)
+			return t.outcome(ctx, c, err)
 		}
 	}
 }
@@ -329,7 +331,7 @@ func alarm(ctx context.Context, t *target) string {
 
 	c, err := t.open(ctx)
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	message := publish(1, "heap", make([]byte, 100_000))
 	for ctx.Err() == nil && !t.spent() {
@@ -337,9 +339,9 @@ func alarm(ctx context.Context, t *target) string {
 		if err := c.write(message); err == nil {
 			continue
 		}
-		blocked, before := t.after("not read any more"), worked.Load()
+		blocked, before := t.after("broker stopped reading"), worked.Load()
 		<-ctx.Done()
-		return fmt.Sprintf("%s; the consumer of another queue got %d messages after that", blocked, worked.Load()-before)
+		return fmt.Sprintf("%s; the consumer of another queue then received %d messages", blocked, worked.Load()-before)
 	}
 	return t.after("not stopped")
 }
@@ -349,20 +351,20 @@ func heap(message []byte) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)
 		if err != nil {
-			return t.fate(ctx, c, err)
+			return t.outcome(ctx, c, err)
 		}
 		many := bytes.Repeat(message, max(1, 1<<16/len(message)))
 		for n := 0; ctx.Err() == nil && !t.spent(); n += len(many) / len(message) {
 			_ = c.conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
 			if err := c.write(many); err != nil && ctx.Err() == nil {
-				return t.after("not read any more, after some %d messages", n)
+				return t.after("broker stopped reading, after about %d messages", n)
 			}
 		}
 		return t.after("not stopped")
 	}
 }
 
-// work consumes and acknowledges a hundred messages a second.
+// work fetches up to a hundred messages per second with basic.get, and counts them.
 func (t *target) work(ctx context.Context, worked *counter) {
 	c, err := t.open(ctx)
 	if err != nil {

@@ -19,13 +19,13 @@ type counter = atomic.Int64
 
 const frameMax = 131072
 
-// client is a connection that keeps to the protocol as far as an attack needs it.
+// client is a connection that implements the parts of the protocol that the attacks need.
 type client struct {
 	conn net.Conn
 	in   *amqpwire.Reader
 	sent *counter
 
-	boasts amqpwire.Table // further capabilities, which the broker keeps
+	capabilities amqpwire.Table // additional client capabilities, which the broker stores
 }
 
 // dial connects without sending data.
@@ -36,7 +36,7 @@ func (t *target) dial(ctx context.Context) (*client, error) {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	_ = stop // the connection ends with the attack at the latest
+	_ = stop // the connection does not outlive the attack
 	return &client{conn: conn, in: amqpwire.NewReader(conn, frameMax), sent: &t.sent}, nil
 }
 
@@ -49,12 +49,12 @@ func (t *target) connectAs(ctx context.Context, user, password string) (*client,
 	return t.connectWith(ctx, user, password, nil)
 }
 
-func (t *target) connectWith(ctx context.Context, user, password string, boasts amqpwire.Table) (*client, error) {
+func (t *target) connectWith(ctx context.Context, user, password string, capabilities amqpwire.Table) (*client, error) {
 	c, err := t.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.boasts = boasts
+	c.capabilities = capabilities
 	if err := c.handshake(user, password); err != nil {
 		_ = c.conn.Close()
 		return nil, err
@@ -79,7 +79,7 @@ func (c *client) handshake(user, password string) error {
 	if _, err := c.receive(); err != nil {
 		return err
 	}
-	capabilities := append(amqpwire.Table{{Name: "authentication_failure_close", Value: true}}, c.boasts...)
+	capabilities := append(amqpwire.Table{{Name: "authentication_failure_close", Value: true}}, c.capabilities...)
 	tune, err := c.call(0, &amqpwire.ConnectionStartOk{
 		Mechanism: "PLAIN", Response: "\x00" + user + "\x00" + password, Locale: "en_US",
 		ClientProperties: amqpwire.Table{{Name: "product", Value: "hostile"}, {Name: "capabilities", Value: capabilities}},
@@ -141,7 +141,7 @@ func (c *client) receive() (amqpwire.Method, error) {
 	}
 }
 
-// end reads until the broker ends the connection, and returns why.
+// end reads until the broker closes the connection, and returns the reason.
 func (c *client) end() error {
 	for {
 		if _, err := c.receive(); err != nil {
@@ -155,21 +155,22 @@ func over(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// fate describes the end of a client whose last action failed, with the reason of the broker if it sent one.
-func (t *target) fate(ctx context.Context, c *client, err error) string {
+// outcome describes the error of a client's last action. It includes the reason of the broker, if the broker
+// sent a reason.
+func (t *target) outcome(ctx context.Context, c *client, err error) string {
 	if over(ctx, err) {
 		return t.after("not stopped")
 	}
 	if c != nil && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
-		if said := c.end(); strings.Contains(said.Error(), "closed:") {
-			err = said
+		if reason := c.end(); strings.Contains(reason.Error(), "closed:") {
+			err = reason
 		}
 	}
 	switch {
 	case over(ctx, err):
 		return t.after("not stopped")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return t.after("connection cut without a word")
+		return t.after("connection closed without a reason")
 	}
 	return t.after("%s", short(err))
 }
@@ -185,7 +186,7 @@ func short(err error) string {
 
 // publish returns the frames of a message.
 func publish(channel uint16, key string, body []byte) []byte {
-	b, _ := amqpwire.AppendMethodFrame(nil, channel, &amqpwire.BasicPublish{RoutingKey: key}) // the names fit
+	b, _ := amqpwire.AppendMethodFrame(nil, channel, &amqpwire.BasicPublish{RoutingKey: key}) // the names are short enough
 	b = amqpwire.AppendHeaderFrame(b, channel, 60, uint64(len(body)), []byte{0, 0})
 	return amqpwire.AppendBodyFrames(b, channel, body, frameMax)
 }

@@ -23,14 +23,14 @@ func parallel(n int, do func(i int)) {
 	all.Wait()
 }
 
-// firsts keeps the first error, and counts.
-type firsts struct {
+// errorCount records the first error and the number of errors.
+type errorCount struct {
 	mu    sync.Mutex
 	first error
 	n     int
 }
 
-func (f *firsts) add(err error) {
+func (f *errorCount) add(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.n++; f.first == nil {
@@ -38,18 +38,18 @@ func (f *firsts) add(err error) {
 	}
 }
 
-func (f *firsts) String() string {
+func (f *errorCount) String() string {
 	if f.n == 0 {
 		return "no errors"
 	}
 	return fmt.Sprintf("%d errors (the first: %s)", f.n, short(f.first))
 }
 
-// idle opens connections, which the broker remembers with their capabilities.
+// idle opens connections with the given capabilities, and does not use them.
 func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		var opened, closed counter
-		var failed firsts
+		var failed errorCount
 		parallel(20, func(int) {
 			for range 500 {
 				if ctx.Err() != nil {
@@ -76,7 +76,7 @@ func idle(capabilities amqpwire.Table) func(context.Context, *target) string {
 
 // silent connects and only sends the protocol header.
 func silent(ctx context.Context, t *target) string {
-	var ended firsts
+	var ended errorCount
 	var all sync.WaitGroup
 	for range 5000 {
 		c, err := t.dial(ctx)
@@ -95,12 +95,12 @@ func silent(ctx context.Context, t *target) string {
 	if ended.n == 0 {
 		return "not stopped"
 	}
-	return t.after("%d of 5,000 cut by the broker (%v)", ended.n, ended.first)
+	return t.after("%d of 5,000 closed by the broker (%v)", ended.n, ended.first)
 }
 
 func churn(ctx context.Context, t *target) string {
 	var n counter
-	var failed firsts
+	var failed errorCount
 	parallel(8, func(int) {
 		for ctx.Err() == nil {
 			c, err := t.dial(ctx)
@@ -122,7 +122,7 @@ func churn(ctx context.Context, t *target) string {
 func channelChurn(ctx context.Context, t *target) string {
 	c, err := t.connect(ctx)
 	if err != nil {
-		return t.fate(ctx, c, err)
+		return t.outcome(ctx, c, err)
 	}
 	pair, _ := amqpwire.AppendMethodFrame(nil, 1, &amqpwire.ChannelOpen{})
 	pair, _ = amqpwire.AppendMethodFrame(pair, 1, &amqpwire.ChannelClose{ReplyCode: 200})
@@ -138,7 +138,7 @@ func channelChurn(ctx context.Context, t *target) string {
 
 func guess(ctx context.Context, t *target) string {
 	var refused, held counter
-	var other firsts
+	var other errorCount
 	parallel(50, func(int) {
 		for ctx.Err() == nil {
 			began := time.Now()
@@ -180,7 +180,7 @@ func (t *target) request(ctx context.Context, method, path string, body io.Reade
 	return io.Copy(io.Discard, answer.Body)
 }
 
-// queues are definitions of queues, whose names have a prefix.
+// queues returns definitions of n queues, whose names have a prefix.
 func queues(prefix string, n int) []byte {
 	b := []byte(`{"queues":[`)
 	for i := range n {
@@ -197,7 +197,7 @@ func manyQueues(ctx context.Context, t *target) error {
 func list(path string) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		var read counter
-		var failed firsts
+		var failed errorCount
 		parallel(6, func(int) {
 			n, err := t.request(ctx, "GET", path, nil)
 			if read.Add(n); err != nil {
@@ -208,11 +208,11 @@ func list(path string) func(context.Context, *target) string {
 	}
 }
 
-// unreadList asks for lists on many connections, and reads none.
+// unreadList requests a list on many connections and does not read the responses.
 func unreadList(ctx context.Context, t *target) string {
 	var waited counter
 	parallel(100, func(int) {
-		r, _ := http.NewRequestWithContext(ctx, "GET", t.management+"/api/queues", nil) // the URL is one
+		r, _ := http.NewRequestWithContext(ctx, "GET", t.management+"/api/queues", nil) // the URL is valid
 		r.SetBasicAuth("guest", "guest")
 		answer, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil {
@@ -222,11 +222,11 @@ func unreadList(ctx context.Context, t *target) string {
 		defer answer.Body.Close()
 		<-ctx.Done()
 	})
-	return fmt.Sprintf("of 100 requests, %d waited for the others until the end", waited.Load())
+	return fmt.Sprintf("%d of 100 requests waited for the others until the end", waited.Load())
 }
 
 func definitions(ctx context.Context, t *target) string {
-	var failed firsts
+	var failed errorCount
 	parallel(6, func(i int) {
 		body := queues(fmt.Sprint("d", i), 500_000)
 		t.sent.Add(int64(len(body)))
@@ -237,7 +237,7 @@ func definitions(ctx context.Context, t *target) string {
 	return t.after("3,000,000 queues, %v", &failed)
 }
 
-// endless sends a body of 1 GB that does not say how long it is.
+// endless sends a body of 1 GB without a Content-Length.
 func endless(ctx context.Context, t *target) string {
 	body := io.TeeReader(io.LimitReader(zeros{}, 1<<30), counting{&t.sent})
 	_, err := t.request(ctx, "POST", "/api/definitions", struct{ io.Reader }{body})

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// embedded starts the broker of this repository as a target, and ends it with the test.
+// embedded starts the embedded broker as a target, and stops it at the end of the test.
 func embedded(t *testing.T) *target {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
@@ -33,8 +33,8 @@ func embedded(t *testing.T) *target {
 	return &target{address: address, url: "amqp://guest:guest@" + address, most: 1 << 30, began: time.Now()}
 }
 
-// The report about an attacker contains the reason of the broker.
-func TestTheFateOfAttackers(t *testing.T) {
+// The outcome contains the reply code of the broker.
+func TestAttackReturnsReasonOfBroker(t *testing.T) {
 	for name, want := range map[string]string{
 		"3,183 basic.consume with tables of 120 KB": "506 RESOURCE_ERROR",
 		"a transaction, never committed":            "506 RESOURCE_ERROR",
@@ -47,27 +47,27 @@ func TestTheFateOfAttackers(t *testing.T) {
 			target := embedded(t)
 			got := a.run(t.Context(), target)
 			if !strings.Contains(got, want) {
-				t.Errorf("%s: %s, want …%s…", name, got, want)
+				t.Errorf("%s: got %s, want %q", name, got, want)
 			}
 			if target.sent.Load() == 0 {
-				t.Errorf("%s: nothing was sent", name)
+				t.Errorf("%s: no bytes sent", name)
 			}
 			want = ""
 			target.closeAll()
 		}
 		if want != "" {
-			t.Errorf("there is no attack %q", name)
+			t.Errorf("attack %q not found", name)
 		}
 	}
 }
 
-func TestTheWitnessMeasures(t *testing.T) {
-	w, err := newWitness(embedded(t).url)
+func TestMonitorMeasuresLatencies(t *testing.T) {
+	w, err := newMonitor(embedded(t).url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.close()
-	for range time.Tick(10 * time.Millisecond) { // until enough was measured
+	for range time.Tick(10 * time.Millisecond) { // until the client has measured 20 latencies
 		w.mu.Lock()
 		n := w.taken.TotalCount()
 		w.mu.Unlock()
@@ -76,7 +76,7 @@ func TestTheWitnessMeasures(t *testing.T) {
 		}
 	}
 	if l := w.next(); l.taken.TotalCount() < 20 || l.at(50) == "–" {
-		t.Errorf("%d latencies, p50 %s", l.taken.TotalCount(), l.at(50))
+		t.Errorf("latencies: got %d, p50 %s", l.taken.TotalCount(), l.at(50))
 	}
 	if got := w.troubles(false); got != "" {
 		t.Error(got)

@@ -108,12 +108,12 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 		}
 		t.sent.Store(0)
 	}
-	w, err := newWitness(server.URL)
+	w, err := newMonitor(server.URL)
 	if err != nil {
 		return "", err
 	}
 	defer func() {
-		kill() // first, since it may have stopped reading
+		kill() // before close, because the broker may have stopped reading
 		w.close()
 	}()
 	sleep(ctx, o.before)
@@ -130,7 +130,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 	t.began = time.Now()
 	outcome := a.run(attacking, t)
 	if left := 3*time.Second - time.Since(t.began); left > 0 {
-		sleep(ctx, left) // or there would be nothing to measure
+		sleep(ctx, left) // the measurement needs some seconds
 	}
 	during := w.next()
 	after, err := proc.MemoryOf(server.PID())
@@ -146,10 +146,10 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 		before.at(50), during.at(50), before.at(99), during.at(99)), nil
 }
 
-// target is the broker that is attacked.
+// target is the attacked broker.
 type target struct {
 	address, url, management string
-	most                     int64 // bytes to be sent
+	most                     int64 // maximum number of bytes that an attack sends
 	began                    time.Time
 
 	sent counter
@@ -158,7 +158,7 @@ type target struct {
 	conns []net.Conn
 }
 
-// keep lets a connection live until the attack has been measured.
+// keep records a connection for closeAll, so that the connection stays open until the end of the measurement.
 func (t *target) keep(c net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,12 +173,12 @@ func (t *target) closeAll() {
 	}
 }
 
-// after appends the time since the begin of the attack to a description.
+// after appends the time since the start of the attack to a description.
 func (t *target) after(format string, args ...any) string {
 	return fmt.Sprintf(format, args...) + fmt.Sprintf(", after %.1f s", time.Since(t.began).Seconds())
 }
 
-// spent reports whether an attack has sent as much as it may.
+// spent reports whether an attack has sent the maximum number of bytes.
 func (t *target) spent() bool { return t.sent.Load() >= t.most }
 
 func freeAddress() (string, error) {

@@ -7,15 +7,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// message is an empty message with headers.
+// message returns the frames of an empty message with headers.
 func message(publish *amqpwire.BasicPublish, headers amqpwire.Table) []byte {
 	p := amqpwire.Properties{Flags: amqpwire.PropHeaders, Headers: headers}
-	encoded, _ := p.Append(nil) // there is a field for each value
+	encoded, _ := p.Append(nil) // Append supports the types of all values
 	b, _ := amqpwire.AppendMethodFrame(nil, 1, publish)
 	return amqpwire.AppendHeaderFrame(b, 1, 60, 0, encoded)
 }
 
-// repeated are as many headers as fit into a frame.
+// repeated returns 25,000 headers with repeated names, which almost fill a frame.
 func repeated() (t amqpwire.Table) {
 	for i := range 25_000 {
 		t = append(t, amqpwire.Field{Name: string(rune('a' + i%26)), Value: true})
@@ -23,7 +23,7 @@ func repeated() (t amqpwire.Table) {
 	return t
 }
 
-// many are headers of different names that begin with a letter.
+// many returns 13,000 headers with different names that begin with letter.
 func many(letter rune) (t amqpwire.Table) {
 	for i := range 13_000 {
 		t = append(t, amqpwire.Field{Name: fmt.Sprintf("%c%x", letter, i), Value: true})
@@ -31,7 +31,7 @@ func many(letter rune) (t amqpwire.Table) {
 	return t
 }
 
-// keys is a header with many routing keys.
+// keys returns a CC header with 10,000 routing keys.
 func keys() amqpwire.Table {
 	var all amqpwire.Array
 	for i := range 10_000 {
@@ -40,7 +40,8 @@ func keys() amqpwire.Table {
 	return amqpwire.Table{{Name: "CC", Value: all}}
 }
 
-// bind declares queues that keep one message each, and binds them to an exchange.
+// bind declares queues with a maximum length of one message, and binds them to an
+// exchange.
 func (t *target) bind(ctx context.Context, queues int, bind amqpwire.QueueBind) error {
 	c, err := t.open(ctx)
 	if err != nil {
@@ -72,12 +73,12 @@ func headed(ctx context.Context, t *target) error {
 	return t.bind(ctx, 1, amqpwire.QueueBind{Exchange: "amq.headers", Arguments: wanted})
 }
 
-// routed publishes a message with headers again and again.
+// routed repeatedly publishes a message with headers.
 func routed(publish *amqpwire.BasicPublish, headers amqpwire.Table) func(context.Context, *target) string {
 	return func(ctx context.Context, t *target) string {
 		c, err := t.open(ctx)
 		if err != nil {
-			return t.fate(ctx, c, err)
+			return t.outcome(ctx, c, err)
 		}
 		one := message(publish, headers)
 		return t.reading(ctx, c, func(int) error { return c.write(one) })

@@ -1,5 +1,5 @@
-// Command nullbroker is a broker that stores nothing and routes by queue name
-// alone: the limit that others are held against. It prints its URL, and runs until
+// Command nullbroker runs a broker that stores no messages and routes only by queue
+// name. Its rate is the limit for other brokers. It prints its URL, and runs until
 // SIGINT or SIGTERM.
 package main
 

@@ -21,7 +21,7 @@ type bench struct {
 	*options
 	tmp    string
 	self   string         // this program
-	broker brokers.Broker // nil: a broker that is already running
+	broker brokers.Broker // nil if the broker at the URL was already running
 }
 
 func prepare(ctx context.Context, o *options) (*bench, error) {
@@ -80,7 +80,7 @@ func (b *bench) measure(ctx context.Context, s scenario) (*report.Table, error) 
 	return t, err
 }
 
-// round lets a contender do its job once, and checks that it was done.
+// round runs a contender once, and verifies the result in the queues.
 func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics, error) {
 	messages := b.messages
 	if e.share > 0 {

@@ -32,7 +32,7 @@ func consumeWithoutAcks(_ context.Context, j *job) error {
 	return j.finish(c)
 }
 
-// consumeAckEach acks each message when it is done.
+// consumeAckEach acks each processed message.
 func consumeAckEach(_ context.Context, j *job) error {
 	c, err := j.consume(false)
 	if err != nil {
@@ -64,7 +64,7 @@ func consumeAckBatch(_ context.Context, j *job) error {
 	every := time.NewTicker(tick)
 	defer every.Stop()
 	var last uint64
-	done := 0 // and not acked
+	done := 0 // number of processed messages that are not acked
 	ack := func() error {
 		if done == 0 {
 			return nil

@@ -63,8 +63,7 @@ func (j *job) copyWithTrail(d amqp.Delivery, failure error) amqp.Publishing {
 	return p
 }
 
-// retryOneByOne waits for the confirm of each copy, and acks its original, before
-// it looks at the next message.
+// retryOneByOne waits for the confirm of each copy and acks the original before it processes the next message.
 func retryOneByOne(_ context.Context, j *job) error {
 	c, err := j.consume(false)
 	if err != nil {

@@ -15,13 +15,13 @@ const warmUpShare = 0.2
 
 // meter counts the messages of a job and the resources that they use after the warm-up. Its methods are safe for concurrent use.
 type meter struct {
-	broker int // its process; 0: not known
+	broker int // process of the broker; 0 if unknown
 
 	warmUp, messages int64
 	count            atomic.Int64
 	from             atomic.Pointer[sample]
 	to               sample
-	all              chan struct{} // closed when all were handled
+	all              chan struct{} // closed when all messages are handled
 }
 
 func (m *meter) begin(messages int) {
@@ -40,13 +40,13 @@ func (m *meter) handled() {
 	}
 }
 
-// end records the end, when the broker has all acks.
+// end records the end. Call it when the broker has received all acks.
 func (m *meter) end() { m.to = m.sample() }
 
 // sample is the resource use until a point in time.
 type sample struct {
 	at                time.Time
-	own, broker, busy float64 // seconds of processor time: this process's, the broker's, everything's
+	own, broker, busy float64 // processor time in seconds: this process, the broker, the machine
 	allocs, bytes     uint64
 	err               error
 }

@@ -15,7 +15,7 @@ import (
 // workQueue is the queue with the messages.
 const workQueue = "workerbench"
 
-// hop returns the destination of a Worker's copy of a failed message.
+// hop returns the destination of the copy that a Worker makes of a failed message.
 func hop(queue string) topology.Hop {
 	h, err := topology.Buckets{}.Wait(topology.Delivery{Queue: queue}, delay)
 	if err != nil {
@@ -31,7 +31,7 @@ var (
 	expiration = strconv.FormatInt(hop(workQueue).TTL.Milliseconds(), 10)
 )
 
-// fill declares the queues of a Worker again, and publishes messages.
+// fill deletes and declares the queues of a Worker, and publishes messages.
 func (b *bench) fill(ctx context.Context, messages int) error {
 	h, err := dial(b.url)
 	if err != nil {

@@ -26,7 +26,7 @@ func consumeReprise(ctx context.Context, j *job) error {
 // retryReprise is a Worker whose handler fails.
 func retryReprise(ctx context.Context, j *job) error { return j.failEach(ctx, nil) }
 
-// retryAnnounced is the same, with the retries reported to operators.
+// retryAnnounced is retryReprise with announcements of each retry.
 func retryAnnounced(ctx context.Context, j *job) error {
 	return j.failEach(ctx, &reprise.Config{Announce: true})
 }
@@ -56,7 +56,7 @@ func (j *job) worker(ctx context.Context, config *reprise.Config, handler repris
 	running.Go(func() {
 		select {
 		case <-j.meter.all:
-			cancel() // Run drains
+			cancel() // Run then drains and returns
 		case <-ctx.Done():
 		}
 	})
@@ -93,7 +93,7 @@ func publishReprise(ctx context.Context, j *job) error {
 	return errors.Join(append(errs, client.Close(context.Background()))...)
 }
 
-// order is message in the library's words.
+// order returns message i as a reprise.Message.
 func order(i int, queue string) *reprise.Message {
 	return &reprise.Message{
 		RoutingKey:  queue,

@@ -19,7 +19,7 @@ type entry struct {
 	name, contender string
 	against, limit  string
 	job             settings
-	share           float64 // of the messages; 0: all
+	share           float64 // fraction of the messages; 0 means 1
 }
 
 type settings struct{ prefetch, concurrency, batch int }

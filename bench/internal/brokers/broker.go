@@ -17,7 +17,7 @@ type Broker interface {
 	Start(context.Context) error
 	// URL returns the address of the running broker. It may change at the next start.
 	URL() string
-	// PID returns the process that uses the broker's memory and processor time.
+	// PID returns the process ID of the broker.
 	PID() int
 	// Stop shuts the broker down gracefully. Kill ends its process immediately.
 	Stop() error

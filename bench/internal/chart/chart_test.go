@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/chart"
 )
 
-func TestAChartIsSVGAndNamesItsLines(t *testing.T) {
+func TestDrawWritesSVGWithNamesOfLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "chart.svg")
 	err := chart.Draw(file, "queues", "CPU µs per message", []chart.Line{
 		{Name: "ours", Points: []chart.Point{{1, 1.06}, {10, 1.14}, {1000, 1}}},
@@ -27,7 +27,7 @@ func TestAChartIsSVGAndNamesItsLines(t *testing.T) {
 	}
 	for _, text := range []string{">ours<", ">theirs<", ">queues<", ">CPU µs per message<", ">1000<", ">100<"} {
 		if !strings.Contains(string(svg), text) {
-			t.Errorf("%s is not in it", text)
+			t.Errorf("SVG does not contain %s", text)
 		}
 	}
 	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {

@@ -23,20 +23,20 @@ type conn struct {
 	out    *outbox
 
 	publishing map[uint16]*publishing
-	last       *publishing // looked up before
+	last       *publishing // result of the last lookup
 
-	// These are encoded deliveries for a consumer.
+	// Encoded deliveries for one consumer.
 	batch   []byte
 	batchTo *conn
-	partial bool // the last message has not come whole
+	partial bool // the last message is incomplete
 }
 
 // publishing is the state of a message that a channel publishes.
 type publishing struct {
 	channel  uint16
 	confirms bool
-	tag      uint64 // of the message published last
-	due      uint64 // to be confirmed, up to this one
+	tag      uint64 // delivery tag of the last message
+	due      uint64 // delivery tags up to due must be confirmed
 	to       *consumer
 	expected amqpwire.FrameType
 	left     uint64
@@ -70,7 +70,7 @@ func (c *conn) handshake() error {
 		return err
 	}
 	c.send(0, &amqpwire.ConnectionStart{VersionMinor: 9, Mechanisms: "PLAIN", Locales: "en_US"})
-	if _, err := c.r.ReadFrame(); err != nil { // accepts all users
+	if _, err := c.r.ReadFrame(); err != nil { // the response; all users are accepted
 		return err
 	}
 	c.send(0, &amqpwire.ConnectionTune{ChannelMax: 2047, FrameMax: frameMax})
@@ -80,7 +80,7 @@ func (c *conn) handshake() error {
 
 func (c *conn) send(channel uint16, m amqpwire.Method) {
 	b, err := amqpwire.AppendMethodFrame(nil, channel, m)
-	if err == nil { // else it holds a name that came in such a method
+	if err == nil { // a method with a received name always fits into a frame
 		c.out.write(b)
 	}
 }
@@ -127,7 +127,7 @@ func (c *conn) method(p *publishing, f amqpwire.Frame) (closed bool, err error) 
 		return false, err
 	}
 	if consume, ok := m.(*amqpwire.BasicConsume); ok {
-		// The answer must come before the first delivery.
+		// The reply must precede the first delivery.
 		c.send(f.Channel, &amqpwire.BasicConsumeOk{ConsumerTag: consume.ConsumerTag})
 		c.server.queue([]byte(consume.Queue)).add(&consumer{
 			conn: c, channel: f.Channel, tag: consume.ConsumerTag, queue: consume.Queue,
@@ -218,7 +218,7 @@ func (c *conn) published(p *publishing) {
 	}
 }
 
-// batchSize is the size at which the deliveries for a consumer are written.
+// batchSize is the approximate size of a write of deliveries, in bytes.
 const batchSize = 1 << 16
 
 // flush writes the collected deliveries and confirms when the read buffer is empty. If the buffer ended within a message, flush waits

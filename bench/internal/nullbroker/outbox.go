@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// outboxLimit is the size of the waiting frames of a client above which writers block.
+// outboxLimit is the number of buffered bytes of a client. Above this limit, writers
+// block.
 const outboxLimit = 4 << 20
 
-// outbox collects frames while other frames are written.
+// outbox buffers frames while earlier frames are written.
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond

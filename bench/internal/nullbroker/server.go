@@ -34,7 +34,7 @@ type consumer struct {
 	channel uint16
 	tag     string
 	queue   string
-	number  uint64 // of the delivery; each consumer counts for itself
+	number  uint64 // delivery tag of the last delivery
 }
 
 // New returns a null broker.
@@ -68,7 +68,7 @@ func (s *Server) add(c *conn) bool {
 	}
 	s.conns[c] = struct{}{}
 	s.wait.Go(func() {
-		_ = c.serve() // no user needs the error of a lost or invalid client
+		_ = c.serve() // errors of lost or invalid clients are not reported
 		c.out.finish()
 		s.remove(c)
 	})
@@ -135,7 +135,7 @@ func (q *queue) add(c *consumer) {
 	q.consumers = append(q.consumers, c)
 }
 
-// take returns the next consumer, or nil, and the number of the delivery.
+// take returns the next consumer in turn, or nil, and its delivery tag.
 func (q *queue) take() (*consumer, uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,12 +7,12 @@ import (
 
 const (
 	idleFor   = 300 * time.Millisecond
-	idleShare = 0.1 // of a processor
+	idleShare = 0.1 // fraction of a processor
 	idleTries = 200
 )
 
-// AwaitIdle waits until the processor time that used returns stops growing; see [Busy]. A broker that still collects garbage of the
-// last round would delay the next round. AwaitIdle reports false after a minute.
+// AwaitIdle waits until the processor time that the function used returns stops growing; see [Busy]. Otherwise, a broker
+// that still collects garbage from one round would delay the next round. AwaitIdle returns false after a minute.
 func AwaitIdle(ctx context.Context, used func() (float64, error)) (bool, error) {
 	for range idleTries {
 		before, err := used()

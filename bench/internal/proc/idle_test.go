@@ -14,22 +14,22 @@ func busyFor(d time.Duration) func() (float64, error) {
 	return func() (float64, error) { return min(time.Since(began), d).Seconds(), nil }
 }
 
-func TestIdleComesOnceTheWorkIsDone(t *testing.T) {
+func TestAwaitIdleWaitsUntilIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		idle, err := proc.AwaitIdle(t.Context(), busyFor(5*time.Second))
 		if took := time.Since(began); !idle || err != nil || took < 5*time.Second || took > 6*time.Second {
-			t.Errorf("%v, %v after %v", idle, err, took)
+			t.Errorf("AwaitIdle: got %v, %v after %v", idle, err, took)
 		}
 	})
 }
 
-func TestIdleIsNotWaitedForForEver(t *testing.T) {
+func TestAwaitIdleReturnsFalseAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		idle, err := proc.AwaitIdle(t.Context(), busyFor(time.Hour))
 		if took := time.Since(began); idle || err != nil || took != time.Minute {
-			t.Errorf("%v, %v after %v", idle, err, took)
+			t.Errorf("AwaitIdle: got %v, %v after %v", idle, err, took)
 		}
 	})
 }

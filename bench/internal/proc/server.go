@@ -22,7 +22,7 @@ type Server struct {
 func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Server, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = log
-	// A signal to the terminal is for the benchmark, which ends its servers itself.
+	// The benchmark receives the signals of the terminal, and stops its servers.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -44,10 +44,10 @@ func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Se
 	return s, nil
 }
 
-// PID is the process.
+// PID returns the process ID.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
-// Kill sends SIGKILL to the process and waits for its end.
+// Kill sends SIGKILL to the process and waits until it has exited.
 func (s *Server) Kill() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
@@ -56,7 +56,7 @@ func (s *Server) Kill() {
 // grace is the maximum time for the shutdown of a process.
 const grace = 60 * time.Second
 
-// Stop sends SIGTERM to the process and waits for its end.
+// Stop sends SIGTERM to the process and waits until it has exited.
 func (s *Server) Stop() error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // Memory is the memory of a process in bytes.
 type Memory struct {
 	Resident int64
-	Peak     int64 // the most there was since it began, or since ResetPeak
+	Peak     int64 // maximum since the start of the process or since ResetPeak
 }
 
 // MemoryOf reads /proc/PID/status.
@@ -51,7 +51,7 @@ func CPU(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the name, in parentheses, and may hold anything.
+	// The second field is the name of the program in parentheses, and can contain any character.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const userTime, systemTime = 14 - 3, 15 - 3
 	if len(fields) <= systemTime {
@@ -68,8 +68,8 @@ func CPU(pid int) (float64, error) {
 	return float64(ticks) / ticksPerSecond, nil
 }
 
-// Busy returns the seconds of processor time that the machine has used for
-// anything, or that its host has taken from it.
+// Busy returns the processor time that all processes of the machine have used, in seconds. It
+// includes the time that the hypervisor has taken (steal time).
 func Busy() (float64, error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {

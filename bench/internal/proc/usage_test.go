@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/bench/internal/proc"
 )
 
-func TestAProcessIsSeenWorking(t *testing.T) {
+func TestCPUAndBusyIncrease(t *testing.T) {
 	me := os.Getpid()
 	before, err := proc.CPU(me)
 	if err != nil {
@@ -23,26 +23,26 @@ func TestAProcessIsSeenWorking(t *testing.T) {
 		}
 	}
 	if now, err := proc.Busy(); err != nil || now <= busy {
-		t.Errorf("the machine was busy for %v s before and %v s after, %v", busy, now, err)
+		t.Errorf("busy time: got %v s before and %v s after, %v", busy, now, err)
 	}
 }
 
-func TestThePeakCanBeginAnew(t *testing.T) {
+func TestResetPeak(t *testing.T) {
 	me := os.Getpid()
 	m, err := proc.MemoryOf(me)
 	if err != nil || m.Resident < 1<<20 || m.Peak < m.Resident {
-		t.Fatalf("%+v, %v", m, err)
+		t.Fatalf("memory: got %+v, %v", m, err)
 	}
 	if err := proc.ResetPeak(me); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAProcessThatIsGone(t *testing.T) {
+func TestUsageOfMissingProcess(t *testing.T) {
 	if _, err := proc.CPU(1 << 30); err == nil {
-		t.Error("it has used time")
+		t.Error("CPU of a missing process returned no error")
 	}
 	if _, err := proc.MemoryOf(1 << 30); err == nil {
-		t.Error("it has memory")
+		t.Error("MemoryOf of a missing process returned no error")
 	}
 }

@@ -1,4 +1,4 @@
-// Package profiles writes profiles of the process it is in to files.
+// Package profiles writes profiles of its process to files.
 package profiles
 
 import (
@@ -9,14 +9,14 @@ import (
 	"runtime/pprof"
 )
 
-// Files are the files to write; an empty name is none. Methods are called from one
-// goroutine.
+// Files contains the names of the files. An empty name disables the profile. Files is not safe for concurrent
+// use.
 type Files struct {
 	cpu, memory, mutex string
 	cpuFile            *os.File
 }
 
-// Flags defines the flags that name the files.
+// Flags defines a flag for each file name.
 func (p *Files) Flags(f *flag.FlagSet) {
 	f.StringVar(&p.cpu, "cpuprofile", "", "`file` for the profile of the processor")
 	f.StringVar(&p.memory, "memprofile", "", "`file` for the profile of what was allocated")
@@ -55,7 +55,7 @@ func (p *Files) Stop() (err error) {
 		pprof.StopCPUProfile()
 		err = p.cpuFile.Close()
 	}
-	runtime.GC() // the profile of memory is as of the last collection
+	runtime.GC() // the memory profile describes the last garbage collection
 	return errors.Join(err, write("allocs", p.memory), write("mutex", p.mutex))
 }
 

@@ -1,4 +1,4 @@
-// Package report formats the results of measuring rounds as tables and JSON.
+// Package report formats the results of benchmark rounds as tables and JSON.
 package report
 
 import (
@@ -16,7 +16,7 @@ type Contender struct {
 	Limit   string    `json:"limit,omitempty"`   // the base contender of the percentage
 	Rounds  []Metrics `json:"rounds"`
 	Median  Metrics   `json:"median"`
-	Failed  string    `json:"failed,omitempty"` // why it has no further rounds
+	Failed  string    `json:"failed,omitempty"` // error that ended its rounds
 }
 
 // Add adds a round.
@@ -56,9 +56,9 @@ func (c *Contender) spread(key string) float64 {
 type Column struct {
 	Metric string `json:"metric"`
 	Title  string `json:"title"`
-	Digits int    `json:"-"` // after the point
-	Ratio  bool   `json:"-"` // a column with the ratio to the other contender follows
-	Share  bool   `json:"-"` // and one with the share of the limit
+	Digits int    `json:"-"` // decimal places
+	Ratio  bool   `json:"-"` // add a column with the ratio to Against
+	Share  bool   `json:"-"` // add a column with the share of Limit
 }
 
 // Table is the result of a scenario.

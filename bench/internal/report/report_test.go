@@ -15,7 +15,7 @@ func contender(name, against, limit string, rates ...float64) *report.Contender 
 	return c
 }
 
-func TestMediansRatiosAndShares(t *testing.T) {
+func TestTableContainsMediansRatiosAndShares(t *testing.T) {
 	table := &report.Table{
 		Name: "speed", Text: "How fast.", Columns: []report.Column{{Metric: "rate", Title: "messages/s", Ratio: true, Share: true}},
 		Contenders: []*report.Contender{
@@ -43,6 +43,6 @@ How fast.
 | broken    | 0 (failed) |          – |       – |          – |            – |
 `
 	if got := b.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+		t.Errorf("table: got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -20,11 +20,11 @@ type Run struct {
 	CPU     string    `json:"cpu"`
 	CPUs    int       `json:"cpus"`
 	Go      string    `json:"go"`
-	Load    string    `json:"load_before"` // the load averages when it began
+	Load    string    `json:"load_before"` // load averages at the start
 	Tables  []*Table  `json:"scenarios"`
 }
 
-// NewRun records the environment. Root is the root of the repository.
+// NewRun records the environment. The argument root is the root of the repository.
 func NewRun(root string) *Run {
 	r := &Run{Began: time.Now(), Command: os.Args[1:], CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	r.Commit = output("git", "-C", root, "describe", "--always", "--dirty", "--exclude=*")

@@ -11,16 +11,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// witness is the well-behaved client. It publishes 200 messages per second with confirms, and consumes and acknowledges them. The
-// latency of a message is the time from its due time until it was delivered and confirmed.
-type witness struct {
+// monitor is the well-behaved client. It publishes 200 messages per second with confirms, and consumes and acknowledges
+// them. The latency of a message is the time between its due time and the later of its delivery and its confirm.
+type monitor struct {
 	publisher, consumer *amqp.Connection
 	stop                chan struct{}
 	running             sync.WaitGroup
 
 	mu       sync.Mutex
 	taken    *hdrhistogram.Histogram
-	arrived  map[uint64]time.Time // due times of messages that were delivered or confirmed, and not both
+	arrived  map[uint64]time.Time // due times of messages that are not yet delivered and confirmed
 	sent     int
 	complete int
 	problems []string
@@ -31,8 +31,8 @@ const (
 	queue    = "well-behaved"
 )
 
-func newWitness(url string) (_ *witness, err error) {
-	w := &witness{stop: make(chan struct{}), taken: newHistogram(), arrived: make(map[uint64]time.Time)}
+func newMonitor(url string) (_ *monitor, err error) {
+	w := &monitor{stop: make(chan struct{}), taken: newHistogram(), arrived: make(map[uint64]time.Time)}
 	if w.publisher, err = amqp.Dial(url); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
 }
 
-func (w *witness) publish(ch *amqp.Channel) {
+func (w *monitor) publish(ch *amqp.Channel) {
 	start := time.Now()
 	for n := uint64(1); ; n++ {
 		due := start.Add(time.Duration(n) * interval)
@@ -89,7 +89,7 @@ func (w *witness) publish(ch *amqp.Channel) {
 		w.mu.Unlock()
 		body := binary.BigEndian.AppendUint64(nil, n)
 		body = binary.BigEndian.AppendUint64(body, uint64(due.UnixNano()))
-		w.note(n, due)
+		w.expect(n, due)
 		if err := ch.Publish("", queue, false, false, amqp.Publishing{Body: body}); err != nil {
 			w.problem("publish: %v", err)
 			return
@@ -97,7 +97,7 @@ func (w *witness) publish(ch *amqp.Channel) {
 	}
 }
 
-func (w *witness) consume(deliveries <-chan amqp.Delivery) {
+func (w *monitor) consume(deliveries <-chan amqp.Delivery) {
 	for d := range deliveries {
 		if err := d.Ack(false); err != nil {
 			w.problem("ack: %v", err)
@@ -107,35 +107,35 @@ func (w *witness) consume(deliveries <-chan amqp.Delivery) {
 	}
 }
 
-// note remembers when a message is due. It is published by now, or will be.
-func (w *witness) note(n uint64, due time.Time) {
+// expect records the due time of a message before its publication.
+func (w *monitor) expect(n uint64, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.arrived[n] = due
 }
 
-// halves marks that one of the two has come.
-const halves = 1 << 63
+// firstHalf marks the entry of a message that is delivered or confirmed, and not both.
+const firstHalf = 1 << 63
 
-// half counts a delivery or a confirm. The second one of a message completes it.
-func (w *witness) half(n uint64) {
+// half records a delivery or a confirm. After both, the message is complete.
+func (w *monitor) half(n uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due, waits := w.arrived[n]
 	if !waits {
 		return
 	}
-	if _, first := w.arrived[n|halves]; !first {
-		w.arrived[n|halves] = due
+	if _, first := w.arrived[n|firstHalf]; !first {
+		w.arrived[n|firstHalf] = due
 		return
 	}
 	delete(w.arrived, n)
-	delete(w.arrived, n|halves)
+	delete(w.arrived, n|firstHalf)
 	w.complete++
 	_ = w.taken.RecordValue(max(1, time.Since(due).Microseconds()))
 }
 
-func (w *witness) problem(format string, args ...any) {
+func (w *monitor) problem(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -145,16 +145,17 @@ func (w *witness) problem(format string, args ...any) {
 	}
 }
 
-// latencies has the latencies of a period.
+// latencies contains the latencies of a period.
 type latencies struct{ taken *hdrhistogram.Histogram }
 
-// next ends a period and returns its latencies. For a message in flight, it counts the time so far.
-func (w *witness) next() latencies {
+// next ends a period and returns its latencies. For a message that has been in flight for more than a second, it includes
+// the time so far.
+func (w *monitor) next() latencies {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := latencies{w.taken}
 	for n, due := range w.arrived {
-		if took := time.Since(due); n&halves == 0 && took > time.Second {
+		if took := time.Since(due); n&firstHalf == 0 && took > time.Second {
 			_ = l.taken.RecordValue(took.Microseconds())
 		}
 	}
@@ -169,9 +170,9 @@ func (l latencies) at(percentile float64) string {
 	return fmt.Sprintf("%.1f ms", float64(l.taken.ValueAtPercentile(percentile))/1000)
 }
 
-// troubles describes the problems of the witness. Unless publishers are blocked, it first waits long enough for all messages to
-// arrive.
-func (w *witness) troubles(blocked bool) string {
+// troubles describes the problems of the client. Unless publishers are blocked, it first waits up to 30 s for the messages
+// in flight.
+func (w *monitor) troubles(blocked bool) string {
 	var missing int
 	for range 300 {
 		if blocked {
@@ -189,12 +190,12 @@ func (w *witness) troubles(blocked bool) string {
 	defer w.mu.Unlock()
 	all := w.problems
 	if missing >= 100 && !blocked {
-		all = append(all, fmt.Sprintf("%d of %d messages still on their way 30 s after the attack", missing, w.sent))
+		all = append(all, fmt.Sprintf("%d of %d messages still in flight 30 s after the attack", missing, w.sent))
 	}
 	return strings.Join(all, "; ")
 }
 
-func (w *witness) close() {
+func (w *monitor) close() {
 	w.mu.Lock()
 	close(w.stop)
 	w.mu.Unlock()
