@@ -168,13 +168,13 @@ func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Mes
 
 // siftState is the state of a Sift call.
 type siftState struct {
-	ch      *amqpconn.Channel
-	queue   string
-	counted bool // a nack with requeue counts as a delivery, or changes the order
-	examined  int
-	more    bool
-	picked  []*Message
-	tags    []uint64 // delivery tags of picked
+	ch       *amqpconn.Channel
+	queue    string
+	counted  bool // a nack with requeue counts as a delivery, or changes the order
+	examined int
+	more     bool
+	picked   []*Message
+	tags     []uint64 // delivery tags of picked
 }
 
 // examine consumes until it has examined enough messages, and then cancels the consumer.
