@@ -18,17 +18,17 @@ import (
 // Broker is a broker for a test. It is safe for concurrent use. The queue names in the arguments of
 // its methods refer to the virtual host "/".
 type Broker struct {
-	config   Config
-	virtual  bool
-	bubble   string
-	server   *broker.Broker
-	inside   inside.Broker
-	host     string // host of the URL
-	login    *url.Userinfo
-	events   events
-	watchdog *time.Timer
-	overtime atomic.Bool // the test exceeded Config.Limit
-	dialled  atomic.Uint64
+	config        Config
+	virtual       bool
+	bubble        string
+	server        *broker.Broker
+	inside        inside.Broker
+	host          string // host of the URL
+	login         *url.Userinfo
+	events        events
+	watchdog      *time.Timer
+	limitExceeded atomic.Bool // the test exceeded Config.Limit
+	dialled       atomic.Uint64
 
 	// A channel and not a mutex, because a goroutine that waits for a mutex is not durably blocked for
 	// testing/synctest, so the clock of the bubble would not advance.

@@ -49,10 +49,10 @@ func reportStuck(t *testing.T, b *Broker, stuck any) {
 	if err, ok := stuck.(error); !ok || !strings.HasPrefix(err.Error(), "deadlock: ") || b == nil {
 		panic(stuck)
 	}
-	what := "goroutines are left at the end of the test: close clients that you dialled yourself, and have handlers heed the end of their context"
-	if b.overtime.Load() {
-		what = fmt.Sprintf("the test has not ended after %s of virtual time (Config.Limit): it waits for something that does not happen", b.config.Limit)
-		what += "\n\nwhat happened (times since the beginning):\n" + b.events.String()
+	what := "goroutines remain at the end of the test (close the clients that the test has dialed; handlers must return when their context is canceled)"
+	if b.limitExceeded.Load() {
+		what = fmt.Sprintf("the test has not ended after %s of virtual time (Config.Limit); it waits for an event that does not occur", b.config.Limit)
+		what += "\n\nevents (times since the start):\n" + b.events.String()
 	}
 	t.Errorf("reprisetest: %s\n\n%s", what, strings.Join(stacks(b.bubble), "\n\n"))
 }

@@ -21,7 +21,7 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if b.overtime.Load() {
+	if b.limitExceeded.Load() {
 		select {} // a timer would keep the clock running
 	}
 	if until := b.refusedUntil(); !until.IsZero() {
@@ -32,18 +32,18 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 
 // dial connects in memory. Faults do not affect own connections.
 func (b *Broker) dial(own bool) (net.Conn, error) {
-	client, server := pipe(memory(b.dialled.Add(1)), memory(0))
+	client, server := pipe(memoryAddr(b.dialled.Add(1)), memoryAddr(0))
 	if err := b.inside.Serve(b.wrap(server, own)); err != nil {
 		return nil, err
 	}
 	return client, nil
 }
 
-// memory is a number that identifies a connection in memory, as its address.
-type memory uint64
+// memoryAddr is a number that identifies a connection in memory, as its address.
+type memoryAddr uint64
 
-func (memory) Network() string  { return "pipe" }
-func (m memory) String() string { return fmt.Sprintf("memory:%d", uint64(m)) }
+func (memoryAddr) Network() string  { return "pipe" }
+func (m memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(m)) }
 
 // heartbeat is the heartbeat interval in virtual time. Clients detect a lost connection in memory
 // without heartbeats, and each heartbeat costs as much as a small message.
@@ -69,7 +69,7 @@ func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		if err := client.Close(ctx); err != nil {
-			t.Errorf("reprisetest: closing a client: %v", err)
+			t.Errorf("reprisetest: cannot close client: %v", err)
 		}
 	})
 	return client
@@ -100,8 +100,8 @@ func (b *Broker) clientConfig(given *reprise.Config, dial func(context.Context, 
 	return &c
 }
 
-// hands returns the test's own client, which faults do not affect.
-func (b *Broker) hands(t TB) *reprise.Client {
+// ownClient returns the client that the package uses for the test. Faults do not affect it.
+func (b *Broker) ownClient(t TB) *reprise.Client {
 	t.Helper()
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()
@@ -112,7 +112,7 @@ func (b *Broker) hands(t TB) *reprise.Client {
 		b.own, err = reprise.Dial(ctx, b.URL(), b.clientConfig(&reprise.Config{Name: ownUser},
 			func(context.Context, string, string) (net.Conn, error) { return b.dial(true) }))
 		if err != nil {
-			t.Fatalf("reprisetest: the test's own client: %v", err)
+			t.Fatalf("reprisetest: cannot dial client of the test: %v", err)
 		}
 	}
 	return b.own

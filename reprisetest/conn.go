@@ -95,7 +95,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	notifies := false
 	for f := c.out.next(); f != nil; f = c.out.next() {
 		notifies = notifies || f.kind() != amqpwire.FrameHeartbeat
-		if c.own || !isConfirm(f) || !c.broker.strikes(confirmLost) {
+		if c.own || !isConfirm(f) || !c.broker.occurs(confirmLost) {
 			pass = append(pass, f...)
 			continue
 		}

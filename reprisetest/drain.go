@@ -43,7 +43,7 @@ func (b *Broker) Drain(t TB) {
 	}
 	var left, rest []string
 	for _, s := range b.survey() {
-		if s.underWay() {
+		if s.inFlight() {
 			left = append(left, "\n\t"+s.String())
 		} else if text := s.String(); text != "" {
 			rest = append(rest, "\n\t"+text)
@@ -56,7 +56,7 @@ func (b *Broker) Drain(t TB) {
 	if rest != nil {
 		text += "\nat rest:" + strings.Join(rest, "")
 	}
-	t.Fatalf("reprisetest: Drain: after %s messages are still under way:%s", time.Since(began), text)
+	t.Fatalf("reprisetest: Drain: after %s messages are still in flight:%s", time.Since(began), text)
 }
 
 // drained reports whether no message is in flight. Otherwise again is the time of the next event that
@@ -64,11 +64,11 @@ func (b *Broker) Drain(t TB) {
 func (b *Broker) drained() (yes bool, again time.Time) {
 	first := b.survey()
 	for _, s := range first {
-		if s.underWay() {
+		if s.inFlight() {
 			return false, next(first)
 		}
 	}
-	if b.flying() {
+	if b.hasUnsettled() {
 		return false, time.Time{}
 	}
 	// The first survey may have missed a message between two queues. The counts of the queues have
@@ -77,14 +77,14 @@ func (b *Broker) drained() (yes bool, again time.Time) {
 }
 
 // next returns the time at which the first message expires or is due.
-func next(all []standing) (at time.Time) {
+func next(all []queueState) (at time.Time) {
 	earliest := func(t time.Time) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
 	for _, s := range all {
-		if s.dies {
+		if s.movesExpired {
 			earliest(s.Expires)
 		}
 		earliest(s.Due)

@@ -42,30 +42,30 @@ func retrying(after time.Duration) reprise.WorkerConfig {
 	return reprise.WorkerConfig{Queue: "orders", Handler: failing(1), Policy: every(after, 2)}
 }
 
-// Each case sends messages through a path that takes the given time.
-var underWay = map[string]struct {
+// inFlight contains paths of messages, with the time that a message takes.
+var inFlight = map[string]struct {
 	takes time.Duration
 	begin func(t *testing.T, b *reprisetest.Broker)
 }{
-	"a handler at work": {20 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+	"running handler": {20 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error {
 			time.Sleep(20 * time.Minute)
 			return nil
 		})})
 		b.Publish(t, order("1"))
 	}},
-	"messages that wait for the handler": {30 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+	"prefetched messages": {30 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Message) error {
 			time.Sleep(10 * time.Minute)
 			return nil
 		})})
 		b.Publish(t, order("1"), order("2"), order("3"))
 	}},
-	"a retry": {4 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"retry": {4 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, retrying(4*time.Hour))
 		b.Publish(t, order("1"))
 	}},
-	"a retry by the user's own worker": {4 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"retry by a worker without Work": {4 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
 		worker, err := reprise.NewWorker(b.Client(t, nil), retrying(4*time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -81,14 +81,14 @@ var underWay = map[string]struct {
 		b.Advance(0)
 		b.Publish(t, order("1"))
 	}},
-	"a copy that cannot be published": {2*time.Hour + time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+	"blocked copy": {2*time.Hour + time.Minute, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, topology.Buckets{}.Topology("orders"))
 		b.Publish(t, order("1"))
 		b.Block()
 		later(t, 2*time.Hour, b.Unblock)
 		b.Work(t, retrying(time.Minute))
 	}},
-	"a copy that the worker's memory has alone": {2*time.Hour + time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+	"copy in the memory of the worker": {2*time.Hour + time.Minute, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, topology.Buckets{}.Topology("orders"))
 		b.Publish(t, order("1"))
 		b.Block()
@@ -98,17 +98,17 @@ var underWay = map[string]struct {
 		b.Work(t, config).Await(t, 1)
 		for _, q := range b.Queues() {
 			if q.Ready+q.Unacked > 0 {
-				t.Errorf("the broker still knows of it: %+v", q)
+				t.Errorf("broker still has the message: %+v", q)
 			}
 		}
 	}},
-	"a worker without a connection": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"disconnected worker": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(0)})
 		b.Refuse(time.Hour)
 		b.Cut()
 		b.Publish(t, order("1"))
 	}},
-	"a worker that pauses": {5 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"paused worker": {5 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
 			if m.Attempt == 1 && m.MessageID == "1" {
 				return reprise.PauseFor(5*time.Hour, errScripted)
@@ -117,7 +117,7 @@ var underWay = map[string]struct {
 		})})
 		b.Publish(t, order("1"), order("2"))
 	}},
-	"an attempt that fails after its connection was lost": {10 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+	"failure after a lost connection": {10 * time.Minute, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
 			time.Sleep(5 * time.Minute)
 			if m.Redelivered {
@@ -128,11 +128,11 @@ var underWay = map[string]struct {
 		b.Publish(t, order("1"))
 		b.Cut()
 	}},
-	"a debounce": {10 * time.Second, func(t *testing.T, b *reprisetest.Broker) {
+	"debounce": {10 * time.Second, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: failing(0), Debounce: &reprise.Debounce{Window: 10 * time.Second, Key: reprise.ContentKey}})
 		b.Publish(t, order("1"))
 	}},
-	"a message that somebody has fetched": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"fetched message": {time.Hour, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
 		b.Publish(t, order("1"))
 		conn, ch := raw(t, b)
@@ -147,7 +147,7 @@ var underWay = map[string]struct {
 			conn.Close()
 		})
 	}},
-	"a delayed retry of the broker's": {time.Minute, func(t *testing.T, b *reprisetest.Broker) {
+	"delayed retry of the broker": {time.Minute, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders", Args: topology.Table{
 			"x-queue-type": "quorum", "x-delayed-retry-type": "all", "x-delayed-retry-min": int64(60_000), "x-delayed-retry-max": int64(60_000),
 		}}))
@@ -162,13 +162,13 @@ var underWay = map[string]struct {
 		}
 		conn.Close()
 	}},
-	"a chain of queues": {3 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
+	"chain of queues": {3 * time.Hour, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(
 			passing("orders", "second", time.Hour), passing("second", "third", time.Hour), passing("third", "end", time.Hour),
 			topology.Queue{Name: "end"}))
 		b.Publish(t, order("1"))
 	}},
-	"a queue that is not there yet": {time.Hour - 5*time.Second, func(t *testing.T, b *reprisetest.Broker) {
+	"missing queue": {time.Hour - 5*time.Second, func(t *testing.T, b *reprisetest.Broker) {
 		first := passing("orders", "end", time.Minute)
 		first.Args["x-queue-type"], first.Args["x-overflow"] = "quorum", "reject-publish"
 		first.Args["x-dead-letter-strategy"] = "at-least-once"
@@ -178,9 +178,9 @@ var underWay = map[string]struct {
 	}},
 }
 
-func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
+func TestDrainWaitsForMessagesInFlight(t *testing.T) {
 	t.Parallel()
-	for name, c := range underWay {
+	for name, c := range inFlight {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -190,7 +190,7 @@ func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
 				// A worker that reconnects is slightly late, like a dead letter that the broker
 				// retries every few seconds.
 				if took := time.Since(began); took < c.takes || took > c.takes+30*time.Second {
-					t.Errorf("drained after %s, not %s", took, c.takes)
+					t.Errorf("Drain took %s, want %s", took, c.takes)
 				}
 			})
 		})
@@ -198,7 +198,7 @@ func TestDrainWaitsForWhatIsUnderWay(t *testing.T) {
 }
 
 // Drain follows a failed message on all routes until it is at rest.
-func TestDrainFollowsEveryRoute(t *testing.T) {
+func TestDrainFollowsAllRoutes(t *testing.T) {
 	t.Parallel()
 	hour := []time.Duration{time.Hour, time.Hour}
 	for _, c := range []struct {
@@ -228,33 +228,33 @@ func TestDrainFollowsEveryRoute(t *testing.T) {
 				b.Publish(t, m)
 				b.Drain(t)
 				if diff := cmp.Diff(c.want, w.Attempts().Delays()); diff != "" {
-					t.Errorf("delays, -want +got:\n%s", diff)
+					t.Errorf("delays: -want +got:\n%s", diff)
 				}
 				if got := b.Parked(t, queue); len(got) != 1 || got[0].MessageID != "1" {
-					t.Errorf("%d parked", len(got))
+					t.Errorf("%d messages were parked, want 1", len(got))
 				}
 			})
 		})
 	}
 }
 
-func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
+func TestDrainIgnoresMessagesAtRest(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(t *testing.T, b *reprisetest.Broker){
 		"no messages": func(t *testing.T, b *reprisetest.Broker) {
 			b.Work(t, retrying(time.Hour))
 		},
-		"a queue that nobody consumes from": func(t *testing.T, b *reprisetest.Broker) {
+		"queue without consumers": func(t *testing.T, b *reprisetest.Broker) {
 			b.Declare(t, topology.Buckets{}.Topology("orders"))
 			b.Publish(t, order("1"))
 		},
-		"a queue whose worker was stopped": func(t *testing.T, b *reprisetest.Broker) {
+		"stopped worker": func(t *testing.T, b *reprisetest.Broker) {
 			if err := b.Work(t, retrying(time.Hour)).Stop(); err != nil {
 				t.Error(err)
 			}
 			b.Publish(t, order("1"))
 		},
-		"a queue whose worker was stopped in an attempt": func(t *testing.T, b *reprisetest.Broker) {
+		"worker stopped during an attempt": func(t *testing.T, b *reprisetest.Broker) {
 			w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
 				<-ctx.Done()
 				return errScripted
@@ -264,7 +264,7 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"a queue whose worker was stopped without a connection": func(t *testing.T, b *reprisetest.Broker) {
+		"worker stopped without a connection": func(t *testing.T, b *reprisetest.Broker) {
 			w := b.Work(t, retrying(time.Hour))
 			b.Refuse(time.Minute)
 			b.Cut()
@@ -273,7 +273,7 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 			}
 			b.Publish(t, order("1"))
 		},
-		"a queue whose consumer came back, and left": func(t *testing.T, b *reprisetest.Broker) {
+		"consumer reconnected and closed": func(t *testing.T, b *reprisetest.Broker) {
 			b.Declare(t, queues(topology.Queue{Name: "orders"}))
 			for _, leave := range []func(conn *amqp.Connection){
 				func(*amqp.Connection) { b.Cut() },
@@ -287,7 +287,7 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 			}
 			b.Publish(t, order("1"))
 		},
-		"a queue whose consumer has closed its connection": func(t *testing.T, b *reprisetest.Broker) {
+		"consumer closed its connection": func(t *testing.T, b *reprisetest.Broker) {
 			b.Declare(t, queues(topology.Queue{Name: "orders"}))
 			conn, ch := raw(t, b)
 			if _, err := ch.Consume("orders", "", false, false, false, false, nil); err != nil {
@@ -296,17 +296,17 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 			conn.Close()
 			b.Publish(t, order("1"))
 		},
-		"a queue that drops what is old": func(t *testing.T, b *reprisetest.Broker) {
+		"queue drops expired messages": func(t *testing.T, b *reprisetest.Broker) {
 			b.Declare(t, queues(topology.Queue{Name: "orders", Args: topology.Table{"x-message-ttl": int64(60_000)}}))
 			b.Publish(t, order("1"))
 		},
-		"a message that expires behind one that does not": func(t *testing.T, b *reprisetest.Broker) {
+		"message expires behind a message without expiration": func(t *testing.T, b *reprisetest.Broker) {
 			b.Declare(t, queues(topology.Queue{Name: "orders", Args: topology.Table{"x-dead-letter-exchange": "amq.fanout"}}))
 			second := order("2")
 			second.Expiration = time.Minute
 			b.Publish(t, order("1"), second)
 		},
-		"a failed queue, even if it expires": func(t *testing.T, b *reprisetest.Broker) {
+		"failed queue with expiring messages": func(t *testing.T, b *reprisetest.Broker) {
 			b.Declare(t, queues(passing("orders.failed", "archive", time.Hour)))
 			m := order("1")
 			m.RoutingKey = "orders.failed"
@@ -320,7 +320,7 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 				began := time.Now()
 				b.Drain(t)
 				if took := time.Since(began); took != 0 {
-					t.Errorf("drained after %s, not at once", took)
+					t.Errorf("Drain took %s, want 0", took)
 				}
 			})
 		})
@@ -328,13 +328,13 @@ func TestDrainLeavesAloneWhatIsAtRest(t *testing.T) {
 }
 
 // If Drain cannot finish, it reports the remaining messages and their location.
-func TestDrainTellsWhatIsLeft(t *testing.T) {
+func TestDrainReportsRemainingMessages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		begin func(t reprisetest.TB, b *reprisetest.Broker)
 		want  []string
 	}{
-		"a handler that does not return": {func(t reprisetest.TB, b *reprisetest.Broker) {
+		"handler does not return": {func(t reprisetest.TB, b *reprisetest.Broker) {
 			b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
 				<-ctx.Done()
 				return nil
@@ -344,18 +344,18 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 			"orders: 1 unacknowledged, 1 consumer\n",
 			`message "1" of orders, attempt 1: being handled, started 10m0s ago`,
 		}},
-		"a retry that comes too late": {func(t reprisetest.TB, b *reprisetest.Broker) {
+		"retry after the timeout": {func(t reprisetest.TB, b *reprisetest.Broker) {
 			b.Work(t, retrying(time.Hour))
 			b.Publish(t, order("1"))
 		}, []string{"1 ready, the next expires in 50m0s, no consumers"}},
-		"a worker that cannot connect": {func(t reprisetest.TB, b *reprisetest.Broker) {
+		"worker cannot connect": {func(t reprisetest.TB, b *reprisetest.Broker) {
 			b.Work(t, retrying(time.Hour))
 			b.Publish(t, order("1"))
 			b.Advance(time.Hour - time.Second)
 			b.Refuse(time.Hour)
 			b.Cut()
 		}, []string{"orders: 1 ready, no consumer since its connection was lost 10m0s ago"}},
-		"a consumer that was cancelled": {func(t reprisetest.TB, b *reprisetest.Broker) {
+		"canceled consumer": {func(t reprisetest.TB, b *reprisetest.Broker) {
 			b.Declare(t, queues(topology.Queue{Name: "orders"}, topology.Queue{Name: "others"}))
 			conn, ch := raw(t.(interface{ TB() testing.TB }).TB(), b)
 			t.Cleanup(func() { conn.Close() })
@@ -367,16 +367,16 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 			}
 			b.Publish(t, order("1"), &reprise.Message{RoutingKey: "others"})
 		}, []string{
-			"orders: 1 ready, no consumer, but the connection is open that consumed from it",
+			"orders: 1 ready, no consumer, but the connection of an earlier consumer is open",
 			"at rest:\n\tothers: 1 ready, no consumers",
 		}},
-		"a dead letter without a queue": {func(t reprisetest.TB, b *reprisetest.Broker) {
+		"dead letter without a queue": {func(t reprisetest.TB, b *reprisetest.Broker) {
 			first := passing("orders", "nowhere", time.Second)
 			first.Args["x-queue-type"], first.Args["x-overflow"] = "quorum", "reject-publish"
 			first.Args["x-dead-letter-strategy"] = "at-least-once"
 			b.Declare(t, queues(first))
 			b.Publish(t, order("1"))
-		}, []string{"orders: 1 dead-lettered to a queue that does not take them, or is not there, no consumers"}},
+		}, []string{"orders: 1 dead-lettered to a queue that rejects them or does not exist, no consumers"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -386,16 +386,16 @@ func TestDrainTellsWhatIsLeft(t *testing.T) {
 					c.begin(f, b)
 					b.Drain(f)
 				})
-				if len(got.failures) != 1 || !strings.HasPrefix(got.failures[0], "reprisetest: Drain: after 10m0s messages are still under way:\n\t") {
-					t.Fatalf("failed with:\n%s", got)
+				if len(got.failures) != 1 || !strings.HasPrefix(got.failures[0], "reprisetest: Drain: after 10m0s messages are still in flight:\n\t") {
+					t.Fatalf("unexpected failures:\n%s", got)
 				}
 				for _, want := range c.want {
 					if !strings.Contains(got.failures[0], want) {
-						t.Errorf("nothing of %q in\n%s", want, got)
+						t.Errorf("failure does not contain %q:\n%s", want, got)
 					}
 				}
 				if len(got.logs) != 1 || !strings.Contains(got.logs[0], "events") || !strings.Contains(got.logs[0], "orders") {
-					t.Errorf("logged:\n%s", got.logs)
+					t.Errorf("unexpected log:\n%s", got.logs)
 				}
 			})
 		})

@@ -12,15 +12,15 @@ import (
 // end ends everything except workers and clients, which end earlier.
 func (b *Broker) end(t TB) {
 	b.Heal()
-	if b.overtime.Load() {
+	if b.limitExceeded.Load() {
 		t.Errorf("reprisetest: the test took longer than %s of virtual time (Config.Limit)", b.config.Limit)
 	}
 	if t.Failed() {
-		b.still()
+		b.waitIdle()
 		t.Logf("reprisetest: events (times since the start):\n%s\nmessages:\n%s", &b.events, b.inventory())
 	}
 	if err := b.shutdown(); err != nil {
-		t.Errorf("reprisetest: the end of the broker: %v", err)
+		t.Errorf("reprisetest: cannot shut down the broker: %v", err)
 	}
 	if b.virtual {
 		b.watchdog.Stop()
@@ -32,18 +32,18 @@ func (b *Broker) end(t TB) {
 // giveUp ends everything that advances the clock, so that a test that waits forever becomes a
 // deadlock, which synctest detects. A worker or client that does not end does not delay the others.
 func (b *Broker) giveUp() {
-	b.overtime.Store(true)
+	b.limitExceeded.Store(true)
 	b.mu.Lock()
 	workers, clients := b.workers, b.clients
 	b.mu.Unlock()
-	together(workers, func(ctx context.Context, w *Worker) { _ = w.end(ctx) })
-	together(clients, func(ctx context.Context, c *reprise.Client) { _ = c.Close(ctx) })
+	endAll(workers, func(ctx context.Context, w *Worker) { _ = w.end(ctx) })
+	endAll(clients, func(ctx context.Context, c *reprise.Client) { _ = c.Close(ctx) })
 	_ = b.shutdown()
 	b.notify()
 }
 
-// together calls end for all values concurrently, with the timeout closeTimeout.
-func together[T any](all []T, end func(context.Context, T)) {
+// endAll calls end for all values concurrently, with the timeout closeTimeout.
+func endAll[T any](all []T, end func(context.Context, T)) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var wg sync.WaitGroup

@@ -50,7 +50,7 @@ func (b *Broker) Nack(n int) *Fault { return b.arm(publishNacked, "publishes nac
 
 // Duplicate duplicates the next n published messages, with the same message id, like a publisher that
 // did not receive its confirm and publishes again.
-func (b *Broker) Duplicate(n int) *Fault { return b.arm(publishDoubled, "publishes doubled", n) }
+func (b *Broker) Duplicate(n int) *Fault { return b.arm(publishDoubled, "publishes duplicated", n) }
 
 func (b *Broker) arm(kind faultKind, what string, n int) *Fault {
 	f := &Fault{broker: b, what: what, times: n}
@@ -60,8 +60,8 @@ func (b *Broker) arm(kind faultKind, what string, n int) *Fault {
 	return f
 }
 
-// strikes reports whether a fault of this kind must occur now, and counts it.
-func (b *Broker) strikes(kind faultKind) bool {
+// occurs reports whether a fault of this kind must occur now, and counts it.
+func (b *Broker) occurs(kind faultKind) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.faults[kind]) > 0 {
@@ -87,7 +87,7 @@ func (f *Fault) Happened() int {
 func (f *Fault) Await(t TB) {
 	t.Helper()
 	if !f.broker.await(func() (bool, time.Time) { return f.Happened() >= f.times, time.Time{} }) {
-		t.Fatalf("reprisetest: after %s: %d %s, not %d", f.broker.config.Timeout, f.Happened(), f.what, f.times)
+		t.Fatalf("reprisetest: after %s: %d %s, want %d", f.broker.config.Timeout, f.Happened(), f.what, f.times)
 	}
 }
 
@@ -103,7 +103,7 @@ func (b *Broker) Cut() {
 			_ = c.sever()
 		}
 	}
-	b.still()
+	b.waitIdle()
 }
 
 // Refuse refuses new connections for the duration d. Existing connections stay open; [Broker.Cut]
@@ -128,14 +128,14 @@ func (b *Broker) refusedUntil() time.Time {
 // memory (connection.blocked). [Broker.Publish] waits, too.
 func (b *Broker) Block() {
 	b.block(true)
-	b.still()
+	b.waitIdle()
 }
 
 // Unblock ends [Broker.Block]. In a bubble, the waiting messages have been published when Unblock
 // returns.
 func (b *Broker) Unblock() {
 	b.block(false)
-	b.still()
+	b.waitIdle()
 }
 
 func (b *Broker) block(blocked bool) {

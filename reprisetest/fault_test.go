@@ -18,19 +18,19 @@ import (
 
 // The test checks the results of a client that publishes a message and, after an error, publishes it
 // again.
-func TestFaultsOfPublishing(t *testing.T) {
+func TestPublishFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		arm         func(b *reprisetest.Broker) *reprisetest.Fault
-		want        error // result of the first publish
-		has         int   // number of messages in the queue after the first publish
-		hasInTheEnd int
+		arm        func(b *reprisetest.Broker) *reprisetest.Fault
+		want       error // result of the first publish
+		depth      int   // number of messages in the queue after the first publish
+		finalDepth int
 	}{
-		"lost on the way":       {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LosePublishes(1) }, reprise.ErrUnconfirmed, 0, 1},
-		"lost on the way back":  {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LoseConfirms(1) }, reprise.ErrUnconfirmed, 1, 2},
-		"refused":               {func(b *reprisetest.Broker) *reprisetest.Fault { return b.Nack(1) }, reprise.ErrNacked, 0, 1},
-		"doubled":               {func(b *reprisetest.Broker) *reprisetest.Fault { return b.Duplicate(1) }, nil, 2, 2},
-		"healed before it came": {func(b *reprisetest.Broker) *reprisetest.Fault { defer b.Heal(); return b.LosePublishes(1) }, nil, 1, 1},
+		"lost publish":            {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LosePublishes(1) }, reprise.ErrUnconfirmed, 0, 1},
+		"lost confirm":            {func(b *reprisetest.Broker) *reprisetest.Fault { return b.LoseConfirms(1) }, reprise.ErrUnconfirmed, 1, 2},
+		"nacked":                  {func(b *reprisetest.Broker) *reprisetest.Fault { return b.Nack(1) }, reprise.ErrNacked, 0, 1},
+		"duplicated":              {func(b *reprisetest.Broker) *reprisetest.Fault { return b.Duplicate(1) }, nil, 2, 2},
+		"healed before the fault": {func(b *reprisetest.Broker) *reprisetest.Fault { defer b.Heal(); return b.LosePublishes(1) }, nil, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,27 +42,27 @@ func TestFaultsOfPublishing(t *testing.T) {
 				m.Headers = map[string]any{"n": int64(1)}
 				err := client.Publish(t.Context(), m)
 				if !errors.Is(err, c.want) {
-					t.Errorf("publish: %v, want %v", err, c.want)
+					t.Errorf("first publish: got %v, want %v", err, c.want)
 				}
-				if n := b.Depth(t, "orders"); n != c.has {
-					t.Errorf("%d messages in the queue, want %d", n, c.has)
+				if n := b.Depth(t, "orders"); n != c.depth {
+					t.Errorf("queue has %d messages, want %d", n, c.depth)
 				}
 				if err != nil {
 					if err := client.Publish(t.Context(), m); err != nil {
-						t.Errorf("publish again: %v", err)
+						t.Errorf("second publish: %v", err)
 					}
 				}
 				got := b.Messages(t, "orders")
-				if len(got) != c.hasInTheEnd {
-					t.Errorf("%d messages in the end, want %d", len(got), c.hasInTheEnd)
+				if len(got) != c.finalDepth {
+					t.Errorf("queue has %d messages at the end, want %d", len(got), c.finalDepth)
 				}
 				for _, m := range got {
 					if diff := cmp.Diff(got[0], m); diff != "" || m.MessageID != "1" {
 						t.Errorf("duplicates differ (id %q):\n%s", m.MessageID, diff)
 					}
 				}
-				if want := map[bool]int{true: 0, false: 1}[name == "healed before it came"]; fault.Happened() != want {
-					t.Errorf("happened %d times", fault.Happened())
+				if want := map[bool]int{true: 0, false: 1}[name == "healed before the fault"]; fault.Happened() != want {
+					t.Errorf("fault occurred %d times", fault.Happened())
 				}
 			})
 		})
@@ -70,7 +70,7 @@ func TestFaultsOfPublishing(t *testing.T) {
 }
 
 // The test checks the deliveries that a handler receives if faults affect its worker.
-func TestFaultsOfWorkers(t *testing.T) {
+func TestWorkerFaults(t *testing.T) {
 	t.Parallel()
 	type attempt struct {
 		ID          string
@@ -84,27 +84,27 @@ func TestFaultsOfWorkers(t *testing.T) {
 		failed int // number of failed attempts
 		want   []attempt
 	}{
-		"an acknowledgement is lost": {
+		"lost ack": {
 			func(b *reprisetest.Broker) { b.LoseAcks(1) }, 0,
 			[]attempt{{"1", 1, false, 0}, {"1", 1, true, soon}},
 		},
-		"the acknowledgement of what was copied is lost": {
+		"lost ack after a copy": {
 			func(b *reprisetest.Broker) { b.LoseAcks(1) }, 1,
 			[]attempt{{"1", 1, false, 0}, {"1", 1, true, soon}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour + soon}},
 		},
-		"the confirm of a copy is lost": {
+		"lost confirm of a copy": {
 			func(b *reprisetest.Broker) { b.LoseConfirms(1) }, 1,
 			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour + soon}},
 		},
-		"a copy is lost": {
+		"lost copy": {
 			func(b *reprisetest.Broker) { b.LosePublishes(1) }, 1,
 			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour + soon}},
 		},
-		"copies are refused": {
+		"nacked copies": {
 			func(b *reprisetest.Broker) { b.Nack(3) }, 1,
 			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour + 7*soon}},
 		},
-		"a copy is doubled": {
+		"duplicated copy": {
 			func(b *reprisetest.Broker) { b.Duplicate(1) }, 1,
 			[]attempt{{"1", 1, false, 0}, {"1", 2, false, time.Hour}, {"1", 2, false, time.Hour}},
 		},
@@ -124,14 +124,14 @@ func TestFaultsOfWorkers(t *testing.T) {
 				// A client needs some time to reconnect, but less than this.
 				later := cmp.Comparer(func(x, y time.Duration) bool { return x-y < soon && y-x < soon })
 				if diff := cmp.Diff(c.want, got, later); diff != "" {
-					t.Errorf("attempts, -want +got:\n%s", diff)
+					t.Errorf("attempts: -want +got:\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-func TestCutDeliversAgain(t *testing.T) {
+func TestCutCausesRedelivery(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		began := time.Now()
@@ -147,15 +147,15 @@ func TestCutDeliversAgain(t *testing.T) {
 		b.Drain(t)
 		got := w.Attempts()
 		if len(got.Of("1")) != 2 || len(got.Of("2")) != 1 || !got.Of("1")[1].Message.Redelivered {
-			t.Fatalf("%d attempts at 1, %d at 2", len(got.Of("1")), len(got.Of("2")))
+			t.Fatalf("got %d attempts of message 1 and %d of message 2", len(got.Of("1")), len(got.Of("2")))
 		}
 		if at := got.Of("1")[1].Began.Sub(began); at < 10*time.Minute+30*time.Second {
-			t.Errorf("delivered again after %s, although connections were refused", at)
+			t.Errorf("message was redelivered after %s although connections were refused", at)
 		}
 	})
 }
 
-func TestBlockHoldsUpPublishers(t *testing.T) {
+func TestBlockDelaysPublishers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
@@ -167,13 +167,13 @@ func TestBlockHoldsUpPublishers(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != 20*time.Minute {
-			t.Errorf("published after %s", took)
+			t.Errorf("publish took %s, want 20m", took)
 		}
 	})
 }
 
 // A broker cannot refuse a message that was published without confirms.
-func TestNackNeedsConfirms(t *testing.T) {
+func TestNackRequiresConfirms(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
@@ -185,12 +185,12 @@ func TestNackNeedsConfirms(t *testing.T) {
 		}
 		b.Advance(0)
 		if n := b.Depth(t, "orders"); n != 1 || fault.Happened() != 0 {
-			t.Errorf("%d messages, refused %d times", n, fault.Happened())
+			t.Errorf("queue has %d messages, fault occurred %d times", n, fault.Happened())
 		}
 	})
 }
 
-func TestHeal(t *testing.T) {
+func TestHealRemovesFaults(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
@@ -201,13 +201,13 @@ func TestHeal(t *testing.T) {
 		began := time.Now()
 		client := b.Client(t, nil)
 		if err := client.Publish(t.Context(), order("1")); err != nil || time.Since(began) != 0 {
-			t.Errorf("after %s: %v", time.Since(began), err)
+			t.Errorf("publish took %s: %v", time.Since(began), err)
 		}
 	})
 }
 
 // Duplicates of messages of all sizes are complete.
-func TestDuplicateCopiesTheWholeBody(t *testing.T) {
+func TestDuplicateCopiesCompleteBody(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
@@ -220,7 +220,7 @@ func TestDuplicateCopiesTheWholeBody(t *testing.T) {
 			}
 			got := b.Messages(t, "orders")
 			if len(got)%2 != 0 || !bytes.Equal(got[len(got)-1].Body, body) || !bytes.Equal(got[len(got)-2].Body, body) {
-				t.Fatalf("of %d bytes: %d messages", size, len(got))
+				t.Fatalf("body of %d bytes: got %d messages", size, len(got))
 			}
 		}
 	})
@@ -234,7 +234,7 @@ func TestFaultAwait(t *testing.T) {
 		later(t, time.Hour, func() { b.Publish(t, order("1")) })
 		fault.Await(t)
 		if n := len(w.Attempts()); n != 2 {
-			t.Errorf("%d attempts until both were lost", n)
+			t.Errorf("got %d attempts before both acks were lost, want 2", n)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -242,14 +242,14 @@ func TestFaultAwait(t *testing.T) {
 			b := reprisetest.Config{Timeout: time.Hour}.New(f)
 			b.Nack(2).Await(f)
 		})
-		if want := "reprisetest: after 1h0m0s: 0 publishes nacked, not 2"; got.String() != want {
-			t.Errorf("failed with %q, want %q", got, want)
+		if want := "reprisetest: after 1h0m0s: 0 publishes nacked, want 2"; got.String() != want {
+			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})
 }
 
 // Faults do not affect the test's own client.
-func TestPublishGoesUndisturbed(t *testing.T) {
+func TestFaultsDoNotAffectPublish(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
@@ -260,18 +260,18 @@ func TestPublishGoesUndisturbed(t *testing.T) {
 		began := time.Now()
 		b.Publish(t, order("1"))
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %s", took)
+			t.Errorf("publishes took %s, want 0", took)
 		}
 		for i, f := range faults {
 			if f.Happened() > 0 {
-				t.Errorf("fault %d happened", i)
+				t.Errorf("fault %d occurred", i)
 			}
 		}
 		if n := b.Depth(t, "orders"); n != 2 {
-			t.Errorf("%d messages", n)
+			t.Errorf("queue has %d messages, want 2", n)
 		}
 		if strings.Contains(names(b), "reprisetest") {
-			t.Errorf("queues of our own are shown: %s", names(b))
+			t.Errorf("names contain internal queues: %s", names(b))
 		}
 	})
 }

@@ -73,8 +73,8 @@ func (b *Broker) follow(e reprise.Event) {
 	b.notify()
 }
 
-// flying reports whether an attempt has a message that is not settled.
-func (b *Broker) flying() bool {
+// hasUnsettled reports whether an attempt has a message that is not settled.
+func (b *Broker) hasUnsettled() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.flights) > 0

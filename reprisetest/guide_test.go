@@ -42,11 +42,11 @@ func TestGuideIsTested(t *testing.T) {
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		if !strings.Contains(plain(string(here)), plain(code)) {
-			t.Errorf("the guide has code that is not in guide_test.go:\n%s", code)
+			t.Errorf("docs/testing.md contains code that is not in guide_test.go:\n%s", code)
 		}
 	}
 	if len(blocks) < 5 {
-		t.Errorf("the guide has %d blocks of code", len(blocks))
+		t.Errorf("docs/testing.md has %d code blocks, want at least 5", len(blocks))
 	}
 }
 
@@ -59,7 +59,7 @@ func charge(_ context.Context, m *reprise.Message) error {
 	return nil
 }
 
-func TestChargeComesBack(t *testing.T) {
+func TestChargeIsRetried(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
@@ -129,7 +129,7 @@ func TestChargeIsMadeOnce(t *testing.T) {
 	})
 }
 
-func TestPublisherOutlivesTheBroker(t *testing.T) {
+func TestPublisherSurvivesBrokerOutage(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}})
@@ -160,7 +160,7 @@ func TestOtherProcess(t *testing.T) {
 	}
 	b.Drain(t)
 	if n := len(w.Attempts().Of("from elsewhere")); n != 3 {
-		t.Errorf("%d attempts", n)
+		t.Errorf("got %d attempts, want 3", n)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestAnyNumberOfAttempts(t *testing.T) {
 			got = len(w.Attempts())
 		})
 		if got != want {
-			t.Fatalf("%d attempts, not %d", got, want)
+			t.Fatalf("got %d attempts, want %d", got, want)
 		}
 	})
 }

@@ -49,24 +49,24 @@ func TestListen(t *testing.T) {
 
 	conn, ch := dial()
 	if !publish(ch, "orders", "1") {
-		t.Error("not confirmed")
+		t.Error("message was not confirmed")
 	}
 	b.Drain(t)
 	if got := w.Attempts().Delays(); len(got) != 1 || got[0] < 30*time.Millisecond {
-		t.Errorf("delays %v", got)
+		t.Errorf("delays: got %v", got)
 	}
 
 	b.Declare(t, queues(topology.Queue{Name: "rest"}))
 	b.Nack(1)
 	if publish(ch, "rest", "2") || !publish(ch, "rest", "3") {
-		t.Error("not refused, or refused twice")
+		t.Error("broker did not refuse exactly one message")
 	}
 	b.LoseConfirms(1)
 	if publish(ch, "rest", "4") || !conn.IsClosed() {
-		t.Error("the confirm was not lost")
+		t.Error("confirm was not lost")
 	}
 	if n := b.Depth(t, "rest"); n != 2 {
-		t.Errorf("%d messages, with the one that was not confirmed", n)
+		t.Errorf("queue has %d messages, want 2 (one of them unconfirmed)", n)
 	}
 
 	conn, _ = dial()
@@ -75,7 +75,7 @@ func TestListen(t *testing.T) {
 	b.Cut()
 	<-closed
 	if _, err := amqp.Dial(b.URL()); err == nil {
-		t.Error("not refused")
+		t.Error("connection was not refused")
 	}
 	b.Refuse(-1)
 	conn, _ = dial()
@@ -84,12 +84,12 @@ func TestListen(t *testing.T) {
 	w.Await(t, len(w.Attempts())+1)
 	b.Drain(t)
 	if n := b.Depth(t, "orders"); n != 0 {
-		t.Errorf("%d messages left", n)
+		t.Errorf("queue has %d messages, want 0", n)
 	}
 }
 
 // The broker answers other protocols with the AMQP header.
-func TestListenToOtherProtocols(t *testing.T) {
+func TestListenRejectsOtherProtocols(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse(reprisetest.Listen(t).URL())
 	if err != nil {
@@ -104,7 +104,7 @@ func TestListenToOtherProtocols(t *testing.T) {
 		_ = conn.(*net.TCPConn).CloseWrite()
 		got, err := io.ReadAll(conn)
 		if want := "AMQP\x00\x00\x09\x01"; err != nil || len(greeting) >= 8 && string(got) != want {
-			t.Errorf("%q was answered with %q (%v)", greeting, got, err)
+			t.Errorf("greeting %q: got %q (%v)", greeting, got, err)
 		}
 		conn.Close()
 	}
@@ -121,16 +121,16 @@ func TestDrainInRealTime(t *testing.T) {
 		b.Drain(t)
 		b.Advance(0)
 		if got := w.Attempts(); len(got)%9 != 0 {
-			t.Fatalf("drained after %d attempts, %d at first", len(got), before)
+			t.Fatalf("Drain returned after %d attempts, %d at first", len(got), before)
 		}
 	}
 	if n := len(w.Attempts()); n != 50*9 {
-		t.Errorf("%d attempts", n)
+		t.Errorf("got %d attempts", n)
 	}
 }
 
 // A message that moves between queues is briefly in none of them.
-func TestDrainInRealTimeOverlooksNothing(t *testing.T) {
+func TestDrainInRealTimeFollowsMovingMessages(t *testing.T) {
 	t.Parallel()
 	b := reprisetest.New(t)
 	b.Declare(t, queues(
@@ -140,12 +140,12 @@ func TestDrainInRealTimeOverlooksNothing(t *testing.T) {
 		b.Publish(t, &reprise.Message{RoutingKey: "a"})
 		b.Drain(t)
 		if got := b.Depth(t, "end"); got != n+1 {
-			t.Fatalf("drained, and %d have arrived, not %d", got, n+1)
+			t.Fatalf("Drain returned with %d messages in the last queue, want %d", got, n+1)
 		}
 	}
 }
 
-func TestDrainInRealTimeGivesUp(t *testing.T) {
+func TestDrainInRealTimeTimesOut(t *testing.T) {
 	t.Parallel()
 	got := try(t, func(f *fake) {
 		b := reprisetest.Config{Timeout: 2 * time.Second}.New(f)
@@ -153,17 +153,17 @@ func TestDrainInRealTimeGivesUp(t *testing.T) {
 		b.Publish(f, order("1"))
 		b.Drain(f)
 	})
-	if !strings.Contains(got.String(), "messages are still under way:\n\torders.wait.") {
-		t.Errorf("failed with:\n%s", got)
+	if !strings.Contains(got.String(), "messages are still in flight:\n\torders.wait.") {
+		t.Errorf("unexpected failure:\n%s", got)
 	}
 }
 
-func TestListenInABubble(t *testing.T) {
+func TestListenFailsInBubble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		got := try(t, func(f *fake) { reprisetest.Listen(f) })
-		if !strings.HasPrefix(got.String(), "reprisetest: Listen in a bubble: ") {
-			t.Errorf("failed with %q", got)
+		if !strings.HasPrefix(got.String(), "reprisetest: Listen must not be called in a bubble") {
+			t.Errorf("unexpected failure %q", got)
 		}
 	})
 }
@@ -173,12 +173,12 @@ func TestServer(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, retrying(time.Hour))
 		r := httptest.NewRequest("GET", "/api/queues/%2F/orders", nil)
-		r.RemoteAddr = "127.0.0.1:1" // guest is let in from this machine only
+		r.RemoteAddr = "127.0.0.1:1" // the user guest has access only from this host
 		r.SetBasicAuth("guest", "guest")
 		w := httptest.NewRecorder()
 		b.Server().Management().ServeHTTP(w, r)
 		if w.Code != 200 || !strings.Contains(w.Body.String(), `"consumers":1`) {
-			t.Errorf("%d %s", w.Code, w.Body)
+			t.Errorf("got %d %s", w.Code, w.Body)
 		}
 		if _, err := b.Server().DialContext(t.Context(), "", ""); err != nil && !errors.Is(err, reprise.ErrClosed) {
 			t.Error(err)

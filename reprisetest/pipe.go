@@ -48,7 +48,7 @@ func (e *end) SetDeadline(t time.Time) error { return e.SetReadDeadline(t) }
 
 // SetReadDeadline implements net.Conn.
 func (e *end) SetReadDeadline(t time.Time) error {
-	e.read.expect(t)
+	e.read.setDeadline(t)
 	return nil
 }
 
@@ -129,8 +129,8 @@ func (s *stream) wake() {
 	})
 }
 
-// expect sets the reader's deadline; zero means no deadline.
-func (s *stream) expect(t time.Time) {
+// setDeadline sets the reader's deadline; zero means no deadline.
+func (s *stream) setDeadline(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline = t

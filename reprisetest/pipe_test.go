@@ -17,9 +17,9 @@ import (
 
 func TestPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := pipe(memory(1), memory(0))
+		client, server := pipe(memoryAddr(1), memoryAddr(0))
 		if client.RemoteAddr() != server.LocalAddr() || client.LocalAddr() != server.RemoteAddr() || client.LocalAddr().String() != "memory:1" {
-			t.Errorf("addresses %v and %v", client.LocalAddr(), client.RemoteAddr())
+			t.Errorf("got addresses %v and %v", client.LocalAddr(), client.RemoteAddr())
 		}
 		// Writes succeed although no goroutine reads.
 		for range 100 {
@@ -43,7 +43,7 @@ func TestPipe(t *testing.T) {
 			_ = server.SetReadDeadline(began.Add(2 * time.Minute))
 		}()
 		if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 2*time.Minute {
-			t.Errorf("after %s: %v", time.Since(began), err)
+			t.Errorf("read returned after %s: %v", time.Since(began), err)
 		}
 		_ = server.SetReadDeadline(time.Now().Add(time.Minute))
 		go func() {
@@ -51,25 +51,25 @@ func TestPipe(t *testing.T) {
 			_ = server.SetReadDeadline(time.Now().Add(time.Second))
 		}()
 		if err := read(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 2*time.Minute+31*time.Second {
-			t.Errorf("after %s: %v", time.Since(began), err)
+			t.Errorf("read returned after %s: %v", time.Since(began), err)
 		}
 		_ = server.SetReadDeadline(time.Time{})
 		// The other end can read earlier data after Close.
 		_, _ = client.Write([]byte("last"))
 		client.Close()
 		if n, err := server.Read(got); string(got[:n]) != "last" || err != nil {
-			t.Errorf("%q %v", got[:n], err)
+			t.Errorf("got %q, %v", got[:n], err)
 		}
 		if err := read(); err != io.EOF {
-			t.Errorf("read after the end: %v", err)
+			t.Errorf("read after Close of the peer: got %v, want EOF", err)
 		}
 		if _, err := server.Write([]byte("x")); err != io.ErrClosedPipe {
-			t.Errorf("write to nobody: %v", err)
+			t.Errorf("write after Close of the peer: got %v, want ErrClosedPipe", err)
 		}
 		_, err1 := client.Read(got)
 		_, err2 := client.Write(got)
 		if !errors.Is(err1, net.ErrClosed) || !errors.Is(err2, net.ErrClosed) {
-			t.Errorf("use of what is closed: %v, %v", err1, err2)
+			t.Errorf("use of a closed end: got %v, %v", err1, err2)
 		}
 		server.Close()
 	})
@@ -78,7 +78,7 @@ func TestPipe(t *testing.T) {
 // Close ends a read that waits.
 func TestPipeCloseEndsReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := pipe(memory(1), memory(0))
+		client, server := pipe(memoryAddr(1), memoryAddr(0))
 		errs := make(chan error, 2)
 		for _, end := range []net.Conn{client, server} {
 			_ = end.SetReadDeadline(time.Now().Add(time.Hour))
@@ -91,7 +91,7 @@ func TestPipeCloseEndsReads(t *testing.T) {
 		client.Close()
 		one, other := <-errs, <-errs
 		if !errors.Is(errors.Join(one, other), net.ErrClosed) || !errors.Is(errors.Join(one, other), io.EOF) {
-			t.Errorf("reads ended with %v and %v", one, other)
+			t.Errorf("concurrent reads: got %v and %v", one, other)
 		}
 		server.Close()
 	})
@@ -138,15 +138,15 @@ func TestScannerFindsFrames(t *testing.T) {
 			}
 		}
 		if len(got) != len(want) {
-			t.Fatalf("%d frames, not %d", len(got), len(want))
+			t.Fatalf("got %d frames, want %d", len(got), len(want))
 		}
 		for i := range want {
 			if !bytes.Equal(got[i], want[i]) {
-				t.Fatalf("frame %d is %q, not %q", i, got[i], want[i])
+				t.Fatalf("frame %d: got %q, want %q", i, got[i], want[i])
 			}
 		}
 		if all := append(bytes.Join(want, nil), garbage...); !bytes.Equal(passed, all) {
-			t.Fatalf("passed %q of %q", passed, all)
+			t.Fatalf("got data %q, want %q", passed, all)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // With the default Policy, a downstream outage of one night does not exhaust the retries of a message.
-func TestDefaultPolicyOutlastsANight(t *testing.T) {
+func TestDefaultPolicySurvivesOutageOfOneNight(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		morning := time.Now().Add(12 * time.Hour)
 		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
@@ -25,10 +25,10 @@ func TestDefaultPolicyOutlastsANight(t *testing.T) {
 		}
 		b.Drain(t)
 		if n := len(b.Parked(t, "orders")); n != 0 {
-			t.Errorf("%d messages parked, after %v", n, w.Attempts().Delays())
+			t.Errorf("%d messages were parked after %v", n, w.Attempts().Delays())
 		}
 		if late := time.Since(morning); late > 2*time.Hour {
-			t.Errorf("the last message succeeded %s after the downstream was back, want at most 2h", late)
+			t.Errorf("last message succeeded %s after the end of the outage, want at most 2h", late)
 		}
 	})
 }
@@ -47,13 +47,13 @@ func TestDefaultPolicyRetriesForADayInFewQueues(t *testing.T) {
 		}
 		b.Drain(t)
 		if n := len(b.Parked(t, "orders")); n != messages {
-			t.Errorf("%d messages parked, want %d", n, messages)
+			t.Errorf("%d messages were parked, want %d", n, messages)
 		}
 		if took := time.Since(began); took < 24*time.Hour || took > 26*time.Hour {
-			t.Errorf("parked after %s, want 24h to 26h", took)
+			t.Errorf("last message was parked after %s, want 24h to 26h", took)
 		}
 		if queues := b.Queues(); len(queues) > 10 {
-			t.Errorf("%d queues on the broker, want at most 10: %v", len(queues), queues)
+			t.Errorf("broker has %d queues, want at most 10: %v", len(queues), queues)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 // Faults do not affect Publish, except [Broker.Block].
 func (b *Broker) Publish(t TB, messages ...*reprise.Message) {
 	t.Helper()
-	client := b.hands(t)
+	client := b.ownClient(t)
 	for _, m := range messages {
 		err := client.Publish(context.Background(), m)
 		if unroutable, ok := errors.AsType[*reprise.UnroutableError](err); ok && unroutable.Exchange == "" {
@@ -25,14 +25,14 @@ func (b *Broker) Publish(t TB, messages ...*reprise.Message) {
 			t.Fatalf("reprisetest: publish: %v", err)
 		}
 	}
-	b.still()
+	b.waitIdle()
 }
 
 // Declare declares topologies that must exist before the test begins, or that other programs declare
 // in production. [Broker.Work] declares the topology of its worker.
 func (b *Broker) Declare(t TB, topologies ...topology.Topology) {
 	t.Helper()
-	client := b.hands(t)
+	client := b.ownClient(t)
 	for _, each := range topologies {
 		if err := client.Declare(context.Background(), each); err != nil {
 			t.Fatalf("reprisetest: %v", err)

@@ -21,7 +21,7 @@ import (
 
 // With all combinations of settings, handler results and faults, each worker makes progress, and each
 // message is finally processed or parked.
-func TestAnyWorkersEndWithAllTheirMessages(t *testing.T) {
+func TestWorkersProcessAllMessagesDespiteFaults(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
 	if testing.Short() {
@@ -77,7 +77,7 @@ func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
 		case 6:
 			i := d.n(len(workers))
 			if err := workers[i].Stop(); err != nil {
-				t.Errorf("stop: %v", err)
+				t.Errorf("Stop: %v", err)
 			}
 			workers[i] = work()
 		}
@@ -89,7 +89,7 @@ func playAtRandom(t *testing.T, b *reprisetest.Broker, d *dice) {
 	}
 	// Debounce processes one message of a burst, and AckThenPublish may lose messages.
 	if n := done.count(); n != messages && cfg.Debounce == nil && cfg.Order == reprise.PublishThenAck {
-		t.Errorf("%d of %d messages are done or parked", n, messages)
+		t.Errorf("%d of %d messages were processed or parked", n, messages)
 	}
 }
 
@@ -191,7 +191,7 @@ func (l faultyLimiter) Wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if l.once(10) {
-		return errors.New("the limiter is out of order")
+		return errors.New("limiter is unavailable")
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (c Config) New(t TB) *Broker {
 func (c Config) Listen(t TB) *Broker {
 	t.Helper()
 	if inBubble() {
-		t.Fatalf("reprisetest: Listen in a bubble: its clock would stand still while anybody waits for the network; use New, or Listen outside of it")
+		t.Fatalf("reprisetest: Listen must not be called in a bubble, because the network blocks its clock (use New, or call Listen outside the bubble)")
 	}
 	b := c.start(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -29,36 +29,36 @@ var failures = map[string]struct {
 	test func(t *testing.T)
 	want []string
 }{
-	"half-way": {
+	"fatal": {
 		func(t *testing.T) {
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				b.Work(t, retrying(4*time.Hour))
 				b.Publish(t, order("1"))
-				t.Fatal("the assertion that failed")
+				t.Fatal("assertion failed")
 			})
 		},
 		[]string{
-			"the assertion that failed",
+			"assertion failed",
 			"events (times since the start):", "at=0s level=WARN msg=retry queue=orders message_id=1 attempt=1 delay=4h0m0s",
 			"messages:", "1 ready, the next expires in 4h0m0s, no consumers",
 		},
 	},
-	"a handler that never returns": {
+	"handler never returns": {
 		func(t *testing.T) {
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				never := make(chan struct{})
 				b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error { <-never; return nil })})
 				b.Publish(t, order("1"))
-				t.Fatal("the assertion that failed")
+				t.Fatal("assertion failed")
 			})
 		},
 		[]string{
-			"the assertion that failed",
-			`a handler of "orders" is still running at the end of the test, although its context has ended`,
-			"goroutines are left at the end of the test", "reprisetest_test.init.func", "run_test.go:",
+			"assertion failed",
+			`handler of "orders" is still running at the end of the test, although its context is canceled`,
+			"goroutines remain at the end of the test", "reprisetest_test.init.func", "run_test.go:",
 		},
 	},
-	"a client that is not closed": {
+	"client is not closed": {
 		func(t *testing.T) {
 			reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				if _, err := reprise.Dial(t.Context(), b.URL(), &reprise.Config{Dial: b.DialContext}); err != nil {
@@ -66,9 +66,9 @@ var failures = map[string]struct {
 				}
 			})
 		},
-		[]string{"goroutines are left at the end of the test: close clients that you dialled yourself", "amqpconn.(*Link).reconnect"},
+		[]string{"goroutines remain at the end of the test (close the clients that the test has dialed", "amqpconn.(*Link).reconnect"},
 	},
-	"a test that waits for ever": {
+	"test never ends": {
 		func(t *testing.T) {
 			reprisetest.Config{Limit: 24 * time.Hour}.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 				b.Work(t, retrying(time.Hour))
@@ -93,46 +93,46 @@ func TestDrainBeyondTheLimit(t *testing.T) {
 		})
 		for _, want := range []string{"reprisetest: Drain: after 1h0m0s", "reprisetest: the test took longer than 1h0m0s of virtual time (Config.Limit)"} {
 			if !strings.Contains(got.String(), want) {
-				t.Errorf("nothing of %q in\n%s", want, got)
+				t.Errorf("failure does not contain %q:\n%s", want, got)
 			}
 		}
 	})
 }
 
 // A failing test reports the reason, with any remaining resources, and does not affect other tests.
-func TestFailuresAreTold(t *testing.T) {
+func TestFailedTestReportsReason(t *testing.T) {
 	if name := os.Getenv(child); name != "" {
 		t.Run("failing", failures[name].test)
-		t.Run("next", func(t *testing.T) { fmt.Println("the next test has run") })
+		t.Run("next", func(t *testing.T) { fmt.Println("next test has run") })
 		return
 	}
 	t.Parallel()
 	for name, c := range failures {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailuresAreTold$", "-test.timeout=1m")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailedTestReportsReason$", "-test.timeout=1m")
 			cmd.Env = append(os.Environ(), child+"="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil {
-				t.Error("it has not failed")
+				t.Error("test did not fail")
 			}
-			for _, want := range append(c.want, "--- FAIL: TestFailuresAreTold/failing", "the next test has run") {
+			for _, want := range append(c.want, "--- FAIL: TestFailedTestReportsReason/failing", "next test has run") {
 				if !strings.Contains(string(out), want) {
-					t.Errorf("nothing of %q", want)
+					t.Errorf("output does not contain %q", want)
 				}
 			}
 			if strings.Contains(string(out), "panic:") {
-				t.Error("it panicked")
+				t.Error("test panicked")
 			}
 			if t.Failed() {
-				t.Logf("it said:\n%s", out)
+				t.Logf("output:\n%s", out)
 			}
 		})
 	}
 }
 
 // Concurrent tests with the same queue names are independent.
-func TestParallelTestsDoNotDisturbEachOther(t *testing.T) {
+func TestParallelTestsAreIndependent(t *testing.T) {
 	t.Parallel()
 	for n := range 20 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -154,15 +154,15 @@ func TestParallelTestsDoNotDisturbEachOther(t *testing.T) {
 				}
 				b.Drain(t)
 				if took := time.Since(began); took < 2*delay || took > 2*delay+2*time.Minute {
-					t.Errorf("it took %s", took)
+					t.Errorf("test took %s of virtual time", took)
 				}
 				for _, a := range w.Attempts() {
 					if !slices.Contains(ids, a.Message.MessageID) {
-						t.Errorf("a message of another test: %s", a.Message.MessageID)
+						t.Errorf("got message of another test: %s", a.Message.MessageID)
 					}
 				}
 				if got := len(b.Parked(t, "orders")); got < n+1 {
-					t.Errorf("%d parked, not %d", got, n+1)
+					t.Errorf("%d messages were parked, want %d", got, n+1)
 				}
 			})
 		})
@@ -170,7 +170,7 @@ func TestParallelTestsDoNotDisturbEachOther(t *testing.T) {
 }
 
 // A goroutine that ends with the context of the test is not reported, even if it ends late.
-func TestRunWaitsForWhatEnds(t *testing.T) {
+func TestRunWaitsForGoroutines(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		go func() {
@@ -206,7 +206,7 @@ func TestDelaysAreExact(t *testing.T) {
 			got = w.Attempts().Delays()
 		})
 		if !slices.Equal(got, want) {
-			t.Fatalf("retries came after %v, not %v", got, want)
+			t.Fatalf("delays: got %v, want %v", got, want)
 		}
 	})
 }
@@ -230,7 +230,7 @@ func TestConcurrentUse(t *testing.T) {
 		running.Wait()
 		b.Drain(t)
 		if n := len(w.Attempts()); n != 2*8*5 {
-			t.Errorf("%d attempts", n)
+			t.Errorf("got %d attempts", n)
 		}
 	})
 }
@@ -241,11 +241,11 @@ func TestDialContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errScripted)
 		if _, err := b.DialContext(ctx, "tcp", "anywhere"); err == nil {
-			t.Error("dialled with a context that had ended")
+			t.Error("DialContext succeeded with a canceled context")
 		}
 		b.Refuse(time.Minute)
 		if _, err := b.DialContext(t.Context(), "tcp", "anywhere"); err == nil || !strings.Contains(err.Error(), "connection refused (by Broker.Refuse, for another 1m0s)") {
-			t.Errorf("refused with %v", err)
+			t.Errorf("got %v, want connection refused", err)
 		}
 		b.Advance(time.Minute)
 		conn, err := b.DialContext(t.Context(), "tcp", "anywhere")

@@ -16,11 +16,11 @@ const (
 // real time.
 func (b *Broker) Advance(d time.Duration) {
 	time.Sleep(d)
-	b.still()
+	b.waitIdle()
 }
 
-// still returns when all goroutines of the bubble wait. In real time it does nothing.
-func (b *Broker) still() {
+// waitIdle returns when all goroutines of the bubble wait. In real time it does nothing.
+func (b *Broker) waitIdle() {
 	if !b.virtual {
 		return
 	}
@@ -36,8 +36,8 @@ func (b *Broker) await(ask func() (yes bool, again time.Time)) bool {
 	deadline := time.Now().Add(b.config.Timeout)
 	for {
 		changed := b.nextEvent()
-		b.still()
-		if b.overtime.Load() {
+		b.waitIdle()
+		if b.limitExceeded.Load() {
 			return false
 		}
 		yes, again := ask()

@@ -16,12 +16,12 @@ import (
 // Attempt is one run of a handler.
 type Attempt struct {
 	Message *reprise.Message // input of the handler
-	Err     error            // result of the handler; a *reprise.PanicError if it panicked
+	Err     error            // result of the handler; a *reprise.PanicError after a panic
 	Began   time.Time
 	Took    time.Duration
 }
 
-// Attempts are attempts, in the order in which they ended.
+// Attempts contains attempts in the order of their end.
 type Attempts []Attempt
 
 // Of returns the attempts with the given message id.
@@ -100,11 +100,11 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 		b.Heal() // a fault could block the shutdown of the worker
 		w.cleanup(t)
 	})
-	if !b.await(func() (bool, time.Time) { return w.isOver() || b.consumers(w.queue) > before, time.Time{} }) {
-		t.Fatalf("reprisetest: the worker of %q does not consume after %s", w.queue, b.config.Timeout)
+	if !b.await(func() (bool, time.Time) { return w.hasEnded() || b.consumers(w.queue) > before, time.Time{} }) {
+		t.Fatalf("reprisetest: worker of %q does not consume after %s", w.queue, b.config.Timeout)
 	}
-	if w.isOver() {
-		t.Fatalf("reprisetest: the worker of %q has ended: %v", w.queue, w.err)
+	if w.hasEnded() {
+		t.Fatalf("reprisetest: worker of %q has ended: %v", w.queue, w.err)
 	}
 	return w
 }
@@ -147,7 +147,7 @@ func (w *Worker) Await(t TB, n int) Attempts {
 	t.Helper()
 	var got Attempts
 	if !w.broker.await(func() (bool, time.Time) { got = w.Attempts(); return len(got) >= n, time.Time{} }) {
-		t.Fatalf("reprisetest: after %s there were %d attempts at messages of %q, not %d", w.broker.config.Timeout, len(got), w.queue, n)
+		t.Fatalf("reprisetest: after %s: %d attempts at messages of %q, want %d", w.broker.config.Timeout, len(got), w.queue, n)
 	}
 	return got
 }
@@ -182,13 +182,13 @@ func (w *Worker) cleanup(t TB) {
 	switch err := w.end(context.Background()); {
 	case err == nil || stopped:
 	case errors.Is(err, reprise.ErrDrainTimeout):
-		t.Errorf("reprisetest: a handler of %q is still running at the end of the test, although its context has ended", w.queue)
+		t.Errorf("reprisetest: handler of %q is still running at the end of the test, although its context is canceled", w.queue)
 	default:
-		t.Errorf("reprisetest: the worker of %q: %v", w.queue, err)
+		t.Errorf("reprisetest: worker of %q: %v", w.queue, err)
 	}
 }
 
-func (w *Worker) isOver() bool {
+func (w *Worker) hasEnded() bool {
 	select {
 	case <-w.ran:
 		return true

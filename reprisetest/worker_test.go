@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-func TestAttemptsAreWhatTheWorkerTakesForOne(t *testing.T) {
+func TestAttemptIncludesMiddleware(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		began := time.Now()
@@ -39,11 +39,11 @@ func TestAttemptsAreWhatTheWorkerTakesForOne(t *testing.T) {
 		b.Drain(t)
 		got := w.Attempts()
 		if len(got) != 4 {
-			t.Fatalf("%d attempts: %v", len(got), got.Errors())
+			t.Fatalf("got %d attempts, want 4: %v", len(got), got.Errors())
 		}
 		panicked, _ := errors.AsType[*reprise.PanicError](got[1].Err)
 		if got[0].Err != errScripted || panicked == nil || panicked.Value != "at the disco" || !errors.Is(got[2].Err, reprise.ErrHandlerExited) || got[3].Err != nil {
-			t.Errorf("errors: %v", got.Errors())
+			t.Errorf("unexpected errors: %v", got.Errors())
 		}
 		type timing struct {
 			At, Took time.Duration
@@ -54,7 +54,7 @@ func TestAttemptsAreWhatTheWorkerTakesForOne(t *testing.T) {
 			timings = append(timings, timing{a.Began.Sub(began), a.Took, string(a.Message.Body)})
 		}
 		want := []timing{
-			{0, 5 * time.Second, "order 1"}, // three runs, two pauses
+			{0, 5 * time.Second, "order 1"}, // three runs and two pauses
 			{time.Hour + 5*time.Second, time.Second, "order 1"},
 			{2*time.Hour + 6*time.Second, time.Second, "order 1"},
 			{3*time.Hour + 7*time.Second, time.Second, "order 1"},
@@ -63,12 +63,12 @@ func TestAttemptsAreWhatTheWorkerTakesForOne(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 		if diff := cmp.Diff([]time.Duration{time.Hour, time.Hour, time.Hour}, got.Delays()); diff != "" {
-			t.Errorf("delays, -want +got:\n%s", diff)
+			t.Errorf("delays: -want +got:\n%s", diff)
 		}
 	})
 }
 
-func TestAttemptsShowWhatTheHandlerWasGiven(t *testing.T) {
+func TestAttemptsContainInputOfHandler(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
@@ -77,12 +77,12 @@ func TestAttemptsShowWhatTheHandlerWasGiven(t *testing.T) {
 		})})
 		b.Publish(t, order("1"))
 		if got := w.Await(t, 1).Of("1"); len(got) != 1 || string(got[0].Message.Body) != "order 1" {
-			t.Errorf("%d attempts at it", len(got))
+			t.Errorf("got %d attempts of the message", len(got))
 		}
 	})
 }
 
-func TestDelaysAreThoseOfEachMessage(t *testing.T) {
+func TestDelaysAreComputedPerMessage(t *testing.T) {
 	at := time.Now()
 	attempt := func(id string, begin, took time.Duration) reprisetest.Attempt {
 		return reprisetest.Attempt{Message: &reprise.Message{MessageID: id}, Began: at.Add(begin), Took: took}
@@ -98,7 +98,7 @@ func TestDelaysAreThoseOfEachMessage(t *testing.T) {
 		"a": {3 * time.Second, 5 * time.Second}, "b": {2 * time.Second}, "c": nil,
 	} {
 		if diff := cmp.Diff(want, all.Of(id).Delays()); diff != "" {
-			t.Errorf("of %s: %s", id, diff)
+			t.Errorf("message %s: %s", id, diff)
 		}
 	}
 	if diff := cmp.Diff([]time.Duration{3 * time.Second, 2 * time.Second, 5 * time.Second}, all.Delays()); diff != "" {
@@ -106,7 +106,7 @@ func TestDelaysAreThoseOfEachMessage(t *testing.T) {
 	}
 }
 
-func TestAwaitWaitsUntilAnAttemptIsSettled(t *testing.T) {
+func TestAwaitWaitsUntilAttemptIsSettled(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, retrying(time.Hour))
@@ -116,7 +116,7 @@ func TestAwaitWaitsUntilAnAttemptIsSettled(t *testing.T) {
 		}
 		for _, q := range b.Queues() {
 			if q.Unacked > 0 || q.Name == "orders" && q.Ready > 0 {
-				t.Errorf("not settled: %+v", q)
+				t.Errorf("message is not settled: %+v", q)
 			}
 		}
 	})
@@ -127,13 +127,13 @@ func TestAwaitWaitsUntilAnAttemptIsSettled(t *testing.T) {
 			b.Publish(f, order("1"))
 			w.Await(f, 3)
 		})
-		if want := `reprisetest: after 1h0m0s there were 2 attempts at messages of "orders", not 3`; got.String() != want {
-			t.Errorf("failed with %q, want %q", got, want)
+		if want := `reprisetest: after 1h0m0s: 2 attempts at messages of "orders", want 3`; got.String() != want {
+			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})
 }
 
-func TestStopGivesBackWhatHasNotBegun(t *testing.T) {
+func TestStopRequeuesUnstartedDeliveries(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		slow := handler(func(*reprise.Message) error { time.Sleep(10 * time.Second); return nil })
@@ -146,24 +146,24 @@ func TestStopGivesBackWhatHasNotBegun(t *testing.T) {
 			}
 		}
 		if n := b.Depth(t, "orders"); n != 2 || len(w.Attempts()) != 1 {
-			t.Errorf("%d messages left, %d attempts", n, len(w.Attempts()))
+			t.Errorf("queue has %d messages after %d attempts", n, len(w.Attempts()))
 		}
 		other := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: slow})
 		b.Drain(t)
 		if n := len(other.Attempts()); n != 2 {
-			t.Errorf("the next worker made %d attempts", n)
+			t.Errorf("next worker made %d attempts, want 2", n)
 		}
 	})
 }
 
-func TestStopReturnsTheErrorOfTheWorker(t *testing.T) {
+func TestStopReturnsErrorOfWorker(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		release := make(chan struct{})
 		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(*reprise.Message) error { <-release; return nil })})
 		b.Publish(t, order("1"))
 		if err := w.Stop(); !errors.Is(err, reprise.ErrDrainTimeout) {
-			t.Errorf("stopped with %v", err)
+			t.Errorf("Stop: got %v, want ErrDrainTimeout", err)
 		}
 		close(release)
 	})
@@ -183,16 +183,16 @@ func TestStopOfOneOfTwoWorkers(t *testing.T) {
 		b.Publish(t, order("1"))
 		b.Drain(t)
 		if n := len(other.Attempts()); n != 2 {
-			t.Errorf("%d attempts", n)
+			t.Errorf("got %d attempts, want 2", n)
 		}
 	})
 }
 
-func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
+func TestWorkFailsImmediatelyWithInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]reprise.WorkerConfig{
 		"reprisetest: reprise: WorkerConfig.Queue must not be empty (set the queue to consume)": {Handler: failing(0)},
-		`reprisetest: the worker of "orders" has ended: `: {
+		`reprisetest: worker of "orders" has ended: `: {
 			Queue: "orders", Handler: failing(0),
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: "orders", Args: topology.Table{"x-message-ttl": "soon"}}}},
 		},
@@ -200,7 +200,7 @@ func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			got := try(t, func(f *fake) { reprisetest.New(f).Work(f, config) })
 			if len(got.failures) == 0 || len(got.failures[0]) < len(want) || got.failures[0][:len(want)] != want {
-				t.Errorf("failed with %q, want %q", got, want)
+				t.Errorf("got failure %q, want %q", got, want)
 			}
 		})
 	}
@@ -212,24 +212,24 @@ func TestWorkFailsAtOnceWhereItCannotWork(t *testing.T) {
 			b.Cut()
 			b.WorkWith(f, client, retrying(0))
 		})
-		if want := `reprisetest: the worker of "orders" does not consume after 1h0m0s`; got.failures[0] != want {
-			t.Errorf("failed with %q, want %q", got, want)
+		if want := `reprisetest: worker of "orders" does not consume after 1h0m0s`; got.failures[0] != want {
+			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})
 }
 
 // The package stops workers before their clients, and does not report their shutdown as a failure.
-func TestTheEndOfATestIsClean(t *testing.T) {
+func TestEndOfTestReportsNoFailures(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(f *fake, b *reprisetest.Broker){
-		"with a handler at work": func(f *fake, b *reprisetest.Broker) {
+		"running handler": func(f *fake, b *reprisetest.Broker) {
 			b.Work(f, reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(func(ctx context.Context, _ *reprise.Message) error {
 				<-ctx.Done()
 				return ctx.Err()
 			})})
 			b.Publish(f, order("1"))
 		},
-		"with publishers blocked": func(f *fake, b *reprisetest.Broker) {
+		"blocked publishers": func(f *fake, b *reprisetest.Broker) {
 			b.Work(f, retrying(time.Hour))
 			client := b.Client(f, nil)
 			b.Publish(f, order("1"))
@@ -237,19 +237,19 @@ func TestTheEndOfATestIsClean(t *testing.T) {
 			go client.Publish(context.Background(), order("2"))
 			b.Advance(time.Second)
 		},
-		"with a copy that cannot be published": func(f *fake, b *reprisetest.Broker) {
+		"blocked copy": func(f *fake, b *reprisetest.Broker) {
 			b.Declare(f, topology.Buckets{}.Topology("orders"))
 			b.Publish(f, order("1"))
 			b.Block()
 			b.Work(f, retrying(time.Hour)).Await(f, 1)
 		},
-		"without connections": func(f *fake, b *reprisetest.Broker) {
+		"lost connections": func(f *fake, b *reprisetest.Broker) {
 			b.Work(f, retrying(time.Hour))
 			b.Refuse(time.Hour)
 			b.Cut()
 			b.Advance(time.Minute)
 		},
-		"in the middle of a retry": func(f *fake, b *reprisetest.Broker) {
+		"waiting retry": func(f *fake, b *reprisetest.Broker) {
 			b.Work(f, retrying(time.Hour))
 			b.Publish(f, order("1"))
 		},
@@ -259,10 +259,10 @@ func TestTheEndOfATestIsClean(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got := try(t, func(f *fake) {
 					begin(f, reprisetest.New(f))
-					f.Fatalf("half-way")
+					f.Fatalf("assertion failed")
 				})
-				if got.String() != "half-way" {
-					t.Errorf("failed with:\n%s", got)
+				if got.String() != "assertion failed" {
+					t.Errorf("unexpected failures:\n%s", got)
 				}
 			})
 		})
@@ -270,7 +270,7 @@ func TestTheEndOfATestIsClean(t *testing.T) {
 }
 
 // Recorded messages do not contain later changes by the handler.
-func TestAttemptsKeepTheMessageAsItWasGiven(t *testing.T) {
+func TestAttemptsKeepOriginalMessage(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{Queue: "orders", Handler: handler(func(m *reprise.Message) error {
@@ -284,7 +284,7 @@ func TestAttemptsKeepTheMessageAsItWasGiven(t *testing.T) {
 		b.Drain(t)
 		given := w.Attempts()[0].Message
 		if given.Headers["tenant"] != "acme" || string(given.Body) != "order 1" {
-			t.Errorf("recorded: %q with %v", given.Body, given.Headers)
+			t.Errorf("recorded message: got body %q, headers %v", given.Body, given.Headers)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func (c *conn) fromClient(f frame) []byte {
 		delete(c.confirms, f.channel())
 		delete(c.doubling, f.channel())
 	case amqpwire.IDBasicAck:
-		if c.broker.strikes(ackLost) { // the test's own client does not acknowledge messages
+		if c.broker.occurs(ackLost) { // the test's own client does not acknowledge messages
 			return nil
 		}
 	case amqpwire.IDBasicPublish:
@@ -52,7 +52,7 @@ func (c *conn) fromClient(f frame) []byte {
 	case 0:
 		if d := c.doubling[f.channel()]; d != nil && d.add(f) {
 			delete(c.doubling, f.channel())
-			c.again(d)
+			c.publishAgain(d)
 		}
 	}
 	return f
@@ -73,9 +73,9 @@ func (c *conn) publish(f frame) []byte {
 	switch {
 	case amqpwire.Parse(f.arguments(), &m) != nil:
 		return f
-	case b.strikes(publishLost):
+	case b.occurs(publishLost):
 		return nil
-	case c.confirms[f.channel()] && b.strikes(publishNacked):
+	case c.confirms[f.channel()] && b.occurs(publishNacked):
 		// The broker itself refuses the message, like for a full queue.
 		m.Exchange, m.RoutingKey = "", b.full(c.vhost)
 		changed, err := amqpwire.AppendMethodFrame(nil, f.channel(), &m)
@@ -83,7 +83,7 @@ func (c *conn) publish(f frame) []byte {
 			return f
 		}
 		return changed
-	case b.strikes(publishDoubled):
+	case b.occurs(publishDoubled):
 		c.doubling[f.channel()] = &content{exchange: m.Exchange, key: m.RoutingKey}
 	}
 	return f
@@ -115,8 +115,8 @@ func (d *content) add(f frame) (whole bool) {
 	return d.left == 0
 }
 
-// again publishes a second copy of a message. It ignores errors, because the broker reports them for
+// publishAgain publishes a second copy of a message. It ignores errors, because the broker reports them for
 // the first copy.
-func (c *conn) again(d *content) {
+func (c *conn) publishAgain(d *content) {
 	c.broker.inside.Publish(c.vhost, d.exchange, d.key, d.properties, d.body)
 }

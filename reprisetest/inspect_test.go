@@ -32,7 +32,7 @@ func full() *reprise.Message {
 
 // Messages returns a message with the same content as its handler receives, in every queue on its
 // path.
-func TestMessagesAreShownAsToTheirHandler(t *testing.T) {
+func TestMessagesReturnsContentOfHandler(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		work := topology.Buckets{}.Topology("orders")
@@ -46,13 +46,13 @@ func TestMessagesAreShownAsToTheirHandler(t *testing.T) {
 			for range 2 { // reading does not change the queue
 				got := b.Messages(t, queue)
 				if len(got) != 1 {
-					t.Fatalf("%d messages in %s", len(got), queue)
+					t.Fatalf("got %d messages in queue %s, want 1", len(got), queue)
 				}
 				if diff := cmp.Diff(full(), got[0], ignored); diff != "" {
-					t.Errorf("in %s, -want +got:\n%s", queue, diff)
+					t.Errorf("queue %s: -want +got:\n%s", queue, diff)
 				}
 				if got[0].Attempt != attempts || len(got[0].Errors) != attempts || got[0].Queue != "orders" {
-					t.Errorf("in %s: after %d attempts %d errors, of %s", queue, got[0].Attempt, len(got[0].Errors), got[0].Queue)
+					t.Errorf("queue %s: got %d attempts, %d errors, work queue %s", queue, got[0].Attempt, len(got[0].Errors), got[0].Queue)
 				}
 			}
 		}
@@ -68,24 +68,24 @@ func TestMessagesAreShownAsToTheirHandler(t *testing.T) {
 		look("orders.failed", 2)
 		for i, a := range w.Attempts() {
 			if diff := cmp.Diff(full(), a.Message, ignored); diff != "" {
-				t.Errorf("attempt %d, -want +got:\n%s", i+1, diff)
+				t.Errorf("attempt %d: -want +got:\n%s", i+1, diff)
 			}
 		}
 		parked := b.Parked(t, "orders")
 		if len(parked) != 1 || !cmp.Equal(parked, b.Messages(t, "orders.failed")) {
-			t.Errorf("%d parked", len(parked))
+			t.Errorf("%d messages were parked", len(parked))
 		}
 		var errs []topology.AttemptError
 		for i, a := range w.Attempts() {
 			errs = append(errs, topology.AttemptError{Attempt: i + 1, Time: a.Began, Error: errScripted.Error()})
 		}
 		if diff := cmp.Diff(errs, parked[0].Errors, cmpopts.IgnoreFields(topology.AttemptError{}, "Host")); diff != "" {
-			t.Errorf("errors, -want +got:\n%s", diff)
+			t.Errorf("errors: -want +got:\n%s", diff)
 		}
 	})
 }
 
-func TestMessagesAndDepthLeaveOutWhatIsHandled(t *testing.T) {
+func TestMessagesAndDepthOmitUnackedMessages(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Work(t, reprise.WorkerConfig{Queue: "orders", Prefetch: 1, Handler: handler(func(*reprise.Message) error {
@@ -98,13 +98,13 @@ func TestMessagesAndDepthLeaveOutWhatIsHandled(t *testing.T) {
 			ids = append(ids, m.MessageID)
 		}
 		if diff := cmp.Diff([]string{"2", "3"}, ids); diff != "" || b.Depth(t, "orders") != 2 {
-			t.Errorf("depth %d, %v", b.Depth(t, "orders"), ids)
+			t.Errorf("got depth %d, messages %v", b.Depth(t, "orders"), ids)
 		}
 	})
 }
 
 // The strategy determines the queue of parked messages.
-func TestParkedFollowsTheStrategy(t *testing.T) {
+func TestParkedFollowsStrategy(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		w := b.Work(t, reprise.WorkerConfig{
@@ -115,18 +115,18 @@ func TestParkedFollowsTheStrategy(t *testing.T) {
 		b.Drain(t)
 		four := 4 * time.Hour
 		if diff := cmp.Diff([]time.Duration{four, four, four, four}, w.Attempts().Delays()); diff != "" {
-			t.Errorf("delays, -want +got:\n%s", diff)
+			t.Errorf("delays: -want +got:\n%s", diff)
 		}
 		got := b.Parked(t, "cover-art-archive.index")
 		if len(got) != 1 || got[0].Attempt != 5 || len(got[0].Errors) != 5 || len(got[0].Headers) != 0 {
-			t.Errorf("parked: %+v", got)
+			t.Errorf("parked messages: got %+v", got)
 		}
 	})
 }
 
 // Parked separates the messages of two work queues that share a failed queue, if the marks record the
 // work queue.
-func TestParkedOfQueuesThatShareTheirFailedQueue(t *testing.T) {
+func TestParkedWithSharedFailedQueue(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		strategy := topology.Strategy{Route: topology.WaitQueue{
@@ -154,13 +154,13 @@ func TestParkedOfQueuesThatShareTheirFailedQueue(t *testing.T) {
 		b.Drain(t)
 		for _, queue := range []string{"a", "b"} {
 			if got := b.Parked(t, queue); len(got) != 1 || got[0].MessageID != "of "+queue {
-				t.Errorf("of %s %d are parked", queue, len(got))
+				t.Errorf("queue %s: %d messages were parked, want 1", queue, len(got))
 			}
 		}
 	})
 }
 
-func TestWhatIsNotThereIsNamed(t *testing.T) {
+func TestMissingQueueFailsTest(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]func(f *fake, b *reprisetest.Broker){
 		`reprisetest: queue "oders" not found (existing queues: orders, orders.failed)`: func(f *fake, b *reprisetest.Broker) {
@@ -172,7 +172,7 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		`reprisetest: publish: reprise: unroutable: exchange "shop" does not exist (404 NOT_FOUND - no exchange 'shop' in vhost '/')`: func(f *fake, b *reprisetest.Broker) {
 			b.Publish(f, &reprise.Message{Exchange: "shop"})
 		},
-		`reprisetest: failed queue of "oders" not found: exchange "" with key "oders.failed" leads to no queue (a worker declares it; existing queues: orders, orders.failed)`: func(f *fake, b *reprisetest.Broker) {
+		`reprisetest: failed queue of "oders" not found: exchange "" does not route key "oders.failed" to a queue (a worker declares it; existing queues: orders, orders.failed)`: func(f *fake, b *reprisetest.Broker) {
 			b.Parked(f, "oders")
 		},
 		`reprisetest: topology: queue must have a name`: func(f *fake, b *reprisetest.Broker) {
@@ -186,13 +186,13 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 				f(t, b)
 			})
 			if got.String() != want {
-				t.Errorf("failed with\n%s\nwant\n%s", got, want)
+				t.Errorf("got failure\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
 }
 
-func TestConfigsThatCannotWork(t *testing.T) {
+func TestInvalidConfigFailsTest(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]reprisetest.Config{
 		"reprisetest: Config.Timeout must not be negative: got -1s (0 means 720h0m0s, or 30s in real time)": {Timeout: -time.Second},
@@ -200,7 +200,7 @@ func TestConfigsThatCannotWork(t *testing.T) {
 		"reprisetest: broker: Config.FrameMax must be between 8192 and 16777216 bytes: got 1":               {Broker: broker.Config{FrameMax: 1}},
 	} {
 		if got := try(t, func(f *fake) { c.New(f) }); got.String() != want {
-			t.Errorf("failed with\n%s\nwant\n%s", got, want)
+			t.Errorf("got failure\n%s\nwant\n%s", got, want)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 		b.Declare(t, queues(topology.Queue{Name: "orders"}))
 		b.Publish(t, &reprise.Message{RoutingKey: "orders", UserID: "alice"})
 		if want := "amqp://alice:se%2Fcret@memory"; b.URL() != want {
-			t.Errorf("URL is %s, want %s", b.URL(), want)
+			t.Errorf("URL: got %s, want %s", b.URL(), want)
 		}
 		// Messages report the publishing user, although another user published the copies.
 		other, err := reprise.Dial(t.Context(), "amqp://bob:@memory", &reprise.Config{Dial: b.DialContext})
@@ -227,7 +227,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 		}
 		w.Await(t, 1)
 		if got := b.Parked(t, "work"); len(got) != 1 || got[0].UserID != "bob" {
-			t.Errorf("parked: %+v", got)
+			t.Errorf("parked messages: got %+v", got)
 		}
 	})
 	definitions := reprisetest.Config{Broker: broker.Config{Definitions: []byte(`{
@@ -244,7 +244,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 	definitions.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Publish(t, order("1"))
 		if n := b.Depth(t, "orders"); n != 1 {
-			t.Errorf("%d messages", n)
+			t.Errorf("queue has %d messages, want 1", n)
 		}
 		client, err := reprise.Dial(t.Context(), "amqp://carol:secret@memory/other", &reprise.Config{Dial: b.DialContext})
 		if err != nil {
@@ -256,7 +256,7 @@ func TestUsersAndVirtualHosts(t *testing.T) {
 		began := time.Now()
 		b.Drain(t)
 		if took := time.Since(began); took != time.Hour {
-			t.Errorf("drained after %s, although another virtual host has a message that waits an hour", took)
+			t.Errorf("Drain took %s, want 1h because of a message in another virtual host", took)
 		}
 	})
 }

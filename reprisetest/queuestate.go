@@ -19,30 +19,30 @@ func (p place) String() string {
 	return fmt.Sprintf("%s (in virtual host %s)", p.queue, p.vhost)
 }
 
-// standing is the state of a queue at one moment.
-type standing struct {
+// queueState is the state of a queue at one moment.
+type queueState struct {
 	inside.Queue
-	dies bool      // expired messages are dead-lettered, and the queue is not a failed queue
-	left bool      // no consumer, but the connection of an earlier consumer is open
-	lost time.Time // time at which the connection of the last consumer was lost; zero: not lost
+	movesExpired bool      // expired messages are dead-lettered, and the queue is not a failed queue
+	left         bool      // no consumer, but the connection of an earlier consumer is open
+	lost         time.Time // time at which the connection of the last consumer was lost; zero: not lost
 }
 
-func (s standing) place() place { return place{s.VHost, s.Name} }
+func (s queueState) place() place { return place{s.VHost, s.Name} }
 
 // consumed reports whether the queue has a consumer, or is expected to have a consumer again.
-func (s standing) consumed() bool { return s.Consumers > 0 || s.left || !s.lost.IsZero() }
+func (s queueState) consumed() bool { return s.Consumers > 0 || s.left || !s.lost.IsZero() }
 
-// underWay reports whether the queue has messages that are not at rest.
-func (s standing) underWay() bool {
+// inFlight reports whether the queue has messages that are not at rest.
+func (s queueState) inFlight() bool {
 	switch {
 	case s.Unacked > 0, s.Delayed > 0, s.Dead > 0, s.Leaving:
 		return true
 	}
-	return s.Ready > 0 && (s.consumed() || s.dies && !s.Expires.IsZero())
+	return s.Ready > 0 && (s.consumed() || s.movesExpired && !s.Expires.IsZero())
 }
 
 // String describes the messages of the queue. It returns "" if the queue is empty.
-func (s standing) String() string {
+func (s queueState) String() string {
 	var parts []string
 	add := func(n int, what string) {
 		if n > 0 {
@@ -52,7 +52,7 @@ func (s standing) String() string {
 	add(s.Ready, "ready")
 	add(s.Unacked, "unacknowledged")
 	add(s.Delayed, "waiting for a delayed retry")
-	add(s.Dead, "dead-lettered to a queue that does not take them, or is not there")
+	add(s.Dead, "dead-lettered to a queue that rejects them or does not exist")
 	if parts == nil && !s.Leaving {
 		return ""
 	}
@@ -67,7 +67,7 @@ func (s standing) String() string {
 	case !s.lost.IsZero():
 		parts = append(parts, fmt.Sprintf("no consumer since its connection was lost %s ago", time.Since(s.lost)))
 	case s.left:
-		parts = append(parts, "no consumer, but the connection is open that consumed from it")
+		parts = append(parts, "no consumer, but the connection of an earlier consumer is open")
 	default:
 		parts = append(parts, "no consumers")
 	}
@@ -75,11 +75,11 @@ func (s standing) String() string {
 }
 
 // survey returns the state of all queues.
-func (b *Broker) survey() []standing {
-	var all []standing
+func (b *Broker) survey() []queueState {
+	var all []queueState
 	for _, q := range b.inside.Queues() {
 		if q.Name != fullQueue {
-			all = append(all, standing{Queue: q, dies: q.DeadLetters && !strings.HasSuffix(q.Name, ".failed")})
+			all = append(all, queueState{Queue: q, movesExpired: q.DeadLetters && !strings.HasSuffix(q.Name, ".failed")})
 		}
 	}
 	b.mu.Lock()

@@ -57,12 +57,12 @@ func (b *Broker) failedQueues(t TB, work string, s topology.Strategy) []string {
 		b.queue(t, work)
 		var found bool
 		if exchange, key, found = b.inside.DeadLetterTarget("/", work, work); !found {
-			t.Fatalf("reprisetest: queue %q dead-letters nothing, so that its strategy parks nothing", work)
+			t.Fatalf("reprisetest: queue %q must have a dead-letter exchange for parked messages", work)
 		}
 	}
 	queues, err := b.inside.Route("/", exchange, key)
 	if err != nil || len(queues) == 0 {
-		t.Fatalf("reprisetest: failed queue of %q not found: exchange %q with key %q leads to no queue (a worker declares it; existing queues: %s)",
+		t.Fatalf("reprisetest: failed queue of %q not found: exchange %q does not route key %q to a queue (a worker declares it; existing queues: %s)",
 			work, exchange, key, b.names())
 	}
 	return queues
@@ -87,7 +87,7 @@ func (b *Broker) queue(t TB, name string) inside.Queue {
 
 func (b *Broker) look(t TB, name string) []inside.Message {
 	t.Helper()
-	b.still()
+	b.waitIdle()
 	b.queue(t, name)
 	return b.inside.Messages("/", name)
 }
