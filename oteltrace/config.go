@@ -8,15 +8,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config configures tracing. The zero value means the defaults.
+// Config configures tracing. The zero value selects the defaults.
 type Config struct {
 	// TracerProvider creates the spans. Default: the global provider of OpenTelemetry, even if the program sets it
 	// later.
 	TracerProvider trace.TracerProvider
 
-	// Propagator reads and writes the trace context in headers. Default: propagation.TraceContext. The global
-	// propagator of OpenTelemetry is not the default, because it does nothing until the program sets it, and the links
-	// would be missing without an error.
+	// Propagator reads and writes the trace context in headers. Default: propagation.TraceContext. The global propagator
+	// of OpenTelemetry is not the default, because it has no effect until the program sets it. Until then, the spans would
+	// have no links, without an error.
 	Propagator propagation.TextMapPropagator
 
 	// ChildOfProducer makes the first attempt a child of the span that published the message, in addition to the link,
@@ -38,11 +38,11 @@ const (
 	// PauseForKey is the pause in seconds that the handler requested with reprise.PauseFor.
 	PauseForKey = attribute.Key("reprise.pause_for")
 
-	// RedeliveredKey is true if the broker has delivered the message before, without an answer or with a requeue.
-	// Otherwise the attribute is absent.
+	// RedeliveredKey is true if the delivery is a redelivery: the broker did not receive an acknowledgement, or the
+	// message was requeued. Otherwise the attribute is absent.
 	RedeliveredKey = attribute.Key("reprise.redelivered")
 
-	// LinkKey is an attribute of links: "producer" or "previous_attempt".
+	// LinkKey is the kind of a link: "producer" or "previous_attempt".
 	LinkKey = attribute.Key("reprise.link")
 )
 

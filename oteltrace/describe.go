@@ -10,7 +10,7 @@ import (
 
 // describe returns the attributes that publish and process spans have in common.
 func describe(operation, destination, key string) []attribute.KeyValue {
-	attributes := append(make([]attribute.KeyValue, 0, 10), // room for the attributes that both spans add
+	attributes := append(make([]attribute.KeyValue, 0, 10), // capacity for the attributes that the callers append
 		semconv.MessagingSystemRabbitMQ,
 		semconv.MessagingOperationName(operation),
 		semconv.MessagingDestinationName(destination),

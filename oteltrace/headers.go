@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// headers are the headers of a message, as a propagator's carrier.
+// headers implements propagation.TextMapCarrier with the headers of a message.
 type headers map[string]any
 
 // Get implements propagation.TextMapCarrier. It accepts strings and byte slices, because some clients send text as
@@ -45,15 +45,15 @@ func (h headers) withoutPrevious() {
 	delete(h, formerPrevious)
 }
 
-// asPrevious returns the header that names s as the span of the previous attempt.
+// asPrevious returns the header that sets s as the span of the previous attempt.
 func asPrevious(s trace.SpanContext) map[string]any {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), s), carrier)
 	return map[string]any{HeaderPrevious: carrier[traceparent]}
 }
 
-// extract returns ctx with the values that the propagator finds in the headers, and the span context among them. It
-// ignores the span in ctx, which is not part of the message.
+// extract returns ctx with the values that the propagator reads from the headers, and the span context from the
+// headers. It ignores the span in ctx, because the message does not contain it.
 func (h headers) extract(ctx context.Context, p propagation.TextMapPropagator) (context.Context, trace.SpanContext) {
 	ctx = p.Extract(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), h)
 	return ctx, trace.SpanContextFromContext(ctx)

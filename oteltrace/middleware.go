@@ -35,7 +35,7 @@ type handler struct {
 // Handle implements reprise.Handler.
 func (h *handler) Handle(ctx context.Context, m *reprise.Message) (err error) {
 	ctx, span := h.begin(ctx, m)
-	err = reprise.ErrHandlerExited // the result if the handler leaves through runtime.Goexit
+	err = reprise.ErrHandlerExited // the result if the handler calls runtime.Goexit
 	defer func() {
 		if v := recover(); v != nil {
 			err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
@@ -78,7 +78,7 @@ func (h *handler) begin(ctx context.Context, m *reprise.Message) (context.Contex
 	return h.tracer.Start(ctx, "process "+m.Queue, options...)
 }
 
-// links returns links to the valid spans of the two.
+// links returns a link for each of the two span contexts that is valid.
 func links(producer, previous trace.SpanContext) (links []trace.Link) {
 	link := func(to trace.SpanContext, what string) {
 		if to.IsValid() {

@@ -23,7 +23,7 @@ import (
 	"github.com/reprisemq/reprise/oteltrace"
 )
 
-func TestEveryAttemptIsATraceOfItsOwn(t *testing.T) {
+func TestMiddlewareStartsTracePerAttempt(t *testing.T) {
 	for _, child := range []bool{false, true} {
 		t.Run(fmt.Sprint("child of producer ", child), func(t *testing.T) {
 			r := newRecorder()
@@ -46,17 +46,17 @@ func TestEveryAttemptIsATraceOfItsOwn(t *testing.T) {
 				switch {
 				case child && i == 0:
 					if s.Parent().SpanID() != origin.SpanID() || s.SpanContext().TraceID() != origin.TraceID() {
-						t.Errorf("attempt 1 is a child of %v", s.Parent())
+						t.Errorf("attempt 1: unexpected parent %v", s.Parent())
 					}
 				case s.Parent().IsValid(), s.SpanContext().TraceID() == origin.TraceID():
-					t.Errorf("attempt %d is part of trace %s, below %s", i+1, s.SpanContext().TraceID(), s.Parent().SpanID())
+					t.Errorf("attempt %d: unexpected trace %s with parent %s", i+1, s.SpanContext().TraceID(), s.Parent().SpanID())
 				}
 			}
 		})
 	}
 }
 
-func TestSpanOfAnAttempt(t *testing.T) {
+func TestMiddlewareSetsAttributes(t *testing.T) {
 	r := newRecorder()
 	err := r.attempt(&reprise.Message{
 		Exchange: "shop", RoutingKey: "order.placed", Queue: "orders",
@@ -67,7 +67,7 @@ func TestSpanOfAnAttempt(t *testing.T) {
 	}
 	s := r.only(t)
 	if s.Name() != "process orders" || s.SpanKind() != trace.SpanKindConsumer {
-		t.Errorf("%s, %s", s.Name(), s.SpanKind())
+		t.Errorf("span: got %s, %s", s.Name(), s.SpanKind())
 	}
 	want := map[string]string{
 		"messaging.system":                           "rabbitmq",
@@ -85,11 +85,11 @@ func TestSpanOfAnAttempt(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if s.InstrumentationScope().SchemaURL != "https://opentelemetry.io/schemas/1.43.0" {
-		t.Errorf("schema %s", s.InstrumentationScope().SchemaURL)
+		t.Errorf("schema URL: got %s", s.InstrumentationScope().SchemaURL)
 	}
 }
 
-func TestDestinations(t *testing.T) {
+func TestMiddlewareNamesDestination(t *testing.T) {
 	for _, tc := range []struct{ exchange, key, queue, want string }{
 		{"", "orders", "orders", "orders"},
 		{"shop", "orders", "orders", "shop:orders"},
@@ -101,13 +101,13 @@ func TestDestinations(t *testing.T) {
 		r := newRecorder()
 		_ = r.attempt(&reprise.Message{Exchange: tc.exchange, RoutingKey: tc.key, Queue: tc.queue, Attempt: 1}, returning(nil))
 		if got := attributes(r.only(t).Attributes())["messaging.destination.name"]; got != tc.want {
-			t.Errorf("%q %q %q: %q, want %q", tc.exchange, tc.key, tc.queue, got, tc.want)
+			t.Errorf("%q %q %q: got %q, want %q", tc.exchange, tc.key, tc.queue, got, tc.want)
 		}
 	}
 }
 
 // A publisher can set any header. Invalid headers must not make an attempt fail.
-func TestHeadersThatLeadNowhere(t *testing.T) {
+func TestMiddlewareIgnoresInvalidHeaders(t *testing.T) {
 	_, good := elsewhere(t)
 	for _, tc := range []struct {
 		name  string
@@ -116,7 +116,7 @@ func TestHeadersThatLeadNowhere(t *testing.T) {
 	}{
 		{"text", good, 1},
 		{"bytes", []byte(good), 1},
-		{"of a later version", "cc" + good[2:] + "-what-comes-next", 1},
+		{"later version", "cc" + good[2:] + "-more-fields", 1},
 		{"empty", "", 0},
 		{"short", good[:len(good)-1], 0},
 		{"long", good + "-00", 0},
@@ -136,10 +136,10 @@ func TestHeadersThatLeadNowhere(t *testing.T) {
 				err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{header: tc.value}},
 					func(context.Context, *reprise.Message) error { called = true; return errTest })
 				if !called || !errors.Is(err, errTest) {
-					t.Errorf("%s: called %v, %v", header, called, err)
+					t.Errorf("%s: got called %v, %v", header, called, err)
 				}
 				if s := r.only(t); len(s.Links()) != tc.links || s.Parent().IsValid() {
-					t.Errorf("%s: linked to %q", header, linked(s))
+					t.Errorf("%s: unexpected links %q", header, linked(s))
 				}
 			}
 		})
@@ -150,7 +150,7 @@ func TestHeadersThatLeadNowhere(t *testing.T) {
 			t.Error(err)
 		}
 		if got := linked(r.only(t)); len(got) != 0 {
-			t.Errorf("linked to %q", got)
+			t.Errorf("unexpected links %q", got)
 		}
 	})
 }
@@ -168,18 +168,18 @@ func FuzzHeaders(f *testing.F) {
 		s := r.only(t)
 		next := copied(nil, err)[oteltrace.HeaderPrevious]
 		if id := s.SpanContext().SpanID().String(); !errors.Is(err, errTest) || !strings.Contains(fmt.Sprint(next), id) {
-			t.Errorf("%v; the next attempt would be linked to %v, not %s", err, next, id)
+			t.Errorf("error %v: next attempt links to %v, want %s", err, next, id)
 		}
 		for _, l := range s.Links() {
 			if !l.SpanContext.IsValid() {
-				t.Errorf("a link to %v", l.SpanContext)
+				t.Errorf("link to invalid span context %v", l.SpanContext)
 			}
 		}
 	})
 }
 
-// A handler receives the headers of the published message, and may forward them.
-func TestHandlersDoNotSeeOurHeader(t *testing.T) {
+// A handler can forward its headers, so they equal the headers of the published message.
+func TestMiddlewareHidesInternalHeaders(t *testing.T) {
 	r := newRecorder()
 	_, header := elsewhere(t)
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 2, Headers: map[string]any{
@@ -192,7 +192,7 @@ func TestHandlersDoNotSeeOurHeader(t *testing.T) {
 	})
 }
 
-func TestSpansOfTheHandlerAreBelow(t *testing.T) {
+func TestHandlerSpansAreChildren(t *testing.T) {
 	r := newRecorder()
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(ctx context.Context, _ *reprise.Message) error {
 		_, span := r.provider.Tracer("").Start(ctx, "charge")
@@ -201,22 +201,22 @@ func TestSpansOfTheHandlerAreBelow(t *testing.T) {
 	})
 	spans := r.Ended()
 	if len(spans) != 2 || spans[0].Parent().SpanID() != spans[1].SpanContext().SpanID() {
-		t.Errorf("%v", spans)
+		t.Errorf("unexpected spans: %v", spans)
 	}
 }
 
 // The context of Run may contain the span of the code that starts the worker. Attempts are not children of this span.
-func TestTheSpanOfRunIsNoParent(t *testing.T) {
+func TestMiddlewareIgnoresParentOfContext(t *testing.T) {
 	r := newRecorder()
 	ctx, main := r.provider.Tracer("").Start(t.Context(), "main")
 	_ = oteltrace.Middleware(r.config)(reprise.HandlerFunc(returning(nil))).Handle(ctx, &reprise.Message{Queue: "orders", Attempt: 1})
 	if s := r.only(t); s.Parent().IsValid() || len(s.Links()) != 0 || s.SpanContext().TraceID() == main.SpanContext().TraceID() {
-		t.Errorf("below %v, linked to %q", s.Parent(), linked(s))
+		t.Errorf("unexpected parent %v, links %q", s.Parent(), linked(s))
 	}
 }
 
 // A parked message that is replayed with its headers starts at attempt 1 again.
-func TestReplayedMessageContinuesTheChain(t *testing.T) {
+func TestReplayedAttemptLinksToPreviousAttempt(t *testing.T) {
 	r := newRecorder()
 	r.config.ChildOfProducer = true
 	origin, header := elsewhere(t)
@@ -228,29 +228,29 @@ func TestReplayedMessageContinuesTheChain(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if s.Parent().IsValid() {
-		t.Error("the first attempt after a replay is in the publisher's trace")
+		t.Error("the first attempt after a replay is a child of the publisher's span")
 	}
 }
 
-func TestPanicIsTheWorkersPanicError(t *testing.T) {
+func TestMiddlewareReturnsPanicError(t *testing.T) {
 	r := newRecorder()
 	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, func(context.Context, *reprise.Message) error { panicked(); return nil })
 	p, is := errors.AsType[*reprise.PanicError](err)
 	if !is || p.Value != "oh" || !strings.Contains(string(p.Stack), "oteltrace_test.panicked") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want a PanicError with the stack", err)
 	}
 	s := r.only(t)
 	if s.Status().Code != codes.Error || s.Status().Description != "panic: oh" {
-		t.Errorf("%+v", s.Status())
+		t.Errorf("unexpected status: %+v", s.Status())
 	}
 	if _, found := copied(nil, err)[oteltrace.HeaderPrevious]; !found {
-		t.Error("the next attempt would not be linked to it")
+		t.Error("error without the header for the next attempt")
 	}
 }
 
 func panicked() { panic("oh") }
 
-func TestGoexitEndsTheSpan(t *testing.T) {
+func TestMiddlewareEndsSpanOnGoexit(t *testing.T) {
 	r := newRecorder()
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -258,37 +258,37 @@ func TestGoexitEndsTheSpan(t *testing.T) {
 	})
 	wg.Wait()
 	if s := r.only(t); s.Status().Code != codes.Error {
-		t.Errorf("%+v", s.Status())
+		t.Errorf("unexpected status: %+v", s.Status())
 	}
 }
 
 // Without an SDK the package does not record spans, but propagates the trace context.
-func TestWithoutAnSDK(t *testing.T) {
+func TestMiddlewareWithoutSDKPropagatesContext(t *testing.T) {
 	origin, header := elsewhere(t)
 	handler := oteltrace.Middleware(oteltrace.Config{TracerProvider: noop.NewTracerProvider()})(reprise.HandlerFunc(
 		func(ctx context.Context, _ *reprise.Message) error {
 			if got := trace.SpanContextFromContext(ctx); got.SpanID() != origin.SpanID() {
-				t.Errorf("the handler is given %v", got)
+				t.Errorf("span context of the handler: got %v", got)
 			}
 			return errTest
 		}))
 	m := &reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}
 	if err := handler.Handle(t.Context(), m); err != errTest {
-		t.Errorf("%#v", err)
+		t.Errorf("got %#v, want errTest", err)
 	}
 }
 
 // The next attempt is linked to an attempt even if that attempt is not sampled.
-func TestNotSampled(t *testing.T) {
+func TestUnsampledAttemptsAreLinked(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(sdktrace.NeverSample()))
 	err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errTest))
 	if header, _ := copied(nil, err)[oteltrace.HeaderPrevious].(string); !strings.HasSuffix(header, "-00") {
-		t.Errorf("the next attempt would be linked to %q", header)
+		t.Errorf("header for the next attempt: got %q", header)
 	}
 }
 
-// Head samplers receive the links and can use them.
-func TestSamplersSeeTheLinks(t *testing.T) {
+// A head sampler can decide by the links.
+func TestSamplerReceivesLinks(t *testing.T) {
 	r := newRecorder(sdktrace.WithSampler(samplerFunc(func(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 		if slices.ContainsFunc(p.Links, func(l trace.Link) bool { return l.SpanContext.IsSampled() }) {
 			return sdktrace.AlwaysSample().ShouldSample(p)
@@ -299,7 +299,7 @@ func TestSamplersSeeTheLinks(t *testing.T) {
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(nil))
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"traceparent": header}}, returning(nil))
 	if s := r.only(t); len(s.Links()) != 1 {
-		t.Errorf("linked to %q", linked(s))
+		t.Errorf("unexpected links %q", linked(s))
 	}
 }
 
@@ -309,13 +309,13 @@ func (f samplerFunc) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampli
 
 func (samplerFunc) Description() string { return "test" }
 
-func TestBaggageComesAlong(t *testing.T) {
+func TestMiddlewareExtractsBaggage(t *testing.T) {
 	r := newRecorder()
 	r.config.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1, Headers: map[string]any{"baggage": "tenant=acme"}},
 		func(ctx context.Context, _ *reprise.Message) error {
 			if got := baggage.FromContext(ctx).Member("tenant").Value(); got != "acme" {
-				t.Errorf("tenant %q", got)
+				t.Errorf("tenant: got %q", got)
 			}
 			return nil
 		})

@@ -28,15 +28,15 @@ var outcomes = map[string]struct {
 	err  error
 	want map[string]string
 }{
-	"nil":                     {nil, map[string]string{"reprise.outcome": "done"}},
-	"an error":                {&refused{}, map[string]string{"reprise.outcome": "retry", "error.type": typeRefused}},
-	"an error in another one": {fmt.Errorf("charge: %w", &refused{}), map[string]string{"reprise.outcome": "retry", "error.type": typeRefused}},
-	"RetryAfter":              {retryAfter, map[string]string{"reprise.outcome": "retry", "reprise.retry_after": "90", "error.type": typeRefused}},
+	"nil":             {nil, map[string]string{"reprise.outcome": "done"}},
+	"an error":        {&refused{}, map[string]string{"reprise.outcome": "retry", "error.type": typeRefused}},
+	"a wrapped error": {fmt.Errorf("charge: %w", &refused{}), map[string]string{"reprise.outcome": "retry", "error.type": typeRefused}},
+	"RetryAfter":      {retryAfter, map[string]string{"reprise.outcome": "retry", "reprise.retry_after": "90", "error.type": typeRefused}},
 	"PauseFor": {reprise.PauseFor(time.Minute, &refused{}), map[string]string{
 		"reprise.outcome": "retry", "reprise.retry_after": "60", "reprise.pause_for": "60", "error.type": typeRefused,
 	}},
 	"Park":                 {reprise.Park(&refused{}), map[string]string{"reprise.outcome": "park", "error.type": typeRefused}},
-	"Park of nothing":      {reprise.Park(nil), map[string]string{"reprise.outcome": "park", "error.type": "*reprise.ParkError"}},
+	"Park of nil":          {reprise.Park(nil), map[string]string{"reprise.outcome": "park", "error.type": "*reprise.ParkError"}},
 	"Annotate":             {reprise.Annotate(reprise.Park(&refused{}), map[string]any{"step": 2}), map[string]string{"reprise.outcome": "park", "error.type": typeRefused}},
 	"Park of a RetryAfter": {reprise.Park(retryAfter), map[string]string{"reprise.outcome": "park", "error.type": typeRefused}},
 	"RetryAfter of a Park": {reprise.RetryAfter(time.Second, reprise.Park(&refused{})), map[string]string{
@@ -51,13 +51,13 @@ var outcomes = map[string]struct {
 	}},
 }
 
-func TestOutcomes(t *testing.T) {
+func TestMiddlewareRecordsOutcomes(t *testing.T) {
 	for name, tc := range outcomes {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder()
 			err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(tc.err))
 			if !errors.Is(err, tc.err) {
-				t.Errorf("%v became %v", tc.err, err)
+				t.Errorf("got %v, want %v", err, tc.err)
 			}
 			s := r.only(t)
 			got := attributes(s.Attributes())
@@ -71,10 +71,10 @@ func TestOutcomes(t *testing.T) {
 			}
 			if tc.err == nil {
 				if s.Status().Code != codes.Unset {
-					t.Errorf("%+v", s.Status())
+					t.Errorf("unexpected status: %+v", s.Status())
 				}
 			} else if s.Status().Code != codes.Error || s.Status().Description != tc.err.Error() {
-				t.Errorf("%+v", s.Status())
+				t.Errorf("unexpected status: %+v", s.Status())
 			}
 		})
 	}
@@ -85,21 +85,21 @@ type unreadable struct{}
 func (*unreadable) Error() string { panic("a nil pointer") }
 
 // An error whose methods panic has the same effect on the worker with and without tracing.
-func TestErrorThatPanics(t *testing.T) {
+func TestMiddlewareRecoversFromPanickingError(t *testing.T) {
 	r := newRecorder()
 	bad := reprise.Park(&unreadable{})
 	if err := r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(bad)); !errors.Is(err, bad) {
-		t.Errorf("%T", err)
+		t.Errorf("got %T, want the same error", err)
 	}
 	if s := r.only(t); s.Status().Code != codes.Error || attributes(s.Attributes())["reprise.outcome"] != "park" {
-		t.Errorf("%+v", s.Status())
+		t.Errorf("unexpected status: %+v", s.Status())
 	}
 }
 
-func TestTextsAreBounded(t *testing.T) {
+func TestMiddlewareTruncatesErrorText(t *testing.T) {
 	r := newRecorder()
 	_ = r.attempt(&reprise.Message{Queue: "orders", Attempt: 1}, returning(errors.New(strings.Repeat("ä", 1<<20)+"\xff")))
 	if d := r.only(t).Status().Description; len(d) > 5000 || len(d) < 4000 || !utf8.ValidString(d) {
-		t.Errorf("%d bytes", len(d))
+		t.Errorf("description: got %d bytes, want 4000 to 5000 of UTF-8", len(d))
 	}
 }

@@ -76,7 +76,7 @@ func (p *publisher) publish(ctx context.Context, messages []*reprise.Message, ab
 	traced := make([]*reprise.Message, len(messages))
 	copies := make(map[*reprise.Message]*reprise.Message, len(messages))
 	for i, m := range messages {
-		if copies[m] == nil { // a message that occurs twice has one id
+		if copies[m] == nil { // a message that the batch contains twice has one ID
 			copies[m] = p.traced(ctx, m)
 		}
 		traced[i] = copies[m]

@@ -33,7 +33,7 @@ func (s *sent) Publish(_ context.Context, m *reprise.Message) error {
 	return s.err
 }
 
-func TestPublishing(t *testing.T) {
+func TestPublisherCreatesSpan(t *testing.T) {
 	r := newRecorder()
 	var client sent
 	ctx, parent := r.provider.Tracer("").Start(t.Context(), "checkout")
@@ -44,7 +44,7 @@ func TestPublishing(t *testing.T) {
 	}
 	s := r.only(t)
 	if s.Name() != "publish shop" || s.SpanKind() != trace.SpanKindProducer || s.Parent().SpanID() != parent.SpanContext().SpanID() || s.Status().Code != codes.Unset {
-		t.Errorf("%s, %s, below %v, %v", s.Name(), s.SpanKind(), s.Parent(), s.Status())
+		t.Errorf("span: got %s, %s, parent %v, %v", s.Name(), s.SpanKind(), s.Parent(), s.Status())
 	}
 	want := map[string]string{
 		"messaging.system":                           "rabbitmq",
@@ -63,11 +63,11 @@ func TestPublishing(t *testing.T) {
 		t.Errorf("headers, -want +got:\n%s", diff)
 	}
 	if len(own) != 1 || m.MessageID != "random 1" || string(client.messages[0].Body) != "17" {
-		t.Errorf("the message became %+v", m)
+		t.Errorf("unexpected message: %+v", m)
 	}
 }
 
-func TestNamesOfPublishing(t *testing.T) {
+func TestPublisherNamesSpanAndDestination(t *testing.T) {
 	for _, tc := range []struct{ exchange, key, name, destination string }{
 		{"", "orders", "publish orders", "orders"},
 		{"shop", "order.17.placed", "publish shop", "shop:order.17.placed"},
@@ -77,12 +77,12 @@ func TestNamesOfPublishing(t *testing.T) {
 		r := newRecorder()
 		_ = oteltrace.Publisher(r.config, new(sent).Publish)(t.Context(), &reprise.Message{Exchange: tc.exchange, RoutingKey: tc.key})
 		if s := r.only(t); s.Name() != tc.name || attributes(s.Attributes())["messaging.destination.name"] != tc.destination {
-			t.Errorf("%q %q: %s to %v", tc.exchange, tc.key, s.Name(), s.Attributes())
+			t.Errorf("%q %q: got %s with %v", tc.exchange, tc.key, s.Name(), s.Attributes())
 		}
 	}
 }
 
-func TestPublishingFails(t *testing.T) {
+func TestPublisherRecordsErrors(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want string
@@ -97,20 +97,21 @@ func TestPublishingFails(t *testing.T) {
 		client := sent{err: tc.err}
 		m := &reprise.Message{RoutingKey: "orders"}
 		if err := oteltrace.Publisher(r.config, client.Publish)(t.Context(), m); err != tc.err {
-			t.Errorf("%v became %v", tc.err, err)
+			t.Errorf("got %v, want %v", err, tc.err)
 		}
 		if m.MessageID != "random 1" {
-			t.Errorf("another try would have another id: %q", m.MessageID)
+			t.Errorf("message ID: got %q, want %q", m.MessageID, "random 1")
 		}
 		s := r.only(t)
 		if s.Status().Code != codes.Error || s.Status().Description != tc.err.Error() || attributes(s.Attributes())["error.type"] != tc.want {
-			t.Errorf("%+v, %v", s.Status(), s.Attributes())
+			t.Errorf("unexpected status %+v, attributes %v", s.Status(), s.Attributes())
 		}
 	}
 }
 
-// A forwarded message is linked to its new publication, and the publication to the first publication.
-func TestPassingOn(t *testing.T) {
+// The header of a forwarded message contains the span of its new publication. This span is linked to the first
+// publication.
+func TestPublisherLinksForwardedMessages(t *testing.T) {
 	r := newRecorder()
 	var client sent
 	origin, header := elsewhere(t)
@@ -128,11 +129,11 @@ func TestPassingOn(t *testing.T) {
 		t.Errorf("headers, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(before, received); diff != "" {
-		t.Errorf("the message passed on was changed:\n%s", diff)
+		t.Errorf("headers of the caller changed, -want +got:\n%s", diff)
 	}
 }
 
-func TestBatches(t *testing.T) {
+func TestBatchPublisherCreatesOneSpan(t *testing.T) {
 	r := newRecorder()
 	origin, header := elsewhere(t)
 	var client sent
@@ -147,7 +148,7 @@ func TestBatches(t *testing.T) {
 		{RoutingKey: "orders", CorrelationID: "cart 2", Headers: map[string]any{"traceparent": header}},
 	}
 	if err := publish(t.Context(), batch); !errors.Is(err, reprise.ErrNacked) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrNacked", err)
 	}
 	s := r.only(t)
 	want := map[string]string{
@@ -167,15 +168,15 @@ func TestBatches(t *testing.T) {
 	}
 	for i, m := range client.messages {
 		if got, want := m.Headers["traceparent"], fmt.Sprintf("00-%s-%s-01", s.SpanContext().TraceID(), s.SpanContext().SpanID()); got != want {
-			t.Errorf("message %d leads to %v, want %s", i, got, want)
+			t.Errorf("traceparent of message %d: got %v, want %s", i, got, want)
 		}
 		if batch[i].MessageID != m.MessageID || m.MessageID == "" {
-			t.Errorf("message %d has the id %q, and was published as %q", i, batch[i].MessageID, m.MessageID)
+			t.Errorf("message %d: got ID %q, published with ID %q", i, batch[i].MessageID, m.MessageID)
 		}
 	}
 }
 
-func TestBatchesToSeveralPlaces(t *testing.T) {
+func TestBatchPublisherOmitsAmbiguousDestination(t *testing.T) {
 	for name, batch := range map[string][]*reprise.Message{
 		"publish shop": {{Exchange: "shop", RoutingKey: "placed"}},
 		"publish":      {{Exchange: "shop", RoutingKey: "placed"}, {Exchange: "shop", RoutingKey: "paid"}},
@@ -188,29 +189,29 @@ func TestBatchesToSeveralPlaces(t *testing.T) {
 		s := r.only(t)
 		_, found := attributes(s.Attributes())["messaging.destination.name"]
 		if s.Name() != name || found != (len(batch) == 1) {
-			t.Errorf("%s, want %s; %v", s.Name(), name, s.Attributes())
+			t.Errorf("span: got %s, want %s; attributes %v", s.Name(), name, s.Attributes())
 		}
 	}
 }
 
-// The Client reports invalid messages.
-func TestPublishingNothing(t *testing.T) {
+// Publishers pass nil messages and empty batches to the Client.
+func TestPublishersRejectNilMessages(t *testing.T) {
 	r := newRecorder()
 	b := testkit.Embedded(t)
 	client := dial(t, b.URL, nil, nil)
 	if err := oteltrace.Publisher(r.config, client.Publish)(t.Context(), nil); !errors.Is(err, reprise.ErrInvalidMessage) {
-		t.Errorf("nil: %v", err)
+		t.Errorf("nil: got %v, want ErrInvalidMessage", err)
 	}
 	batch := oteltrace.BatchPublisher(r.config, client.PublishBatch)
 	if err := batch(t.Context(), []*reprise.Message{nil}); !errors.Is(err, reprise.ErrInvalidMessage) {
-		t.Errorf("nil in a batch: %v", err)
+		t.Errorf("nil in a batch: got %v, want ErrInvalidMessage", err)
 	}
 	if err := batch(t.Context(), nil); err != nil {
-		t.Errorf("an empty batch: %v", err)
+		t.Errorf("empty batch: got %v, want nil", err)
 	}
 }
 
-func TestPublishingWithoutAnSDK(t *testing.T) {
+func TestPublisherWithoutSDKKeepsContext(t *testing.T) {
 	_, header := elsewhere(t)
 	var client sent
 	publish := oteltrace.Publisher(oteltrace.Config{TracerProvider: noop.NewTracerProvider()}, client.Publish)
@@ -218,11 +219,11 @@ func TestPublishingWithoutAnSDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := client.messages[0].Headers["traceparent"]; got != header {
-		t.Errorf("%v", got)
+		t.Errorf("header: got %v", got)
 	}
 }
 
-func TestBaggageIsSent(t *testing.T) {
+func TestPublisherInjectsBaggage(t *testing.T) {
 	r := newRecorder()
 	r.config.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	member, err := baggage.NewMember("tenant", "acme")
@@ -236,13 +237,12 @@ func TestBaggageIsSent(t *testing.T) {
 	var client sent
 	_ = oteltrace.Publisher(r.config, client.Publish)(baggage.ContextWithBaggage(t.Context(), bag), &reprise.Message{RoutingKey: "orders"})
 	if got := client.messages[0].Headers["baggage"]; got != "tenant=acme" {
-		t.Errorf("%v", got)
+		t.Errorf("header: got %v", got)
 	}
 }
 
-// A message that occurs twice in a batch has the same id both times, as without spans. Handlers detect the duplicate by
-// its id.
-func TestTheSameMessageTwiceInABatch(t *testing.T) {
+// If a batch contains a message twice, both copies have the same ID, so that handlers can detect the duplicate.
+func TestBatchPublisherKeepsIDOfRepeatedMessage(t *testing.T) {
 	r := newRecorder()
 	var client sent
 	m := &reprise.Message{RoutingKey: "q"}
@@ -258,6 +258,6 @@ func TestTheSameMessageTwiceInABatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := client.messages; got[0].MessageID != "random 1" || got[1].MessageID != "random 2" || got[2].MessageID != "random 1" || m.MessageID != "random 1" {
-		t.Errorf("published as %q, %q and %q; its own id is %q", got[0].MessageID, got[1].MessageID, got[2].MessageID, m.MessageID)
+		t.Errorf("published IDs: got %q, %q, %q; ID of the message: %q", got[0].MessageID, got[1].MessageID, got[2].MessageID, m.MessageID)
 	}
 }

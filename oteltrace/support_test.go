@@ -41,12 +41,12 @@ func (r *recorder) only(t testing.TB) sdktrace.ReadOnlySpan {
 	t.Helper()
 	ended := r.Ended()
 	if len(ended) != 1 {
-		t.Fatalf("%d spans, not 1", len(ended))
+		t.Fatalf("ended spans: got %d, want 1", len(ended))
 	}
 	return ended[0]
 }
 
-// attempt runs a handler once in Middleware.
+// attempt runs a handler once, wrapped by Middleware.
 func (r *recorder) attempt(m *reprise.Message, handler func(context.Context, *reprise.Message) error) error {
 	return oteltrace.Middleware(r.config)(reprise.HandlerFunc(handler)).Handle(context.Background(), m)
 }
@@ -94,7 +94,7 @@ func elsewhere(t testing.TB) (trace.SpanContext, string) {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": header})
 	s := trace.SpanContextFromContext(ctx)
 	if !s.IsValid() {
-		t.Fatal("not a traceparent")
+		t.Fatal("invalid traceparent")
 	}
 	return s, header
 }

@@ -27,7 +27,7 @@ const timeout = 2 * time.Minute
 
 // A message is published, fails, loses its connection, fails again and succeeds. The links between its spans survive
 // the transport through the broker.
-func TestLifeOfAMessage(t *testing.T) {
+func TestSpansLinkAcrossRetries(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		proxy := testkit.NewProxy(t, b.URL)
 		interrupted := make(chan struct{}, 100)
@@ -43,7 +43,7 @@ func TestLifeOfAMessage(t *testing.T) {
 		var lost atomic.Bool
 		r.run(t, client, queue, 10*time.Millisecond, func(_ context.Context, m *reprise.Message) error {
 			if _, found := m.Headers[oteltrace.HeaderPrevious]; found || m.Headers["own"] != "kept" {
-				t.Errorf("attempt %d sees the headers %v", m.Attempt, m.Headers)
+				t.Errorf("attempt %d: unexpected headers %v", m.Attempt, m.Headers)
 			}
 			switch {
 			case m.Attempt == 1:
@@ -51,13 +51,13 @@ func TestLifeOfAMessage(t *testing.T) {
 			case m.Attempt == 2 && !lost.Swap(true):
 				<-published
 				proxy.Cut()
-				<-interrupted // later settlements do not reach the broker
+				<-interrupted // the broker no longer accepts the settlement
 				return errTest
 			case m.Attempt == 2:
 				return errTest
 			}
-			if first := m.Errors[0].Error; !strings.HasPrefix(first, "panic: oh\n") || !strings.Contains(first, "oteltrace_test.TestLifeOfAMessage") {
-				t.Errorf("of the panic there is left: %s", first)
+			if first := m.Errors[0].Error; !strings.HasPrefix(first, "panic: oh\n") || !strings.Contains(first, "oteltrace_test.TestSpansLinkAcrossRetries") {
+				t.Errorf("error of the panic: got %s", first)
 			}
 			close(done)
 			return nil
@@ -74,7 +74,7 @@ func TestLifeOfAMessage(t *testing.T) {
 		spans := r.wait(t, 5)
 		sent, attempts := spans[0], spans[1:]
 		if sent.Parent().SpanID() != request.SpanContext().SpanID() {
-			t.Errorf("publishing is below %v", sent.Parent())
+			t.Errorf("publish span: unexpected parent %v", sent.Parent())
 		}
 		origin := producer(sent.SpanContext())
 		for i, want := range []struct {
@@ -90,20 +90,20 @@ func TestLifeOfAMessage(t *testing.T) {
 			got := attributes(s.Attributes())
 			if got["reprise.attempt"] != want.attempt || got["reprise.outcome"] != want.outcome || got["reprise.redelivered"] != want.redelivered ||
 				got["messaging.message.id"] != "order 17" || got["messaging.destination.name"] != queue {
-				t.Errorf("span %d has %v", i+1, got)
+				t.Errorf("span %d: unexpected attributes %v", i+1, got)
 			}
 			if diff := cmp.Diff(want.links, linked(s)); diff != "" {
 				t.Errorf("span %d, links, -want +got:\n%s", i+1, diff)
 			}
 			if s.Parent().IsValid() || s.SpanContext().TraceID() == sent.SpanContext().TraceID() {
-				t.Errorf("span %d is in trace %s, below %v", i+1, s.SpanContext().TraceID(), s.Parent())
+				t.Errorf("span %d: unexpected trace %s, parent %v", i+1, s.SpanContext().TraceID(), s.Parent())
 			}
 		}
 	})
 }
 
 // A span shows the outcome that the worker derives from the error.
-func TestWorkerReadsErrorsAsTheSpansDo(t *testing.T) {
+func TestSpanOutcomesMatchWorkerEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
 		if err != nil {
@@ -146,11 +146,11 @@ func TestWorkerReadsErrorsAsTheSpansDo(t *testing.T) {
 		for name := range outcomes {
 			span, event := spans[name], settled[name]
 			if event.Kind == 0 || words[span["reprise.outcome"]] != event.Kind {
-				t.Errorf("%s: the span has %v, and the message was %s", name, span, event.Kind)
+				t.Errorf("%s: the span has %v, but the event is %s", name, span, event.Kind)
 			}
 			if after := span["reprise.retry_after"]; after != "" {
 				if d, err := time.ParseDuration(after + "s"); err != nil || event.Delay < d || event.Delay > 2*d {
-					t.Errorf("%s: the span has %s s, and the message waits %s", name, after, event.Delay)
+					t.Errorf("%s: the span has a delay of %s s, but the event has %s", name, after, event.Delay)
 				}
 			}
 		}
@@ -194,7 +194,7 @@ func names(t testing.TB, url string) string {
 		}
 		for _, name := range []string{queue, queue + ".failed", queue + ".wait.0-20"} {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
-				t.Errorf("cleaning up queue %s: %v", name, err)
+				t.Errorf("cannot delete queue %s: %v", name, err)
 			}
 		}
 	})
@@ -235,7 +235,7 @@ func wait(t testing.TB, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(timeout):
-		t.Fatal("still not done")
+		t.Fatal("message not processed before the timeout")
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The alert RepriseFallsBehind counts messages from every way of publishing. It ignores the intended delay of a
-// message.
-func TestAgeOfMessagesThatAreNotHandledInTime(t *testing.T) {
+// The histogram of the alert RepriseFallsBehind includes messages of all publish methods. It excludes the
+// requested delay of a message.
+func TestMessageAgeExcludesRequestedDelay(t *testing.T) {
 	docs, err := os.ReadFile("../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	alert := regexp.MustCompile(`alert: RepriseFallsBehind\s+expr: .*rate\((\w+)_bucket\[\w+\]\)\)\) > 300\n`).FindSubmatch(docs)
 	if alert == nil {
-		t.Fatal("the alert is not in docs/observability.md")
+		t.Fatal("alert RepriseFallsBehind not found in docs/observability.md")
 	}
 	histogram := string(alert[1])
 	synctest.Test(t, func(t *testing.T) {
@@ -70,17 +70,17 @@ func TestAgeOfMessagesThatAreNotHandledInTime(t *testing.T) {
 			}
 		}
 		for bound, want := range map[float64]uint64{
-			5:     1, // with an intended delay
+			5:     1, // PublishIn
 			300:   1,
 			900:   4,
-			14400: 5, // with its publisher's timestamp
+			14400: 5, // timestamp of the publisher
 		} {
 			if got[bound] != want {
-				t.Errorf("%d messages of up to %v s, want %d (%v)", got[bound], bound, want, got)
+				t.Errorf("messages up to %[2]v s: got %[1]d, want %[3]d (%[4]v)", got[bound], bound, want, got)
 			}
 		}
 		if !one.Timestamp.IsZero() {
-			t.Errorf("the message was changed: %s", one.Timestamp)
+			t.Errorf("Publish set the caller's timestamp: %s", one.Timestamp)
 		}
 		if err := worker.Shutdown(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)

@@ -14,8 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The metrics of a client from start to end.
-func TestClientIsCounted(t *testing.T) {
+func TestMetricsCountClientEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(t, prommetrics.Config{})
 		link := newLink(t, broker.Config{})
@@ -65,7 +64,7 @@ func TestClientIsCounted(t *testing.T) {
 
 // A broker has a memory alarm. The test does not use virtual time, because the AMQP client holds a lock while the
 // broker does not read, which stops the time of a bubble.
-func TestBlockedConnectionIsSeen(t *testing.T) {
+func TestMetricsReportBlockedConnection(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
 	client := newLink(t, broker.Config{MemoryLimit: 10_000}).client(t, m)
 	if err := client.Declare(t.Context(), topology.Buckets{}.Topology("orders")); err != nil {
@@ -74,7 +73,7 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	published := make(chan error, 1)
 	go func() {
 		message := reprise.Message{RoutingKey: "orders", Body: make([]byte, 10_000)}
-		published <- errors.Join(client.Publish(t.Context(), &message), client.Publish(t.Context(), &message)) // one message above the limit
+		published <- errors.Join(client.Publish(t.Context(), &message), client.Publish(t.Context(), &message)) // the first message reaches the limit
 	}()
 	blocked := func(want float64) func() bool {
 		return func() bool { return samples(t, m)[`connection_blocked{connection="publish"}`] == want }
@@ -90,7 +89,7 @@ func TestBlockedConnectionIsSeen(t *testing.T) {
 	}
 	ran := make(chan error, 1)
 	go func() { ran <- worker.Run(context.WithoutCancel(t.Context())) }()
-	testkit.Eventually(t, timeout, blocked(0)) // processed messages need no memory
+	testkit.Eventually(t, timeout, blocked(0)) // processing the messages frees their memory
 	if err := <-published; err != nil {
 		t.Error(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Config sets the buckets of histograms, as inclusive upper bounds. The zero value means the defaults.
+// Config sets the buckets of histograms, as inclusive upper bounds. The zero value selects the defaults.
 type Config struct {
 	// HandlerDuration has the buckets of reprise_handler_duration_seconds. Default: 5, 10, 25, 50, 100, 250 and 500 ms,
 	// 1, 2.5, 5, 10 and 30 s, 1 and 5 min.

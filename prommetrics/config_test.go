@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/prommetrics"
 )
 
-func TestBucketsThatCannotBe(t *testing.T) {
+func TestNewRejectsInvalidBuckets(t *testing.T) {
 	for _, tc := range []struct {
 		config prommetrics.Config
 		want   string
@@ -33,12 +33,12 @@ func TestBucketsThatCannotBe(t *testing.T) {
 			}
 		}
 		if m != nil {
-			t.Errorf("%s: there are metrics all the same", tc.want)
+			t.Errorf("New returned metrics and the error %s", tc.want)
 		}
 	}
 }
 
-func TestBuckets(t *testing.T) {
+func TestNewUsesConfiguredBuckets(t *testing.T) {
 	bounds := func(config prommetrics.Config, name string) (bounds []float64) {
 		t.Helper()
 		m := newMetrics(t, config)
@@ -54,19 +54,19 @@ func TestBuckets(t *testing.T) {
 	}
 	const retryDelay = "reprise_retry_delay_seconds"
 	if got := bounds(prommetrics.Config{}, retryDelay); len(got) == 0 || got[0] != .1 || got[len(got)-1] != (7*24*time.Hour).Seconds() {
-		t.Errorf("the default buckets for delays are %v", got)
+		t.Errorf("default buckets of delays: got %v", got)
 	}
 	mine := []float64{10, 20}
 	config := prommetrics.Config{RetryDelay: mine}
 	if got := bounds(config, retryDelay); !slices.Equal(got, mine) {
-		t.Errorf("the buckets are %v, want %v", got, mine)
+		t.Errorf("buckets of delays: got %v, want %v", got, mine)
 	}
 	if got := bounds(config, "reprise_message_age_seconds"); len(got) == 0 || slices.Equal(got, mine) {
-		t.Errorf("the buckets for ages are %v", got)
+		t.Errorf("buckets of ages: got %v, want the default", got)
 	}
 }
 
-func TestNativeHistograms(t *testing.T) {
+func TestNewExportsNativeHistograms(t *testing.T) {
 	for _, native := range []bool{false, true} {
 		m := newMetrics(t, prommetrics.Config{NativeHistograms: native})
 		m.Observe(reprise.Event{Kind: reprise.EventRetried, Queue: "q", Attempt: 1, Delay: time.Minute})
@@ -78,21 +78,21 @@ func TestNativeHistograms(t *testing.T) {
 			n++
 			for _, h := range family.GetMetric() {
 				if got := h.GetHistogram().Schema != nil; got != native {
-					t.Errorf("%s is native: %v, want %v", family.GetName(), got, native)
+					t.Errorf("%s: got native %v, want %v", family.GetName(), got, native)
 				}
 				if len(h.GetHistogram().GetBucket()) == 0 {
-					t.Errorf("%s has no buckets of its own", family.GetName())
+					t.Errorf("%s has no classic buckets", family.GetName())
 				}
 			}
 		}
 		if n != 5 {
-			t.Errorf("%d histograms", n)
+			t.Errorf("histograms: got %d, want 5", n)
 		}
 	}
 }
 
 // Two clients of one process share a registry.
-func TestSeveralClients(t *testing.T) {
+func TestMetricsOfSeveralClientsShareRegistry(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	for _, broker := range []string{"eu", "us"} {
 		m := newMetrics(t, prommetrics.Config{})
@@ -103,20 +103,20 @@ func TestSeveralClients(t *testing.T) {
 		m.Observe(reprise.Event{Kind: reprise.EventConnected, Connection: "publish"})
 	}
 	if n, err := testutil.GatherAndCount(registry, "reprise_connection_up"); n != 4 || err != nil {
-		t.Errorf("%d connections, %v", n, err)
+		t.Errorf("connections: got %d, %v, want 4", n, err)
 	}
 }
 
 // A queue name may contain any bytes that AMQP permits.
-func TestNamesThatAreNoText(t *testing.T) {
+func TestMetricsConvertQueueNamesToUTF8(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
 	m.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "caf\xe9"})
 	if got := samples(t, m)[`consuming{queue="caf�"}`]; got != 1 {
-		t.Errorf("%v", samples(t, m))
+		t.Errorf("unexpected samples: %v", samples(t, m))
 	}
 }
 
-func TestLint(t *testing.T) {
+func TestMetricsPassLint(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	m := newMetrics(t, prommetrics.Config{})
 	registry.MustRegister(m)
@@ -130,15 +130,15 @@ func TestLint(t *testing.T) {
 	}
 }
 
-func TestUnregister(t *testing.T) {
+func TestMetricsCanBeRegisteredAgain(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := newMetrics(t, prommetrics.Config{})
 	registry.MustRegister(m)
 	if !registry.Unregister(m) {
-		t.Fatal("it was not registered")
+		t.Fatal("Unregister returned false")
 	}
 	m.Observe(reprise.Event{Kind: reprise.EventPublished})
 	if err := registry.Register(m); err != nil {
-		t.Errorf("again: %v", err)
+		t.Errorf("cannot register again: %v", err)
 	}
 }

@@ -5,7 +5,7 @@
 //	registry.MustRegister(metrics)
 //	client, err := reprise.Dial(ctx, url, &reprise.Config{Observer: metrics})
 //
-// New does not register the metrics. Use a separate Metrics for each Client, and distinguish them with a label:
+// New does not register the metrics. Use a separate Metrics for each Client, and distinguish the clients by a label:
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"broker": "eu"}, registry).MustRegister(metrics)
 //

@@ -42,8 +42,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// The list of metrics in the guide is complete and correct.
-func TestListsOfMetrics(t *testing.T) {
+// The guide lists all metrics with their types and labels.
+func TestGuideListsAllMetrics(t *testing.T) {
 	want := map[string]string{}
 	for name, m := range known(t) {
 		want[name] = m.String()
@@ -60,10 +60,10 @@ func TestListsOfMetrics(t *testing.T) {
 	}
 }
 
-// The dashboard, the alerts and the other expressions only use existing metrics.
-func TestEveryExpressionFindsSomething(t *testing.T) {
+// The alerts and the dashboard use only existing metrics, and every metric of this package.
+func TestExpressionsUseExistingMetrics(t *testing.T) {
 	metrics := known(t)
-	for name := range ofTheBroker(t) {
+	for name := range brokerMetrics(t) {
 		metrics[name] = metric{kind: "broker"}
 	}
 	expressions := alerts(t)
@@ -74,7 +74,7 @@ func TestEveryExpressionFindsSomething(t *testing.T) {
 		}
 	})
 	if len(expressions) < 30 {
-		t.Fatalf("only %d expressions were found", len(expressions))
+		t.Fatalf("expressions: got %d, want at least 30", len(expressions))
 	}
 	used := map[string]bool{}
 	for _, text := range expressions {
@@ -84,7 +84,7 @@ func TestEveryExpressionFindsSomething(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
 		if strings.HasPrefix(name, "reprise_") && metrics[name].kind != "broker" && !used[name] {
-			t.Errorf("nothing shows %s", name)
+			t.Errorf("no expression uses %s", name)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func check(metrics map[string]metric, expression string, used map[string]bool) (
 		}
 		m, found := metrics[name]
 		if !found {
-			faults = append(faults, "there is no "+s[1])
+			faults = append(faults, "unknown metric "+s[1])
 			continue
 		}
 		used[name] = true
@@ -128,33 +128,34 @@ func check(metrics map[string]metric, expression string, used map[string]bool) (
 	for _, g := range grouping.FindAllStringSubmatch(expression, -1) {
 		for label := range strings.SplitSeq(g[1], ", ") {
 			if !labels[label] {
-				faults = append(faults, "nothing has the label "+label)
+				faults = append(faults, "unknown label "+label)
 			}
 		}
 	}
 	return faults
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckFindsUnknownMetricsAndLabels(t *testing.T) {
 	metrics := known(t)
 	for expression, fault := range map[string]string{
 		`rate(reprise_attempts_total{outcome="parked",queue=~"$queue"}[5m])`: "",
 		`sum by (queue, le) (reprise_message_age_seconds_bucket)`:            "",
-		`reprise_retries_total`:                                                               "there is no reprise_retries_total",
-		`rate(reprise_attempts_total_bucket[5m])`:                                             "there is no reprise_attempts_total_bucket",
+		`reprise_retries_total`:                                                               "unknown metric reprise_retries_total",
+		`rate(reprise_attempts_total_bucket[5m])`:                                             "unknown metric reprise_attempts_total_bucket",
 		`reprise_attempts_total{outcome=~"done|dead"}`:                                        `reprise_attempts_total has no outcome="dead"`,
 		`reprise_attempts_total{result="ok"}`:                                                 `reprise_attempts_total has no result="ok"`,
-		`sum by (connection) (reprise_paused)`:                                                "nothing has the label connection",
-		`reprise_paused and on (queue) sum by (outcomes) (reprise_attempts_total{queue="q"})`: "nothing has the label outcomes",
+		`sum by (connection) (reprise_paused)`:                                                "unknown label connection",
+		`reprise_paused and on (queue) sum by (outcomes) (reprise_attempts_total{queue="q"})`: "unknown label outcomes",
 	} {
 		if got := strings.Join(check(metrics, expression, map[string]bool{}), "; "); got != fault {
-			t.Errorf("%s: %q, want %q", expression, got, fault)
+			t.Errorf("%s: got %q, want %q", expression, got, fault)
 		}
 	}
 }
 
-// ofTheBroker returns the names of the embedded broker's metrics. Most of them are RabbitMQ's names.
-func ofTheBroker(t *testing.T) map[string]bool {
+// brokerMetrics returns the names of the metrics of the embedded broker. Most names are the names of
+// RabbitMQ.
+func brokerMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	b, err := broker.New(broker.Config{})
 	if err != nil {
@@ -202,7 +203,7 @@ func alerts(t *testing.T) (expressions []string) {
 	_, text, found := strings.Cut(read(t, "../docs/observability.md"), "```yaml\n")
 	text, _, closed := strings.Cut(text, "```")
 	if !found || !closed {
-		t.Fatal("the alerts are missing")
+		t.Fatal("alerts not found in docs/observability.md")
 	}
 	var file struct {
 		Groups []struct {
@@ -216,7 +217,7 @@ func alerts(t *testing.T) (expressions []string) {
 	for _, group := range file.Groups {
 		for _, rule := range group.Rules {
 			if rule.Alert == "" || rule.Expr == "" {
-				t.Errorf("a rule without a name or an expression: %+v", rule)
+				t.Errorf("rule without a name or an expression: %+v", rule)
 			}
 			expressions = append(expressions, rule.Expr)
 		}
@@ -224,8 +225,8 @@ func alerts(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// Grafana can import the dashboard. Panels have different ids and do not overlap, and the import requests the data source.
-func TestDashboardCanBeImported(t *testing.T) {
+// The panels have different ids and do not overlap, and the import prompts for the data source.
+func TestDashboardPanelsDoNotOverlap(t *testing.T) {
 	ids, sources := map[float64]bool{}, map[string]bool{}
 	walk(dashboard(t), func(key string, value any) {
 		panel, is := value.(map[string]any)
@@ -238,14 +239,14 @@ func TestDashboardCanBeImported(t *testing.T) {
 				panel := p.(map[string]any)
 				id := panel["id"].(float64)
 				if ids[id] {
-					t.Errorf("there are two panels %v", id)
+					t.Errorf("two panels with the id %v", id)
 				}
 				ids[id] = true
 				at := panel["gridPos"].(map[string]any)
 				for x := at["x"].(float64); x < at["x"].(float64)+at["w"].(float64); x++ {
 					for y := at["y"].(float64); y < at["y"].(float64)+at["h"].(float64); y++ {
 						if x >= 24 || free[[2]float64{x, y}] {
-							t.Fatalf("%v is over another panel, or the edge", panel["title"])
+							t.Fatalf("panel %v overlaps another panel or exceeds the grid", panel["title"])
 						}
 						free[[2]float64{x, y}] = true
 					}
@@ -255,6 +256,6 @@ func TestDashboardCanBeImported(t *testing.T) {
 	})
 	want := map[string]bool{"prometheus ${datasource}": true, "grafana -- Grafana --": true}
 	if diff := cmp.Diff(want, sources); diff != "" || len(ids) < 20 {
-		t.Errorf("%d panels; data sources, -want +got:\n%s", len(ids), diff)
+		t.Errorf("got %d panels; data sources, -want +got:\n%s", len(ids), diff)
 	}
 }

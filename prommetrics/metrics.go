@@ -18,10 +18,10 @@ type Metrics struct {
 	stores        *prometheus.GaugeVec
 	notifications *prometheus.CounterVec
 
-	// These are keyed by label value, so that an event needs one map lookup and no vector lookup.
+	// These maps have label values as keys, so that an event needs one map lookup and no vector lookup.
 	queues      byName[queue]
 	consumers   byName[consumer]
-	takers      byName[prometheus.Counter] // of AsDelivered workers
+	takers      byName[prometheus.Counter] // messages received by AsDelivered workers
 	connections byName[connection]
 	publishing  publishing
 }
@@ -108,7 +108,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 
 // byName creates one T for each value of a label.
 type byName[T any] struct {
-	known sync.Map // string to *T
+	known sync.Map // map from string to *T
 	make  func(label string) *T
 }
 

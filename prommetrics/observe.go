@@ -50,7 +50,7 @@ type queue struct {
 	age, delay                    prometheus.Observer
 
 	lastSuccess prometheus.Gauge
-	begun       sync.Once // sets lastSuccess when consumption begins, before the first success
+	begun       sync.Once // initializes lastSuccess when consumption begins
 }
 
 // consumer contains the metrics of all workers of a queue, which need not be a work queue.
@@ -63,11 +63,11 @@ type consumer struct {
 type workers struct {
 	gauge prometheus.Gauge
 	mu    sync.Mutex
-	in    map[int]bool // by Event.Worker
+	in    map[int]bool // key: Event.Worker
 }
 
-// note records whether a worker is in the state.
-func (w *workers) note(worker int, in bool) {
+// set records whether a worker is in the state.
+func (w *workers) set(worker int, in bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if in {
@@ -176,21 +176,21 @@ func (q *queue) observe(e reprise.Event) {
 func (c *consumer) observe(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventConsuming:
-		c.consuming.note(e.Worker, true)
-		c.paused.note(e.Worker, false)
+		c.consuming.set(e.Worker, true)
+		c.paused.set(e.Worker, false)
 	case reprise.EventInterrupted:
-		c.consuming.note(e.Worker, false)
+		c.consuming.set(e.Worker, false)
 		if errors.Is(e.Err, reprise.ErrClosed) { // the worker has stopped
-			c.paused.note(e.Worker, false)
+			c.paused.set(e.Worker, false)
 			return
 		}
 		c.interruptions.Inc()
 	case reprise.EventPaused:
 		c.pauses.Inc()
-		c.paused.note(e.Worker, true)
-		c.consuming.note(e.Worker, false)
+		c.paused.set(e.Worker, true)
+		c.consuming.set(e.Worker, false)
 	case reprise.EventResumed:
-		c.paused.note(e.Worker, false)
+		c.paused.set(e.Worker, false)
 	}
 }
 

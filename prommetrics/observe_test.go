@@ -17,7 +17,7 @@ import (
 var errTest = errors.New("test")
 
 // Each event changes only the expected metrics.
-func TestEventsMoveTheirMetrics(t *testing.T) {
+func TestObserveChangesOnlyExpectedMetrics(t *testing.T) {
 	const q = `{queue="orders"}`
 	outcome := func(o string) string { return fmt.Sprintf(`{outcome=%q,queue="orders"}`, o) }
 	result := func(r string) string { return fmt.Sprintf(`{queue="orders",result=%q}`, r) }
@@ -129,7 +129,7 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 					tc.event.Queue = "orders"
 				}
 				m.Observe(tc.event)
-				if diff := cmp.Diff(tc.want, moved(before, samples(t, m))); diff != "" {
+				if diff := cmp.Diff(tc.want, changed(before, samples(t, m))); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			})
@@ -137,45 +137,45 @@ func TestEventsMoveTheirMetrics(t *testing.T) {
 	}
 	for kind := reprise.EventKind(1); kind.String() != "unknown"; kind++ {
 		if !tested[kind] {
-			t.Errorf("%s is not tested", kind)
+			t.Errorf("event %s is not tested", kind)
 		}
 	}
 }
 
-// State metrics reflect the last event, regardless of earlier events.
-func TestStates(t *testing.T) {
+// State metrics reflect the last event.
+func TestStateMetricsReflectLastEvent(t *testing.T) {
 	type event = reprise.Event
 	for _, tc := range []struct {
 		name   string
 		events []event
 		want   map[string]float64
 	}{
-		{"a pause that the loss of the connection ends", []event{
+		{"a connection failure ends a pause", []event{
 			{Kind: reprise.EventConsuming, Queue: "q"}, {Kind: reprise.EventPaused, Queue: "q"}, {Kind: reprise.EventInterrupted, Queue: "q"}, {Kind: reprise.EventConsuming, Queue: "q"},
 		}, map[string]float64{`consuming{queue="q"}`: 1, `paused{queue="q"}`: 0, `pauses_total{queue="q"}`: 1}},
-		{"an end is no interruption", []event{
+		{"a shutdown does not count as an interruption", []event{
 			{Kind: reprise.EventConsuming, Queue: "q"}, {Kind: reprise.EventPaused, Queue: "q"}, {Kind: reprise.EventInterrupted, Queue: "q", Err: reprise.ErrClosed},
 		}, map[string]float64{`consuming{queue="q"}`: 0, `paused{queue="q"}`: 0, `interruptions_total{queue="q"}`: 0}},
-		{"a pause is no interruption", []event{
+		{"a pause does not count as an interruption", []event{
 			{Kind: reprise.EventConsuming, Queue: "q"}, {Kind: reprise.EventPaused, Queue: "q"},
 		}, map[string]float64{`consuming{queue="q"}`: 0, `paused{queue="q"}`: 1, `interruptions_total{queue="q"}`: 0}},
-		{"of two workers, one that consumes twice over and one that is interrupted", []event{
+		{"two workers, one is interrupted", []event{
 			{Kind: reprise.EventConsuming, Queue: "q", Worker: 1},
 			{Kind: reprise.EventConsuming, Queue: "q", Worker: 2},
 			{Kind: reprise.EventConsuming, Queue: "q", Worker: 1},
 			{Kind: reprise.EventInterrupted, Queue: "q", Worker: 2},
 			{Kind: reprise.EventInterrupted, Queue: "q", Worker: 2},
 		}, map[string]float64{`consuming{queue="q"}`: 1, `paused{queue="q"}`: 0, `interruptions_total{queue="q"}`: 2}},
-		{"of two workers, one that pauses and one that ends", []event{
+		{"two workers, one pauses and one stops", []event{
 			{Kind: reprise.EventConsuming, Queue: "q", Worker: 1},
 			{Kind: reprise.EventConsuming, Queue: "q", Worker: 2},
 			{Kind: reprise.EventPaused, Queue: "q", Worker: 1},
 			{Kind: reprise.EventInterrupted, Queue: "q", Worker: 2, Err: reprise.ErrClosed},
 		}, map[string]float64{`consuming{queue="q"}`: 0, `paused{queue="q"}`: 1, `interruptions_total{queue="q"}`: 0}},
-		{"what was blocked is not when it is gone", []event{
+		{"a closed connection is not blocked", []event{
 			{Kind: reprise.EventConnected, Connection: "publish"}, {Kind: reprise.EventBlocked, Connection: "publish"}, {Kind: reprise.EventDisconnected, Connection: "publish"},
 		}, map[string]float64{`connection_up{connection="publish"}`: 0, `connection_blocked{connection="publish"}`: 0, `reconnects_total{connection="publish"}`: 0}},
-		{"nor when it is back", []event{
+		{"a new connection is not blocked", []event{
 			{Kind: reprise.EventConnected, Connection: "publish"},
 			{Kind: reprise.EventDisconnected, Connection: "publish"},
 			{Kind: reprise.EventBlocked, Connection: "publish"}, // late event
@@ -190,15 +190,16 @@ func TestStates(t *testing.T) {
 			got := samples(t, m)
 			for name, want := range tc.want {
 				if value, found := got[name]; !found || value != want {
-					t.Errorf("%s is %v, want %v", name, value, want)
+					t.Errorf("%s: got %v, want %v", name, value, want)
 				}
 			}
 		})
 	}
 }
 
-// Alerts use the time since the last success. A worker that has just started must not appear to have failed since 1970.
-func TestLastSuccessBeginsWithConsuming(t *testing.T) {
+// Alerts use the time since the last success. Without an initial value, a new worker would appear to have failed since
+// 1970.
+func TestLastSuccessStartsAtConsuming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = `last_success_timestamp_seconds{queue="q"}`
 		m := newMetrics(t, prommetrics.Config{})
@@ -210,7 +211,7 @@ func TestLastSuccessBeginsWithConsuming(t *testing.T) {
 		time.Sleep(time.Hour)
 		m.Observe(consuming) // again, after a pause or a lost connection
 		if got := samples(t, m)[name]; got != began {
-			t.Errorf("before the first success it is %v, want %v", got, began)
+			t.Errorf("before the first success: got %v, want %v", got, began)
 		}
 		m.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "q", Attempt: 1})
 		done := now()
@@ -218,12 +219,12 @@ func TestLastSuccessBeginsWithConsuming(t *testing.T) {
 		m.Observe(consuming)
 		m.Observe(reprise.Event{Kind: reprise.EventParked, Queue: "q", Attempt: 1})
 		if got := samples(t, m)[name]; got != done {
-			t.Errorf("after a success it is %v, want %v", got, done)
+			t.Errorf("after a success: got %v, want %v", got, done)
 		}
 	})
 }
 
-func TestFromEverywhereAtOnce(t *testing.T) {
+func TestObserveIsSafeForConcurrentUse(t *testing.T) {
 	const workers, messages = 8, 200
 	m := newMetrics(t, prommetrics.Config{})
 	var wg sync.WaitGroup
@@ -251,25 +252,25 @@ func TestFromEverywhereAtOnce(t *testing.T) {
 	}
 	for name, value := range want {
 		if got[name] != value {
-			t.Errorf("%s is %v, want %v", name, got[name], value)
+			t.Errorf("%s: got %v, want %v", name, got[name], value)
 		}
 	}
 }
 
-func TestObservingAllocatesNothing(t *testing.T) {
+func TestObserveDoesNotAllocate(t *testing.T) {
 	m := newMetrics(t, prommetrics.Config{})
-	events := life()
+	events := messageEvents()
 	if n := testing.AllocsPerRun(100, func() {
 		for _, e := range events {
 			m.Observe(e)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations for %d events", n, len(events))
+		t.Errorf("allocations for %[2]d events: got %[1]v, want 0", n, len(events))
 	}
 }
 
-// life returns the events of a message that succeeds at its first attempt.
-func life() []reprise.Event {
+// messageEvents returns the events of a message that succeeds at its first attempt.
+func messageEvents() []reprise.Event {
 	return []reprise.Event{
 		{Kind: reprise.EventStarted, Queue: "orders", MessageID: "id", Attempt: 1, Age: time.Second},
 		{Kind: reprise.EventHandled, Queue: "orders", MessageID: "id", Attempt: 1, Took: time.Millisecond},
@@ -277,10 +278,10 @@ func life() []reprise.Event {
 	}
 }
 
-// BenchmarkMessage measures the cost of a message that succeeds at its first attempt.
-func BenchmarkMessage(b *testing.B) {
+// BenchmarkObserve measures the cost of a message that succeeds at its first attempt.
+func BenchmarkObserve(b *testing.B) {
 	m := newMetrics(b, prommetrics.Config{})
-	events := life()
+	events := messageEvents()
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, e := range events {
@@ -289,10 +290,10 @@ func BenchmarkMessage(b *testing.B) {
 	}
 }
 
-// BenchmarkMessageParallel measures the same on all processors concurrently, with one queue.
-func BenchmarkMessageParallel(b *testing.B) {
+// BenchmarkObserveParallel measures the cost if all processors observe events of the same queue.
+func BenchmarkObserveParallel(b *testing.B) {
 	m := newMetrics(b, prommetrics.Config{})
-	events := life()
+	events := messageEvents()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			for _, e := range events {

@@ -55,7 +55,7 @@ func samples(t testing.TB, c prometheus.Collector) map[string]float64 {
 				all[name+"_count"+labels] = float64(m.GetHistogram().GetSampleCount())
 				all[name+"_sum"+labels] = m.GetHistogram().GetSampleSum()
 			default:
-				t.Fatalf("%s is a %s", name, family.GetType())
+				t.Fatalf("%s has unexpected type %s", name, family.GetType())
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func labelled(m *dto.Metric) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// moved returns the changed samples with their new values.
-func moved(before, after map[string]float64) map[string]float64 {
+// changed returns the changed samples with their new values.
+func changed(before, after map[string]float64) map[string]float64 {
 	diff := map[string]float64{}
 	for name, value := range after {
 		if was, known := before[name]; !known || was != value {
@@ -104,7 +104,7 @@ func described(t testing.TB, c prometheus.Collector) map[string]metric {
 
 type metric struct {
 	kind   string
-	labels map[string][]string // with their values
+	labels map[string][]string // values by label
 }
 
 func (m metric) String() string {

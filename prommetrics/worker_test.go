@@ -52,7 +52,7 @@ func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, conn := range l.conns {
-		_ = conn.Close() // may already be closed
+		_ = conn.Close() // the connection may already be closed
 	}
 	l.conns = nil
 }
@@ -74,7 +74,7 @@ func (l *link) client(t *testing.T, m *prommetrics.Metrics) *reprise.Client {
 	return client
 }
 
-// expect compares samples with their expected values when no event is pending.
+// expect waits until no event is pending, and compares samples with their expected values.
 func expect(t *testing.T, m *prommetrics.Metrics, want map[string]float64) {
 	t.Helper()
 	synctest.Wait()
@@ -90,8 +90,7 @@ func expect(t *testing.T, m *prommetrics.Metrics, want map[string]float64) {
 	}
 }
 
-// The metrics of a worker from start to end.
-func TestWorkerIsCounted(t *testing.T) {
+func TestMetricsCountWorkerEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const q = `{queue="orders"}`
 		m := newMetrics(t, prommetrics.Config{})
@@ -193,7 +192,7 @@ func TestWorkerIsCounted(t *testing.T) {
 }
 
 // Two workers of one queue and one client count as two workers.
-func TestTwoWorkersOfOneQueueAreCounted(t *testing.T) {
+func TestMetricsCountWorkersOfSameQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(t, prommetrics.Config{})
 		client := newLink(t, broker.Config{}).client(t, m)
