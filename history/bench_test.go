@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Histories of 50 queues that are full.
+// BenchmarkAll reads the complete histories of 50 queues.
 func BenchmarkAll(b *testing.B) {
 	db := openSQLite(b)
 	h := db.history(b)
@@ -22,7 +22,7 @@ func BenchmarkAll(b *testing.B) {
 		b.Run(r.Name, func(b *testing.B) {
 			for b.Loop() {
 				if all := must(h.All(b.Context(), r))(b); len(all) != 50 {
-					b.Fatal(len(all))
+					b.Fatalf("got %d series, want 50", len(all))
 				}
 			}
 		})

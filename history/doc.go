@@ -5,19 +5,20 @@
 //	                       ├─► Run ─► totals ──────┤
 //	failed.Archive ────────┘                       └─► marks
 //
-// Workers announce totals since their start (topology.WorkerStatus). A History adds the difference to the totals that the
-// database has of the same worker, in one transaction. Therefore:
+// Workers announce totals since their start (topology.WorkerStatus). A History adds the difference from the stored
+// totals of the same worker, in one transaction. Therefore:
 //
 //   - a lost status does not lose events, and a repeated status does not add events
 //   - any number of processes can record the same workers into one database
-//   - the events of a time without a recording process are added later, spread evenly over that time. The intervals are not
-//     Recorded. Their sum is exact, and their shape is not known.
+//   - the events of a time without a recording process are added later and spread evenly over that time. Its
+//     intervals are not Recorded, because their sum is exact, but the distribution of the events is not known
 //
-// Messages that arrive in the archive count by the time of their failure, also if their workers do not announce themselves.
+// Messages that arrive in the archive count at the time of their failure, even if their workers do not announce
+// themselves.
 //
-// Each queue has rows of a minute, of five minutes and of an hour. An event is in a row of each length. Rows are removed when
-// they are too old: 3 hours, 25 hours and 8 days. A queue has at most 700 rows of about 100 bytes, and
-// a database MaxQueues queues.
+// Each queue has rows of a minute, of five minutes and of an hour. Each event is in one row of each length. The rows
+// are removed after 3 hours, 25 hours and 8 days, respectively. A queue has at most 700 rows of about 100 bytes. A
+// database has at most MaxQueues queues.
 //
 // The package imports the packages failed, topology and internal/sqlkit. docs/history.md is the user's guide.
 package history

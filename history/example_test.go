@@ -12,13 +12,13 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// A program with an archive records a history, for its console or for itself.
+// A program with an archive records a history, for its console or for its own use.
 func Example() {
 	var (
 		ctx     context.Context
 		db      *sql.DB         // of the archive
 		archive *failed.Archive // in db
-		client  *reprise.Client // that is connected to the broker
+		client  *reprise.Client // connected to the broker
 	)
 	h, err := history.Open(ctx, db, history.Config{Dialect: failed.PostgreSQL})
 	if err != nil {
@@ -29,7 +29,7 @@ func Example() {
 	go func() { _ = list.Run(ctx) }()
 	go h.Run(ctx, history.Sources{Archive: archive, Listening: client.Healthy})
 
-	// console.Config.History is h. Without a console:
+	// Set console.Config.History to h, or read the history directly.
 	s, err := h.Series(ctx, "orders", history.Hour)
 	if err != nil {
 		log.Fatal(err)

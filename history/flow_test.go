@@ -25,8 +25,8 @@ func runUntilEnd(t *testing.T, f func(context.Context)) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// The start of an outage is named, from the worker to the sentence, in virtual time.
-func TestAnOutageIsNamed(t *testing.T) {
+// The history of a worker contains the rise of its failures during an outage. The test runs in virtual time.
+func TestRiseReportsOutage(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		db := openSQLite(t)
 		db.SetMaxOpenConns(1)
@@ -64,26 +64,26 @@ func TestAnOutageIsNamed(t *testing.T) {
 		down.Store(true)
 		began := time.Now()
 		published := publish(6 * time.Minute)
-		time.Sleep(time.Minute) // retries and statuses
+		time.Sleep(time.Minute) // for retries and statuses
 		down.Store(false)
 
 		s := must(h.Series(t.Context(), "orders", Hour))(t)
 		sum := s.Sum()
 		if sum.Succeeded != succeeded || sum.Failed != 2*published || sum.Parked != published || sum.Retried != published {
-			t.Errorf("%+v, of %d that succeed and %d that fail", sum, succeeded, published)
+			t.Errorf("got totals %+v, want %d successes and %d failing messages", sum, succeeded, published)
 		}
 		if n, p50 := sum.Took.Count(), sum.Took.Quantile(0.5); n != succeeded+2*published || p50 != 32*time.Millisecond {
-			t.Errorf("%d attempts, p50 is %s", n, p50)
+			t.Errorf("got %d attempts and p50 %s", n, p50)
 		}
 		rises := s.Rises(must(h.Marks(t.Context(), time.Time{}))(t))
 		if len(rises) != 1 {
-			t.Fatalf("%d rises", len(rises))
+			t.Fatalf("got %d rises, want 1", len(rises))
 		}
 		if late := rises[0].Latest.Sub(began); late < 0 || late > 2*time.Minute {
-			t.Errorf("the rise is between %s and %s, and began at %s", rises[0].Earliest, rises[0].Latest, began)
+			t.Errorf("rise: got a start between %s and %s, want %s", rises[0].Earliest, rises[0].Latest, began)
 		}
 		if text := rises[0].String(); !strings.HasPrefix(text, "Failures rose from 0/min to ") || !strings.Contains(text, "min after the mark “v2.4”") {
-			t.Error(text)
+			t.Errorf("got text %q", text)
 		}
 	})
 }

@@ -19,24 +19,24 @@ import (
 // DefaultPrefix is the default of Config.Prefix.
 const DefaultPrefix = "reprise_history_"
 
-// Bounds of a database.
+// Limits of a database.
 const (
-	MaxQueues = 1_000 // that have a history; others are ignored
-	MaxMarks  = 1_000 // the newest are kept
+	MaxQueues = 1_000 // queues with a history; other queues are ignored
+	MaxMarks  = 1_000 // older marks are removed
 
-	maxWorkers = 20_000 // whose totals are known
+	maxWorkers = 20_000 // workers whose totals are stored
 )
 
-// Config adjusts a History. Dialect is required.
+// Config configures a History. Dialect is required.
 type Config struct {
-	// Dialect is the kind of SQL that the database speaks.
+	// Dialect is the SQL dialect of the database.
 	Dialect failed.Dialect
 
-	// Prefix begins the names of tables: at most 40 lowercase letters, digits and underscores. Default
-	// "reprise_history_".
+	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, and not a digit
+	// first. Default: "reprise_history_".
 	Prefix string
 
-	// Clock returns the time. Default time.Now.
+	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
 	// Logger receives "history is not recorded" with error (Warn), and "history is recorded again" (Info). Default: none.
@@ -45,7 +45,7 @@ type Config struct {
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// Validate reports missing and invalid settings, with advice.
+// Validate reports missing and invalid fields, with advice.
 func (c Config) Validate() error {
 	if err := c.Dialect.Validate(); err != nil {
 		return fmt.Errorf("history: Config.%w", err)
@@ -61,16 +61,16 @@ type History struct {
 	cfg Config // with defaults
 	db  *sqlkit.DB
 
-	mu    sync.Mutex
-	heard map[string]heard // unrecorded statuses by worker
+	mu       sync.Mutex
+	observed map[string]observed // unrecorded statuses, by ID of the worker
 
-	recorder recorder // of Run
+	recorder recorder // state of Run
 }
 
 var errNoDatabase = errors.New("history: Open needs a database: sql.Open returns one")
 
-// Open returns the history in db, which stays the caller's to close. It creates missing tables, and refuses
-// tables of a newer version. Any number of processes may open one.
+// Open returns the history in db. The caller closes db. Open creates missing tables, and returns an error for tables
+// of a newer version. Any number of processes may open the same history.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 	if db == nil {
 		return nil, errNoDatabase
@@ -83,21 +83,21 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), heard: map[string]heard{}}
+	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), observed: map[string]observed{}}
 	if err := h.db.Create(ctx, tables); err != nil {
 		return nil, fmt.Errorf("history: opening it in %s: %w", cfg.Dialect, err)
 	}
 	return h, nil
 }
 
-// Config returns the configuration, with its defaults.
+// Config returns the configuration, including the defaults.
 func (h *History) Config() Config { return h.cfg }
 
-// now is the time, to the millisecond, in UTC.
+// now returns the current time in UTC, truncated to the millisecond.
 func (h *History) now() time.Time { return h.cfg.Clock().UTC().Truncate(time.Millisecond) }
 
-// heard is the newest status of a worker.
-type heard struct {
+// observed is the latest status of a worker.
+type observed struct {
 	queue   string
 	totals  Totals
 	began   time.Time // start of the worker, by our clock
@@ -106,10 +106,11 @@ type heard struct {
 	stopped bool
 }
 
-// Observe takes the status of a worker, for fleet.List.Observe. It does not wait. Run records the status.
+// Observe receives the status of a worker. Pass it to fleet.List.Observe. It does not block. Run records the status
+// later.
 func (h *History) Observe(s topology.WorkerStatus) {
 	at := h.now()
-	now := heard{
+	now := observed{
 		queue: s.Queue, totals: Totals{Counts: s.Counts, Took: s.Took}, began: at.Add(-max(0, s.Sent.Sub(s.Started))), at: at, sent: s.Sent,
 		stopped: s.State == topology.WorkerStopped,
 	}
@@ -118,46 +119,48 @@ func (h *History) Observe(s topology.WorkerStatus) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	last, found := h.heard[s.ID]
-	if found && last.sent.After(now.sent) || !found && len(h.heard) >= maxWorkers {
+	last, found := h.observed[s.ID]
+	if found && last.sent.After(now.sent) || !found && len(h.observed) >= maxWorkers {
 		return
 	}
-	h.heard[s.ID] = now
+	h.observed[s.ID] = now
 }
 
-// Archive lists the messages that have arrived. *failed.Archive is one.
+// Archive lists archived messages. *failed.Archive implements it.
 type Archive interface {
-	// Failures returns n messages that have arrived after a message, or fewer at the end.
+	// Failures returns up to n messages that arrived after the message with the given ID, in the order of arrival.
 	Failures(ctx context.Context, after failed.ID, n int) ([]failed.Failure, error)
 }
 
-// Sources of Run, besides observed statuses.
+// Sources contains the sources of Run, in addition to the observed statuses.
 type Sources struct {
-	// Archive has the messages that failed. Default: none.
+	// Archive contains the failed messages. Default: no archive.
 	Archive Archive
 
-	// Listening returns nil if statuses of workers would arrive. Other intervals are not Recorded. Default: always.
+	// Listening returns nil if the process can receive the statuses of workers. While it returns an error, intervals
+	// are not Recorded. Default: it always returns nil.
 	Listening func(context.Context) error
 }
 
-// Every is the time between two transactions of Run.
+// Every is the interval between two transactions of Run.
 const Every = topology.StatusInterval
 
-// Run records observed statuses, and messages that arrive in the archive, until ctx ends. After an error of the database it
-// continues, and does not lose numbers. Run can be called once. Several processes may run at a time.
+// Run records observed statuses, and messages that arrive in the archive, until ctx ends. After a database error it
+// continues, and records the numbers later. It must be called only once. Several processes may record the same
+// workers at the same time.
 func (h *History) Run(ctx context.Context, from Sources) {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
 	h.recorder.until = h.now()
-	wrong := ""
+	lastError := ""
 	for {
 		err := h.Record(ctx, from)
 		switch {
-		case err == nil && wrong != "":
+		case err == nil && lastError != "":
 			h.cfg.Logger.Info("history is recorded again")
-			wrong = ""
-		case err != nil && ctx.Err() == nil && err.Error() != wrong:
-			wrong = err.Error()
+			lastError = ""
+		case err != nil && ctx.Err() == nil && err.Error() != lastError:
+			lastError = err.Error()
 			h.cfg.Logger.Warn("history is not recorded", "error", err)
 		}
 		select {
@@ -165,7 +168,7 @@ func (h *History) Run(ctx context.Context, from Sources) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.CommitTimeout)
 			defer cancel()
-			if err := h.Record(last, Sources{Archive: from.Archive}); err != nil { // workers that end now announce no more totals
+			if err := h.Record(last, Sources{Archive: from.Archive}); err != nil { // workers that stop at the same time do not announce their totals again
 				h.cfg.Logger.Warn("history is not recorded", "error", err)
 			}
 			return

@@ -16,14 +16,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// database is an empty one, and a clock.
+// database is an empty database with a simulated clock.
 type database struct {
 	*sql.DB
 	dialect failed.Dialect
 	now     time.Time
 }
 
-// noon is when tests begin.
+// noon is the start time of the tests.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func eachDatabase(t *testing.T, test func(t *testing.T, db *database)) {
@@ -47,7 +47,7 @@ func open(t testing.TB, d failed.Dialect, driver, source string) *database {
 
 func (d *database) clock() time.Time { return d.now }
 
-// history returns the history of another process.
+// history opens the history, as a separate process does.
 func (d *database) history(t fataler) *History {
 	t.Helper()
 	h, err := Open(context.Background(), d.DB, Config{Dialect: d.dialect, Clock: d.clock})
@@ -92,7 +92,7 @@ func record(t fataler, h *History, from Sources) {
 	}
 }
 
-// worker announces itself.
+// worker simulates an announced worker.
 type worker struct {
 	topology.WorkerStatus
 }
@@ -101,7 +101,7 @@ func newWorker(id, queue string, now time.Time) *worker {
 	return &worker{topology.WorkerStatus{ID: id, Queue: queue, Started: now, State: topology.WorkerConsuming}}
 }
 
-// works counts messages.
+// works adds processed messages to the totals.
 func (w *worker) works(succeeded, failed uint64, took time.Duration) {
 	w.Counts.Succeeded += succeeded
 	w.Counts.Failed += failed
@@ -112,14 +112,15 @@ func (w *worker) works(succeeded, failed uint64, took time.Duration) {
 
 func (w *worker) totals() Totals { return Totals{Counts: w.Counts, Took: w.Took} }
 
-// status is the status that the worker sends.
+// status returns the status that the worker sends.
 func (w *worker) status(now time.Time) topology.WorkerStatus {
 	w.Sent = now
 	return w.WorkerStatus
 }
 
-// A constant rate stays constant for any phase of the statuses, and unrecorded time is a gap.
-func TestSteadyWorkWithAGap(t *testing.T) {
+// A constant rate leads to equal numbers in all minutes, independent of the times of the statuses. Unrecorded time is
+// a gap.
+func TestConstantRateWithGap(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		h := db.history(t)
 		w := newWorker("a", "orders", db.now)
@@ -136,49 +137,49 @@ func TestSteadyWorkWithAGap(t *testing.T) {
 			}
 		}
 		s := must(h.Series(t.Context(), "orders", Hour))(t)
-		if sum := s.Sum(); sum.Succeeded != 2*45*60-2*7 { // since the last status
-			t.Errorf("%d succeeded", sum.Succeeded)
+		if sum := s.Sum(); sum.Succeeded != 2*45*60-2*7 { // without the work since the last status
+			t.Errorf("got %d successes", sum.Succeeded)
 		}
 		for _, p := range s.Points {
 			minute := int(p.Start.Sub(noon).Minutes())
 			if gap := minute < 0 || minute >= 10 && minute < 25; p.Gap() != gap {
-				t.Errorf("minute %d is a gap: %t", minute, p.Gap())
+				t.Errorf("minute %d: got gap %t, want %t", minute, p.Gap(), gap)
 			}
-			// The minutes around the gap share what happened in it.
+			// The events of the gap are spread over its minutes.
 			if minute >= 0 && minute < 44 && (p.Succeeded < 119 || p.Succeeded > 121) {
-				t.Errorf("minute %d: %d succeeded", minute, p.Succeeded)
+				t.Errorf("minute %d: got %d successes, want about 120", minute, p.Succeeded)
 			}
 		}
 		if gaps := s.Gaps(); len(gaps) != 2 || gaps[1] != [2]time.Time{noon.Add(10 * time.Minute), noon.Add(25 * time.Minute)} {
-			t.Errorf("gaps are %v", gaps)
+			t.Errorf("got gaps %v", gaps)
 		}
 		if p95 := s.Sum().Took.Quantile(0.95); p95 != 4*time.Millisecond {
-			t.Errorf("p95 is %s", p95)
+			t.Errorf("p95: got %s, want 4ms", p95)
 		}
 		week := must(h.Series(t.Context(), "orders", Week))(t)
 		if p := week.Points[len(week.Points)-1]; p.Recorded != 30*time.Minute || p.Totals != s.Sum() {
-			t.Errorf("the hour is %+v", p)
+			t.Errorf("last hour: got %+v", p)
 		}
 	})
 }
 
-// Time without a connection to the broker is a gap and not zero.
-func TestAProcessThatHearsNothingRecordsAGap(t *testing.T) {
+// Time without a connection to the broker is a gap, and does not count as zero events.
+func TestTimeWithoutConnectionIsGap(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)
-	deaf := func(context.Context) error { return context.DeadlineExceeded }
+	unconnected := func(context.Context) error { return context.DeadlineExceeded }
 	for range 20 {
-		record(t, h, Sources{Listening: deaf})
+		record(t, h, Sources{Listening: unconnected})
 		db.now = db.now.Add(Every)
 	}
 	s := must(h.Series(t.Context(), "orders", Hour))(t)
 	if gaps := s.Gaps(); len(gaps) != 1 || len(s.Points) != 60 {
-		t.Errorf("gaps are %v, of %d intervals", gaps, len(s.Points))
+		t.Errorf("got gaps %v in %d intervals, want one gap in 60", gaps, len(s.Points))
 	}
 }
 
-// The number of rows has a bound, also after the first status of a worker that has run for a month.
-func TestRowsOfAQueueAreBounded(t *testing.T) {
+// The number of rows is limited, even after the first status of a worker that has run for a month.
+func TestRowsPerQueueAreLimited(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)
 	w := newWorker("a", "orders", db.now.Add(-30*24*time.Hour))
@@ -196,16 +197,16 @@ func TestRowsOfAQueueAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rows > 700 || rows < 600 {
-		t.Errorf("%d rows", rows)
+		t.Errorf("got %d rows, want 600 to 700", rows)
 	}
 	t.Logf("%d rows, %d bytes of totals", rows, size)
 	if recorded := must(h.Series(t.Context(), "orders", Week))(t).Sum().Succeeded; recorded < 20e6 {
-		t.Errorf("%d in a week", recorded)
+		t.Errorf("got %d successes in a week, want at least 20e6", recorded)
 	}
 }
 
-// Forged queues, workers and numbers take a bounded number of rows.
-func TestForgedStatusesAreBounded(t *testing.T) {
+// The number of rows is limited, even with forged queues, workers and numbers.
+func TestForgedStatusesUseLimitedRows(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)
 	for i := range MaxQueues + 50 {
@@ -219,31 +220,31 @@ func TestForgedStatusesAreBounded(t *testing.T) {
 	record(t, h, Sources{})
 	all := must(h.All(t.Context(), Hour))(t)
 	if len(all) != MaxQueues {
-		t.Errorf("%d queues have a history", len(all))
+		t.Errorf("got %d queues with a history, want MaxQueues", len(all))
 	}
 	for _, s := range all {
 		if n := s.Sum().Succeeded; n != 1 {
-			t.Errorf("%s: %d", s.Queue, n)
+			t.Errorf("queue %s: got %d successes, want 1", s.Queue, n)
 		}
 	}
-	again := db.history(t) // another process knows the queues
+	again := db.history(t) // another process counts the stored queues
 	w := newWorker("late", "late", db.now)
 	w.works(1, 0, time.Second)
 	again.Observe(w.status(db.now))
 	record(t, again, Sources{})
 	if n := len(must(again.All(t.Context(), Hour))(t)); n != MaxQueues {
-		t.Errorf("%d queues have a history", n)
+		t.Errorf("got %d queues with a history, want MaxQueues", n)
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRejectsInvalidArguments(t *testing.T) {
 	db := openSQLite(t)
 	if _, err := Open(t.Context(), nil, Config{Dialect: failed.SQLite}); err == nil {
-		t.Error("no database")
+		t.Error("Open accepts a nil database")
 	}
 	for _, cfg := range []Config{{}, {Dialect: failed.SQLite, Prefix: "A"}} {
 		if _, err := Open(t.Context(), db.DB, cfg); err == nil {
-			t.Errorf("%+v", cfg)
+			t.Errorf("Open accepts the config %+v", cfg)
 		}
 	}
 	db.history(t)
@@ -251,22 +252,22 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), db.DB, Config{Dialect: failed.SQLite}); err == nil {
-		t.Error("tables of a newer version were opened")
+		t.Error("Open accepts tables of a newer version")
 	}
 	if _, err := ParseRange("1y"); err == nil {
-		t.Error("a range that does not exist")
+		t.Error("ParseRange accepts an unknown range")
 	}
 	for _, r := range Ranges() {
 		if found, err := ParseRange(r.Name); err != nil || found != r {
-			t.Errorf("%v, %v", found, err)
+			t.Errorf("ParseRange: got %v, %v, want %v", found, err, r)
 		}
 	}
 }
 
-func TestDamagedRowsAreErrors(t *testing.T) {
+func TestDecodeRejectsDamagedTotals(t *testing.T) {
 	for _, b := range [][]byte{{0x80}, make([]byte, len(numbers{})+1)} {
 		if _, err := decode(b); err == nil {
-			t.Errorf("%x is decoded", b)
+			t.Errorf("decode accepts %x", b)
 		}
 	}
 }

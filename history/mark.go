@@ -14,29 +14,30 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Errors of marks.
+// ErrInvalid is returned by AddMark for an invalid mark, and ErrNoMark by RemoveMark for an unknown ID.
 var (
 	ErrInvalid = errors.New("history: invalid mark")
 	ErrNoMark  = errors.New("history: mark not found")
 )
 
-// maxMarkText bounds a text in bytes.
+// maxMarkText is the maximum length of Mark.Text in bytes.
 const maxMarkText = 200
 
-// Mark names a moment, such as the moment of a deployment.
+// Mark is a label for a point in time, such as a deployment.
 type Mark struct {
 	ID    int64
 	At    time.Time
 	Text  string       // one line, at most 200 bytes
-	Queue string       // the queue that it concerns; empty: all
-	By    failed.Actor // who has set it
+	Queue string       // "" for all queues
+	By    failed.Actor // the user who added the mark
 }
 
 // For reports whether the mark concerns a queue.
 func (m Mark) For(queue string) bool { return m.Queue == "" || m.Queue == queue }
 
-// AddMark stores a mark and returns it with its ID. A zero time is now. The error is ErrInvalid if the text or the time cannot
-// be. The newest MaxMarks marks are kept.
+// AddMark stores a mark and returns it with its ID. If At is zero, AddMark uses the current time. It returns
+// ErrInvalid if a field is invalid. If more than MaxMarks marks were added, AddMark removes those that were added
+// first.
 func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	now := h.now()
 	if m.At.IsZero() {
@@ -82,7 +83,7 @@ func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	return m, nil
 }
 
-// RemoveMark removes a mark and returns it, or ErrNoMark.
+// RemoveMark removes a mark and returns it. It returns ErrNoMark if the mark does not exist.
 func (h *History) RemoveMark(ctx context.Context, id int64) (m Mark, err error) {
 	err = h.write(ctx, func(tx *sqlkit.Tx) error {
 		return tx.Row(`DELETE FROM {mark} WHERE id = $1 RETURNING id, at, label, queue, actor`, id).Scan(m.columns()...)
@@ -110,7 +111,8 @@ func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err e
 
 func (m *Mark) columns() []any { return []any{&m.ID, sqlkit.Time(&m.At), &m.Text, &m.Queue, &m.By} }
 
-// Marks returns the marks of a list that concern the queue and are within the series, the oldest first.
+// Marks returns the marks that concern the queue and are within the time of the series, the oldest first. The given
+// list must be sorted like the result of History.Marks.
 func (s Series) Marks(all []Mark) (within []Mark) {
 	for _, m := range slices.Backward(all) {
 		if m.For(s.Queue) && !m.At.Before(s.Points[0].Start) && !m.At.After(s.Now) {

@@ -14,28 +14,28 @@ func TestMarks(t *testing.T) {
 		one := must(h.AddMark(t.Context(), Mark{Text: " v2.4 ", By: "ann"}))(t)
 		two := must(h.AddMark(t.Context(), Mark{Text: "config <b>", Queue: "mails", At: noon.Add(-time.Hour), By: "bob"}))(t)
 		if one != (Mark{1, noon, "v2.4", "", "ann"}) || two.ID != 2 {
-			t.Fatalf("%+v, %+v", one, two)
+			t.Fatalf("AddMark: got %+v and %+v", one, two)
 		}
 		all := must(h.Marks(t.Context(), time.Time{}))(t)
 		if len(all) != 2 || all[0] != one || all[1] != two {
-			t.Fatalf("%+v", all)
+			t.Fatalf("Marks: got %+v", all)
 		}
 		if some := must(h.Marks(t.Context(), noon.Add(-time.Minute)))(t); len(some) != 1 {
-			t.Errorf("%+v", some)
+			t.Errorf("Marks of the last minute: got %+v, want 1 mark", some)
 		}
 		for queue, want := range map[string]int{"mails": 2, "orders": 1} {
 			if within := Day.empty(queue, noon).Marks(all); len(within) != want || within[len(within)-1] != one {
-				t.Errorf("%s has %+v", queue, within)
+				t.Errorf("queue %s: got marks %+v", queue, within)
 			}
 		}
-		if gone := must(h.RemoveMark(t.Context(), 2))(t); gone != two {
-			t.Errorf("%+v", gone)
+		if removed := must(h.RemoveMark(t.Context(), 2))(t); removed != two {
+			t.Errorf("RemoveMark: got %+v, want %+v", removed, two)
 		}
 		if _, err := h.RemoveMark(t.Context(), 2); !errors.Is(err, ErrNoMark) {
-			t.Error(err)
+			t.Errorf("second RemoveMark: got error %v, want ErrNoMark", err)
 		}
-		if three := must(h.AddMark(t.Context(), Mark{Text: "v2.5", By: "ann"}))(t); three.ID != 3 { // 2 is in the audit log
-			t.Errorf("%+v", three)
+		if three := must(h.AddMark(t.Context(), Mark{Text: "v2.5", By: "ann"}))(t); three.ID != 3 { // the audit log still refers to 2
+			t.Errorf("AddMark: got %+v, want ID 3", three)
 		}
 		for _, m := range []Mark{
 			{Text: " ", By: "ann"},
@@ -48,19 +48,19 @@ func TestMarks(t *testing.T) {
 			{Text: "x", By: "ann", Queue: strings.Repeat("x", 256)},
 		} {
 			if _, err := h.AddMark(t.Context(), m); !errors.Is(err, ErrInvalid) {
-				t.Errorf("%+v: %v", m, err)
+				t.Errorf("mark %+v: got error %v, want ErrInvalid", m, err)
 			}
 		}
 	})
 }
 
-func TestMarksAreBounded(t *testing.T) {
+func TestMarksAreLimited(t *testing.T) {
 	db := openSQLite(t)
 	h := db.history(t)
 	for i := range MaxMarks + 10 {
 		must(h.AddMark(t.Context(), Mark{Text: fmt.Sprint(i), By: "ann"}))(t)
 	}
 	if all := must(h.Marks(t.Context(), time.Time{}))(t); len(all) != MaxMarks || all[0].Text != fmt.Sprint(MaxMarks+9) {
-		t.Errorf("%d marks, the newest is %+v", len(all), all[0])
+		t.Errorf("got %d marks, the newest %+v", len(all), all[0])
 	}
 }

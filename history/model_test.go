@@ -13,14 +13,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// listener is a process that records, with the statuses that it has not recorded.
+// listener is a recording process, with the totals that it has observed and not yet recorded.
 type listener struct {
 	*History
 	heard map[*worker]Totals
 }
 
-// The sum of the rows of each step is the sum of the announced totals, also if statuses are lost, repeated or late, workers
-// restart, and two processes record.
+// The rows of each step add up to the announced totals, even if statuses are lost, repeated or late, if workers
+// restart, and if two processes record.
 func TestRowsAddUpToTotals(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		db.history(t)
@@ -96,7 +96,7 @@ func addUp(t *rapid.T, db *database) {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			if listeners[0].Record(ctx, Sources{}) == nil {
-				t.Fatal("recorded without a database")
+				t.Fatal("Record succeeded with a cancelled context")
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func addUp(t *rapid.T, db *database) {
 			}
 		}
 		for _, r := range Ranges() {
-			// A Series may be too short.
+			// Read the rows, because a Series may cover less than the time of the test.
 			var got, totals Totals
 			for err := range listeners[0].db.Rows(context.Background(), `SELECT totals FROM {interval} WHERE span = $1 AND queue = $2`, seconds(r.Step), []byte(queue)).Scan(stored(&totals)) {
 				if err != nil {
@@ -124,13 +124,13 @@ func addUp(t *rapid.T, db *database) {
 				got = got.Add(totals)
 			}
 			if got != want {
-				t.Fatalf("rows of %s of %s have %+v, want %+v", r.Step, queue, got, want)
+				t.Fatalf("rows of %s of queue %s: got %+v, want %+v", r.Step, queue, got, want)
 			}
 		}
 	}
 }
 
-// Each message that arrives in the archive counts once, at the time of its failure, however many processes record.
+// Each archived message counts once, at the time of its failure, even if several processes record.
 func TestArrivalsCountOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		archive := must(failed.Open(t.Context(), db.DB, failed.Config{Dialect: db.dialect, Clock: db.clock}))(t)
@@ -142,7 +142,7 @@ func TestArrivalsCountOnce(t *testing.T) {
 			var batch []failed.Message
 			for range i % 4 {
 				n++
-				at := db.now.Add(-time.Duration(n%7) * time.Minute) // some arrive late
+				at := db.now.Add(-time.Duration(n%7) * time.Minute) // some messages arrive late
 				want[at.Truncate(time.Minute)]++
 				batch = append(batch, failed.Message{
 					Queue: "orders", FailedQueue: "orders.failed", Attempts: 1, Error: "no", FirstFailed: at, LastFailed: at,
@@ -164,16 +164,16 @@ func TestArrivalsCountOnce(t *testing.T) {
 		s := must(one.Series(t.Context(), "orders", Hour))(t)
 		for _, p := range s.Points {
 			if p.Arrived != want[p.Start] || p.Failures() != p.Arrived {
-				t.Errorf("%s: %d, want %d", p.Start, p.Arrived, want[p.Start])
+				t.Errorf("interval %s: got %d arrivals, want %d", p.Start, p.Arrived, want[p.Start])
 			}
 		}
 		if got := s.Sum().Arrived; got != uint64(n) {
-			t.Errorf("%d of %d", got, n)
+			t.Errorf("got %d arrivals, want %d", got, n)
 		}
 	})
 }
 
-// The parts of totals add up to the totals, for all times.
+// Totals that are spread over intervals add up to the original totals, for any start and duration.
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &History{recorder: recorder{queues: map[string]bool{}}}
@@ -190,16 +190,16 @@ func TestSharesAddUp(t *testing.T) {
 				if k.step == r.Step {
 					sum = sum.Add(v)
 					if start := time.Unix(k.start, 0); start.After(to) || !start.Add(r.Step).After(from) {
-						t.Fatalf("%s is outside of %s to %s", start, from, to)
+						t.Fatalf("interval %s is outside of %s to %s", start, from, to)
 					}
 				}
 			}
 			if sum != added {
-				t.Fatalf("%s: %+v, want %+v", r.Step, sum, added)
+				t.Fatalf("step %s: got %+v, want %+v", r.Step, sum, added)
 			}
 		}
 		if encoded, err := decode(added.encode()); err != nil || encoded != added {
-			t.Fatal(encoded, err)
+			t.Fatalf("decode: got %+v, %v, want %+v", encoded, err, added)
 		}
 	})
 }

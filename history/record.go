@@ -13,37 +13,37 @@ import (
 )
 
 const (
-	// maxBetween is the longest time between two transactions that counts as recorded.
+	// maxBetween is the maximum time between two transactions that counts as recorded.
 	maxBetween = 3 * Every
 
-	// maxUnrecorded bounds the age of a status that is recorded. It is shorter than keepStopped, so that the totals of the worker
-	// are still in the database and do not count again.
+	// maxUnrecorded is the maximum age of a status that is recorded. It is shorter than keepStopped, so that the
+	// totals of the worker are still in the database and do not count again.
 	maxUnrecorded = time.Hour
 	keepStopped   = 2 * time.Hour
 
-	// pruneEvery is the time between two removals of old rows.
+	// pruneEvery is the interval between two removals of old rows.
 	pruneEvery = 10 * time.Minute
 
-	// arrivals bounds the messages of the archive that are read at a time.
+	// arrivals is the maximum number of archived messages that are read at a time.
 	arrivals = 5_000
 )
 
 // recorder is the state of Run in one process.
 type recorder struct {
 	until  time.Time       // end of the recorded time; zero: none
-	pruned time.Time       // when old rows were removed last
-	queues map[string]bool // that have rows
+	pruned time.Time       // time of the last removal of old rows
+	queues map[string]bool // queues that have rows
 }
 
-// key is an interval of a queue.
+// key identifies the row of a queue and an interval.
 type key struct {
 	queue string
 	step  time.Duration
 	start int64
 }
 
-// Record writes observed statuses, and messages that have arrived. Run calls it every 15 seconds. Do not call it while Run
-// runs.
+// Record writes the observed statuses, and the messages that have arrived in the archive. Run calls it every 15 s. It
+// must not be called while Run is running.
 func (h *History) Record(ctx context.Context, from Sources) error {
 	now := h.now()
 	until := now
@@ -65,23 +65,24 @@ func (h *History) Record(ctx context.Context, from Sources) error {
 	return nil
 }
 
-// unrecorded returns the statuses that are not recorded.
-func (h *History) unrecorded(now time.Time) map[string]heard {
+// unrecorded returns the statuses that are not recorded yet. It drops statuses older than maxUnrecorded.
+func (h *History) unrecorded(now time.Time) map[string]observed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.heard, func(_ string, s heard) bool { return now.Sub(s.at) > maxUnrecorded })
-	return maps.Clone(h.heard)
+	maps.DeleteFunc(h.observed, func(_ string, s observed) bool { return now.Sub(s.at) > maxUnrecorded })
+	return maps.Clone(h.observed)
 }
 
-// recorded forgets statuses that are in the database.
-func (h *History) recorded(statuses map[string]heard) {
+// recorded removes the statuses that are in the database now.
+func (h *History) recorded(statuses map[string]observed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.heard, func(id string, s heard) bool { return s == statuses[id] })
+	maps.DeleteFunc(h.observed, func(id string, s observed) bool { return s == statuses[id] })
 }
 
-// record is the transaction for statuses of workers. The time until a zero until is not recorded.
-func (h *History) record(ctx context.Context, now, until time.Time, statuses map[string]heard) error {
+// record writes statuses of workers in one transaction. It also marks the time up to until as recorded, unless until
+// is zero.
+func (h *History) record(ctx context.Context, now, until time.Time, statuses map[string]observed) error {
 	r := &h.recorder
 	prune := now.Sub(r.pruned) >= pruneEvery || now.Before(r.pruned)
 	if prune {
@@ -90,10 +91,10 @@ func (h *History) record(ctx context.Context, now, until time.Time, statuses map
 		}
 	}
 	err := h.write(ctx, func(tx *sqlkit.Tx) error {
-		known := map[string]heard{}
+		known := map[string]observed{}
 		if len(statuses) > 0 {
 			var id []byte
-			var s heard
+			var s observed
 			for err := range tx.Rows(`SELECT id, heard, totals FROM {worker}`).Scan(&id, sqlkit.Time(&s.at), stored(&s.totals)) {
 				if err != nil {
 					return err
@@ -112,7 +113,7 @@ func (h *History) record(ctx context.Context, now, until time.Time, statuses map
 			if !later {
 				continue // another process has recorded a later status
 			}
-			s.at = latest(s.at, before.at) // clocks of processes differ
+			s.at = latest(s.at, before.at) // the clocks of processes may differ
 			h.spread(sums, s.queue, now, before.at, s.at, added)
 			stopped := 0
 			if s.stopped {
@@ -132,7 +133,7 @@ func (h *History) record(ctx context.Context, now, until time.Time, statuses map
 			if from.IsZero() || until.Sub(from) > maxBetween || from.After(until) {
 				from = until
 			}
-			if err := minutes(tx, from, until); err != nil {
+			if err := recordMinutes(tx, from, until); err != nil {
 				return err
 			}
 		}
@@ -147,7 +148,7 @@ func (h *History) record(ctx context.Context, now, until time.Time, statuses map
 	return err
 }
 
-// spread adds events between two times to the intervals in that time, evenly. It leaves out intervals that are too old.
+// spread distributes events evenly over the intervals between two times. It omits intervals that are too old.
 func (h *History) spread(sums map[key]Totals, queue string, now, from, to time.Time, added Totals) {
 	if added == (Totals{}) || !h.recorder.admit(queue) {
 		return
@@ -184,7 +185,7 @@ func latest(x, y time.Time) time.Time {
 	return x
 }
 
-// admit reports whether a queue has a history, or gets one.
+// admit reports whether a queue has a history. It adds a new queue, unless MaxQueues is reached.
 func (r *recorder) admit(queue string) bool {
 	if !r.queues[queue] && len(r.queues) < MaxQueues {
 		r.queues[queue] = true
@@ -192,7 +193,7 @@ func (r *recorder) admit(queue string) bool {
 	return r.queues[queue]
 }
 
-// findQueues reads which queues have rows.
+// findQueues reads the queues that have rows.
 func (h *History) findQueues(ctx context.Context) error {
 	found := map[string]bool{}
 	var queue []byte
@@ -239,8 +240,8 @@ func (h *History) add(tx *sqlkit.Tx, sums map[key]Totals) error {
 		ON CONFLICT (span, queue, start) DO UPDATE SET totals = excluded.totals`, rows)
 }
 
-// minutes notes that the minutes of a time were recorded. A minute counts once, whichever process notes it.
-func minutes(tx *sqlkit.Tx, from, until time.Time) error {
+// recordMinutes marks the minutes of a time as recorded. A minute counts once, even if several processes record it.
+func recordMinutes(tx *sqlkit.Tx, from, until time.Time) error {
 	for at := from.Truncate(time.Minute); !at.After(until); at = at.Add(time.Minute) {
 		added, err := tx.Exec(`INSERT INTO {recorded} (span, start, minutes) VALUES ($1, $2, 1) ON CONFLICT (span, start) DO NOTHING`, seconds(Hour.Step), at.Unix())
 		if err != nil {
@@ -275,7 +276,7 @@ func (h *History) prune(tx *sqlkit.Tx, now time.Time) error {
 	return err
 }
 
-// recordArrivals counts messages of the archive that are not counted. It reports whether there are more.
+// recordArrivals counts archived messages that were not counted yet. It reports whether there are more.
 func (h *History) recordArrivals(ctx context.Context, now time.Time, from Archive) (more bool, err error) {
 	var last int64
 	if err := h.db.Row(ctx, `SELECT CAST(value AS BIGINT) FROM {about} WHERE name = $1`, aboutArrived).Scan(&last); err != nil {

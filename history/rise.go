@@ -11,25 +11,30 @@ import (
 
 // Constants of the rule for rises: see Series.Rises.
 const (
-	calmMost  = 30 // intervals before a rise that it is compared with, at most
-	calmLeast = 5  // and at least
-	ahead     = 3  // intervals from the start of a rise that the rule reads
+	calmMost  = 30 // maximum number of earlier intervals for the comparison
+	calmLeast = 5  // minimum number of earlier intervals
+	ahead     = 3  // number of intervals from the start of a rise that the rule reads
 
-	riseFactor = 3  // times the rate before
-	riseLeast  = 10 // failures
-	riseChance = 20 // negative logarithm of the probability
+	riseFactor = 3  // minimum ratio to the rate before
+	riseLeast  = 10 // minimum number of failures
+	riseChance = 20 // minimum negative logarithm of the probability
 )
 
-// Rise is a time in which failures of a queue are much more frequent than before.
+// Rise is a period in which failures of a queue are much more frequent than before.
 type Rise struct {
-	// Earliest and Latest are the bounds of its start. They are the bounds of an interval if the interval before was recorded.
+	// Earliest and Latest are the bounds of the start of the rise. If the interval before it was recorded, they are
+	// the bounds of one interval.
 	Earliest, Latest time.Time
 
-	End   time.Time // start of the interval in which failures fell; zero: the rise lasts
-	Peak  float64   // the highest rate of an interval, per minute
-	Rate  float64   // mean from the start to the end, per minute
-	Calm  float64   // mean of the intervals before, per minute, without the last one
-	After *Mark     // the newest mark shortly before the start; nil: none
+	// End is the start of the interval in which the failures fell. It is zero while the rise lasts.
+	End time.Time
+
+	// Peak is the highest rate of an interval. Rate is the mean rate from the start to the end. Calm is the mean rate of
+	// the intervals before, without the last one. All three are per minute.
+	Peak, Rate, Calm float64
+
+	// After is the newest mark shortly before the start, or nil.
+	After *Mark
 
 	step time.Duration
 	now  time.Time
@@ -37,18 +42,18 @@ type Rise struct {
 
 // Rises returns the rises of failures in the series, the newest first, with the newest mark shortly before each.
 //
-// A rise starts in the first interval for which all of the following holds for three intervals: the interval and the two after it.
-// At the end of the series, fewer intervals are enough. Only recorded intervals that have ended count.
+// A rise starts in the first interval that meets the following conditions, together with the two intervals after it.
+// At the end of the series, fewer intervals are sufficient. Only recorded intervals that have ended count.
 //
-//   - Their mean rate is at least 3 times the mean rate of the intervals before. The rule reads up to 30 intervals, and at least 5,
-//     that are not in another rise.
+//   - Their mean rate is at least 3 times the mean rate of the 5 to 30 recorded intervals before that do not belong to
+//     another rise.
 //   - They have at least 10 failures.
-//   - A constant rate would divide the failures so unevenly between before and after with a probability of less than e^-20, by
-//     the bound of Chernoff.
-//   - The interval itself has at least half the failures of any of the three, so that the start is not named too early.
+//   - By the Chernoff bound, the probability that a constant rate leads to such a difference is less than e^-20.
+//   - The first interval has at least half the failures of each of the others, so that the start is not too early.
 //
-// A rise ends with the first interval that, with the two after it, is nearer to the rate before: within a quarter of the
-// difference. The mark of a rise is at most 30 minutes, or two intervals, before its start.
+// A rise ends at the first interval whose rate, and whose mean rate with the two intervals after it, has fallen by at
+// least three quarters of the difference. The mark of a rise is at most 30 minutes before its start, or two intervals
+// if they are longer.
 func (s Series) Rises(marks []Mark) []Rise {
 	type sample struct {
 		at       int // index in Points
@@ -106,8 +111,8 @@ func isRise(baseline, next []float64) bool {
 		unevenness(n, before*float64(len(baseline)), float64(len(next))/float64(len(next)+len(baseline))) > riseChance
 }
 
-// unevenness returns the negative logarithm of a bound of the probability that at least n of n+rest events are in a part of the
-// time, if the rate is constant. n is more than that share.
+// unevenness returns the negative logarithm of an upper bound of the probability that at least n of n+rest events
+// occur in a share of the time, if the rate is constant. n must be more than the share.
 func unevenness(n, rest, share float64) float64 {
 	all := n + rest
 	d := n * math.Log(n/all/share)
@@ -170,7 +175,7 @@ func minutesText(d time.Duration) string {
 	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
-// clock writes a time, with the day if it is another one.
+// clock formats a time, with the day if it is not the present day.
 func (r Rise) clock(t time.Time) string {
 	t, now := t.UTC(), r.now.UTC()
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
@@ -179,7 +184,7 @@ func (r Rise) clock(t time.Time) string {
 	return t.Format("2 Jan 15:04")
 }
 
-// Rate writes a rate per minute with about two digits: 0.02/min, 0.2/min, 48/min.
+// Rate formats a rate per minute with about two digits: 0.02/min, 0.2/min, 48/min.
 func Rate(perMinute float64) string {
 	switch {
 	case perMinute <= 0:

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Range is a time that a Series covers up to now, and the length of its intervals: a minute, 5 minutes or an hour.
+// Range is the period that a Series covers up to now, with the length of its intervals: a minute, 5 minutes or an
+// hour.
 type Range struct {
 	Name   string // "1h", "24h" or "7d"
 	Length time.Duration
@@ -36,7 +37,8 @@ func ParseRange(name string) (Range, error) {
 	return Range{}, fmt.Errorf("history: range %q not found (use %s)", name, strings.Join(names, ", "))
 }
 
-// kept returns the age at which rows of a step are removed. It is longer than the range, so that the first interval is whole.
+// kept returns the age at which rows of a step are removed. It is longer than the range, so that the first interval
+// is complete.
 func kept(step time.Duration) time.Duration {
 	switch step {
 	case Hour.Step:
@@ -54,15 +56,15 @@ type Point struct {
 	Start time.Time
 	Totals
 
-	// Recorded is the recorded part of the interval, to the minute. If it is 0, no process recorded the interval. Zeros are then
-	// not measured, and other numbers are the even share of a longer time.
+	// Recorded is the recorded part of the interval, to the minute. If it is 0, no process recorded the interval. The
+	// numbers are then not measured. They are zero, or an even share of the events of a longer time.
 	Recorded time.Duration
 }
 
 // Gap reports whether no process recorded the interval.
 func (p Point) Gap() bool { return p.Recorded == 0 }
 
-// Series is the history of a queue over a range: intervals without gaps between them, the oldest first. The last one has not
+// Series is the history of a queue over a range: adjacent intervals, the oldest first. The last interval has not
 // ended at the time Now.
 type Series struct {
 	Queue  string
@@ -102,8 +104,8 @@ func (s Series) Gaps() (gaps [][2]time.Time) {
 	return gaps
 }
 
-// Merged returns the series with longer intervals, at most that many. Their length is a multiple of Range.Step.
-// An interval is recorded if one of its parts is.
+// Merged returns the series with at most the given number of intervals, whose length is a multiple of Range.Step. A
+// merged interval is recorded if one of its parts is recorded.
 func (s Series) Merged(most int) Series {
 	n := (len(s.Points) + most - 1) / most
 	if n <= 1 {
@@ -140,7 +142,7 @@ func (s *Series) at(start time.Time) *Point {
 	return &s.Points[i]
 }
 
-// sorted orders series by queue.
+// sorted sorts series by queue.
 func sorted(all map[string]*Series) []Series {
 	list := make([]Series, 0, len(all))
 	for _, s := range all {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// tables are written for both dialects. Names and labels are bytes; times are milliseconds since 1970, starts and spans of
-// intervals are seconds; totals are encoded by Totals.encode.
+// tables are compatible with both dialects. Names and labels are bytes; times are milliseconds since 1970, starts and
+// spans of intervals are seconds; totals are encoded by Totals.encode.
 var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 	`CREATE TABLE IF NOT EXISTS {interval} (
 		span   BIGINT NOT NULL,
@@ -43,13 +43,13 @@ var tables = sqlkit.Tables{Version: 1, Lock: "7365417205", Statements: []string{
 	`INSERT INTO {about} (name, value) VALUES ('` + aboutArrived + `', '0'), ('` + aboutMark + `', '0') ON CONFLICT (name) DO NOTHING`,
 }}
 
-// Names in {about}, besides the version.
+// Names in {about}, in addition to the version.
 const (
 	aboutArrived = "arrived" // ID of the newest message of the archive that is counted
 	aboutMark    = "mark"    // ID of the newest mark
 )
 
-// write runs a transaction. Transactions of all processes wait for each other.
+// write runs a transaction. The transactions of all processes run one after the other.
 func (h *History) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
 	return h.db.Transaction(ctx, h.cfg.Dialect.WritingAlone(tables.Lock), f)
 }
@@ -70,7 +70,7 @@ func setAbout(tx *sqlkit.Tx, name string, n int64) error {
 // seconds returns the stored form of a span.
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// Series returns the history of a queue up to now. A queue without history has zeros.
+// Series returns the history of a queue up to now. If the queue has no history, all numbers are zero.
 func (h *History) Series(ctx context.Context, queue string, r Range) (Series, error) {
 	all, err := h.series(ctx, r, ` AND queue = $3`, []byte(queue))
 	if err != nil {
@@ -82,7 +82,7 @@ func (h *History) Series(ctx context.Context, queue string, r Range) (Series, er
 	return *all[""], nil
 }
 
-// All returns the histories of all queues that have one in the range, ordered by queue.
+// All returns the histories of all queues with events in the range, sorted by queue.
 func (h *History) All(ctx context.Context, r Range) ([]Series, error) {
 	all, err := h.series(ctx, r, ``)
 	if err != nil {
@@ -105,7 +105,7 @@ func (h *History) series(ctx context.Context, r Range, condition string, args ..
 			p.Recorded = time.Duration(minutes) * time.Minute
 		}
 	}
-	// An interval that has just begun is recorded in a moment.
+	// The last interval has just begun and will be recorded soon, so it is not a gap.
 	if n := len(blank.Points); blank.Points[n-1].Gap() && !blank.Points[n-2].Gap() && blank.Lasted(n-1) < maxBetween {
 		blank.Points[n-1].Recorded = blank.Lasted(n - 1)
 	}

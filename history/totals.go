@@ -10,15 +10,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Totals is what happened in a time.
+// Totals contains the numbers of events in a period.
 type Totals struct {
-	topology.Counts                    // as workers announced
-	Arrived         uint64             // messages that failed then, and are or were in the archive
+	topology.Counts                    // as announced by workers
+	Arrived         uint64             // messages that failed in the period and were archived
 	Took            topology.Histogram // handling times
 }
 
-// Failures returns the number of failures: failed attempts that workers announced, or messages that arrived in the archive,
-// whichever is more. A message of an announced worker is both, so that the sum would count it twice.
+// Failures returns the number of failures: failed attempts that workers announced, or messages that arrived in the
+// archive, whichever number is larger. A parked message of an announced worker is in both numbers, so their sum would
+// count it twice.
 func (t Totals) Failures() uint64 { return max(t.Failed, t.Arrived) }
 
 // Add returns the sum.
@@ -30,7 +31,7 @@ func (t Totals) Add(other Totals) Totals {
 	return totalsOf(a)
 }
 
-// numbers are all of Totals, in the order in which they are stored. A new one goes to the end.
+// numbers contains all numbers of Totals in the stored order. Add a new number at the end.
 type numbers [6 + topology.TookBuckets]uint64
 
 func (t Totals) numbers() (n numbers) {
@@ -57,7 +58,7 @@ func (t Totals) since(earlier Totals) (Totals, bool) {
 	return totalsOf(a), true
 }
 
-// maxTotal bounds each number, so that no sum overflows.
+// maxTotal is the maximum of each number, so that no sum overflows.
 const maxTotal = 1 << 48
 
 // plausible reports whether all numbers are within bounds.
@@ -70,8 +71,8 @@ func (t Totals) plausible() bool {
 	return true
 }
 
-// before returns the share of t, which is spread evenly over a whole time, in the first part of that time. Shares are rounded
-// such that the shares of all parts add up to t.
+// before returns the share of t in the first part of a time over which t is spread evenly. The shares are rounded so
+// that the shares of all parts add up to t.
 func (t Totals) before(part, whole time.Duration) Totals {
 	if part >= whole {
 		return t
@@ -112,7 +113,7 @@ func decode(b []byte) (Totals, error) {
 	return totalsOf(n), nil
 }
 
-// stored returns where to scan encoded totals.
+// stored returns a Scanner that decodes totals into t.
 func stored(t *Totals) sql.Scanner { return column{t} }
 
 type column struct{ totals *Totals }
