@@ -60,7 +60,7 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// verdict returns nil if all accounts are balanced.
+// verdict returns nil if all accounts are balanced, and otherwise an error with the number of the other accounts.
 func verdict(a api.Ledger) error {
 	states := map[string]int{}
 	for _, l := range a.Accounts {

@@ -33,7 +33,7 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 		return usagef("--to must be outside the data directory: got %s", c.To)
 	}
 	err := askBackup(ctx, c.Data, c.To)
-	if errors.Is(err, errNobody) {
+	if errors.Is(err, errNoBroker) {
 		err = disk.Copy(c.Data, c.To)
 		if errors.Is(err, broker.ErrInUse) {
 			err = c.unanswered()

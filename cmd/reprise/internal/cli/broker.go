@@ -97,7 +97,7 @@ func (c *runCmd) checkLimits() error {
 
 // Run runs a broker until a signal arrives.
 func (c *runCmd) Run(streams IO, stop *signals) (err error) {
-	calmCollector()
+	setHeapFloor()
 	if err := c.checkLimits(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (c *runCmd) Run(streams IO, stop *signals) (err error) {
 	}()
 	switch {
 	case data != "":
-		tellData(b, data, log)
+		logData(b, data, log)
 		defer serveControl(b, data, stop.again, log)()
 	case !c.Memory:
 		log.Warn("messages are lost when this process ends (use --data DIR to keep them, or --memory to omit this warning)")

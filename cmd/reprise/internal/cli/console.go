@@ -67,7 +67,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	if err != nil {
 		return err
 	}
-	d, err := newDesk(cfg, log)
+	d, err := newArchiveService(cfg, log)
 	if err != nil {
 		return usageError{err}
 	}
@@ -82,7 +82,7 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 	if err := d.serve(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(streams.Stdout, d.here); err != nil {
+	if _, err := fmt.Fprintln(streams.Stdout, d.localURL); err != nil {
 		return fmt.Errorf("cannot print the URL: %w", err)
 	}
 	var client *reprise.Client
@@ -110,12 +110,12 @@ func (c *consoleRunCmd) Run(streams IO, stop *signals) error {
 }
 
 // config returns the configuration for the flags.
-func (c *consoleRunCmd) config() (deskConfig, string, error) {
+func (c *consoleRunCmd) config() (archiveServiceConfig, string, error) {
 	url := cmp.Or(c.URL, defaultURL)
 	if bad, ok := errors.AsType[*reprise.ConnectError](reprise.CheckURL(url)); ok {
-		return deskConfig{}, "", usagef("--url: %s", bad.Reason)
+		return archiveServiceConfig{}, "", usagef("--url: %s", bad.Reason)
 	}
-	cfg := deskConfig{
+	cfg := archiveServiceConfig{
 		archive: cmp.Or(c.Archive, defaultArchive), listen: c.Listen, flag: "--listen",
 		queues: queueSource{named: c.Queue, vhost: virtualHost(url)}, origin: guessed(), workers: guessedWorkers(),
 	}

@@ -27,8 +27,8 @@ type backupRequest struct {
 	To string `json:"to"`
 }
 
-// controlPath returns the path of the socket in a data directory, and whether the system permits a socket path of that
-// length.
+// controlPath returns the path of the socket in a data directory. possible reports whether the path is short enough for a
+// socket.
 func controlPath(dir string) (path string, possible bool) {
 	const longest = len(syscall.RawSockaddrUnix{}.Path) - 1 // a terminating zero follows
 	path = filepath.Join(dir, controlFile)
@@ -40,7 +40,8 @@ type backuper interface {
 	Backup(ctx context.Context, dir string) error
 }
 
-// serveControl serves the socket until stop is called. The broker also works without the socket.
+// serveControl serves the socket until stop is called. Errors are logged, because the broker also works without the
+// socket.
 func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logger) (stop func()) {
 	path, possible := controlPath(dir)
 	err := errors.New("its path is too long for a socket: choose a directory with a shorter one")
@@ -89,8 +90,8 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 	}
 }
 
-// errNobody means that no broker responds on a socket.
-var errNobody = errors.New("no broker answers")
+// errNoBroker means that no broker responds on a socket.
+var errNoBroker = errors.New("no broker answers")
 
 // askBackup makes the broker of a data directory write a backup.
 func askBackup(ctx context.Context, dir, to string) error {
@@ -104,7 +105,7 @@ func askBackup(ctx context.Context, dir, to string) error {
 			path, _ := controlPath(dir)
 			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %w", errNobody, err)
+				return nil, fmt.Errorf("%w: %w", errNoBroker, err)
 			}
 			return conn, nil
 		},

@@ -25,8 +25,8 @@ func (s *slowBackup) Backup(context.Context, string) error {
 }
 
 // A stopping broker finishes a running backup. A second signal aborts the backup.
-func TestStopDuringABackup(t *testing.T) {
-	for _, inAHurry := range []bool{false, true} {
+func TestStopWaitsForBackup(t *testing.T) {
+	for _, forced := range []bool{false, true} {
 		dir, b, again := t.TempDir(), &slowBackup{make(chan struct{}), make(chan struct{})}, make(chan struct{})
 		stop := serveControl(b, dir, again, slog.New(slog.DiscardHandler))
 		asked, stopped := make(chan error, 1), make(chan struct{})
@@ -36,7 +36,7 @@ func TestStopDuringABackup(t *testing.T) {
 			defer close(stopped)
 			stop()
 		}()
-		if inAHurry {
+		if forced {
 			close(again)
 		} else {
 			close(b.end)
@@ -44,38 +44,38 @@ func TestStopDuringABackup(t *testing.T) {
 		select {
 		case <-stopped:
 		case <-time.After(timeout):
-			t.Fatalf("in a hurry: %v: it does not end", inAHurry)
+			t.Fatalf("second signal %v: serveControl does not stop", forced)
 		}
-		if err := <-asked; (err != nil) != inAHurry {
-			t.Errorf("in a hurry: %v: the backup came to %v", inAHurry, err)
+		if err := <-asked; (err != nil) != forced {
+			t.Errorf("second signal %v: backup returned %v", forced, err)
 		}
-		if inAHurry {
+		if forced {
 			close(b.end)
 		}
 	}
 }
 
-func TestAPathTooLongForASocket(t *testing.T) {
+func TestControlSocketPathIsTooLong(t *testing.T) {
 	var text bytes.Buffer
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
 	serveControl(nil, dir, nil, slog.New(slog.NewTextHandler(&text, nil)))()
 	if !strings.Contains(text.String(), "too long for a socket") {
-		t.Errorf("it says %s", &text)
+		t.Errorf("log: got %s", &text)
 	}
 	if err := (&backupCmd{Data: dir}).unanswered(); !strings.Contains(err.Error(), "the path of its socket is too long") {
-		t.Errorf("the client is told %v", err)
+		t.Errorf("long path: got error %v", err)
 	}
 	if err := (&backupCmd{Data: "short"}).unanswered(); !strings.Contains(err.Error(), "another process uses it and has no control socket") {
-		t.Errorf("the client is told %v", err)
+		t.Errorf("missing socket: got error %v", err)
 	}
 }
 
-func TestWithout(t *testing.T) {
+func TestWithoutRemovesError(t *testing.T) {
 	cut, disk := context.Canceled, errors.New("disk")
 	if without(nil, cut) != nil || without(cut, cut) != nil || without(errors.Join(cut), cut) != nil {
-		t.Error("something is left")
+		t.Error("without did not remove the error")
 	}
 	if err := without(errors.Join(cut, disk), cut); !errors.Is(err, disk) || errors.Is(err, cut) {
-		t.Errorf("%v is left", err)
+		t.Errorf("without returned %v", err)
 	}
 }

@@ -27,8 +27,8 @@ func dataDir(dir string) broker.Store {
 	return disk.Dir(dir)
 }
 
-// tellData logs the data directory and its content.
-func tellData(b *broker.Broker, dir string, log *slog.Logger) {
+// logData logs the data directory and its numbers of queues and messages.
+func logData(b *broker.Broker, dir string, log *slog.Logger) {
 	queues, messages := contents(b)
 	log.Info("data directory", "path", absolute(dir), "queues", queues, "messages", messages)
 }

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Long requests succeed, but a client cannot hold a connection with a body that arrives byte by byte.
+// Long requests succeed if they make progress, but a client cannot hold a connection with single bytes.
 func TestProgressDeadlines(t *testing.T) {
 	for name, test := range map[string]struct {
 		part  int // bytes
 		pause time.Duration
 		whole bool
 	}{
-		"drop by drop":         {1, 30 * time.Second, false},
-		"slowly, but steadily": {64 << 10, 50 * time.Second, true},
-		"not at all":           {1 << 10, 2 * time.Minute, false},
+		"single bytes":    {1, 30 * time.Second, false},
+		"slow and steady": {64 << 10, 50 * time.Second, true},
+		"long pause":      {1 << 10, 2 * time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestProgressDeadlines(t *testing.T) {
 					_, _ = io.Copy(io.Discard, client)
 				})
 				if err := <-got; (err == nil) != test.whole {
-					t.Errorf("the body ends with %v", err)
+					t.Errorf("body: got error %v", err)
 				}
 			})
 		})

@@ -20,7 +20,7 @@ type embeddedBroker struct {
 }
 
 func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embeddedBroker, error) {
-	calmCollector()
+	setHeapFloor()
 	b, err := startBroker(broker.Config{
 		Logger: slog.New(quietBroker{Handler: log.Handler()}), Store: dataDir(cfg.Data),
 		// The workers and local publishers use this user, regardless of the users in the data directory.
@@ -44,7 +44,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 		log.Info("messages are in memory (data: memory), and are lost when the process ends")
 		return e, nil
 	}
-	tellData(b, cfg.Data, log)
+	logData(b, cfg.Data, log)
 	e.stopControl = serveControl(b, cfg.Data, stop.again, log)
 	return e, nil
 }

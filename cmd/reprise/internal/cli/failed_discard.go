@@ -42,7 +42,7 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)
-		return tell(streams, done, err, c.JSON, "discarded", len(c.IDs))
+		return printDone(streams, done, err, c.JSON, "discarded", len(c.IDs))
 	})
 }
 
@@ -72,12 +72,12 @@ func (c *failedUndoCmd) Run(ctx context.Context, streams IO) error {
 	}
 	return c.ask(streams, func(client *api.Client) error {
 		done, err := client.Restore(ctx, s, c.DryRun)
-		return tell(streams, done, err, c.JSON, "brought back", len(c.IDs))
+		return printDone(streams, done, err, c.JSON, "restored", len(c.IDs))
 	})
 }
 
-// tell prints the result of an act.
-func tell(streams IO, done api.Done, err error, asJSON bool, what string, named int) error {
+// printDone prints the result of an act. named is the number of messages that were selected by ID.
+func printDone(streams IO, done api.Done, err error, asJSON bool, what string, named int) error {
 	if err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ func tell(streams IO, done api.Done, err error, asJSON bool, what string, named 
 		what = "would be " + what
 	}
 	err = streams.result(asJSON, done, terminal.Plural(int(done.Messages), "message")+" "+what+"\n")
-	return cmp.Or(err, leftAlone(named, done.Messages))
+	return cmp.Or(err, checkAllChanged(named, done.Messages))
 }
 
-// leftAlone returns an error if the act did not apply to all messages that were selected by ID.
-func leftAlone(named int, done int64) error {
+// checkAllChanged returns an error if the act did not apply to all messages that were selected by ID.
+func checkAllChanged(named int, done int64) error {
 	switch rest := named - int(done); {
 	case named == 1 && rest == 1:
 		return errors.New("message not changed (see its state with `reprise failed show ID`)")

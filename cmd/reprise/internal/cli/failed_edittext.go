@@ -21,8 +21,8 @@ const bodyMark = "-------- body below this line --------"
 func editFile(m api.Summary, c api.Content) string {
 	text := fmt.Sprintf(`# Message %d, failed in %s: %s
 #
-# Headers, as "name: text", or "name := JSON" where it is no text: 5, {"int32": 5}, true, ["a"].
-# Lines that begin with # say nothing. What attempts have left is not shown, and not sent again.
+# Headers: "name: text", or "name := JSON" for other types: 5, {"int32": 5}, true, ["a"].
+# Lines that begin with # are ignored. Headers of earlier attempts are not shown and not sent.
 `, m.ID, terminal.OneLine(string(m.Queue)), terminal.Cut(terminal.OneLine(m.Error), 200))
 	text += editText(c)
 	if !strings.HasSuffix(text, "\n") {

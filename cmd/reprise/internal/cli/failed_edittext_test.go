@@ -50,17 +50,17 @@ func TestEditRoundTrip(t *testing.T) {
 			Headers: api.Headers(rapid.MapOfN(rapid.String(), headerValue(), 0, 6).Draw(t, "headers")),
 			Body:    []byte(rapid.String().Draw(t, "body")),
 		}
-		c.Headers["x-reprise-attempts"] = int32(3) // kept, although the editor does not show it
+		c.Headers["x-reprise-attempts"] = int32(3) // preserved, although the editor does not show it
 		text := editFile(api.Summary{ID: 1, Queue: "orders", Error: rapid.String().Draw(t, "error")}, c)
 		got, err := readEdit(text, c)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, text)
+			t.Fatalf("edit: got error %v\n%s", err, text)
 		}
 		if !bytes.Equal(got.Body, c.Body) {
 			t.Fatalf("body: got %q, want %q\n%s", got.Body, c.Body, text)
 		}
 		if diff := cmp.Diff(map[string]any(c.Headers), map[string]any(got.Headers)); diff != "" {
-			t.Fatalf("%s\n%s", diff, text)
+			t.Fatalf("edited message: %s\n%s", diff, text)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestReadEdit(t *testing.T) {
 		"own name": {"a := 1\n\"a\": 2\n" + bodyMark + "\nx", "line 2: header \"a\" must occur once"},
 	} {
 		if _, err := readEdit(c.text, before); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
 	got, err := readEdit("# said by an editor of Windows\r\nn := 5\r\n"+bodyMark+"\r\nbody\n", before)
@@ -84,7 +84,7 @@ func TestReadEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(api.Headers{"n": int64(5)}, got.Headers); diff != "" || string(got.Body) != "body" {
-		t.Errorf("%s, body %q", diff, got.Body)
+		t.Errorf("edited message: %s, body %q", diff, got.Body)
 	}
 }
 

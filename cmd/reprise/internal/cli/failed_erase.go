@@ -53,7 +53,7 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 				fmt.Fprintf(streams.Stderr, "reprise: %s left: their replay runs\n", terminal.Plural(int(done.Left), "message"))
 			}
 			if c.DryRun || done.Messages == 0 {
-				return tell(streams, done, nil, c.JSON, "erased", 0)
+				return printDone(streams, done, nil, c.JSON, "erased", 0)
 			}
 			if ok, err := confirm(ctx, streams, fmt.Sprintf("Erase %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {
 				return err
@@ -61,6 +61,6 @@ func (c *failedEraseCmd) Run(ctx context.Context, streams IO) error {
 			e.AtMost = done.Messages
 		}
 		done, err := client.Erase(ctx, e, false)
-		return tell(streams, done, err, c.JSON, "erased", len(c.IDs))
+		return printDone(streams, done, err, c.JSON, "erased", len(c.IDs))
 	})
 }

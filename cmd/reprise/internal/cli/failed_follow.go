@@ -35,7 +35,7 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	case isSent(r) && verify > 0 && r.Succeeded < r.Sent:
 		return stoppedError{fmt.Errorf("%d of %s have not succeeded: `reprise failed ls --state all --sent-by %d` shows their outcomes", r.Sent-r.Succeeded, terminal.Plural(int(r.Sent), "message"), r.ID)}
 	case isSent(r):
-		return leftAlone(picked, r.Total)
+		return checkAllChanged(picked, r.Total)
 	}
 	return stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
 }
@@ -66,7 +66,7 @@ func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r
 			continue
 		}
 		if err != nil {
-			if wrong++; wrong < patientPolls { // a restarted console continues the replay
+			if wrong++; wrong < maxFailedPolls { // a restarted console continues the replay
 				continue
 			}
 			return r, fmt.Errorf("replay %d continues when the console runs again: %w", r.ID, f.explained(err))
@@ -100,8 +100,8 @@ func cancelReplay(ctx context.Context, client *api.Client, id int64, reason stri
 // cancelTimeout is sufficient unless the broker does not respond.
 const cancelTimeout = 5 * time.Second
 
-// patientPolls is the maximum number of consecutive failed requests to the console.
-const patientPolls = 20
+// maxFailedPolls is the maximum number of consecutive failed requests to the console.
+const maxFailedPolls = 20
 
 // unsent describes the messages that were not sent.
 func unsent(r api.Replay) string {

@@ -34,13 +34,13 @@ func (c *failedPurgeCmd) Run(ctx context.Context, streams IO) error {
 		if c.DryRun || asks {
 			done, err := client.Purge(ctx, true)
 			if err != nil || c.DryRun {
-				return tell(streams, done, err, c.JSON, "removed", 0)
+				return printDone(streams, done, err, c.JSON, "removed", 0)
 			}
 			if ok, err := confirm(ctx, streams, fmt.Sprintf("Remove %s for good?", terminal.Plural(int(done.Messages), "message"))); !ok {
 				return err
 			}
 		}
 		done, err := client.Purge(ctx, false)
-		return tell(streams, done, err, c.JSON, "removed", 0)
+		return printDone(streams, done, err, c.JSON, "removed", 0)
 	})
 }

@@ -82,7 +82,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 			return c.preview(streams, done, plan.Edit)
 		}
 		if done.Messages == 0 {
-			return tell(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
+			return printDone(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations), editPreviewText(done.Edit, plan.Edit))
 		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", terminal.Plural(int(done.Messages), "message"), c.target())); !ok {
@@ -92,7 +92,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	}
 	r, err := client.BeginReplay(ctx, plan)
 	if apiErr, ok := errors.AsType[*api.Error](err); ok && apiErr.Status == http.StatusUnprocessableEntity && len(c.IDs) == 0 {
-		return tell(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other acts on no messages
+		return printDone(streams, api.Done{}, nil, c.JSON, "sent", 0) // same result as other acts on no messages
 	}
 	switch {
 	case err != nil:
@@ -100,7 +100,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 	case c.Detach && c.JSON:
 		return streams.result(true, r, "")
 	case c.Detach:
-		return cmp.Or(streams.result(false, r, fmt.Sprintln(r.ID)), leftAlone(len(c.IDs), r.Total))
+		return cmp.Or(streams.result(false, r, fmt.Sprintln(r.ID)), checkAllChanged(len(c.IDs), r.Total))
 	}
 	return c.follow(ctx, streams, client, r, c.Verify, c.JSON, len(c.IDs))
 }
@@ -108,13 +108,13 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 // preview prints the messages that would be sent, by destination.
 func (c *failedReplayCmd) preview(streams IO, p api.Preview, edit *api.BulkEdit) error {
 	if c.JSON {
-		return cmp.Or(streams.result(true, p, ""), leftAlone(len(c.IDs), p.Messages))
+		return cmp.Or(streams.result(true, p, ""), checkAllChanged(len(c.IDs), p.Messages))
 	}
 	what := "sent to " + c.target()
 	if edit != nil {
 		what = "replayed to " + c.target()
 	}
-	err := tell(streams, p.Done, nil, false, what, len(c.IDs))
+	err := printDone(streams, p.Done, nil, false, what, len(c.IDs))
 	fmt.Fprint(streams.Stdout, c.destinationsText(p.Destinations), editPreviewText(p.Edit, edit))
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The conditions on the command line have the same names as the conditions of the archive and its API.
-func TestSelectionHasTheConditionsOfAFilter(t *testing.T) {
+// The flags have the names, placeholders and help of the conditions of the archive.
+func TestSelectionMatchesFilter(t *testing.T) {
 	parser, err := kong.New(&selection{})
 	if err != nil {
 		t.Fatal(err)
@@ -25,12 +25,12 @@ func TestSelectionHasTheConditionsOfAFilter(t *testing.T) {
 		switch {
 		case p.Flag == "" || p.Name == "state": // arguments; each command has a separate default of --state
 		case f == nil:
-			t.Errorf("there is no --%s", p.Flag)
+			t.Errorf("flag --%s not found", p.Flag)
 		case f.Help != p.Help || f.PlaceHolder != p.Value || f.IsBool() != (p.Value == "") || f.IsCumulative() != p.Repeated:
-			t.Errorf("--%s %s is %q, want %s: %q", p.Flag, f.PlaceHolder, f.Help, p.Value, p.Help)
+			t.Errorf("--%s %s: got help %q, want %s: %q", p.Flag, f.PlaceHolder, f.Help, p.Value, p.Help)
 		}
 	}
 	for name := range flags {
-		t.Errorf("--%s is no condition of a failed.Filter", name)
+		t.Errorf("--%s is not a condition of failed.Filter", name)
 	}
 }

@@ -73,10 +73,10 @@ func failedQueuesOf(workers []graph.Worker) []string {
 	return queues
 }
 
-// originOf returns a function that returns the work queue of a message in a failed queue: the only queue that parks
-// there. Among several such queues, it is the queue in the header of the message. Without the header, it is the queue
-// that gets messages with the routing key. If the header contains another queue, the function does not trust the
-// header. The origin is then unknown, which the name of the failed queue represents.
+// originOf returns a function that returns the work queue of a message in a failed queue. If one work queue parks messages
+// there, it is that queue. If several work queues do, it is the queue in the header of the message or, without the header,
+// the queue that receives messages with the routing key. If the header contains another queue, the origin is unknown, and
+// the function returns the name of the failed queue.
 func originOf(workers []config.Worker) func(*reprise.Message) string {
 	type origin struct {
 		queue string
@@ -91,7 +91,7 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 				o.keys = append(o.keys, b.RoutingKey)
 			}
 		}
-		for _, queue := range failedQueuesOf(drawn([]config.Worker{w})) {
+		for _, queue := range failedQueuesOf(graphWorkers([]config.Worker{w})) {
 			parks[queue] = append(parks[queue], o)
 		}
 	}
@@ -113,8 +113,8 @@ func originOf(workers []config.Worker) func(*reprise.Message) string {
 	}
 }
 
-// guessed returns a function that returns the work queue of a message that a worker of a published design has parked
-// without such a header. It is for programs without a configuration of those queues.
+// guessed is like originOf, for the workers of published designs, which park messages without a header. Programs without a
+// configuration of these queues use it.
 func guessed() func(*reprise.Message) string {
 	known := originOf(guessedWorkers())
 	return func(m *reprise.Message) string {

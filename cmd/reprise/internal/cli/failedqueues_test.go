@@ -9,25 +9,25 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// The cover art indexer parks messages without a header for the work queue. The routing key identifies the work queue.
-func TestPublishedDesignsAreKnownByTheirKeys(t *testing.T) {
+// The cover art indexer parks messages without the header of the work queue, so the routing key identifies the work queue.
+func TestGuessedQueueDependsOnRoutingKey(t *testing.T) {
 	of := guessed()
 	for key, want := range map[string]string{
 		"index": "cover-art-archive.index", "delete": "cover-art-archive.delete", "move": "cover-art-archive.move", "other": "",
 	} {
 		m := &reprise.Message{Queue: "cover-art-archive.failed", RoutingKey: key}
 		if got := of(m); got != want {
-			t.Errorf("key %s: %q, want %q", key, got, want)
+			t.Errorf("key %s: got queue %q, want %q", key, got, want)
 		}
 	}
 	if got := of(&reprise.Message{Queue: "orders.failed", RoutingKey: "index"}); got != "" {
-		t.Errorf("a message of another queue is taken for one of %q", got)
+		t.Errorf("message of another failed queue: got queue %q", got)
 	}
 }
 
-// The configuration determines the work queues of a failed queue. A header from a publisher only chooses among several
-// such queues. It cannot choose another queue.
-func TestAForgedOriginIsNotBelieved(t *testing.T) {
+// The configuration determines the possible work queues of a failed queue. The header of a message selects one of them, but
+// cannot select another queue.
+func TestOriginIgnoresForgedHeader(t *testing.T) {
 	work := func(queue string, strategy topology.Strategy) config.Worker {
 		return config.Worker{WorkerConfig: reprise.WorkerConfig{Queue: queue, Strategy: strategy}}
 	}
@@ -51,7 +51,7 @@ func TestAForgedOriginIsNotBelieved(t *testing.T) {
 			m.Headers[topology.HeaderQueue] = tc.header
 		}
 		if got := of(m); got != tc.want {
-			t.Errorf("%+v: %q", tc, got)
+			t.Errorf("%+v: got queue %q", tc, got)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	if err != nil {
 		return err
 	}
-	g := graph.New(drawn(workers))
+	g := graph.New(graphWorkers(workers))
 	if c.Management != "" {
 		counts, err := queueCounts(ctx, c.Management, virtualHost(cfg.Broker))
 		if err != nil {
@@ -63,8 +63,8 @@ func (c *graphCmd) Run(ctx context.Context, streams IO) error {
 	return err
 }
 
-// drawn converts workers to the workers of a graph.
-func drawn(workers []config.Worker) (all []graph.Worker) {
+// graphWorkers converts workers to the workers of a graph.
+func graphWorkers(workers []config.Worker) (all []graph.Worker) {
 	for _, w := range workers {
 		all = append(all, graph.Of(w.WorkerConfig))
 	}

@@ -45,7 +45,7 @@ type namedWorker struct {
 	queue   string
 	breaker func() string // returns the state of its circuit breaker; nil: none
 	config  reprise.WorkerConfig
-	cut     *cutOff
+	cut     *interruptedHandlers
 }
 
 // serveHealth serves health and metrics at addr, and monitors databases, until stop is called. If addr is "", it only

@@ -12,8 +12,8 @@ import (
 // megabytes.
 const heapFloor = 24 << 20
 
-// calmCollector sets the floor of this process, unless GOGC is set.
-func calmCollector() {
+// setHeapFloor applies heapFloor to this process, unless the environment variable GOGC is set.
+func setHeapFloor() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		adjustAfterEachCollection()
 	}

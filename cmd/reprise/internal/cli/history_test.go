@@ -33,7 +33,7 @@ func TestHistoryText(t *testing.T) {
 orders        600       965  1ms  128ms   2s  ···▁▁▁▁▁▁▁▁▂▂▆██████
 `
 	if got = strings.ReplaceAll(got, "orders: Failures rose .\n", ""); !strings.HasPrefix(got, want) {
-		t.Errorf("\n%s\nwant\n%s", got, want)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	one := queueHistoryText(h, 0)
 	for _, want := range []string{
@@ -43,11 +43,11 @@ orders        600       965  1ms  128ms   2s  ···▁▁▁▁▁▁▁▁▂�
 		"\n2026-03-01 11:05         50         0        0       0            -  no\n", "\n2026-03-01 11:40         50       240        0       0           2s  yes\n",
 	} {
 		if !strings.Contains(one, want) {
-			t.Errorf("no %q in\n%s", want, one)
+			t.Errorf("%q not found in\n%s", want, one)
 		}
 	}
 	if strings.Contains(one+got, "\x1b") || strings.Contains(one, "of others") {
-		t.Errorf("%q", one)
+		t.Errorf("text contains an escape sequence or a mark of another queue: %q", one)
 	}
 	if got := historyText(api.History{}, 0); got != "no history (it is recorded while a console runs)\n" {
 		t.Error(got)

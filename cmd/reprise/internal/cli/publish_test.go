@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-func TestPublishTimeoutIsForEachMessage(t *testing.T) {
+func TestPublishTimeoutAppliesPerMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := publishCmd{Timeout: 10 * time.Second, Count: 200}
 		took := 9 * time.Second
@@ -27,7 +27,7 @@ func TestPublishTimeoutIsForEachMessage(t *testing.T) {
 		var out bytes.Buffer
 		err := c.publish(t.Context(), slow, &reprise.Message{}, IO{Stdout: &out})
 		if n := strings.Count(out.String(), "id\n"); err != nil || n != 200 {
-			t.Errorf("%d were published: %v", n, err)
+			t.Errorf("published %d messages: %v", n, err)
 		}
 
 		c.Count = 3

@@ -57,7 +57,7 @@ func (c *purgeCmd) purge(ctx context.Context, streams IO, client *api.Client) er
 	}
 	if c.DryRun || found.Messages == 0 {
 		found.DryRun = c.DryRun
-		return tell(streams, found, nil, c.JSON, "removed", 0)
+		return printDone(streams, found, nil, c.JSON, "removed", 0)
 	}
 	if !c.Yes && streams.interactive() {
 		action := "save them in the archive"
@@ -79,5 +79,5 @@ func (c *purgeCmd) purge(ctx context.Context, streams IO, client *api.Client) er
 			break
 		}
 	}
-	return tell(streams, done, nil, c.JSON, "removed", 0)
+	return printDone(streams, done, nil, c.JSON, "removed", 0)
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// quietBroker filters the log of a broker that runs in the same process as its workers. The workers log events of their
-// connections in more detail. For connections from other processes, only errors are important. All other events have
-// level debug.
+// quietBroker filters the log of a broker that runs in the same process as its workers. It lowers events of connections to
+// level debug: the workers log the events of their own connections in more detail, and for connections from other
+// processes, only errors are important.
 type quietBroker struct {
 	slog.Handler
 	inside bool // the peer is in this process

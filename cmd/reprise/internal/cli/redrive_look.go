@@ -69,7 +69,7 @@ func (r redriveResult) queues(to *failed.Target) string {
 	return targetsText(r.Queues, r.Looked, r.Found)
 }
 
-// looks reports whether the command inspects the destinations first.
+// looks reports whether the command inspects the destinations before it sends messages.
 func (c *redriveCmd) looks(to *failed.Target) bool { return c.DryRun || to == nil && !c.Yes }
 
 // believe shows the destinations. It returns a function that reports whether a claimed queue is trusted, because the user

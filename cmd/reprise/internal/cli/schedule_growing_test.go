@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// For any random delays, a message whose delays depend on the previous delays waits within the displayed range.
-func TestGrowingDelaysHoldEveryMessage(t *testing.T) {
+// If each delay depends on the previous delay, all possible delays are within the displayed range.
+func TestPlanIncludesGrowingDelays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		chance := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		design := preset.CDNPurge{
@@ -38,7 +38,7 @@ func TestGrowingDelaysHoldEveryMessage(t *testing.T) {
 				t.Fatal(err)
 			}
 			if w := s.delay(attempt); hop.Delay < w.low || hop.Delay > w.high {
-				t.Fatalf("%s after attempt %d, shown is %+v", hop.Delay, attempt, w)
+				t.Fatalf("delay %s after attempt %d is not within %+v", hop.Delay, attempt, w)
 			}
 			d.Headers = topology.Table{"x-death": []any{topology.Table{
 				"queue": preset.CDNPurgeWaitQueue, "reason": "expired", "count": int64(1),

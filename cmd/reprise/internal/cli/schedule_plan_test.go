@@ -43,8 +43,8 @@ func planOf(p reprise.Policy) plan {
 	return newPlan(s)
 }
 
-// For any jitter, a worker follows the plan.
-func TestPlanHoldsEveryMessage(t *testing.T) {
+// The attempts of a worker are within the plan, for any jitter.
+func TestPlanIncludesAllDelays(t *testing.T) {
 	failure := errors.New("always")
 	rapid.Check(t, func(t *rapid.T) {
 		policy := policies().Draw(t, "policy")
@@ -56,10 +56,10 @@ func TestPlanHoldsEveryMessage(t *testing.T) {
 		now := time.Duration(0)
 		for attempt := 1; ; attempt++ {
 			if attempt > len(p.Attempts) {
-				t.Fatalf("attempt %d is not in the plan of %d", attempt, len(p.Attempts))
+				t.Fatalf("attempt %d exceeds the plan of %d attempts", attempt, len(p.Attempts))
 			}
 			if a := p.Attempts[attempt-1]; a.Attempt != attempt || !within(now, a.At) {
-				t.Fatalf("attempt %d after %s, planned is %+v", attempt, now, a)
+				t.Fatalf("attempt %d at %s is not within the plan %+v", attempt, now, a)
 			}
 			d := policy.Decide(failure, attempt, now)
 			if d.Retry {
@@ -67,14 +67,14 @@ func TestPlanHoldsEveryMessage(t *testing.T) {
 				continue
 			}
 			if !within(now, p.Parked.At) || attempt < p.Parked.Attempts.Min || attempt > p.Parked.Attempts.Max {
-				t.Fatalf("parked after attempt %d and %s, planned is %+v up to attempt %d", attempt, now, p.Parked, p.Parked.Attempts.Max)
+				t.Fatalf("parked after attempt %d at %s, planned %+v up to attempt %d", attempt, now, p.Parked, p.Parked.Attempts.Max)
 			}
 			return
 		}
 	})
 }
 
-func TestPlanIsInOrder(t *testing.T) {
+func TestPlanIsOrdered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := policies().Draw(t, "policy")
 		p := planOf(policy)
@@ -82,41 +82,41 @@ func TestPlanIsInOrder(t *testing.T) {
 		for _, a := range p.Attempts {
 			switch {
 			case a.At.low < before.At.low || a.At.high < before.At.high || a.At.low > a.At.high:
-				t.Fatalf("%+v comes after %+v", a, before)
+				t.Fatalf("attempts are not in order: %+v after %+v", a, before)
 			case policy.GiveUpAfter > 0 && a.At.high > policy.GiveUpAfter:
-				t.Fatalf("%+v is later than %s", a, policy.GiveUpAfter)
+				t.Fatalf("%+v is after GiveUpAfter %s", a, policy.GiveUpAfter)
 			case a.At.high > p.Parked.At.high:
-				t.Fatalf("%+v is after the end, %s", a, p.Parked.At.high)
+				t.Fatalf("%+v is after the end of parking, %s", a, p.Parked.At.high)
 			case before.Perhaps && !a.Perhaps, a.Perhaps != (a.Attempt > p.Parked.Attempts.Min):
-				t.Fatalf("%+v, and parking begins after attempt %d", a, p.Parked.Attempts.Min)
+				t.Fatalf("%+v: parking starts after attempt %d", a, p.Parked.Attempts.Min)
 			}
 			before = a
 		}
 		if before.Attempt != p.Parked.Attempts.Max || p.Parked.Attempts.Max > policy.MaxAttempts {
-			t.Fatalf("%d attempts of %d, the last one is %d", before.Attempt, policy.MaxAttempts, p.Parked.Attempts.Max)
+			t.Fatalf("last attempt is %d, MaxAttempts is %d, last parking is after attempt %d", before.Attempt, policy.MaxAttempts, p.Parked.Attempts.Max)
 		}
 	})
 }
 
-func TestTimesBeyondAllTime(t *testing.T) {
+func TestPlanDoesNotOverflow(t *testing.T) {
 	s := subject{policy: reprise.Policy{MaxAttempts: 5}, delay: func(int) window { return window{math.MaxInt64 / 2, math.MaxInt64} }}
 	p := newPlan(s)
 	if end := p.Attempts[4].At; end.low != math.MaxInt64 || end.high != math.MaxInt64 {
-		t.Errorf("the last attempt is at %v", end)
+		t.Errorf("last attempt: got %v, want the maximum", end)
 	}
 	if text := scheduleText(s, p, time.Time{}); !strings.Contains(text, "centuries") {
 		t.Errorf("got\n%s", text)
 	}
 }
 
-func TestTableFits(t *testing.T) {
+func TestScheduleTableFits(t *testing.T) {
 	start := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		p := planOf(policies().Draw(t, "policy"))
 		for _, s := range []time.Time{{}, start} {
 			for l := range strings.SplitSeq(scheduleTable(p, s), "\n") {
 				if n := utf8.RuneCountInString(l); n > 80 {
-					t.Fatalf("%d columns:\n%s", n, l)
+					t.Fatalf("line has %d columns:\n%s", n, l)
 				}
 			}
 		}

@@ -25,7 +25,7 @@ import (
 func TestScriptPostgres(t *testing.T) {
 	files, err := filepath.Glob("testdata/postgres/*.txtar")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%d scripts, %v", len(files), err)
+		t.Fatalf("found %d scripts: %v", len(files), err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {

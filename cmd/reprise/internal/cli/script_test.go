@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if signal.Ignored(syscall.SIGHUP) { // under nohup; child processes inherit an ignored signal, but no handler
+	if signal.Ignored(syscall.SIGHUP) { // nohup ignores it; child processes inherit an ignored signal, but not a handler
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	testscript.Main(testkit.Waiting{M: m}, programs)
@@ -37,7 +37,7 @@ var programs = map[string]func(){
 	"reprise": func() { os.Exit(Main(os.Args[1:], Process())) },
 }
 
-// TestScript runs the commands in the way of users. In addition to the commands of testscript, scripts have
+// TestScript runs the scripts in testdata/script. In addition to the commands of testscript, scripts have
 //
 //	exits CODE PROGRAM ARGUMENT...   run a program that ends with this exit code
 //	await FILE REGEXP                wait until a file contains this text
@@ -46,7 +46,7 @@ var programs = map[string]func(){
 //	answers FILE PATH REGEXP         wait until that path returns this text, with any status
 //	console FILE                     set REPRISE_SERVER to the first http URL in a file
 //	until REGEXP PROGRAM ARGUMENT... run a program repeatedly until its stdout contains this text
-//	sqlite-close FILE                on Unix: close a database in the way of a program with an older SQLite
+//	sqlite-close FILE                on Unix: close a database like a program with an older SQLite
 //
 //	received REGEXP                  wait for a body with this text at $HOOKS/hush, the only path of $HOOKS that accepts one
 //
@@ -98,7 +98,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// A script that exceeds this duration counts as hanging.
+// timeout is the maximum duration of a script or of a wait.
 const timeout = 2 * time.Minute
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
@@ -184,7 +184,7 @@ type requestsKey struct{}
 func (x *requests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if r.URL.Path != "/hush" || err != nil {
-		http.Error(w, "nothing is here", http.StatusNotFound)
+		http.Error(w, "path not found", http.StatusNotFound)
 		return
 	}
 	x.mu.Lock()
@@ -244,8 +244,7 @@ func refuseOnce() http.HandlerFunc {
 	}
 }
 
-// The documentation contains all exit codes.
-func TestDocumentation(t *testing.T) {
+func TestDocumentationListsExitCodes(t *testing.T) {
 	doc, err := os.ReadFile("../../../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// signals handles the signals of the process. The first SIGINT, SIGTERM or SIGHUP cancels ctx. A later signal closes
+// signals handles the signals of the process. The first SIGINT, SIGTERM or SIGHUP cancels ctx. The second signal closes
 // again.
 type signals struct {
 	ctx   context.Context
@@ -23,21 +23,22 @@ type signals struct {
 	server atomic.Pointer[slog.Logger] // log of a command that ignores SIGHUP
 }
 
-// echo is the time in which further signals count as the same signal. A Ctrl-C arrives twice if a parent process
-// (timeout, npm, a supervisor) forwards the signal that the terminal has already sent to the whole process group.
-const echo = 250 * time.Millisecond
+// duplicateWindow is the time after the first signal in which further signals count as the same signal. A Ctrl-C arrives
+// twice if a parent process (timeout, npm, a supervisor) forwards the signal that the terminal has already sent to the
+// whole process group.
+const duplicateWindow = 250 * time.Millisecond
 
 func notify(parent context.Context) *signals {
 	s := handleSignals(parent, make(chan os.Signal, 2))
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(s.ch, syscall.SIGHUP)
 	}
 	return s
 }
 
-// serve is for a command that runs until it is stopped. The command survives the end of its terminal, and the end of
-// the program that reads its log.
+// serve is called by commands that run until they are stopped. They continue if their terminal closes or if the reader of
+// their log exits.
 func (s *signals) serve(log *slog.Logger) {
 	s.server.Store(log)
 	// SIGPIPE is caught and not ignored, because child processes would inherit the ignored signal.
@@ -50,11 +51,11 @@ func (s *signals) isHangup(got os.Signal) bool {
 	if got != syscall.SIGHUP || log == nil {
 		return false
 	}
-	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // a log that is stuck must not keep Ctrl-C from being heard
+	go log.Warn("SIGHUP is ignored: settings are read at the start only, restart to change them") // a blocked log must not delay Ctrl-C
 	return true
 }
 
-// It handles the signals from ch.
+// handleSignals handles the signals from ch until release is called.
 func handleSignals(parent context.Context, ch chan os.Signal) *signals {
 	ctx, cancel := context.WithCancel(parent)
 	again := make(chan struct{})
@@ -67,7 +68,7 @@ func handleSignals(parent context.Context, ch chan os.Signal) *signals {
 			case first.IsZero():
 				first = time.Now()
 				cancel()
-			case time.Since(first) > echo:
+			case time.Since(first) > duplicateWindow:
 				close(again)
 				return
 			}

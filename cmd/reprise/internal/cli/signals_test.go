@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
+func TestSignalsIgnoreDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ch := make(chan os.Signal, 2)
 		s := handleSignals(t.Context(), ch)
@@ -27,21 +27,21 @@ func TestASignalThatComesTwiceAtOnceIsOne(t *testing.T) {
 		ch <- os.Interrupt
 		ch <- os.Interrupt
 		if ended() {
-			t.Error("it was taken for a second one")
+			t.Error("duplicate signal was counted as the second signal")
 		}
 		if s.ctx.Err() == nil {
-			t.Error("it was not taken for a first one")
+			t.Error("first signal did not cancel the context")
 		}
 		time.Sleep(time.Second)
 		ch <- os.Interrupt
 		if !ended() {
-			t.Error("a later one was not taken for a second one")
+			t.Error("second signal was ignored")
 		}
 		s.release()
 	})
 }
 
-func TestSIGHUPEndsACommandUnlessItServes(t *testing.T) {
+func TestServingCommandIgnoresSIGHUP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, serves := range []bool{false, true} {
 			ch := make(chan os.Signal, 2)
@@ -53,10 +53,10 @@ func TestSIGHUPEndsACommandUnlessItServes(t *testing.T) {
 			ch <- syscall.SIGHUP
 			synctest.Wait()
 			if stopped := s.ctx.Err() != nil; stopped == serves {
-				t.Errorf("serves: %t, stopped: %t", serves, stopped)
+				t.Errorf("serves %t: got stopped %t", serves, stopped)
 			}
 			if logged := strings.Contains(log.String(), "SIGHUP is ignored"); logged != serves {
-				t.Errorf("serves: %t, log: %s", serves, log.String())
+				t.Errorf("serves %t: got log %s", serves, log.String())
 			}
 			s.release()
 		}

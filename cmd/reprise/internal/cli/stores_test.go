@@ -15,27 +15,27 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// answer is a store that always returns the same result.
-type answer struct {
+// fixedStore is a store that always returns the same result.
+type fixedStore struct {
 	idempotent.Store
 	claim idempotent.Claim
 	err   error
 }
 
-func (a answer) Claim(context.Context, string, string, time.Duration) (idempotent.Claim, error) {
+func (a fixedStore) Claim(context.Context, string, string, time.Duration) (idempotent.Claim, error) {
 	return a.claim, a.err
 }
-func (a answer) Release(context.Context, string, string) error { return a.err }
+func (a fixedStore) Release(context.Context, string, string) error { return a.err }
 
-// If the store is unavailable, a worker pauses and does not handle messages. It does not park a message, however few
-// attempts the message has. It does not park a message that another run is handling, either.
-func TestWorkersWaitForTheirStore(t *testing.T) {
+// If the store is unavailable, the worker pauses and does not handle messages. It does not park messages whose attempts
+// are exhausted while the store is unavailable or while another worker handles the message.
+func TestWorkerPausesWhileStoreIsDown(t *testing.T) {
 	for name, tt := range map[string]struct {
-		store answer
+		store fixedStore
 		pause bool
 	}{
-		"down": {answer{err: errors.New("down")}, true},
-		"busy": {answer{claim: idempotent.Claim{State: idempotent.Busy, Left: time.Minute}}, false},
+		"down": {fixedStore{err: errors.New("down")}, true},
+		"busy": {fixedStore{claim: idempotent.Claim{State: idempotent.Busy, Left: time.Minute}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &stores{of: []idempotent.Store{tt.store}}
@@ -49,22 +49,22 @@ func TestWorkersWaitForTheirStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
-				t.Error("it was handled")
+				t.Error("message was handled")
 				return nil
 			})
 			err = reprise.Chain(h, cfg.Middleware...).Handle(t.Context(), &reprise.Message{MessageID: "m"})
 			later, ok := errors.AsType[*reprise.RetryAfterError](err)
 			if !ok || later.Pause != tt.pause || later.Delay <= 0 {
-				t.Fatalf("%v", err)
+				t.Fatalf("got error %v", err)
 			}
 			if !cfg.Policy.Decide(err, 1000, 0).Retry {
-				t.Error("parked after 1000 attempts")
+				t.Error("message was parked after 1000 attempts")
 			}
 			if cfg.Policy.Decide(errCrooked, 1, 0).Retry || cfg.Policy.Decide(errors.New("other"), 2, 0).Retry {
-				t.Error("the worker's own policy does not hold any more")
+				t.Error("policy of the worker was ignored")
 			}
 			if len(w.Policy.Rules) != 2 {
-				t.Error("the configuration was changed")
+				t.Error("configuration of the worker was changed")
 			}
 		})
 	}
@@ -72,16 +72,16 @@ func TestWorkersWaitForTheirStore(t *testing.T) {
 
 var errCrooked = errors.New("crooked")
 
-// Errors from a database are permanent, except while the database starts.
+// Errors of a database are permanent, unless the database is starting or has too many connections.
 func TestUnreachable(t *testing.T) {
 	wrapped := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for code, want := range map[string]bool{"57P03": true, "53300": true, "28P01": false, "3D000": false, "42501": false} {
 		if unreachable(wrapped(code)) != want {
-			t.Errorf("%s: %t", code, !want)
+			t.Errorf("unreachable for code %s: got %t", code, !want)
 		}
 	}
 	if unreachable(errors.New("file is not a database")) {
-		t.Error("a file was waited for")
+		t.Error("invalid file counts as unreachable")
 	}
 	x, err := openPostgres("postgres://u:hush@127.0.0.1:1/d")
 	if err != nil {
@@ -89,6 +89,6 @@ func TestUnreachable(t *testing.T) {
 	}
 	defer x.Close()
 	if err := x.PingContext(t.Context()); !unreachable(err) {
-		t.Errorf("nobody listens there, and it is not waited for: %v", err)
+		t.Errorf("refused connection does not count as unreachable: %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/terminal"
 )
 
-// With any cells, a table has one line per row and contains no terminal control sequences. Its width does not exceed
-// the terminal if its columns can shrink enough.
-func TestTextTableFits(t *testing.T) {
+// For any cells, a table has one line per row and no control characters. It fits into the terminal if its columns can be
+// truncated enough.
+func TestTextTableFitsTerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := newTable(column{name: "ID", right: true}, column{name: "QUEUE", least: 12}, column{name: "ERROR", least: 20, ends: true})
 		rows := rapid.IntRange(0, 5).Draw(t, "rows")
@@ -27,14 +27,14 @@ func TestTextTableFits(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 		if len(lines) != rows+1 {
-			t.Fatalf("%d lines for %d rows:\n%s", len(lines), rows, b.String())
+			t.Fatalf("got %d lines for %d rows:\n%s", len(lines), rows, b.String())
 		}
 		for _, line := range lines {
 			if w := terminal.TextWidth(line); w > width {
-				t.Fatalf("a line is %d wide, of %d: %q", w, width, line)
+				t.Fatalf("line has width %d, want at most %d: %q", w, width, line)
 			}
 			if i := strings.IndexFunc(line, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }); i >= 0 {
-				t.Fatalf("a terminal would obey %q", line)
+				t.Fatalf("line contains control characters: %q", line)
 			}
 		}
 	})
@@ -55,8 +55,8 @@ func TestTextTable(t *testing.T) {
 	}
 }
 
-// Errors of a service have the same beginning with the URL, and only their ends differ.
-func TestTextTableKeepsBothEnds(t *testing.T) {
+// Errors of a service start with the same URL and differ only at the end, so the table cuts them in the middle.
+func TestTextTableCutsMiddle(t *testing.T) {
 	table := newTable(column{name: "N"}, column{name: "ERROR", least: 10, ends: true})
 	table.add("1", "POST http://shop/orders: 503 Service Unavailable: shard 3 is down")
 	table.add("2", "POST http://shop/orders: 404 Not Found: no such customer")
@@ -71,7 +71,7 @@ func TestTextTableKeepsBothEnds(t *testing.T) {
 	}
 }
 
-func TestTextTableLeavesOutWhatIsZero(t *testing.T) {
+func TestTextTableOmitsZeroColumns(t *testing.T) {
 	table := newTable(column{name: "ACCOUNT"}, column{name: "IN"}, column{name: "WAITING", spare: true}, column{name: "REMOVED", spare: true})
 	table.add("orders", "0", "7", "0")
 	for width, want := range map[int]string{
@@ -84,7 +84,7 @@ func TestTextTableLeavesOutWhatIsZero(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b.String() != want {
-			t.Errorf("%d wide: got\n%s\nwant\n%s", width, b.String(), want)
+			t.Errorf("width %d: got\n%s\nwant\n%s", width, b.String(), want)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestProgressLine(t *testing.T) {
 		total := rapid.Int64Range(0, 1e12).Draw(t, "total")
 		line := p.line(rapid.Int64Range(0, total).Draw(t, "done"), total, time.Duration(rapid.Int64Range(1, 1e15).Draw(t, "elapsed")))
 		if terminal.TextWidth(line) >= p.width {
-			t.Fatalf("%q does not fit into %d", line, p.width)
+			t.Fatalf("%q does not fit into %d columns", line, p.width)
 		}
 	})
 }

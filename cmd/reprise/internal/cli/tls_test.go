@@ -109,7 +109,7 @@ func (a *authority) secureBroker(args ...string) (url, api string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_, _ = io.Copy(io.Discard, log)
 		if err := cmd.Wait(); err != nil {
-			a.t.Errorf("the broker ended with %v", err)
+			a.t.Errorf("broker exited with %v", err)
 		}
 	})
 	found := regexp.MustCompile(`url=(\S+)/api/`)
@@ -125,12 +125,12 @@ func (a *authority) secureBroker(args ...string) (url, api string) {
 	return strings.TrimSpace(url), api
 }
 
-// With a certificate, the broker and its management API accept only TLS. Clients may log in with a certificate.
+// With a certificate, the broker and its management API accept only TLS, and clients can log in with a certificate.
 func TestBrokerOverTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("server")
 	a.issue("guest")
-	for name, required := range map[string]bool{"certificates of clients are welcome": false, "certificates of clients are required": true} {
+	for name, required := range map[string]bool{"optional client certificates": false, "required client certificates": true} {
 		t.Run(name, func(t *testing.T) {
 			a := *a
 			a.t = t
@@ -140,7 +140,7 @@ func TestBrokerOverTLS(t *testing.T) {
 			}
 			url, api := a.secureBroker(flags...)
 			if !strings.HasPrefix(url, "amqps://guest:guest@127.0.0.1:") || !strings.HasPrefix(api, "https://127.0.0.1:") {
-				t.Errorf("the URLs are %s and %s", url, api)
+				t.Errorf("got URLs %s and %s", url, api)
 			}
 			dial := func(url string, config amqp091.Config) error {
 				conn, err := amqp091.DialConfig(url, config)
@@ -151,17 +151,17 @@ func TestBrokerOverTLS(t *testing.T) {
 				return err
 			}
 			if err := dial(url, amqp091.Config{TLSClientConfig: a.client("")}); (err != nil) != required {
-				t.Errorf("with a password: %v", err)
+				t.Errorf("login with a password: got error %v", err)
 			}
 			external := amqp091.Config{TLSClientConfig: a.client("guest"), SASL: []amqp091.Authentication{&amqp091.ExternalAuth{}}}
 			if err := dial(url, external); err != nil {
-				t.Errorf("with a certificate: %v", err)
+				t.Errorf("login with a certificate: got error %v", err)
 			}
 			if err := dial(url, amqp091.Config{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()}}); err == nil {
-				t.Error("the certificate is from somebody else")
+				t.Error("client accepted a certificate of an unknown authority")
 			}
 			if err := dial(strings.Replace(url, "amqps:", "amqp:", 1), amqp091.Config{}); err == nil {
-				t.Error("a client without TLS got in")
+				t.Error("client without TLS was accepted")
 			}
 
 			transport := &http.Transport{TLSClientConfig: a.client("")}
@@ -173,13 +173,13 @@ func TestBrokerOverTLS(t *testing.T) {
 			a.must(err)
 			defer answer.Body.Close()
 			if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), `"name":"guest"`) {
-				t.Errorf("the management API answers %s %s %v", answer.Status, body, err)
+				t.Errorf("management API: got %s %s %v", answer.Status, body, err)
 			}
 		})
 	}
 }
 
-func TestTLSFlagsThatDoNotFit(t *testing.T) {
+func TestInvalidTLSFlags(t *testing.T) {
 	a := newAuthority(t)
 	a.issue("server")
 	a.issue("other")
@@ -198,7 +198,7 @@ func TestTLSFlagsThatDoNotFit(t *testing.T) {
 	} {
 		out, err := exec.Command("reprise", append([]string{"broker", "--memory", "--listen", "127.0.0.1:0"}, test.flags...)...).CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), test.want) {
-			t.Errorf("%q: %v\n%s\nwant %q", test.flags, err, out, test.want)
+			t.Errorf("flags %q: got %v\n%s\nwant %q", test.flags, err, out, test.want)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	if err != nil {
 		return usageError{err}
 	}
-	left := leftBehind(c.Config, cfg)
+	left := leftoverMessages(c.Config, cfg)
 	if c.Check {
 		parts.close()
 		if left != "" {
@@ -77,8 +77,8 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	case err := <-ended:
 		return err
 	case <-stop.again:
-		// The broker redelivers unsettled messages. Programs would survive as orphans, and everything else ends with
-		// this process.
+		// Programs would continue as orphans. Everything else ends with this process, and the broker redelivers
+		// unsettled messages.
 		parts.handlers.kill()
 		return errors.New("stopped immediately; unsettled messages are redelivered")
 	}
@@ -88,7 +88,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 type parts struct {
 	handlers *handlers
 	stores   *stores
-	desk     *desk // nil: no archive
+	archive  *archiveService // nil: no archive
 	workers  []reprise.WorkerConfig
 }
 
@@ -99,8 +99,8 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 		return nil, err
 	}
 	stores, unusable := newStores(cfg)
-	desk, wrong := configuredDesk(cfg, log)
-	p := &parts{handlers, stores, desk, nil}
+	archive, wrong := configuredArchiveService(cfg, log)
+	p := &parts{handlers, stores, archive, nil}
 	if err := cfg.Refuse(slices.Concat(missing, unusable, wrong)...); err != nil {
 		p.close()
 		return nil, err
@@ -123,28 +123,28 @@ func newParts(cfg *config.Config, log *slog.Logger) (*parts, error) {
 func (p *parts) close() {
 	p.handlers.close()
 	p.stores.close()
-	if p.desk != nil {
-		p.desk.close()
+	if p.archive != nil {
+		p.archive.close()
 	}
 }
 
 // run connects to a broker or starts one, and runs the workers.
 func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.Logger) (err error) {
-	health, web, unserve, err := serveHealth(stop.ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.desk.parts()...)...)
+	health, web, unserve, err := serveHealth(stop.ctx.Done(), cfg.Metrics, log, append(parts.stores.parts(), parts.archive.parts()...)...)
 	if err != nil {
 		return err
 	}
 	defer unserve()
-	if parts.desk != nil {
-		parts.desk.notified = health.metrics.Notified
-		if err := parts.desk.serve(); err != nil {
+	if parts.archive != nil {
+		parts.archive.notified = health.metrics.Notified
+		if err := parts.archive.serve(); err != nil {
 			return err
 		}
 	}
 	if err := parts.stores.prepare(stop.ctx, log); err != nil {
 		return unlessStopped(stop, err)
 	}
-	client, hangUp, err := connect(stop, cfg, health, parts.desk, log)
+	client, hangUp, err := connect(stop, cfg, health, parts.archive, log)
 	if err != nil {
 		return unlessStopped(stop, err)
 	}
@@ -152,7 +152,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 
 	var workers []namedWorker
 	for _, conf := range parts.workers {
-		cut := &cutOff{}
+		cut := &interruptedHandlers{}
 		conf.Middleware = append([]reprise.Middleware{cut.middleware}, conf.Middleware...)
 		worker, err := reprise.NewWorker(client, conf)
 		if err != nil {
@@ -170,8 +170,8 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 		consuming = append(consuming, reprise.RunnerFunc(w.run))
 	}
 	var group reprise.Group
-	group.Add(parts.desk.beside(client, workers))
-	group.Add(consuming...) // the workers stop before the desk, which archives the messages that they park last
+	group.Add(parts.archive.runner(client, workers))
+	group.Add(consuming...) // the workers stop before the archive service, which archives the messages that they park last
 	group.Add(reprise.RunnerFunc(func(ctx context.Context) error {
 		select {
 		case err := <-web.failed: // a failure of the web server does not stop the workers
@@ -204,11 +204,11 @@ func (w namedWorker) run(ctx context.Context) error {
 	return nil
 }
 
-// cutOff counts the handlers that were canceled at the end of a drain. Run returns nil after such a drain, because the
-// messages were requeued.
-type cutOff struct{ handlers atomic.Int64 }
+// interruptedHandlers counts the handlers that were canceled at the end of a drain. Worker.Run returns nil after such a
+// drain, because the messages were requeued.
+type interruptedHandlers struct{ handlers atomic.Int64 }
 
-func (c *cutOff) middleware(next reprise.Handler) reprise.Handler {
+func (c *interruptedHandlers) middleware(next reprise.Handler) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		err := next.Handle(ctx, m)
 		if err != nil && errors.Is(context.Cause(ctx), reprise.ErrDrainTimeout) {
@@ -218,9 +218,9 @@ func (c *cutOff) middleware(next reprise.Handler) reprise.Handler {
 	})
 }
 
-func (c *cutOff) error() error {
+func (c *interruptedHandlers) error() error {
 	if n := c.handlers.Load(); n > 0 {
-		return fmt.Errorf("the end of the drain cut off %s, whose messages went back to the queue", terminal.Plural(int(n), "handler"))
+		return fmt.Errorf("the drain timeout interrupted %s; their messages were requeued", terminal.Plural(int(n), "handler"))
 	}
 	return nil
 }
@@ -229,9 +229,9 @@ func (c *cutOff) error() error {
 const closeTimeout = 5 * time.Second
 
 // connect returns a client of the configured broker or of an embedded broker, and a function that closes both.
-func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log *slog.Logger) (*reprise.Client, func() error, error) {
+func connect(stop *signals, cfg *config.Config, health *health, archive *archiveService, log *slog.Logger) (*reprise.Client, func() error, error) {
 	options := &reprise.Config{Logger: log, Name: "reprise up", Announce: !cfg.Silent, Version: programVersion()}
-	options.Observer = desk.notifyOf(desk.observe(health.metrics, cfg.Broker == ""))
+	options.Observer = archive.notifyOf(archive.observe(health.metrics, cfg.Broker == ""))
 	url, endBroker := cfg.Broker, func() error { return nil }
 	if url == "" {
 		b, err := startEmbedded(stop, cfg, log)
@@ -239,7 +239,7 @@ func connect(stop *signals, cfg *config.Config, health *health, desk *desk, log 
 			return nil, nil, err
 		}
 		health.hasBroker(b.Metrics())
-		figures := desk.figures(b)
+		figures := archive.figures(b)
 		endBroker = func() error {
 			figures.stop()
 			return b.end(stop, log)

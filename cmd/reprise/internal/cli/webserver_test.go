@@ -31,8 +31,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error { close(p); return nil }
 func (pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// A slow client cannot hold a connection of the web server for long.
-func TestSlowRequests(t *testing.T) {
+func TestWebServerClosesSlowConnections(t *testing.T) {
 	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "begun")
@@ -45,10 +44,10 @@ func TestSlowRequests(t *testing.T) {
 		reads   bool          // the client reads the response
 		want    time.Duration // time until the connection is closed
 	}{
-		"its header does not end":             {long, "GET / HTTP/1.1\r\n", false, webReadTimeout},
-		"its body does not end":               {long, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", true, webReadTimeout},
-		"its answer is not taken":             {long, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, webWriteTimeout},
-		"its answer is not taken, but may be": {progressDeadlines(long), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, progressTimeout},
+		"incomplete header":                       {long, "GET / HTTP/1.1\r\n", false, webReadTimeout},
+		"incomplete body":                         {long, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", true, webReadTimeout},
+		"unread response":                         {long, "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, webWriteTimeout},
+		"unread response with progress deadlines": {progressDeadlines(long), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, progressTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestSlowRequests(t *testing.T) {
 					go func() { _, _ = io.Copy(io.Discard, client) }()
 				}
 				if took := (<-closed.at).Sub(began); took < c.want || took > c.want+time.Second {
-					t.Errorf("closed after %s, not %s", took, c.want)
+					t.Errorf("connection closed after %s, want %s", took, c.want)
 				}
 			})
 		})
@@ -91,7 +90,7 @@ func (c *closing) Close() error {
 }
 
 // Concurrent requests share a check of the broker and the databases.
-func TestChecksAreShared(t *testing.T) {
+func TestReadyRequestsShareCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var checks atomic.Int32
 		h := &health{stores: []dependency{{kind: "archive", name: "db", healthy: func(context.Context) error {
@@ -107,7 +106,7 @@ func TestChecksAreShared(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				if got := ask(t.Context()); !strings.Contains(got, "archive db: check 1") {
-					t.Errorf("got %q", got)
+					t.Errorf("readiness: got %q", got)
 				}
 			})
 		}
@@ -115,29 +114,29 @@ func TestChecksAreShared(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if got := ask(gone); got != "" {
-			t.Errorf("a client that hung up got %q", got)
+			t.Errorf("canceled request: got %q", got)
 		}
 		all.Wait()
 		if got := ask(t.Context()); !strings.Contains(got, "archive db: check 2") {
-			t.Errorf("afterwards: %q", got)
+			t.Errorf("next request: got %q", got)
 		}
 	})
 }
 
-// The log contains the errors of the HTTP server, in its format.
-func TestTheWebServerLogs(t *testing.T) {
+// The log contains the errors of the HTTP server, in the format of the logger.
+func TestWebServerLogsErrors(t *testing.T) {
 	var logged bytes.Buffer
 	l := newPipeListener()
 	panics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a handler's fault") })
 	s := serveWeb("x", l, panics, slog.New(slog.NewJSONHandler(&logged, nil)))
 	client := l.client()
 	if _, err := client.Get("http://x/"); err == nil {
-		t.Error("there is an answer")
+		t.Error("client received a response")
 	}
 	client.CloseIdleConnections()
 	s.stop()
 	var line struct{ Level, Msg string }
 	if err := json.Unmarshal(logged.Bytes(), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Msg, "a handler's fault") {
-		t.Errorf("%q: %v", logged.String(), err)
+		t.Errorf("log: got %q: %v", logged.String(), err)
 	}
 }

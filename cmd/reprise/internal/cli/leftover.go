@@ -15,18 +15,18 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// maxLeftQueues is the maximum number of queues in the result of leftBehind.
-const maxLeftQueues = 20
+// maxLeftoverQueues is the maximum number of queues in the result of leftoverMessages.
+const maxLeftoverQueues = 20
 
-// leftQueue is a non-empty queue of the embedded broker.
-type leftQueue struct {
+// leftoverQueue is a non-empty queue of the embedded broker.
+type leftoverQueue struct {
 	name     string
 	messages int
 }
 
-// leftBehind describes the messages in the data directory of the embedded broker, if the configuration now has another
-// broker. It returns "" if there are no messages.
-func leftBehind(file string, cfg *config.Config) string {
+// leftoverMessages describes the messages in the data directory of the embedded broker, if the configuration specifies
+// another broker now. It returns "" if there are no messages.
+func leftoverMessages(file string, cfg *config.Config) string {
 	if cfg.Broker == "" {
 		return ""
 	}
@@ -38,27 +38,27 @@ func leftBehind(file string, cfg *config.Config) string {
 	case err != nil:
 		return fmt.Sprintf("cannot read whether the embedded broker has left messages in %s: %v", dir, err)
 	}
-	var queues []leftQueue
+	var queues []leftoverQueue
 	for _, q := range counts {
 		if q.Messages > 0 && !topology.IsControlQueue(q.Name) {
-			queues = append(queues, leftQueue{q.Name, q.Messages})
+			queues = append(queues, leftoverQueue{q.Name, q.Messages})
 		}
 	}
 	if len(queues) == 0 {
 		return ""
 	}
-	slices.SortFunc(queues, func(a, b leftQueue) int {
+	slices.SortFunc(queues, func(a, b leftoverQueue) int {
 		return cmp.Or(cmp.Compare(b.messages, a.messages), cmp.Compare(a.name, b.name))
 	})
 	messages := 0
 	var names []string
 	for i, q := range queues {
 		messages += q.messages
-		if i < maxLeftQueues {
+		if i < maxLeftoverQueues {
 			names = append(names, fmt.Sprintf("%s: %d", q.name, q.messages))
 		}
 	}
-	if more := len(queues) - maxLeftQueues; more > 0 {
+	if more := len(queues) - maxLeftoverQueues; more > 0 {
 		names = append(names, fmt.Sprintf("%d more queues", more))
 	}
 	return fmt.Sprintf("the embedded broker has left %s in %s (%s), and broker: does not use them: "+

@@ -20,7 +20,7 @@ const (
 )
 
 // observe returns an observer that also records the workers' activity for the ledger.
-func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
+func (d *archiveService) observe(next reprise.Observer, embedded bool) reprise.Observer {
 	if d == nil {
 		return next
 	}
@@ -35,7 +35,7 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 		return next
 	}
 	d.book = func(ctx context.Context) {
-		d.kept(book.Healthy)
+		d.setLedgerHealth(book.Healthy)
 		if err := book.Run(ctx); err != nil {
 			d.log.Error("the ledger does not contain the latest results", "error", err)
 		}
@@ -47,7 +47,7 @@ func (d *desk) observe(next reprise.Observer, embedded bool) reprise.Observer {
 }
 
 // openLedger returns the ledger, or nil if there is no management API.
-func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
+func (d *archiveService) openLedger(ctx context.Context) (*ledger.Ledger, error) {
 	if d.console.Management == nil {
 		return nil, nil
 	}
@@ -61,13 +61,13 @@ func (d *desk) openLedger(ctx context.Context) (*ledger.Ledger, error) {
 		return err
 	})
 	if err == nil && d.book == nil {
-		d.kept(l.Healthy)
+		d.setLedgerHealth(l.Healthy)
 	}
 	return l, err
 }
 
 // audit takes samples until ctx is canceled.
-func (d *desk) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
+func (d *archiveService) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
 	m := d.console.Management
 	from := ledger.Sources{Archive: a, Broker: &ledger.Management{URL: m.URL, User: m.User, Password: m.Password, VHost: m.VHost, Client: m.Client}}
 	l.Run(ctx, from, func() []ledger.Account {
@@ -76,17 +76,17 @@ func (d *desk) audit(ctx context.Context, l *ledger.Ledger, a *failed.Archive) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return slices.Clone(d.foundAccounts)
+		return slices.Clone(d.discoveredAccounts)
 	})
 }
 
-// account creates accounts for failed queues whose workers are unknown.
-func (d *desk) account(failedQueues []string) {
+// addAccounts adds accounts for failed queues whose workers are unknown.
+func (d *archiveService) addAccounts(failedQueues []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, q := range failedQueues {
 		if work, found := strings.CutSuffix(q, topology.FailedQueue("")); found && work != "" {
-			d.foundAccounts = append(d.foundAccounts, ledger.Account{Work: []string{work}})
+			d.discoveredAccounts = append(d.discoveredAccounts, ledger.Account{Work: []string{work}})
 		}
 	}
 }

@@ -25,17 +25,17 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// desk archives, shows and replays failed messages:
+// archiveService archives, shows and replays failed messages:
 //
 //	failed queues ─► ingest ─► archive ◄─► console ◄─► browsers, reprise failed
 //	work queues ◄── replayer ◄────┘
-type desk struct {
-	deskConfig
+type archiveService struct {
+	archiveServiceConfig
 	log *slog.Logger
 	db  *archiveDB
 	web *webServer
 
-	here string // local URL of the console
+	localURL string // of the console
 
 	served   atomic.Pointer[console.Console] // nil: the archive is not open yet
 	replayer atomic.Pointer[failed.Replayer] // nil: not connected yet
@@ -45,22 +45,22 @@ type desk struct {
 	embedded bool                  // whether the broker is in this process
 	book     func(context.Context) // records the activity of workers for the ledger; nil: no workers
 
-	client  atomic.Pointer[reprise.Client]              // nil: not connected yet
-	keeping atomic.Pointer[failed.Archive]              // nil: not open yet
-	ended   atomic.Pointer[error]                       // why archiving has stopped
-	counted atomic.Pointer[func(context.Context) error] // health of the ledger; nil: none, or not open yet
+	client       atomic.Pointer[reprise.Client]              // nil: not connected yet
+	opened       atomic.Pointer[failed.Archive]              // nil: not open yet
+	ended        atomic.Pointer[error]                       // why archiving has stopped
+	ledgerHealth atomic.Pointer[func(context.Context) error] // health of the ledger; nil: none, or not open yet
 
-	audited  atomic.Pointer[ledger.Ledger]         // nil: none, or not open yet
+	ledger   atomic.Pointer[ledger.Ledger]         // nil: none, or not open yet
 	notifier atomic.Pointer[notification.Notifier] // nil: none, or not open yet
 	notified func(result string)                   // counts attempts to send notifications
 
-	mu            sync.Mutex
-	foundAccounts []ledger.Account // accounts of discovered failed queues
-	ingests       []*failed.Ingest
+	mu                 sync.Mutex
+	discoveredAccounts []ledger.Account // accounts of discovered failed queues
+	ingests            []*failed.Ingest
 }
 
 // parts returns the databases for health checks.
-func (d *desk) parts() []dependency {
+func (d *archiveService) parts() []dependency {
 	if d == nil {
 		return nil
 	}
@@ -70,14 +70,15 @@ func (d *desk) parts() []dependency {
 	}
 }
 
-// errNotOpen is the state of a store that is not open yet, for example because the broker is unreachable.
+// errNotOpen is the result of a health check of a store that is not open yet, for example because the broker is
+// unreachable.
 var errNotOpen = errors.New("not open yet: the log has the reason")
 
-func (d *desk) archiveHealthy(ctx context.Context) error {
+func (d *archiveService) archiveHealthy(ctx context.Context) error {
 	if ended := d.ended.Load(); ended != nil {
 		return *ended
 	}
-	archive := d.keeping.Load()
+	archive := d.opened.Load()
 	if archive == nil {
 		return errNotOpen
 	}
@@ -94,18 +95,20 @@ func (d *desk) archiveHealthy(ctx context.Context) error {
 	return nil
 }
 
-func (d *desk) ledgerHealthy(ctx context.Context) error {
-	if healthy := d.counted.Load(); healthy != nil {
+func (d *archiveService) ledgerHealthy(ctx context.Context) error {
+	if healthy := d.ledgerHealth.Load(); healthy != nil {
 		return (*healthy)(ctx)
 	}
 	return nil
 }
 
-// kept sets the health check of the ledger.
-func (d *desk) kept(healthy func(context.Context) error) { d.counted.Store(&healthy) }
+// setLedgerHealth sets the health check of the ledger.
+func (d *archiveService) setLedgerHealth(healthy func(context.Context) error) {
+	d.ledgerHealth.Store(&healthy)
+}
 
-// deskConfig configures a desk.
-type deskConfig struct {
+// archiveServiceConfig configures an archiveService.
+type archiveServiceConfig struct {
 	archive  string        // sqlite:PATH or postgres://…
 	settings failed.Config // without Dialect and Logger
 	queues   queueSource
@@ -121,17 +124,17 @@ type deskConfig struct {
 	notify  *config.Notify // nil: no notifications
 }
 
-// newDesk returns a desk. It does not connect to the database.
-func newDesk(cfg deskConfig, log *slog.Logger) (*desk, error) {
+// newArchiveService returns an archiveService. It does not connect to the database.
+func newArchiveService(cfg archiveServiceConfig, log *slog.Logger) (*archiveService, error) {
 	db, err := openArchiveDB(cfg.archive)
 	if err != nil {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
-	return &desk{deskConfig: cfg, log: log, db: db, web: &webServer{}}, nil
+	return &archiveService{archiveServiceConfig: cfg, log: log, db: db, web: &webServer{}}, nil
 }
 
-// check returns configuration errors that are detectable before the desk connects or listens.
-func (c deskConfig) check() error {
+// check returns configuration errors that are detectable before the service connects or listens.
+func (c archiveServiceConfig) check() error {
 	settings := c.settings
 	settings.Dialect = failed.SQLite // any dialect is valid here
 	errs := []error{settings.Validate()}
@@ -151,7 +154,7 @@ func (c deskConfig) check() error {
 }
 
 // admit returns an error if a console without tokens is reachable from other machines.
-func (c deskConfig) admit(a net.Addr) error {
+func (c archiveServiceConfig) admit(a net.Addr) error {
 	if len(c.console.Tokens) > 0 || loopback(a) {
 		return nil
 	}
@@ -159,9 +162,9 @@ func (c deskConfig) admit(a net.Addr) error {
 		"create tokens (`reprise console token`), or listen on 127.0.0.1", c.flag, c.listen)
 }
 
-// serve starts to listen for the console, if one is configured. Until the archive is open, requests get an error with
-// the reason.
-func (d *desk) serve() error {
+// serve starts to listen for the console, if one is configured. Until the archive is open, the response to each request
+// is an error.
+func (d *archiveService) serve() error {
 	if d.listen == "" {
 		return nil
 	}
@@ -169,18 +172,18 @@ func (d *desk) serve() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.flag, err)
 	}
-	if err := d.admit(l.Addr()); err != nil { // the name of the host may have a different address now
+	if err := d.admit(l.Addr()); err != nil { // the host name may resolve to another address now
 		_ = l.Close()
 		return err
 	}
 	d.web = serveWeb("console", l, progressDeadlines(d), d.log)
-	d.here = webURL(l.Addr()) + d.console.Prefix
-	d.log.Info("console", "url", d.here)
+	d.localURL = webURL(l.Addr()) + d.console.Prefix
+	d.log.Info("console", "url", d.localURL)
 	return nil
 }
 
 // ServeHTTP implements [http.Handler].
-func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *archiveService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := d.served.Load()
 	if c == nil {
 		d.unopened(w, r)
@@ -190,7 +193,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // unopened responds to requests until the archive is open.
-func (d *desk) unopened(w http.ResponseWriter, r *http.Request) {
+func (d *archiveService) unopened(w http.ResponseWriter, r *http.Request) {
 	const text, advice = "the archive is being opened, or cannot be reached", "see the log of the console for the cause, and try again"
 	w.Header().Set("Retry-After", "2")
 	if !strings.HasPrefix(r.URL.Path, strings.TrimSuffix(d.console.Prefix, "/")+"/api/") {
@@ -204,20 +207,20 @@ func (d *desk) unopened(w http.ResponseWriter, r *http.Request) {
 
 // Wake implements [console.Replayer]. Before the connection, it does nothing, because the replayer finds new replays at
 // its start.
-func (d *desk) Wake() {
+func (d *archiveService) Wake() {
 	if r := d.replayer.Load(); r != nil {
 		r.Wake()
 	}
 }
 
-// run runs the desk until ctx is canceled or a part fails.
-func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.Client, error)) error {
+// run runs the service until ctx is canceled or a part fails.
+func (d *archiveService) run(ctx context.Context, connect func(context.Context) (*reprise.Client, error)) error {
 	defer d.startNotifier(ctx)()
 	archive, err := d.db.open(ctx, d.settings, d.log)
 	if err != nil {
 		return err
 	}
-	d.keeping.Store(archive)
+	d.opened.Store(archive)
 	past, err := d.openHistory(ctx)
 	if err != nil {
 		return err
@@ -227,7 +230,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 		if books, err = d.openLedger(ctx); err != nil {
 			return err
 		}
-		d.audited.Store(books)
+		d.ledger.Store(books)
 		c := d.console
 		c.Archive, c.Replayer, c.Ledger, c.Logger, c.Fleet, c.History = archive, d, books, d.log, &d.fleet, past
 		c.Rescheduler = &d.waiting
@@ -290,7 +293,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 	}
 	start("failed queues", func(ctx context.Context) error {
 		return d.queues.each(ctx, d.log, func(queues []string) {
-			d.account(queues)
+			d.addAccounts(queues)
 			start("failed queues", func(ctx context.Context) error {
 				return d.ingest(ctx, archive, client, queues)
 			})
@@ -308,7 +311,7 @@ func (d *desk) run(ctx context.Context, connect func(context.Context) (*reprise.
 }
 
 // ingest moves messages from queues into the archive until ctx is canceled.
-func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client, queues []string) error {
+func (d *archiveService) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client, queues []string) error {
 	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: queues, Origin: d.origin, Logger: d.log})
 	if err != nil {
 		return err
@@ -321,7 +324,7 @@ func (d *desk) ingest(ctx context.Context, a *failed.Archive, c *reprise.Client,
 }
 
 // close stops the console and closes the database.
-func (d *desk) close() {
+func (d *archiveService) close() {
 	d.web.stop()
 	_ = d.db.Close() // all changes are committed
 }

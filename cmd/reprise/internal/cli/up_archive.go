@@ -14,14 +14,14 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// configuredDesk returns the archive and the console of a configuration, or nil if the configuration has no archive. It
+// configuredArchiveService returns the archive and the console of a configuration, or nil if the configuration has no archive. It
 // also returns the problems of the settings.
-func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Problem) {
+func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiveService, []config.Problem) {
 	if cfg.Archive == nil {
 		return nil, nil
 	}
-	workers := drawn(cfg.Workers)
-	d := deskConfig{
+	workers := graphWorkers(cfg.Workers)
+	d := archiveServiceConfig{
 		archive:  cfg.Archive.Store,
 		settings: failed.Config{Redact: cfg.Archive.Redact, Retention: cfg.Archive.Retention, Rules: cfg.Archive.Rules},
 		accounts: accountsOf(workers),
@@ -55,7 +55,7 @@ func configuredDesk(cfg *config.Config, log *slog.Logger) (*desk, []config.Probl
 		}
 		wrong = append(wrong, config.Problem{Position: at, Text: err.Error()})
 	}
-	made, err := newDesk(d, log)
+	made, err := newArchiveService(d, log)
 	if err != nil {
 		wrong = append(wrong, config.Problem{Position: cfg.Archive.At, Text: err.Error()})
 	}
@@ -86,9 +86,9 @@ func topologies(workers []graph.Worker) []topology.Topology {
 	return all
 }
 
-// beside returns a runner for the desk. If the desk fails, the workers continue. Failed messages then stay in their
-// queues.
-func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Runner {
+// runner returns a runner that never fails, so that the workers continue if the service fails. Failed messages then stay
+// in their queues.
+func (d *archiveService) runner(client *reprise.Client, workers []namedWorker) reprise.Runner {
 	if d == nil {
 		return reprise.RunnerFunc(func(context.Context) error { return nil })
 	}
@@ -113,7 +113,7 @@ func (d *desk) beside(client *reprise.Client, workers []namedWorker) reprise.Run
 }
 
 // figures serves the management API of the broker only to this process. The console uses the same API for all brokers.
-func (d *desk) figures(b *embeddedBroker) *webServer {
+func (d *archiveService) figures(b *embeddedBroker) *webServer {
 	if d == nil || d.listen == "" {
 		return &webServer{}
 	}

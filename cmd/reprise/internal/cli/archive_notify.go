@@ -15,7 +15,7 @@ import (
 )
 
 // checkURL returns an error if the path of the console's URL differs from the prefix.
-func (c deskConfig) checkURL() error {
+func (c archiveServiceConfig) checkURL() error {
 	prefix := strings.TrimSuffix(c.console.Prefix, "/")
 	if u, err := url.Parse(c.url); c.url != "" && (err != nil || strings.TrimSuffix(u.Path, "/") != prefix) {
 		return fmt.Errorf("the path of the console's url must be its prefix %q: got %s", prefix, c.url)
@@ -24,12 +24,12 @@ func (c deskConfig) checkURL() error {
 }
 
 // startNotifier sends notifications until stop is called.
-func (d *desk) startNotifier(ctx context.Context) (stop func()) {
+func (d *archiveService) startNotifier(ctx context.Context) (stop func()) {
 	if d.notify == nil {
 		return func() {}
 	}
 	n := notification.New(notification.Config{
-		DB: d.db.DB, Dialect: d.db.dialect, Webhooks: d.notify.Webhooks, Console: cmp.Or(d.url, d.here),
+		DB: d.db.DB, Dialect: d.db.dialect, Webhooks: d.notify.Webhooks, Console: cmp.Or(d.url, d.localURL),
 		Read: d.read, Gather: d.notify.Gather, Cooldown: d.notify.Cooldown, Growth: d.notify.Growth,
 		Logger: d.log, Sent: d.notified,
 	})
@@ -47,30 +47,30 @@ func (d *desk) startNotifier(ctx context.Context) (stop func()) {
 }
 
 // read returns the current state for notifications.
-func (d *desk) read(ctx context.Context) (*notification.Reading, error) {
-	archive := d.keeping.Load()
+func (d *archiveService) read(ctx context.Context) (*notification.Reading, error) {
+	archive := d.opened.Load()
 	if archive == nil {
 		return nil, errNotOpen
 	}
-	return notification.Read(ctx, archive, d.audited.Load())
+	return notification.Read(ctx, archive, d.ledger.Load())
 }
 
 // report notifies of an event that a reading does not contain.
-func (d *desk) report(kind notification.Kind, subject, title, detail string) {
+func (d *archiveService) report(kind notification.Kind, subject, title, detail string) {
 	if n := d.notifier.Load(); n != nil {
 		n.Report(kind, subject, title, detail)
 	}
 }
 
 // reportStore returns a function that notifies of an unavailable database.
-func (d *desk) reportStore(kind string) func(error) {
+func (d *archiveService) reportStore(kind string) func(error) {
 	return func(err error) {
 		d.report(notification.StoreUnavailable, "store/"+kind, fmt.Sprintf("The %s cannot be used", kind), d.db.name+": "+wrongWithStore(err))
 	}
 }
 
 // notifyOf returns an observer that also notifies of events of workers.
-func (d *desk) notifyOf(next reprise.Observer) reprise.Observer {
+func (d *archiveService) notifyOf(next reprise.Observer) reprise.Observer {
 	if d == nil || d.notify == nil {
 		return next
 	}
@@ -80,7 +80,7 @@ func (d *desk) notifyOf(next reprise.Observer) reprise.Observer {
 	})
 }
 
-func (d *desk) reportWorker(e reprise.Event) {
+func (d *archiveService) reportWorker(e reprise.Event) {
 	switch e.Kind {
 	case reprise.EventTimeoutNear:
 		d.report(notification.TimeoutNear, "queue/"+e.Queue, "A handler of "+e.Queue+" takes nearly as long as its consumer timeout",

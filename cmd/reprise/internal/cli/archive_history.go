@@ -13,7 +13,7 @@ import (
 )
 
 // openHistory returns the history of the work queues from the database of the archive.
-func (d *desk) openHistory(ctx context.Context) (*history.History, error) {
+func (d *archiveService) openHistory(ctx context.Context) (*history.History, error) {
 	var h *history.History
 	err := d.db.await(ctx, d.log, "history", func() (err error) {
 		h, err = history.Open(ctx, d.db.DB, history.Config{Dialect: d.db.dialect, Logger: d.log})
@@ -36,7 +36,7 @@ func record(ctx context.Context, h *history.History, archive *failed.Archive, cl
 const lastTimeout = time.Second
 
 // awaitLast returns when the last statuses of the workers of this process have arrived, or after lastTimeout. The
-// workers stop before the desk, and the broker delivers these statuses a moment later.
+// workers stop before the archive service, and the broker delivers these statuses a moment later.
 func awaitLast(list *fleet.List) {
 	host, _ := os.Hostname() // as in the statuses
 	own := func(w fleet.Worker) bool { return w.PID == os.Getpid() && w.Host == host }

@@ -20,9 +20,9 @@ func TestCheckURL(t *testing.T) {
 		{"https://ops/reprise", "", false},
 		{"https://ops/", "/reprise", false},
 	} {
-		err := deskConfig{url: x.url, console: console.Config{Prefix: x.prefix}}.checkURL()
+		err := archiveServiceConfig{url: x.url, console: console.Config{Prefix: x.prefix}}.checkURL()
 		if (err == nil) != x.ok || err != nil && !strings.Contains(err.Error(), x.prefix) {
-			t.Errorf("url %q, prefix %q: %v", x.url, x.prefix, err)
+			t.Errorf("url %q, prefix %q: got error %v", x.url, x.prefix, err)
 		}
 	}
 }

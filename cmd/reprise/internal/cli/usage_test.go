@@ -15,8 +15,8 @@ func run(args ...string) (int, string) {
 	return code, errs.String()
 }
 
-// A mistake on the command line prints one line with the correction.
-func TestMistakesOnTheCommandLine(t *testing.T) {
+// The error for an invalid command line is one line with a suggestion.
+func TestUsageErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{
 		"pblish":                                    "unexpected argument pblish, did you mean \"publish\"? (see reprise --help)",
@@ -66,13 +66,13 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 			status = ExitFailed
 		}
 		if code, got := run(strings.Fields(args)...); code != status || got != "reprise: "+want+"\n" {
-			t.Errorf("reprise %s: exit code %d, want %d\ngot  %swant reprise: %s", args, code, status, got, want)
+			t.Errorf("reprise %s: got exit code %d, want %d\ngot  %swant reprise: %s", args, code, status, got, want)
 		}
 	}
 }
 
-// A mistake in the configuration file names its line and column.
-func TestMistakesInTheFile(t *testing.T) {
+// The error for an invalid configuration file contains the line and the column.
+func TestConfigurationErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for file, want := range map[string]string{
 		"":                              "1:1: the file is empty; write at least",
@@ -105,7 +105,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		}
 		code, got := run("up", "--check")
 		if line, _, _ := strings.Cut(got, "\n"); code != ExitUsage || line != "reprise.yaml:"+want {
-			t.Errorf("%q: exit code %d\ngot  %s\nwant reprise.yaml:%s", file, code, line, want)
+			t.Errorf("%q: got exit code %d\ngot  %s\nwant reprise.yaml:%s", file, code, line, want)
 		}
 	}
 }
