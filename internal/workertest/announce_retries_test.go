@@ -27,7 +27,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 		})
 		start(t, dial(announced), reprise.WorkerConfig{Queue: "work", Handler: h, Policy: reprise.Policy{MaxAttempts: 2}})
 		time.Sleep(time.Second)
-		r.publish("", "work", amqp.Publishing{MessageId: "nobody listens"})
+		r.publish("", "work", amqp.Publishing{MessageId: "no listener"})
 		time.Sleep(time.Second)
 		listen := func() {
 			t.Helper()
@@ -35,7 +35,7 @@ func TestAnnouncedWorkerReportsRetries(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := r.QueueBind("reports", "work", topology.RetriesExchange, false, nil); err != nil {
-				t.Fatalf("the exchange does not exist: %v", err)
+				t.Fatalf("exchange does not exist: %v", err)
 			}
 		}
 		report := func(ids ...string) {

@@ -53,10 +53,10 @@ func TestHealthyFailsWithoutResponse(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				err := c.Healthy(ctx)
-				gone := errors.New("probe was canceled")
-				cancelled, leave := context.WithCancelCause(t.Context())
-				leave(gone)
-				if err := c.Healthy(cancelled); !errors.Is(err, gone) || errors.Is(err, reprise.ErrDisconnected) {
+				cause := errors.New("probe was canceled")
+				cancelled, cancelCause := context.WithCancelCause(t.Context())
+				cancelCause(cause)
+				if err := c.Healthy(cancelled); !errors.Is(err, cause) || errors.Is(err, reprise.ErrDisconnected) {
 					t.Errorf("canceled probe: got %v", err)
 				}
 				reading.Unlock()

@@ -247,16 +247,16 @@ func TestRunReturnsWhileHandlersIgnoreCancellation(t *testing.T) {
 func TestShutdownContextCancelsHandlers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		stubborn bool          // ignores its context for the duration of lastGrace
-		drain    time.Duration // DrainTimeout
-		ctx      time.Duration // timeout of the context of Shutdown
-		cut      time.Duration // time at which the handler's context is canceled
+		ignores bool          // the handler continues for 4 s after its context is canceled
+		drain   time.Duration // DrainTimeout
+		ctx     time.Duration // timeout of the context of Shutdown
+		cut     time.Duration // time at which the handler's context is canceled
 	}{
 		"before the DrainTimeout":                  {drain: time.Hour, ctx: time.Second, cut: time.Second},
 		"after the DrainTimeout":                   {drain: time.Second, ctx: time.Hour, cut: time.Second},
 		"immediately":                              {drain: time.Hour, ctx: 0, cut: 0},
-		"handler continues":                        {drain: time.Hour, ctx: time.Second, cut: time.Second, stubborn: true},
-		"handler continues after the DrainTimeout": {drain: time.Second, ctx: 3 * time.Second, cut: time.Second, stubborn: true},
+		"handler continues":                        {drain: time.Hour, ctx: time.Second, cut: time.Second, ignores: true},
+		"handler continues after the DrainTimeout": {drain: time.Second, ctx: 3 * time.Second, cut: time.Second, ignores: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
@@ -268,7 +268,7 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 						began <- struct{}{}
 						<-ctx.Done()
 						cut <- time.Now()
-						if tc.stubborn {
+						if tc.ignores {
 							time.Sleep(4 * time.Second)
 						}
 						return ctx.Err()
@@ -309,10 +309,10 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 func TestUnackedMessageIsNotReportedAsProcessed(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		var near atomic.Bool
-		defer near.Store(true)
+		var undelayed atomic.Bool
+		defer undelayed.Store(true)
 		events := &events{}
-		c := dial(delayReads(&near), func(c *reprise.Config) { c.Observer = events })
+		c := dial(delayReads(&undelayed), func(c *reprise.Config) { c.Observer = events })
 		stop := start(t, c, reprise.WorkerConfig{
 			Queue: "work", DrainTimeout: time.Second,
 			Handler: reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {

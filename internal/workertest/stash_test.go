@@ -50,7 +50,7 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 				expires: time.Hour,
 			},
 			{
-				name: "marks of a replay stay on copies",
+				name: "copies keep marks of a replay",
 				msg: amqp.Publishing{Headers: amqp.Table{
 					topology.HeaderReplay: "7/1", topology.HeaderOutcome: amqp.Table{"to": "x"},
 				}},
@@ -60,7 +60,7 @@ func TestCopiesStashReservedProperties(t *testing.T) {
 				headers: map[string]any{},
 			},
 			{
-				name: "dead-letter history of others",
+				name: "dead-letter history of another queue",
 				msg: amqp.Publishing{Headers: amqp.Table{
 					"x-death": []any{amqp.Table{"queue": "q", "count": int64(3)}}, "x-first-death-queue": "q",
 					"x-last-death-reason": "expired", "x-delivery-count": int64(2), "x-acquired-count": int64(3), "x-deathly": true,

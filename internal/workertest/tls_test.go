@@ -107,7 +107,7 @@ func serveTLS(t *testing.T, config *tls.Config) string {
 }
 
 // No server listens on this address.
-const nowhere = "127.0.0.1:1"
+const closedAddr = "127.0.0.1:1"
 
 // resolving resolves names that do not exist in the DNS.
 func resolving(names map[string]string) func(c *reprise.Config) {
@@ -132,8 +132,8 @@ func TestTLS(t *testing.T) {
 	})
 	other := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.issue("server", "two.example")}})
 	names := resolving(map[string]string{"one.example:5671": addr, "two.example:5671": other, "strict.example:5671": strict})
-	first := resolving(map[string]string{"one.example:5671": addr, "two.example:5671": nowhere})
-	second := resolving(map[string]string{"one.example:5671": nowhere, "two.example:5671": other})
+	first := resolving(map[string]string{"one.example:5671": addr, "two.example:5671": closedAddr})
+	second := resolving(map[string]string{"one.example:5671": closedAddr, "two.example:5671": other})
 	clear := resolving(map[string]string{"one.example:5671": startEmbedded(t)})
 
 	caFile, _ := ca.files(tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: ca.key})

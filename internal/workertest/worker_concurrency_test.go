@@ -15,26 +15,26 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// delayReads delays the reads of a client until near is set. (It must not delay writes. The client holds a lock during a
+// delayReads delays the reads of a client until undelayed is set. (It must not delay writes. The client holds a lock during a
 // write, which would stop the clock of the bubble.)
-func delayReads(near *atomic.Bool) func(c *reprise.Config) {
+func delayReads(undelayed *atomic.Bool) func(c *reprise.Config) {
 	return func(c *reprise.Config) {
 		dial := c.Dial
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dial(ctx, network, addr)
-			return delayedConn{conn, near}, err
+			return delayedConn{conn, undelayed}, err
 		}
 	}
 }
 
 type delayedConn struct {
 	net.Conn
-	near *atomic.Bool
+	undelayed *atomic.Bool
 }
 
 func (c delayedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if err == nil && !c.near.Load() {
+	if err == nil && !c.undelayed.Load() {
 		time.Sleep(2 * time.Millisecond)
 	}
 	return n, err
@@ -45,9 +45,9 @@ func (c delayedConn) Read(p []byte) (int, error) {
 func TestRequestsOnChannelAreSerialized(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		var near atomic.Bool
-		defer near.Store(true)
-		c := dial(delayReads(&near))
+		var undelayed atomic.Bool
+		defer undelayed.Store(true)
+		c := dial(delayReads(&undelayed))
 		var running atomic.Int32
 		start(t, c, reprise.WorkerConfig{
 			Queue: "work", Order: reprise.AckThenPublish, Concurrency: 8, Prefetch: 16,

@@ -217,11 +217,11 @@ func TestOutcomes(t *testing.T) {
 				},
 			},
 			{
-				name: "retry after nothing", policy: reprise.Policy{MaxAttempts: 2}, attempts: 2, text: "retry after 0s",
+				name: "retry after 0s", policy: reprise.Policy{MaxAttempts: 2}, attempts: 2, text: "retry after 0s",
 				answer: func(*reprise.Message) error { return reprise.RetryAfter(0, nil) },
 			},
 			{
-				name: "no retry allowed", policy: quick(1), attempts: 1, text: "scripted failure",
+				name: "no retries", policy: quick(1), attempts: 1, text: "scripted failure",
 				answer: func(*reprise.Message) error { return errScripted },
 			},
 			{
