@@ -38,18 +38,18 @@ func Run(t *testing.T, s Subject) {
 		name string
 		run  func(t *testing.T, s idempotent.Store, pass func(time.Duration))
 	}{
-		{"a key that is done stays done until its retention has passed", testLife},
-		{"a key that is released is free", testRelease},
-		{"a key whose lease has ended can be taken over", testTakeover},
-		{"what is done late is remembered if nobody has the key", testLate},
-		{"a claim is extended by its token", testExtend},
-		{"no lease is too short", testShort},
-		{"each call can be repeated", testRepeat},
-		{"keys are their bytes", testKeys},
-		{"one of many gets the key", testOneWins},
-		{"nobody else is there while a key is claimed", testExclusion},
-		{"nothing is done for a context that has ended", testContext},
-		{"any sequence of calls", testModel},
+		{"completed key stays done until its retention ends", testLife},
+		{"Release frees a claimed key", testRelease},
+		{"expired claim can be taken over", testTakeover},
+		{"Complete after the lease succeeds if the key is free", testLate},
+		{"Claim with the same token extends the lease", testExtend},
+		{"short leases", testShort},
+		{"repeated calls have no further effect", testRepeat},
+		{"keys with different bytes differ", testKeys},
+		{"one of several concurrent claims succeeds", testOneWins},
+		{"claims are exclusive", testExclusion},
+		{"calls with a canceled context have no effect", testContext},
+		{"random calls", testModel},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if s.Pass != nil {

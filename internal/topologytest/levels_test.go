@@ -182,7 +182,7 @@ func TestLevelsBounds(t *testing.T) {
 		want          string // expected error
 	}{
 		{"too long a delay", "x", "k", topology.MaxSchedule + 1, "at most 74565h24m16s"},
-		{"nowhere", "", "", time.Second, "must not both be empty"},
+		{"no destination", "", "", time.Second, "must not both be empty"},
 		{"too long a key", "x", long + "n", time.Second, "at most 255 bytes: got 256"},
 		{"too long a queue", "", long[:247], time.Second, "at most 246"},
 		{"too long an exchange", long[:238], "k", time.Second, "at most 237"},

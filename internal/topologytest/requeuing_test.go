@@ -30,7 +30,7 @@ func ExampleDelayedRetry() {
 // A requeued message is neither published nor lost. The queue counts deliveries, and has a delivery limit beyond any
 // policy, at which the message is parked.
 func TestRequeuingPublishesNothing(t *testing.T) {
-	for name, r := range map[string]topology.Route{"at once": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
+	for name, r := range map[string]topology.Route{"immediate": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
 		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)
 		hop.Delay = 0
 		if diff := cmp.Diff(topology.Hop{Way: topology.Requeue}, hop); diff != "" || err != nil {
