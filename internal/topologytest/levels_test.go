@@ -20,17 +20,17 @@ func ExampleLevels() {
 		fmt.Println(name, hop.Headers[name])
 	}
 	for _, q := range hop.Topology.Queues {
-		fmt.Println(q.Name, "holds a message for", q.Args["x-message-ttl"], "ms")
+		fmt.Println(q.Name, "delays by", q.Args["x-message-ttl"], "ms")
 	}
 	// Output:
 	// 6s in 3 queues, from orders.level.3 <nil>
 	// x-reprise-level-01 true
 	// x-reprise-level-02 false
 	// x-reprise-level-03 true
-	// orders.level.0 holds a message for 1000 ms
-	// orders.level.1 holds a message for 1000 ms
-	// orders.level.2 holds a message for 2000 ms
-	// orders.level.3 holds a message for 4000 ms
+	// orders.level.0 delays by 1000 ms
+	// orders.level.1 delays by 1000 ms
+	// orders.level.2 delays by 2000 ms
+	// orders.level.3 delays by 4000 ms
 }
 
 func ExampleLevels_Schedule() {
