@@ -98,7 +98,7 @@ func TestWorkerReducesPrefetchAfterUnreadableMessage(t *testing.T) {
 		lost := []attempt{h.next(), h.next(), h.next()}
 		now.Store(true)
 		r.publish("", queue, amqp.Publishing{})
-		// Before 4.3, a worker also begins with one message at a time, see serve.
+		// With RabbitMQ before 4.3, a worker also begins with one message at a time (see consume.CountsNacks).
 		want, before := "16 1 16", 1
 		if b.Version == "3.10" {
 			want, before = "1 16 1 16", 2
