@@ -17,7 +17,7 @@ func TestPlaces(t *testing.T) {
 		"orders.wait.x": nowhere, "orders.level.": nowhere, "orders.failed.failed": nowhere, "other": nowhere, "": nowhere,
 	} {
 		if got := a.place(queue); got != want {
-			t.Errorf("%q is in place %d, want %d", queue, got, want)
+			t.Errorf("queue %q: got place %d, want %d", queue, got, want)
 		}
 	}
 }
@@ -30,18 +30,18 @@ func TestJoinIsTransitive(t *testing.T) {
 		{Work: []string{"d"}, Wait: []string{"2", "1"}},
 	})
 	if len(joined) != 2 || joined[0].Name() != "a, b, d" || joined[1].Name() != "c" {
-		t.Errorf("joined %+v", joined)
+		t.Errorf("Join: got %+v", joined)
 	}
 }
 
-func TestInvalidAccounts(t *testing.T) {
+func TestAccountValidate(t *testing.T) {
 	for want, a := range map[string]Account{
 		"Work must not be empty":                {},
 		"must not contain an empty name":        {Work: []string{""}},
 		"in both Account.Wait and Account.Work": {Work: []string{"a"}, Wait: []string{"a"}},
 	} {
 		if err := a.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", a, err, want)
+			t.Errorf("%+v: got error %v, want %q", a, err, want)
 		}
 	}
 }

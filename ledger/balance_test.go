@@ -41,7 +41,7 @@ func wants(t *testing.T, got, want ledger.Line) {
 // An account is exactly balanced, independently of the places of its messages.
 func TestBalanced(t *testing.T) {
 	t.Run("done, retried, waiting, failed", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
+		runEnv(t, func(t *testing.T, h *env) {
 			h.orders(t, obey)
 			wants(t, h.line(t), ledger.Line{})
 			h.publish(t, "a", "twice", "never 1", "never 2", "late")
@@ -49,20 +49,20 @@ func TestBalanced(t *testing.T) {
 		})
 	})
 	t.Run("ready and unacked", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
-			go_ := make(chan struct{})
-			h.orders(t, func(context.Context, *reprise.Message) error { <-go_; return nil }, func(c *reprise.WorkerConfig) {
+		runEnv(t, func(t *testing.T, h *env) {
+			proceed := make(chan struct{})
+			h.orders(t, func(context.Context, *reprise.Message) error { <-proceed; return nil }, func(c *reprise.WorkerConfig) {
 				c.Concurrency, c.Prefetch = 1, 1
 			})
 			h.line(t)
 			h.publish(t, "a", "b", "c")
 			wants(t, h.line(t), ledger.Line{In: 3, Ready: 2, Unacked: 1})
-			close(go_)
+			close(proceed)
 			wants(t, h.line(t), ledger.Line{In: 3, Done: 3})
 		})
 	})
-	t.Run("what was there before", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
+	t.Run("messages before the ledger opened", func(t *testing.T) {
+		runEnv(t, func(t *testing.T, h *env) {
 			w := h.orders(t, obey)
 			h.publish(t, "never", "twice", "a")
 			h.Drain(t)
@@ -72,7 +72,7 @@ func TestBalanced(t *testing.T) {
 		})
 	})
 	t.Run("debounced", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
+		runEnv(t, func(t *testing.T, h *env) {
 			h.orders(t, obey, func(c *reprise.WorkerConfig) {
 				c.Debounce = &reprise.Debounce{Window: time.Second, Key: reprise.ContentKey}
 			})
@@ -82,7 +82,7 @@ func TestBalanced(t *testing.T) {
 		})
 	})
 	t.Run("scheduled", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
+		runEnv(t, func(t *testing.T, h *env) {
 			h.orders(t, obey)
 			h.line(t)
 			if err := h.client.PublishIn(t.Context(), time.Hour, &reprise.Message{RoutingKey: "orders"}); err != nil {
@@ -93,8 +93,8 @@ func TestBalanced(t *testing.T) {
 			wants(t, h.line(t), ledger.Line{In: 1, Done: 1})
 		})
 	})
-	t.Run("connections lost, nothing done twice", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
+	t.Run("lost connection without duplicates", func(t *testing.T) {
+		runEnv(t, func(t *testing.T, h *env) {
 			h.orders(t, func(ctx context.Context, m *reprise.Message) error {
 				time.Sleep(10 * time.Second)
 				return obey(ctx, m)
@@ -107,8 +107,8 @@ func TestBalanced(t *testing.T) {
 			wants(t, h.line(t), ledger.Line{In: 3, Done: 2, Failed: 1})
 		})
 	})
-	t.Run("archived, sent back, discarded, removed", func(t *testing.T) {
-		runHouse(t, func(t *testing.T, h *house) {
+	t.Run("archived, replayed, discarded", func(t *testing.T) {
+		runEnv(t, func(t *testing.T, h *env) {
 			h.orders(t, obey)
 			h.line(t)
 			h.publish(t, "never 1", "never 2", "never 3")

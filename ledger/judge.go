@@ -9,9 +9,9 @@ type sample struct {
 	terms
 }
 
-// still reports whether the account had no activity at the time of the sample. The figures of a broker are from different
-// times, so two of them may contain a message in flight, or none. Figures that are unchanged in three samples are exact.
-// Two are not enough, because a loss can look like two figures of different age once more.
+// still reports whether the account had no activity at the time of the sample. The figures of a broker are from
+// different times, so two of them may contain a message in flight, or none. Figures that are unchanged in three
+// samples are exact. Two samples are not enough, because figures of different age can stay the same once.
 func (x *sample) still() bool { return x.times >= 3 }
 
 // oldest is the maximum age of the broker's figures. RabbitMQ's management plugin updates them every 5 s, one after the

@@ -140,23 +140,23 @@ func TestSteps(t *testing.T) {
 		found := steps(opening{terms: all[0].terms}, all)
 		if lost == 0 {
 			if len(found) != 0 {
-				t.Fatalf("nothing is lost, found %+v", found)
+				t.Fatalf("got %+v, want no steps", found)
 			}
 			return
 		}
 		if len(found) != 1 || found[0].n != lost {
-			t.Fatalf("%d lost, found %+v", lost, found)
+			t.Fatalf("got steps %+v, want one of %d messages", found, lost)
 		}
 		before, after := all[found[0].before].at, all[found[0].after].until
 		if before.After(moment(from)) || after.Before(moment(from)) {
-			t.Fatalf("lost at %d, found between %d and %d", from, before.Unix(), after.Unix())
+			t.Fatalf("loss at %d: got a window from %d to %d", from, before.Unix(), after.Unix())
 		}
 	})
 }
 
-// In a queue with permanent activity, a loss of any speed is found when it exceeds the number of messages that are
+// In a queue with permanent activity, a loss of any rate is found when it exceeds the number of messages that are
 // published and done between two samples.
-func TestStepsOfABusyQueue(t *testing.T) {
+func TestStepsOfBusyQueue(t *testing.T) {
 	const each = 10 // published and done between two samples
 	for name, losses := range map[string][]int64{
 		"at once":    {0, 0, 0, 2*each + 1, 0, 0, 0, 0},
@@ -171,59 +171,59 @@ func TestStepsOfABusyQueue(t *testing.T) {
 				all = append(all, sample{at: moment(n), until: moment(n), times: 1, terms: now})
 			}
 			if found := steps(opening{terms: all[0].terms}, all); len(found) != 1 || found[0].n < 1 {
-				t.Errorf("found %+v", found)
+				t.Errorf("got steps %+v, want 1", found)
 			}
 		})
 	}
 }
 
 // Messages in flight at the last sample are not a discrepancy.
-func TestLastSampleThatMoves(t *testing.T) {
+func TestStepsIgnoreMovingLastSample(t *testing.T) {
 	still := sample{at: moment(0), until: moment(20), times: 3}
 	torn := sample{at: moment(30), until: moment(40), times: 2, terms: terms{published: 1}}
 	if found := steps(opening{}, []sample{still, torn}); len(found) != 0 {
-		t.Errorf("found %+v", found)
+		t.Errorf("got steps %+v, want none", found)
 	}
 	torn.until, torn.times = moment(50), 3
 	if found := steps(opening{}, []sample{still, torn}); len(found) != 1 {
-		t.Errorf("it stays so, found %+v", found)
+		t.Errorf("after three equal samples: got steps %+v, want 1", found)
 	}
 }
 
 // A single moving message counts once for each place in which a move was visible, independently of its number of attempts.
-func TestSlackOfOneMessage(t *testing.T) {
+func TestMotionOfOneMessage(t *testing.T) {
 	before := terms{published: 5, done: 5}
 	at, after := before, before
 	at[published], at[retried], at[waiting] = 6, 1, 1
 	after[published], after[retried], after[gaveUp], after[failing] = 6, 2, 1, 1
 	const places = 4 // it was published, waited, was parked, and was archived
 	if n := motion(&before, &at, &after); n != places {
-		t.Errorf("motion %d, want %d", n, places)
+		t.Errorf("motion: got %d, want %d", n, places)
 	}
 }
 
 // An account that was opened during activity becomes exact when the activity ends, and retains its counts.
-func TestAnInexactOpeningKeepsItsCounts(t *testing.T) {
+func TestInexactOpeningKeepsCounts(t *testing.T) {
 	moving := func(n int, in, out int64) sample {
 		return sample{at: moment(n), until: moment(n), times: 1, terms: terms{published: in, done: out}}
 	}
 	samples := []sample{moving(0, 0, 0), moving(1, 10, 7), moving(2, 20, 19)} // the second sample: 3 messages are in flight
 	var a account
 	if !a.open(samples) || a.slack == 0 || a.opened != moment(1) {
-		t.Fatalf("opened at %s with a slack of %d", a.opened, a.slack)
+		t.Fatalf("got opening time %s and slack %d", a.opened, a.slack)
 	}
 	if a.open(samples) {
-		t.Error("opened twice")
+		t.Error("open succeeded twice")
 	}
 	still := sample{at: moment(3), until: moment(6), times: 3, terms: terms{published: 40, done: 40}}
 	samples = append(samples, still)
 	if !a.open(samples[1:]) || a.slack != 0 || a.opened != moment(1) {
-		t.Fatalf("opened at %s with a slack of %d", a.opened, a.slack)
+		t.Fatalf("got opening time %s and slack %d", a.opened, a.slack)
 	}
-	if in, out := still.came()-a.came(), still.ended()-a.ended(); in != 33 || out != 33 {
-		t.Errorf("%d came in and %d ended since the account was opened, want 33 and 33", in, out)
+	if in, out := still.incoming()-a.incoming(), still.ended()-a.ended(); in != 33 || out != 33 {
+		t.Errorf("since the opening: got %d published and %d processed messages, want 33 and 33", in, out)
 	}
 	if found := steps(a.opening, samples[1:]); len(found) > 0 {
-		t.Errorf("found %+v", found)
+		t.Errorf("got steps %+v, want none", found)
 	}
 }

@@ -16,7 +16,7 @@ import (
 type Ledger struct {
 	store
 	cfg     Config
-	turn    chan struct{}   // semaphore that permits changes of accounts
+	changes chan struct{}   // semaphore that permits changes of accounts
 	verdict map[string]bool // whether an account had a discrepancy in the last report, for the log
 }
 
@@ -42,7 +42,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	l := &Ledger{store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, turn: make(chan struct{}, 1), verdict: map[string]bool{}}
+	l := &Ledger{store: newStore(db, cfg.Dialect, cfg.Prefix), cfg: cfg, changes: make(chan struct{}, 1), verdict: map[string]bool{}}
 	if err := l.db.Create(ctx, tables); err != nil {
 		return nil, fmt.Errorf("ledger: cannot open the ledger in %s: %w", cfg.Dialect, err)
 	}
@@ -61,7 +61,7 @@ func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Accoun
 	for {
 		err := l.Take(ctx, from, accounts())
 		if err == nil {
-			err = l.tell(ctx)
+			err = l.logChanges(ctx)
 		}
 		switch {
 		case err == nil:
@@ -78,8 +78,8 @@ func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Accoun
 	}
 }
 
-// tell logs changes of the state of accounts.
-func (l *Ledger) tell(ctx context.Context) error {
+// logChanges logs changes of the state of accounts.
+func (l *Ledger) logChanges(ctx context.Context) error {
 	report, err := l.Report(ctx)
 	if err != nil {
 		return err
@@ -110,10 +110,10 @@ func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reas
 	if reason == "" {
 		return errors.New("ledger: Accept: reason must not be empty (describe the discrepancy)")
 	}
-	if err := l.begun(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.ended()
+	defer l.release()
 	known, err := l.accounts(ctx)
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)

@@ -43,7 +43,7 @@ func management(t *testing.T, address string) *ledger.Management {
 
 // The equation depends on the counts of brokers. They must include the messages that clients publish to a queue, and
 // exclude dead-lettered and requeued messages.
-func TestWhatBrokersCount(t *testing.T) {
+func TestLedgerWithRealBrokers(t *testing.T) {
 	ways := map[string]topology.Strategy{
 		"copy":        {Route: topology.Buckets{Base: 10 * time.Millisecond}},
 		"dead-letter": {Route: topology.DeadLettering{Delay: 20 * time.Millisecond}},
@@ -93,7 +93,7 @@ func TestWhatBrokersCount(t *testing.T) {
 						}
 					}
 					if found.Slack != 0 || !good(way, found) {
-						return fmt.Errorf("%s, %s: %+v", what, way, found)
+						return fmt.Errorf("%s, %s: got %+v", what, way, found)
 					}
 				}
 				return nil
@@ -107,7 +107,7 @@ func TestWhatBrokersCount(t *testing.T) {
 				}
 			}
 		}
-		await("worked on", func(_ string, l ledger.Line) bool {
+		await("processed", func(_ string, l ledger.Line) bool {
 			return l.State == ledger.Balanced && l.In == 5 && l.Done == 4 && l.Failed == 1
 		})
 		ch := channelLive(t, b.url)

@@ -17,16 +17,16 @@ func TestDoneRate(t *testing.T) {
 		want    float64
 		known   bool
 	}{
-		"one sample":                      {[]sample{at(0, 0, 5)}, 0, false},
-		"two samples":                     {[]sample{at(0, 0, 5), at(15, 15, 35)}, 2, true},
-		"the last two intervals alone":    {[]sample{at(0, 0, 0), at(15, 15, 3000), at(30, 30, 3030), at(45, 45, 3060)}, 2, true},
-		"still for long":                  {[]sample{at(0, 0, 5), at(15, 300, 35)}, 0, true},
-		"begins again after it was still": {[]sample{at(0, 300, 35), at(315, 315, 95)}, 2, true},
-		"counts less":                     {[]sample{at(0, 0, 50), at(15, 15, 35)}, 0, true},
+		"one sample":                  {[]sample{at(0, 0, 5)}, 0, false},
+		"two samples":                 {[]sample{at(0, 0, 5), at(15, 15, 35)}, 2, true},
+		"last two intervals only":     {[]sample{at(0, 0, 0), at(15, 15, 3000), at(30, 30, 3030), at(45, 45, 3060)}, 2, true},
+		"no activity for a long time": {[]sample{at(0, 0, 5), at(15, 300, 35)}, 0, true},
+		"activity after a pause":      {[]sample{at(0, 300, 35), at(315, 315, 95)}, 2, true},
+		"decreasing count":            {[]sample{at(0, 0, 50), at(15, 15, 35)}, 0, true},
 	} {
 		got, known := doneRate(tc.samples, 30*time.Second)
 		if got != tc.want || known != tc.known {
-			t.Errorf("%s: %v %v, want %v %v", name, got, known, tc.want, tc.known)
+			t.Errorf("%s: got %v, %v, want %v, %v", name, got, known, tc.want, tc.known)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 
 // fill sets the numbers.
 func (l *Line) fill(from, to *terms) {
-	l.In = from.stock() - from[replayed] - from[removed] + to.came() - from.came()
+	l.In = from.stock() - from[replayed] - from[removed] + to.incoming() - from.incoming()
 	l.Done = to.ended() - from.ended()
 	l.Ready, l.Unacked, l.Waiting = to[ready], to[unacked], to[waiting]
 	l.Failed = to[inParking] + to[failing] + to[replaying]

@@ -55,7 +55,7 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 			testkit.Eventually(t, 3*time.Minute, func() error {
 				now, err := archive.Replay(t.Context(), r.ID)
 				if err == nil && !good(now) {
-					err = fmt.Errorf("%s: %+v", what, now)
+					err = fmt.Errorf("%s: got %+v", what, now)
 				}
 				return err
 			})
@@ -64,14 +64,14 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 		ch := channelLive(t, b.url)
 		d, ok, err := ch.Get(queue, false)
 		if err != nil || !ok {
-			t.Fatalf("got a message: %t, %v", ok, err)
+			t.Fatalf("cannot get a message: %t, %v", ok, err)
 		}
 		samples := func(n int64) {
 			t.Helper()
 			testkit.Eventually(t, 3*time.Minute, func() error {
 				report, err := l.Report(t.Context())
 				if err == nil && (len(report.Accounts) == 0 || report.Accounts[0].Unacked != n) {
-					err = fmt.Errorf("want %d unacked: %+v", n, report.Accounts)
+					err = fmt.Errorf("got %+v, want %d unacked messages", report.Accounts, n)
 				}
 				return err
 			})
@@ -83,7 +83,7 @@ func TestReplaysToForeignConsumersSettle(t *testing.T) {
 		}
 		await("acknowledged", func(r *failed.Replay) bool { return r.Settled == 1 && r.Pending() == 0 && !r.Verifying })
 		if m, err := archive.Get(t.Context(), ids[0]); err != nil || m.Outcome != failed.OutcomeSettled {
-			t.Errorf("the message is %q (%v)", m.Outcome, err)
+			t.Errorf("message: got outcome %q, %v, want %q", m.Outcome, err, failed.OutcomeSettled)
 		}
 	})
 }

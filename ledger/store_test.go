@@ -46,8 +46,8 @@ func openPostgres(t *testing.T) database {
 	return database{db, failed.PostgreSQL}
 }
 
-// desk is a ledger with a simulated broker and a simulated clock.
-type desk struct {
+// simulation is a ledger with a simulated broker and a simulated clock.
+type simulation struct {
 	*ledger.Ledger
 	db      database
 	now     time.Time
@@ -60,14 +60,14 @@ type figures map[string]ledger.Figures
 
 func (b figures) Queues(context.Context) (map[string]ledger.Figures, error) {
 	if b == nil {
-		return nil, errors.New("the broker is away")
+		return nil, errors.New("broker unavailable")
 	}
 	return maps.Clone(b), nil
 }
 
-func newDesk(t *testing.T, db database) *desk {
+func newSimulation(t *testing.T, db database) *simulation {
 	t.Helper()
-	d := &desk{db: db, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), queue: "ordres \xff\x00", broker: figures{}}
+	d := &simulation{db: db, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), queue: "ordres \xff\x00", broker: figures{}}
 	d.account = ledger.Account{Work: []string{d.queue}}
 	var err error
 	if d.Ledger, err = ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect, Clock: d.clock, Keep: 100}); err != nil {
@@ -76,10 +76,10 @@ func newDesk(t *testing.T, db database) *desk {
 	return d
 }
 
-func (d *desk) clock() time.Time { return d.now }
+func (d *simulation) clock() time.Time { return d.now }
 
-// pass takes samples for some time.
-func (d *desk) pass(t *testing.T, n int) {
+// pass advances the clock and takes n samples.
+func (d *simulation) pass(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		d.now = d.now.Add(15 * time.Second)
@@ -89,20 +89,20 @@ func (d *desk) pass(t *testing.T, n int) {
 	}
 }
 
-func (d *desk) line(t *testing.T) ledger.Line {
+func (d *simulation) line(t *testing.T) ledger.Line {
 	t.Helper()
 	report, err := d.Report(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(report.Accounts) != 1 || report.Accounts[0].Name != d.queue {
-		t.Fatalf("reported %+v", report)
+		t.Fatalf("got report %+v, want one account", report)
 	}
 	return report.Accounts[0]
 }
 
-// process is a book that the test writes explicitly.
-func (d *desk) process(t *testing.T, name string) (write func(done int), end func()) {
+// process returns functions that write and close a book.
+func (d *simulation) process(t *testing.T, name string) (write func(done int), end func()) {
 	t.Helper()
 	b, err := ledger.NewBook(d.db.DB, ledger.BookConfig{Dialect: d.db.dialect, Process: name, Every: time.Hour, Clock: d.clock})
 	if err != nil {
@@ -128,10 +128,10 @@ func (d *desk) process(t *testing.T, name string) (write func(done int), end fun
 	}
 }
 
-// The counts of old processes remain valid after their pages were closed, and count only once if such a process continues.
-func TestProcessesOfThePast(t *testing.T) {
+// The counts of old processes remain after their pages were merged, and count only once if such a process continues.
+func TestCountsOfOldProcessesRemain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
-		d := newDesk(t, db)
+		d := newSimulation(t, db)
 		d.broker[d.queue] = ledger.Figures{}
 		one, end := d.process(t, "one")
 		two, _ := d.process(t, "two")
@@ -147,22 +147,22 @@ func TestProcessesOfThePast(t *testing.T) {
 			d.now = d.now.Add(24 * time.Hour)
 			d.pass(t, 4)
 			if l := d.line(t); l.State != ledger.Balanced || l.Done != 5 {
-				t.Fatalf("%s: %+v", d.now, l)
+				t.Fatalf("at %s: got %+v, want a balanced account with 5 done", d.now, l)
 			}
 		}
 		if n := d.pages(t); n != 1 {
-			t.Errorf("there are %d pages, want one of the past", n)
+			t.Errorf("got %d pages, want only the page of old processes", n)
 		}
 		two(1)
 		d.broker[d.queue] = ledger.Figures{Published: 6, Taken: 6}
 		d.pass(t, 4)
 		if l := d.line(t); l.State != ledger.Balanced || l.Done != 6 {
-			t.Errorf("it came back: %+v", l)
+			t.Errorf("after the old process continued: got %+v, want 6 done", l)
 		}
 	})
 }
 
-func (d *desk) pages(t *testing.T) (n int) {
+func (d *simulation) pages(t *testing.T) (n int) {
 	t.Helper()
 	if err := d.db.QueryRow(`SELECT count(*) FROM reprise_ledger_book`).Scan(&n); err != nil {
 		t.Fatal(err)
@@ -172,9 +172,9 @@ func (d *desk) pages(t *testing.T) (n int) {
 
 // A restarted broker resets its counters. Messages that were published during the restart are a discrepancy with that
 // reason. Messages that were published before or after it are not.
-func TestBrokerLosesCount(t *testing.T) {
+func TestBrokerCounterReset(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
-		d := newDesk(t, db)
+		d := newSimulation(t, db)
 		d.broker[d.queue] = ledger.Figures{Published: 1000, Taken: 1000}
 		report, _ := d.process(t, "one")
 		report(0)
@@ -183,22 +183,22 @@ func TestBrokerLosesCount(t *testing.T) {
 		report(2)
 		d.pass(t, 4)
 		if l := d.line(t); l.State != ledger.Balanced || l.In != 2 || l.Done != 2 {
-			t.Errorf("counted anew: %+v", l)
+			t.Errorf("after the reset: got %+v, want 2 in and 2 done", l)
 		}
-		d.broker[d.queue] = ledger.Figures{Published: 0, Messages: 3} // another message was published before
+		d.broker[d.queue] = ledger.Figures{Published: 0, Messages: 3} // published before the counters restarted
 		report(0)
 		d.pass(t, 4)
 		l := d.line(t)
 		if l.State != ledger.Differs || l.Missing != -3 || len(l.Differences) != 1 || !strings.HasPrefix(l.Differences[0].Reasons[0], "the counters of the broker restarted") {
-			t.Errorf("came in unseen: %+v", l)
+			t.Errorf("published during the reset: got %+v, want -3 missing", l)
 		}
 	})
 }
 
-// The number of samples is limited. Their discrepancies remain known.
-func TestSamplesAreBounded(t *testing.T) {
+// The ledger stores a limited number of samples, and still reports older discrepancies.
+func TestSamplesAreLimited(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
-		d := newDesk(t, db)
+		d := newSimulation(t, db)
 		d.broker[d.queue] = ledger.Figures{}
 		report, _ := d.process(t, "one")
 		report(0)
@@ -217,17 +217,17 @@ func TestSamplesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n != 100 {
-			t.Errorf("%d samples are kept, want 100", n)
+			t.Errorf("got %d samples, want 100", n)
 		}
 		l := d.line(t)
 		if l.State != ledger.Differs || l.Missing != 1 || !l.Since.Equal(opened) || !l.Differences[0].Since.IsZero() {
-			t.Errorf("found %+v", l)
+			t.Errorf("got %+v", l)
 		}
 	})
 }
 
 // Processes that start at the same time create the tables together.
-func TestOpenTogether(t *testing.T) {
+func TestConcurrentOpen(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		var wg sync.WaitGroup
 		for range 8 {
@@ -243,30 +243,30 @@ func TestOpenTogether(t *testing.T) {
 		}
 		_, err := ledger.Open(t.Context(), db.DB, ledger.Config{Dialect: db.dialect})
 		if err == nil || !strings.Contains(err.Error(), "use a newer program") {
-			t.Errorf("tables of a newer version: %v", err)
+			t.Errorf("tables of a newer version: got error %v", err)
 		}
 	})
 }
 
 // Without figures there is no sample, and the state becomes outdated.
-func TestBrokerAway(t *testing.T) {
-	d := newDesk(t, openSQLite(t))
+func TestTakeWithoutBroker(t *testing.T) {
+	d := newSimulation(t, openSQLite(t))
 	d.broker[d.queue] = ledger.Figures{}
 	report, _ := d.process(t, "one")
 	report(0)
 	d.pass(t, 4)
 	d.broker = nil
 	if err := d.Take(t.Context(), ledger.Sources{Broker: d.broker}, []ledger.Account{d.account}); err == nil {
-		t.Error("a sample of nothing")
+		t.Error("Take succeeded without figures")
 	}
 	d.now = d.now.Add(2 * time.Minute)
 	if l := d.line(t); l.State != ledger.Unknown || !strings.HasPrefix(l.Note, "no figures since") {
-		t.Errorf("found %+v", l)
+		t.Errorf("got %+v", l)
 	}
 }
 
 // A ledger that opens an SQLite database waits for a concurrent writer.
-func TestOpenWhileAnotherWrites(t *testing.T) {
+func TestOpenWaitsForWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	writer := openFile(t, path)
 	if _, err := ledger.Open(t.Context(), writer, ledger.Config{Dialect: failed.SQLite}); err != nil {
@@ -280,7 +280,7 @@ func TestOpenWhileAnotherWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ledger.Open(t.Context(), openFile(t, path), ledger.Config{Dialect: failed.SQLite}); err != nil {
-		t.Errorf("the tables are there: %v", err)
+		t.Errorf("Open during another transaction: got error %v", err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
@@ -309,7 +309,7 @@ func TestOpenWhileAnotherWrites(t *testing.T) {
 	for i := range 16 {
 		db := openFile(t, path)
 		opens.Go(func() {
-			cfg := ledger.Config{Dialect: failed.SQLite, Prefix: string(rune('a' + i/4))} // four processes create the same tables
+			cfg := ledger.Config{Dialect: failed.SQLite, Prefix: string(rune('a' + i/4))} // four callers create the same tables
 			if _, err := ledger.Open(t.Context(), db, cfg); err != nil {
 				t.Error(err)
 			}
@@ -321,20 +321,20 @@ func TestOpenWhileAnotherWrites(t *testing.T) {
 }
 
 // A book that does not run yet returns ErrNotOpen, not an error about missing tables.
-func TestBookBeforeItRuns(t *testing.T) {
+func TestBookIsNotOpenBeforeRun(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		book, err := ledger.NewBook(db.DB, ledger.BookConfig{Dialect: db.dialect})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := book.Healthy(t.Context()); !errors.Is(err, ledger.ErrNotOpen) {
-			t.Errorf("before its first report it answers %v, want ErrNotOpen", err)
+			t.Errorf("Healthy before the first write: got %v, want ErrNotOpen", err)
 		}
 		if err := book.Write(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := book.Healthy(t.Context()); err != nil {
-			t.Errorf("after its first report it answers %v", err)
+			t.Errorf("Healthy after the first write: got %v", err)
 		}
 	})
 }

@@ -24,10 +24,10 @@ func (l *Ledger) Take(ctx context.Context, from Sources, accounts []Account) err
 			return err
 		}
 	}
-	if err := l.begun(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return err
 	}
-	defer l.ended()
+	defer l.release()
 	figures, err := from.Broker.Queues(ctx)
 	if err != nil {
 		return err
@@ -112,17 +112,17 @@ func (l *Ledger) take(ctx context.Context, a Account, r *account, now time.Time,
 	return l.prune(ctx, r.name, l.cfg.Keep)
 }
 
-// begun acquires the semaphore for changes of accounts.
-func (l *Ledger) begun(ctx context.Context) error {
+// acquire acquires the semaphore for changes of accounts.
+func (l *Ledger) acquire(ctx context.Context) error {
 	select {
-	case l.turn <- struct{}{}:
+	case l.changes <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (l *Ledger) ended() { <-l.turn }
+func (l *Ledger) release() { <-l.changes }
 
 // counted returns the accumulated counts of the previous sample. The ledger accumulates them, because the broker may reset
 // its counters.

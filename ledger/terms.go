@@ -36,8 +36,8 @@ const (
 // terms contains the values of all terms.
 type terms [termCount]int64
 
-// came returns the number of published messages.
-func (t *terms) came() int64 { return t[published] }
+// incoming returns the number of published messages.
+func (t *terms) incoming() int64 { return t[published] }
 
 // stock returns the number of published messages that are in a queue or in the archive, or have left through the archive.
 func (t *terms) stock() int64 {
@@ -49,14 +49,14 @@ func (t *terms) ended() int64 { return t[done] + t[debounced] }
 
 // missing returns the deviation of the equation for an account with the given opening.
 func (t *terms) missing(opening *terms) int64 {
-	return t.came() - opening.came() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
+	return t.incoming() - opening.incoming() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion returns the maximum error of the deviation in a sample, because its places were not read at the same time. For
-// each place, it takes the larger change since the previous sample or until the next sample, and returns the sum. A message
-// that leaves one place before the reading, and enters another place after its reading, is in neither. In the opposite case
-// it is in both. The number in a place may stay constant while as many messages enter as leave. The counts of the workers
-// then show the number of moved messages.
+// motion returns the maximum error of the deviation in a sample, because its places were not read at the same time.
+// For each place, it takes the larger change since the previous sample or until the next sample, and returns the sum.
+// A message is in neither place if it leaves one place before that place is read, and enters the other place after
+// the other place was read. In the opposite case it is in both places. The number in a place may stay constant while
+// as many messages enter as leave. In this case the counts of the workers show the number of moved messages.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
 	for _, place := range places {

@@ -20,9 +20,9 @@ import (
 	"github.com/reprisemq/reprise/reprisetest"
 )
 
-// house is the environment of a ledger in virtual time: a broker, a worker's book, an archive, and the ledger, with a
-// sample every 15 s.
-type house struct {
+// env is a ledger in virtual time with a broker, the book of a worker and an archive. The ledger takes a sample every
+// 15 s.
+type env struct {
 	*reprisetest.Broker
 	file    string
 	db      *sql.DB
@@ -31,11 +31,11 @@ type house struct {
 	client  *reprise.Client // client of the workers, with a book
 }
 
-// runHouse runs a test in a house with the account orders.
-func runHouse(t *testing.T, test func(t *testing.T, h *house)) {
+// runEnv runs a test with an env whose ledger has the account orders.
+func runEnv(t *testing.T, test func(t *testing.T, h *env)) {
 	t.Helper()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
-		h := &house{Broker: b}
+		h := &env{Broker: b}
 		h.file = filepath.Join(t.TempDir(), "test.db")
 		h.db = openFile(t, h.file)
 		h.client = b.Client(t, &reprise.Config{Observer: h.book(t, h.db, "worker 1")})
@@ -67,8 +67,8 @@ func openFile(t *testing.T, path string) *sql.DB {
 	return db
 }
 
-// book returns a book that is written until t ends.
-func (h *house) book(t *testing.T, db *sql.DB, process string) *ledger.Book {
+// book returns a book, and runs it until t ends.
+func (h *env) book(t *testing.T, db *sql.DB, process string) *ledger.Book {
 	t.Helper()
 	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite, Process: process})
 	if err != nil {
@@ -92,7 +92,7 @@ func run(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-// inMemory is the management API of a broker without a socket.
+// inMemory returns a Management that calls the management API of a broker without a socket.
 func inMemory(b *reprisetest.Broker) *ledger.Management {
 	return &ledger.Management{URL: "http://broker", User: "guest", Password: "guest", Client: &http.Client{Transport: handlerTransport{b.Server().Management()}}}
 }
@@ -105,8 +105,8 @@ func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// orders runs a worker of the queue with a handler.
-func (h *house) orders(t *testing.T, f reprise.HandlerFunc, options ...func(*reprise.WorkerConfig)) *reprisetest.Worker {
+// orders runs a worker of the queue orders with a handler.
+func (h *env) orders(t *testing.T, f reprise.HandlerFunc, options ...func(*reprise.WorkerConfig)) *reprisetest.Worker {
 	t.Helper()
 	cfg := reprise.WorkerConfig{Queue: "orders", Handler: f, Policy: reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Second)}}
 	for _, o := range options {
@@ -115,7 +115,7 @@ func (h *house) orders(t *testing.T, f reprise.HandlerFunc, options ...func(*rep
 	return h.WorkWith(t, h.client, cfg)
 }
 
-func (h *house) publish(t *testing.T, bodies ...string) {
+func (h *env) publish(t *testing.T, bodies ...string) {
 	t.Helper()
 	for _, body := range bodies {
 		h.Publish(t, &reprise.Message{RoutingKey: "orders", Body: []byte(body)})
@@ -123,7 +123,7 @@ func (h *house) publish(t *testing.T, bodies ...string) {
 }
 
 // line waits until the samples show the current state, and returns the account orders.
-func (h *house) line(t *testing.T) ledger.Line {
+func (h *env) line(t *testing.T) ledger.Line {
 	t.Helper()
 	time.Sleep(time.Minute)
 	report, err := h.ledger.Report(t.Context())
@@ -135,12 +135,12 @@ func (h *house) line(t *testing.T) ledger.Line {
 			return l
 		}
 	}
-	t.Fatalf("there is no account of orders: %+v", report)
+	t.Fatalf("account orders not found: %+v", report)
 	return ledger.Line{}
 }
 
-// channel returns a channel of another program.
-func (h *house) channel(t *testing.T) *amqp.Channel {
+// channel opens a channel on a separate connection, like a foreign program.
+func (h *env) channel(t *testing.T) *amqp.Channel {
 	t.Helper()
 	c, err := amqp.DialConfig(h.URL(), amqp.Config{Heartbeat: time.Hour, Dial: func(network, addr string) (net.Conn, error) {
 		return h.DialContext(context.Background(), network, addr)

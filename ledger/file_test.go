@@ -12,7 +12,7 @@ import (
 )
 
 // A ledger whose file was deleted reports an error. It does not report that all accounts are balanced.
-func TestALedgerThatIsGone(t *testing.T) {
+func TestLedgerReportsDeletedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
 	l, err := ledger.Open(t.Context(), db, ledger.Config{Dialect: failed.SQLite})
@@ -34,13 +34,14 @@ func TestALedgerThatIsGone(t *testing.T) {
 	_, reported := l.Report(t.Context())
 	for what, err := range map[string]error{"report": reported, "ledger": l.Healthy(t.Context()), "book": book.Healthy(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: got error %v, want one about the deleted file", what, err)
 		}
 	}
 }
 
-// A book whose file was moved away does not create another file, because a new log would remain next to the restored file.
-func TestABookMakesNoOtherFile(t *testing.T) {
+// If the file of a book was moved away, the book does not create another file, because a new log would remain next to
+// the restored file.
+func TestBookDoesNotCreateSecondFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	db := openFile(t, path)
 	book, err := ledger.NewBook(db, ledger.BookConfig{Dialect: failed.SQLite})
@@ -51,22 +52,22 @@ func TestABookMakesNoOtherFile(t *testing.T) {
 	if err := book.Write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.SetMaxIdleConns(0) // as after errors, because each statement opens a connection, which fails without the file
+	db.SetMaxIdleConns(0) // so that each statement opens a new connection, which fails without the file
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // after an error, the book checks its tables
 		if err := book.Write(t.Context()); err == nil || !strings.Contains(err.Error(), path+" was deleted or moved") {
-			t.Errorf("written: %v", err)
+			t.Errorf("Write: got error %v, want one about the deleted file", err)
 		}
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("there is another file")
+		t.Error("Write created another file")
 	}
 	if err := os.Rename(path+".away", path); err != nil {
 		t.Fatal(err)
 	}
 	if err := book.Write(t.Context()); err != nil {
-		t.Errorf("put back: %v", err)
+		t.Errorf("Write after the file was restored: got error %v", err)
 	}
 }

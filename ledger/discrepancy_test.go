@@ -11,34 +11,34 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// The ledger detects each failure, with its queue, its number of messages, its window and its possible causes.
-func TestFound(t *testing.T) {
+// The ledger detects each failure. It reports the queue, the number of messages, the window and the possible causes.
+func TestDiscrepancies(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before []string // bodies that are published before the failure
-		wrong  func(t *testing.T, h *house)
+		wrong  func(t *testing.T, h *env)
 		want   int64
 		reason string
 	}{
 		{
-			name: "taken by a foreign consumer", want: 1, reason: "1 message was acknowledged in the work queue by consumers",
-			wrong: func(t *testing.T, h *house) {
+			name: "acknowledged by a foreign consumer", want: 1, reason: "1 message was acknowledged in the work queue by consumers",
+			wrong: func(t *testing.T, h *env) {
 				h.publish(t, "a", "b") // the queue has no worker
 				if _, found, err := h.channel(t).Get("orders", true); err != nil || !found {
-					t.Fatal("nothing to take", err)
+					t.Fatalf("cannot get a message: %v, %v", found, err)
 				}
 			},
 		},
 		{
 			name: "purged from the work queue", want: 2, reason: "not acknowledged by a worker",
-			wrong: func(t *testing.T, h *house) {
+			wrong: func(t *testing.T, h *env) {
 				h.publish(t, "a", "b")
 				h.purge(t, "orders", 2)
 			},
 		},
 		{
 			name: "purged from a wait queue", before: []string{"late"}, want: 1, reason: "not acknowledged by a worker",
-			wrong: func(t *testing.T, h *house) {
+			wrong: func(t *testing.T, h *env) {
 				for _, q := range h.Queues() {
 					if strings.HasPrefix(q.Name, "orders.wait.") {
 						h.purge(t, q.Name, q.Ready)
@@ -47,11 +47,11 @@ func TestFound(t *testing.T) {
 			},
 		},
 		{
-			name: "taken from the failed queue by hand", before: []string{"never 1", "never 2"}, want: 1, reason: "1 message was acknowledged in the failed queue, and not archived",
-			wrong: func(t *testing.T, h *house) {
+			name: "acknowledged in the failed queue by another client", before: []string{"never 1", "never 2"}, want: 1, reason: "1 message was acknowledged in the failed queue, and not archived",
+			wrong: func(t *testing.T, h *env) {
 				m, found, err := h.channel(t).Get("orders.failed", false)
 				if err != nil || !found {
-					t.Fatal("nothing to take", err)
+					t.Fatalf("cannot get a message: %v, %v", found, err)
 				}
 				if err := m.Ack(false); err != nil {
 					t.Fatal(err)
@@ -60,15 +60,15 @@ func TestFound(t *testing.T) {
 		},
 		{
 			name: "redriven without an archive", before: []string{"never"}, want: 1, reason: "1 message was acknowledged in the failed queue, and not archived",
-			wrong: func(t *testing.T, h *house) {
+			wrong: func(t *testing.T, h *env) {
 				if _, _, err := failed.Redrive(t.Context(), h.Client(t, nil), failed.RedriveConfig{From: "orders.failed"}); err != nil {
 					t.Fatal(err)
 				}
 			},
 		},
 		{
-			name: "the queue deleted with what was in it", want: 3, reason: "the counters of the broker restarted",
-			wrong: func(t *testing.T, h *house) {
+			name: "queue deleted with its messages", want: 3, reason: "the counters of the broker restarted",
+			wrong: func(t *testing.T, h *env) {
 				h.publish(t, "a", "b", "c")
 				time.Sleep(time.Minute)
 				if _, err := h.channel(t).QueueDelete("orders", false, false, false); err != nil {
@@ -77,36 +77,36 @@ func TestFound(t *testing.T) {
 			},
 		},
 		{
-			name: "published again, since a confirm was lost", want: -1, reason: "copies that were not confirmed, and published again: 1",
-			wrong: func(t *testing.T, h *house) {
+			name: "published twice because of a lost confirm", want: -1, reason: "copies that were not confirmed, and published again: 1",
+			wrong: func(t *testing.T, h *env) {
 				w := h.orders(t, obey)
 				fault := h.LoseConfirms(1)
 				h.publish(t, "never")
 				h.Drain(t)
 				w.Stop()
 				if fault.Happened() != 1 {
-					t.Fatal("no confirm was lost")
+					t.Fatal("fault LoseConfirms did not happen")
 				}
 			},
 		},
 		{
-			name: "done twice, since an ack was lost", want: -1, reason: "1 message was done more often than acknowledged",
-			wrong: func(t *testing.T, h *house) {
+			name: "processed twice because of a lost ack", want: -1, reason: "1 message was done more often than acknowledged",
+			wrong: func(t *testing.T, h *env) {
 				w := h.orders(t, obey)
 				fault := h.LoseAcks(1)
 				h.publish(t, "a")
 				h.Drain(t)
 				w.Stop()
 				if fault.Happened() != 1 {
-					t.Fatal("no ack was lost")
+					t.Fatal("fault LoseAcks did not happen")
 				}
 			},
 		},
 		{
 			name: "lost by AckThenPublish", want: 1, reason: "messages lost by workers, up to 1",
-			wrong: func(t *testing.T, h *house) {
+			wrong: func(t *testing.T, h *env) {
 				w := h.orders(t, obey, func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish; c.DrainTimeout = time.Second })
-				fault := h.LoseConfirms(1) // it is unknown whether the broker has the copy; the test deletes the copy
+				fault := h.LoseConfirms(1) // the worker does not know whether the broker has the copy, and the test deletes the copy
 				h.publish(t, "late")
 				for _, q := range h.Queues() {
 					if strings.HasPrefix(q.Name, "orders.wait.") {
@@ -115,13 +115,13 @@ func TestFound(t *testing.T) {
 				}
 				w.Stop()
 				if fault.Happened() != 1 {
-					t.Fatal("no confirm was lost")
+					t.Fatal("fault LoseConfirms did not happen")
 				}
 			},
 		},
 		{
-			name: "done by a process that was killed", want: 2, reason: "worker 2 stopped without a last report",
-			wrong: func(t *testing.T, h *house) {
+			name: "processed by a killed process", want: 2, reason: "worker 2 stopped without a last report",
+			wrong: func(t *testing.T, h *env) {
 				time.Sleep(time.Second)
 				db := openFile(t, h.file)
 				client := h.Client(t, &reprise.Config{Observer: h.book(t, db, "worker 2")})
@@ -134,11 +134,11 @@ func TestFound(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			runHouse(t, func(t *testing.T, h *house) {
+			runEnv(t, func(t *testing.T, h *env) {
 				w := h.orders(t, obey)
 				h.publish(t, c.before...)
 				if l := h.line(t); l.State != ledger.Balanced || l.Slack != 0 {
-					t.Fatalf("to begin with: %+v", l)
+					t.Fatalf("before the failure: got %+v, want a balanced account", l)
 				}
 				w.Stop()
 				from := time.Now()
@@ -146,51 +146,51 @@ func TestFound(t *testing.T) {
 				to := time.Now()
 				l := h.line(t)
 				if l.State != ledger.Differs || l.Missing != c.want || len(l.Differences) != 1 {
-					t.Fatalf("found %+v, want a difference of %d", l, c.want)
+					t.Fatalf("got %+v, want a difference of %d", l, c.want)
 				}
 				d := l.Differences[0]
 				if d.Messages != c.want {
-					t.Errorf("a difference of %d, want %d", d.Messages, c.want)
+					t.Errorf("got a difference of %d messages, want %d", d.Messages, c.want)
 				}
 				if d.Since.After(to) || d.Until.Before(from) || d.Until.Sub(d.Since) > to.Sub(from)+time.Minute {
-					t.Errorf("the window is %s to %s, and it was between %s and %s", d.Since, d.Until, from, to)
+					t.Errorf("window: got %s to %s, failure between %s and %s", d.Since, d.Until, from, to)
 				}
 				if !slices.ContainsFunc(d.Reasons, func(r string) bool { return strings.HasPrefix(r, c.reason) }) {
-					t.Errorf("reasons %q, want %q", d.Reasons, c.reason)
+					t.Errorf("got reasons %q, want %q", d.Reasons, c.reason)
 				}
 				sum := l.Done + l.Ready + l.Unacked + l.Waiting + l.Failed + l.Replayed + l.Discarded + l.Removed + l.Missing
 				if sum != l.In {
-					t.Errorf("the sum is %d, and %d came in", sum, l.In)
+					t.Errorf("sum of the numbers: got %d, want %d", sum, l.In)
 				}
 			})
 		})
 	}
 }
 
-// A temporary loss is no longer a discrepancy after the message was found again.
-func TestDifferenceThatGoesAway(t *testing.T) {
-	runHouse(t, func(t *testing.T, h *house) {
+// A loss that another message compensates for is no longer a discrepancy.
+func TestCompensatedLossIsBalanced(t *testing.T) {
+	runEnv(t, func(t *testing.T, h *env) {
 		w := h.orders(t, obey)
 		h.line(t)
 		w.Stop()
 		h.publish(t, "a")
 		h.purge(t, "orders", 1)
 		if l := h.line(t); l.State != ledger.Differs || l.Missing != 1 {
-			t.Fatalf("purged: %+v", l)
+			t.Fatalf("after the purge: got %+v, want 1 missing message", l)
 		}
 		// An imported message is one message more than was published, which compensates for the loss.
 		if _, err := h.archive.Add(t.Context(), []failed.Message{{Queue: "orders", FailedQueue: "orders.failed"}}); err != nil {
 			t.Fatal(err)
 		}
 		if l := h.line(t); l.State != ledger.Balanced || l.Missing != 0 {
-			t.Errorf("there again: %+v", l)
+			t.Errorf("after the import: got %+v, want a balanced account", l)
 		}
 	})
 }
 
 // Two losses are two discrepancies, each with its window.
 func TestTwoDifferences(t *testing.T) {
-	runHouse(t, func(t *testing.T, h *house) {
+	runEnv(t, func(t *testing.T, h *env) {
 		w := h.orders(t, obey)
 		h.line(t)
 		w.Stop()
@@ -202,10 +202,10 @@ func TestTwoDifferences(t *testing.T) {
 		h.purge(t, "orders", 2)
 		l := h.line(t)
 		if len(l.Differences) != 2 || l.Differences[0].Messages != 1 || l.Differences[1].Messages != 2 {
-			t.Fatalf("found %+v", l.Differences)
+			t.Fatalf("got differences %+v, want 2", l.Differences)
 		}
 		if between := l.Differences[1].Since.Sub(l.Differences[0].Until); between < time.Hour-time.Minute {
-			t.Errorf("they are %s apart", between)
+			t.Errorf("time between the differences: got %s, want about 1h", between)
 		}
 
 		if err := h.ledger.Accept(t.Context(), "orders", "tester", "they were test orders"); err != nil {
@@ -213,27 +213,27 @@ func TestTwoDifferences(t *testing.T) {
 		}
 		l = h.line(t)
 		if l.State != ledger.Balanced || l.Missing != 0 || !strings.Contains(l.Note, "by tester, with a difference of 3: they were test orders") {
-			t.Errorf("begun anew: %+v", l)
+			t.Errorf("after Accept: got %+v", l)
 		}
 	})
 }
 
 // Without a book, the state is Unknown, and there is no discrepancy.
-func TestUnknown(t *testing.T) {
-	runHouse(t, func(t *testing.T, h *house) {
+func TestStateIsUnknownWithoutBook(t *testing.T) {
+	runEnv(t, func(t *testing.T, h *env) {
 		w := h.WorkWith(t, h.Client(t, nil), reprise.WorkerConfig{Queue: "orders", Handler: reprise.HandlerFunc(obey)})
 		h.publish(t, "a")
 		if l := h.line(t); l.State != ledger.Unknown || !strings.Contains(l.Note, "no worker reports to the ledger") {
-			t.Errorf("found %+v", l)
+			t.Errorf("got %+v, want state Unknown", l)
 		}
 		w.Stop()
 	})
 }
 
-func (h *house) purge(t *testing.T, queue string, want int) {
+func (h *env) purge(t *testing.T, queue string, want int) {
 	t.Helper()
 	n, err := h.channel(t).QueuePurge(queue, false)
 	if err != nil || n != want {
-		t.Fatalf("purged %d of %s, %v; want %d", n, queue, err, want)
+		t.Fatalf("purge of %s: got %d, %v, want %d", queue, n, err, want)
 	}
 }
