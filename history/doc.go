@@ -1,5 +1,5 @@
-// Package history records the throughput, the failures and the handling times of work queues over the last hour, day and week,
-// with marks such as deployments, in an SQL database.
+// Package history records the throughput, the failures and the handling times of work queues over the last hour, day
+// and week, with marks such as deployments, in an SQL database.
 //
 //	fleet.List ─► Observe ─┐                       ┌─► Series, All ─► Series.Rises
 //	                       ├─► Run ─► totals ──────┤

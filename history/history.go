@@ -138,7 +138,7 @@ type Sources struct {
 	Archive Archive
 
 	// Listening returns nil if the process can receive the statuses of workers. While it returns an error, intervals
-	// are not Recorded. Default: it always returns nil.
+	// are not Recorded. Default: the process can always receive statuses.
 	Listening func(context.Context) error
 }
 

@@ -36,8 +36,7 @@ type Mark struct {
 func (m Mark) For(queue string) bool { return m.Queue == "" || m.Queue == queue }
 
 // AddMark stores a mark and returns it with its ID. If At is zero, AddMark uses the current time. It returns
-// ErrInvalid if a field is invalid. If more than MaxMarks marks were added, AddMark removes those that were added
-// first.
+// ErrInvalid if a field is invalid. It removes the oldest additions, so that at most MaxMarks marks remain.
 func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	now := h.now()
 	if m.At.IsZero() {

@@ -94,7 +94,7 @@ func TestRiseStartsWithinOneIntervalOfStep(t *testing.T) {
 	})
 }
 
-// A rise is reported before it has ended. If a rise follows a gap, its start is within the gap.
+// Rises also returns a rise that lasts until now. If a rise follows a gap, its start is within the gap.
 func TestRisesAtGapAndEnd(t *testing.T) {
 	calm := slices.Repeat([]float64{1}, 20)
 	for n, want := range map[int]int{0: 0, 1: 1, 2: 1, 5: 1} {
