@@ -46,14 +46,23 @@ var plurals = map[Kind][2]string{
 
 // Event is an occurrence that needs attention. Its strings are one line each, without control characters.
 type Event struct {
-	Kind     Kind      `json:"kind"`
-	Time     time.Time `json:"time"`
-	Subject  string    `json:"subject"`            // for example group/17, queue/orders, replay/3, store/archive, account/orders
-	Title    string    `json:"title"`              // for example "New error group in orders"
-	Detail   string    `json:"detail,omitempty"`   // for example the error of the group
-	Messages int64     `json:"messages,omitempty"` // number of messages that failed, arrived or are missing
-	Outcomes *Outcomes `json:"outcomes,omitempty"` // of a replay
-	URL      string    `json:"url,omitempty"`      // page of the console, set when the message is built
+	Kind Kind      `json:"kind"`
+	Time time.Time `json:"time"`
+
+	// Subject identifies the object: group/17, queue/orders, replay/3, store/archive or account/orders.
+	Subject string `json:"subject"`
+
+	Title  string `json:"title"`            // for example "New error group in orders"
+	Detail string `json:"detail,omitempty"` // for example the error of the group
+
+	// Messages is the number of messages that failed, arrived or are missing.
+	Messages int64 `json:"messages,omitempty"`
+
+	// Outcomes is set for replays.
+	Outcomes *Outcomes `json:"outcomes,omitempty"`
+
+	// URL is the page of the console. It is set when the message is built.
+	URL string `json:"url,omitempty"`
 }
 
 // Outcomes counts the messages of a replay by outcome.

@@ -73,11 +73,11 @@ func TestSlackIsWithinLimits(t *testing.T) {
 	}
 	blocks := written(t, Slack, b).(map[string]any)["blocks"].([]any)
 	if len(blocks) > 50 {
-		t.Errorf("%d blocks", len(blocks))
+		t.Errorf("got %d blocks, want at most 50", len(blocks))
 	}
 	for _, block := range blocks {
 		if text := block.(map[string]any)["text"].(map[string]any)["text"].(string); len([]rune(text)) > 3000 {
-			t.Errorf("%d characters", len([]rune(text)))
+			t.Errorf("got %d characters in a block, want at most 3000", len([]rune(text)))
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestLine(t *testing.T) {
 		"x" + strings.Repeat("ä", 100): "x" + strings.Repeat("ä", 99) + "…",
 	} {
 		if got := line(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestValidateWebhook(t *testing.T) {
 		{URL: "https://h/hush", Format: JSON, Events: []Kind{Test}},
 	} {
 		if err := w.Validate(); err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), "aHVzaA") {
-			t.Errorf("%+v: %v", w, err)
+			t.Errorf("%+v: got error %v", w, err)
 		}
 	}
 	good := Webhook{URL: "https://h/hush", Format: Teams, Secret: secret, Events: Kinds()}

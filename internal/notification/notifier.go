@@ -78,10 +78,10 @@ type Notifier struct {
 	outbox   outbox
 	delays   backoff.Backoff
 	webhooks []*receiver
-	is       condition
+	logged   condition
 }
 
-// condition is the condition of a Notifier that it logged last.
+// condition is the state of a Notifier that the log reports.
 type condition int
 
 const (
@@ -119,7 +119,7 @@ func New(cfg Config) *Notifier {
 // maxReported limits the number of reported events that wait for the database.
 const maxReported = 200
 
-// Report adds an event that no reading shows. It does not block. It ignores an event that equals a waiting one.
+// Report adds an event that no reading shows. It does not block. It ignores an event that equals a waiting event.
 func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
 	for _, w := range n.webhooks {
@@ -140,7 +140,7 @@ func (n *Notifier) Run(ctx context.Context) {
 		senders.Go(func() { n.sendUntil(ctx, w) })
 	}
 	for wait := time.Duration(0); pause(ctx, wait, nil); {
-		if wait = Every; !n.look(ctx) {
+		if wait = Every; !n.poll(ctx) {
 			wait = time.Second
 		}
 	}
@@ -158,8 +158,8 @@ func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// look takes a reading and updates the states. It reports whether both succeeded.
-func (n *Notifier) look(ctx context.Context) bool {
+// poll takes a reading and updates the states. It reports whether both succeeded.
+func (n *Notifier) poll(ctx context.Context) bool {
 	r, unread := n.cfg.Read(ctx) // reported events do not need a reading once the tables exist
 	err := unread
 	if err == nil || n.outbox.ready.Load() {
@@ -174,23 +174,23 @@ func (n *Notifier) look(ctx context.Context) bool {
 		}
 	}
 	err = cmp.Or(err, unread)
-	n.tell(ctx, err)
+	n.logCondition(ctx, err)
 	return err == nil
 }
 
-// tell logs whether notifications work, each time that changes.
-func (n *Notifier) tell(ctx context.Context, err error) {
+// logCondition logs whether notifications work, each time that changes.
+func (n *Notifier) logCondition(ctx context.Context, err error) {
 	is := working
 	switch {
-	case err != nil && n.is == starting: // usually, the archive is still being opened
+	case err != nil && n.logged == starting: // usually, the archive is still being opened
 		is = opening
 	case err != nil:
 		is = waiting
 	}
-	if is == n.is || ctx.Err() != nil {
+	if is == n.logged || ctx.Err() != nil {
 		return
 	}
-	n.is = is
+	n.logged = is
 	if is == opening {
 		return
 	}
@@ -303,7 +303,7 @@ func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
 	}
 	m, err := n.outbox.claim(ctx, w.id(), now, lease)
 	if err != nil || m == nil {
-		return false // look logs database errors
+		return false // poll logs database errors
 	}
 	next := n.attempt(ctx, w, m, now)
 	// Record the result even if ctx ends during the attempt.

@@ -18,7 +18,7 @@ import (
 // A receiver that hangs does not delay the messages of other receivers. Unsent reported events survive the exit of
 // the process.
 func TestRun(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		hung := make(chan struct{}, 9)
 		slow := serve(t, func(_ http.ResponseWriter, r *http.Request, _ int) {
 			hung <- struct{}{}
@@ -27,10 +27,10 @@ func TestRun(t *testing.T) {
 		got := make(chan struct{}, 9)
 		fast := serve(t, nil)
 		n := h.notifier(Webhook{URL: slow.URL, Format: JSON}, Webhook{URL: fast.URL, Format: JSON})
-		h.look(0, n)
-		h.news(1)
-		h.look(10*time.Second, n)
-		h.look(30*time.Second, n)
+		h.poll(0, n)
+		h.addGroups(1)
+		h.poll(10*time.Second, n)
+		h.poll(30*time.Second, n)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -43,14 +43,14 @@ func TestRun(t *testing.T) {
 		cancel()
 		<-ended
 		if stored := h.stored(); stored != 1 {
-			t.Errorf("%d messages are stored, want that for the receiver that hangs", stored)
+			t.Errorf("got %d stored messages, want only the message to the receiver that hangs", stored)
 		}
 	})
 }
 
 // The notifier reports that the archive is unavailable without the archive. Other events wait for it.
-func TestNotifierWithoutADatabase(t *testing.T) {
-	h := &house{t: t, dialect: sqlkit.SQLite, now: noon, unread: errors.New("not open")}
+func TestNotifierWithoutDatabase(t *testing.T) {
+	h := &env{t: t, dialect: sqlkit.SQLite, now: noon, unread: errors.New("not open")}
 	dir := t.TempDir()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "absent", "test.db"))
 	check(t, err)
@@ -64,52 +64,52 @@ func TestNotifierWithoutADatabase(t *testing.T) {
 	n := h.notifier(Webhook{URL: s.URL, Format: JSON})
 	n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
 	for range 100 { // the database becomes unavailable repeatedly
-		n.Report(StoreUnavailable, "store/archive", "The archive cannot be used", "it is gone")
-		h.look(10*time.Second, n)
+		n.Report(StoreUnavailable, "store/archive", "The archive cannot be used", "file not found")
+		h.poll(10*time.Second, n)
 		h.send(n)
 	}
 	if got := s.requests(); got != 2 {
-		t.Fatalf("%d requests, want one and its retry", got)
+		t.Fatalf("got %d requests, want one and its retry", got)
 	}
 	var d document
 	check(t, json.Unmarshal(s.bodies[1], &d))
 	if d.Data.Counts[StoreUnavailable] != 1 || len(d.Data.Counts) != 1 {
-		t.Errorf("%+v", d.Data)
+		t.Errorf("got message %+v, want only StoreUnavailable", d.Data)
 	}
 	if reported := n.webhooks[0].reported; len(reported) != 1 || reported[0].Kind != BreakerOpen {
-		t.Errorf("reported and not stored: %+v", reported)
+		t.Errorf("unstored events: got %+v, want BreakerOpen", reported)
 	}
 	if got := strings.Count(h.log.String(), "notifications wait for their database"); got != 1 {
-		t.Errorf("logged %d times: %s", got, h.log.String())
+		t.Errorf("got %d log records, want 1: %s", got, h.log.String())
 	}
 }
 
 func TestReportedEventsAreStored(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, nil)
 		n := h.notifier(Webhook{URL: s.URL, Format: JSON, Events: []Kind{BreakerOpen}})
 		h.unread = errors.New("not open yet")
-		h.look(0, n)
+		h.poll(0, n)
 		h.unread = nil
-		h.look(time.Second, n)
+		h.poll(time.Second, n)
 		if log := h.log.String(); strings.Contains(log, "wait for their database") || !strings.Contains(log, "msg=notifications webhooks=") {
-			t.Errorf("logged at the start: %s", log)
+			t.Errorf("log at the start: got %s", log)
 		}
 		h.reading, h.unread = nil, errors.New("no answer")
 		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
 		n.Report(BreakerOpen, "queue/orders", "The circuit breaker of orders is open", "")
 		n.Report(TimeoutNear, "queue/orders", "not chosen", "")
-		h.look(0, n)
+		h.poll(0, n)
 		h.reading, h.unread = reading(0), nil
 		n = h.notifier(n.cfg.Webhooks...) // after a restart
-		h.look(30*time.Second, n)
+		h.poll(30*time.Second, n)
 		h.send(n)
 		var d document
 		if s.requests() == 1 {
 			check(t, json.Unmarshal(s.bodies[0], &d))
 		}
 		if len(d.Data.Events) != 1 || d.Data.Counts[BreakerOpen] != 1 || d.Data.Events[0].URL != "https://ops.example.com/reprise/groups?queue=orders" {
-			t.Errorf("%d requests: %+v", s.requests(), d.Data)
+			t.Errorf("got %d requests and message %+v", s.requests(), d.Data)
 		}
 	})
 }

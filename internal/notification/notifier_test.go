@@ -60,8 +60,8 @@ func (s *receiverServer) requests() int {
 	return len(s.messages)
 }
 
-// house is a database with the reading and the clock that its notifiers share.
-type house struct {
+// env is a database with a clock and a reading, which all notifiers of a test share.
+type env struct {
 	t       *testing.T
 	db      *sql.DB
 	dialect sqlkit.Dialect
@@ -72,7 +72,7 @@ type house struct {
 	sent    []string
 }
 
-func eachDatabase(t *testing.T, test func(t *testing.T, h *house)) {
+func eachDatabase(t *testing.T, test func(t *testing.T, h *env)) {
 	t.Helper()
 	for name, open := range map[string]func(t *testing.T) (string, string, sqlkit.Dialect){
 		"sqlite": func(t *testing.T) (string, string, sqlkit.Dialect) {
@@ -85,7 +85,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, h *house)) {
 			db, err := sql.Open(driver, source)
 			check(t, err)
 			t.Cleanup(func() { db.Close() })
-			test(t, &house{t: t, db: db, dialect: dialect, now: noon, reading: reading(0)})
+			test(t, &env{t: t, db: db, dialect: dialect, now: noon, reading: reading(0)})
 		})
 	}
 }
@@ -98,7 +98,7 @@ func check(t *testing.T, err error) {
 }
 
 // notifier returns a notifier on the shared database, like a separate process.
-func (h *house) notifier(webhooks ...Webhook) *Notifier {
+func (h *env) notifier(webhooks ...Webhook) *Notifier {
 	return New(Config{
 		DB: h.db, Dialect: h.dialect, Webhooks: webhooks, Console: "https://ops.example.com/reprise",
 		Read:   func(context.Context) (*Reading, error) { return h.reading, h.unread },
@@ -107,8 +107,8 @@ func (h *house) notifier(webhooks ...Webhook) *Notifier {
 	})
 }
 
-// look advances the clock and makes all notifiers take a reading.
-func (h *house) look(after time.Duration, all ...*Notifier) {
+// poll advances the clock and makes all notifiers take a reading.
+func (h *env) poll(after time.Duration, all ...*Notifier) {
 	h.now = h.now.Add(after)
 	if h.reading != nil {
 		next := *h.reading
@@ -116,21 +116,21 @@ func (h *house) look(after time.Duration, all ...*Notifier) {
 		h.reading = &next
 	}
 	for _, n := range all {
-		n.look(h.t.Context())
+		n.poll(h.t.Context())
 	}
 }
 
 // send makes all due attempts of a notifier.
-func (h *house) send(n *Notifier) {
-	_ = n.outbox.open(h.t.Context(), h.now.Add(-2*GiveUp)) // as look does
+func (h *env) send(n *Notifier) {
+	_ = n.outbox.open(h.t.Context(), h.now.Add(-2*GiveUp)) // as poll does
 	for _, w := range n.webhooks {
 		for n.sendNext(h.t.Context(), w) {
 		}
 	}
 }
 
-// news adds the given number of groups to the reading.
-func (h *house) news(groups int) {
+// addGroups adds the given number of groups to the reading.
+func (h *env) addGroups(groups int) {
 	next := *h.reading
 	for range groups {
 		next.Newest++
@@ -140,42 +140,42 @@ func (h *house) news(groups int) {
 }
 
 // stored returns the number of messages in the outbox.
-func (h *house) stored() (n int) {
+func (h *env) stored() (n int) {
 	h.t.Helper()
 	check(h.t, h.db.QueryRow("SELECT COUNT(*) FROM reprise_notify_message").Scan(&n))
 	return n
 }
 
-func TestNotifierSendsOneMessageForABurst(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+func TestNotifierSendsOneMessageForBurst(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, nil)
 		n := h.notifier(Webhook{URL: s.URL + "/hook", Format: JSON, Secret: secret})
-		h.look(0, n)
+		h.poll(0, n)
 		for range 3 {
-			h.news(20)
-			h.look(10*time.Second, n)
+			h.addGroups(20)
+			h.poll(10*time.Second, n)
 		}
 		h.send(n)
 		if got := s.requests(); got != 0 {
-			t.Fatalf("%d messages before 30 s", got)
+			t.Fatalf("got %d messages before 30 s, want 0", got)
 		}
-		h.look(10*time.Second, n)
-		h.look(10*time.Second, n)
+		h.poll(10*time.Second, n)
+		h.poll(10*time.Second, n)
 		h.send(n)
-		h.look(time.Hour, n)
+		h.poll(time.Hour, n)
 		h.send(n)
 		if got := s.requests(); got != 1 || h.stored() != 0 {
-			t.Fatalf("%d messages, want 1; %d are stored", got, h.stored())
+			t.Fatalf("got %d messages and %d stored, want 1 and 0", got, h.stored())
 		}
 		var d document
 		check(t, json.Unmarshal(s.bodies[0], &d))
 		if d.Type != "reprise.notification" || d.Data.Counts[NewGroup] != 60 || len(d.Data.Events) != maxShown || d.Data.Text != "Reprise: 60 new error groups" ||
 			d.Data.Events[0].URL != "https://ops.example.com/reprise/groups/1" {
-			t.Errorf("%+v", d)
+			t.Errorf("got message %+v", d)
 		}
 		verify(t, s.messages[0], s.bodies[0])
 		if strings.Join(h.sent, " ") != "sent" {
-			t.Errorf("results %q", h.sent)
+			t.Errorf("got results %q", h.sent)
 		}
 	})
 }
@@ -188,10 +188,10 @@ func verify(t *testing.T, r *http.Request, body []byte) {
 	mac := hmac.New(sha256.New, k)
 	mac.Write([]byte(r.Header.Get("webhook-id") + "." + r.Header.Get("webhook-timestamp") + "." + string(body)))
 	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("webhook-signature") != want {
-		t.Errorf("signature %q, want %q", r.Header.Get("webhook-signature"), want)
+		t.Errorf("signature: got %q, want %q", r.Header.Get("webhook-signature"), want)
 	}
 	if id := r.Header.Get("webhook-id"); len(id) < 20 || !strings.HasPrefix(id, "msg_") {
-		t.Errorf("webhook-id %q", id)
+		t.Errorf("webhook-id: got %q", id)
 	}
 }
 
@@ -199,61 +199,61 @@ func verify(t *testing.T, r *http.Request, body []byte) {
 func TestSign(t *testing.T) {
 	got, err := sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if err != nil || got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("sign: got %q, %v", got, err)
 	}
 }
 
 // Two processes detect the same events, and only one of them stores a message. If it is killed before the attempt,
 // the other process sends the message.
-func TestNotifiersShareADatabase(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+func TestNotifiersShareDatabase(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, nil)
 		hook := Webhook{URL: s.URL, Format: JSON}
 		a, b := h.notifier(hook), h.notifier(hook)
-		h.look(0, a, b)
-		h.news(3)
-		h.look(10*time.Second, a, b)
-		h.look(30*time.Second, a, b)
+		h.poll(0, a, b)
+		h.addGroups(3)
+		h.poll(10*time.Second, a, b)
+		h.poll(30*time.Second, a, b)
 		if got := h.stored(); got != 1 {
-			t.Fatalf("%d messages are stored, want 1", got)
+			t.Fatalf("got %d stored messages, want 1", got)
 		}
 		h.send(b) // a was killed after it had stored the message
 		h.send(a)
 		if got := s.requests(); got != 1 {
-			t.Errorf("%d requests", got)
+			t.Errorf("got %d requests, want 1", got)
 		}
 	})
 }
 
 // If a process is killed while it sends a message, another process sends the message after the lease has expired.
-func TestNotifierSendsWhatAnotherOneHasClaimed(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+func TestNotifierTakesOverExpiredLease(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, nil)
 		hook := Webhook{URL: s.URL, Format: JSON}
 		a, b := h.notifier(hook), h.notifier(hook)
-		h.look(0, a)
-		h.news(1)
-		h.look(10*time.Second, a)
-		h.look(30*time.Second, a)
+		h.poll(0, a)
+		h.addGroups(1)
+		h.poll(10*time.Second, a)
+		h.poll(30*time.Second, a)
 		m, err := a.outbox.claim(t.Context(), hook.id(), h.now, lease)
 		if err != nil || m == nil {
-			t.Fatalf("claimed %v, %v", m, err)
+			t.Fatalf("claim: got %v, %v", m, err)
 		}
 		h.send(b)
 		if got := s.requests(); got != 0 {
-			t.Fatal("b sends what a has claimed")
+			t.Fatal("notifier sent a message that another notifier has claimed")
 		}
 		h.now = h.now.Add(lease)
 		h.send(b)
 		if s.requests() != 1 || s.messages[0].Header.Get("webhook-id") != m.id || h.stored() != 0 {
-			t.Errorf("%d requests after the lease", s.requests())
+			t.Errorf("got %d requests after the lease, want 1", s.requests())
 		}
 	})
 }
 
 // Two processes that read and send at the same time send each message once.
-func TestNotifiersAtTheSameTime(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+func TestConcurrentNotifiersSendOnce(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, nil)
 		hook := Webhook{URL: s.URL, Format: JSON}
 		var all []*Notifier
@@ -269,24 +269,24 @@ func TestNotifiersAtTheSameTime(t *testing.T) {
 			}
 			running.Wait()
 		}
-		h.look(0)
-		together(func(n *Notifier) { n.look(t.Context()) })
+		h.poll(0)
+		together(func(n *Notifier) { n.poll(t.Context()) })
 		const bursts = 5
 		for range bursts {
-			h.news(1)
-			h.look(10 * time.Second)
-			together(func(n *Notifier) { n.look(t.Context()) })
-			h.look(30 * time.Second)
-			together(func(n *Notifier) { n.look(t.Context()); h.send(n) })
+			h.addGroups(1)
+			h.poll(10 * time.Second)
+			together(func(n *Notifier) { n.poll(t.Context()) })
+			h.poll(30 * time.Second)
+			together(func(n *Notifier) { n.poll(t.Context()); h.send(n) })
 		}
 		together(h.send)
 		if got := s.requests(); got != bursts {
-			t.Errorf("%d requests, want %d", got, bursts)
+			t.Errorf("got %d requests, want %d", got, bursts)
 		}
 	})
 }
 
-// failing holds receivers that do not accept a message at first.
+// failing contains handlers that do not accept a message.
 var failing = map[string]func(w http.ResponseWriter, r *http.Request){
 	"503": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
 	"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
@@ -302,7 +302,7 @@ var failing = map[string]func(w http.ResponseWriter, r *http.Request){
 	"no answer": nil,
 }
 
-// deadline is a transport whose context is cancelled when the server has received a request that it does not answer.
+// deadline is a transport that cancels a request when the server has received it and does not respond.
 type deadline struct {
 	next http.RoundTripper
 	hung <-chan struct{}
@@ -329,7 +329,7 @@ func (d deadline) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestNotifierRetries(t *testing.T) {
 	for name, fail := range failing {
 		t.Run(name, func(t *testing.T) {
-			eachDatabase(t, func(t *testing.T, h *house) {
+			eachDatabase(t, func(t *testing.T, h *env) {
 				hung := make(chan struct{})
 				s := serve(t, func(w http.ResponseWriter, r *http.Request, n int) {
 					switch {
@@ -346,14 +346,14 @@ func TestNotifierRetries(t *testing.T) {
 				hook := Webhook{URL: s.URL + "/T000/hush", Format: JSON, Secret: secret}
 				n := h.notifier(hook)
 				n.cfg.Client = client
-				h.look(0, n)
-				h.news(1)
-				h.look(10*time.Second, n)
-				h.look(30*time.Second, n)
+				h.poll(0, n)
+				h.addGroups(1)
+				h.poll(10*time.Second, n)
+				h.poll(30*time.Second, n)
 				h.send(n)
 				h.send(n) // before the next attempt is due
 				if got := s.requests(); got != 1 || h.stored() != 1 {
-					t.Fatalf("%d requests, %d stored", got, h.stored())
+					t.Fatalf("got %d requests and %d stored messages, want 1 and 1", got, h.stored())
 				}
 				h.now = h.now.Add(10 * time.Second)
 				n = h.notifier(hook) // after a restart
@@ -362,20 +362,20 @@ func TestNotifierRetries(t *testing.T) {
 				h.now = h.now.Add(20 * time.Second)
 				h.send(n)
 				if got := s.requests(); got != 3 || h.stored() != 0 {
-					t.Fatalf("%d requests, want 3; %d stored", got, h.stored())
+					t.Fatalf("got %d requests and %d stored messages, want 3 and 0", got, h.stored())
 				}
 				for i, r := range s.messages {
 					if r.URL.Path != "/T000/hush" || r.Header.Get("webhook-id") != s.messages[0].Header.Get("webhook-id") {
-						t.Errorf("request %d: %s %s", i, r.URL, r.Header.Get("webhook-id"))
+						t.Errorf("request %d: got URL %s, webhook-id %s", i, r.URL, r.Header.Get("webhook-id"))
 					}
 					verify(t, r, s.bodies[i])
 				}
 				if strings.Join(h.sent, " ") != "retried retried sent" {
-					t.Errorf("results %q", h.sent)
+					t.Errorf("got results %q", h.sent)
 				}
 				for _, hidden := range []string{"hush", "T000", strings.TrimPrefix(secret, "whsec_"), "v1,"} {
 					if strings.Contains(h.log.String(), hidden) {
-						t.Errorf("the log has %q:\n%s", hidden, h.log.String())
+						t.Errorf("log contains the secret %q:\n%s", hidden, h.log.String())
 					}
 				}
 			})
@@ -384,21 +384,21 @@ func TestNotifierRetries(t *testing.T) {
 }
 
 // A slow or endless response body does not affect the result.
-func TestNotifierIgnoresTheBody(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, h *house) {
+func TestNotifierIgnoresResponseBody(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, h *env) {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 			w.WriteHeader(http.StatusAccepted)
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		})
 		n := h.notifier(Webhook{URL: s.URL, Format: JSON})
-		h.look(0, n)
-		h.news(1)
-		h.look(10*time.Second, n)
-		h.look(30*time.Second, n)
+		h.poll(0, n)
+		h.addGroups(1)
+		h.poll(10*time.Second, n)
+		h.poll(30*time.Second, n)
 		h.send(n)
 		if strings.Join(h.sent, " ") != "sent" {
-			t.Errorf("results %q", h.sent)
+			t.Errorf("got results %q", h.sent)
 		}
 	})
 }
@@ -410,23 +410,23 @@ func TestNotifierGivesUp(t *testing.T) {
 		most   int
 	}{"410": {http.StatusGone, 1, 1}, "503": {http.StatusServiceUnavailable, 20, 60}} {
 		t.Run(name, func(t *testing.T) {
-			eachDatabase(t, func(t *testing.T, h *house) {
+			eachDatabase(t, func(t *testing.T, h *env) {
 				s := serve(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(x.status) })
 				n := h.notifier(Webhook{URL: s.URL, Format: JSON})
-				h.look(0, n)
-				h.news(1)
-				h.look(10*time.Second, n)
-				h.look(30*time.Second, n)
+				h.poll(0, n)
+				h.addGroups(1)
+				h.poll(10*time.Second, n)
+				h.poll(30*time.Second, n)
 				begun := h.now
 				for h.stored() > 0 && h.now.Sub(begun) <= GiveUp {
 					h.send(n)
 					h.now = h.now.Add(time.Minute)
 				}
 				if got := s.requests(); got < x.least || got > x.most || h.stored() != 0 {
-					t.Errorf("%d requests, want %d to %d; %d stored after %s", got, x.least, x.most, h.stored(), h.now.Sub(begun))
+					t.Errorf("got %d requests, want %d to %d; %d messages stored after %s", got, x.least, x.most, h.stored(), h.now.Sub(begun))
 				}
 				if !strings.Contains(h.log.String(), "notification given up") || h.sent[len(h.sent)-1] != "given_up" {
-					t.Errorf("results %q, log %s", h.sent, h.log.String())
+					t.Errorf("got results %q and log %s", h.sent, h.log.String())
 				}
 			})
 		})

@@ -112,7 +112,7 @@ func detect(before, now *Reading, growth int64) (events []Event) {
 	var order []string
 	for _, g := range now.Groups {
 		was, known := old[g.ID]
-		if g.Muted || !known && g.ID <= last { // the reading before has no count of this group
+		if g.Muted || !known && g.ID <= last { // the previous reading has no count of this group
 			continue
 		}
 		subject := fmt.Sprint("group/", g.ID)

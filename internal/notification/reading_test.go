@@ -23,7 +23,7 @@ func reading(seconds int, groups ...Group) *Reading {
 }
 
 // A replay ends only when all outcomes are known, because the notification lists them.
-func TestReplayEnds(t *testing.T) {
+func TestReplayEndsWithKnownOutcomes(t *testing.T) {
 	for _, x := range []struct {
 		replay failed.Replay
 		want   bool
@@ -36,7 +36,7 @@ func TestReplayEnds(t *testing.T) {
 		{failed.Replay{State: failed.ReplayCancelled}, true},
 	} {
 		if got := replayOf(x.replay).Ended; got != x.want {
-			t.Errorf("state %s, verifying %t: ended is %t, want %t", x.replay.State, x.replay.Verifying, got, x.want)
+			t.Errorf("state %s, verifying %t: got ended %t, want %t", x.replay.State, x.replay.Verifying, got, x.want)
 		}
 	}
 }
@@ -60,36 +60,36 @@ func TestDetect(t *testing.T) {
 		before, now *Reading
 		want        []string
 	}{
-		"the first reading":                {&Reading{}, replays(reading(0, some, more(1000)), stopped), nil},
-		"nothing new":                      {reading(0, some), reading(10, some), nil},
-		"a new group":                      {reading(0, some), reading(10, some, Group{ID: 2, Arrived: 1, Queue: "orders"}), []string{"new-group group/2"}},
-		"a new group that is muted":        {reading(0, some), reading(10, some, Group{ID: 2, Arrived: 1000, Failed: 1000, Muted: true}), nil},
-		"an old group that is read again":  {reading(0, Group{ID: 2}), reading(10, more(1000), Group{ID: 2}), nil},
-		"growth":                           {reading(0, some), reading(10, more(100)), []string{"group-growth group/1", "queue-growth queue/orders"}},
-		"growth below the limit":           {reading(0, some), reading(300, more(99)), nil},
-		"growth over more than a window":   {reading(0, some), reading(600, more(199)), nil},
-		"as much growth in twice the time": {reading(0, some), reading(600, more(200)), []string{"group-growth group/1", "queue-growth queue/orders"}},
+		"first reading":                      {&Reading{}, replays(reading(0, some, more(1000)), stopped), nil},
+		"nothing new":                        {reading(0, some), reading(10, some), nil},
+		"new group":                          {reading(0, some), reading(10, some, Group{ID: 2, Arrived: 1, Queue: "orders"}), []string{"new-group group/2"}},
+		"new muted group":                    {reading(0, some), reading(10, some, Group{ID: 2, Arrived: 1000, Failed: 1000, Muted: true}), nil},
+		"old group in a later reading":       {reading(0, Group{ID: 2}), reading(10, more(1000), Group{ID: 2}), nil},
+		"growth":                             {reading(0, some), reading(10, more(100)), []string{"group-growth group/1", "queue-growth queue/orders"}},
+		"growth below the limit":             {reading(0, some), reading(300, more(99)), nil},
+		"growth over more than a window":     {reading(0, some), reading(600, more(199)), nil},
+		"twice the growth in twice a window": {reading(0, some), reading(600, more(200)), []string{"group-growth group/1", "queue-growth queue/orders"}},
 		"growth of many groups": {
 			reading(0, some, Group{ID: 2, Queue: "orders"}),
 			reading(10, more(50), Group{ID: 2, Queue: "orders", Arrived: 50, Failed: 50}),
 			[]string{"queue-growth queue/orders"},
 		},
-		"failures that were sent back": {
+		"replayed failures": {
 			reading(0, some), reading(10, Group{ID: 1, Arrived: 105, Failed: 5, Queue: "orders"}),
 			[]string{"group-growth group/1"},
 		},
-		"a replay that stopped":      {reading(0, some), replays(reading(10, some), stopped), []string{"replay-stopped replay/3"}},
-		"a replay that runs":         {reading(0), replays(reading(10), Replay{ID: 3}), nil},
-		"a replay that ended before": {replays(reading(0), stopped), replays(reading(10), stopped), nil},
-		"a replay that ended now": {
+		"stopped replay":           {reading(0, some), replays(reading(10, some), stopped), []string{"replay-stopped replay/3"}},
+		"running replay":           {reading(0), replays(reading(10), Replay{ID: 3}), nil},
+		"replay that ended before": {replays(reading(0), stopped), replays(reading(10), stopped), nil},
+		"replay that ended now": {
 			replays(reading(0), Replay{ID: 3}), replays(reading(10), Replay{ID: 3, Ended: true, State: failed.ReplayDone}),
 			[]string{"replay-done replay/3"},
 		},
-		"missing messages":     {missing(reading(0), map[string]int64{"a": 1}), missing(reading(10), map[string]int64{"a": 2, "b": 3}), []string{"messages-missing account/b"}},
-		"a ledger that is new": {reading(0), missing(reading(10), map[string]int64{"b": -3}), []string{"messages-missing account/b"}},
+		"missing messages": {missing(reading(0), map[string]int64{"a": 1}), missing(reading(10), map[string]int64{"a": 2, "b": 3}), []string{"messages-missing account/b"}},
+		"new ledger":       {reading(0), missing(reading(10), map[string]int64{"b": -3}), []string{"messages-missing account/b"}},
 	} {
 		if got := keys(detect(x.before, x.now, 100)); !slices.Equal(got, x.want) {
-			t.Errorf("%s: events %q, want %q", name, got, x.want)
+			t.Errorf("%s: got events %q, want %q", name, got, x.want)
 		}
 	}
 }
@@ -100,11 +100,11 @@ func TestDetectTexts(t *testing.T) {
 	now.Replays = []Replay{{ID: 3, Ended: true, State: failed.ReplayStopped, Why: "the same failure came back", Outcomes: Outcomes{Selected: 9, Sent: 4, Succeeded: 1, FailedAgain: 3, Refused: 2}}}
 	e := detect(before, now, 100)
 	if len(e) != 2 || e[0].Title != "New error group in or" || e[0].Detail != "no [31m such customer" || e[0].Messages != 3 || e[0].page() != "/groups/2" {
-		t.Errorf("group: %+v", e)
+		t.Errorf("group event: got %+v", e)
 	}
 	const want = "4 of 9 sent: 1 succeeded, 3 failed again, 0 settled, 0 are retried, 0 unknown; 2 refused; the same failure came back"
 	if len(e) == 2 && (e[1].Detail != want || e[1].Outcomes == nil || e[1].Outcomes.FailedAgain != 3 || e[1].page() != "/replays/3") {
-		t.Errorf("replay: %+v", e[1])
+		t.Errorf("replay event: got %+v", e[1])
 	}
 }
 
@@ -132,14 +132,14 @@ func TestDetectProperties(t *testing.T) {
 		for _, g := range now.Groups {
 			isNew := slices.Contains(got, fmt.Sprintf("new-group group/%d", g.ID))
 			if want := g.ID > before.Newest && !g.Muted; isNew != want {
-				t.Errorf("group %d is reported as new: %t, want %t", g.ID, isNew, want)
+				t.Errorf("group %d: got new %t, want %t", g.ID, isNew, want)
 			}
 			if g.Muted && slices.Contains(got, fmt.Sprintf("group-growth group/%d", g.ID)) {
-				t.Errorf("growth of the muted group %d is reported", g.ID)
+				t.Errorf("growth of the muted group %d was reported", g.ID)
 			}
 		}
 		if same := detect(now, now, 100); len(same) > 0 {
-			t.Errorf("a reading differs from itself: %q", keys(same))
+			t.Errorf("equal readings: got events %q, want none", keys(same))
 		}
 	})
 }

@@ -18,22 +18,22 @@ var usual = settings{gather: DefaultGather, cooldown: DefaultCooldown, growth: D
 func TestAdvanceGathers(t *testing.T) {
 	s, due := state{}.advance(noon, reading(0, Group{ID: 1}), nil, usual)
 	if due != nil {
-		t.Fatalf("the first reading is news: %+v", due)
+		t.Fatalf("first reading: got message %+v, want none", due)
 	}
 	groups := []Group{{ID: 1}}
 	for i := range 30 {
 		groups = append(groups, Group{ID: failed.GroupID(i + 2)})
 		s, due = s.advance(noon.Add(time.Duration(i+1)*time.Second), reading(i+1, groups...), nil, usual)
 		if due != nil {
-			t.Fatalf("a message after %d s", i)
+			t.Fatalf("got a message after %d s, want one after 30 s", i)
 		}
 	}
 	_, due = s.advance(noon.Add(31*time.Second), nil, nil, usual)
 	if due == nil || due.Counts[NewGroup] != 30 || len(due.Events) != maxShown {
-		t.Fatalf("after 30 s: %+v", due)
+		t.Fatalf("after 30 s: got message %+v", due)
 	}
 	if text := summary(due); text != "Reprise: 30 new error groups" {
-		t.Errorf("summary %q", text)
+		t.Errorf("summary: got %q", text)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestAdvanceCoolsDown(t *testing.T) {
 		}
 	}
 	if notified != 2 {
-		t.Errorf("told %d times in 2 h, want 2", notified)
+		t.Errorf("got %d messages in 2 h, want 2", notified)
 	}
 }
 
@@ -64,22 +64,22 @@ func TestAdvanceKeepsLedger(t *testing.T) {
 	s, _ = s.advance(noon.Add(10*time.Second), reading(10), nil, usual)
 	missing.Time = noon.Add(2 * time.Hour)
 	if s, _ = s.advance(missing.Time, missing, nil, usual); len(s.Counts) > 0 {
-		t.Errorf("news: %+v", s.Waiting)
+		t.Errorf("got events %+v, want none", s.Waiting)
 	}
 }
 
-func TestAdvanceLeavesOutOtherKinds(t *testing.T) {
+func TestAdvanceOmitsOtherKinds(t *testing.T) {
 	some := usual
 	some.wants = func(k Kind) bool { return k == BreakerOpen }
 	s, _ := state{}.advance(noon, nil, []Event{{Kind: BreakerOpen, Subject: "queue/a"}, {Kind: TimeoutNear, Subject: "queue/a"}}, some)
 	_, due := s.advance(noon.Add(time.Minute), nil, nil, some)
 	if due == nil || len(due.Events) != 1 || due.Events[0].Kind != BreakerOpen {
-		t.Errorf("%+v", due)
+		t.Errorf("got message %+v, want only BreakerOpen", due)
 	}
 }
 
 // Each group is reported as new exactly once, independent of the times of the readings.
-func TestAdvanceTellsEachNewGroupOnce(t *testing.T) {
+func TestAdvanceReportsEachNewGroupOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, r, notified := state{}, &Reading{}, int64(0)
 		var due *batch
@@ -99,7 +99,7 @@ func TestAdvanceTellsEachNewGroupOnce(t *testing.T) {
 			notified += due.Counts[NewGroup]
 		}
 		if want := int64(r.Newest - first.Newest); notified != want {
-			t.Errorf("%d new groups were told, of %d", notified, want)
+			t.Errorf("got %d events for new groups, want %d", notified, want)
 		}
 	})
 }
