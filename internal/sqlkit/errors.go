@@ -28,7 +28,7 @@ func (e gone) Is(target error) bool { return target == ErrGone || target == ErrU
 // Gone returns an ErrGone with the given text.
 func Gone(text string) error { return gone(text) }
 
-// explain converts an error to an ErrUnavailable or ErrGone where that applies.
+// explain converts an error to an ErrUnavailable or ErrGone, if it indicates one.
 func explain(err error, begun time.Time) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled):

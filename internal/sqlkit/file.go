@@ -78,7 +78,7 @@ func (w *watched) check(written bool) error {
 // the hole, and does not read any of that data after a crash.
 func (f *file) checkLog() error {
 	path := f.path + "-wal"
-	log, err := os.Open(path) // closing it drops no lock, because SQLite does not lock the log
+	log, err := os.Open(path) // closing the log releases no lock, because SQLite does not lock it
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(fmt.Sprintf("file %s with the newest part of the database was deleted (stop this process with SIGTERM, which saves this part, and start it again)", path))
 	}

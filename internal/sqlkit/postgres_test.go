@@ -10,7 +10,7 @@ import (
 
 // The server aborts the transaction of a client that is cut off. Otherwise other clients could wait for its locks until
 // the network reports the failure.
-func TestAServerGivesUpOnATransaction(t *testing.T) {
+func TestServerAbortsAbandonedTransaction(t *testing.T) {
 	pool, err := sql.Open("pgx", pgtest.Server(t))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestAServerGivesUpOnATransaction(t *testing.T) {
 		t.Helper()
 		var got string
 		if err := conn.QueryRowContext(t.Context(), "SELECT current_setting($1)", setting).Scan(&got); err != nil || got != want {
-			t.Errorf("%s is %q, want %q: %v", setting, got, want, err)
+			t.Errorf("setting %s: got %q, want %q (%v)", setting, got, want, err)
 		}
 	}
 	exec(sqlkit.Begin)

@@ -10,21 +10,21 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-func TestTimesComeBack(t *testing.T) {
+func TestTimeRoundTrip(t *testing.T) {
 	if !sqlkit.TimeOf(sqlkit.Millis(time.Time{})).IsZero() {
-		t.Error("no time became one")
+		t.Error("zero time is not zero after conversion")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		ms := rapid.Int64Range(-1e14, 1e14).Filter(func(n int64) bool { return n != 0 }).Draw(t, "ms")
 		want := time.UnixMilli(ms)
 		if got := sqlkit.TimeOf(sqlkit.Millis(want)); !got.Equal(want) || got.Location() != time.UTC {
-			t.Errorf("%s became %s", want, got)
+			t.Errorf("time %s: got %s after conversion", want, got)
 		}
 	})
 }
 
 // A column replaces the whole old value, because rows share their variables.
-func TestColumnsReplaceWhatWasThere(t *testing.T) {
+func TestScanReplacesOldValue(t *testing.T) {
 	values, text, at := map[string]int{"before": 1}, "before", time.Now()
 	for _, c := range []struct {
 		to     sql.Scanner
@@ -39,9 +39,9 @@ func TestColumnsReplaceWhatWasThere(t *testing.T) {
 		}
 	}
 	if len(values) != 1 || values["after"] != 2 || text != "" || !at.IsZero() {
-		t.Errorf("%v, %q, %s", values, text, at)
+		t.Errorf("got %v, %q, %s", values, text, at)
 	}
-	if sqlkit.JSON(&values).Scan("no JSON") == nil {
-		t.Error("what is no JSON is read")
+	if sqlkit.JSON(&values).Scan("not JSON") == nil {
+		t.Error("Scan accepts invalid JSON")
 	}
 }
