@@ -78,7 +78,7 @@ func designs() []design {
 	}
 }
 
-// record contains one line for each event of a message.
+// record contains one line for each event.
 type record struct {
 	mu    sync.Mutex
 	began time.Time
@@ -108,8 +108,8 @@ func (r *record) result() string {
 	return strings.Join(r.lines, "\n") + "\n"
 }
 
-// work handles messages. The body determines the result: "fail N" fails N times, "exhaust" always fails, "park" parks the message
-// once.
+// work runs a worker of a design. The body of a message determines the result: "fail N" fails N times, "exhaust"
+// always fails, "park" parks the message once.
 func (r *record) work(t testing.TB, b *reprisetest.Broker, d design) *reprisetest.Worker {
 	c := d.config
 	c.Handler = reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
@@ -158,7 +158,7 @@ func (r *record) attempts(body string, n int) {
 		found := slices.ContainsFunc(r.lines, func(l string) bool { return strings.Contains(l, fmt.Sprintf("attempt %d of %q", n, body)) })
 		r.mu.Unlock()
 		if found {
-			synctest.Wait() // until its copy waits
+			synctest.Wait() // the copy is in the wait queue
 			return
 		}
 		time.Sleep(time.Second)
@@ -182,7 +182,7 @@ func write(t *testing.T, d design, dir string) (lived time.Duration) {
 		d.publish(t, b, "delivered", "fail 1")
 		ch, end := channel(t, b)
 		if _, ok, err := ch.Get(d.config.Queue, false); err != nil || !ok {
-			t.Fatalf("there is no message to hold: %v", err)
+			t.Fatalf("cannot get a message: %v", err)
 		}
 		defer end()
 		must(t, b.Server().Shutdown(t.Context()))
@@ -262,7 +262,7 @@ func layout(t testing.TB, dir string) string {
 	format := value(os.ReadFile(filepath.Join(dir, "FORMAT")))(t)
 	markers := value(filepath.Glob(filepath.Join(dir, "pebble", "marker.format-version.*")))(t)
 	if len(markers) != 1 {
-		t.Fatalf("the format of the database is in %v", markers)
+		t.Fatalf("got format markers %v, want one", markers)
 	}
 	version := markers[0][strings.LastIndexByte(markers[0], '.')+1:]
 	return strings.ReplaceAll(strings.TrimSpace(string(format)), " ", "-") + "-pebble-" + version
@@ -280,10 +280,10 @@ func updateBroker(t *testing.T) {
 	}
 }
 
-// This version continues to process waiting, scheduled, parked, ready and delivered messages of an older version exactly as the
-// older version would. The directory keeps its format, and failed messages have the same headers, so that the older version can use
-// the directory again.
-func TestADataDirectoryGoesOn(t *testing.T) {
+// This version continues to process waiting, scheduled, parked, ready and delivered messages of an older version
+// exactly as the older version would. The directory keeps its format, and failed messages have the same headers, so
+// that the older version can use the directory again.
+func TestDataDirectoryOfOlderVersion(t *testing.T) {
 	for _, name := range matches(t, brokerFixtures+"/*/*.tar.gz") {
 		base := strings.TrimSuffix(name, ".tar.gz")
 		of := filepath.Base(filepath.Dir(name))
@@ -292,27 +292,27 @@ func TestADataDirectoryGoesOn(t *testing.T) {
 			all := designs()
 			i := slices.IndexFunc(all, func(d design) bool { return d.name == filepath.Base(base) })
 			if i < 0 {
-				t.Fatal("the design of the fixture is gone")
+				t.Fatal("design of the fixture not found")
 			}
 			text := string(value(os.ReadFile(base + ".txt"))(t))
 			after, want, _ := strings.Cut(text, "\n")
 			dir := unpack(t, name)
 			got := resume(t, all[i], dir, value(time.ParseDuration(after))(t))
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("this version goes on in another way (-then +now):\n%s", diff)
+				t.Errorf("this version behaves differently (-then +now):\n%s", diff)
 			}
 			if now := layout(t, dir); now != of {
-				t.Errorf("the directory was of %s and is of %s: an older version cannot read it any more", of, now)
+				t.Errorf("directory format changed from %s to %s, so an older version cannot read it", of, now)
 			}
 			if c := value(disk.Check(dir))(t); len(c.Damage) > 0 {
-				t.Errorf("it is damaged: %v", c.Damage)
+				t.Errorf("directory is damaged: %v", c.Damage)
 			}
 		})
 	}
 }
 
 // Fixtures with the current format exist for each design.
-func TestThereAreFixturesOfThisFormat(t *testing.T) {
+func TestFixturesOfCurrentFormatExist(t *testing.T) {
 	if *update {
 		updateBroker(t)
 	}
@@ -324,17 +324,17 @@ func TestThereAreFixturesOfThisFormat(t *testing.T) {
 }
 
 // A version does not change a directory with a format that it does not know.
-func TestADataDirectoryOfANewerFormatIsRefused(t *testing.T) {
+func TestNewerDataDirectoryIsRefused(t *testing.T) {
 	dir := unpack(t, matches(t, brokerFixtures+"/*/buckets.tar.gz")[0])
 	must(t, os.WriteFile(filepath.Join(dir, "FORMAT"), []byte("reprise 3\n"), 0o600))
 	wantUnchanged(t, dir, func() {
 		_, err := broker.New(broker.Config{Store: disk.Dir(dir)})
 		if !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), `has "reprise 3", and this version reads "reprise 2"`) {
-			t.Errorf("the error is: %v", err)
+			t.Errorf("New: got error %v, want ErrFormat", err)
 		}
 		to := filepath.Join(t.TempDir(), "copy")
 		if err := disk.Copy(dir, to); !errors.Is(err, broker.ErrFormat) {
-			t.Errorf("restored: %v", err)
+			t.Errorf("Copy: got error %v, want ErrFormat", err)
 		}
 	})
 }

@@ -24,7 +24,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// value fails the test unless err is nil.
+// value returns a function that fails the test unless err is nil, and returns v.
 func value[V any](v V, err error) func(t testing.TB) V {
 	return func(t testing.TB) V {
 		t.Helper()
@@ -97,7 +97,7 @@ func files(t testing.TB, dir string) map[string][]byte {
 	return all
 }
 
-// wantUnchanged calls do, which must not change any file of a directory.
+// wantUnchanged fails the test if do changes a file of a directory.
 func wantUnchanged(t testing.TB, dir string, do func()) {
 	t.Helper()
 	sums := func() map[string][sha256.Size]byte {
@@ -110,7 +110,7 @@ func wantUnchanged(t testing.TB, dir string, do func()) {
 	before := sums()
 	do()
 	if after := sums(); !maps.Equal(before, after) {
-		t.Errorf("it has changed files: there were %d, there are %d", len(before), len(after))
+		t.Errorf("files changed (%d before, %d after)", len(before), len(after))
 	}
 }
 
@@ -120,12 +120,12 @@ func writeFixture(t testing.TB, name string, content []byte) {
 	must(t, os.WriteFile(name, content, 0o644))
 }
 
-// matches returns the fixtures that match a pattern. It fails the test without a match.
+// matches returns the fixtures that match a pattern. It fails the test if no fixture matches.
 func matches(t testing.TB, pattern string) []string {
 	t.Helper()
 	all := value(filepath.Glob(pattern))(t)
 	if len(all) == 0 {
-		t.Fatalf("there is no fixture %s: run scripts/test ./internal/upgradetest -run TestThereAre -update", pattern)
+		t.Fatalf("fixture %s not found (create it with scripts/test ./internal/upgradetest -run TestFixtures -update)", pattern)
 	}
 	return all
 }

@@ -206,7 +206,7 @@ func (s *stores) fill(t testing.TB) {
 func claimed(t testing.TB, s *stores, key string, want idempotent.State) {
 	t.Helper()
 	if got := value(s.duplicates.Claim(t.Context(), key, "token of "+key, years))(t); got.State != want {
-		t.Errorf("the key %s is %v", key, got.State)
+		t.Errorf("key %s: got state %v", key, got.State)
 	}
 }
 
@@ -224,10 +224,10 @@ func (s *stores) finish(t testing.TB, id failed.ReplayID, want string) {
 	b.Declare(t, topology.Topology{Queues: []topology.Queue{{Name: "orders"}}})
 	replayer := value(failed.NewReplayer(b.Client(t, nil), s.archive, failed.ReplayerConfig{}))(t)
 	if r := value(replayer.Finish(t.Context(), id))(t); r.State != failed.ReplayDone || r.Sent != 1 {
-		t.Errorf("the replay is %s: %s", r.State, r.Why)
+		t.Errorf("replay: got state %s (%s)", r.State, r.Why)
 	}
 	if all := b.Messages(t, "orders"); len(all) != 1 || all[0].MessageID != want {
-		t.Errorf("sent back: %v", all)
+		t.Errorf("replayed messages: got %v", all)
 	}
 }
 
@@ -266,7 +266,7 @@ func (s *stores) content(t testing.TB) string {
 	return b.String()
 }
 
-// began is the time at which the fixtures were begun.
+// began is the time at which the fixtures begin.
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func updateStores(t *testing.T) {
@@ -281,8 +281,8 @@ func updateStores(t *testing.T) {
 	}
 }
 
-// eachStore runs a test for each fixture. Without PostgreSQL, it skips the fixtures of PostgreSQL. `make test` starts PostgreSQL,
-// and treats a skipped test as a failure.
+// eachStore runs a test for each fixture. Without PostgreSQL, it skips the fixtures of PostgreSQL. `make test` starts
+// PostgreSQL, and treats a skipped test as a failure.
 func eachStore(t *testing.T, test func(t *testing.T, d database, name string)) {
 	for _, name := range matches(t, storeFixtures+"/*/*.gz") {
 		t.Run(filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name), func(t *testing.T) {
@@ -291,22 +291,22 @@ func eachStore(t *testing.T, test func(t *testing.T, d database, name string)) {
 	}
 }
 
-// This version can use all records of an older version: an unfinished replay, a group and a ledger. If both versions have the same
-// schema version, the older version can use the records again.
-func TestStoresGoOn(t *testing.T) {
+// This version can use all records of an older version, such as an unfinished replay, a group and a ledger. If both
+// versions have the same schema version, the older version can use the records again.
+func TestStoresOfOlderVersion(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, name string) {
 		then, before := d.versions(t), d.schemaOf(t)
 		s := openStores(t, d, began.Add(2*time.Minute))
 		want := string(value(os.ReadFile(strings.TrimSuffix(name, ".gz") + ".txt"))(t))
 		if diff := cmp.Diff(want, s.content(t)); diff != "" {
-			t.Errorf("this version reads something else (-then +now):\n%s", diff)
+			t.Errorf("this version reads different content (-then +now):\n%s", diff)
 		}
 		s.use(t)
 		if now := d.versions(t); now != then {
-			return // these tables are for this version only
+			return // an older version cannot read the migrated tables
 		}
 		if diff := cmp.Diff(before, d.schemaOf(t)); diff != "" {
-			t.Errorf("the tables are others (-then +now):\n%s", diff)
+			t.Errorf("schema changed (-then +now):\n%s", diff)
 		}
 	})
 }
@@ -317,17 +317,17 @@ func (s *stores) use(t testing.TB) {
 	ctx := t.Context()
 	running := value(s.archive.Running(ctx))(t)
 	if len(running) != 1 {
-		t.Fatalf("%d replays are running", len(running))
+		t.Fatalf("got %d running replays, want 1", len(running))
 	}
 	s.finish(t, running[0].ID, "replaying")
 	s.replay(t, 4, "edited")
 	if n := value(s.archive.Restore(ctx, failed.Filter{IDs: []failed.ID{3}}, "bob"))(t); n != 1 {
-		t.Errorf("%d messages were restored", n)
+		t.Errorf("restored %d messages, want 1", n)
 	}
 	value(s.archive.Add(ctx, []failed.Message{failure("new", "503 after 1 ms")}))(t)
 	group := value(s.archive.Get(ctx, 1))(t).Group
 	if g := value(s.archive.Group(ctx, group))(t); g.Counts.Failed != 3 {
-		t.Errorf("%d messages are in the group", g.Counts.Failed)
+		t.Errorf("got %d failed messages in the group, want 3", g.Counts.Failed)
 	}
 	must(t, s.archive.Healthy(ctx))
 
@@ -337,20 +337,20 @@ func (s *stores) use(t testing.TB) {
 	s.count(t, ledger.Figures{Published: 12, Taken: 9, Messages: 1})
 	for _, a := range value(s.ledger.Report(ctx))(t).Accounts {
 		if a.In != 12 || a.Done != 8 || a.Missing != 3 {
-			t.Errorf("the account has in %d, done %d, missing %d", a.In, a.Done, a.Missing)
+			t.Errorf("account: got in %d, done %d, missing %d, want 12, 8, 3", a.In, a.Done, a.Missing)
 		}
 	}
 
 	claimed(t, s, "done", idempotent.Done)
 	claimed(t, s, "free", idempotent.Claimed)
 	if got := value(s.duplicates.Claim(ctx, "busy", "another token", years))(t); got.State != idempotent.Busy {
-		t.Errorf("the key busy is %v", got.State)
+		t.Errorf("key busy: got state %v, want Busy", got.State)
 	}
 	must(t, s.duplicates.Complete(ctx, "busy", "token of busy", years))
 }
 
 // Fixtures with the current schema exist.
-func TestThereAreFixturesOfTheseStores(t *testing.T) {
+func TestFixturesOfCurrentStoresExist(t *testing.T) {
 	if *update {
 		updateStores(t)
 	}
@@ -362,7 +362,7 @@ func TestThereAreFixturesOfTheseStores(t *testing.T) {
 }
 
 // A version does not change tables with a schema version that it does not know.
-func TestStoresOfANewerVersionAreRefused(t *testing.T) {
+func TestNewerStoresAreRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, _ string) {
 		for _, table := range []string{"reprise_failed_about", "reprise_ledger_about"} {
 			_, err := d.Exec("UPDATE " + table + " SET value = '99' WHERE name = 'version'")
@@ -373,11 +373,11 @@ func TestStoresOfANewerVersionAreRefused(t *testing.T) {
 		_, err2 := ledger.Open(t.Context(), d.DB, ledger.Config{Dialect: d.dialect})
 		for _, err := range []error{err, err2} {
 			if err == nil || !strings.Contains(err.Error(), "got 99") || !strings.Contains(err.Error(), "use a newer program") {
-				t.Errorf("the error is: %v", err)
+				t.Errorf("Open: got error %v, want one about version 99", err)
 			}
 		}
 		if diff := cmp.Diff(before, d.everything(t)); diff != "" {
-			t.Errorf("the tables have changed (-before +after):\n%s", diff)
+			t.Errorf("tables changed (-before +after):\n%s", diff)
 		}
 	})
 }
