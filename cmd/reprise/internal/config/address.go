@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// brokerURL reads the URL of a broker. Errors never contain the URL, which holds a password, often from a variable.
+// brokerURL reads the URL of a broker. Errors never contain the URL, because it contains a password.
 func (v value) brokerURL() (string, bool) {
 	s, _, ok := v.expanded("amqp://user:password@host:5672/")
 	if !ok {
@@ -126,7 +126,7 @@ func (v value) endpoint() (address string, secrets []string, ok bool) {
 }
 
 // secretsOf returns the secret values of variables in a URL. The host of the URL is not secret. If a value contains the
-// host, the path in the value is a secret. Errors never show the other parts of such a value.
+// host, only the path in the value is returned, because errors never show the other parts.
 func secretsOf(values []string, u *url.URL) []string {
 	var secrets []string
 	for _, value := range values {

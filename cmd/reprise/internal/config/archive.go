@@ -35,8 +35,8 @@ const DefaultConsole = "127.0.0.1:15600"
 
 const exampleArchive = storeSQLite + "reprise-failed.db"
 
-// desk reads the keys archive and console.
-func (f *fields) desk(c *Config, embedded bool) {
+// archiveAndConsole reads the keys archive and console.
+func (f *fields) archiveAndConsole(c *Config, embedded bool) {
 	kept := read(f, "archive", &c.Archive, value.archive)
 	shown := f.with("console", func(x value) { c.Console = x.console(embedded) })
 	if shown && !kept {

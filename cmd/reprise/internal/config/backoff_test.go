@@ -37,13 +37,13 @@ func TestBackoff(t *testing.T) {
 }
 
 // The parser accepts the durations in messages.
-func TestFormattedDurationsCanBeRead(t *testing.T) {
+func TestFormatDurationRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.SampledFrom([]time.Duration{1, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "unit")
 		d := unit * time.Duration(rapid.Int64Range(0, int64(1<<63-1)/int64(unit)).Draw(t, "d"))
 		s := FormatDuration(d)
 		if got, err := ParseDuration(s); err != nil || got != d {
-			t.Fatalf("%d is written %s, read %d, %v", d, s, got, err)
+			t.Fatalf("FormatDuration(%d) = %s, and ParseDuration returned %d, %v", d, s, got, err)
 		}
 	})
 	for want, d := range map[string]time.Duration{

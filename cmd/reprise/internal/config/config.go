@@ -1,7 +1,7 @@
 // Package config parses the file of `reprise up`. The file specifies the queues to consume, the programs and services
 // that handle the messages, and the number and delays of the retries.
 //
-//	broker: amqp://user:${PASSWORD}@rabbit:5672/   # left out: an embedded broker
+//	broker: amqp://user:${PASSWORD}@rabbit:5672/   # default: an embedded broker
 //	workers:
 //	  - queue: orders
 //	    http: http://127.0.0.1:8080/orders
@@ -12,26 +12,26 @@
 //
 // docs/reprise.example.yaml shows every key with its meaning and default.
 //
-// # Mistakes
+// # Errors
 //
-// The package accepts only files without mistakes. It reports all mistakes of a file together, as [Problems]. Each
-// problem has a line, a column, an excerpt of the line and a correction. The package does not guess: unknown keys, a
-// number instead of a string and a duration without a unit are mistakes.
+// The package accepts only files without errors. It reports all errors of a file together, as [Problems]. Each problem
+// has a line, a column, an excerpt of the line and a suggestion. The package does not guess: unknown keys, a number
+// instead of a string and a duration without a unit are errors.
 //
 // # YAML
 //
-// The language is YAML 1.2 without the features that make a small file surprising:
+// The language is YAML 1.2 without features whose effects are easy to miss:
 //
 //	anchors and aliases   work: backoff: &slow {fixed: 5m} … backoff: *slow
-//	merge keys (<<)       refused: an alias for a whole value says the same
+//	merge keys (<<)       refused: use an alias for a whole value
 //	tags (!!str)          refused
-//	a key twice           refused
+//	duplicate keys        refused
 //	several documents     refused
-//	an empty file         refused: there is nothing to do
+//	an empty file         refused: it has no workers
 //
 // ${NAME} expands to an environment variable in values that usually hold secrets or differ between machines: broker,
 // the url and headers of http, the env of exec, the URLs of stores and of the management API, the URLs and secrets of
-// webhooks. $${ is a literal ${. An unset variable is a mistake.
+// webhooks. $${ is a literal ${. An unset variable is an error.
 package config
 
 import (
@@ -111,7 +111,7 @@ type Exec struct {
 // Pair is a name with a value. Pairs keep the order of the file.
 type Pair struct{ Name, Value string }
 
-// Load parses the file at path. If the file contains mistakes, it returns *[Problems].
+// Load parses the file at path. If the file contains errors, it returns *[Problems].
 func Load(path string) (*Config, error) {
 	data, lookup, err := readFile(path)
 	if err != nil {
@@ -140,8 +140,8 @@ func readFile(path string) (data []byte, lookup func(string) (string, bool), err
 	return data, os.LookupEnv, nil
 }
 
-// Parse parses the content of a file. Relative paths start from the directory of name, which messages show, too. Parse
-// looks up environment variables with lookup.
+// Parse parses the content of the file name. Errors contain the name, and relative paths start from its directory. Parse
+// looks up environment variables with lookup. If the file contains errors, it returns *[Problems].
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // byte order mark of some editors
 	d := newDecoder(name, data, lookup)
@@ -192,7 +192,7 @@ func (d *decoder) file(data []byte) *Config {
 		yes, ok := x.boolean()
 		c.Silent = ok && !yes
 	})
-	f.desk(c, !external)
+	f.archiveAndConsole(c, !external)
 	if c.Console != nil {
 		ports.add("console", c.Console.Listen, c.Console.At)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// environment looks up the variables of the test files.
+// environment returns the values of the environment variables in the test files.
 func environment(name string) (string, bool) {
 	v, ok := map[string]string{
 		"RABBITMQ_PASSWORD": "secret", "BILLING_TOKEN": "t0ken", "WEBHOOK_TOKEN": "T000", "WEBHOOK_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "EMPTY": "", "BAD_URL": "amqp://u:hush%@h/",
@@ -211,7 +211,7 @@ func TestExample(t *testing.T) {
 	for _, w := range got.Workers {
 		w.Handler = idle
 		if err := w.Validate(); err != nil {
-			t.Errorf("%s: %v", w.Queue, err)
+			t.Errorf("library refuses worker %s: %v", w.Queue, err)
 		}
 	}
 }
@@ -237,12 +237,12 @@ func TestData(t *testing.T) {
 		"broker: amqp://h":       "",
 	} {
 		if c := mustParse(t, text+"\nworkers: [{queue: a, exec: [x]}]"); c.Data != want {
-			t.Errorf("%s: %q, want %q", text, c.Data, want)
+			t.Errorf("%s: got data %q, want %q", text, c.Data, want)
 		}
 	}
 }
 
-// An alias can replace any whole value. A later anchor of the same name replaces an earlier anchor.
+// An alias can replace any whole value. It refers to the last preceding anchor of its name.
 func TestAliases(t *testing.T) {
 	c := mustParse(t, `
 workers:
@@ -264,7 +264,7 @@ workers:
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if c.Workers[1].Policy.Backoff != backoff.Fixed(time.Second) {
-		t.Errorf("backoff by alias: %v", c.Workers[1].Policy.Backoff)
+		t.Errorf("backoff by alias: got %v", c.Workers[1].Policy.Backoff)
 	}
 }
 
@@ -277,34 +277,34 @@ workers: [{queue: "${q}", http: {url: "http://h/${EMPTY}x", headers: {A: "$5 ${B
 		t.Errorf("broker: got %q, want %q", c.Broker, want)
 	}
 	if w := c.Workers[0]; w.HTTP.URL != "http://h/x" || w.HTTP.Headers[0].Value != "$5 t0ken." || w.Queue != "${q}" {
-		t.Errorf("got %+v %+v", w.HTTP, w.Queue)
+		t.Errorf("got HTTP %+v, queue %+v", w.HTTP, w.Queue)
 	}
 }
 
 func TestRelativeDirectories(t *testing.T) {
 	c := mustParse(t, "workers: [{queue: a, exec: {command: [x], dir: sub}}, {queue: b, exec: {command: [x], dir: /abs}}]")
 	if got := c.Workers[0].Exec.Dir; got != filepath.Join("dir", "sub") {
-		t.Errorf("relative: %q", got)
+		t.Errorf("relative directory: got %q", got)
 	}
 	if got := c.Workers[1].Exec.Dir; got != "/abs" {
-		t.Errorf("absolute: %q", got)
+		t.Errorf("absolute directory: got %q", got)
 	}
 }
 
 func TestLoad(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "reprise.yaml")
 	if _, err := Load(missing); err == nil || !strings.Contains(err.Error(), "-c FILE") {
-		t.Errorf("missing file: %v", err)
+		t.Errorf("missing file: got error %v", err)
 	}
 	if _, err := Load(t.TempDir()); err == nil || !strings.Contains(err.Error(), "cannot read") {
-		t.Errorf("directory: %v", err)
+		t.Errorf("directory: got error %v", err)
 	}
 	big := filepath.Join(t.TempDir(), "big.yaml")
 	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(big); err == nil || !strings.Contains(err.Error(), "exceeds") {
-		t.Errorf("big file: %v", err)
+		t.Errorf("large file: got error %v", err)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// The parser accepts the encodings of other editors.
+// The parser accepts CR LF, a byte order mark, document markers and JSON.
 func TestEncodings(t *testing.T) {
 	for name, text := range map[string]string{
 		"CRLF":           "workers:\r\n  - queue: a\r\n    exec: [x]\r\n",
@@ -334,7 +334,7 @@ func TestEncodings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c := mustParse(t, text); len(c.Workers) != 1 || c.Workers[0].Queue != "a" || c.Workers[0].Exec.Command[0] != "x" {
-				t.Errorf("%+v", c)
+				t.Errorf("got %+v", c)
 			}
 		})
 	}

@@ -4,9 +4,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// contradictions reports workers that declare an exchange or a queue differently from an earlier worker. The workers of
-// a file share exchanges and queues, in particular workers of the same preset. Otherwise the broker would refuse the
-// second declaration at the start.
+// contradictions reports workers that declare an exchange or a queue differently from an earlier worker, because the
+// broker would refuse the second declaration at the start. Workers of the same preset share exchanges and queues.
 func (d *decoder) contradictions(workers []located) {
 	type declared struct {
 		topology.Topology

@@ -151,7 +151,7 @@ func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "jitter", &p.Jitter, orNone(part, -1))
 }
 
-// part reads the random fraction of a delay. As in the design, a negative result means no randomness.
+// part reads the random fraction of a delay. For 0, it returns a negative number, which means no randomness in the design.
 func part(v value) (float64, bool) {
 	const wanted = "the random part of a delay, such as 0.1"
 	n, ok := number(wanted)(v)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// This version accepts the files of earlier versions. Each file is a copy of docs/reprise.example.yaml at a
-// release, so that it has all keys of that version. Add a file with each release, and do not change the others.
-func TestFilesOfEarlierVersions(t *testing.T) {
+// This version accepts the files of earlier versions. Each file is a copy of docs/reprise.example.yaml at a release, so
+// that it contains all keys of that version. Add a file at each release, and do not change the existing files.
+func TestParseEarlierVersions(t *testing.T) {
 	names, err := filepath.Glob("testdata/earlier/*.yaml")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("found the files %q: %v", names, err)

@@ -66,7 +66,8 @@ func (e *exchanges) kind(name string) string {
 	return ""
 }
 
-// use returns the declaration of an exchange, if the file has a declaration.
+// use marks an exchange as bound, and returns its declaration in the file, if any. On the embedded broker, it reports an
+// undeclared exchange.
 func (e *exchanges) use(v value, name string) []topology.Exchange {
 	i := slices.IndexFunc(e.all, func(x exchange) bool { return x.Name == name })
 	switch {

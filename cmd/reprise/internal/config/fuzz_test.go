@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// For any file, Parse does not panic, each problem has a text and a position inside the file, and the library accepts
-// every accepted configuration.
+// For any file, Parse does not panic, each problem has a text and a position in the file, and the library accepts each
+// configuration that Parse accepts.
 func FuzzParse(f *testing.F) {
 	example, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "reprise.example.yaml"))
 	if err != nil {
@@ -39,10 +39,10 @@ func FuzzParse(f *testing.F) {
 			for _, w := range c.Workers {
 				w.Handler = idle
 				if err := w.Validate(); err != nil {
-					t.Errorf("accepted, but the library refuses it: %v", err)
+					t.Errorf("library refuses an accepted configuration: %v", err)
 				}
 				if (w.HTTP == nil) == (w.Exec == nil) {
-					t.Errorf("worker with %v and %v", w.HTTP, w.Exec)
+					t.Errorf("worker must have one handler: got HTTP %v, Exec %v", w.HTTP, w.Exec)
 				}
 			}
 			return
@@ -50,7 +50,7 @@ func FuzzParse(f *testing.F) {
 		p := err.(*Problems)
 		for _, x := range p.List {
 			if x.Line < 1 || x.Column < 1 || strings.TrimSpace(x.Text) == "" {
-				t.Errorf("problem %+v", x)
+				t.Errorf("invalid problem: %+v", x)
 			}
 		}
 		_ = p.Error()

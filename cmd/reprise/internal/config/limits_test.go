@@ -52,8 +52,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// The documented delays of a route match its actual delays.
-func TestDelaysOfRoutesAreTheirOwn(t *testing.T) {
+// The delays in messages are the actual delays of the route.
+func TestDelaysMatchRoutes(t *testing.T) {
 	for _, text := range []string{"requeue", "{dead-letter: {delay: 5m}}", "{delayed-retry: {min: 20s, max: 1m}}"} {
 		w := worker(t, "route: "+text)
 		for attempt := 1; attempt < 6; attempt++ {
@@ -63,7 +63,7 @@ func TestDelaysOfRoutesAreTheirOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := w.Policy.Backoff.Delay(attempt); got != hop.Delay {
-				t.Errorf("%s: %s after attempt %d, the route waits %s", text, got, attempt, hop.Delay)
+				t.Errorf("%s: got delay %s after attempt %d, want %s", text, got, attempt, hop.Delay)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func TestRates(t *testing.T) {
 	} {
 		l, ok := worker(t, "rate: "+text).Limiter.(*rate.Limiter)
 		if !ok || l.Limit() != want.limit || l.Burst() != want.burst {
-			t.Errorf("%s: %v a second, %d at once", text, l.Limit(), l.Burst())
+			t.Errorf("%s: got %v per second, burst %d", text, l.Limit(), l.Burst())
 		}
 	}
 }
@@ -106,27 +106,27 @@ func TestBreaker(t *testing.T) {
 		attempt(down)
 		attempt(reprise.RetryAfter(time.Second, fmt.Errorf("%w: elsewhere", idempotent.ErrBusy))) // does not count for the breaker
 		if wait := attempt(down); wait != 0 {
-			t.Fatalf("open after one failure in a row, for %s", wait)
+			t.Fatalf("breaker is open after one consecutive failure, for %s", wait)
 		}
 		if wait := attempt(nil); wait != time.Minute {
-			t.Fatalf("after two failures it waits %s", wait)
+			t.Fatalf("after two consecutive failures: got wait %s", wait)
 		}
 		time.Sleep(time.Minute + time.Millisecond)
 		attempt(nil)
 		if !b.Probing() {
-			t.Error("closed after one probe")
+			t.Error("breaker is closed after one successful probe")
 		}
 		attempt(nil)
 		if b.Probing() {
-			t.Error("still probing after two")
+			t.Error("breaker is not closed after two successful probes")
 		}
 	})
 	if worker(t, "breaker: {}").Breaker == nil {
-		t.Error("{} is no breaker")
+		t.Error("{} did not create a breaker")
 	}
 }
 
-func TestImmediate(t *testing.T) {
+func TestImmediateRetries(t *testing.T) {
 	for text, want := range map[string]struct {
 		runs int
 		took time.Duration
@@ -144,13 +144,13 @@ func TestImmediate(t *testing.T) {
 			})
 			err := reprise.Chain(h, worker(t, "immediate: "+text).Middleware...).Handle(t.Context(), &reprise.Message{})
 			if err == nil || runs != want.runs || time.Since(began) != want.took {
-				t.Errorf("%s: %d runs in %s, %v", text, runs, time.Since(began), err)
+				t.Errorf("%s: got %d runs in %s, error %v", text, runs, time.Since(began), err)
 			}
 		})
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestDebounceKeys(t *testing.T) {
 	m := func(body, routingKey string, customer any) *reprise.Message {
 		return &reprise.Message{Body: []byte(body), RoutingKey: routingKey, Headers: map[string]any{"customer": customer}}
 	}
@@ -165,14 +165,14 @@ func TestKeys(t *testing.T) {
 			worker(t, "duplicates: {store: memory, key: "+text+"}").Duplicates.Key,
 		} {
 			if key(first) != key(tt.same) || key(first) == key(tt.other) || key(tt.none) != "" {
-				t.Errorf("%s: %q, %q, %q, %q", text, key(first), key(tt.same), key(tt.other), key(tt.none))
+				t.Errorf("%s: got keys %q, %q, %q, %q", text, key(first), key(tt.same), key(tt.other), key(tt.none))
 			}
 		}
 	}
 	d := worker(t, "debounce: 10s").Debounce
 	say := func(id, body string) string { return d.Key(&reprise.Message{MessageID: id, Body: []byte(body)}) }
 	if d.Window != 10*time.Second || say("1", "same") != say("2", "same") || say("1", "same") == say("1", "other") {
-		t.Errorf("%+v", d)
+		t.Errorf("got %+v", d)
 	}
 }
 
@@ -197,13 +197,13 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-func TestWordsForNone(t *testing.T) {
+func TestNoneDisablesLimits(t *testing.T) {
 	w := worker(t, "crash_limit: none, consumer_timeout: none")
 	if w.CrashLimit != -1 || w.ConsumerTimeout != -1 {
-		t.Errorf("%d, %s", w.CrashLimit, w.ConsumerTimeout)
+		t.Errorf("got crash limit %d, consumer timeout %s", w.CrashLimit, w.ConsumerTimeout)
 	}
 	w = worker(t, "crash_limit: 3, consumer_timeout: 1h, settle: ack-then-publish")
 	if w.CrashLimit != 3 || w.ConsumerTimeout != time.Hour || w.Order != reprise.AckThenPublish {
-		t.Errorf("%d, %s, %d", w.CrashLimit, w.ConsumerTimeout, w.Order)
+		t.Errorf("got crash limit %d, consumer timeout %s, order %d", w.CrashLimit, w.ConsumerTimeout, w.Order)
 	}
 }

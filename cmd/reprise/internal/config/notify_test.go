@@ -15,7 +15,7 @@ import (
 const notifyRest = "\narchive: sqlite:failed.db\nconsole: 127.0.0.1:15600\nworkers: [{queue: a, exec: [b]}]\n"
 
 func TestNotify(t *testing.T) {
-	t.Setenv("WEBHOOK_URL", "https://hooks.example.com/T000/hush") // for LoadNotify
+	t.Setenv("WEBHOOK_URL", "https://hooks.example.com/T000/hush") // LoadNotify reads the environment
 	lookup := func(name string) (string, bool) {
 		if name == "WEBHOOK_URL" {
 			return "https://hooks.example.com/T000/hush", true
@@ -77,31 +77,31 @@ func TestNotifyProblems(t *testing.T) {
 	} {
 		_, err := Parse("test.yaml", []byte(text+notifyRest), environment)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: %v\nwant %s", text, err, want)
+			t.Errorf("%s: got %v\nwant %s", text, err, want)
 		}
 	}
 	_, err := Parse("test.yaml", []byte("notify: [{url: 'https://a/'}]\nworkers: [{queue: a, exec: [b]}]\n"), environment)
 	if err == nil || !strings.Contains(err.Error(), "add archive: ") {
-		t.Errorf("without an archive: %v", err)
+		t.Errorf("notifications without an archive: got %v", err)
 	}
 	_, err = Parse("test.yaml", []byte("notify: [{url: 'https://a/'}]\narchive: sqlite:a.db\nworkers: [{queue: a, exec: [b]}]\n"), environment)
 	if err == nil || !strings.Contains(err.Error(), "add console: ") {
-		t.Errorf("without a console: %v", err)
+		t.Errorf("notifications without a console: got %v", err)
 	}
 	_, err = Parse("test.yaml", []byte("console: {url: 'https://hush@ops/'}\narchive: sqlite:a.db\nworkers: [{queue: a, exec: [b]}]\n"), environment)
 	if err == nil || !strings.Contains(err.Error(), "without a user") || strings.Contains(err.Error(), "hush") {
-		t.Errorf("a console with a user: %v", err)
+		t.Errorf("console URL with a user: got %v", err)
 	}
 }
 
 // LoadNotify accepts files with all other keys of a configuration.
-func TestLoadNotifyOfTheExample(t *testing.T) {
+func TestLoadNotifyExample(t *testing.T) {
 	for _, name := range []string{"WEBHOOK_TOKEN", "WEBHOOK_SECRET"} {
 		v, _ := environment(name)
 		t.Setenv(name, v)
 	}
 	n, console, err := LoadNotify(filepath.Join("..", "..", "..", "..", "docs", "reprise.example.yaml"))
 	if err != nil || len(n.Webhooks) != 2 || console != "https://ops.example.com/reprise" {
-		t.Errorf("%+v, console %q: %v", n, console, err)
+		t.Errorf("got %+v, console %q, error %v", n, console, err)
 	}
 }

@@ -20,7 +20,7 @@ func presetOf(t *testing.T, name, settings, queue string) Worker {
 	return mustParse(t, fmt.Sprintf("workers: [{preset: %s, %s queues: {%s: {exec: [x]}}}]", name, settings, queue)).Workers[0]
 }
 
-// A preset without settings is the published design.
+// The defaults of a preset are the values of the published design.
 func TestPresetDefaults(t *testing.T) {
 	for name, want := range map[string]struct {
 		key, queue string
@@ -34,18 +34,18 @@ func TestPresetDefaults(t *testing.T) {
 	} {
 		w := presetOf(t, name, "", want.key)
 		if w.Queue != want.queue {
-			t.Errorf("%s: queue %q, want %q", name, w.Queue, want.queue)
+			t.Errorf("%s: got queue %q, want %q", name, w.Queue, want.queue)
 		}
 		if diff := cmp.Diff(want.strategy, w.Strategy, noFuncs); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 		hop, err := w.Strategy.Route.Wait(topology.Delivery{Queue: w.Queue, RoutingKey: "url"}, time.Hour)
 		if first := w.Policy.Backoff.Delay(1); err != nil || first != want.delay || hop.Delay != want.delay {
-			t.Errorf("%s: the first delay is %s, and said to be %s, want %s; %v", name, hop.Delay, first, want.delay, err)
+			t.Errorf("%s: got first delay %s, documented delay %s, want %s; %v", name, hop.Delay, first, want.delay, err)
 		}
 	}
 	if got := presets(); !slices.Equal(got, []string{"cover-art", "staking", "work-retry", "cdn-purge"}) {
-		t.Errorf("presets %q", got)
+		t.Errorf("got presets %q", got)
 	}
 }
 
@@ -90,7 +90,7 @@ func cutPreset(text string) (name, settings, queue string) {
 }
 
 // Two workers of one design use separate queues.
-func TestPresetTwice(t *testing.T) {
+func TestPresetCanBeRepeated(t *testing.T) {
 	c := mustParse(t, `
 workers:
   - {preset: work-retry, queues: {WorkQueue: {exec: [x]}}}
@@ -103,19 +103,18 @@ workers:
 		queues = append(queues, w.Queue)
 	}
 	if want := []string{"WorkQueue", "b.WorkQueue", "a", "b"}; !slices.Equal(queues, want) {
-		t.Errorf("queues %q, want %q", queues, want)
+		t.Errorf("got queues %q, want %q", queues, want)
 	}
 }
 
-// The file has the same maximum window as the library.
-func TestLongestWindow(t *testing.T) {
+func TestLongestWindowMatchesLibrary(t *testing.T) {
 	for _, timeout := range []time.Duration{0, time.Minute, 7*time.Minute + 1, 24 * time.Hour, -1} {
 		w := Worker{WorkerConfig: reprise.WorkerConfig{Queue: "q", ConsumerTimeout: timeout, Debounce: &reprise.Debounce{Window: longestWindow(timeout), Key: reprise.ContentKey}}}
 		if err := w.validate(); err != nil {
-			t.Errorf("consumer_timeout %s: %v", timeout, err)
+			t.Errorf("consumer_timeout %s: got error %v", timeout, err)
 		}
 		if w.Debounce.Window++; w.validate() == nil {
-			t.Errorf("consumer_timeout %s: a longer window than %s is possible", timeout, longestWindow(timeout))
+			t.Errorf("consumer_timeout %s: library accepts a longer window than %s", timeout, longestWindow(timeout))
 		}
 	}
 }

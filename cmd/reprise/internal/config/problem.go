@@ -11,13 +11,13 @@ import (
 // Position is a position in a file. Lines and columns start at 1.
 type Position struct{ Line, Column int }
 
-// Problem is one mistake in a file.
+// Problem is one error in a file.
 type Problem struct {
 	Position
-	Text string // the mistake and a correction
+	Text string // the error and a suggestion
 }
 
-// Problems are all mistakes of a file, in the order of the file.
+// Problems are all errors of a file, in the order of the file.
 type Problems struct {
 	Name string
 	List []Problem
@@ -71,7 +71,7 @@ func excerpt(line string, hidden []span, column int) (shown, blanks string) {
 	pad := make([]rune, at)
 	for i, r := range runes {
 		if r != '\t' && !unicode.IsPrint(r) {
-			runes[i] = '·' // no control sequences on the terminal of the user
+			runes[i] = '·' // prevents control sequences on the terminal
 		}
 		if i < at {
 			pad[i] = ' '

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write what is reported for testdata/pro
 func TestProblems(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "problems", "*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no files: %v", err)
+		t.Fatalf("found no files: %v", err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
@@ -27,11 +27,11 @@ func TestProblems(t *testing.T) {
 			}
 			_, err = Parse(filepath.Base(file), data, environment)
 			if err == nil {
-				t.Fatal("accepted")
+				t.Fatal("file was accepted")
 			}
 			got := err.Error() + "\n"
 			if strings.Contains(got, "hush") {
-				t.Errorf("a password is shown:\n%s", got)
+				t.Errorf("error shows a password:\n%s", got)
 			}
 			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
 			if *update {
@@ -51,7 +51,7 @@ func TestProblems(t *testing.T) {
 }
 
 // Excessive nesting is refused before a parser recurses into it.
-func TestDepth(t *testing.T) {
+func TestNestingIsLimited(t *testing.T) {
 	for name, text := range map[string]string{
 		"brackets":    strings.Repeat("[", 100_000),
 		"braces":      strings.Repeat("{a: ", 100_000),
@@ -64,7 +64,7 @@ func TestDepth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse("x.yaml", []byte(text), environment); err == nil {
-				t.Error("accepted")
+				t.Error("file was accepted")
 			}
 		})
 	}

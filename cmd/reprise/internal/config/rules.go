@@ -17,7 +17,7 @@ import (
 //	  - {exit: 70, park: true}                                      # exec
 //
 // A rule cannot change failures that park a message immediately (exit 65, most of 4xx).
-func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
+func (v value) rules(w *Worker, refuseIgnored func(*fields)) []reprise.Rule {
 	rules, _ := list("a list of rules such as [{status: 503, attempts: 50}]", mapping("a rule", func(f *fields, r *reprise.Rule) {
 		switch {
 		case w.HTTP != nil:
@@ -32,7 +32,7 @@ func (v value) rules(w *Worker, unheard func(*fields)) []reprise.Rule {
 		if read(f, "park", &r.Park, value.boolean); r.Park {
 			f.refuse("does not apply to park: true, which disables retries: remove it", "attempts", "give_up_after", "backoff")
 		}
-		unheard(f)
+		refuseIgnored(f)
 		read(f, "attempts", &r.MaxAttempts, integer(1, MaxAttempts))
 		read(f, "give_up_after", &r.GiveUpAfter, duration(time.Nanosecond))
 		read(f, "backoff", &r.Backoff, value.backoff)

@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/cmd/reprise/internal/handler"
 )
 
-// A rule applies to its failures, in the form that the handlers return.
-func TestRulesMatchWhatHandlersReturn(t *testing.T) {
+func TestRulesMatchHandlerErrors(t *testing.T) {
 	status := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1") // the number of attempts in the rule applies to it, too
@@ -45,19 +44,19 @@ workers:
 		expect(t, c.Workers[1].Policy, program, code, want)
 	}
 	if d := c.Workers[0].Policy.Rules[1].GiveUpAfter; d != time.Hour {
-		t.Errorf("give_up_after: %s", d)
+		t.Errorf("give_up_after: got %s", d)
 	}
 }
 
-// expect checks the number of attempts for a message whose handler always fails in this way. 0 means that the message
-// is parked regardless of the policy.
+// expect checks the number of attempts of a message whose handler h always fails with the code. A want of 0 means that
+// the message is parked after its first attempt, regardless of the policy.
 func expect(t *testing.T, p reprise.Policy, h reprise.Handler, code, want int) {
 	t.Helper()
 	err := h.Handle(t.Context(), &reprise.Message{})
 	if got := p.Decide(err, max(want, 1), 0); got.Retry {
-		t.Errorf("%d: tried again after %d attempts", code, max(want, 1))
+		t.Errorf("code %d: retried after %d attempts", code, max(want, 1))
 	}
 	if want > 1 && !p.Decide(err, want-1, 0).Retry {
-		t.Errorf("%d: parked after %d attempts, want %d", code, want-1, want)
+		t.Errorf("code %d: parked after %d attempts, want %d", code, want-1, want)
 	}
 }

@@ -14,7 +14,7 @@ import (
 //	initial, factor, max   grows: 1s, 2s, 4s, … 1h
 //	initial, step, max     grows evenly: 10s, 20s, 30s, … 1h
 //	fixed                  always the same
-//	list                   one by one, then always the last
+//	list                   the delays in order, then always the last
 //
 // Each schedule may have a jitter. The default is equal jitter for a growing schedule, and no jitter for fixed and
 // list. A Backoff without keys is the default of the library.
@@ -44,7 +44,7 @@ var kinds = []struct {
 type Misfit struct{ Key, Text string }
 
 // Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. Name converts a key
-// to its form in messages. Schedule ignores a key with a zero duration, because its reader has reported that mistake.
+// to its form in messages. Schedule ignores a key with a zero duration, because the reader of the key has reported it.
 func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misfit) {
 	var all []Misfit
 	misfit := func(key, format string, args ...any) {

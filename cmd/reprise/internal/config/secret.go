@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// excerpts are the lines of a file without secrets. Logs contain excerpts, and a file contains passwords. The end
-// of a malformed password cannot be found, so excerpts hide whole values, depending on their keys.
+// excerpts are the lines of a file without secrets, because logs contain excerpts and files contain passwords. The end
+// of a malformed password is unknown, so excerpts hide whole values, depending on their keys.
 type excerpts struct {
 	source []string
 	hidden map[int][]span // by index of the line
@@ -88,8 +88,8 @@ var secretKeys = []string{"broker", "store", "url", "management", "headers", "en
 // secretTexts are the keys whose values are hidden unless they are mappings.
 var secretTexts = []string{"http", "duplicates", "archive"}
 
-// among reports whether a key is one of words, a synonym or a misspelling of one. A typing error must not reveal a
-// password.
+// among reports whether a key is one of words, or a synonym or a misspelling of one of them, because a misspelled key must
+// not reveal a password.
 func among(key string, words []string) bool {
 	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
 	return slices.ContainsFunc(words, func(w string) bool {

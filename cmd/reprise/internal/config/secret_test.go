@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The error for an invalid file never shows secrets, because logs contain errors.
-func TestSecrets(t *testing.T) {
+// Logs contain the errors of invalid files, so the errors must not show secrets.
+func TestErrorsHideSecrets(t *testing.T) {
 	const workers = "\nworkers:\n  - queue: a\n    exec: [x]\n"
 	handler := func(s string) string { return "workers:\n  - {queue: a, " + s + "}\n" }
 	duplicates := func(s string) string { return "workers:\n  - queue: a\n    exec: [x]\n    duplicates: " + s + "\n" }
@@ -82,17 +82,17 @@ func TestSecrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("x.yaml", []byte(text), environment)
 			if err == nil {
-				t.Fatalf("accepted:\n%s", text)
+				t.Fatalf("file was accepted:\n%s", text)
 			}
 			if strings.Contains(err.Error(), "hush") {
-				t.Errorf("of\n%s\nis shown\n%v", text, err)
+				t.Errorf("file\n%s\nerror shows a secret\n%v", text, err)
 			}
 		})
 	}
 }
 
-// Errors show all other text, and the caret points to the mistake.
-func TestShownBesideSecrets(t *testing.T) {
+// Errors show the text next to a secret, and the caret points to the error.
+func TestErrorsShowTextNextToSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"behind a secret": {
 			"workers: [{queue: a, http: {url: http://h/, headers: {A: long hush, B: [1]}, timeot: 1s}}]",

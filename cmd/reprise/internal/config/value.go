@@ -20,8 +20,8 @@ type value struct {
 }
 
 // A reader reads a value as a T. If the value is not a T, the reader reports a problem at the position of the value and
-// returns false. Reading then continues with the rest of the file. Readers of lists, mappings and alternatives consist
-// of other readers. The read keys of a mapping are its schema, see fields.
+// returns false, and the decoder continues with the rest of the file. Readers of lists, mappings and alternatives consist
+// of other readers. The keys that the reader of a mapping reads are the schema of the mapping, see fields.
 type reader[T any] func(v value) (T, bool)
 
 // value returns the value of a node, after it has resolved anchors and aliases.

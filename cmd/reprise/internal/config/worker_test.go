@@ -13,7 +13,7 @@ func TestPriority(t *testing.T) {
 	}
 	for written, want := range map[string]int32{"10": 10, "-10": -10, "0": 0, "-2147483648": math.MinInt32, "2147483647": math.MaxInt32} {
 		if got := mustParse(t, text(written)).Workers[0].Priority; got != want {
-			t.Errorf("%s is read as %d", written, got)
+			t.Errorf("priority %s: got %d", written, got)
 		}
 	}
 	for written, want := range map[string]string{
@@ -22,7 +22,7 @@ func TestPriority(t *testing.T) {
 		"high":                 "priority must be an integer from -2147483648 to 2147483647",
 	} {
 		if _, err := Parse("dir/test.yaml", []byte(text(written)), environment); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %s", written, err, want)
+			t.Errorf("priority %s: got %v, want %s", written, err, want)
 		}
 	}
 }
