@@ -20,7 +20,7 @@ import (
 // The leader of the work queue is killed and restarted, and then another node is killed, while messages fail, are retried and
 // parked. A worker with the addresses of all nodes continues. In the end, each message is done or parked, in each way that does not
 // lose messages.
-func TestLeadersAreKilled(t *testing.T) {
+func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		all := []*orders{
 			newOrders("copied", topology.Buckets{Base: 50 * time.Millisecond}),
@@ -40,7 +40,7 @@ func TestLeadersAreKilled(t *testing.T) {
 		resume()
 		first := c.Leader(all[0].queue, c.Nodes[0])
 		c.Kill(first)
-		resume() // on two nodes
+		resume() // with two of three nodes
 		c.Start(first)
 		resume()
 		second := c.Leader(all[0].queue, first)
@@ -53,9 +53,9 @@ func TestLeadersAreKilled(t *testing.T) {
 		// until the node is restarted.
 		c.Start(second)
 
-		t.Logf("%s was killed, then %s", first, second)
+		t.Logf("killed %s, then %s", first, second)
 		for _, o := range all {
-			o.enough()
+			o.stop()
 			o.allSettled(t, c.URLs[slices.Index(c.Nodes, first)])
 			t.Log(o)
 		}
@@ -65,19 +65,19 @@ func TestLeadersAreKilled(t *testing.T) {
 // timeout is the maximum duration of a step, such as the start of a node or the election of leaders, on a busy machine.
 const timeout = 2 * time.Minute
 
-// orders are numbered messages. A third of them fails. A third of the failing messages fails until it is parked; the others fail
-// once.
+// orders publishes numbered messages and processes them. Each third message fails once, and each ninth message fails until
+// it is parked.
 type orders struct {
 	queue     string
 	route     topology.Route
-	consuming chan struct{} // closed when the worker has its queue
-	begin     func()        // closes it
-	enough    func()        // ends the publishing
+	consuming chan struct{} // closed when the worker consumes
+	begin     func()        // closes consuming
+	stop      func()        // stops the publisher
 
 	mu        sync.Mutex
 	published int
-	handled   int // messages, some of them twice
-	strange   []string
+	handled   int      // number of done and parked events, including duplicates
+	foreign   []string // messages that the test did not publish
 	done      map[string]int
 	parked    map[string]int
 }
@@ -111,27 +111,27 @@ func (o *orders) work(t *testing.T, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, enough := context.WithCancel(context.Background())
-	o.enough = enough
+	ctx, stop := context.WithCancel(context.Background())
+	o.stop = stop
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := worker.Run(context.Background()); err != nil {
-			t.Errorf("%s: run: %v", o.queue, err)
+			t.Errorf("worker of %s: %v", o.queue, err)
 		}
 	})
 	t.Cleanup(func() {
-		enough()
+		stop()
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if err := errors.Join(worker.Shutdown(ctx), client.Close(ctx)); err != nil {
-			t.Errorf("%s: at the end: %v", o.queue, err)
+			t.Errorf("cannot shut down %s: %v", o.queue, err)
 		}
 		running.Wait()
 	})
 	select {
 	case <-o.consuming:
 	case <-time.After(timeout):
-		t.Fatalf("%s: the worker does not consume", o.queue)
+		t.Fatalf("worker of %s does not consume", o.queue)
 	}
 	running.Go(func() { o.publish(ctx, client) })
 }
@@ -164,10 +164,10 @@ func (o *orders) Handle(_ context.Context, m *reprise.Message) error {
 	defer o.mu.Unlock()
 	var n int
 	if _, err := fmt.Sscanf(m.MessageID, "order-%d", &n); err != nil || string(m.Body) != m.MessageID {
-		o.strange = append(o.strange, fmt.Sprintf("%q with id %q", m.Body, m.MessageID))
+		o.foreign = append(o.foreign, fmt.Sprintf("%q with id %q", m.Body, m.MessageID))
 	}
 	if n%9 == 0 || n%3 == 0 && m.Attempt == 1 {
-		return errors.New("it is a third one")
+		return errors.New("simulated failure")
 	}
 	o.done[m.MessageID]++
 	o.handled++
@@ -186,7 +186,7 @@ func (o *orders) Observe(e reprise.Event) {
 	}
 }
 
-// more returns a function that waits until further messages have been done or parked since the call of more.
+// more returns a function that waits until 60 messages have been done or parked since the call of more.
 func (o *orders) more(t *testing.T) func() {
 	const wanted = 60
 	handled := func() int {
@@ -199,14 +199,14 @@ func (o *orders) more(t *testing.T) func() {
 		t.Helper()
 		testkit.Eventually(t, timeout, func() error {
 			if n := handled() - before; n < wanted {
-				return fmt.Errorf("%s: %d messages done or parked, not %d", o.queue, n, wanted)
+				return fmt.Errorf("%s: done and parked: got %d, want %d", o.queue, n, wanted)
 			}
 			return nil
 		})
 	}
 }
 
-// openChannel opens a channel without Reprise's client.
+// openChannel opens a channel with the AMQP client, not with package reprise.
 func openChannel(t *testing.T, url string) *amqp.Channel {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -241,8 +241,8 @@ func (o *orders) allSettled(t *testing.T, url string) {
 	})
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.strange != nil {
-		t.Errorf("%s: there were messages that nobody has published: %v", o.queue, o.strange)
+	if o.foreign != nil {
+		t.Errorf("%s: received unpublished messages %v", o.queue, o.foreign)
 	}
 }
 
@@ -257,7 +257,7 @@ func (o *orders) missing() error {
 		}
 	}
 	if missing != nil {
-		return fmt.Errorf("%s: of %d messages, %d are neither done nor parked: %v", o.queue, o.published, len(missing), missing[:min(len(missing), 20)])
+		return fmt.Errorf("%s: %[3]d of %[2]d messages lost: %[4]v", o.queue, o.published, len(missing), missing[:min(len(missing), 20)])
 	}
 	return nil
 }
@@ -270,5 +270,5 @@ func (o *orders) String() string {
 	for n := 1; n <= o.published; n++ {
 		again += o.done[name(n)] + o.parked[name(n)] - 1
 	}
-	return fmt.Sprintf("%s: %d messages, %d of them parked, %d times one was done or parked again", o.queue, o.published, len(o.parked), again)
+	return fmt.Sprintf("%s: %d messages, %d parked, %d duplicates", o.queue, o.published, len(o.parked), again)
 }

@@ -21,67 +21,67 @@ const (
 	tablesEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// For each failure at each moment in the life of a failing message, docs/guarantees.md has the outcome. All brokers have the same
+// docs/guarantees.md lists the outcome of each failure at each moment in the life of a message. All brokers have the same
 // outcomes, on quorum queues and on classic queues.
 func TestGuarantees(t *testing.T) {
 	embedded := explore.Passages()
 	explore.Embedded(t, explore.Setting{}, embedded)
 	t.Run("embedded", func(t *testing.T) {
-		promised(t, embedded)
+		checkGuarantees(t, embedded)
 		classic := explore.Passages()
 		explore.Embedded(t, explore.Setting{Classic: true}, classic)
-		same(t, embedded, classic)
-		documented(t, embedded)
+		checkSame(t, embedded, classic)
+		checkDocument(t, embedded)
 	})
 	for _, b := range testkit.RabbitMQs() {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			b.Require(t)
 			for _, classic := range []bool{false, true} {
-				found := differing(explore.Passages())
-				explore.Server(t, b.URL, explore.Setting{Classic: classic}, found, differing(embedded))
-				promised(t, found)
-				same(t, differing(embedded), found)
+				found := distinct(explore.Passages())
+				explore.Server(t, b.URL, explore.Setting{Classic: classic}, found, distinct(embedded))
+				checkGuarantees(t, found)
+				checkSame(t, distinct(embedded), found)
 			}
 		})
 	}
 }
 
-// differing removes passages that are equal for the broker, because workers always park a copy, in each way of retrying.
-func differing(passages []*explore.Passage) []*explore.Passage {
+// distinct removes passages with the same frames as another passage: in every way, a worker parks a message with a copy.
+func distinct(passages []*explore.Passage) []*explore.Passage {
 	return slices.DeleteFunc(slices.Clone(passages), func(p *explore.Passage) bool {
 		return p.Life.Name == explore.Park.Name && !p.Way.Copies
 	})
 }
 
-// promised compares the outcomes with the guarantees that do not depend on the tables.
-func promised(t *testing.T, passages []*explore.Passage) {
+// checkGuarantees compares the outcomes with the guarantees that do not depend on the tables.
+func checkGuarantees(t *testing.T, passages []*explore.Passage) {
 	t.Helper()
 	for _, p := range passages {
 		if p.Has(explore.Lost) && p.Way.Order != reprise.AckThenPublish {
-			t.Errorf("%s: a message is lost\n%s", p, p.Table())
+			t.Errorf("%s: lost message\n%s", p, p.Table())
 		}
 		if p.Has(explore.Duplicated) && (p.Life.Name == explore.Done.Name || p.Life.Name == explore.Retry.Name && !p.Way.Copies) {
-			t.Errorf("%s: a message is duplicated\n%s", p, p.Table())
+			t.Errorf("%s: duplicated message\n%s", p, p.Table())
 		}
 	}
 }
 
-// same compares the outcomes on two brokers.
-func same(t *testing.T, embedded, other []*explore.Passage) {
+// checkSame compares the outcomes on two brokers.
+func checkSame(t *testing.T, embedded, other []*explore.Passage) {
 	t.Helper()
 	if t.Failed() {
-		return // it is not complete
+		return // the exploration is incomplete
 	}
 	for i, p := range other {
 		if got, want := p.Table(), embedded[i].Table(); got != want {
-			t.Errorf("%s: this is\n%sbut on the embedded broker, with quorum queues,\n%s", p, got, want)
+			t.Errorf("%s: got\n%swant the outcomes of quorum queues on the embedded broker:\n%s", p, got, want)
 		}
 	}
 }
 
-// documented compares the outcomes with docs/guarantees.md.
-func documented(t *testing.T, passages []*explore.Passage) {
+// checkDocument compares the outcomes with docs/guarantees.md. With -update, it replaces the tables.
+func checkDocument(t *testing.T, passages []*explore.Passage) {
 	t.Helper()
 	old, err := os.ReadFile(guarantees)
 	if err != nil {
@@ -90,7 +90,7 @@ func documented(t *testing.T, passages []*explore.Passage) {
 	before, rest, begins := strings.Cut(string(old), tablesBegin)
 	_, after, ends := strings.Cut(rest, tablesEnd)
 	if !begins || !ends {
-		t.Fatalf("%s has no place for the tables: %q and %q", guarantees, tablesBegin, tablesEnd)
+		t.Fatalf("%s must contain the marks %q and %q", guarantees, tablesBegin, tablesEnd)
 	}
 	tables := explore.Tables(passages)
 	text := before + tablesBegin + tables + tablesEnd + after
@@ -101,6 +101,6 @@ func documented(t *testing.T, passages []*explore.Passage) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s says otherwise. If this is right, run: %s\n%s", guarantees, tablesCommand, tables)
+		t.Errorf("%s contains other outcomes (to replace them, run %s):\n%s", guarantees, tablesCommand, tables)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/reprisemq/reprise/internal/chaos/load"
 )
 
-var rounds = flag.Int("chaos.rounds", 6, "how often the broker is ended")
+var rounds = flag.Int("chaos.rounds", 6, "number of times that the broker is killed")
 
 // dataVariable is the environment variable with the data directory of a broker. If it is set, the test program runs this broker.
 const dataVariable = "REPRISE_CHAOS_DATA"
@@ -61,12 +61,12 @@ func serve(dir string) error {
 type process struct {
 	*exec.Cmd
 	address string
-	talk    sync.WaitGroup
+	log     sync.WaitGroup // reads the log output
 }
 
 // ended waits until the process exits.
 func (p *process) ended() error {
-	p.talk.Wait() // before Wait, which closes the output pipes
+	p.log.Wait() // must precede Wait, which closes the output pipes
 	return p.Wait()
 }
 
@@ -84,15 +84,15 @@ func start(t *testing.T, dir string) *process {
 	t.Cleanup(func() { _ = p.Process.Kill() })
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatal("the broker has not begun")
+		t.Fatal("broker exited before it printed its address")
 	}
 	p.address = lines.Text()
 	if _, _, err := net.SplitHostPort(p.address); err != nil {
-		t.Fatalf("the broker says: %s", p.address)
+		t.Fatalf("address of the broker: got %q", p.address)
 	}
-	p.talk.Go(func() {
+	p.log.Go(func() {
 		for lines.Scan() {
-			t.Error("the broker complains: ", lines.Text())
+			t.Error("broker logged an error: ", lines.Text())
 		}
 	})
 	return p
@@ -103,11 +103,11 @@ func (p *process) dial() (*amqp.Connection, error) {
 }
 
 // After SIGKILL at any moment, the restarted broker has all confirmed messages.
-func TestKilledAtAnyMoment(t *testing.T) {
+func TestKilledBrokerKeepsConfirmedMessages(t *testing.T) {
 	dir := t.TempDir() + "/data"
 	l := load.NewLedger(t)
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	t.Logf("seed: %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	lives := *rounds
 	if testing.Short() {
@@ -117,7 +117,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		p := start(t, dir)
 		u := &load.Use{Ledger: l, Dial: p.dial}
 		u.Begin(t)
-		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // the load
+		time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond) // under load
 		l.End()
 		if err := p.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.ended(); err != nil {
-		t.Errorf("the broker has ended with %v", err)
+		t.Errorf("broker exited with %v", err)
 	}
 	l.Check()
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A quorum queue has lost its majority. RabbitMQ does not confirm messages for this queue and soon stops reading from the
-// connection. It keeps the first such message of each channel for 65 s. A client continues to publish to other queues.
-func TestAQueueWithoutAMajority(t *testing.T) {
+// If a quorum queue has lost its majority, RabbitMQ does not confirm messages for this queue, and soon stops reading from
+// the connection. It keeps the first such message of each channel for 65 s. The client can still publish to other queues.
+func TestClientPublishesWhileQueueHasNoMajority(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		const confirmTimeout = 3 * time.Second
 		client, err := reprise.Dial(t.Context(), c.URLs[0], &reprise.Config{ConfirmTimeout: confirmTimeout, Heartbeat: time.Second})
@@ -42,14 +42,14 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 		c.Kill(c.Nodes[1])
 		c.Kill(c.Nodes[2])
 
-		ctx, enough := context.WithCancel(t.Context())
+		ctx, stop := context.WithCancel(t.Context())
 		var publishers sync.WaitGroup
 		for range 500 {
 			publishers.Go(func() {
 				for ctx.Err() == nil {
 					err := client.Publish(ctx, &reprise.Message{RoutingKey: "stuck"})
 					if err == nil {
-						t.Error("a message is confirmed without a majority")
+						t.Error("message confirmed without a majority")
 						return
 					}
 				}
@@ -63,13 +63,13 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 			}
 			return nil
 		}
-		testkit.Eventually(t, timeout, func() error { return steady(100) }) // over another connection
+		testkit.Eventually(t, timeout, func() error { return steady(100) }) // after the client has opened another connection
 		for until := time.Now().Add(3 * confirmTimeout); time.Now().Before(until); {
 			if err := steady(1); err != nil {
-				t.Fatalf("to another queue: %v", err)
+				t.Fatalf("cannot publish to another queue: %v", err)
 			}
 		}
-		enough()
+		stop()
 		publishers.Wait()
 		c.Start(c.Nodes[1])
 		testkit.Eventually(t, timeout, func() error { return publish("stuck") })
@@ -77,9 +77,9 @@ func TestAQueueWithoutAMajority(t *testing.T) {
 	})
 }
 
-// Many failed queues have lost their majority, so the copies for these queues wait. After the majority returns, the queues have each
-// copy exactly once.
-func TestCopiesWaitForAMajority(t *testing.T) {
+// If many failed queues have lost their majority, the copies for these queues wait. When the majority is available again,
+// each queue receives each copy exactly once.
+func TestWorkerParksAfterMajorityReturns(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		const queues, each = 20, 12
 		log := &tally{counts: map[string]int{}}
@@ -97,7 +97,7 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 			worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 				Queue: work(i),
 				Handler: reprise.HandlerFunc(func(context.Context, *reprise.Message) error {
-					return reprise.Park(errors.New("it is not wanted"))
+					return reprise.Park(errors.New("rejected"))
 				}),
 				Topology: topology.Topology{Queues: []topology.Queue{{Name: work(i), Args: topology.Table{"x-queue-type": "classic"}}}},
 			})
@@ -125,7 +125,7 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 		c.Start(c.Nodes[1])
 		testkit.Eventually(t, timeout, func() error {
 			if n := log.count("parked"); n < queues*(1+each) {
-				return fmt.Errorf("%d messages are parked", n)
+				return fmt.Errorf("parked messages: got %d", n)
 			}
 			return nil
 		})
@@ -145,11 +145,11 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 				copies[d.MessageId]++
 			}
 			if len(copies) != 1+each {
-				t.Errorf("%s: %d messages are parked", work(i), len(copies))
+				t.Errorf("parked messages of %s: got %d", work(i), len(copies))
 			}
 			for id, n := range copies {
 				if n != 1 {
-					t.Errorf("%s: %s is parked %d times", work(i), id, n)
+					t.Errorf("%s: message %s was parked %d times, want 1", work(i), id, n)
 				}
 			}
 		}
@@ -157,7 +157,7 @@ func TestCopiesWaitForAMajority(t *testing.T) {
 	})
 }
 
-// tally is a log handler that counts its messages.
+// tally is a log handler that counts records by message.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int

@@ -15,9 +15,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Setting has the options of an exploration.
+// Setting configures an exploration.
 type Setting struct {
-	Classic bool // the queues are classic ones
+	Classic bool // use classic queues instead of quorum queues
 }
 
 // place is the broker and the queue of an exploration.
@@ -124,7 +124,7 @@ func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Out
 		return 0, err
 	}
 	switch {
-	case b.late: // the worker may not have frames to send
+	case b.late: // the worker may have no more frames to send
 		if err := await(p.idle); err != nil {
 			return 0, err
 		}

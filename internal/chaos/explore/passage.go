@@ -17,7 +17,7 @@ type Passage struct {
 	Outcomes [][]Outcome
 }
 
-// Passages returns all passages, before their exploration. It contains Done once.
+// Passages returns all unexplored passages. Done occurs only once, because it is the same in all ways.
 func Passages() (all []*Passage) {
 	for _, l := range []Life{Retry, Park} {
 		for _, w := range []Way{Requeue, PublishThenAck, AckThenPublish, DeadLetter} {

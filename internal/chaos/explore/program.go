@@ -22,11 +22,11 @@ type program struct {
 	stop   context.CancelFunc
 	ended  chan struct{}
 	log    journal
-	first  account // of its first message
+	first  account // events of its first message
 
 	mu     sync.Mutex
 	events map[reprise.EventKind]int
-	err    error // of Run
+	err    error // result of Run
 }
 
 // begin returns a program that is ready and is the only consumer of the queue.

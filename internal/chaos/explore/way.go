@@ -16,7 +16,8 @@ type Way struct {
 	// Copies means that a retry is a copy of the message.
 	Copies bool
 
-	// classic returns the queues of an exploration with classic queues. A Route itself declares quorum queues.
+	// classic returns the queues of an exploration with classic queues. The Route of a Way declares quorum
+	// queues.
 	classic func(queue string) []topology.Queue
 }
 

@@ -1,15 +1,16 @@
-// Package load uses a broker that is killed repeatedly, and compares its outgoing messages with its incoming messages.
+// Package load publishes to a broker that is killed repeatedly, and compares the delivered messages with the confirmed
+// messages. A life of the broker is the time from a start to the next kill.
 //
 //	publishers ─► work, classic ─► consumers ─► acked, or rejected ─► dead ─► acked
 //	           ├► wait, qwait ──── expired ─────────────────────────► done ─► acked
 //	           └► short ────────── dropped ───────────────────────────┘
 //
-// A test starts a broker, begins a [Use], kills the broker and starts it again on the same data. At the end all messages are
-// consumed, and then:
+// A test starts a broker, begins a [Use], kills the broker and starts it again with the same data. At the end it consumes
+// all messages, and verifies the following:
 //
-//   - every message that was confirmed has arrived in its destination;
-//   - no duplicate arrives without the flag redelivered;
-//   - the messages of each queue have come in the order in which they were published, from one start to the next kill.
+//   - Each confirmed message has arrived in its last queue.
+//   - Each duplicate has the flag redelivered.
+//   - In each life, the messages of each queue arrive in the order of publication.
 //
-// No message is published twice, so a duplicate comes from the broker.
+// The test does not publish a message twice, so each duplicate is a redelivery by the broker.
 package load

@@ -6,19 +6,20 @@ import (
 	"testing"
 )
 
-// A Ledger counts the messages that a broker confirmed and delivered, over all its lives.
+// A Ledger records the messages that a broker confirmed and delivered in all its lives. It is safe
+// for concurrent use.
 type Ledger struct {
 	t *testing.T
 
 	mu        sync.Mutex
-	life      int // how many times the broker has begun
+	life      int // number of starts of the broker
 	over      bool
-	published map[string]int // the last number, by queue
+	published map[string]int // last published number, by queue
 	confirmed int
-	missing   map[message]bool           // that were confirmed and have not arrived
+	missing   map[message]bool           // confirmed messages that have not arrived
 	delivered map[string]map[message]int // number of deliveries, by queue
 	last      map[way]int                // last delivered number since the start of the broker
-	lives     map[message]string         // history of the message, for errors
+	history   map[message]string         // events of the message, for errors
 }
 
 // message identifies a message by its queue and a number.
@@ -44,11 +45,11 @@ func NewLedger(t *testing.T) *Ledger {
 		published: make(map[string]int),
 		missing:   make(map[message]bool),
 		delivered: make(map[string]map[message]int),
-		lives:     make(map[message]string),
+		history:   make(map[message]string),
 	}
 }
 
-// begin notes that the broker has started.
+// begin records that the broker has started.
 func (l *Ledger) begin() (life int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +87,8 @@ func (l *Ledger) confirm(life int, m message) {
 	l.note(m, "confirmed")
 }
 
-// deliver reports whether the delivery counts, so that it may be settled.
+// deliver records a delivery. It reports whether the broker was alive, so that the caller should
+// settle the delivery.
 func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,18 +103,18 @@ func (l *Ledger) deliver(life int, from string, m message, redelivered bool) boo
 	}
 	l.note(m, fmt.Sprintf("delivered from %s (redelivered: %v)", from, redelivered))
 	if l.delivered[from][m]++; l.delivered[from][m] > 1 && !redelivered {
-		l.t.Errorf("%v has come from %s for the %d. time, and does not say so:%s", m, from, l.delivered[from][m], l.lives[m])
+		l.t.Errorf("message %v from %s: delivery %d without the flag redelivered:%s", m, from, l.delivered[from][m], l.history[m])
 	}
 	w := way{m.queue, from}
 	if m.number <= l.last[w] {
-		l.t.Errorf("%v has come from %s after number %d:%s", m, from, l.last[w], l.lives[m])
+		l.t.Errorf("message %v from %s was delivered after number %d:%s", m, from, l.last[w], l.history[m])
 	}
 	l.last[w] = m.number
 	return true
 }
 
 func (l *Ledger) note(m message, what string) {
-	l.lives[m] += fmt.Sprintf("\n\tlife %d: %s", l.life, what)
+	l.history[m] += fmt.Sprintf("\n\tlife %d: %s", l.life, what)
 }
 
 // complete reports whether all confirmed messages have arrived.
@@ -122,7 +124,7 @@ func (l *Ledger) complete() bool {
 	return len(l.missing) == 0
 }
 
-// Lives returns the number of starts of the broker.
+// Lives returns the number of lives of the broker so far.
 func (l *Ledger) Lives() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,10 +135,10 @@ func (l *Ledger) Lives() int {
 func (l *Ledger) Check() {
 	l.t.Helper()
 	if l.confirmed == 0 {
-		l.t.Error("no message was confirmed, so the broker was not used")
+		l.t.Error("no message confirmed")
 	}
 	for m := range l.missing {
-		l.t.Errorf("%v was confirmed and is lost:%s", m, l.lives[m])
+		l.t.Errorf("confirmed message %v is lost:%s", m, l.history[m])
 	}
-	l.t.Logf("%d lives, %d messages confirmed", l.life, l.confirmed)
+	l.t.Logf("lives: %d, confirmed messages: %d", l.life, l.confirmed)
 }

@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The publishers use the queues in sources. The messages end in the other queues.
+// The publishers publish to the queues in sources. The broker dead-letters messages to the queues in ends.
 var (
 	sources = map[string]amqp.Table{
 		"work":    deadLettered("dead", amqp.Table{"x-queue-type": "quorum"}),
@@ -50,8 +50,8 @@ func destination(m message) string {
 type Use struct {
 	Ledger *Ledger
 	Dial   func() (*amqp.Connection, error)
-	Pause  func()          // is called between two messages of a publisher; or nil
-	Done   context.Context // ends the publishing; or nil
+	Pause  func()          // called after each publish, if not nil
+	Done   context.Context // ends the publishing, if not nil
 
 	life  int
 	conns []*amqp.Connection
@@ -144,7 +144,7 @@ func (u *Use) consume(t *testing.T, queue string, deliveries <-chan amqp.Deliver
 	for d := range deliveries {
 		m, err := parse(d.Body)
 		if err != nil {
-			t.Errorf("%s has delivered %q: %v", queue, d.Body, err)
+			t.Errorf("invalid message from %s: %q: %v", queue, d.Body, err)
 		}
 		if !u.Ledger.deliver(u.life, queue, m, d.Redelivered) {
 			return

@@ -1,12 +1,12 @@
-// Package replay kills processes while messages are archived, replayed and handled, and compares the archive with the events:
+// Package replay kills processes that archive, replay and process messages, and then verifies the archive:
 //
-//   - each message is in the archive once, as replayed, and has arrived at least once;
-//   - a message of a replay with an edit arrives edited, with the same bytes each time;
-//   - each message of a replay has exactly one outcome, which equals the result of its handler;
-//   - no act loses a waiting message, and only the copies of an act are duplicated.
+//   - The archive contains each message once, with the state replayed, and each message has arrived at least once.
+//   - A message of a replay with an edit arrives edited, and a duplicate has the same bytes.
+//   - Each message of a replay has exactly one outcome, which equals the result of its handler.
+//   - No act on waiting messages loses a message. It duplicates at most the copies in flight.
 //
 // The killed processes (SIGKILL) are this test program in another role:
 //
-//	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ replay, ingest, or both (desk); act
+//	this process: fills, kills, counts ─┬─► SQLite file ◄─┬─ replay, ingest, or both (service); act
 //	                                    └─► broker      ◄─┴─ worker
 package replay

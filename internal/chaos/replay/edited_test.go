@@ -9,12 +9,12 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// The process of a replay with an edit is killed three times. Each message that the edit applies to arrives edited, never with its
-// original content, and with the same bytes if it arrives twice. The other messages stay failed. The archive keeps each original
-// and each sent content.
-func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
+// The test kills the process of a replay with an edit three times. Each message that matches the edit arrives edited, and a
+// duplicate has the same bytes. The other messages remain failed. The archive contains the original and the sent content of
+// each message.
+func TestKilledReplayKeepsEdits(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newFixture(t)
 	want := map[string]string{}
 	var arrivals []failed.Message
 	for i := range *messages {
@@ -50,7 +50,7 @@ func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
 		}
 		return now.Sent + now.Refused
 	}
-	if err := s.killed("replay", done, fmt.Sprint(replayVariable, "=", r.ID)).Wait(); err != nil {
+	if err := s.runAndKill("replay", done, fmt.Sprint(replayVariable, "=", r.ID)).Wait(); err != nil {
 		t.Fatal(err)
 	}
 	const end = "end"
@@ -63,7 +63,7 @@ func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
 			break
 		}
 		if string(d.Body) != want[d.MessageId] {
-			t.Fatalf("message %s arrived as %q, want %q", d.MessageId, d.Body, want[d.MessageId])
+			t.Fatalf("body of message %s: got %q, want %q", d.MessageId, d.Body, want[d.MessageId])
 		}
 		arrived[d.MessageId]++
 	}
@@ -71,9 +71,9 @@ func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
 	for _, n := range arrived {
 		twice += n - 1
 	}
-	t.Logf("%d of %d arrived, %d of them twice", len(arrived), *messages, twice)
+	t.Logf("%d of %d messages arrived, %d duplicates", len(arrived), *messages, twice)
 	if len(arrived) != len(want) || twice > kills*batch {
-		t.Errorf("%d of %d arrived, %d of them twice", len(arrived), len(want), twice)
+		t.Errorf("%d of %d messages arrived, %d duplicates", len(arrived), len(want), twice)
 	}
 	for m, err := range s.archive.Each(t.Context(), failed.Filter{}) {
 		if err != nil {
@@ -85,9 +85,9 @@ func TestAnEditedReplayWhoseProcessIsKilled(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case isEdited && (m.State != failed.Replayed || string(m.Current().Body) != body || string(m.Body) == body || len(edits) != 1 || edits[0].Replay != r.ID):
-			t.Fatalf("message %d is %s, sent as %q, edits %+v", m.ID, m.State, m.Current().Body, edits)
+			t.Fatalf("edited message %d: got state %s, body %q, edits %+v", m.ID, m.State, m.Current().Body, edits)
 		case !isEdited && (m.State != failed.Failed || m.Refused != "the body is not JSON" || len(edits) != 0):
-			t.Fatalf("message %d is %s: %q, edits %+v", m.ID, m.State, m.Refused, edits)
+			t.Fatalf("refused message %d: got state %s, reason %q, edits %+v", m.ID, m.State, m.Refused, edits)
 		}
 	}
 }

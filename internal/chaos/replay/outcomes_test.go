@@ -19,7 +19,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-var seed = flag.Uint64("replay.seed", 1, "which processes are killed, and when, while replays are verified")
+var seed = flag.Uint64("replay.seed", 1, "seed of the kills")
 
 // replays is the number of concurrent replays. outcomeKills is the number of processes that are killed during the replays.
 const (
@@ -27,16 +27,17 @@ const (
 	outcomeKills = 12
 )
 
-// TestOutcomesWhenProcessesAreKilled replays ten groups at the same time and kills the broker, the worker, and the process that
-// replays and archives. Each message ends in exactly one outcome, which equals the result that the worker has recorded in a file:
+// TestKilledProcessesKeepOutcomes replays ten groups at the same time. It kills the broker, the worker, and the process
+// that replays and archives. Each message has exactly one outcome, which agrees with the results that the worker records in
+// a file:
 //
-//   - succeeded only if its handler has returned nil;
-//   - failed again only if it is in the archive once more;
+//   - succeeded only if the handler has returned nil;
+//   - failed again only if the handler has refused the message;
 //   - no outcome only if the worker has recorded that it could not report.
-func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
+func TestKilledProcessesKeepOutcomes(t *testing.T) {
 	t.Parallel()
 	each := max(*messages/replays, 10)
-	h := newHouse(t)
+	h := newSystem(t)
 	for group := range replays {
 		var all []failed.Message
 		for i := range each {
@@ -56,7 +57,7 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 	for group := range replays {
 		r, err := h.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{Group: failed.GroupID(group + 1)}}, "test")
 		if err != nil || r.Total != int64(each) {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("replay: got %+v, %v", r, err)
 		}
 		ids = append(ids, r.ID)
 	}
@@ -68,7 +69,7 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 		return known
 	}, int64(replays*each))
 
-	// At the end, the worker could not report the messages without an outcome.
+	// A message may lack an outcome only if the worker could not report it.
 	var notes notes
 	testkit.Eventually(t, timeout, func() bool {
 		notes = h.notes()
@@ -90,42 +91,42 @@ func TestOutcomesWhenProcessesAreKilled(t *testing.T) {
 		for _, outcome := range failed.Outcomes() {
 			for m := range h.with(id, outcome) {
 				if before, twice := seen[m]; twice {
-					t.Errorf("replay %d: message %s is %q and %q", id, m, before, outcome)
+					t.Errorf("replay %d: message %s has the outcomes %q and %q", id, m, before, outcome)
 				}
 				seen[m] = outcome
 				counts[outcome]++
 				switch {
 				case outcome == failed.OutcomeSucceeded && !notes.succeeded[m]:
-					t.Errorf("replay %d: message %s is reported as succeeded, and its handler did not return nil", id, m)
+					t.Errorf("replay %d: message %s: got outcome succeeded, but the handler did not return nil", id, m)
 				case outcome == failed.OutcomeFailedAgain && !notes.refused[m]:
-					t.Errorf("replay %d: message %s failed again, and its handler did not refuse it", id, m)
+					t.Errorf("replay %d: message %s: got outcome failed again, but the handler did not refuse it", id, m)
 				}
 			}
 		}
 		if len(seen) != each {
-			t.Errorf("replay %d: %d of %d messages have an outcome", id, len(seen), each)
+			t.Errorf("replay %d: messages with an outcome: got %d, want %d", id, len(seen), each)
 		}
 		r := h.replay(id)
 		if int(r.Succeeded+r.Back+r.Retrying+r.Unknown+r.Pending()) != each {
-			t.Errorf("replay %d: its figures do not add up: %+v", id, r)
+			t.Errorf("replay %d: the sum of the counts differs from the total: %+v", id, r)
 		}
 	}
-	t.Logf("%v; %d reports were not confirmed", counts, len(notes.unreported))
+	t.Logf("outcomes: %v; unconfirmed reports: %d", counts, len(notes.unreported))
 }
 
-// house contains a broker with a disk, a worker, and a process that replays and archives.
-type house struct {
+// system contains the processes: a broker with a disk, a worker, and a service that replays and archives.
+type system struct {
 	*testing.T
 	archive     *failed.Archive
-	log         string // the notes of the worker
+	log         string // file with the records of the worker
 	environment []string
 	running     map[string]*process
 }
 
-func newHouse(t *testing.T) *house {
+func newSystem(t *testing.T) *system {
 	t.Helper()
 	dir := t.TempDir()
-	h := &house{T: t, log: filepath.Join(dir, "notes"), running: map[string]*process{}}
+	h := &system{T: t, log: filepath.Join(dir, "notes"), running: map[string]*process{}}
 	file := filepath.Join(dir, "failed.db")
 	db, archive, err := openArchive(t.Context(), file)
 	if err != nil {
@@ -140,11 +141,11 @@ func newHouse(t *testing.T) *house {
 	url := h.start("broker")
 	h.environment = append(h.environment, brokerVariable+"="+url)
 	h.start("worker")
-	h.start("desk")
+	h.start("service")
 	return h
 }
 
-// freeAddress returns an address that a broker can use again after it was killed.
+// freeAddress returns a fixed address, so that a restarted broker has the same address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,15 +156,15 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func (h *house) start(role string) (firstLine string) {
+func (h *system) start(role string) (firstLine string) {
 	h.Helper()
 	p := start(h.T, role, h.environment...)
 	h.running[role] = p
 	return p.firstLine
 }
 
-// killAtRandom kills a process whenever further outcomes are known, and starts it again.
-func (h *house) killAtRandom(known func() int64, total int64) {
+// killAtRandom kills and restarts a random process each time that a further share of the outcomes is known.
+func (h *system) killAtRandom(known func() int64, total int64) {
 	h.Helper()
 	draw := rand.New(rand.NewPCG(*seed, 0))
 	for n := range outcomeKills {
@@ -171,12 +172,12 @@ func (h *house) killAtRandom(known func() int64, total int64) {
 		testkit.Eventually(h.T, timeout, func() bool { return known() >= goal })
 		role := slices.Sorted(maps.Keys(h.running))[draw.IntN(len(h.running))]
 		h.running[role].kill()
-		h.Logf("%s killed with %d of %d outcomes known", role, known(), total)
+		h.Logf("killed %s with %d of %d outcomes known", role, known(), total)
 		h.start(role)
 	}
 }
 
-func (h *house) replay(id failed.ReplayID) *failed.Replay {
+func (h *system) replay(id failed.ReplayID) *failed.Replay {
 	h.Helper()
 	r, err := h.archive.Replay(h.Context(), id)
 	if err != nil {
@@ -186,7 +187,7 @@ func (h *house) replay(id failed.ReplayID) *failed.Replay {
 }
 
 // with returns the message ids of a replay with these outcomes.
-func (h *house) with(id failed.ReplayID, outcomes ...failed.Outcome) map[string]bool {
+func (h *system) with(id failed.ReplayID, outcomes ...failed.Outcome) map[string]bool {
 	h.Helper()
 	found := map[string]bool{}
 	for _, outcome := range outcomes {
@@ -200,10 +201,10 @@ func (h *house) with(id failed.ReplayID, outcomes ...failed.Outcome) map[string]
 	return found
 }
 
-// notes contains the records of the worker, by message ID.
+// notes contains the message IDs in the records of the worker, by result.
 type notes struct{ succeeded, refused, unreported map[string]bool }
 
-func (h *house) notes() notes {
+func (h *system) notes() notes {
 	h.Helper()
 	n := notes{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	file, err := os.Open(h.log)
@@ -232,8 +233,8 @@ func (h *house) notes() notes {
 	return n
 }
 
-// desk archives failed messages and executes replays until it is killed.
-func desk(ctx context.Context) error {
+// serviceRole archives failed messages and executes replays until it is killed.
+func serviceRole(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
 		return err

@@ -30,15 +30,15 @@ const (
 	brokerVariable  = "REPRISE_CHAOS_BROKER"
 	archiveVariable = "REPRISE_CHAOS_ARCHIVE"
 	replayVariable  = "REPRISE_CHAOS_REPLAY"
-	addressVariable = "REPRISE_CHAOS_ADDRESS" // of the broker; empty: any
-	dataVariable    = "REPRISE_CHAOS_DATA"    // its directory; empty: in memory
+	addressVariable = "REPRISE_CHAOS_ADDRESS" // address of the broker; default: any free port
+	dataVariable    = "REPRISE_CHAOS_DATA"    // directory of the broker; default: in memory
 	notesVariable   = "REPRISE_CHAOS_NOTES"   // file for the records of the worker
 )
 
-// lease is the time for which a killed process keeps its claims.
+// lease is the duration of the leases of a killed process.
 const lease = time.Second
 
-var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "desk": desk, "act": act}
+var roles = map[string]func(context.Context) error{"broker": serve, "replay": replay, "ingest": ingest, "worker": work, "service": serviceRole, "act": act}
 
 func TestMain(m *testing.M) {
 	role, found := roles[os.Getenv(roleVariable)]
@@ -89,7 +89,7 @@ func replay(ctx context.Context) error {
 		return err
 	}
 	if got.State != failed.ReplayDone {
-		return fmt.Errorf("it has ended as %+v", got)
+		return fmt.Errorf("replay: got %+v, want done", got)
 	}
 	return nil
 }
@@ -120,8 +120,9 @@ const (
 	noteUnreported = "unreported"
 )
 
-// work handles messages until it is killed. It handles three of five messages, refuses one, and handles one at the second attempt.
-// It records each result before it returns, so that only unfinished messages can lack a record.
+// work handles messages until it is killed. One message in five is refused, one succeeds at the second attempt, and three
+// succeed at the first attempt. The handler records each result before it returns, so that every settled message has a
+// record.
 func work(ctx context.Context) error {
 	file, err := os.OpenFile(os.Getenv(notesVariable), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -183,7 +184,7 @@ func openArchive(ctx context.Context, file string) (*sql.DB, *failed.Archive, er
 type process struct {
 	t *testing.T
 	*exec.Cmd
-	firstLine string // its first line
+	firstLine string // first line of the output
 }
 
 func start(t *testing.T, role string, environment ...string) *process {
@@ -201,7 +202,7 @@ func start(t *testing.T, role string, environment ...string) *process {
 	t.Cleanup(func() { _ = p.Process.Kill() })
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
-		t.Fatalf("the %s has not begun", role)
+		t.Fatalf("%s exited before it printed a line", role)
 	}
 	p.firstLine = lines.Text()
 	return p

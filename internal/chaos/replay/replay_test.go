@@ -13,10 +13,10 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-var messages = flag.Int("replay.messages", 1600, "how many messages are taken in, or sent back, while the process is killed")
+var messages = flag.Int("replay.messages", 1600, "number of messages to archive or to replay")
 
-// kills is the number of kills. batch is the number of messages that a process may have sent without a record: see
-// failed.ReplayerConfig.
+// kills is the number of kills. batch is the maximum number of messages that a process may have sent without a record (see
+// failed.ReplayerConfig).
 const (
 	kills = 3
 	batch = 100
@@ -24,11 +24,11 @@ const (
 	workQueue   = "orders"
 	failedQueue = "orders.failed"
 
-	timeout = 10 * time.Minute // no test passes because of it
+	timeout = 10 * time.Minute // the result of a test does not depend on the timeout
 )
 
-// scene is a broker in a separate process and an archive in a file.
-type scene struct {
+// fixture contains a broker in a separate process and an archive in a file.
+type fixture struct {
 	*testing.T
 	archive     *failed.Archive
 	url         string
@@ -37,7 +37,7 @@ type scene struct {
 	environment []string
 }
 
-func newScene(t *testing.T) *scene {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "failed.db")
 	db, archive, err := openArchive(t.Context(), file)
@@ -60,10 +60,10 @@ func newScene(t *testing.T) *scene {
 			t.Fatal(err)
 		}
 	}
-	return &scene{T: t, archive: archive, url: url, conn: conn, channel: ch, environment: []string{brokerVariable + "=" + url, archiveVariable + "=" + file}}
+	return &fixture{T: t, archive: archive, url: url, conn: conn, channel: ch, environment: []string{brokerVariable + "=" + url, archiveVariable + "=" + file}}
 }
 
-func (s *scene) states() map[failed.State]int64 {
+func (s *fixture) states() map[failed.State]int64 {
 	s.Helper()
 	queues, err := s.archive.Queues(s.Context())
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *scene) states() map[failed.State]int64 {
 	return n
 }
 
-// look returns the state of the failed queue.
-func (s *scene) look() amqp.Queue {
+// failedQueueState returns the state of the failed queue.
+func (s *fixture) failedQueueState() amqp.Queue {
 	s.Helper()
 	q, err := s.channel.QueueDeclarePassive(failedQueue, true, false, false, false, nil)
 	if err != nil {
@@ -88,26 +88,26 @@ func (s *scene) look() amqp.Queue {
 	return q
 }
 
-// killed runs a role, and kills it whenever a further part of the work is done. The function done returns the progress. killed
-// returns the process that finishes the work.
-func (s *scene) killed(role string, done func() int64, more ...string) *process {
+// runAndKill runs a role and kills its process three times, each time after a further quarter of the work. The function done
+// returns the progress. runAndKill returns the process that completes the work.
+func (s *fixture) runAndKill(role string, done func() int64, more ...string) *process {
 	s.Helper()
 	p := start(s.T, role, append(s.environment, more...)...)
 	for life := range kills {
 		goal := int64(*messages) * int64(life+1) / (kills + 1)
 		testkit.Eventually(s.T, timeout, func() bool { return done() >= goal })
 		p.kill()
-		s.Logf("killed with %d of %d done", done(), *messages)
+		s.Logf("killed at %d of %d messages", done(), *messages)
 		p = start(s.T, role, append(s.environment, more...)...)
 	}
 	return p
 }
 
-// The process of a replay is killed three times. Each message is in the archive once, as replayed, and arrives. For each kill, at
-// most a batch of messages arrives twice.
-func TestAReplayWhoseProcessIsKilled(t *testing.T) {
+// The test kills the process of a replay three times. The archive then contains each message once, with the state replayed,
+// and each message arrives. Each kill duplicates at most one batch.
+func TestKilledReplayLosesNoMessage(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newFixture(t)
 	var arrivals []failed.Message
 	for i := range *messages {
 		arrivals = append(arrivals, failed.Message{
@@ -123,7 +123,7 @@ func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 	}
 	r, err := s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
 	if err != nil || r.Total != int64(*messages) {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("replay: got %+v, %v", r, err)
 	}
 	deliveries, err := s.channel.Consume(workQueue, "", true, false, false, false, nil)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 		}
 		return now.Sent
 	}
-	last := s.killed("replay", sent, fmt.Sprint(replayVariable, "=", r.ID))
+	last := s.runAndKill("replay", sent, fmt.Sprint(replayVariable, "=", r.ID))
 	if err := last.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,23 +156,23 @@ func TestAReplayWhoseProcessIsKilled(t *testing.T) {
 	for _, n := range arrived {
 		twice += n - 1
 	}
-	t.Logf("%d arrived, %d of them twice", len(arrived), twice)
+	t.Logf("%d messages arrived, %d duplicates", len(arrived), twice)
 	if len(arrived) != *messages || twice > kills*batch {
-		t.Errorf("%d of %d arrived, %d of them twice", len(arrived), *messages, twice)
+		t.Errorf("%d of %d messages arrived, %d duplicates", len(arrived), *messages, twice)
 	}
 	if n := s.states(); n[failed.Replayed] != int64(*messages) || n[failed.Failed]+n[failed.Replaying] != 0 {
-		t.Errorf("the archive has %v", n)
+		t.Errorf("states: got %v", n)
 	}
 	now, err := s.archive.Replay(t.Context(), r.ID)
 	if err != nil || now.State != failed.ReplayDone || now.Sent != now.Total {
-		t.Errorf("%+v, %v", now, err)
+		t.Errorf("replay: got %+v, %v, want done", now, err)
 	}
 }
 
-// The process of an Ingest is killed three times. Each message is in the archive once.
-func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
+// The test kills the process of an Ingest three times. The archive then contains each message once.
+func TestKilledIngestArchivesEachMessageOnce(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newFixture(t)
 	for i := range *messages {
 		err := s.channel.PublishWithContext(t.Context(), "", failedQueue, false, false, amqp.Publishing{
 			DeliveryMode: amqp.Persistent, MessageId: fmt.Sprint(i), Body: fmt.Appendf(nil, "order %d", i),
@@ -182,12 +182,12 @@ func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
 		}
 	}
 	kept := func() int64 { return s.states()[failed.Failed] }
-	last := s.killed("ingest", kept)
+	last := s.runAndKill("ingest", kept)
 	for left := -1; left != 0; last = start(t, "ingest", s.environment...) {
-		testkit.Eventually(t, timeout, func() bool { return s.look().Messages == 0 && kept() >= int64(*messages) })
+		testkit.Eventually(t, timeout, func() bool { return s.failedQueueState().Messages == 0 && kept() >= int64(*messages) })
 		last.kill()
-		testkit.Eventually(t, timeout, func() bool { return s.look().Consumers == 0 })
-		left = s.look().Messages // unsettled messages; the broker delivers them to another consumer
+		testkit.Eventually(t, timeout, func() bool { return s.failedQueueState().Consumers == 0 })
+		left = s.failedQueueState().Messages // unsettled messages; the broker delivers them to another consumer
 	}
 	last.kill()
 	seen := map[string]int{}
@@ -198,6 +198,6 @@ func TestAnIngestWhoseProcessIsKilled(t *testing.T) {
 		seen[string(m.Body)]++
 	}
 	if n := s.states(); n[failed.Failed] != int64(*messages) || len(seen) != *messages {
-		t.Errorf("the archive has %v, %d different", n, len(seen))
+		t.Errorf("states: got %v with %d different messages", n, len(seen))
 	}
 }

@@ -18,12 +18,12 @@ import (
 const actVariable = "REPRISE_CHAOS_ACT"
 
 const (
-	waits     = 1500 // messages that an act is about: three times its copies at a time
-	copies    = 500  // messages that can be duplicated: see docs/waiting.md
+	waits     = 1500 // number of waiting messages: three times the copies in flight
+	copies    = 500  // maximum number of duplicates (see docs/waiting.md)
 	postponed = 5 * time.Hour
 )
 
-// act acts on all waiting messages.
+// act performs an act on all waiting messages.
 func act(ctx context.Context) error {
 	a, c, err := open(ctx)
 	if err != nil {
@@ -42,9 +42,9 @@ func act(ctx context.Context) error {
 	return err
 }
 
-// A process that is killed while it retries, parks or postpones waiting messages does not lose a message. A retry now does
-// not duplicate a message, and the others duplicate at most the copies that the process has published at a time.
-func TestAnActWhoseProcessIsKilled(t *testing.T) {
+// A process that is killed during an act on waiting messages does not lose a message. RetryNow does not duplicate
+// messages. ParkNow and Postpone duplicate at most the copies in flight.
+func TestKilledActLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	wait, err := topology.Buckets{}.Wait(topology.Delivery{Queue: workQueue}, time.Hour)
 	if err != nil {
@@ -56,12 +56,12 @@ func TestAnActWhoseProcessIsKilled(t *testing.T) {
 	}
 	for do, to := range map[failed.WaitingDo]string{failed.RetryNow: workQueue, failed.ParkNow: failedQueue, failed.Postpone: later.RoutingKey} {
 		t.Run(string(do), func(t *testing.T) {
-			s := newScene(t)
+			s := newFixture(t)
 			s.wait(wait)
 			p := start(t, "act", append(s.environment, actVariable+"="+string(do))...)
 			testkit.Eventually(t, timeout, func() bool {
 				q, err := s.channel.QueueDeclarePassive(to, true, false, false, false, nil)
-				if err != nil { // the act has not declared the queue yet
+				if err != nil { // the process has not declared the queue
 					s.reopen()
 				}
 				return err == nil && q.Messages >= copies/5
@@ -73,7 +73,7 @@ func TestAnActWhoseProcessIsKilled(t *testing.T) {
 				s.drain(to, moved)
 				for i := range waits {
 					if id := fmt.Sprint(i); there[id]+moved[id] == 0 {
-						return fmt.Errorf("message %s is lost: %d wait, %d were moved", id, len(there), len(moved))
+						return fmt.Errorf("message %s is lost (%d waiting, %d moved)", id, len(there), len(moved))
 					}
 				}
 				return nil
@@ -82,16 +82,16 @@ func TestAnActWhoseProcessIsKilled(t *testing.T) {
 			for i := range waits {
 				twice += there[fmt.Sprint(i)] + moved[fmt.Sprint(i)] - 1
 			}
-			t.Logf("killed with %d of %d moved, %d of them twice", len(moved), waits, twice)
+			t.Logf("killed at %d of %d moved messages, %d duplicates", len(moved), waits, twice)
 			if twice > copies || do == failed.RetryNow && twice > 0 {
-				t.Errorf("%d messages are twice", twice)
+				t.Errorf("duplicates: got %d", twice)
 			}
 		})
 	}
 }
 
 // wait publishes messages to a wait queue, and reports them to the archive.
-func (s *scene) wait(hop topology.Hop) {
+func (s *fixture) wait(hop topology.Hop) {
 	s.Helper()
 	c, err := reprise.Dial(s.Context(), s.url, nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *scene) wait(hop topology.Hop) {
 }
 
 // drain removes the ready messages of a queue, and counts them by id.
-func (s *scene) drain(queue string, into map[string]int) {
+func (s *fixture) drain(queue string, into map[string]int) {
 	s.Helper()
 	for {
 		d, ok, err := s.channel.Get(queue, true)
@@ -140,7 +140,7 @@ func (s *scene) drain(queue string, into map[string]int) {
 }
 
 // reopen replaces a channel that the broker has closed.
-func (s *scene) reopen() {
+func (s *fixture) reopen() {
 	s.Helper()
 	var err error
 	if s.channel, err = s.conn.Channel(); err != nil {
