@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// cutOff returns a client and a function that cuts the connection of the client.
+// cutOff returns a client and a function that cuts the client's connection.
 func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	t.Helper()
 	proxy := testkit.NewProxy(t, b.URL)
@@ -18,7 +18,7 @@ func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	return connect(t, b), proxy.Cut
 }
 
-// left waits until a queue has no consumer, and takes all messages from it.
+// left waits until a queue has no consumer, and takes all its messages.
 func (c *client) left(queue string) (bodies []string) {
 	c.t.Helper()
 	var n int
@@ -44,9 +44,10 @@ func numbers(n int) []string {
 	return all
 }
 
-// A channel of RabbitMQ sends at most 33 settlements to a quorum queue before the queue confirms them. If the connection fails, it
-// discards the settlements that it has not sent. The sent settlements are safe as soon as the channel answers a later request.
-func TestAcksBeforeAnAnswerOutliveTheConnection(t *testing.T) {
+// A channel of RabbitMQ sends at most 33 settlements to a quorum queue before the queue confirms them. If the connection
+// fails, the channel discards the settlements that it has not sent. The sent settlements are safe as soon as the channel
+// replies to a later request.
+func TestAcksBeforeReplySurviveConnectionLoss(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for range 5 {
 			const count = 33
@@ -64,14 +65,14 @@ func TestAcksBeforeAnAnswerOutliveTheConnection(t *testing.T) {
 			c.must(other.Qos(1, 0, false))
 			cut()
 			if left := c.left(q); len(left) > 0 {
-				t.Fatalf("%v were acknowledged, and are there", left)
+				t.Fatalf("acknowledged messages are still in the queue: %v", left)
 			}
 		}
 	})
 }
 
 // Each delivery beyond the prefetch proves that the queue has processed one more ack, the oldest first.
-func TestDeliveriesBeyondThePrefetchProveAcks(t *testing.T) {
+func TestDeliveryBeyondPrefetchProvesAck(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		const count, prefetch, until = 1000, 100, 700
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
@@ -88,7 +89,7 @@ func TestDeliveriesBeyondThePrefetchProveAcks(t *testing.T) {
 		cut()
 		for _, body := range c.left(q) {
 			if n, err := strconv.Atoi(body); err != nil || n < until-prefetch {
-				t.Errorf("message %s was acknowledged before, and is there", body)
+				t.Errorf("message %s was acknowledged, but is still in the queue", body)
 			}
 		}
 	})

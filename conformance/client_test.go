@@ -15,10 +15,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testkit.Waiting{M: m}.Run()) }
 
-// timeout limits the wait for a condition that the test expects to hold soon.
+// timeout limits the wait for a condition that the test expects soon.
 const timeout = 2 * time.Minute
 
-// client is a connection with a channel in confirm mode, and has shorthand methods for the tests.
+// client is a connection with a channel in confirm mode and with shorthand methods for the tests.
 type client struct {
 	*amqp.Channel
 	t    *testing.T
@@ -26,7 +26,7 @@ type client struct {
 	conn *amqp.Connection
 }
 
-// each runs a test on each broker, with a connection to it.
+// each runs a test on each broker with a new connection.
 func each(t *testing.T, test func(t *testing.T, b testkit.Target, c *client)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) { test(t, b, connect(t, b)) })
 }
@@ -35,7 +35,7 @@ func connect(t *testing.T, b testkit.Target) *client {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)
 	if err != nil {
-		t.Fatalf("connect to %s: %v", b.Name, err)
+		t.Fatalf("cannot connect to %s: %v", b.Name, err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	c := &client{t: t, b: b, conn: conn}
@@ -114,7 +114,7 @@ func (c *client) put(queue string, bodies ...string) {
 	c.t.Helper()
 	for _, body := range bodies {
 		if !c.publish("", queue, amqp.Publishing{Body: []byte(body)}) {
-			c.t.Fatalf("%q was not accepted", body)
+			c.t.Fatalf("broker nacked %q", body)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (c *client) bodies(queue string, n int) string {
 	return strings.Join(got, " ")
 }
 
-// ready returns the number of messages in a queue that are ready.
+// ready returns the number of ready messages in a queue.
 func (c *client) ready(queue string) int {
 	c.t.Helper()
 	q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -157,7 +157,7 @@ func (c *client) ready(queue string) int {
 	return q.Messages
 }
 
-// awaitReady waits until n messages in a queue are ready.
+// awaitReady waits until a queue has n ready messages.
 func (c *client) awaitReady(queue string, n int) {
 	c.t.Helper()
 	testkit.Eventually(c.t, timeout, func() error {
@@ -182,7 +182,7 @@ func (c *client) next(deliveries <-chan amqp.Delivery) amqp.Delivery {
 	select {
 	case d, ok := <-deliveries:
 		if !ok {
-			c.t.Fatal("the consumer was cancelled")
+			c.t.Fatal("broker cancelled the consumer")
 		}
 		return d
 	case <-time.After(timeout):
@@ -206,7 +206,7 @@ func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) 
 		case e := <-closed:
 			err = e
 		case <-time.After(timeout):
-			c.t.Fatalf("not refused; want %d %s", code, text)
+			c.t.Fatalf("broker did not report an error, want %d %s", code, text)
 		}
 	}
 	e, ok := errors.AsType[*amqp.Error](err)
@@ -215,7 +215,7 @@ func (c *client) refused(code int, text string, f func(ch *amqp.Channel) error) 
 	}
 	name, _, _ := strings.Cut(e.Reason, " - ")
 	want := name + " - " + text
-	if len(want) > 255 { // the maximum length of a short string on the wire
+	if len(want) > 255 { // maximum length of a short string on the wire
 		want = want[:252] + "..."
 	}
 	if e.Code != code || e.Reason != want {

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// After connection.close-ok, the broker still reads. A client that is still writing can complete its writes, and then reads the
-// answer.
+// After connection.close-ok, the broker continues to read. A client that is still writing can complete its writes and then
+// read the reply.
 func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 0)
@@ -29,8 +29,8 @@ func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	})
 }
 
-// After connection.close, the broker still reads, even if the client does not read the frames of the broker.
-func TestAClientThatWritesEverythingBeforeItReads(t *testing.T) {
+// After connection.close, the broker continues to read, even if the client does not read the frames of the broker.
+func TestBrokerReadsAfterConnectionClose(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		r.open(2047, 0)
 		flood, err := amqpwire.AppendMethodFrame(nil, 0, &amqpwire.ConnectionClose{ReplyCode: 200})
@@ -51,9 +51,9 @@ func TestAClientThatWritesEverythingBeforeItReads(t *testing.T) {
 	})
 }
 
-// While a channel awaits channel.close-ok, the broker ignores its methods, except for channel.open and malformed methods, which are
-// connection errors.
-func TestAChannelThatAwaitsCloseOk(t *testing.T) {
+// While a channel awaits channel.close-ok, the broker ignores methods on the channel. Exceptions are channel.open and
+// malformed methods, which are connection errors.
+func TestClosingChannelIgnoresMethods(t *testing.T) {
 	for name, test := range map[string]struct {
 		send          func(r *raw)
 		code          uint16
@@ -81,19 +81,19 @@ func TestAChannelThatAwaitsCloseOk(t *testing.T) {
 	}
 }
 
-// closedBy expects connection.close with the given error and the given offending method.
+// closedBy expects connection.close with the given error and the given failing method.
 func (r *raw) closedBy(code uint16, text string, class, method uint16) {
 	r.t.Helper()
 	c := expect(r, &amqpwire.ConnectionClose{})
 	if c.ReplyCode != code || c.ReplyText != text || c.ClassID != class || c.MethodID != method {
-		r.t.Errorf("closed with %d %q for method %d.%d\nwant        %d %q for method %d.%d",
+		r.t.Errorf("connection.close: got  %d %q for method %d.%d\n                  want %d %q for method %d.%d",
 			c.ReplyCode, c.ReplyText, c.ClassID, c.MethodID, code, text, class, method)
 	}
 }
 
-// The error contains the method that the broker could not decode. It prints bytes in the format of RabbitMQ: as a string, if the
-// payload is text, or else as numbers.
-func TestWhatMalformedFramesAreAnswered(t *testing.T) {
+// The error contains the method that the broker could not decode. It contains the bytes in RabbitMQ's format: as a string,
+// if the payload is text, or else as numbers.
+func TestErrorsForMalformedFrames(t *testing.T) {
 	const qos = "\x00\x3c\x00\x0a"
 	for name, test := range map[string]struct {
 		kind          byte
@@ -149,8 +149,8 @@ func TestWhatMalformedFramesAreAnswered(t *testing.T) {
 	}
 }
 
-// A client that does not authenticate correctly does not get a reason for the end of its connection.
-func TestMistakesBeforeTheConnectionIsOpen(t *testing.T) {
+// A client that does not authenticate correctly does not receive the reason for the end of its connection.
+func TestHandshakeErrorsHaveNoReply(t *testing.T) {
 	as := func(mechanism, response string) func(r *raw) {
 		return func(r *raw) {
 			r.send(0, &amqpwire.ConnectionStartOk{
@@ -180,13 +180,13 @@ func TestMistakesBeforeTheConnectionIsOpen(t *testing.T) {
 		}
 		for name, r := range clients { // RabbitMQ closes after three seconds
 			if answer, err := io.ReadAll(r.Conn); len(answer) > 0 || err != nil && !isReset(err) {
-				t.Errorf("%s: read %q, %v; want the end", name, answer, err)
+				t.Errorf("%s: got %q, %v; want the end of the connection", name, answer, err)
 			}
 		}
 	})
 }
 
-func TestMistakesInPlaceOfConnectionOpen(t *testing.T) {
+func TestErrorsInsteadOfConnectionOpen(t *testing.T) {
 	for name, test := range map[string]struct {
 		send          func(r *raw)
 		code          uint16

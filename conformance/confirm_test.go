@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-func TestReturnComesBeforeItsConfirm(t *testing.T) {
+func TestReturnPrecedesConfirm(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		returns := c.NotifyReturn(make(chan amqp.Return)) // unbuffered, so that the test receives the events in the order of the frames
 		confirms := c.NotifyPublish(make(chan amqp.Confirmation))
@@ -18,28 +18,28 @@ func TestReturnComesBeforeItsConfirm(t *testing.T) {
 		select {
 		case r := <-returns:
 			if r.ReplyCode != 312 || r.ReplyText != "NO_ROUTE" || r.Exchange != "amq.direct" || r.RoutingKey != "nowhere" {
-				t.Errorf("returned with %d %q %q %q", r.ReplyCode, r.ReplyText, r.Exchange, r.RoutingKey)
+				t.Errorf("unexpected basic.return: %d %q %q %q", r.ReplyCode, r.ReplyText, r.Exchange, r.RoutingKey)
 			}
 			if r.MessageId != "id" || r.Headers["h"] != "v" || string(r.Body) != "body" {
-				t.Errorf("not the message that was sent: %v", r)
+				t.Errorf("returned message differs from the published message: %v", r)
 			}
 		case <-confirms:
-			t.Fatal("confirmed before it was returned")
+			t.Fatal("confirm precedes the return")
 		case <-time.After(timeout):
-			t.Fatal("not returned")
+			t.Fatal("message was not returned")
 		}
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 1 {
-			t.Errorf("confirm is %v", confirm)
+			t.Errorf("unexpected confirm: %v", confirm)
 		}
-		// The broker only confirms a message that is not mandatory. The confirm has the next tag.
+		// The broker acks an unroutable message that is not mandatory. The confirm has the next tag.
 		c.must(c.Publish("amq.direct", "nowhere", false, false, sent))
 		if confirm := <-confirms; !confirm.Ack || confirm.DeliveryTag != 2 {
-			t.Errorf("confirm is %v", confirm)
+			t.Errorf("unexpected confirm: %v", confirm)
 		}
 	})
 }
 
-func TestEveryPublishIsConfirmed(t *testing.T) {
+func TestBrokerConfirmsEveryPublish(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		const n = 1000
 		q := c.queue("q", nil)
@@ -50,28 +50,28 @@ func TestEveryPublishIsConfirmed(t *testing.T) {
 			last = confirm
 		}
 		if !last.Wait() || last.DeliveryTag != n {
-			t.Errorf("last is %v", last)
+			t.Errorf("unexpected last confirm: %v", last)
 		}
 		c.awaitReady(q, n)
 	})
 }
 
-// A publish to a missing exchange closes the channel. The broker does not send a nack.
-func TestMissingExchangeLosesTheConfirms(t *testing.T) {
+// A publish to a missing exchange closes the channel. The broker does not nack the message.
+func TestMissingExchangeClosesChannelWithoutConfirm(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		confirms := c.NotifyPublish(make(chan amqp.Confirmation, 1))
 		closed := c.NotifyClose(make(chan *amqp.Error, 1))
 		c.must(c.Publish(testkit.Name(t, "missing"), "", false, false, amqp.Publishing{}))
 		if e := <-closed; e == nil || e.Code != 404 {
-			t.Errorf("closed with %v", e)
+			t.Errorf("channel closed with %v, want code 404", e)
 		}
 		if confirm, ok := <-confirms; ok {
-			t.Errorf("confirmed: %v", confirm)
+			t.Errorf("unexpected confirm: %v", confirm)
 		}
 	})
 }
 
-func TestOneCopyForEachQueue(t *testing.T) {
+func TestEachQueueGetsOneCopy(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x, y := c.exchange("x", "topic"), c.exchange("y", "topic")
 		q := c.queue("q", nil)
@@ -83,7 +83,7 @@ func TestOneCopyForEachQueue(t *testing.T) {
 		c.bind(q, "a.b", y)
 		c.publish(x, "a.b", amqp.Publishing{Body: []byte("1")})
 		if n := c.ready(q); n != 1 {
-			t.Errorf("%d copies", n)
+			t.Errorf("copies: got %d, want 1", n)
 		}
 		// The queue was bound twice with this key. One unbind removes the binding.
 		c.must(c.QueueUnbind(q, "#", x, nil))
@@ -91,7 +91,7 @@ func TestOneCopyForEachQueue(t *testing.T) {
 		c.must(c.ExchangeUnbind(y, "#", x, false, nil))
 		c.publish(x, "a.b", amqp.Publishing{Body: []byte("2")})
 		if n := c.ready(q); n != 1 {
-			t.Errorf("%d copies after everything was unbound", n)
+			t.Errorf("copies after the unbinds: got %d, want 1", n)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestEmptyBody(t *testing.T) {
 		q := c.queue("q", nil)
 		c.publish("", q, amqp.Publishing{MessageId: "empty"})
 		if d := c.get(q); d.MessageId != "empty" || len(d.Body) != 0 {
-			t.Errorf("got %v", d)
+			t.Errorf("message: got %v, want an empty body", d)
 		}
 	})
 }
@@ -115,21 +115,21 @@ func TestBodyOfManyFrames(t *testing.T) {
 		}
 		c.publish("", q, amqp.Publishing{Body: body})
 		if d := c.get(q); string(d.Body) != string(body) {
-			t.Errorf("%d bytes came back changed", len(d.Body))
+			t.Errorf("body of %d bytes differs from the published body", len(d.Body))
 		}
 	})
 }
 
-// The broker also acks a message that the queue drops or expires before a delivery.
-func TestConfirmedThoughGone(t *testing.T) {
+// The broker also acks a message that the queue drops or that expires before a delivery.
+func TestBrokerConfirmsDroppedMessages(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-message-ttl": 0})
 		if !c.publish("", q, amqp.Publishing{}) {
-			t.Error("expired at once: nack")
+			t.Error("broker nacked a message that expires immediately")
 		}
 		q = c.queue("q", amqp.Table{"x-max-length": 0})
 		if !c.publish("", q, amqp.Publishing{}) {
-			t.Error("dropped at once: nack")
+			t.Error("broker nacked a message that the queue drops")
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// idle checks that a consumer has no delivery, after the broker has had the opportunity to send one.
-func (c *client) idle(deliveries <-chan amqp.Delivery) {
+// expectIdle checks that a consumer has no delivery, after the broker could have sent a delivery.
+func (c *client) expectIdle(deliveries <-chan amqp.Delivery) {
 	c.t.Helper()
 	marker := c.queue("marker", nil)
 	seen := c.consume(marker, nil)
@@ -33,23 +33,23 @@ func TestPrefetchIsPerConsumer(t *testing.T) {
 		c.must(ch.Qos(1, 0, false))
 		first, err := ch.Consume(q, "", false, false, false, false, nil)
 		c.must(err)
-		c.must(ch.Qos(2, 0, false)) // applies to later consumers
+		c.must(ch.Qos(2, 0, false)) // the prefetch applies to later consumers
 		second, err := ch.Consume(q, "", false, false, false, false, nil)
 		c.must(err)
 		d := c.next(first)
 		c.next(second)
 		c.next(second)
-		c.idle(first)
-		c.idle(second)
+		c.expectIdle(first)
+		c.expectIdle(second)
 		c.must(d.Ack(false))
 		if d := c.next(first); string(d.Body) != "4" {
-			t.Errorf("got %q", d.Body)
+			t.Errorf("delivery: got %q, want 4", d.Body)
 		}
 	})
 }
 
-// RabbitMQ 4.3 no longer supports one prefetch for all consumers of a channel, and applies it to each consumer.
-func TestPrefetchOfTheChannel(t *testing.T) {
+// RabbitMQ 4.3 no longer supports a prefetch for all consumers of a channel. It applies the prefetch to each consumer.
+func TestChannelPrefetchAppliesToEachConsumer(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		ch := c.open()
@@ -72,7 +72,7 @@ func TestPrefetchOfTheChannel(t *testing.T) {
 		for range window {
 			c.next(deliveries)
 		}
-		c.idle(deliveries)
+		c.expectIdle(deliveries)
 	})
 }
 
@@ -90,9 +90,9 @@ func TestAutomaticAcksIgnorePrefetch(t *testing.T) {
 	})
 }
 
-// Canceling a consumer does not requeue its deliveries. Closing the channel requeues them in their positions, marked as
-// redelivered.
-func TestCancelAndClose(t *testing.T) {
+// Canceling a consumer does not requeue its deliveries. Closing the channel requeues them in their positions and marks them
+// as redelivered.
+func TestCancelKeepsDeliveriesAndCloseRequeues(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2", "3")
@@ -103,7 +103,7 @@ func TestCancelAndClose(t *testing.T) {
 		ds := []amqp.Delivery{c.next(deliveries), c.next(deliveries), c.next(deliveries)}
 		c.must(ch.Cancel("tag", false))
 		if n := c.ready(q); n != 0 {
-			t.Errorf("%d given back by the cancel", n)
+			t.Errorf("basic.cancel requeued %d messages", n)
 		}
 		c.must(ds[1].Ack(false))
 		c.must(ch.Cancel("unknown", false))
@@ -117,7 +117,7 @@ func TestCancelAndClose(t *testing.T) {
 	})
 }
 
-func TestRecoverDeliversAgain(t *testing.T) {
+func TestRecoverRedelivers(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2", "3")
@@ -126,14 +126,14 @@ func TestRecoverDeliversAgain(t *testing.T) {
 		c.must(err)
 		for _, want := range []string{"1", "2", "3"} {
 			if d := c.next(deliveries); string(d.Body) != want || d.Redelivered {
-				t.Errorf("got %q %v", d.Body, d.Redelivered)
+				t.Errorf("delivery: got %q, redelivered %v; want %q, false", d.Body, d.Redelivered, want)
 			}
 		}
-		//lint:ignore SA1019 what RabbitMQ deprecates it still does
+		//lint:ignore SA1019 RabbitMQ still supports this deprecated method
 		c.must(ch.Recover(true))
 		for i, want := range []string{"1", "2", "3"} {
 			if d := c.next(deliveries); string(d.Body) != want || !d.Redelivered || d.DeliveryTag != uint64(4+i) {
-				t.Errorf("again: got %q %v %d", d.Body, d.Redelivered, d.DeliveryTag)
+				t.Errorf("redelivery: got %q, redelivered %v, tag %d", d.Body, d.Redelivered, d.DeliveryTag)
 			}
 		}
 	})
@@ -149,7 +149,7 @@ func TestRequeuePosition(t *testing.T) {
 		c.must(second.Nack(false, true))
 		c.must(third.Nack(true, true)) // requeues 1 and 3
 		if got := c.bodies(q, 4); got != "1 2 3 4" {
-			t.Errorf("order is %s", got)
+			t.Errorf("order: got %s", got)
 		}
 	})
 }
@@ -163,13 +163,13 @@ func TestConsumersTakeTurns(t *testing.T) {
 		}
 		for i := range 3 {
 			if a, b := c.next(first), c.next(second); string(a.Body) != fmt.Sprint(2*i) || string(b.Body) != fmt.Sprint(2*i+1) {
-				t.Errorf("round %d: %q and %q", i, a.Body, b.Body)
+				t.Errorf("round %d: got deliveries %q and %q", i, a.Body, b.Body)
 			}
 		}
 	})
 }
 
-func TestConsumersAreToldOfTheirQueuesDeletion(t *testing.T) {
+func TestQueueDeletionCancelsConsumers(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		ch := c.open()
@@ -179,7 +179,7 @@ func TestConsumersAreToldOfTheirQueuesDeletion(t *testing.T) {
 		_, err = c.QueueDelete(q, false, false, false)
 		c.must(err)
 		if tag := <-cancelled; tag != "tag" {
-			t.Errorf("cancelled %q", tag)
+			t.Errorf("cancelled consumer: got %q, want tag", tag)
 		}
 		c.must(ch.Qos(1, 0, false)) // fails if the channel is closed
 	})
@@ -192,8 +192,8 @@ func TestAutoDelete(t *testing.T) {
 		c.must(err)
 		c.must(c.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
 		c.bind(q, "", x)
-		c.must(c.QueueUnbind(q, "other", x, nil)) // removes no binding, so that queue and exchange remain
-		c.ready(q)                                // remains, because it never had a consumer
+		c.must(c.QueueUnbind(q, "other", x, nil)) // no such binding, so that queue and exchange remain
+		c.ready(q)                                // the queue remains, because it never had a consumer
 		_, err = c.Consume(q, "tag", false, false, false, false, nil)
 		c.must(err)
 		c.must(c.Cancel("tag", false))
@@ -212,49 +212,49 @@ func TestAutoDelete(t *testing.T) {
 					return nil
 				}
 				_ = ch.Close()
-				return fmt.Errorf("the %s is still there", what)
+				return fmt.Errorf("%s still exists", what)
 			})
 		}
 	})
 }
 
-func TestCounts(t *testing.T) {
+func TestMessageAndConsumerCounts(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2", "3")
-		if d := c.get(q); d.MessageCount != 2 { // the messages behind this one
-			t.Errorf("get tells of %d more", d.MessageCount)
+		if d := c.get(q); d.MessageCount != 2 { // number of remaining messages
+			t.Errorf("get-ok: got message count %d, want 2", d.MessageCount)
 		}
 		stats, err := c.QueueDeclarePassive(q, true, false, false, false, nil)
 		c.must(err)
 		if stats.Messages != 2 || stats.Consumers != 0 {
-			t.Errorf("declare tells of %d messages and %d consumers", stats.Messages, stats.Consumers)
+			t.Errorf("declare-ok: got %d messages and %d consumers, want 2 and 0", stats.Messages, stats.Consumers)
 		}
 		if n, err := c.QueuePurge(q, false); n != 2 || err != nil {
-			t.Errorf("purged %d, %v", n, err)
+			t.Errorf("purge-ok: got %d, %v; want 2", n, err)
 		}
 		c.put(q, "4")
-		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // does not count the unacked message
-			t.Errorf("deleted with %d, %v", n, err)
+		if n, err := c.QueueDelete(q, false, false, false); n != 1 || err != nil { // excludes the unacked message
+			t.Errorf("delete-ok: got %d, %v; want 1", n, err)
 		}
 	})
 }
 
-func TestServerNames(t *testing.T) {
+func TestGeneratedNames(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q, err := c.QueueDeclare("", false, false, true, false, nil)
 		c.must(err)
 		if !regexp.MustCompile(`^amq\.gen-[\w-]{22}$`).MatchString(q.Name) {
-			t.Errorf("the queue is called %q", q.Name)
+			t.Errorf("unexpected generated queue name: %q", q.Name)
 		}
 		r := dialRaw(t, b).open(2047, 0)
 		r.send(1, &amqpwire.QueueDeclare{Exclusive: true})
 		named := expect(r, &amqpwire.QueueDeclareOk{}).Queue
 		r.send(1, &amqpwire.BasicConsume{Queue: named})
 		if tag := expect(r, &amqpwire.BasicConsumeOk{}).ConsumerTag; !regexp.MustCompile(`^amq\.ctag-[\w-]{22}$`).MatchString(tag) {
-			t.Errorf("the consumer is called %q", tag)
+			t.Errorf("unexpected generated consumer tag: %q", tag)
 		}
-		// An empty queue name means the queue declared last. An empty key then means the name of this queue.
+		// An empty queue name selects the queue declared last. An empty key is then the name of this queue.
 		c.must(c.QueueBind("", "", "amq.direct", false, nil))
 		c.publish("amq.direct", q.Name, amqp.Publishing{Body: []byte("x")})
 		c.bodies(q.Name, 1)
@@ -280,14 +280,14 @@ func TestTopicExchange(t *testing.T) {
 				c.publish(x, key, amqp.Publishing{})
 			}
 			if n := c.ready(q); n != len(test.yes) {
-				t.Errorf("%q: %d messages, want %d", test.pattern, n, len(test.yes))
+				t.Errorf("pattern %q: got %d messages, want %d", test.pattern, n, len(test.yes))
 			}
 			c.must(c.QueueUnbind(q, test.pattern, x, nil))
 		}
 	})
 }
 
-// A consumer gets the messages that its own connection published, even with no-local.
+// A consumer receives the messages that its own connection published, even with no-local.
 func TestNoLocalIsIgnored(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, _ *client) {
 		r := dialRaw(t, b).open(2047, 0)
@@ -299,7 +299,7 @@ func TestNoLocalIsIgnored(t *testing.T) {
 		r.send(1, &amqpwire.BasicPublish{RoutingKey: q})
 		r.write(amqpwire.AppendHeaderFrame(nil, 1, 60, 0, []byte{0, 0}))
 		if d := expect(r, &amqpwire.BasicDeliver{}); d.RoutingKey != q {
-			t.Errorf("delivered %+v", d)
+			t.Errorf("unexpected delivery: %+v", d)
 		}
 	})
 }

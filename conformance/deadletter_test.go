@@ -11,7 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// rejected publishes a message to a queue that dead-letters to "dead", rejects the message, and returns the dead letter.
+// rejected publishes a message to a queue that dead-letters to another queue, rejects the message, and returns the dead
+// letter.
 func (c *client) rejected(m amqp.Publishing, args amqp.Table) (d amqp.Delivery, from, to string) {
 	c.t.Helper()
 	to = c.queue("dead", nil)
@@ -27,7 +28,7 @@ func deaths(t *testing.T, d amqp.Delivery) []amqp.Table {
 	t.Helper()
 	entries, ok := d.Headers["x-death"].([]any)
 	if !ok {
-		t.Fatalf("x-death is %T, want an array", d.Headers["x-death"])
+		t.Fatalf("x-death: got %T, want an array", d.Headers["x-death"])
 	}
 	var tables []amqp.Table
 	for _, e := range entries {
@@ -41,33 +42,33 @@ func TestDeathHeaders(t *testing.T) {
 		d, from, to := c.rejected(amqp.Publishing{Body: []byte("x")}, nil)
 		entry := deaths(t, d)[0]
 		if age := time.Since(entry["time"].(time.Time)); age < -time.Minute || age > time.Minute {
-			t.Errorf("time is %v, want now", entry["time"])
+			t.Errorf("time: got %v, want now", entry["time"])
 		}
 		delete(entry, "time")
 		want := amqp.Table{
 			"count": int64(1), "reason": "rejected", "queue": from, "exchange": "", "routing-keys": []any{from},
 		}
 		if !reflect.DeepEqual(entry, want) {
-			t.Errorf("entry is %v\nwant     %v", entry, want)
+			t.Errorf("entry: got  %v\n       want %v", entry, want)
 		}
 		for header, value := range map[string]any{
 			"x-first-death-reason": "rejected", "x-first-death-queue": from, "x-first-death-exchange": "",
 		} {
 			if d.Headers[header] != value {
-				t.Errorf("%s is %v, want %v", header, d.Headers[header], value)
+				t.Errorf("%s: got %v, want %v", header, d.Headers[header], value)
 			}
 		}
 		if last, has := d.Headers["x-last-death-queue"]; has != (b.Version != "3.10") || has && last != from {
-			t.Errorf("x-last-death-queue is %v (%v) with %s", last, has, b.Version)
+			t.Errorf("x-last-death-queue: got %v (%v) with version %s", last, has, b.Version)
 		}
 		if d.Exchange != "" || d.RoutingKey != to {
-			t.Errorf("delivered from %q %q, want the dead letter exchange and key", d.Exchange, d.RoutingKey)
+			t.Errorf("delivery from %q %q, want the dead-letter exchange and key", d.Exchange, d.RoutingKey)
 		}
 	})
 }
 
-// Each combination of queue and reason has one entry. A further death increments the count of the entry and moves the entry to the
-// front. Its other fields describe the first death.
+// Each combination of queue and reason has one entry. Another death increments the count of the entry and moves the entry to
+// the front. Its other fields describe the first death.
 func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		work, wait := testkit.Name(t, "work"), testkit.Name(t, "wait")
@@ -80,7 +81,7 @@ func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 		d := c.get(work)
 		entries := deaths(t, d)
 		if len(entries) != 2 {
-			t.Fatalf("%d entries, want 2: %v", len(entries), entries)
+			t.Fatalf("entries: got %d, want 2: %v", len(entries), entries)
 		}
 		for i, want := range []amqp.Table{
 			{"queue": wait, "reason": "expired", "count": int64(3), "routing-keys": []any{wait}},
@@ -88,30 +89,30 @@ func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 		} {
 			for k, v := range want {
 				if !reflect.DeepEqual(entries[i][k], v) {
-					t.Errorf("entry %d: %s is %v, want %v", i, k, entries[i][k], v)
+					t.Errorf("entry %d: %s: got %v, want %v", i, k, entries[i][k], v)
 				}
 			}
 		}
 		if d.Headers["x-first-death-queue"] != work || d.Headers["x-first-death-reason"] != "rejected" {
-			t.Errorf("the first death is told as %v", d.Headers)
+			t.Errorf("unexpected headers of the first death: %v", d.Headers)
 		}
 	})
 }
 
-func TestExpirationIsTakenOffAndKeptInTheEntry(t *testing.T) {
+func TestDeathEntryPreservesExpiration(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		d, _, _ := c.rejected(amqp.Publishing{Expiration: "60000"}, nil)
 		if entry := deaths(t, d)[0]; d.Expiration != "" || entry["original-expiration"] != "60000" {
-			t.Errorf("expiration %q, entry %v", d.Expiration, entry)
+			t.Errorf("expiration: got %q, entry %v", d.Expiration, entry)
 		}
 		d, _, _ = c.rejected(amqp.Publishing{}, amqp.Table{"x-message-ttl": 60000})
 		if _, has := deaths(t, d)[0]["original-expiration"]; has {
-			t.Error("a queue's time to live is told as the message's own")
+			t.Error("original-expiration contains the TTL of the queue")
 		}
 	})
 }
 
-func TestPropertiesSurviveDeath(t *testing.T) {
+func TestDeadLetterPreservesProperties(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		sent := amqp.Publishing{
 			ContentType: "text/plain", ContentEncoding: "utf-8", DeliveryMode: amqp.Persistent, Priority: 7,
@@ -141,8 +142,8 @@ func TestPropertiesSurviveDeath(t *testing.T) {
 	})
 }
 
-// RabbitMQ 3.10 continues the counts of an x-death header that a client publishes. RabbitMQ 4.0 and later ignore it.
-func TestDeathHistorySentByAClient(t *testing.T) {
+// RabbitMQ 3.10 continues the counts of an x-death header that a client publishes. RabbitMQ 4.0 and later ignore the header.
+func TestDeathHeaderFromClient(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		first, from, to := c.rejected(amqp.Publishing{}, nil)
 		c.publish("", from, amqp.Publishing{Headers: first.Headers})
@@ -152,14 +153,14 @@ func TestDeathHistorySentByAClient(t *testing.T) {
 			want = 2
 		}
 		if got := deaths(t, c.get(to))[0]["count"]; got != want {
-			t.Errorf("count is %v, want %d", got, want)
+			t.Errorf("count: got %v, want %d", got, want)
 		}
 	})
 }
 
-// If the queue has no dead-letter routing key, the broker routes a dead letter by all of its keys, including BCC. The x-death entry
-// has all keys except BCC.
-func TestDeadLetterKeepsItsRoutingKeys(t *testing.T) {
+// If the queue has no dead-letter routing key, the broker routes a dead letter by all its keys, including BCC. The x-death
+// entry contains all keys except BCC.
+func TestDeadLetterKeepsRoutingKeys(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dlx := c.exchange("dlx", amqp.ExchangeDirect)
 		source := c.queue("source", amqp.Table{"x-dead-letter-exchange": dlx})
@@ -175,15 +176,15 @@ func TestDeadLetterKeepsItsRoutingKeys(t *testing.T) {
 		c.publish(in, "main", amqp.Publishing{Headers: amqp.Table{"CC": []any{"cc"}, "BCC": []any{"bcc"}}})
 		original := c.get(source)
 		if _, has := original.Headers["BCC"]; has {
-			t.Error("BCC is shown to a consumer")
+			t.Error("delivery contains the BCC header")
 		}
 		c.must(original.Reject(false))
 		d := c.get(all)
 		if keys := deaths(t, d)[0]["routing-keys"]; !reflect.DeepEqual(keys, []any{"main", "cc"}) {
-			t.Errorf("routing-keys are %v", keys)
+			t.Errorf("unexpected routing-keys: %v", keys)
 		}
 		if d.RoutingKey != "main" || d.Exchange != dlx {
-			t.Errorf("delivered as %q %q", d.Exchange, d.RoutingKey)
+			t.Errorf("delivery from %q %q, want the dead-letter exchange and main", d.Exchange, d.RoutingKey)
 		}
 		c.awaitReady(all, 0) // one copy, although three keys match
 	})
@@ -200,16 +201,16 @@ func TestDeadLetterKeyReplacesAllKeys(t *testing.T) {
 		c.must(c.get(source).Reject(false))
 		d := c.get(fresh)
 		if _, has := d.Headers["CC"]; has != (b.Version != "3.10") {
-			t.Errorf("CC header there: %v, with %s", has, b.Version)
+			t.Errorf("CC header: got %v with version %s", has, b.Version)
 		}
 		if n := c.ready(old); n != 0 {
-			t.Errorf("%d messages went by the CC key", n)
+			t.Errorf("broker routed %d dead letters by the CC key", n)
 		}
 	})
 }
 
-// The broker drops unroutable dead letters silently.
-func TestDeadLettersThatNobodyTakes(t *testing.T) {
+// The broker drops unroutable dead letters without a notification.
+func TestBrokerDropsUnroutableDeadLetters(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		unrouted := c.exchange("dlx", amqp.ExchangeDirect)
 		for _, dlx := range []string{testkit.Name(t, "missing"), unrouted} {
@@ -218,24 +219,24 @@ func TestDeadLettersThatNobodyTakes(t *testing.T) {
 			confirm, err := c.PublishWithDeferredConfirm("", source, true, false, amqp.Publishing{})
 			c.must(err)
 			if !confirm.Wait() {
-				t.Error("not confirmed")
+				t.Error("message was not confirmed")
 			}
 			c.must(c.get(source).Reject(false))
 			if n := c.ready(source); n != 0 { // fails if the channel is closed
-				t.Errorf("%d messages left in the source", n)
+				t.Errorf("source queue still has %d messages", n)
 			}
 			select {
 			case r := <-returned:
-				t.Errorf("a dead letter was returned: %v", r)
+				t.Errorf("broker returned a dead letter: %v", r)
 			default:
 			}
 		}
 	})
 }
 
-// The broker drops an expired message that completes a cycle of queues. If a consumer rejected the message in the cycle, the
-// message may circulate indefinitely.
-func TestDeadLetterCircles(t *testing.T) {
+// The broker drops an expired message that completes a cycle of queues. If a consumer has rejected the message in the cycle,
+// the message may circulate indefinitely.
+func TestDeadLetterCycles(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		self := c.queue("self", amqp.Table{"x-dead-letter-exchange": "", "x-message-ttl": 30})
 		out := c.exchange("out", amqp.ExchangeFanout)
@@ -249,7 +250,7 @@ func TestDeadLetterCircles(t *testing.T) {
 		c.put(name, "x")
 		// The broker omits the queue that completes the cycle, but not the other queue of the exchange.
 		if d := c.get(beside); len(deaths(t, d)) != 1 {
-			t.Errorf("x-death is %v", deaths(t, d))
+			t.Errorf("unexpected x-death: %v", deaths(t, d))
 		}
 		c.awaitReady(self, 0)
 		c.awaitReady(name, 0)
@@ -260,12 +261,12 @@ func TestDeadLetterCircles(t *testing.T) {
 			c.must(c.get(again).Reject(false))
 		}
 		if d := c.get(again); deaths(t, d)[0]["count"] != int64(3) {
-			t.Errorf("x-death is %v", deaths(t, d))
+			t.Errorf("unexpected x-death: %v", deaths(t, d))
 		}
 	})
 }
 
-func TestDeadLettersComeInOrder(t *testing.T) {
+func TestDeadLettersKeepOrder(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
 		args := amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
@@ -275,12 +276,12 @@ func TestDeadLettersComeInOrder(t *testing.T) {
 		c.get(source)
 		c.must(c.get(source).Nack(true, false))
 		if got := c.bodies(dead, 3); got != "1 2 3" {
-			t.Errorf("rejected ones came as %s", got)
+			t.Errorf("order of rejected messages: got %s", got)
 		}
 		args["x-message-ttl"] = 20
 		c.put(c.queue("expiring", args), "1", "2", "3")
 		if got := c.bodies(dead, 3); got != "1 2 3" {
-			t.Errorf("expired ones came as %s", got)
+			t.Errorf("order of expired messages: got %s", got)
 		}
 	})
 }
@@ -320,8 +321,8 @@ func TestDeadLetterArguments(t *testing.T) {
 	})
 }
 
-// The broker drops a rejected message of a queue without a dead-letter exchange. The publisher is not notified.
-func TestRejectedWithoutADeadLetterExchange(t *testing.T) {
+// The broker drops a rejected message of a queue without a dead-letter exchange. It does not notify the publisher.
+func TestRejectWithoutDeadLetterExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2")
@@ -353,14 +354,14 @@ func TestFirstAndLastDeath(t *testing.T) {
 				want = nil
 			}
 			if d.Headers[header] != want {
-				t.Errorf("%s is %v, want %v", header, d.Headers[header], want)
+				t.Errorf("%s: got %v, want %v", header, d.Headers[header], want)
 			}
 		}
 	})
 }
 
 // The broker still detects a cycle if a consumer rejected the message before it entered the cycle.
-func TestCircleAfterARejection(t *testing.T) {
+func TestDeadLetterCycleAfterRejection(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		out := c.exchange("out", amqp.ExchangeFanout)
 		circle := c.queue("circle", amqp.Table{"x-message-ttl": 20, "x-dead-letter-exchange": out})
@@ -371,12 +372,12 @@ func TestCircleAfterARejection(t *testing.T) {
 		c.put(start, "1")
 		c.must(c.get(start).Reject(false))
 		if d := c.get(beside); len(deaths(t, d)) != 2 {
-			t.Errorf("x-death is %v", deaths(t, d))
+			t.Errorf("unexpected x-death: %v", deaths(t, d))
 		}
 		c.awaitReady(circle, 0)
 		c.put(beside, "end")
 		if got := c.bodies(beside, 1); got != "end" {
-			t.Errorf("the circle went on: %s", got)
+			t.Errorf("broker did not stop the cycle: got %s", got)
 		}
 	})
 }

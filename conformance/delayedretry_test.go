@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// delayed declares a quorum queue with a delayed retry. It returns "" on a broker before 4.3, which does not support delayed
-// retries.
+// delayed declares a quorum queue with a delayed retry. It returns "" for a broker before 4.3, which does not support
+// delayed retries.
 func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 	if b.Version == "3.10" {
 		return ""
@@ -31,15 +31,15 @@ func TestDelayedRetry(t *testing.T) {
 		c.put(q, "1", "2")
 		c.must(c.get(q).Nack(false, true))
 		if n := c.ready(q); n != 1 {
-			t.Errorf("%d ready", n)
+			t.Errorf("ready: got %d, want 1", n)
 		}
 		if got := c.bodies(q, 2); got != "2 1" {
-			t.Errorf("order is %s", got)
+			t.Errorf("order: got %s, want 2 1", got)
 		}
 	})
 }
 
-// The maximum applies, even if it is less than the minimum.
+// The maximum delay applies, even if it is less than the minimum.
 func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.delayed(b, amqp.Table{"x-delayed-retry-type": "all", "x-delayed-retry-min": 600000, "x-delayed-retry-max": 10})
@@ -54,8 +54,8 @@ func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	})
 }
 
-// The type selects the requeued messages that wait: after failed deliveries (basic.reject), after returned deliveries (basic.nack),
-// or both.
+// The type selects the requeued messages that wait: after failed deliveries (basic.reject), after returned deliveries
+// (basic.nack), or both.
 func TestDelayedRetryTypes(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for _, test := range []struct {
@@ -87,7 +87,7 @@ func TestDelayedRetryTypes(t *testing.T) {
 	})
 }
 
-// A redelivered message has the number of its earlier deliveries, and the number of its failed deliveries.
+// A redelivered message contains the number of its earlier deliveries and the number of its failed deliveries.
 func TestAcquiredCount(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
@@ -103,7 +103,7 @@ func TestAcquiredCount(t *testing.T) {
 			d := c.get(q)
 			for _, header := range []string{"x-acquired-count", "x-delivery-count"} {
 				if d.Headers[header] != want[header] {
-					t.Errorf("delivery %d: %s is %v, want %v", i+1, header, d.Headers[header], want[header])
+					t.Errorf("delivery %d: %s: got %v, want %v", i+1, header, d.Headers[header], want[header])
 				}
 			}
 			if i == 0 {

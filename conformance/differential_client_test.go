@@ -14,40 +14,40 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// answerTime is the timeout for an answer of a broker. The first quorum queue of a new node can take 30 seconds.
+// answerTime is the timeout for a reply of a broker. The first quorum queue of a new node can take 30 seconds.
 const answerTime = 60 * time.Second
 
-// line is a connection. The test reads from it only while it waits for an answer. When the answer arrives, the test has therefore
-// read everything that the broker sent before, and can detect that no more frames will follow.
-type line struct {
-	raw   *raw
-	lanes map[uint16]*lane
-	down  string // the reason why the connection ended; empty while it is open
+// clientConn is a connection. The test reads from it only while it waits for a reply. When the reply arrives, the test has
+// therefore read everything that the broker sent before, and can detect that no more frames will follow.
+type clientConn struct {
+	raw         *raw
+	channels    map[uint16]*clientChannel
+	closeReason string // reason for the end of the connection; empty while it is open
 }
 
-// lane is a channel and its state.
-type lane struct {
-	line  *line
+// clientChannel is a channel and its state.
+type clientChannel struct {
+	conn  *clientConn
 	id    uint16
 	open  bool
-	reply string // the most recent answer
+	reply string // most recent reply
 
 	opening bool // until channel.open-ok, frames belong to the previous channel with this number
 
 	seen  seen
 	named func(string) string // replaces the unique names of a broker with the names in the script
 
-	content content           // the message that is arriving
-	source  map[string]string // the queue of each consumer
-	asked   string            // the queue of the current basic.get
+	content content           // message that is arriving
+	source  map[string]string // queue of each consumer
+	asked   string            // queue of the current basic.get
 	step    int
 	pending []pending // unsettled deliveries
 	held    []pending // deliveries that the current transaction has settled
 	tx      bool
-	settled uint64 // the most recently settled tag
+	settled uint64 // most recently settled tag
 }
 
-// seen has the frames that the broker has sent without a request since the last step.
+// seen contains the frames that the broker has sent without a request since the last step.
 type seen struct {
 	deliveries map[string][]string // by consumer
 	returns    []string
@@ -60,7 +60,7 @@ type seen struct {
 type pending struct {
 	tag    uint64
 	queue  string
-	origin string // the consumer tag; empty for basic.get
+	origin string // consumer tag; empty for basic.get
 	step   int
 }
 
@@ -72,7 +72,7 @@ type content struct {
 	body   []byte
 }
 
-func dialLine(t *testing.T, b testkit.Target) *line {
+func dialConn(t *testing.T, b testkit.Target) *clientConn {
 	t.Helper()
 	r := dialRaw(t, b)
 	r.start("\x00guest\x00guest", amqpwire.Table{{Name: "consumer_cancel_notify", Value: true}})
@@ -80,14 +80,14 @@ func dialLine(t *testing.T, b testkit.Target) *line {
 	r.send(0, &amqpwire.ConnectionTuneOk{ChannelMax: tune.ChannelMax, FrameMax: tune.FrameMax})
 	r.send(0, &amqpwire.ConnectionOpen{VirtualHost: "/"})
 	expect(r, &amqpwire.ConnectionOpenOk{})
-	return &line{raw: r, lanes: make(map[uint16]*lane)}
+	return &clientConn{raw: r, channels: make(map[uint16]*clientChannel)}
 }
 
-// lane opens the channel with this number.
-func (l *line) lane(id uint16, named func(string) string) *lane {
-	ln := &lane{line: l, id: id, named: named, source: make(map[string]string), open: true, opening: true}
+// openChannel opens the channel with the given number.
+func (l *clientConn) openChannel(id uint16, named func(string) string) *clientChannel {
+	ln := &clientChannel{conn: l, id: id, named: named, source: make(map[string]string), open: true, opening: true}
 	ln.seen.clear()
-	l.lanes[id] = ln
+	l.channels[id] = ln
 	ln.call(&amqpwire.ChannelOpen{})
 	return ln
 }
@@ -97,7 +97,7 @@ func (s *seen) clear() {
 }
 
 // send sends a method, followed by the frames in more.
-func (ln *lane) send(m amqpwire.Method, more ...byte) {
+func (ln *clientChannel) send(m amqpwire.Method, more ...byte) {
 	if !ln.open {
 		return
 	}
@@ -105,26 +105,26 @@ func (ln *lane) send(m amqpwire.Method, more ...byte) {
 	if err != nil {
 		panic(err) // a defect of the test
 	}
-	_ = ln.line.raw.SetDeadline(time.Now().Add(answerTime))
-	if _, err := ln.line.raw.Write(append(b, more...)); err != nil {
+	_ = ln.conn.raw.SetDeadline(time.Now().Add(answerTime))
+	if _, err := ln.conn.raw.Write(append(b, more...)); err != nil {
 		// The broker may have sent the reason before it closed the connection.
-		ln.line.readUntil(func() bool { return false })
+		ln.conn.readUntil(func() bool { return false })
 	}
 }
 
-// call sends a method and returns the answer, or the error with which the broker closes the channel.
-func (ln *lane) call(m amqpwire.Method) string {
+// call sends a method and returns the reply, or the error with which the broker closes the channel.
+func (ln *clientChannel) call(m amqpwire.Method) string {
 	if !ln.open {
 		return "closed"
 	}
 	ln.reply = ""
 	ln.send(m)
-	ln.line.readUntil(func() bool { return ln.reply != "" || !ln.open })
+	ln.conn.readUntil(func() bool { return ln.reply != "" || !ln.open })
 	return ln.reply
 }
 
 // sync waits until the broker has processed all frames of the channel. Channel.flow has no other effect.
-func (ln *lane) sync() {
+func (ln *clientChannel) sync() {
 	reply := ln.reply
 	if ln.open {
 		ln.call(&amqpwire.ChannelFlow{Active: true})
@@ -134,8 +134,8 @@ func (ln *lane) sync() {
 	}
 }
 
-func (l *line) readUntil(done func() bool) {
-	for l.down == "" && !done() {
+func (l *clientConn) readUntil(done func() bool) {
+	for l.closeReason == "" && !done() {
 		f, err := l.raw.in.ReadFrame()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -145,7 +145,7 @@ func (l *line) readUntil(done func() bool) {
 			l.end("connection lost: " + reason(err))
 			return
 		}
-		if ln := l.lanes[f.Channel]; ln != nil {
+		if ln := l.channels[f.Channel]; ln != nil {
 			ln.take(f)
 		} else if f.Type == amqpwire.FrameMethod {
 			if m, err := amqpwire.ParseMethod(f.Payload); err == nil && m.ID() == amqpwire.IDConnectionClose {
@@ -164,15 +164,15 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func (l *line) end(why string) {
-	l.down = why
+func (l *clientConn) end(why string) {
+	l.closeReason = why
 	_ = l.raw.Close()
-	for _, ln := range l.lanes {
-		ln.shut(why)
+	for _, ln := range l.channels {
+		ln.close(why)
 	}
 }
 
-func (ln *lane) shut(why string) {
+func (ln *clientChannel) close(why string) {
 	if ln.open {
 		ln.open, ln.reply = false, ln.named(why)
 		ln.seen.others = append(ln.seen.others, ln.reply)
@@ -180,12 +180,12 @@ func (ln *lane) shut(why string) {
 	}
 }
 
-func (ln *lane) take(f amqpwire.Frame) {
+func (ln *clientChannel) take(f amqpwire.Frame) {
 	switch f.Type {
 	case amqpwire.FrameMethod:
 		m, err := amqpwire.ParseMethod(f.Payload)
 		if err != nil {
-			ln.line.end("not a method: " + err.Error())
+			ln.conn.end("not a method: " + err.Error())
 			return
 		}
 		if ln.opening && m.ID() != amqpwire.IDChannelOpenOk {
@@ -200,7 +200,7 @@ func (ln *lane) take(f amqpwire.Frame) {
 			ln.content.props, err = amqpwire.ParseProperties(h.Properties)
 		}
 		if err != nil {
-			ln.line.end("not a content header: " + err.Error())
+			ln.conn.end("not a content header: " + err.Error())
 			return
 		}
 		ln.content.size = h.BodySize
@@ -213,7 +213,7 @@ func (ln *lane) take(f amqpwire.Frame) {
 	}
 }
 
-func (ln *lane) method(m amqpwire.Method) {
+func (ln *clientChannel) method(m amqpwire.Method) {
 	switch m := m.(type) {
 	case *amqpwire.BasicDeliver, *amqpwire.BasicReturn, *amqpwire.BasicGetOk:
 		ln.content = content{method: m}
@@ -225,7 +225,7 @@ func (ln *lane) method(m amqpwire.Method) {
 		ln.seen.others = append(ln.seen.others, "cancelled "+m.ConsumerTag)
 	case *amqpwire.ChannelClose:
 		ln.send(&amqpwire.ChannelCloseOk{})
-		ln.shut(fmt.Sprintf("closed: %d %s", m.ReplyCode, m.ReplyText))
+		ln.close(fmt.Sprintf("closed: %d %s", m.ReplyCode, m.ReplyText))
 	default:
 		ln.reply = ln.named(fmt.Sprintf("%v %+v", m.ID(), deref(m)))
 		if m.ID() == amqpwire.IDChannelCloseOk {
@@ -236,7 +236,7 @@ func (ln *lane) method(m amqpwire.Method) {
 	}
 }
 
-func (ln *lane) confirm(tag uint64, multiple bool, how string) {
+func (ln *clientChannel) confirm(tag uint64, multiple bool, how string) {
 	s := &ln.seen
 	first := tag
 	if multiple {
@@ -252,7 +252,7 @@ func (ln *lane) confirm(tag uint64, multiple bool, how string) {
 	}
 }
 
-func (ln *lane) message(c content) {
+func (ln *clientChannel) message(c content) {
 	text := ln.named(c.String())
 	switch m := c.method.(type) {
 	case *amqpwire.BasicDeliver:
@@ -271,7 +271,7 @@ func (ln *lane) message(c content) {
 }
 
 // await adds deliveries. It sorts the deliveries of one step by consumer, because the order of the consumers is random.
-func (ln *lane) await(p ...pending) {
+func (ln *clientChannel) await(p ...pending) {
 	ln.pending = append(ln.pending, p...)
 	slices.SortStableFunc(ln.pending, func(a, b pending) int {
 		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.origin, b.origin), cmp.Compare(a.tag, b.tag))

@@ -25,7 +25,7 @@ var (
 
 func one[T any](t *rapid.T, values ...T) T { return rapid.SampledFrom(values).Draw(t, "") }
 
-// scripts draws a script, which declares objects and then uses them.
+// scripts draws a script that declares objects and then uses them.
 var scripts = rapid.Custom(func(t *rapid.T) script {
 	var s script
 	for _, q := range []string{"q0", "q1", "q2"} {
@@ -36,7 +36,7 @@ var scripts = rapid.Custom(func(t *rapid.T) script {
 	}
 	s = append(s, rapid.SliceOfN(bind, 1, 5).Draw(t, "bindings")...)
 	s = append(s, rapid.SliceOfN(step, 12, 40).Draw(t, "steps")...)
-	return tame(s)
+	return removeRaces(s)
 })
 
 // step draws one operation. Operations with more effects are more likely.
@@ -45,13 +45,13 @@ var step = rapid.Custom(func(t *rapid.T) operation {
 		publishing, publishing, publishing, publishing, publishing, publishing, publishing, publishing, publishing,
 		settling, settling, settling, settling, settling, settling, settling, settling, settling, settling,
 		getting, getting, getting, getting, getting, consuming, consuming, consuming, consuming, canceling,
-		reopening, reopening, managing, transaction, bind, seldom,
+		reopening, reopening, managing, transaction, bind, rareStep,
 	}
 	return rapid.SampledFrom(weighted).Draw(t, "kind").Draw(t, "operation")
 })
 
-// seldom draws an operation that can end a channel or remove objects that later operations need.
-var seldom = rapid.Custom(func(t *rapid.T) operation {
+// rareStep draws an operation that can end a channel or remove objects that later operations need.
+var rareStep = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom([]*rapid.Generator[operation]{mistake, deleting, redeclare}).Draw(t, "kind").Draw(t, "operation")
 })
 

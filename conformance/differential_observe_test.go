@@ -10,8 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Observations are text, so that the test can compare and print them directly. The text omits details that differ between two runs
-// of the same broker. It has the names of the script instead of the unique names, and omits the time of x-death entries.
+// Observations are text, so that the test can compare and print them directly. The text omits details that differ between
+// two runs of the same broker. It contains the names of the script instead of the unique names, and omits the time of
+// x-death entries.
 
 func deref(m amqpwire.Method) any { return reflect.ValueOf(m).Elem().Interface() }
 
@@ -73,8 +74,8 @@ func valueText(v any) string {
 	return fmt.Sprintf("%s(%v)", amqpwire.TypeName(v), v)
 }
 
-// text returns the observed frames, one per line. Deliveries are in order for each consumer, returns are in order, and confirms are
-// sorted by tag.
+// text returns the observed frames, one per line. Deliveries are in order for each consumer, returns are in order, and
+// confirms are sorted by tag.
 func (s *seen) text(of string) string {
 	var lines []string
 	for _, tag := range sortedKeys(s.deliveries) {

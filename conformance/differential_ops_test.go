@@ -11,7 +11,7 @@ import (
 // operation is a line of a script. Its string has the notation of scripts.
 type operation interface {
 	fmt.Stringer
-	// do performs the operation and returns the answer.
+	// do performs the operation and returns the reply.
 	do(p *player) string
 }
 
@@ -20,7 +20,7 @@ type on int
 
 func (c on) String() string { return fmt.Sprintf("client%d", int(c)) }
 
-// method is an operation that sends one method and waits for its answer.
+// method is an operation that sends one method and waits for the reply.
 type method struct {
 	on
 	m amqpwire.Method
@@ -29,23 +29,23 @@ type method struct {
 func call(c on, m amqpwire.Method) operation { return method{c, m} }
 
 func (o method) do(p *player) string {
-	if ln := p.lane(o.on); o.m.ID() == amqpwire.IDBasicRecover && (p.mixed(ln) || p.shared(ln)) {
+	if ln := p.channel(o.on); o.m.ID() == amqpwire.IDBasicRecover && (p.hasMixedSources(ln) || p.hasSharedQueue(ln)) {
 		return "not recovered"
 	}
 	m := p.qualified(o.m)
 	if o.m.ID() == amqpwire.IDBasicRecover {
-		p.lane(o.on).pending = nil // before they are redelivered
+		p.channel(o.on).pending = nil // remove them before they are redelivered
 	}
-	answer := p.lane(o.on).call(m)
+	answer := p.channel(o.on).call(m)
 	switch o.m.(type) {
 	case *amqpwire.TxSelect:
-		p.lanes[o.on].tx = p.lanes[o.on].open
+		p.channels[o.on].tx = p.channels[o.on].open
 	case *amqpwire.TxCommit:
-		p.lanes[o.on].held = nil
+		p.channels[o.on].held = nil
 	case *amqpwire.TxRollback:
-		held := p.lanes[o.on].held
-		p.lanes[o.on].held = nil
-		p.lanes[o.on].await(held...)
+		held := p.channels[o.on].held
+		p.channels[o.on].held = nil
+		p.channels[o.on].await(held...)
 	}
 	return answer
 }
@@ -62,7 +62,7 @@ type publish struct {
 }
 
 func (o publish) do(p *player) string {
-	ln := p.lane(o.on)
+	ln := p.channel(o.on)
 	if o.props.Headers != nil {
 		o.props.Flags |= amqpwire.PropHeaders
 	}
@@ -99,7 +99,7 @@ type get struct {
 }
 
 func (o get) do(p *player) string {
-	ln := p.lane(o.on)
+	ln := p.channel(o.on)
 	ln.asked = o.queue
 	if o.noAck {
 		ln.asked = ""
@@ -119,7 +119,7 @@ type consume struct {
 }
 
 func (o consume) do(p *player) string {
-	ln := p.lane(o.on)
+	ln := p.channel(o.on)
 	if _, used := ln.source[o.tag]; !used && slices.ContainsFunc(ln.pending, func(d pending) bool { return d.origin == o.tag }) {
 		return "not consumed"
 	}
@@ -146,7 +146,7 @@ type cancel struct {
 }
 
 func (o cancel) do(p *player) string {
-	ln := p.lane(o.on)
+	ln := p.channel(o.on)
 	answer := ln.call(&amqpwire.BasicCancel{ConsumerTag: o.tag})
 	delete(ln.source, o.tag)
 	return answer
@@ -154,7 +154,7 @@ func (o cancel) do(p *player) string {
 
 func (o cancel) String() string { return fmt.Sprintf("%v cancel %s", o.on, o.tag) }
 
-// settle settles the nth delivery of the client, or all deliveries up to it. If the client does not have a delivery, the other
+// settle settles the nth delivery of the client, or all deliveries up to the nth. If the client has no delivery, the other
 // client settles one.
 type settle struct {
 	on
@@ -184,15 +184,15 @@ func (h how) method(tag uint64, multiple bool) amqpwire.Method {
 }
 
 func (o settle) do(p *player) string {
-	ln := p.lanes[o.on]
+	ln := p.channels[o.on]
 	if ln == nil || !ln.open || len(ln.pending) == 0 {
-		ln = p.lanes[1-o.on]
+		ln = p.channels[1-o.on]
 	}
 	if ln == nil || !ln.open || len(ln.pending) == 0 {
 		return "nothing to settle"
 	}
 	d := ln.pending[o.nth%len(ln.pending)]
-	multiple := o.multiple && o.how != rejected && o.how != failed && !p.mixed(ln) && !p.shared(ln)
+	multiple := o.multiple && o.how != rejected && o.how != failed && !p.hasMixedSources(ln) && !p.hasSharedQueue(ln)
 	tag := d.tag
 	var settled, left []pending
 	for _, other := range ln.pending {
@@ -221,14 +221,14 @@ func (o settle) String() string {
 	return fmt.Sprintf("%v %s its delivery %d multiple=%v", o.on, o.how, o.nth, o.multiple)
 }
 
-// again settles the most recently settled delivery of the client again.
+// again settles the client's most recently settled delivery again.
 type again struct {
 	on
 	how how
 }
 
 func (o again) do(p *player) string {
-	ln := p.lanes[o.on]
+	ln := p.channels[o.on]
 	if ln == nil || !ln.open || ln.settled == 0 {
 		return "nothing to settle"
 	}
@@ -248,7 +248,7 @@ type unknown struct {
 }
 
 func (o unknown) do(p *player) string {
-	ln := p.lane(o.on)
+	ln := p.channel(o.on)
 	multiple := o.multiple && (o.tag != 0 || len(ln.pending) == 0)
 	ln.send(o.how.method(o.tag, multiple))
 	ln.sync()
@@ -263,11 +263,11 @@ func (o unknown) String() string {
 type reopen struct{ on }
 
 func (o reopen) do(p *player) string {
-	ln := p.lanes[o.on]
+	ln := p.channels[o.on]
 	if ln == nil || !ln.open {
 		return "is closed"
 	}
-	if p.mixed(ln) {
+	if p.hasMixedSources(ln) {
 		return "not closed"
 	}
 	return ln.call(&amqpwire.ChannelClose{})

@@ -16,23 +16,23 @@ import (
 type player struct {
 	t      *testing.T
 	broker testkit.Target
-	lines  [3]*line
+	conns  [3]*clientConn
 
 	// The state of the current script.
-	prefix  string
-	graph   graph
-	queues  []string
-	lanes   [2]*lane
-	watcher *lane
-	step    int
+	prefix       string
+	graph        graph
+	queues       []string
+	channels     [2]*clientChannel
+	observerChan *clientChannel
+	step         int
 }
 
-const watching = 2 // the index of the observer's connection
+const observer = 2 // index of the observer's connection
 
 // begin resets the state for a new script.
 func (p *player) begin(s script, prefix string) {
 	p.prefix, p.graph, p.queues, p.step = prefix, graphOf(s), s.queues(), 0
-	p.lanes, p.watcher = [2]*lane{}, nil
+	p.channels, p.observerChan = [2]*clientChannel{}, nil
 }
 
 // scriptName matches the names in scripts that the player replaces with unique names.
@@ -93,41 +93,41 @@ func methodText(m amqpwire.Method) string {
 	return text.String()
 }
 
-func (p *player) line(i int) *line {
-	if p.lines[i] == nil || p.lines[i].down != "" {
-		p.lines[i] = dialLine(p.t, p.broker)
+func (p *player) conn(i int) *clientConn {
+	if p.conns[i] == nil || p.conns[i].closeReason != "" {
+		p.conns[i] = dialConn(p.t, p.broker)
 	}
-	return p.lines[i]
+	return p.conns[i]
 }
 
-// lane returns the channel of a client. It opens a new channel if the previous one is closed.
-func (p *player) lane(c on) *lane {
-	if ln := p.lanes[c]; ln != nil && ln.open {
+// channel returns the channel of a client. It opens a new channel if the previous channel is closed.
+func (p *player) channel(c on) *clientChannel {
+	if ln := p.channels[c]; ln != nil && ln.open {
 		return ln
 	}
 	var before seen
-	if p.lanes[c] != nil {
-		before = p.lanes[c].seen
+	if p.channels[c] != nil {
+		before = p.channels[c].seen
 	}
-	ln := p.line(int(c)).lane(1, p.named)
+	ln := p.conn(int(c)).openChannel(1, p.named)
 	ln.step = p.step
 	ln.seen.others = before.others
 	if c == 0 {
 		ln.call(&amqpwire.ConfirmSelect{})
 	}
-	p.lanes[c] = ln
+	p.channels[c] = ln
 	return ln
 }
 
-func (p *player) watch() *lane {
-	if p.watcher == nil || !p.watcher.open {
-		p.watcher = p.line(watching).lane(1, p.named)
+func (p *player) observerChannel() *clientChannel {
+	if p.observerChan == nil || !p.observerChan.open {
+		p.observerChan = p.conn(observer).openChannel(1, p.named)
 	}
-	return p.watcher
+	return p.observerChan
 }
 
-// mixed reports whether the deliveries of a client come from queues whose dead letters may reach the same queue.
-func (p *player) mixed(ln *lane) bool {
+// hasMixedSources reports whether the deliveries of a client come from queues whose dead letters may reach the same queue.
+func (p *player) hasMixedSources(ln *clientChannel) bool {
 	var queues []string
 	for _, d := range ln.pending {
 		queues = append(queues, d.queue)
@@ -135,8 +135,9 @@ func (p *player) mixed(ln *lane) bool {
 	return p.graph.meet(queues)
 }
 
-// shared reports whether a client has unsettled deliveries of one queue from several consumers, or from a consumer and basic.get.
-func (p *player) shared(ln *lane) bool {
+// hasSharedQueue reports whether a client has unsettled deliveries of one queue from several consumers, or from a consumer
+// and basic.get.
+func (p *player) hasSharedQueue(ln *clientChannel) bool {
 	origins := make(map[string]string)
 	for _, d := range ln.pending {
 		if of, seen := origins[d.queue]; seen && of != d.origin {
@@ -147,11 +148,11 @@ func (p *player) shared(ln *lane) bool {
 	return false
 }
 
-// look returns the observable state: the frames that the clients have received since the step began, and the number of messages and
-// consumers of each queue. It first synchronizes the channels of both clients.
+// look returns the observable state: the frames that the clients have received since the step began, and the number of
+// messages and consumers of each queue. It first synchronizes the channels of both clients.
 func (p *player) look() string {
 	var lines []string
-	for i, ln := range p.lanes {
+	for i, ln := range p.channels {
 		if ln == nil {
 			continue
 		}
@@ -161,7 +162,7 @@ func (p *player) look() string {
 		}
 	}
 	for _, q := range p.queues {
-		count := p.watch().call(&amqpwire.QueueDeclare{Queue: p.name(q), Passive: true})
+		count := p.observerChannel().call(&amqpwire.QueueDeclare{Queue: p.name(q), Passive: true})
 		lines = append(lines, count)
 	}
 	return strings.Join(lines, "\n")
@@ -170,7 +171,7 @@ func (p *player) look() string {
 // advance begins the next step.
 func (p *player) advance() {
 	p.step++
-	for _, ln := range p.lanes {
+	for _, ln := range p.channels {
 		if ln != nil {
 			ln.seen.clear()
 			ln.step = p.step
@@ -180,7 +181,7 @@ func (p *player) advance() {
 
 // close closes the channel of a client, so that the broker requeues its messages.
 func (p *player) close(c on) string {
-	if ln := p.lanes[c]; ln != nil && ln.open {
+	if ln := p.channels[c]; ln != nil && ln.open {
 		return ln.call(&amqpwire.ChannelClose{})
 	}
 	return "is closed"
@@ -190,8 +191,8 @@ func (p *player) close(c on) string {
 func (p *player) drain(queue string) string {
 	var lines []string
 	for {
-		p.watch().asked = ""
-		got := p.watch().call(&amqpwire.BasicGet{Queue: p.name(queue), NoAck: true})
+		p.observerChannel().asked = ""
+		got := p.observerChannel().call(&amqpwire.BasicGet{Queue: p.name(queue), NoAck: true})
 		lines = append(lines, queue+": "+got)
 		if !strings.HasPrefix(got, `"`) {
 			return strings.Join(lines, "\n")
@@ -204,10 +205,10 @@ func (p *player) clean(s script) {
 	p.close(0)
 	p.close(1)
 	for _, q := range s.queues() {
-		p.watch().call(&amqpwire.QueueDelete{Queue: p.name(q)})
+		p.observerChannel().call(&amqpwire.QueueDelete{Queue: p.name(q)})
 	}
 	for _, x := range s.exchanges() {
-		p.watch().call(&amqpwire.ExchangeDelete{Exchange: p.name(x)})
+		p.observerChannel().call(&amqpwire.ExchangeDelete{Exchange: p.name(x)})
 	}
-	p.watch().call(&amqpwire.ChannelClose{})
+	p.observerChannel().call(&amqpwire.ChannelClose{})
 }

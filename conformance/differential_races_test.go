@@ -6,7 +6,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// graph has the possible routes of messages. It includes all declarations and bindings of a script and ignores deletions.
+// graph contains the possible routes of messages. It includes all declarations and bindings of a script and ignores
+// deletions.
 type graph struct {
 	bound map[string][]string // from an exchange to queues and exchanges
 	dead  map[string][]string // from a queue to the targets of its dead letters
@@ -56,8 +57,8 @@ func (g *graph) add(m amqpwire.Method) {
 	}
 }
 
-// reach returns the queues that a message can reach from an exchange or a queue. If dead is set, it includes the routes of dead
-// letters.
+// reach returns the queues that a message can reach from an exchange or a queue. If dead is set, reach includes the routes
+// of dead letters.
 func (g *graph) reach(from string, dead bool, seen map[string]bool) []string {
 	if seen[from] {
 		return nil
@@ -107,20 +108,20 @@ func (g *graph) racy() bool {
 	return false
 }
 
-// tame removes from a script the operations whose outcome is random.
-func tame(s script) script {
+// removeRaces removes the operations with a random outcome from a script.
+func removeRaces(s script) script {
 	var kept script
 	for i, o := range s {
-		if ephemeral(s[:i], s, o) {
-			o = lossy(o)
+		if mayLoseTarget(s[:i], s, o) {
+			o = withoutAtLeastOnce(o)
 		}
-		if p, ok := o.(publish); ok && p.n > 1 && fleeting(s) {
+		if p, ok := o.(publish); ok && p.n > 1 && expiresInLimitedQueue(s) {
 			p.n = 1
 			o = p
 		}
 		next := append(slices.Clone(kept), o)
 		g := graphOf(next)
-		if g.racy() || transactional(next) && g.meet(g.all) || late(s, o) || hasty(s, o) {
+		if g.racy() || transactional(next) && g.meet(g.all) || expiresInPriorityQueue(s, o) || autoAckWithPrefetch(s, o) {
 			continue
 		}
 		if p, ok := o.(publish); ok && p.props.Headers != nil && p.exchange == "" {
@@ -145,8 +146,9 @@ func transactional(s script) bool {
 	})
 }
 
-// ephemeral reports whether an operation declares a queue with at-least-once dead letters whose target may be missing or full.
-func ephemeral(before, all script, o operation) bool {
+// mayLoseTarget reports whether an operation declares a queue with at-least-once dead letters whose target may be missing or
+// full.
+func mayLoseTarget(before, all script, o operation) bool {
 	m, ok := o.(method)
 	if !ok {
 		return false
@@ -179,31 +181,31 @@ func ephemeral(before, all script, o operation) bool {
 	return !there
 }
 
-// lossy returns the declaration without the at-least-once strategy.
-func lossy(o operation) operation {
+// withoutAtLeastOnce returns the declaration without the at-least-once strategy.
+func withoutAtLeastOnce(o operation) operation {
 	d := *o.(method).m.(*amqpwire.QueueDeclare)
 	d.Arguments = d.Arguments.Delete("x-dead-letter-strategy")
 	return call(o.(method).on, &d)
 }
 
-// late reports whether an operation lets messages expire immediately, in a script with a priority queue.
-func late(s script, o operation) bool {
+// expiresInPriorityQueue reports whether an operation lets messages expire immediately, in a script with a priority queue.
+func expiresInPriorityQueue(s script, o operation) bool {
 	if !slices.ContainsFunc(s, func(o operation) bool { return declaredWith(o, "x-max-priority") != nil }) {
 		return false
 	}
 	return expiring(o)
 }
 
-// hasty reports whether an operation starts a consumer with automatic acks and a prefetch, in a script that loses messages without
-// immediate delivery.
-func hasty(s script, o operation) bool {
+// autoAckWithPrefetch reports whether an operation starts a consumer with automatic acks and a prefetch, in a script that
+// loses messages without immediate delivery.
+func autoAckWithPrefetch(s script, o operation) bool {
 	c, ok := o.(consume)
 	return ok && c.noAck && c.prefetch > 0 && (slices.ContainsFunc(s, expiring) || slices.ContainsFunc(s, limited))
 }
 
-// fleeting reports whether a script has messages that expire immediately, and queues with a small limit. If the script publishes
-// several messages in a row, it is random whether the earlier ones have expired.
-func fleeting(s script) bool {
+// expiresInLimitedQueue reports whether a script has messages that expire immediately, and queues with a small limit. If the
+// script publishes several messages in a row, it is random whether the earlier messages have expired.
+func expiresInLimitedQueue(s script) bool {
 	return slices.ContainsFunc(s, expiring) && slices.ContainsFunc(s, limited)
 }
 

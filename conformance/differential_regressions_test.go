@@ -6,42 +6,42 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// regressions has a script for each difference that was found and corrected.
+// regressions contains a script for each difference that was found and corrected.
 var regressions = []struct {
 	name   string
 	script script
 }{
-	{"of two missing ends of a binding, the source is told of", script{
+	{"the error for two missing ends of a binding names the source", script{
 		call(0, &amqpwire.QueueBind{Queue: "q0", Exchange: "x0"}),
 		call(0, &amqpwire.ExchangeBind{Destination: "x1", Source: "x0"}),
 		call(0, &amqpwire.QueueBind{Queue: "q0"}),
 		call(0, &amqpwire.ExchangeBind{Destination: "x1"}),
 	}},
-	{"arguments of a quorum queue are compared in an order of its own", script{
+	{"arguments of a quorum queue are compared in a different order", script{
 		declare("x-queue-type", "quorum", "x-message-ttl", int32(5000), "x-dead-letter-exchange", "x", "x-delivery-limit", int32(3)),
 		declare("x-queue-type", "quorum"),
 		declare("x-queue-type", "quorum", "x-dead-letter-exchange", "x"),
 		declare("x-queue-type", "quorum", "x-dead-letter-exchange", "x", "x-delivery-limit", int32(3)),
 		declare("x-dead-letter-exchange", "x"),
 	}},
-	{"the type of a queue is compared after most arguments", script{
+	{"the queue type is compared after most arguments", script{
 		declare("x-single-active-consumer", true),
 		declare("x-queue-type", "quorum"),
 		declare("x-queue-type", "quorum", "x-single-active-consumer", true),
 	}},
-	{"properties count against the size of a quorum queue", script{
+	{"properties count towards the size of a quorum queue", script{
 		declare("x-queue-type", "quorum", "x-max-length-bytes", int32(9)),
 		publish{n: 1, key: "q0"},
 		publish{n: 1, key: "q0"},
 		publish{n: 1, key: "q0", props: headers("h", "v")},
 	}},
-	{"what dead-lettering adds to the properties does not count", script{
+	{"headers that dead-lettering adds do not count towards the size", script{
 		declare("x-queue-type", "quorum", "x-max-length-bytes", int32(6), "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "q0"),
 		publish{n: 1, key: "q0"},
 		get{queue: "q0"},
 		settle{how: rejected},
 	}},
-	{"a declaration counts who has a quorum queue's messages, and not who waits", script{
+	{"declare-ok counts holders of messages as consumers of a quorum queue", script{
 		declare("x-queue-type", "quorum"),
 		publish{n: 3, key: "q0"},
 		get{queue: "q0"},
@@ -50,13 +50,13 @@ var regressions = []struct {
 		settle{how: acked, multiple: true, nth: 1},
 		settle{how: requeued},
 	}},
-	{"a declaration counts only the active one of single active consumers of a quorum queue", script{
+	{"declare-ok counts only the single active consumer of a quorum queue", script{
 		declare("x-queue-type", "quorum", "x-single-active-consumer", true),
 		consume{queue: "q0", tag: "c0"},
 		consume{queue: "q0", tag: "c1"},
 		cancel{tag: "c0"},
 	}},
-	{"a quorum queue gives out returned messages first, whatever their priority", script{
+	{"a quorum queue delivers requeued messages first, regardless of their priority", script{
 		declare("x-queue-type", "quorum"),
 		publish{n: 1, key: "q0", props: priority(1)},
 		get{queue: "q0"},
@@ -64,48 +64,48 @@ var regressions = []struct {
 		settle{how: requeued},
 		get{queue: "q0"},
 	}},
-	{"a quorum queue is not deleted on a condition", script{
+	{"a quorum queue does not support conditional deletion", script{
 		declare("x-queue-type", "quorum"),
 		call(0, &amqpwire.QueueDelete{Queue: "q0", IfUnused: true}),
 		call(0, &amqpwire.QueueDelete{Queue: "q0", IfEmpty: true}),
 		call(0, &amqpwire.QueueDelete{Queue: "q0", IfUnused: true, IfEmpty: true}),
 	}},
-	{"a quorum queue knows no exclusive consumers", script{
+	{"a quorum queue does not support exclusive consumers", script{
 		declare("x-queue-type", "quorum"),
 		consume{queue: "q0", tag: "c0", exclusive: true},
 		consume{queue: "q0", tag: "c1", exclusive: true},
 		consume{queue: "q0", tag: "c2"},
 		publish{n: 3, key: "q0"},
 	}},
-	{"a consumer tag that is in use is an error before the queue is looked for", script{
+	{"a duplicate consumer tag is reported before a missing queue", script{
 		declare(),
 		consume{queue: "q0", tag: "c0"},
 		consume{queue: "missing", tag: "c0"},
 	}},
-	{"a classic queue drops what is too much before its consumers get what comes back", script{
+	{"a classic queue applies its limit before it redelivers requeued messages", script{
 		declare("x-max-length", int32(0)),
 		consume{queue: "q0", tag: "c0"},
 		publish{n: 1, key: "q0"},
 		settle{how: requeued},
 	}},
-	{"a quorum queue gives credit for what comes back before it drops what is too much", script{
+	{"a quorum queue returns credit for requeued messages before it applies its limit", script{
 		declare("x-queue-type", "quorum", "x-max-length", int32(1)),
 		consume{queue: "q0", tag: "c0", prefetch: 1},
 		publish{n: 2, key: "q0"},
 		settle{how: requeued},
 	}},
-	{"what is too much is so before it expires", script{
+	{"the limit of a classic queue applies before messages expire", script{
 		declareAs("q1"),
 		declare("x-max-length", int32(0), "x-message-ttl", int32(0), "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "q1"),
 		publish{n: 1, key: "q0"},
 		get{queue: "q1"},
 	}},
-	{"in a quorum queue, too", script{
+	{"the limit of a quorum queue applies before messages expire", script{
 		declare("x-queue-type", "quorum", "x-max-length", int32(1)),
 		publish{n: 1, key: "q0", props: priority(9)},
 		publish{n: 1, key: "q0", props: amqpwire.Properties{Flags: amqpwire.PropExpiration, Expiration: "0"}},
 	}},
-	{"a quorum queue's messages come back consumer by consumer when their channel ends", script{
+	{"the end of a channel requeues messages of a quorum queue by consumer", script{
 		declare("x-queue-type", "quorum"),
 		publish{n: 1, key: "q0"},
 		get{queue: "q0"},
@@ -115,7 +115,7 @@ var regressions = []struct {
 		publish{n: 1, key: "q0"},
 		consume{queue: "q0", tag: "c0"},
 	}},
-	{"a rejected dead letter that a classic queue did not have to keep is not redelivered", script{
+	{"a rejected dead letter that a classic queue delivered immediately is not redelivered", script{
 		declare("x-dead-letter-exchange", "", "x-dead-letter-routing-key", "q0"),
 		consume{queue: "q0", tag: "c0"},
 		publish{n: 1, key: "q0"},
@@ -124,7 +124,7 @@ var regressions = []struct {
 		settle{how: rejected},
 		get{queue: "q0"},
 	}},
-	{"a single active consumer of a quorum queue makes way for one with a higher priority when it has settled all", script{
+	{"a consumer with a higher priority replaces the single active consumer of a quorum queue after it has settled all messages", script{
 		declare("x-queue-type", "quorum", "x-single-active-consumer", true),
 		consume{queue: "q0", tag: "c0", priority: -1},
 		publish{n: 2, key: "q0"},
@@ -135,7 +135,7 @@ var regressions = []struct {
 		consume{queue: "q0", tag: "c2", priority: 1},
 		cancel{tag: "c1"},
 	}},
-	{"a single active consumer of a classic queue does not", script{
+	{"a consumer with a higher priority does not replace the single active consumer of a classic queue", script{
 		declare("x-single-active-consumer", true),
 		consume{queue: "q0", tag: "c0", priority: -1},
 		consume{queue: "q0", tag: "c1"},
@@ -143,14 +143,14 @@ var regressions = []struct {
 		cancel{tag: "c0"},
 		publish{n: 1, key: "q0"},
 	}},
-	{"a quorum queue's consumer without credit goes to the end of the line when it gets some", script{
+	{"a consumer of a quorum queue that regains credit is served last", script{
 		declare("x-queue-type", "quorum"),
 		publish{n: 2, key: "q0"},
 		consume{queue: "q0", tag: "c0", prefetch: 2},
 		consume{queue: "q0", tag: "c1"},
 		settle{how: requeued},
 	}},
-	{"a dead letter brings along to a quorum queue how often its delivery failed, not how often it was acquired", script{
+	{"a dead letter preserves the number of failed deliveries, but not of acquisitions", script{
 		declare("x-queue-type", "quorum", "x-dead-letter-exchange", ""),
 		publish{n: 1, key: "q0"},
 		get{queue: "q0"},
@@ -159,7 +159,7 @@ var regressions = []struct {
 		settle{how: failed},
 		get{queue: "q0"},
 	}},
-	{"an alternate exchange is asked when no key leads anywhere, not for each key", script{
+	{"an alternate exchange applies if no key matches, not per key", script{
 		declare(), declareAs("q1"),
 		call(0, &amqpwire.ExchangeDeclare{Exchange: "x1", Type: "fanout", Durable: true}),
 		call(0, &amqpwire.ExchangeDeclare{
@@ -171,7 +171,7 @@ var regressions = []struct {
 		publish{n: 1, exchange: "x0", key: "b", props: headers("CC", amqpwire.Array{"a"})},
 		publish{n: 1, exchange: "x0", key: "b", props: headers("CC", amqpwire.Array{"c"})},
 	}},
-	{"all keys go along from exchange to exchange", script{
+	{"all keys apply to bindings between exchanges", script{
 		declare(),
 		call(0, &amqpwire.ExchangeDeclare{Exchange: "x0", Type: "direct", Durable: true}),
 		call(0, &amqpwire.ExchangeDeclare{Exchange: "x1", Type: "direct", Durable: true}),
@@ -179,13 +179,13 @@ var regressions = []struct {
 		call(0, &amqpwire.QueueBind{Queue: "q0", Exchange: "x1", RoutingKey: "b"}),
 		publish{n: 1, exchange: "x0", key: "a", props: headers("CC", amqpwire.Array{"b"})},
 	}},
-	{"a queue that is neither empty nor unused is not deleted for not being empty", script{
+	{"conditional deletion checks the messages before the consumers", script{
 		declare(),
 		consume{queue: "q0", tag: "c0", prefetch: 1},
 		publish{n: 2, key: "q0"},
 		call(1, &amqpwire.QueueDelete{Queue: "q0", IfUnused: true, IfEmpty: true}),
 	}},
-	{"the next single active consumer begins with what comes back from the one whose channel has ended", script{
+	{"the next single active consumer first receives the requeued messages of the closed channel", script{
 		declare("x-single-active-consumer", true),
 		consume{queue: "q0", tag: "c0", prefetch: 1},
 		consume{on: 1, queue: "q0", tag: "c1"},
@@ -227,7 +227,7 @@ func TestDifferentialRegressions(t *testing.T) {
 	for _, r := range regressions {
 		t.Run(r.name, func(t *testing.T) {
 			if d := b.differ(r.script); d != "" {
-				t.Errorf("the brokers differ:\n%s%s", r.script, d)
+				t.Errorf("brokers differ:\n%s%s", r.script, d)
 			}
 		})
 	}

@@ -11,9 +11,9 @@ import (
 // shrinkTime limits the time for shrinking a failed script.
 const shrinkTime = 90 * time.Second
 
-// shrink returns a smaller script for which the brokers differ, and the difference. To verify a difference takes time, so shrink
-// tries promising changes that improve readability. It first removes lines, and then details of the remaining lines. rapid shrinks
-// the random bits of a script instead, which needs a thousand times as many attempts.
+// shrink returns a smaller script for which the brokers differ, and the difference. The verification of a difference takes
+// time, so shrink tries promising changes that improve readability. It first removes lines, and then details of the
+// remaining lines. In contrast, rapid shrinks the random bits of a script, which needs a thousand times as many attempts.
 func (b pair) shrink(s script, difference string) (script, string) {
 	b.rest, b.within = 40*time.Millisecond, 600*time.Millisecond
 	deadline := time.Now().Add(shrinkTime)

@@ -16,12 +16,12 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/flags"
 )
 
-// script is a sequence of operations. The test plays a script on the embedded broker and on RabbitMQ 4.3 at the same time. It
-// compares the observable state after each operation, and the messages in the queues at the end.
+// script is a sequence of operations. The test plays a script on the embedded broker and on RabbitMQ 4.3 at the same time.
+// It compares the observable state after each operation, and the messages in the queues at the end.
 //
-// RabbitMQ is mostly asynchronous, so the test polls both brokers until their states are equal. The states may become equal before
-// the brokers have completed the operation, and the next operation may then overtake it. If a script fails, the test therefore
-// plays the script again with pauses between the operations, and reports only differences of the second run.
+// RabbitMQ is mostly asynchronous, so the test polls both brokers until their states are equal. The states may become equal
+// before the brokers have completed the operation, and the next operation may then overtake it. If a script fails, the test
+// therefore plays the script again with pauses between the operations, and reports only differences of the second run.
 type script []operation
 
 func (s script) String() string {
@@ -53,11 +53,11 @@ func (s script) declared(kind byte) []string {
 	return slices.Compact(names)
 }
 
-// pair is the two brokers, with the pauses and timeouts for the comparison.
+// pair contains the two brokers, and the pauses and timeouts of the comparison.
 type pair struct {
 	ours, theirs *player
-	rest         time.Duration // the pause after each operation
-	within       time.Duration // the maximum time until both states are equal
+	rest         time.Duration // pause after each operation
+	within       time.Duration // maximum time until both states are equal
 }
 
 func brokers(t *testing.T) pair {
@@ -169,17 +169,17 @@ func TestDifferential(t *testing.T) {
 	defer func() {
 		if differs != nil {
 			small, how := b.shrink(differs, how)
-			t.Logf("as small as it gets:\n%s%s", small, how)
+			t.Logf("smallest failing script:\n%s%s", small, how)
 		}
 	}()
 	rapid.Check(t, func(t *rapid.T) {
 		s := scripts.Draw(t, "script")
-		if s.String() != differs.String() || differs == nil { // rapid repeats a failed script, which differ has already verified
+		if s.String() != differs.String() || differs == nil { // rapid repeats a failed script that differ has already verified
 			how = b.differ(s)
 		}
 		if how != "" {
 			differs = s
-			t.Fatalf("the brokers differ:\n%s%s", s, how)
+			t.Fatalf("brokers differ:\n%s%s", s, how)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-func TestRedeclaringAQueueDifferently(t *testing.T) {
+func TestRedeclareQueueWithOtherProperties(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		plain := c.queue("plain", nil)
 		timed := c.queue("timed", amqp.Table{"x-message-ttl": 1000, "x-dead-letter-exchange": "a"})
@@ -40,7 +40,7 @@ func TestRedeclaringAQueueDifferently(t *testing.T) {
 	})
 }
 
-func TestRedeclaringAnExchangeDifferently(t *testing.T) {
+func TestRedeclareExchangeWithOtherProperties(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x := c.exchange("x", amqp.ExchangeDirect)
 		for arg, declare := range map[string]func(ch *amqp.Channel) error{
@@ -98,7 +98,7 @@ func TestExclusiveQueues(t *testing.T) {
 		}
 		c.put(q, "publishing is free to all")
 		if d := owner.get(q); string(d.Body) != "publishing is free to all" {
-			t.Errorf("got %q", d.Body)
+			t.Errorf("message: got %q", d.Body)
 		}
 		// The broker deletes the exclusive queue with its connection.
 		c.must(owner.conn.Close())
@@ -111,7 +111,7 @@ func TestExclusiveQueues(t *testing.T) {
 	})
 }
 
-func TestThingsThatDoNotExist(t *testing.T) {
+func TestMissingObjects(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		missing := testkit.Name(t, "missing")
 		noQueue, noExchange := "no queue '"+missing+"' in vhost '/'", "no exchange '"+missing+"' in vhost '/'"
@@ -143,7 +143,7 @@ func TestThingsThatDoNotExist(t *testing.T) {
 		}
 		// Deleting and unbinding a missing object succeeds.
 		if n, err := c.QueueDelete(missing, false, false, false); n != 0 || err != nil {
-			t.Errorf("deleting a missing queue: %d, %v", n, err)
+			t.Errorf("deletion of a missing queue: got %d, %v", n, err)
 		}
 		c.must(c.ExchangeDelete(missing, false, false))
 		c.must(c.QueueUnbind(q, "nothing", "amq.direct", nil))
@@ -235,7 +235,7 @@ func TestUnknownDeliveryTags(t *testing.T) {
 			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Nack(7, true, true) }},
 			{"unknown delivery tag 7", func(ch *amqp.Channel) error { return ch.Reject(7, true) }},
 			{"unknown delivery tag 0", func(ch *amqp.Channel) error { return ch.Ack(0, false) }},
-			{"unknown delivery tag 1", func(ch *amqp.Channel) error { // automatically acknowledged
+			{"unknown delivery tag 1", func(ch *amqp.Channel) error { // acknowledged automatically
 				_, _, err := ch.Get(q, true)
 				if err == nil {
 					err = ch.Ack(1, false)
@@ -256,12 +256,12 @@ func TestUnknownDeliveryTags(t *testing.T) {
 			}
 			return err
 		})
-		c.must(c.Ack(0, true)) // acknowledges all deliveries of a channel without deliveries
+		c.must(c.Ack(0, true)) // no error, although the channel has no deliveries
 		c.put(q, "still open")
 	})
 }
 
-func TestWhatClosesTheConnection(t *testing.T) {
+func TestConnectionErrors(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.refused(530, "attempt to reuse consumer tag 'y'", func(ch *amqp.Channel) error {
@@ -274,14 +274,14 @@ func TestWhatClosesTheConnection(t *testing.T) {
 		c.refused(540, "immediate=true", func(ch *amqp.Channel) error { return ch.Publish("", q, false, true, amqp.Publishing{}) })
 		c.refused(540, "prefetch_size!=0 (10)", func(ch *amqp.Channel) error { return ch.Qos(0, 10, false) })
 		c.refused(540, "requeue=false", func(ch *amqp.Channel) error {
-			//lint:ignore SA1019 what RabbitMQ deprecates it still answers
+			//lint:ignore SA1019 RabbitMQ still replies to this deprecated method
 			return ch.Recover(false)
 		})
 		c.refused(540, "active=false", func(ch *amqp.Channel) error { return ch.Flow(false) })
 	})
 }
 
-func TestPublishingAsSomebodyElse(t *testing.T) {
+func TestPublishWithOtherUserID(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		c.refused(406, "user_id property set to 'x' but authenticated user was 'guest'", func(ch *amqp.Channel) error {
 			return ch.Publish("amq.direct", "k", false, false, amqp.Publishing{UserId: "x"})
@@ -289,7 +289,7 @@ func TestPublishingAsSomebodyElse(t *testing.T) {
 	})
 }
 
-func TestCarbonCopiesMustBeArrays(t *testing.T) {
+func TestCCMustBeArray(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		for _, header := range []string{"CC", "BCC"} {
 			c.refused(406, `invalid message: {unacceptable_type_in_header,"`+header+`",longstr}`, func(ch *amqp.Channel) error {
@@ -337,16 +337,16 @@ func TestLineBreaksInNames(t *testing.T) {
 		c.must(err)
 		c.cleanup(func(ch *amqp.Channel) { _, _ = ch.QueueDelete(name, false, false, false) })
 		if q.Name != name {
-			t.Errorf("the queue is called %q", q.Name)
+			t.Errorf("unexpected queue name: %q", q.Name)
 		}
 		c.put(name, "x")
 		c.bodies(name, 1)
 	})
 }
 
-// An exclusive queue outlives the channel that declared it. The broker deletes it with its connection, and does not dead-letter its
-// messages.
-func TestExclusiveQueuesGoWithTheirConnection(t *testing.T) {
+// An exclusive queue outlives the channel that declared it. The broker deletes it with its connection, and does not
+// dead-letter its messages.
+func TestExclusiveQueueIsDeletedWithConnection(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q, dead := testkit.Name(t, "q"), c.queue("dead", nil)
 		owner := connect(t, b)
@@ -361,12 +361,12 @@ func TestExclusiveQueuesGoWithTheirConnection(t *testing.T) {
 		testkit.Eventually(t, timeout, func() bool { return !c.exists(q) })
 		c.put(dead, "end")
 		if got := c.bodies(dead, 1); got != "end" {
-			t.Errorf("%s was dead-lettered", got)
+			t.Errorf("broker dead-lettered %s", got)
 		}
 	})
 }
 
-func TestNamesThatAreEmpty(t *testing.T) {
+func TestEmptyNames(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		c.refused(404, "no queue '' in vhost '/'", func(ch *amqp.Channel) error {
 			_, err := ch.QueueDeclarePassive("", true, false, false, false, nil)

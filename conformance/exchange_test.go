@@ -17,25 +17,25 @@ func TestHeadersExchange(t *testing.T) {
 			args    amqp.Table
 			matches bool
 		}{
-			"all, by default":        {amqp.Table{"a": int32(1), "s": "one"}, true},
-			"all but one":            {amqp.Table{"a": int32(1), "s": "two"}, false},
-			"one that is not there":  {amqp.Table{"x-match": "all", "a": int32(1), "z": "one"}, false},
-			"any":                    {amqp.Table{"x-match": "any", "a": int32(2), "s": "one"}, true},
-			"not any":                {amqp.Table{"x-match": "any", "a": int32(2), "s": "two"}, false},
-			"nothing wanted of all":  {amqp.Table{"x-match": "all"}, true},
-			"nothing wanted of any":  {amqp.Table{"x-match": "any"}, false},
-			"x- is passed over":      {amqp.Table{"x-match": "all", "x-b": "no", "a": int32(1)}, true},
-			"x- does not help":       {amqp.Table{"x-match": "any", "x-b": "yes"}, false},
-			"all with x-":            {amqp.Table{"x-match": "all-with-x", "x-b": "no", "a": int32(1)}, false},
-			"any with x-":            {amqp.Table{"x-match": "any-with-x", "x-b": "yes"}, true},
-			"a wider integer":        {amqp.Table{"a": int64(1)}, true},
-			"a number in a string":   {amqp.Table{"a": "1"}, false},
-			"no value: to be there":  {amqp.Table{"s": nil}, true},
-			"no value: to be absent": {amqp.Table{"z": nil}, false},
-			"a boolean":              {amqp.Table{"t": true}, true},
-			"a wider fraction":       {amqp.Table{"f": 1.5}, true},
-			"bytes for text":         {amqp.Table{"s": []byte("one")}, true},
-			"a time for a number":    {amqp.Table{"a": time.Unix(1, 0)}, true},
+			"all, by default":          {amqp.Table{"a": int32(1), "s": "one"}, true},
+			"all but one":              {amqp.Table{"a": int32(1), "s": "two"}, false},
+			"missing header":           {amqp.Table{"x-match": "all", "a": int32(1), "z": "one"}, false},
+			"any":                      {amqp.Table{"x-match": "any", "a": int32(2), "s": "one"}, true},
+			"not any":                  {amqp.Table{"x-match": "any", "a": int32(2), "s": "two"}, false},
+			"all without arguments":    {amqp.Table{"x-match": "all"}, true},
+			"any without arguments":    {amqp.Table{"x-match": "any"}, false},
+			"all ignores x-":           {amqp.Table{"x-match": "all", "x-b": "no", "a": int32(1)}, true},
+			"any ignores x-":           {amqp.Table{"x-match": "any", "x-b": "yes"}, false},
+			"all with x-":              {amqp.Table{"x-match": "all-with-x", "x-b": "no", "a": int32(1)}, false},
+			"any with x-":              {amqp.Table{"x-match": "any-with-x", "x-b": "yes"}, true},
+			"a wider integer":          {amqp.Table{"a": int64(1)}, true},
+			"a number in a string":     {amqp.Table{"a": "1"}, false},
+			"no value, present":        {amqp.Table{"s": nil}, true},
+			"no value, absent":         {amqp.Table{"z": nil}, false},
+			"a boolean":                {amqp.Table{"t": true}, true},
+			"a wider fraction":         {amqp.Table{"f": 1.5}, true},
+			"bytes for text":           {amqp.Table{"s": []byte("one")}, true},
+			"a timestamp for a number": {amqp.Table{"a": time.Unix(1, 0)}, true},
 		} {
 			q := c.queue("q", nil)
 			if test.args["x-match"] == "all-with-x" || test.args["x-match"] == "any-with-x" {
@@ -48,7 +48,7 @@ func TestHeadersExchange(t *testing.T) {
 			c.must(c.QueueBind(q, "", x, false, test.args))
 			c.publish(x, "any key", amqp.Publishing{Headers: message})
 			if got := c.ready(q) == 1; got != test.matches {
-				t.Errorf("%s: matches is %v", name, got)
+				t.Errorf("%s: got match %v", name, got)
 			}
 			c.must(c.QueueUnbind(q, "", x, test.args))
 		}
@@ -60,8 +60,8 @@ func TestHeadersExchange(t *testing.T) {
 	})
 }
 
-// An exchange sends unroutable messages to its alternate exchange. They keep their exchange name and routing key, and count as
-// routed.
+// An exchange sends unroutable messages to its alternate exchange. The messages keep their exchange name and routing key,
+// and count as routed.
 func TestAlternateExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		alternate := c.exchange("alternate", "fanout")
@@ -75,7 +75,7 @@ func TestAlternateExchange(t *testing.T) {
 		c.must(err)
 		confirm.Wait()
 		if r := <-returned; string(r.Body) != "nowhere yet" {
-			t.Errorf("returned %q", r.Body)
+			t.Errorf("unexpected returned message: %q", r.Body)
 		}
 		c.bind(q, "", alternate)
 		confirm, err = c.PublishWithDeferredConfirm(x, "key", true, false, amqp.Publishing{Body: []byte("x")})
@@ -83,10 +83,10 @@ func TestAlternateExchange(t *testing.T) {
 		confirm.Wait()
 		c.publish(x, "known", amqp.Publishing{})
 		if d := c.get(q); string(d.Body) != "x" || d.Exchange != x || d.RoutingKey != "key" {
-			t.Errorf("got %q from %q %q", d.Body, d.Exchange, d.RoutingKey)
+			t.Errorf("message: got %q from %q %q", d.Body, d.Exchange, d.RoutingKey)
 		}
 		if n, m := c.ready(q), c.ready(matched); n != 0 || m != 1 {
-			t.Errorf("%d and %d left", n, m)
+			t.Errorf("ready: got %d and %d, want 0 and 1", n, m)
 		}
 		c.refused(406, "inequivalent arg 'alternate-exchange' for exchange '"+x+"' in vhost '/': received 'other' but current is '"+alternate+"'",
 			func(ch *amqp.Channel) error {
@@ -95,8 +95,8 @@ func TestAlternateExchange(t *testing.T) {
 	})
 }
 
-// Routing through a cycle of alternate exchanges ends.
-func TestAlternateExchangesInACircle(t *testing.T) {
+// Routing through a cycle of alternate exchanges terminates.
+func TestAlternateExchangeCycle(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x, y := testkit.Name(t, "x"), testkit.Name(t, "y")
 		for name, alternate := range map[string]string{x: y, y: x} {
@@ -111,8 +111,8 @@ func TestAlternateExchangesInACircle(t *testing.T) {
 	})
 }
 
-// An unroutable dead letter also goes to the alternate exchange.
-func TestAlternateOfADeadLetterExchange(t *testing.T) {
+// The broker also routes an unroutable dead letter to the alternate exchange.
+func TestAlternateOfDeadLetterExchange(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		alternate, q := c.exchange("alternate", "fanout"), c.queue("q", nil)
 		c.bind(q, "", alternate)
@@ -122,7 +122,7 @@ func TestAlternateOfADeadLetterExchange(t *testing.T) {
 		source := c.queue("source", amqp.Table{"x-dead-letter-exchange": dlx, "x-message-ttl": 1})
 		c.put(source, "x")
 		if got := c.bodies(q, 1); got != "x" {
-			t.Errorf("got %s", got)
+			t.Errorf("message: got %s, want x", got)
 		}
 	})
 }

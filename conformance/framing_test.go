@@ -68,14 +68,14 @@ func expect[M amqpwire.Method](r *raw, want M) M {
 	for {
 		f, err := r.in.ReadFrame()
 		if err != nil {
-			r.t.Fatalf("waiting for %v: %v", want.ID(), err)
+			r.t.Fatalf("cannot read %v: %v", want.ID(), err)
 		}
 		if f.Type == amqpwire.FrameHeartbeat {
 			continue
 		}
 		m, err := amqpwire.ParseMethod(f.Payload)
 		if err != nil {
-			r.t.Fatalf("waiting for %v: %v", want.ID(), err)
+			r.t.Fatalf("cannot read %v: %v", want.ID(), err)
 		}
 		got, ok := m.(M)
 		if !ok {
@@ -85,11 +85,11 @@ func expect[M amqpwire.Method](r *raw, want M) M {
 	}
 }
 
-// dropped waits until the server closes the connection without a frame.
-func (r *raw) dropped() {
+// expectEOF waits until the server closes the connection without a frame.
+func (r *raw) expectEOF() {
 	r.t.Helper()
 	if b, err := io.ReadAll(r.Conn); len(b) > 0 || err != nil && !isReset(err) {
-		r.t.Errorf("read %q, %v; want the end", b, err)
+		r.t.Errorf("got %q, %v; want the end of the connection", b, err)
 	}
 }
 
@@ -98,7 +98,7 @@ func isReset(err error) bool {
 	return ok && strings.Contains(err.Error(), "reset")
 }
 
-// start performs the handshake up to the server's connection.tune.
+// start performs the handshake up to connection.tune from the server.
 func (r *raw) start(response string, capabilities amqpwire.Table) {
 	r.t.Helper()
 	r.write(amqpwire.ProtocolHeader[:])
@@ -126,7 +126,7 @@ func (r *raw) closed(code uint16, text string) {
 	r.t.Helper()
 	c := expect(r, &amqpwire.ConnectionClose{})
 	if c.ReplyCode != code || c.ReplyText != text {
-		r.t.Errorf("closed with %d %q\nwant        %d %q", c.ReplyCode, c.ReplyText, code, text)
+		r.t.Errorf("connection.close: got  %d %q\n                  want %d %q", c.ReplyCode, c.ReplyText, code, text)
 	}
 	// The write may fail, because the server may close the connection after a framing error.
 	b, err := amqpwire.AppendMethodFrame(nil, 0, &amqpwire.ConnectionCloseOk{})
@@ -140,20 +140,20 @@ func eachRaw(t *testing.T, test func(t *testing.T, b testkit.Target, r *raw)) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) { test(t, b, dialRaw(t, b)) })
 }
 
-func TestProposal(t *testing.T) {
+func TestTuneProposal(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		r.write(amqpwire.ProtocolHeader[:])
 		start := expect(r, &amqpwire.ConnectionStart{})
 		if start.VersionMajor != 0 || start.VersionMinor != 9 || !strings.Contains(start.Mechanisms, "PLAIN") ||
 			!strings.Contains(start.Mechanisms, "AMQPLAIN") || start.Locales != "en_US" {
-			t.Errorf("start is %+v", start)
+			t.Errorf("unexpected connection.start: %+v", start)
 		}
 		if product, _ := start.ServerProperties.Get("product"); product != "RabbitMQ" {
-			t.Errorf("product is %v", product)
+			t.Errorf("product: got %v, want RabbitMQ", product)
 		}
 		r.send(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 		if tune := expect(r, &amqpwire.ConnectionTune{}); tune.ChannelMax != 2047 || tune.FrameMax != 131072 || tune.Heartbeat != 60 {
-			t.Errorf("tune is %+v", tune)
+			t.Errorf("unexpected connection.tune: %+v", tune)
 		}
 	})
 }
@@ -165,15 +165,15 @@ func TestWrongProtocolHeader(t *testing.T) {
 		if _, err := io.ReadFull(r.Conn, answer[:]); err != nil {
 			t.Fatal(err)
 		}
-		// RabbitMQ 4.0 and later answer with the header of AMQP 1.0, which the embedded broker does not support.
+		// RabbitMQ 4.0 and later reply with the header of AMQP 1.0, which the embedded broker does not support.
 		if string(answer[:4]) != "AMQP" || !b.IsRabbitMQ && answer != amqpwire.ProtocolHeader {
-			t.Errorf("answer is %q", answer)
+			t.Errorf("unexpected protocol header: %q", answer)
 		}
-		r.dropped()
+		r.expectEOF()
 	})
 }
 
-// If a client exceeds the proposed limits, the broker closes the connection silently. RabbitMQ does so after a delay.
+// If a client exceeds the proposed limits, the broker closes the connection without a reply. RabbitMQ does so after a delay.
 func TestTuning(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		var clients []*raw
@@ -191,15 +191,15 @@ func TestTuning(t *testing.T) {
 			clients = append(clients, r)
 		}
 		for _, r := range clients {
-			r.dropped()
+			r.expectEOF()
 		}
 	})
 }
 
-func TestNumberOfChannels(t *testing.T) {
+func TestChannelMax(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2, 0)
-		r.send(9, &amqpwire.ChannelOpen{}) // the limit applies to the number of channels, not to the channel number
+		r.send(9, &amqpwire.ChannelOpen{}) // the limit applies to the number of channels, not to channel numbers
 		expect(r, &amqpwire.ChannelOpenOk{})
 		r.send(2, &amqpwire.ChannelOpen{})
 		r.closed(530, "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)")
@@ -211,10 +211,10 @@ func TestWrongCredentials(t *testing.T) {
 		r.start("\x00guest\x00wrong", amqpwire.Table{{Name: "authentication_failure_close", Value: true}})
 		r.closed(403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.")
 	})
-	t.Run("client that cannot be told", func(t *testing.T) {
+	t.Run("client without authentication_failure_close", func(t *testing.T) {
 		eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 			r.start("\x00nobody\x00guest", nil)
-			r.dropped()
+			r.expectEOF()
 		})
 	})
 }
@@ -345,7 +345,7 @@ func TestMalformedFrames(t *testing.T) {
 func TestBodyLongerThanAnnounced(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		if b.Version == "3.10" {
-			return // 3.10 ignores the excess
+			return // 3.10 ignores the surplus
 		}
 		r.open(2047, 0)
 		r.send(1, &amqpwire.BasicPublish{RoutingKey: "k"})
@@ -356,7 +356,7 @@ func TestBodyLongerThanAnnounced(t *testing.T) {
 }
 
 // After a channel error, the broker ignores all frames of the channel until the client sends channel.close-ok.
-func TestAChannelErrorIsIgnoredUntilAnswered(t *testing.T) {
+func TestBrokerIgnoresFramesAfterChannelError(t *testing.T) {
 	eachRaw(t, func(t *testing.T, b testkit.Target, r *raw) {
 		c := connect(t, b)
 		q := c.queue("q", nil)
@@ -367,18 +367,18 @@ func TestAChannelErrorIsIgnoredUntilAnswered(t *testing.T) {
 		r.write(amqpwire.AppendBodyFrames(nil, 1, []byte("x"), 8192))
 		r.send(1, &amqpwire.QueuePurge{Queue: testkit.Name(t, "missing")})
 		if closed := expect(r, &amqpwire.ChannelClose{}); closed.ReplyCode != 404 || closed.ClassID != 50 || closed.MethodID != 30 {
-			t.Errorf("closed with %+v", closed)
+			t.Errorf("unexpected channel.close: %+v", closed)
 		}
 		r.send(1, &amqpwire.ChannelCloseOk{})
 		r.send(1, &amqpwire.ChannelOpen{})
 		expect(r, &amqpwire.ChannelOpenOk{})
 		if n := c.ready(q); n != 0 {
-			t.Errorf("%d messages were published on a channel in error", n)
+			t.Errorf("broker accepted %d messages on a channel in error", n)
 		}
 	})
 }
 
-func TestOldAccessRequestIsAnswered(t *testing.T) {
+func TestBrokerRepliesToAccessRequest(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 0)
 		r.send(1, &amqpwire.AccessRequest{})
@@ -386,7 +386,7 @@ func TestOldAccessRequestIsAnswered(t *testing.T) {
 	})
 }
 
-func TestSilentClientIsDropped(t *testing.T) {
+func TestBrokerClosesSilentClient(t *testing.T) {
 	t.Parallel()
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 1)
@@ -394,12 +394,12 @@ func TestSilentClientIsDropped(t *testing.T) {
 			f, err := r.in.ReadFrame()
 			if err != nil {
 				if err != io.EOF && !isReset(err) {
-					t.Errorf("ended with %v", err)
+					t.Errorf("end of the connection: got %v", err)
 				}
 				return
 			}
 			if f.Type != amqpwire.FrameHeartbeat {
-				t.Errorf("got a frame of type %d", f.Type)
+				t.Errorf("frame type: got %d, want a heartbeat", f.Type)
 			}
 		}
 	})

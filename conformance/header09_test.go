@@ -7,13 +7,13 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The broker serves clients of AMQP 0-9, such as Perl's AnyEvent::RabbitMQ and Net::AMQP, like clients of 0-9-1, because they use
-// the same methods.
-func TestProtocolHeaderOf09(t *testing.T) {
+// The broker serves clients of AMQP 0-9 like clients of AMQP 0-9-1, because they use the same methods. Examples are Perl's
+// AnyEvent::RabbitMQ and Net::AMQP.
+func TestProtocolHeader09(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.write([]byte("AMQP\x01\x01\x00\x09"))
 		if start := expect(r, &amqpwire.ConnectionStart{}); start.VersionMajor != 0 || start.VersionMinor != 9 {
-			t.Errorf("start is %+v", start)
+			t.Errorf("unexpected connection.start: %+v", start)
 		}
 		r.send(0, &amqpwire.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 		tune := expect(r, &amqpwire.ConnectionTune{})

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// answers publishes bodies and returns the answers of the broker: + for an ack, - for a nack.
-func (c *client) answers(queue string, bodies ...string) string {
+// confirms publishes bodies and returns the confirms of the broker: + for an ack, - for a nack.
+func (c *client) confirms(queue string, bodies ...string) string {
 	c.t.Helper()
 	var b strings.Builder
 	for _, body := range bodies {
@@ -25,22 +25,22 @@ func (c *client) answers(queue string, bodies ...string) string {
 
 func TestDropHead(t *testing.T) {
 	for name, args := range map[string]amqp.Table{
-		"by number":       {"x-max-length": 2},
-		"by size":         {"x-max-length-bytes": 2},
-		"said in so many": {"x-max-length": 2, "x-overflow": "drop-head"},
+		"by number":          {"x-max-length": 2},
+		"by size":            {"x-max-length-bytes": 2},
+		"explicit drop-head": {"x-max-length": 2, "x-overflow": "drop-head"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
 				q, dead := c.expiring(args)
-				if got := c.answers(q, "1", "2", "3", "4"); got != "++++" {
-					t.Errorf("answered %s", got)
+				if got := c.confirms(q, "1", "2", "3", "4"); got != "++++" {
+					t.Errorf("confirms: got %s", got)
 				}
 				if got := c.bodies(q, 2); got != "3 4" {
-					t.Errorf("kept %s", got)
+					t.Errorf("messages in the queue: got %s", got)
 				}
 				for _, want := range []string{"1", "2"} {
 					if d := c.get(dead); string(d.Body) != want || deaths(t, d)[0]["reason"] != "maxlen" {
-						t.Errorf("dead: %q of %v", d.Body, deaths(t, d)[0]["reason"])
+						t.Errorf("dead letter: got %q with reason %v", d.Body, deaths(t, d)[0]["reason"])
 					}
 				}
 			})
@@ -48,7 +48,7 @@ func TestDropHead(t *testing.T) {
 	}
 }
 
-// Only ready messages count toward the maximum length.
+// Only ready messages count towards the maximum length.
 func TestUnackedMessagesDoNotCount(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-max-length": 1})
@@ -56,12 +56,12 @@ func TestUnackedMessagesDoNotCount(t *testing.T) {
 		d := c.get(q)
 		c.put(q, "2")
 		if n := c.ready(q); n != 1 {
-			t.Errorf("%d ready", n)
+			t.Errorf("ready: got %d, want 1", n)
 		}
-		// The requeued message is the head again, and exceeds the length.
+		// The requeued message is at the head again, and exceeds the length.
 		c.must(d.Nack(false, true))
 		if got := c.bodies(q, 1); got != "2" {
-			t.Errorf("kept %s", got)
+			t.Errorf("messages in the queue: got %s", got)
 		}
 	})
 }
@@ -71,12 +71,12 @@ func TestLengthZero(t *testing.T) {
 		q, dead := c.expiring(amqp.Table{"x-max-length": 0})
 		c.put(q, "nobody there")
 		if got := c.bodies(dead, 1); got != "nobody there" {
-			t.Errorf("dead: %s", got)
+			t.Errorf("dead letter: got %s", got)
 		}
 		deliveries := c.consume(q, nil)
 		c.put(q, "taken")
 		if d := c.next(deliveries); string(d.Body) != "taken" {
-			t.Errorf("the consumer got %q", d.Body)
+			t.Errorf("delivery: got %q", d.Body)
 		}
 	})
 }
@@ -88,21 +88,21 @@ func TestRejectPublish(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
 				q, dead := c.expiring(amqp.Table{"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"})
 				returned := c.NotifyReturn(make(chan amqp.Return, 1))
-				if got := c.answers(q, "1", "2", "3"); got != want {
-					t.Errorf("answered %s, want %s", got, want)
+				if got := c.confirms(q, "1", "2", "3"); got != want {
+					t.Errorf("confirms: got %s, want %s", got, want)
 				}
 				confirm, err := c.PublishWithDeferredConfirm("", q, true, false, amqp.Publishing{})
 				c.must(err)
 				if confirm.Wait() {
-					t.Error("a mandatory one was accepted")
+					t.Error("broker acked a mandatory message")
 				}
 				select {
 				case r := <-returned:
-					t.Errorf("returned: %v", r)
+					t.Errorf("broker returned the message: %v", r)
 				default:
 				}
 				if n := c.ready(dead); n != 0 {
-					t.Errorf("%d dead letters", n)
+					t.Errorf("dead letters: got %d, want 0", n)
 				}
 			})
 		})
@@ -112,25 +112,25 @@ func TestRejectPublish(t *testing.T) {
 func TestRejectPublishDLX(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q, dead := c.expiring(amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish-dlx"})
-		if got := c.answers(q, "1", "2"); got != "+-" {
-			t.Errorf("answered %s", got)
+		if got := c.confirms(q, "1", "2"); got != "+-" {
+			t.Errorf("confirms: got %s", got)
 		}
 		if d := c.get(dead); string(d.Body) != "2" || deaths(t, d)[0]["reason"] != "maxlen" {
-			t.Errorf("dead: %q, %v", d.Body, deaths(t, d))
+			t.Errorf("dead letter: got %q, %v", d.Body, deaths(t, d))
 		}
 		// A quorum queue accepts the argument, but drops its head.
 		q, dead = c.expiring(amqp.Table{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
-		if got := c.answers(q, "1", "2"); got != "++" {
-			t.Errorf("answered %s", got)
+		if got := c.confirms(q, "1", "2"); got != "++" {
+			t.Errorf("confirms: got %s", got)
 		}
 		if got := c.bodies(dead, 1); got != "1" {
-			t.Errorf("dead: %s", got)
+			t.Errorf("dead letter: got %s", got)
 		}
 	})
 }
 
 // If one of several queues is full, the broker nacks the message. The other queues store it.
-func TestOneOfSeveralQueuesIsFull(t *testing.T) {
+func TestNackIfOneQueueIsFull(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		x := c.exchange("x", "fanout")
 		full := c.queue("full", amqp.Table{"x-max-length": 0, "x-overflow": "reject-publish"})
@@ -138,7 +138,7 @@ func TestOneOfSeveralQueuesIsFull(t *testing.T) {
 		c.bind(full, "", x)
 		c.bind(roomy, "", x)
 		if c.publish(x, "", amqp.Publishing{}) {
-			t.Error("acked")
+			t.Error("broker acked the message")
 		}
 		c.awaitReady(roomy, 1)
 	})

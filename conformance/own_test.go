@@ -14,15 +14,15 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// ownBroker is a broker for a single test, which may stop it and start it again with the same data and the same URL.
+// ownBroker is a broker for a single test. The test may restart the broker with the same data and the same URL.
 type ownBroker struct {
 	testkit.Target
 	stop, start func()
 }
 
-// eachOwn is testkit.Each for a test that stops and starts brokers. It starts additional RabbitMQ nodes, because other tests use
-// the shared nodes. Their names are in environment variables that `make test` sets. The nodes take seconds to start, so the
-// RabbitMQ subtests run in parallel with other tests.
+// eachOwn is like testkit.Each, for a test that stops and starts brokers. It starts additional RabbitMQ nodes, because other
+// tests use the shared nodes. Their names are in environment variables that `make test` sets. The nodes take seconds to
+// start, so the RabbitMQ subtests run in parallel with other tests.
 func eachOwn(t *testing.T, test func(t *testing.T, b *ownBroker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -31,13 +31,13 @@ func eachOwn(t *testing.T, test func(t *testing.T, b *ownBroker)) {
 	for _, b := range testkit.RabbitMQs() {
 		node, known := os.LookupEnv("REPRISE_TEST_RESTART_" + strings.ReplaceAll(b.Version, ".", ""))
 		if known && node == "" {
-			t.Logf("RabbitMQ %s is not restarted: it was not started by scripts/test", b.Version)
+			t.Logf("skipping the restart of RabbitMQ %s, because scripts/test did not start it", b.Version)
 			continue
 		}
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			if !known {
-				t.Skipf("needs a RabbitMQ %s that may be restarted: run make test", b.Version)
+				t.Skipf("test requires RabbitMQ %s with permission to restart (run make test)", b.Version)
 			}
 			test(t, ownRabbitMQ(t, b, node))
 		})
@@ -89,7 +89,7 @@ func ownRabbitMQ(t *testing.T, b testkit.Target, node string) *ownBroker {
 	o := &ownBroker{Target: b}
 	o.start = func() { o.URL = run("start") }
 	o.stop = func() { run("stop") }
-	// The cleanup kills the node, because a graceful stop of 3.10 takes six seconds, and the data is removed anyway.
+	// The cleanup kills the node, because a graceful stop of 3.10 takes six seconds and the data is removed anyway.
 	t.Cleanup(func() {
 		run("kill")
 		run("rm")

@@ -11,12 +11,12 @@ import (
 func (c *client) putPriority(queue, body string, priority uint8) {
 	c.t.Helper()
 	if !c.publish("", queue, amqp.Publishing{Body: []byte(body), Priority: priority}) {
-		c.t.Fatalf("%q was not accepted", body)
+		c.t.Fatalf("broker nacked %q", body)
 	}
 }
 
-// The broker delivers the highest priority first, and messages with the same priority in order. A priority above the maximum counts
-// as the maximum, and a missing priority counts as 0.
+// The broker delivers the highest priority first, and messages with the same priority in order. A priority above the maximum
+// counts as the maximum. A missing priority counts as 0.
 func TestClassicPriorities(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-max-priority": 5})
@@ -27,11 +27,11 @@ func TestClassicPriorities(t *testing.T) {
 		c.putPriority(q, "3 again", 3)
 		d := c.get(q)
 		if string(d.Body) != "9" || d.Priority != 9 {
-			t.Errorf("first is %q with %d", d.Body, d.Priority)
+			t.Errorf("first message: got %q with priority %d", d.Body, d.Priority)
 		}
 		c.must(d.Nack(false, true))
 		if got := c.bodies(q, 5); got != "9 5 3 3 again none" {
-			t.Errorf("order is %s", got)
+			t.Errorf("order: got %s", got)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestNoPriorities(t *testing.T) {
 		c.putPriority(q, "1", 1)
 		c.putPriority(q, "9", 9)
 		if got := c.bodies(q, 2); got != "1 9" {
-			t.Errorf("order is %s", got)
+			t.Errorf("order: got %s", got)
 		}
 	})
 }
@@ -62,26 +62,26 @@ func TestQuorumPriorities(t *testing.T) {
 			want = "3 none 5 200 31"
 		}
 		if got := c.bodies(q, 5); got != want {
-			t.Errorf("order is %s, want %s", got, want)
+			t.Errorf("order: got %s, want %s", got, want)
 		}
 	})
 }
 
 // A full queue with priorities drops its head, which is the message with the highest priority.
-func TestPriorityQueueDropsItsHead(t *testing.T) {
+func TestPriorityQueueDropsHead(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q, dead := c.expiring(amqp.Table{"x-max-priority": 5, "x-max-length": 1})
 		c.putPriority(q, "high", 5)
 		c.putPriority(q, "low", 1)
 		if got := c.bodies(dead, 1); got != "high" {
-			t.Errorf("dead: %s", got)
+			t.Errorf("dead letter: got %s, want high", got)
 		}
 	})
 }
 
-// In a classic queue, a message expires only at the head of the queue, after all messages with a higher priority. A quorum queue of
-// 4.3 has a head for each priority.
-func TestExpiryBehindAHigherPriority(t *testing.T) {
+// In a classic queue, a message expires only at the head of the queue, after all messages with a higher priority. A quorum
+// queue of 4.3 has a head for each priority.
+func TestExpiryBehindHigherPriority(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		other, otherDead := c.expiring(nil)
 		for _, test := range []struct {
@@ -101,7 +101,7 @@ func TestExpiryBehindAHigherPriority(t *testing.T) {
 			c.putExpiring(other, "clock", "100")
 			c.bodies(otherDead, 1)
 			if n := c.ready(q); n != 2 {
-				t.Errorf("%v: %d are left", test.args, n)
+				t.Errorf("%v: got %d messages, want 2", test.args, n)
 			}
 		}
 	})
@@ -134,12 +134,12 @@ func TestConsumerPriorities(t *testing.T) {
 		first := c.next(high)
 		c.next(high)
 		if d := c.next(low); string(d.Body) != "3" {
-			t.Errorf("the lower one got %q", d.Body)
+			t.Errorf("consumer with the lower priority: got %q", d.Body)
 		}
 		c.must(first.Ack(false))
 		c.put(q, "4")
 		if d := c.next(high); string(d.Body) != "4" {
-			t.Errorf("the higher one got %q", d.Body)
+			t.Errorf("consumer with the higher priority: got %q", d.Body)
 		}
 		c.refused(406, "invalid arg 'x-priority' for queue '"+q+"' in vhost '/': \"expected integer, got longstr\"",
 			func(ch *amqp.Channel) error {
@@ -149,7 +149,7 @@ func TestConsumerPriorities(t *testing.T) {
 	})
 }
 
-// One consumer gets all messages. After its cancellation, the next consumer becomes active.
+// One consumer receives all messages. After its cancellation, the next consumer becomes active.
 func TestSingleActiveConsumer(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
@@ -162,11 +162,11 @@ func TestSingleActiveConsumer(t *testing.T) {
 				c.put(q, "1", "2")
 				c.next(first)
 				c.next(first)
-				c.idle(second)
+				c.expectIdle(second)
 				c.must(c.Cancel("first", false))
 				c.put(q, "3")
 				if d := c.next(second); string(d.Body) != "3" {
-					t.Errorf("the second got %q", d.Body)
+					t.Errorf("second consumer: got %q, want 3", d.Body)
 				}
 				if kind == "quorum" {
 					name := `<<"quorum">>`

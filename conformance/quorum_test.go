@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The delivery count is the number of failed deliveries. Since 4.3, a delivery fails by basic.reject or if its channel closes, but
-// not by basic.nack. If the count exceeds the limit, the broker dead-letters the message.
+// The delivery count is the number of failed deliveries. Since 4.3, a delivery fails if the client rejects it or the channel
+// closes, but not by basic.nack. If the count exceeds the limit, the broker dead-letters the message.
 func TestDeliveryCount(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -21,30 +21,30 @@ func TestDeliveryCount(t *testing.T) {
 		c.put(q, "x")
 		d := c.next(deliveries)
 		if count, has := d.Headers["x-delivery-count"]; has {
-			t.Errorf("the first delivery is counted: %v", count)
+			t.Errorf("first delivery has a delivery count: %v", count)
 		}
 		if b.Version != "3.10" {
 			c.must(d.Nack(false, true))
 			d = c.next(deliveries)
 			if count, has := d.Headers["x-delivery-count"]; has || !d.Redelivered {
-				t.Errorf("after a nack: count %v, redelivered %v", count, d.Redelivered)
+				t.Errorf("after a nack: got count %v, redelivered %v", count, d.Redelivered)
 			}
 		}
 		for want := int64(1); want <= 2; want++ {
 			c.must(d.Reject(true))
 			d = c.next(deliveries)
 			if d.Headers["x-delivery-count"] != want {
-				t.Errorf("count is %v, want %d", d.Headers["x-delivery-count"], want)
+				t.Errorf("count: got %v, want %d", d.Headers["x-delivery-count"], want)
 			}
 		}
 		c.must(d.Reject(true))
 		if entry := deaths(t, c.get(dead))[0]; entry["reason"] != "delivery_limit" || entry["queue"] != q {
-			t.Errorf("x-death is %v", entry)
+			t.Errorf("unexpected x-death: %v", entry)
 		}
 	})
 }
 
-func TestDeliveriesLostWithTheirChannelAreCounted(t *testing.T) {
+func TestChannelCloseCountsFailedDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
 		c.put(q, "x")
@@ -54,12 +54,12 @@ func TestDeliveriesLostWithTheirChannelAreCounted(t *testing.T) {
 		c.next(deliveries)
 		c.must(ch.Close())
 		if d := c.next(c.consume(q, nil)); d.Headers["x-delivery-count"] != int64(1) || !d.Redelivered {
-			t.Errorf("count %v, redelivered %v", d.Headers["x-delivery-count"], d.Redelivered)
+			t.Errorf("delivery: got count %v, redelivered %v", d.Headers["x-delivery-count"], d.Redelivered)
 		}
 	})
 }
 
-func TestWhatQuorumQueuesDoNotHave(t *testing.T) {
+func TestUnsupportedByQuorumQueues(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := testkit.Name(t, "q")
 		for property, declare := range map[string]func(ch *amqp.Channel, args amqp.Table) error{
@@ -77,7 +77,7 @@ func TestWhatQuorumQueuesDoNotHave(t *testing.T) {
 			},
 		} {
 			if property == "non-durable" && b.IsRabbitMQ && b.Version == "4.3" {
-				continue // 4.3 refuses all transient queues that are not exclusive, regardless of their type
+				continue // 4.3 rejects all transient queues that are not exclusive, regardless of their type
 			}
 			c.refused(406, "invalid property '"+property+"' for queue '"+q+"' in vhost '/'", func(ch *amqp.Channel) error {
 				return declare(ch, amqp.Table{"x-queue-type": "quorum"})
@@ -98,11 +98,11 @@ func TestWhatQuorumQueuesDoNotHave(t *testing.T) {
 	})
 }
 
-// A quorum queue delivers requeued messages before all others, in the order of their requeues.
+// A quorum queue delivers requeued messages before all other messages, in the order of requeueing.
 func TestQuorumRequeueOrder(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
-			return // 3.10 appends them to the tail
+			return // 3.10 appends requeued messages to the tail
 		}
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
 		c.put(q, "1", "2", "3", "4")
@@ -111,12 +111,12 @@ func TestQuorumRequeueOrder(t *testing.T) {
 			c.must(ds[i].Nack(false, true))
 		}
 		if got := c.bodies(q, 4); got != "2 1 3 4" {
-			t.Errorf("order is %s", got)
+			t.Errorf("order: got %s", got)
 		}
 	})
 }
 
-// With the at-least-once strategy, dead letters reach their queue with the same headers as other dead letters.
+// With the at-least-once strategy, dead letters have the same headers as other dead letters.
 func TestAtLeastOnceDeadLetters(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
@@ -128,13 +128,13 @@ func TestAtLeastOnceDeadLetters(t *testing.T) {
 		d := c.get(dead)
 		entry := deaths(t, d)[0]
 		if entry["reason"] != "expired" || entry["queue"] != q || entry["original-expiration"] != "50" || d.Expiration != "" {
-			t.Errorf("x-death is %v, expiration %q", entry, d.Expiration)
+			t.Errorf("dead letter: got x-death %v, expiration %q", entry, d.Expiration)
 		}
 	})
 }
 
-// Since 4.0, the default delivery limit of a quorum queue is 20. Beyond the limit, the broker drops a message of a queue without a
-// dead-letter exchange. The value -1 disables the limit.
+// Since 4.0, the default delivery limit of a quorum queue is 20. If a message exceeds the limit and the queue has no
+// dead-letter exchange, the broker drops the message. The value -1 disables the limit.
 func TestDefaultDeliveryLimit(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
@@ -152,13 +152,13 @@ func TestDefaultDeliveryLimit(t *testing.T) {
 				c.must(c.next(deliveries).Ack(false))
 				continue
 			}
-			c.idle(deliveries)
+			c.expectIdle(deliveries)
 		}
 	})
 }
 
 // A classic queue does not include the counts of a quorum queue in the headers of its dead letters.
-func TestCountsStayBehindInAClassicQueue(t *testing.T) {
+func TestClassicQueueRemovesDeliveryCounts(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
@@ -168,7 +168,7 @@ func TestCountsStayBehindInAClassicQueue(t *testing.T) {
 		d := c.get(dead)
 		for _, header := range []string{"x-delivery-count", "x-acquired-count"} {
 			if count, has := d.Headers[header]; has {
-				t.Errorf("%s is %v", header, count)
+				t.Errorf("dead letter has the header %s: %v", header, count)
 			}
 		}
 	})
@@ -176,7 +176,7 @@ func TestCountsStayBehindInAClassicQueue(t *testing.T) {
 
 // Since 4.0, a dead letter preserves the number of deliveries that failed by basic.reject. If the number is positive, the next
 // queue marks the message as redelivered, and a quorum queue continues the count.
-func TestFailedDeliveriesGoAlong(t *testing.T) {
+func TestDeadLetterPreservesFailedDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
 			return
@@ -205,7 +205,7 @@ func TestFailedDeliveriesGoAlong(t *testing.T) {
 						count = test.failed
 					}
 					if d.Redelivered != (test.failed > 0) || d.Headers["x-delivery-count"] != count || d.Headers["x-acquired-count"] != count {
-						t.Errorf("%s from %s to %s: redelivered %v, delivery count %v, acquired count %v; %d failed",
+						t.Errorf("%s from %s to %s: got redelivered %v, delivery count %v, acquired count %v after %d failed deliveries",
 							test.how, from, to, d.Redelivered, d.Headers["x-delivery-count"], d.Headers["x-acquired-count"], test.failed)
 					}
 				}
@@ -215,7 +215,7 @@ func TestFailedDeliveriesGoAlong(t *testing.T) {
 }
 
 // A channel with an unacked message from basic.get counts as a consumer of a quorum queue.
-func TestGettingCountsAsConsuming(t *testing.T) {
+func TestGetCountsAsConsumer(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-queue-type": "quorum"})
 		c.put(q, "x")
@@ -231,8 +231,9 @@ func TestGettingCountsAsConsuming(t *testing.T) {
 	})
 }
 
-// With the at-least-once strategy, an unroutable dead letter is not ready, but still counts toward the maximum length of its queue.
-func TestHeldDeadLettersTakeAPlace(t *testing.T) {
+// With the at-least-once strategy, an unroutable dead letter is not ready, but still counts towards the maximum length of
+// its queue.
+func TestUnroutableDeadLettersCountTowardsLength(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{
 			"x-queue-type": "quorum", "x-overflow": "reject-publish", "x-max-length": 1,
@@ -240,9 +241,9 @@ func TestHeldDeadLettersTakeAPlace(t *testing.T) {
 		})
 		c.putExpiring(q, "held", "20")
 		c.awaitReady(q, 0)
-		// The limit is soft. The queue accepts one message more.
-		if got := c.answers(q, "1", "2"); got != "+-" {
-			t.Errorf("answered %s", got)
+		// The limit is soft. The queue accepts one message above the limit.
+		if got := c.confirms(q, "1", "2"); got != "+-" {
+			t.Errorf("confirms: got %s, want +-", got)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 const replyTo = "amq.rabbitmq.reply-to"
 
-// A client can receive the reply to a request without a reply queue.
+// A client can receive the reply to a request without a separate reply queue.
 func TestDirectReplyTo(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		requests := c.queue("requests", nil)
@@ -22,15 +22,15 @@ func TestDirectReplyTo(t *testing.T) {
 		server := connect(t, b)
 		request := server.get(requests)
 		if !strings.HasPrefix(request.ReplyTo, replyTo+".") {
-			t.Errorf("reply to %q", request.ReplyTo)
+			t.Errorf("unexpected reply-to: %q", request.ReplyTo)
 		}
 		if q, err := server.open().QueueDeclarePassive(request.ReplyTo, false, false, false, false, nil); err != nil || q.Consumers != 1 {
-			t.Errorf("is somebody waiting? %v, %v", q, err)
+			t.Errorf("reply queue: got %v, %v; want one consumer", q, err)
 		}
 		server.publish("", request.ReplyTo, amqp.Publishing{Body: []byte("pong"), CorrelationId: request.CorrelationId})
 		reply := c.next(replies)
 		if string(reply.Body) != "pong" || reply.CorrelationId != "1" || reply.Exchange != "" {
-			t.Errorf("replied %q %q from %q", reply.Body, reply.CorrelationId, reply.Exchange)
+			t.Errorf("unexpected reply: body %q, correlation ID %q, exchange %q", reply.Body, reply.CorrelationId, reply.Exchange)
 		}
 
 		// After the cancellation, the reply address no longer exists.
@@ -44,7 +44,7 @@ func TestDirectReplyTo(t *testing.T) {
 	})
 }
 
-func TestDirectReplyToMisused(t *testing.T) {
+func TestDirectReplyToErrors(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		c.refused(406, "reply consumer cannot acknowledge", func(ch *amqp.Channel) error {
 			_, err := ch.Consume(replyTo, "", false, false, false, false, nil)

@@ -20,7 +20,7 @@ func TestRestart(t *testing.T) {
 		must := func(exchange, key string, m amqp.Publishing) {
 			t.Helper()
 			if !c.publish(exchange, key, m) {
-				t.Fatalf("%q was not accepted", m.Body)
+				t.Fatalf("broker nacked %q", m.Body)
 			}
 		}
 
@@ -60,7 +60,7 @@ func TestRestart(t *testing.T) {
 			DeliveryMode: amqp.Persistent, Expiration: fmt.Sprint(ttl.Milliseconds()), Body: []byte("expired"),
 		})
 		expired := time.Now().Add(ttl)
-		must("", "expiring", persistent("for ever"))
+		must("", "expiring", persistent("without TTL"))
 
 		// Unacked messages.
 		c.declare("unacked", nil)
@@ -76,13 +76,13 @@ func TestRestart(t *testing.T) {
 		died := c.get("deadly")
 		c.must(died.Reject(false))
 		c.awaitReady("dead", 1)
-		c.declare("given back", quorum)
-		must("", "given back", persistent("twice"))
+		c.declare("requeued", quorum)
+		must("", "requeued", persistent("twice"))
 		for range 2 {
-			d := c.get("given back")
+			d := c.get("requeued")
 			c.must(d.Reject(true))
 		}
-		c.awaitReady("given back", 1)
+		c.awaitReady("requeued", 1)
 
 		b.stop()
 		time.Sleep(time.Until(expired))
@@ -93,7 +93,7 @@ func TestRestart(t *testing.T) {
 		must("first", "a.b", amqp.Publishing{Headers: amqp.Table{"n": int32(1)}, Body: []byte("by headers")})
 		must("first", "b", amqp.Publishing{Body: []byte("by the alternate exchange")})
 		if got := c.bodies("bound", 2); got != "by headers by the alternate exchange" {
-			t.Errorf("the bindings led %s here", got)
+			t.Errorf("messages through the bindings: got %s", got)
 		}
 		if !b.IsRabbitMQ || b.Version != "4.3" { // RabbitMQ 4.3 stores all exchanges in one place, and recovers transient exchanges
 			c.refused(404, "no exchange 'transient' in vhost '/'", func(ch *amqp.Channel) error {
@@ -105,31 +105,31 @@ func TestRestart(t *testing.T) {
 			return err
 		})
 		if n := c.ready("classic"); n != 1 {
-			t.Errorf("the classic queue has %d messages", n)
+			t.Errorf("classic queue: got %d messages, want 1", n)
 		}
 		if got := c.bodies("classic", 1); got != "2" {
-			t.Errorf("the classic queue has %s", got)
+			t.Errorf("classic queue: got %s, want 2", got)
 		}
 		if got := c.bodies("quorum", 2); got != "transient 2" {
-			t.Errorf("the quorum queue has %s", got)
+			t.Errorf("quorum queue: got %s, want transient 2", got)
 		}
-		c.declare("quorum", quorum) // with unchanged properties
+		c.declare("quorum", quorum) // same properties
 
 		// Dead letters keep their history, messages expire by the clock, and a quorum queue keeps its delivery counts.
 		c.awaitReady("dead", 2)
 		first, second := c.get("dead"), c.get("dead")
 		if string(first.Body) != "died" || deathOf(first, "reason") != "rejected" || deathOf(first, "queue") != "deadly" ||
 			deathOf(first, "count") != int64(1) || first.Headers["x-first-death-queue"] != "deadly" {
-			t.Errorf("%s has the history %v", first.Body, first.Headers)
+			t.Errorf("%s: unexpected dead-letter history %v", first.Body, first.Headers)
 		}
 		if string(second.Body) != "expired" || deathOf(second, "reason") != "expired" || deathOf(second, "queue") != "expiring" {
-			t.Errorf("%s has the history %v", second.Body, second.Headers)
+			t.Errorf("%s: unexpected dead-letter history %v", second.Body, second.Headers)
 		}
-		if got := c.bodies("expiring", 1); got != "for ever" {
-			t.Errorf("%s has not expired", got)
+		if got := c.bodies("expiring", 1); got != "without TTL" {
+			t.Errorf("unexpired message: got %s", got)
 		}
-		if d := c.get("given back"); d.Headers["x-delivery-count"] != int64(2) || !d.Redelivered {
-			t.Errorf("given back twice, and there are %v, redelivered %v", d.Headers, d.Redelivered)
+		if d := c.get("requeued"); d.Headers["x-delivery-count"] != int64(2) || !d.Redelivered {
+			t.Errorf("message requeued twice: got %v, redelivered %v", d.Headers, d.Redelivered)
 		}
 
 		// Unacked messages are redelivered.
@@ -138,7 +138,7 @@ func TestRestart(t *testing.T) {
 			redelivered bool
 		}{{"delivered", true}, {"delivered, too", true}, {"waiting", false}} {
 			if d := c.get("unacked"); string(d.Body) != want.body || d.Redelivered != want.redelivered {
-				t.Errorf("got %q, redelivered %v, want %+v", d.Body, d.Redelivered, want)
+				t.Errorf("unacked message: got %q, redelivered %v, want %+v", d.Body, d.Redelivered, want)
 			}
 		}
 	})

@@ -21,12 +21,12 @@ func (c *client) expiring(args amqp.Table) (source, dead string) {
 func (c *client) putExpiring(queue, body, expiration string) {
 	c.t.Helper()
 	if !c.publish("", queue, amqp.Publishing{Body: []byte(body), Expiration: expiration}) {
-		c.t.Fatalf("%q was not accepted", body)
+		c.t.Fatalf("broker nacked %q", body)
 	}
 }
 
-// The shorter one of the queue's time to live and the message's expiration applies, even without a consumer.
-func TestShorterTimeToLiveCounts(t *testing.T) {
+// The shorter of the queue's message TTL and the message's expiration applies, even without a consumer.
+func TestShorterTTLApplies(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(amqp.Table{"x-message-ttl": 50})
 		c.putExpiring(source, "queue's", "600000")
@@ -37,8 +37,8 @@ func TestShorterTimeToLiveCounts(t *testing.T) {
 	})
 }
 
-// A message that is due waits behind a message with a later deadline, and still counts as ready.
-func TestOnlyTheHeadExpires(t *testing.T) {
+// A message whose deadline has passed waits behind a message with a later deadline, and still counts as ready.
+func TestOnlyHeadExpires(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
@@ -46,42 +46,42 @@ func TestOnlyTheHeadExpires(t *testing.T) {
 				other, otherDead := c.expiring(amqp.Table{"x-queue-type": kind})
 				c.putExpiring(source, "long", "600000")
 				c.putExpiring(source, "short", "1")
-				// The other queue is a clock, because its message was published later and expires later than "short".
+				// The other queue is a clock. Its message was published later and expires later than "short".
 				c.putExpiring(other, "clock", "50")
 				c.bodies(otherDead, 1)
 				if n := c.ready(source); n != 2 {
-					t.Errorf("%d ready, want both", n)
+					t.Errorf("ready: got %d, want 2", n)
 				}
-				if d := c.get(source); string(d.Body) != "long" { // no longer at the head, although it is unacked
-					t.Errorf("the head is %q", d.Body)
+				if d := c.get(source); string(d.Body) != "long" { // an unacked message is no longer at the head
+					t.Errorf("head: got %q, want long", d.Body)
 				}
 				if got := c.bodies(dead, 1); got != "short" {
-					t.Errorf("%q expired", got)
+					t.Errorf("dead letter: got %q", got)
 				}
 			})
 		})
 	}
 }
 
-func TestZeroTimeToLive(t *testing.T) {
+func TestZeroTTL(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(nil)
 		c.putExpiring(source, "nobody there", "0")
 		d := c.get(dead)
 		if deaths(t, d)[0]["original-expiration"] != "0" {
-			t.Errorf("x-death is %v", deaths(t, d))
+			t.Errorf("unexpected x-death: %v", deaths(t, d))
 		}
 		deliveries := c.consume(source, nil)
 		c.putExpiring(source, "taken", "0")
 		if d := c.next(deliveries); string(d.Body) != "taken" {
-			t.Errorf("the consumer got %q", d.Body)
+			t.Errorf("delivery: got %q", d.Body)
 		}
 	})
 }
 
-// An unacked message does not expire, but keeps its deadline. If it is requeued after the deadline, the broker dead-letters it
-// instead of redelivering it.
-func TestUnackedMessagesKeepTheirDeadline(t *testing.T) {
+// An unacked message does not expire, but keeps its deadline. If it is requeued after the deadline, the broker dead-letters
+// it instead of redelivering it.
+func TestUnackedMessageKeepsDeadline(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(nil)
@@ -91,16 +91,16 @@ func TestUnackedMessagesKeepTheirDeadline(t *testing.T) {
 		c.putExpiring(other, "clock", "2500")
 		c.bodies(otherDead, 1)
 		if n := c.ready(dead); n != 0 {
-			t.Fatal("expired while it was unacked")
+			t.Fatal("unacked message expired")
 		}
 		c.must(d.Nack(false, true))
 		if got := c.bodies(dead, 1); got != "x" {
-			t.Errorf("%q expired", got)
+			t.Errorf("dead letter: got %q", got)
 		}
 	})
 }
 
-func TestMessagesExpireBehindAFullPrefetch(t *testing.T) {
+func TestMessagesExpireBehindFullPrefetch(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		source, dead := c.expiring(amqp.Table{"x-message-ttl": 100})
 		c.must(c.Qos(1, 0, false))
@@ -108,18 +108,18 @@ func TestMessagesExpireBehindAFullPrefetch(t *testing.T) {
 		c.put(source, "1", "2")
 		first := c.next(deliveries)
 		if got := c.bodies(dead, 1); got != "2" {
-			t.Errorf("%q expired", got)
+			t.Errorf("dead letter: got %q", got)
 		}
 		c.must(first.Ack(false))
 		c.put(source, "3")
 		if d := c.next(deliveries); string(d.Body) != "3" {
-			t.Errorf("%q was delivered after its time", d.Body)
+			t.Errorf("expired message %q was delivered", d.Body)
 		}
 	})
 }
 
-// The time to live of the next queue applies to a dead letter. The message is appended to the tail of the queue.
-func TestDeadLetterGetsTheNextQueuesTimeToLive(t *testing.T) {
+// The message TTL of the next queue applies to a dead letter. The next queue appends the dead letter to its tail.
+func TestDeadLetterGetsTTLOfNextQueue(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		end := c.queue("end", nil)
 		second := c.queue("second", amqp.Table{
@@ -130,10 +130,10 @@ func TestDeadLetterGetsTheNextQueuesTimeToLive(t *testing.T) {
 		d := c.get(end)
 		entries := deaths(t, d)
 		if len(entries) != 2 || entries[0]["queue"] != second || entries[1]["queue"] != first {
-			t.Fatalf("x-death is %v", entries)
+			t.Fatalf("unexpected x-death: %v", entries)
 		}
 		if entries[0]["original-expiration"] != nil || entries[1]["original-expiration"] != "30" {
-			t.Errorf("original-expiration is told as %v", entries)
+			t.Errorf("unexpected original-expiration: %v", entries)
 		}
 	})
 }
@@ -171,6 +171,6 @@ func TestMessageTTLArgument(t *testing.T) {
 				})
 		}
 		c.declare(q, amqp.Table{"x-message-ttl": int16(1000)})
-		c.declare(q, amqp.Table{"x-message-ttl": int64(1000)}) // the integer type is not compared
+		c.declare(q, amqp.Table{"x-message-ttl": int64(1000)}) // the broker does not compare the integer type
 	})
 }

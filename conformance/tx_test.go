@@ -23,9 +23,9 @@ func TestTransactions(t *testing.T) {
 		q := c.queue("q", nil)
 		ch := c.transaction()
 		c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("1")}))
-		c.must(ch.Qos(1, 0, false)) // the broker answers after it has processed the publish
+		c.must(ch.Qos(1, 0, false)) // the reply follows the processing of the publish
 		if n := c.ready(q); n != 0 {
-			t.Errorf("%d ready before the commit", n)
+			t.Errorf("ready before the commit: got %d, want 0", n)
 		}
 		c.must(ch.TxCommit())
 		c.awaitReady(q, 1)
@@ -35,17 +35,17 @@ func TestTransactions(t *testing.T) {
 		c.must(err)
 		c.must(d.Ack(false))
 		c.must(ch.TxRollback())
-		c.must(d.Ack(false)) // the rollback has undone the first ack
+		c.must(d.Ack(false)) // the rollback reverted the first ack
 		c.must(ch.TxCommit())
 		c.must(ch.Close())
 		if n := c.ready(q); n != 0 {
-			t.Errorf("%d ready: neither was the ack lost nor the publish made", n)
+			t.Errorf("ready after the rollback: got %d, want 0", n)
 		}
 	})
 }
 
 // The broker requeues messages that were acked in a transaction without a commit.
-func TestUncommittedAcksAreLost(t *testing.T) {
+func TestUncommittedAcksAreRequeued(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", nil)
 		c.put(q, "1", "2", "3")
@@ -74,14 +74,14 @@ func TestTransactionalErrors(t *testing.T) {
 		c.must(ch.Qos(1, 0, false))
 		select {
 		case <-returned:
-			t.Error("returned before the commit")
+			t.Error("broker returned the message before the commit")
 		default:
 		}
 		c.must(ch.TxCommit())
 		select {
 		case <-returned:
 		case <-time.After(timeout):
-			t.Error("not returned")
+			t.Error("broker did not return the message")
 		}
 
 		missing := testkit.Name(t, "missing")
@@ -96,7 +96,7 @@ func TestTransactionalErrors(t *testing.T) {
 	})
 }
 
-func TestTransactionsAndConfirmsDoNotMix(t *testing.T) {
+func TestTransactionsExcludeConfirms(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		c.refused(406, "channel is not transactional", func(ch *amqp.Channel) error { return ch.TxCommit() })
 		c.refused(406, "channel is not transactional", func(ch *amqp.Channel) error { return ch.TxRollback() })
@@ -111,8 +111,8 @@ func TestTransactionsAndConfirmsDoNotMix(t *testing.T) {
 	})
 }
 
-// The broker routes a message at the publish. Deleting the exchange before the commit has no effect on the message.
-func TestCommitAfterItsExchangeIsGone(t *testing.T) {
+// The broker routes a message when it is published. Deleting the exchange before the commit has no effect on the message.
+func TestCommitAfterExchangeDeletion(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {
 			return // 3.10 routes at the commit
@@ -125,7 +125,7 @@ func TestCommitAfterItsExchangeIsGone(t *testing.T) {
 		c.must(c.ExchangeDelete(x, false, false))
 		c.must(ch.TxCommit())
 		if got := c.bodies(q, 1); got != "1" {
-			t.Errorf("got %s", got)
+			t.Errorf("message: got %s, want 1", got)
 		}
 	})
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The tests of this file verify the behavior on which an operator's actions on messages in wait queues rely. The wait queues are
-// declared like the wait queues of topology.Buckets, and as classic queues with the same arguments.
+// The tests of this file verify the behavior on which an operator's actions on messages in wait queues rely. The wait queues
+// are declared like the wait queues of topology.Buckets, and as classic queues with the same arguments.
 
-// waiting declares a wait queue and its work queue.
-func (c *client) waiting(kind string) (wait, work string) {
+// declareWaiting declares a wait queue and its work queue.
+func (c *client) declareWaiting(kind string) (wait, work string) {
 	c.t.Helper()
 	work = c.queue("work", amqp.Table{"x-queue-type": kind})
 	args := amqp.Table{"x-queue-type": kind, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": work}
@@ -26,18 +26,19 @@ func (c *client) waiting(kind string) (wait, work string) {
 	return c.queue("wait", args), work
 }
 
-// delay publishes bodies to a wait queue. The first expires after the given number of seconds, each further body one second later.
+// delay publishes bodies to a wait queue. The first body expires after the given number of seconds, and each further body
+// one second later.
 func (c *client) delay(wait string, seconds int, bodies ...string) {
 	c.t.Helper()
 	for i, body := range bodies {
 		if !c.publish("", wait, amqp.Publishing{Body: []byte(body), Expiration: fmt.Sprint(1000 * (seconds + i))}) {
-			c.t.Fatalf("%q was not accepted", body)
+			c.t.Fatalf("broker nacked %q", body)
 		}
 	}
 }
 
-// hold consumes n messages of a queue on a new channel, and cancels the consumer.
-func (c *client) hold(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
+// consumeAndCancel consumes n messages of a queue on a new channel, and cancels the consumer.
+func (c *client) consumeAndCancel(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
 	c.t.Helper()
 	ch := c.open()
 	c.must(ch.Qos(n, 0, false))
@@ -51,9 +52,9 @@ func (c *client) hold(queue string, n int) (*amqp.Channel, []amqp.Delivery) {
 	return ch, held
 }
 
-// giveBack requeues messages in their order and without failed deliveries. Since 4.3, basic.nack does so. In 3.10, basic.nack moves
-// a message of a quorum queue to the tail or counts it, so giveBack only closes the channel.
-func (c *client) giveBack(ch *amqp.Channel, held []amqp.Delivery) {
+// requeueAll requeues messages in their order and without failed deliveries. Since 4.3, basic.nack has this effect. In 3.10,
+// basic.nack moves a message of a quorum queue to the tail or counts it, so requeueAll only closes the channel.
+func (c *client) requeueAll(ch *amqp.Channel, held []amqp.Delivery) {
 	c.t.Helper()
 	if c.b.Version != "3.10" && len(held) > 0 {
 		c.must(held[len(held)-1].Nack(true, true))
@@ -70,15 +71,16 @@ func eachKind(t *testing.T, test func(t *testing.T, c *client, kind string)) {
 	})
 }
 
-// After basic.nack without requeue, a waiting message goes to the work queue immediately, as if it had expired. Only the reason is
-// different. The nack does not count as a failed delivery in the work queue. (Since 4.3, basic.reject does.)
-func TestWaitingIsRejected(t *testing.T) {
+// After basic.nack without requeue, the broker dead-letters a waiting message to the work queue immediately, as if the
+// message had expired. Only the reason is different. The nack does not count as a failed delivery in the work queue. (Since
+// 4.3, basic.reject does.)
+func TestNackMovesWaitingMessageToWorkQueue(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
-		wait, work := c.waiting(kind)
+		wait, work := c.declareWaiting(kind)
 		c.delay(wait, 3600, "1", "2", "3")
-		ch, held := c.hold(wait, 3)
+		ch, held := c.consumeAndCancel(wait, 3)
 		c.must(held[1].Nack(false, false))
-		c.giveBack(ch, []amqp.Delivery{held[0], held[2]})
+		c.requeueAll(ch, []amqp.Delivery{held[0], held[2]})
 		d := c.get(work)
 		death := d.Headers["x-death"].([]any)[0].(amqp.Table)
 		got := fmt.Sprint(string(d.Body), d.Expiration, d.Redelivered, death["reason"], death["queue"] == wait, death["original-expiration"], death["count"])
@@ -86,91 +88,93 @@ func TestWaitingIsRejected(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", kind, got, want)
 		}
 		if n, _ := d.Headers["x-delivery-count"].(int64); n != 0 {
-			t.Errorf("%s: the work queue was told of %d failed deliveries", kind, n)
+			t.Errorf("%s: failed deliveries in the work queue: got %d, want 0", kind, n)
 		}
 		c.awaitReady(wait, 2)
 	})
 }
 
-// Requeued messages keep their positions before other waiting messages and before new messages, and expire at their deadlines.
-func TestWaitingIsGivenBack(t *testing.T) {
+// Requeued messages keep their positions before other waiting messages and before new messages, and expire at their
+// deadlines.
+func TestRequeueKeepsPositionInWaitQueue(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
-		wait, work := c.waiting(kind)
+		wait, work := c.declareWaiting(kind)
 		c.delay(wait, 3, "1", "2", "3", "4")
-		ch, held := c.hold(wait, 2)
+		ch, held := c.consumeAndCancel(wait, 2)
 		c.delay(wait, 7, "5")
-		c.giveBack(ch, held)
+		c.requeueAll(ch, held)
 		if got := c.bodies(work, 5); got != "1 2 3 4 5" {
-			t.Errorf("%s: order is %s", kind, got)
+			t.Errorf("%s: order: got %s", kind, got)
 		}
 	})
 }
 
-// If the deadline of a message passes while it is unacked, it goes to the work queue after its requeue.
-func TestWaitingIsDueWhileLookedAt(t *testing.T) {
+// If the deadline of a message passes while it is unacked, the broker dead-letters the message to the work queue after its
+// requeue.
+func TestDeadlinePassesDuringInspection(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
-		wait, work := c.waiting(kind)
+		wait, work := c.declareWaiting(kind)
 		c.delay(wait, 1, "1")
-		ch, held := c.hold(wait, 1)
-		c.delay(wait, 1, "2") // expires at the head, and proves that the first message is due, too
+		ch, held := c.consumeAndCancel(wait, 1)
+		c.delay(wait, 1, "2") // expires at the head, and proves that the deadline of the first message has passed, too
 		if got := string(c.get(work).Body); got != "2" {
-			t.Errorf("%s: %s was dead-lettered", kind, got)
+			t.Errorf("%s: message in the work queue: got %s", kind, got)
 		}
-		c.giveBack(ch, held)
+		c.requeueAll(ch, held)
 		if got := string(c.get(work).Body); got != "1" {
-			t.Errorf("%s: %s was dead-lettered", kind, got)
+			t.Errorf("%s: message in the work queue: got %s", kind, got)
 		}
 	})
 }
 
 // An operator can inspect a message any number of times.
-func TestWaitingIsLookedAtOften(t *testing.T) {
+func TestWaitQueueAllowsRepeatedInspection(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
-		wait, work := c.waiting(kind)
+		wait, work := c.declareWaiting(kind)
 		c.delay(wait, 3600, "1")
 		for range 30 {
-			ch, held := c.hold(wait, 1)
-			c.giveBack(ch, held)
+			ch, held := c.consumeAndCancel(wait, 1)
+			c.requeueAll(ch, held)
 		}
 		c.awaitReady(wait, 1)
 		if c.b.Version == "3.10" {
-			return // 3.10 counts, and has no limit
+			return // 3.10 counts the deliveries, and has no limit
 		}
-		ch, held := c.hold(wait, 1)
+		ch, held := c.consumeAndCancel(wait, 1)
 		if n, _ := held[0].Headers["x-delivery-count"].(int64); n != 0 {
-			t.Errorf("%s: %d looks count as failed deliveries", kind, n)
+			t.Errorf("%s: inspections counted as %d failed deliveries", kind, n)
 		}
 		c.must(held[0].Nack(false, false))
 		c.must(ch.Close())
 		if n, _ := c.get(work).Headers["x-delivery-count"].(int64); n != 0 {
-			t.Errorf("%s: the work queue was told of %d failed deliveries", kind, n)
+			t.Errorf("%s: failed deliveries in the work queue: got %d, want 0", kind, n)
 		}
 	})
 }
 
-// The broker compares the arguments of a repeated declaration. A successful declaration therefore proves the target of a wait
-// queue.
-func TestWaitingIsProvenByDeclaration(t *testing.T) {
+// The broker compares the arguments of a repeated declaration. A successful declaration therefore proves the target of a
+// wait queue.
+func TestDeclarationProvesWaitQueueTarget(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
-		wait, _ := c.waiting("quorum")
+		wait, _ := c.declareWaiting("quorum")
 		other := amqp.Table{
 			"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "another",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}
 		_, err := c.open().QueueDeclare(wait, true, false, false, false, other)
 		if refusal, ok := errors.AsType[*amqp.Error](err); !ok || refusal.Code != amqp.PreconditionFailed || !strings.Contains(refusal.Reason, "x-dead-letter-routing-key") {
-			t.Errorf("got %v", err)
+			t.Errorf("declaration with another target: got %v", err)
 		}
 	})
 }
 
 // If an inspecting client crashes, a quorum queue counts a failed delivery. The messages and their order do not change.
-func TestWaitingIsLookedAtByACrash(t *testing.T) {
+func TestCrashDuringInspection(t *testing.T) {
 	eachKind(t, func(t *testing.T, c *client, kind string) {
-		wait, work := c.waiting(kind)
+		wait, work := c.declareWaiting(kind)
 		c.delay(wait, 3, "1", "2", "3")
 		other := connect(t, c.b)
-		other.hold(wait, 2)
+		other.consumeAndCancel(wait, 2)
 		c.must(other.conn.Close())
 		var got []string
 		for range 3 {
@@ -179,7 +183,7 @@ func TestWaitingIsLookedAtByACrash(t *testing.T) {
 			c.must(d.Ack(false))
 		}
 		if !slices.Equal(got, []string{"1", "2", "3"}) {
-			t.Errorf("%s: order is %s", kind, got)
+			t.Errorf("%s: order: got %s", kind, got)
 		}
 	})
 }

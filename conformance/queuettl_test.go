@@ -10,12 +10,12 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// gone waits until a queue does not exist.
-func (c *client) gone(queue string) {
+// awaitDeleted waits until a queue does not exist.
+func (c *client) awaitDeleted(queue string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, timeout, func() error {
 		if c.exists(queue) {
-			// The check has renewed the lease, so the next check is after a complete lease.
+			// The check has renewed the queue TTL, so the next check follows after more than the TTL.
 			time.Sleep(1200 * time.Millisecond)
 			return errors.New(queue + " is still there")
 		}
@@ -32,7 +32,7 @@ func (c *client) exists(queue string) bool {
 }
 
 // An unused queue expires with its messages, which the broker does not dead-letter. A queue with a consumer does not expire.
-func TestQueuesExpire(t *testing.T) {
+func TestUnusedQueueExpires(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q, dead := c.expiring(amqp.Table{"x-expires": 1000})
@@ -41,15 +41,15 @@ func TestQueuesExpire(t *testing.T) {
 		_, err := ch.Consume(held, "tag", false, false, false, false, nil)
 		c.must(err)
 		c.put(q, "x")
-		c.gone(q)
+		c.awaitDeleted(q)
 		if n := c.ready(dead); n != 0 {
-			t.Errorf("%d messages were dead-lettered", n)
+			t.Errorf("broker dead-lettered %d messages", n)
 		}
 		if !c.exists(held) {
-			t.Error("the one with a consumer is gone")
+			t.Error("queue with a consumer expired")
 		}
 		c.must(ch.Cancel("tag", false))
-		c.gone(held)
+		c.awaitDeleted(held)
 	})
 }
 
@@ -63,21 +63,21 @@ func TestExpiresArgument(t *testing.T) {
 	})
 }
 
-// Declaring a queue, even passively, and getting a message from it renew its lease.
-func TestUseRenewsTheLease(t *testing.T) {
+// Declaring a queue, even passively, and getting a message from it renew its queue TTL.
+func TestUseRenewsQueueTTL(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q := c.queue("q", amqp.Table{"x-expires": 1000})
 		clock, rung := c.expiring(nil)
-		c.putExpiring(clock, "two leases later", "2500")
+		c.putExpiring(clock, "after two TTLs", "2500")
 		passive := true
 		testkit.Eventually(t, timeout, func() error {
 			if passive = !passive; passive {
 				if !c.exists(q) {
-					t.Fatal("gone though it was declared")
+					t.Fatal("queue expired although it was declared")
 				}
 			} else if _, _, err := c.Get(q, true); err != nil {
-				t.Fatalf("gone though it was asked: %v", err)
+				t.Fatalf("queue expired although basic.get used it: %v", err)
 			}
 			if c.ready(rung) == 0 {
 				return errors.New("not yet")
