@@ -17,8 +17,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A length of 4 GiB without data must only cost its error.
-func TestLengthsAloneDoNotAllocate(t *testing.T) {
+// A length of 4 GiB without data must not cause large allocations.
+func TestLengthWithoutDataDoesNotAllocate(t *testing.T) {
 	const limit = 64 << 10
 	const huge = "\xff\xff\xff\xff"
 	table := func(value string) []byte {
@@ -47,10 +47,10 @@ func TestLengthsAloneDoNotAllocate(t *testing.T) {
 		size := allocated(func() { err = f() })
 		var frameErr *FrameError
 		if !errors.Is(err, ErrMalformed) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &frameErr) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: unexpected error: %v", name, err)
 		}
 		if size > limit {
-			t.Errorf("%s: %d bytes allocated", name, size)
+			t.Errorf("%s: allocated %d bytes", name, size)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestFramesDoNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations per frame read", n)
+		t.Errorf("allocations per frame: got %v, want 0", n)
 	}
 	dst := make([]byte, 0, 4096)
 	publish := &BasicPublish{Exchange: "logs", RoutingKey: "info"}
@@ -81,6 +81,6 @@ func TestFramesDoNotAllocate(t *testing.T) {
 		b = AppendHeaderFrame(b, 1, 60, 5, []byte{0, 0})
 		AppendBodyFrames(b, 1, frame, 0)
 	}); n != 0 {
-		t.Errorf("%v allocations per message written", n)
+		t.Errorf("allocations per written message: got %v, want 0", n)
 	}
 }

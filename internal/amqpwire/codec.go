@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// codec reads or writes the arguments of a method. A method lists its arguments once for both directions.
+// codec reads or writes the arguments of a method. A method lists its arguments once, for both directions.
 type codec struct {
 	decoder // reading: the remaining input; writing: the output so far
 	writing bool
@@ -33,18 +33,18 @@ func (c *codec) table(v *Table) *codec { return field(c, v, (*decoder).table, (*
 
 func (c *codec) longstr(v *string) *codec { return field(c, v, (*decoder).longstr, (*encoder).longstr) }
 
-// shortstr is a short string that must be UTF-8.
+// shortstr reads or writes a short string that must be UTF-8.
 func (c *codec) shortstr(v *string) *codec {
 	return field(c, v, (*decoder).shortstr, (*encoder).shortstr)
 }
 
-// rawstr is a short string of any bytes. If the new value equals the old value of v, rawstr does not allocate.
+// rawstr reads or writes a short string of any bytes. If the read value equals the old value of v, rawstr does not allocate.
 func (c *codec) rawstr(v *string) *codec {
 	earlier := *v
-	return field(c, v, func(d *decoder) string { return d.rawstrAgain(earlier) }, (*encoder).shortstr)
+	return field(c, v, func(d *decoder) string { return d.rawstrCached(earlier) }, (*encoder).shortstr)
 }
 
-// bits are bits that share an octet, the first in the lowest bit. A nil bit is reserved.
+// bits reads or writes bits that share an octet, the first in the lowest bit. A nil bit is reserved.
 func (c *codec) bits(bits ...*bool) *codec {
 	var octet uint8
 	if c.writing {
@@ -64,7 +64,7 @@ func (c *codec) bits(bits ...*bool) *codec {
 	return c
 }
 
-// zeroShort, emptyShort and emptyLong are reserved arguments: written as zero, and accepted with any value.
+// zeroShort, emptyShort and emptyLong read or write reserved arguments. They write zero and accept any value.
 func (c *codec) zeroShort() *codec  { return c.short(new(uint16)) }
 func (c *codec) emptyShort() *codec { return c.rawstr(new(string)) }
 func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }
@@ -83,8 +83,8 @@ func run(m Method, b []byte, writing bool) decoder {
 	return d
 }
 
-// Append appends the arguments of a method. It fails if a value does not fit its field, such as a short string of over
-// 255 bytes. On error it returns dst unchanged.
+// Append appends the arguments of a method. It returns an error if a value does not fit its field, such as a short string of
+// more than 255 bytes. After an error it returns dst unchanged.
 func Append(dst []byte, m Method) ([]byte, error) {
 	var e encoder
 	if deliver, ok := m.(*BasicDeliver); ok {
@@ -99,7 +99,7 @@ func Append(dst []byte, m Method) ([]byte, error) {
 	return e.b, nil
 }
 
-// Parse sets every field of a method from its arguments. Bytes after the last argument are an error. After an error the
+// Parse sets all fields of a method from its arguments. Bytes after the last argument are an error. After an error the
 // fields are undefined.
 func Parse(args []byte, m Method) error {
 	d := decoder{b: args}

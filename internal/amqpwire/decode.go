@@ -76,12 +76,12 @@ func (d *decoder) shortblock() []byte { return d.take(int(d.octet())) }
 // rawstr reads a short string of any bytes.
 func (d *decoder) rawstr() string { return string(d.shortblock()) }
 
-// rawstrAgain is rawstr without an allocation if the value equals earlier. Most messages have the same destination as
+// rawstrCached is like rawstr, but does not allocate if the value equals cached. Most messages have the same destination as
 // the previous message.
-func (d *decoder) rawstrAgain(earlier string) string {
+func (d *decoder) rawstrCached(cached string) string {
 	b := d.shortblock()
-	if string(b) == earlier {
-		return earlier
+	if string(b) == cached {
+		return cached
 	}
 	return string(b)
 }

@@ -41,7 +41,7 @@ func checkFootprint(t rapid.TB, table Table) {
 	have, want := float64(decode().Footprint()), heapOf(copies, decode)
 	const noise = 16 // bytes per table that other goroutines allocate
 	if have > 2*want+noise || want > 2*have+noise {
-		t.Errorf("Footprint is %.0f bytes, the heap grows by %.0f for %d bytes on the wire: %.200v", have, want, len(encoded), table)
+		t.Errorf("Footprint: got %.0f bytes, heap grew by %.0f bytes for %d bytes on the wire: %.200v", have, want, len(encoded), table)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // FrameType is the first octet of a frame.
 type FrameType uint8
 
-// The frame types of AMQP 0-9-1.
+// Frame types of AMQP 0-9-1.
 const (
 	FrameMethod    FrameType = 1
 	FrameHeader    FrameType = 2
@@ -32,8 +32,7 @@ const (
 	frameHeaderSize = FrameOverhead - 1
 )
 
-// ProtocolHeader is the first data of an AMQP 0-9-1 client. A server also sends it as the answer to any other protocol
-// header.
+// ProtocolHeader is the first data of an AMQP 0-9-1 client. A server also replies with it to any other protocol header.
 var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 
 // Frame is one frame. The Payload aliases the buffer of the [Reader] that returned it and is valid until the next
@@ -83,7 +82,7 @@ type Frame struct {
 	Payload []byte
 }
 
-// FrameErrorReason is the fault of a frame.
+// FrameErrorReason is the reason for a [FrameError].
 type FrameErrorReason uint8
 
 const (
@@ -122,7 +121,7 @@ func limitFrameMax(n uint32) uint32 {
 	return min(max(n, MinFrameMax), math.MaxInt32)
 }
 
-// AppendMethodFrame appends a method frame. A method cannot be split, so the caller must check frame-max. On error it
+// AppendMethodFrame appends a method frame. A method cannot be split, so the caller must check frame-max. After an error it
 // returns dst unchanged.
 func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	start := len(dst)

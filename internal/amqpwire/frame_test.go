@@ -18,7 +18,7 @@ func TestAppendBodyFrames(t *testing.T) {
 		dst := []byte("kept")
 		stream := AppendBodyFrames(dst, 9, body, MinFrameMax)
 		if want := 4 + tc.size + tc.frames*FrameOverhead; len(stream) != want {
-			t.Fatalf("%d bytes in %d, want %d", tc.size, len(stream), want)
+			t.Fatalf("encoding of %d bytes: got %d bytes, want %d", tc.size, len(stream), want)
 		}
 		r := NewReader(bytes.NewReader(stream[4:]), MinFrameMax)
 		var have []byte
@@ -30,7 +30,7 @@ func TestAppendBodyFrames(t *testing.T) {
 			have = append(have, f.Payload...)
 		}
 		if _, err := r.ReadFrame(); err != io.EOF || !bytes.Equal(body, have) || string(stream[:4]) != "kept" {
-			t.Errorf("%d bytes: %v", tc.size, err)
+			t.Errorf("body of %d bytes does not match, or error %v", tc.size, err)
 		}
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Every fuzzer checks that the encoding of a decoded value decodes to the same value, and then encodes to the same
-// bytes.
+// Each fuzz test checks that the encoding of a decoded value decodes to the same value, and then encodes to the same bytes.
 
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{})
@@ -24,7 +23,7 @@ func FuzzReadFrame(f *testing.F) {
 				break
 			}
 			if len(frame.Payload) > MinFrameMax-FrameOverhead {
-				t.Fatalf("payload of %d bytes", len(frame.Payload))
+				t.Fatalf("payload exceeds the limit: got %d bytes", len(frame.Payload))
 			}
 			again = appendFrame(again, frame.Type, frame.Channel, frame.Payload)
 		}
@@ -89,7 +88,7 @@ func FuzzParseProperties(f *testing.F) {
 			return
 		}
 		if flags := PeekPropertyFlags(h.Properties); flags != p.Flags {
-			t.Fatalf("flags %#x at a look, %#x when parsed", flags, p.Flags)
+			t.Fatalf("PeekPropertyFlags: got %#x, ParseProperties: got %#x", flags, p.Flags)
 		}
 		list, err := p.Append(nil)
 		if err != nil {

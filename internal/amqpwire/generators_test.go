@@ -48,7 +48,8 @@ func mustEqual(t testing.TB, want, have any) {
 	}
 }
 
-// allIDs tries all numbers below 256 to find the methods. A second list of methods could have the same gaps as the first.
+// allIDs finds the methods by trying all numbers below 256. A second list of methods could have the same gaps as the first
+// list.
 func allIDs() []MethodID {
 	var ids []MethodID
 	for class := range uint32(256) {

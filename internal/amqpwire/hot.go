@@ -1,23 +1,23 @@
 package amqpwire
 
-// The frequent methods list their arguments here a second time, without a codec. This takes a third of the time of a codec.
+// The frequent methods list their arguments here a second time, without a codec. This is three times as fast.
 
-// parse is [Parse] for a basic.publish.
+// parse implements [Parse] for basic.publish.
 func (m *BasicPublish) parse(d *decoder) {
 	d.short()
-	m.Exchange = d.rawstrAgain(m.Exchange)
-	m.RoutingKey = d.rawstrAgain(m.RoutingKey)
+	m.Exchange = d.rawstrCached(m.Exchange)
+	m.RoutingKey = d.rawstrCached(m.RoutingKey)
 	bits := d.octet()
 	m.Mandatory, m.Immediate = bits&1 != 0, bits&2 != 0
 }
 
-// parse is [Parse] for a basic.ack.
+// parse implements [Parse] for basic.ack.
 func (m *BasicAck) parse(d *decoder) {
 	m.DeliveryTag = d.longlong()
 	m.Multiple = d.octet()&1 != 0
 }
 
-// append is [Append] for a basic.deliver.
+// append implements [Append] for basic.deliver.
 func (m *BasicDeliver) append(e *encoder) {
 	e.shortstr(m.ConsumerTag)
 	e.longlong(m.DeliveryTag)

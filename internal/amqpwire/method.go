@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Method is one AMQP method with its arguments. Every implementation is a
-// pointer to a struct of this package.
+// Method is an AMQP method with its arguments. Every implementation is a pointer to a struct of this package.
 type Method interface {
 	// ID returns the class and the method.
 	ID() MethodID
@@ -53,13 +52,12 @@ func PeekMethodID(payload []byte) (MethodID, error) {
 	return MethodID(binary.BigEndian.Uint32(payload)), nil
 }
 
-// ParseMethod parses the payload of a method frame into a pointer such as
-// *[BasicPublish]. The error is an [*UnknownMethodError] or wraps
-// [ErrMalformed].
+// ParseMethod parses the payload of a method frame into a pointer such as *[BasicPublish]. The error is an
+// [*UnknownMethodError] or wraps [ErrMalformed].
 func ParseMethod(payload []byte) (Method, error) { return parseMethod(payload, NewMethod) }
 
-// Parser parses methods as [ParseMethod] does, but reuses one struct for each frequent method. Such a result is valid
-// until the parser parses the same method again. The zero Parser is ready for use. It is not safe for concurrent use.
+// Parser parses methods like [ParseMethod], but reuses one struct for each frequent method. Such a result is valid until the
+// parser parses the same method again. The zero Parser is ready for use. It is not safe for concurrent use.
 type Parser struct {
 	publish BasicPublish
 	ack     BasicAck
@@ -67,7 +65,7 @@ type Parser struct {
 	reject  BasicReject
 }
 
-// Parse parses the payload of a method frame, as ParseMethod does.
+// Parse parses the payload of a method frame like ParseMethod.
 func (p *Parser) Parse(payload []byte) (Method, error) { return parseMethod(payload, p.method) }
 
 func (p *Parser) method(id MethodID) Method {

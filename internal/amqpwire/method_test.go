@@ -30,7 +30,7 @@ func TestMethodRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(payload, again) {
-				t.Fatalf("encoded again:\nwant %x\nhave %x", payload, again)
+				t.Fatalf("second encoding:\nwant %x\nhave %x", payload, again)
 			}
 			if !equal(want, have) {
 				t.Fatalf("want %+v\nhave %+v", want, have)
@@ -39,7 +39,7 @@ func TestMethodRoundTrip(t *testing.T) {
 	}
 }
 
-// Parse into a reused method must not keep values of the previous parse.
+// A parse into a reused method must not keep values of the previous parse.
 func TestParseSetsEveryField(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.SampledFrom(allIDs()).Draw(t, "id")
@@ -61,30 +61,30 @@ func TestParseSetsEveryField(t *testing.T) {
 func TestMethodIDs(t *testing.T) {
 	ids := allIDs()
 	if want := 66; len(ids) != want {
-		t.Errorf("%d methods, want %d", len(ids), want)
+		t.Errorf("methods: got %d, want %d", len(ids), want)
 	}
 	var content []string
 	for _, id := range ids {
 		m := NewMethod(id)
 		if m.ID() != id {
-			t.Errorf("NewMethod(%v) is a %v", id, m.ID())
+			t.Errorf("NewMethod(%v): got ID %v", id, m.ID())
 		}
 		name := strings.NewReplacer(".", "", "-", "").Replace(id.String())
 		if typ := reflect.TypeOf(m).Elem().Name(); !strings.EqualFold(typ, name) {
-			t.Errorf("%v is a %s", id, typ)
+			t.Errorf("%v: got type %s", id, typ)
 		}
 		if id.HasContent() {
 			content = append(content, id.String())
 		}
 	}
 	if have, want := strings.Join(content, " "), "basic.publish basic.return basic.deliver basic.get-ok"; have != want {
-		t.Errorf("content follows %s, want %s", have, want)
+		t.Errorf("methods with content: got %s, want %s", have, want)
 	}
 	if id := IDExchangeUnbindOk; id.Class() != 40 || id.Method() != 51 {
-		t.Errorf("%v is %d.%d", id, id.Class(), id.Method())
+		t.Errorf("%v: got ID %d.%d, want 40.51", id, id.Class(), id.Method())
 	}
 	if have, want := MethodID(60<<16|99).String(), "method 60.99"; have != want {
-		t.Errorf("unknown method is %q, want %q", have, want)
+		t.Errorf("unknown method: got name %q, want %q", have, want)
 	}
 }
 
@@ -92,18 +92,18 @@ func TestParseMethodErrors(t *testing.T) {
 	_, err := ParseMethod([]byte{0, 60, 0, 99, 1})
 	var unknown *UnknownMethodError
 	if !errors.As(err, &unknown) || unknown.ID != 60<<16|99 {
-		t.Errorf("unknown method: %v", err)
+		t.Errorf("unknown method: got error %v", err)
 	}
 	for name, payload := range map[string]string{
-		"empty":        "",
-		"no method":    "\x00\x3c\x00",
-		"left over":    "\x00\x55\x00\x0b\x00",
-		"short string": "\x00\x3c\x00\x15\x05ctag",
-		"long table":   "\x00\x32\x00\x0a\x00\x00\x01q\x00\xff\xff\xff\xff",
+		"empty":           "",
+		"no method":       "\x00\x3c\x00",
+		"remaining bytes": "\x00\x55\x00\x0b\x00",
+		"short string":    "\x00\x3c\x00\x15\x05ctag",
+		"long table":      "\x00\x32\x00\x0a\x00\x00\x01q\x00\xff\xff\xff\xff",
 	} {
 		m, err := ParseMethod([]byte(payload))
 		if m != nil || !errors.Is(err, ErrMalformed) || errors.Is(err, ErrUTF8) {
-			t.Errorf("%s: %v, %v", name, m, err)
+			t.Errorf("%s: got %v, %v; want ErrMalformed", name, m, err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestUTF8(t *testing.T) {
 	}
 }
 
-func TestReservedFieldsAcceptAnything(t *testing.T) {
+func TestReservedFieldsAcceptAnyValue(t *testing.T) {
 	var publish BasicPublish
 	// The ticket and all unused bits of the last octet may have any value.
 	if err := Parse([]byte("\xff\xff\x01x\x01k\xfd"), &publish); err != nil {
@@ -156,11 +156,11 @@ func TestAppendRejectsLongShortStrings(t *testing.T) {
 	} {
 		b, err := Append(dst, m)
 		if err == nil || string(b) != "kept" {
-			t.Errorf("%v: %q, %v", m.ID(), b, err)
+			t.Errorf("%v: got %q, %v; want an error", m.ID(), b, err)
 		}
 		b, err = AppendMethodFrame(dst, 1, m)
 		if err == nil || string(b) != "kept" {
-			t.Errorf("frame of %v: %q, %v", m.ID(), b, err)
+			t.Errorf("frame of %v: got %q, %v; want an error", m.ID(), b, err)
 		}
 	}
 	if _, err := Append(nil, &BasicPublish{RoutingKey: long[:255]}); err != nil {
@@ -169,6 +169,6 @@ func TestAppendRejectsLongShortStrings(t *testing.T) {
 	_, err := Append(nil, &QueueDeclare{Arguments: Table{{"a", Table{{"b", Array{true, int(1)}}}}}})
 	const want = `amqpwire: queue.declare: field "a": field "b": no field type for Go type int`
 	if err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
+		t.Errorf("error: got %v, want %s", err, want)
 	}
 }

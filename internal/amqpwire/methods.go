@@ -1,6 +1,6 @@
 package amqpwire
 
-// The methods of AMQP 0-9-1 and of RabbitMQ's extensions.
+// IDs of the methods of AMQP 0-9-1 and of RabbitMQ's extensions.
 const (
 	IDConnectionStart          MethodID = 10<<16 | 10
 	IDConnectionStartOk        MethodID = 10<<16 | 11

@@ -23,7 +23,7 @@ func (*BasicQosOk) ID() MethodID { return IDBasicQosOk }
 // BasicConsume starts a consumer.
 type BasicConsume struct {
 	Queue       string
-	ConsumerTag string // empty for a tag of the server's choice
+	ConsumerTag string // empty if the server must generate a tag
 	NoLocal     bool
 	NoAck       bool // the server settles deliveries when it sends them
 	Exclusive   bool
@@ -82,7 +82,7 @@ type BasicPublish struct {
 	Exchange   string
 	RoutingKey string
 	Mandatory  bool // return the message if it cannot be routed
-	Immediate  bool // return the message if it cannot be delivered immediately
+	Immediate  bool // return the message if the broker cannot deliver it immediately; not supported by RabbitMQ
 }
 
 // ID returns [IDBasicPublish].
@@ -137,13 +137,13 @@ func (m *BasicGet) arguments(c *codec) *codec {
 	return c.zeroShort().shortstr(&m.Queue).bits(&m.NoAck)
 }
 
-// BasicGetOk answers a basic.get with a message.
+// BasicGetOk replies to basic.get with a message.
 type BasicGetOk struct {
 	DeliveryTag  uint64
 	Redelivered  bool
 	Exchange     string
 	RoutingKey   string
-	MessageCount uint32 // messages still ready for delivery
+	MessageCount uint32 // number of remaining ready messages
 }
 
 // ID returns [IDBasicGetOk].
@@ -154,7 +154,7 @@ func (m *BasicGetOk) arguments(c *codec) *codec {
 		rawstr(&m.RoutingKey).long(&m.MessageCount)
 }
 
-// BasicGetEmpty answers a basic.get for an empty queue.
+// BasicGetEmpty replies to basic.get for an empty queue.
 type BasicGetEmpty struct{}
 
 // ID returns [IDBasicGetEmpty].

@@ -45,7 +45,7 @@ func (m *ConnectionSecure) arguments(c *codec) *codec {
 	return c.longstr(&m.Challenge)
 }
 
-// ConnectionSecureOk answers a challenge of the SASL mechanism.
+// ConnectionSecureOk responds to a challenge of the SASL mechanism.
 type ConnectionSecureOk struct {
 	Response string
 }

@@ -85,7 +85,7 @@ func (*ExchangeUnbindOk) ID() MethodID { return IDExchangeUnbindOk }
 
 // QueueDeclare creates a queue if it does not exist.
 type QueueDeclare struct {
-	Queue      string // empty for a name of the server's choice
+	Queue      string // empty if the server must generate a name
 	Passive    bool   // only check that it exists
 	Durable    bool
 	Exclusive  bool // for this connection only
@@ -105,7 +105,7 @@ func (m *QueueDeclare) arguments(c *codec) *codec {
 // QueueDeclareOk confirms a queue.declare.
 type QueueDeclareOk struct {
 	Queue         string
-	MessageCount  uint32 // messages ready for delivery
+	MessageCount  uint32 // number of ready messages
 	ConsumerCount uint32
 }
 
@@ -154,7 +154,7 @@ func (m *QueuePurge) arguments(c *codec) *codec {
 
 // QueuePurgeOk confirms a queue.purge.
 type QueuePurgeOk struct {
-	MessageCount uint32 // messages removed
+	MessageCount uint32 // number of removed messages
 }
 
 // ID returns [IDQueuePurgeOk].
@@ -181,7 +181,7 @@ func (m *QueueDelete) arguments(c *codec) *codec {
 
 // QueueDeleteOk confirms a queue.delete.
 type QueueDeleteOk struct {
-	MessageCount uint32 // messages deleted with the queue
+	MessageCount uint32 // number of deleted messages
 }
 
 // ID returns [IDQueueDeleteOk].

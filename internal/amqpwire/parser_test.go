@@ -6,7 +6,7 @@ import (
 )
 
 // Earlier calls of a parser do not affect its results.
-func TestParserParsesAnew(t *testing.T) {
+func TestParserIsIndependentOfEarlierCalls(t *testing.T) {
 	var p Parser
 	for _, m := range []Method{
 		&BasicPublish{Exchange: "x", RoutingKey: "k", Mandatory: true},
@@ -24,7 +24,7 @@ func TestParserParsesAnew(t *testing.T) {
 		}
 		payload := frame[frameHeaderSize : len(frame)-1]
 		if have, err := p.Parse(payload); err != nil || !reflect.DeepEqual(have, m) {
-			t.Errorf("%#v, %v; want %#v", have, err, m)
+			t.Errorf("got %#v, %v; want %#v", have, err, m)
 		}
 	}
 }
@@ -40,6 +40,6 @@ func TestParserDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations for a message that goes where the last one went", n)
+		t.Errorf("allocations for a message with the previous destination: got %v, want 0", n)
 	}
 }

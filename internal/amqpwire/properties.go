@@ -9,7 +9,7 @@ import (
 // PropertyFlags is the set of present properties in a [Properties].
 type PropertyFlags uint16
 
-// The properties of class basic, in wire order.
+// Properties of class basic, in wire order.
 const (
 	PropContentType     PropertyFlags = 0x8000
 	PropContentEncoding PropertyFlags = 0x4000
@@ -48,7 +48,7 @@ type Properties struct {
 	Priority        uint8
 	CorrelationID   string
 	ReplyTo         string
-	Expiration      string // milliseconds in decimal, otherwise RabbitMQ rejects it
+	Expiration      string // milliseconds in decimal; RabbitMQ rejects other values
 	MessageID       string
 	Timestamp       uint64 // seconds since 1970
 	Type            string
@@ -97,8 +97,8 @@ func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 	return nil
 }
 
-// Append appends the flags and exactly the properties in Flags. It fails if a value does not fit its property or a flag
-// is undefined. On error it returns dst unchanged.
+// Append appends the flags and exactly the properties in Flags. It returns an error if a value does not fit its property or
+// a flag is undefined. After an error it returns dst unchanged.
 func (p *Properties) Append(dst []byte) ([]byte, error) {
 	if p.Flags&^propAll != 0 {
 		return dst, fmt.Errorf("amqpwire: properties: flags %#04x name no property", uint16(p.Flags&^propAll))

@@ -17,9 +17,9 @@ func genProperties(t *rapid.T) Properties {
 	return p
 }
 
-// keepFlagged clears the fields that are not in Flags, which Append ignores. The order of the fields after Flags is the
-// order of the bits.
-func keepFlagged(p Properties) Properties {
+// clearUnflagged clears the fields that are not in Flags, because Append ignores these fields. The order of the fields after
+// Flags is the order of the bits.
+func clearUnflagged(p Properties) Properties {
 	v := reflect.ValueOf(&p).Elem()
 	for i := 1; i < v.NumField(); i++ {
 		if !p.Has(PropContentType >> (i - 1)) {
@@ -37,13 +37,13 @@ func TestPropertiesRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have := PeekPropertyFlags(wire); have != want.Flags {
-			t.Fatalf("flags %#x, want %#x", have, want.Flags)
+			t.Fatalf("flags: got %#x, want %#x", have, want.Flags)
 		}
 		have, err := ParseProperties(wire)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want = keepFlagged(want); !equal(want, have) {
+		if want = clearUnflagged(want); !equal(want, have) {
 			t.Fatalf("want %+v\nhave %+v", want, have)
 		}
 		again, err := have.Append(nil)
@@ -53,8 +53,8 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	})
 }
 
-// Parse of some properties returns only these properties, and validates the whole list.
-func TestSomeProperties(t *testing.T) {
+// If only some properties are wanted, Parse returns only these properties, but validates the whole list.
+func TestParseWantedProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := genProperties(t)
 		wire, err := all.Append(nil)
@@ -67,12 +67,12 @@ func TestSomeProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		all.Flags &= wanted
-		if want := keepFlagged(all); !equal(want, have) {
+		if want := clearUnflagged(all); !equal(want, have) {
 			t.Fatalf("want %+v\nhave %+v", want, have)
 		}
 		cut := wire[:rapid.IntRange(0, len(wire)-1).Draw(t, "cut")]
 		if err := have.Parse(cut, wanted); !errors.Is(err, ErrMalformed) {
-			t.Fatalf("of %d bytes the first %d: %v", len(wire), len(cut), err)
+			t.Fatalf("list of %d bytes truncated to %d: got error %v", len(wire), len(cut), err)
 		}
 	})
 }
@@ -90,14 +90,14 @@ func TestPropertyFlagWords(t *testing.T) {
 		"one word":                "\x08\x00\x05",
 		"bit 1 is ignored":        "\x08\x02\x05",
 		"empty second word":       "\x08\x01\x00\x00\x05",
-		"as many words as can be": "\x08\x01\x00\x01\x00\x01\x00\x00\x05",
+		"maximum number of words": "\x08\x01\x00\x01\x00\x01\x00\x00\x05",
 	} {
 		p, err := ParseProperties([]byte(wire))
 		if err != nil || !equal(want, p) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 		if have := PeekPropertyFlags([]byte(wire)); have != PropPriority {
-			t.Errorf("%s: flags %#x", name, have)
+			t.Errorf("%s: got flags %#x", name, have)
 		}
 	}
 	for name, wire := range map[string]string{
@@ -107,7 +107,7 @@ func TestPropertyFlagWords(t *testing.T) {
 		"property in second word": "\x08\x01\x80\x00\x05",
 		"too many words":          "\x08\x01\x00\x01\x00\x01\x00\x01\x00\x00\x05",
 		"no value":                "\x08\x00",
-		"left over":               "\x08\x00\x05\x05",
+		"remaining bytes":         "\x08\x00\x05\x05",
 		"bad headers":             "\x20\x00\x00\x00\x00\x03\x01aZ",
 	} {
 		if p, err := ParseProperties([]byte(wire)); !errors.Is(err, ErrMalformed) || !equal(Properties{}, p) {
@@ -115,7 +115,7 @@ func TestPropertyFlagWords(t *testing.T) {
 		}
 	}
 	if have := PeekPropertyFlags([]byte{0xff}); have != 0 {
-		t.Errorf("flags of half a word: %#x", have)
+		t.Errorf("flags of half a word: got %#x, want 0", have)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestPropertiesAppendErrors(t *testing.T) {
 		"unknown flag": {Flags: PropType | 1},
 	} {
 		if b, err := p.Append([]byte("kept")); err == nil || string(b) != "kept" {
-			t.Errorf("%s: %q, %v", name, b, err)
+			t.Errorf("%s: got %q, %v; want an error", name, b, err)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func TestParseContentHeaderErrors(t *testing.T) {
 		"no size":  "\x00\x3c\x00\x00\x00",
 	} {
 		if h, err := ParseContentHeader([]byte(payload)); !errors.Is(err, ErrMalformed) || h.Properties != nil {
-			t.Errorf("%s: %+v, %v", name, h, err)
+			t.Errorf("%s: got %+v, %v; want ErrMalformed", name, h, err)
 		}
 	}
 }

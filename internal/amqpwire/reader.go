@@ -38,10 +38,10 @@ type Reader struct {
 	src      io.Reader
 	frameMax uint32
 	initial  []byte
-	buf      []byte // initial, or temporarily a larger buffer
+	buf      []byte // initial buffer, or temporarily a larger buffer
 	small    int    // number of consecutive frames that fit into initial
 	r, w     int    // buf[r:w] is read from src but not yet returned
-	err      error  // the error of the last read, returned after its bytes
+	err      error  // error of the last read, returned after its bytes
 }
 
 // NewReader returns a Reader that accepts frames of at most frameMax bytes. See [Reader.SetFrameMax] for the values of
@@ -51,9 +51,8 @@ func NewReader(r io.Reader, frameMax uint32) *Reader {
 	return &Reader{src: r, frameMax: limitFrameMax(frameMax), initial: initial, buf: initial}
 }
 
-// SetFrameMax changes the limit for later frames, usually after the negotiation. The limit includes the whole frame
-// with [FrameOverhead]. A limit always exists: 0 means [DefaultFrameMax], and values below [MinFrameMax] mean
-// [MinFrameMax].
+// SetFrameMax changes the limit for later frames, usually after the negotiation. The limit includes the whole frame with
+// [FrameOverhead]. 0 means [DefaultFrameMax], and values below [MinFrameMax] mean [MinFrameMax].
 func (r *Reader) SetFrameMax(n uint32) { r.frameMax = limitFrameMax(n) }
 
 // Buffered returns the number of bytes that were read from the stream but not returned. If it is 0, the next ReadFrame

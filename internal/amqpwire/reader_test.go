@@ -14,10 +14,10 @@ import (
 )
 
 // The reader releases the buffer for a large frame after several small frames.
-func TestLargeFramesKeepNoBuffer(t *testing.T) {
+func TestReaderReleasesLargeBuffer(t *testing.T) {
 	const size = 100_000
 	stream := appendFrame(nil, FrameBody, 1, make([]byte, size))
-	src := &waits{parts: [][]byte{stream[:10], stream[10:20_000], stream[20_000:], stream}}
+	src := &partReader{parts: [][]byte{stream[:10], stream[10:20_000], stream[20_000:], stream}}
 	sizes := []int{size, size}
 	for range smallFrames {
 		src.parts = append(src.parts, AppendHeartbeatFrame(nil))
@@ -28,31 +28,31 @@ func TestLargeFramesKeepNoBuffer(t *testing.T) {
 	r.Resized = func(by int) { larger = by }
 	src.before = func(part int) {
 		if larger > 0 != (part >= 2 && part < len(src.parts)) {
-			t.Errorf("before part %d the buffer is larger by %d", part, larger)
+			t.Errorf("before part %d: buffer is larger by %d bytes", part, larger)
 		}
 		if len(r.buf) != initialBuffer+larger {
-			t.Errorf("the buffer has %d bytes, and is said to be larger by %d", len(r.buf), larger)
+			t.Errorf("buffer: got %d bytes, but Resized reported a difference of %d", len(r.buf), larger)
 		}
 	}
 	for _, size := range sizes {
 		if f, err := r.ReadFrame(); err != nil || len(f.Payload) != size {
-			t.Fatalf("%d bytes: %v", len(f.Payload), err)
+			t.Fatalf("unexpected payload of %d bytes: %v", len(f.Payload), err)
 		}
 	}
 	if _, err := r.ReadFrame(); err != io.EOF {
-		t.Errorf("at the end: %v", err)
+		t.Errorf("end of the stream: got error %v, want EOF", err)
 	}
 }
 
-// waits is a stream that arrives in parts, and calls a function before each part.
-type waits struct {
+// partReader is a stream that arrives in parts. It calls a function before each part.
+type partReader struct {
 	part   int
 	parts  [][]byte
 	before func(part int)
 	fresh  bool
 }
 
-func (w *waits) Read(b []byte) (int, error) {
+func (w *partReader) Read(b []byte) (int, error) {
 	if !w.fresh {
 		w.before(w.part)
 		w.fresh = true
@@ -94,19 +94,19 @@ func TestReadFrames(t *testing.T) {
 			for _, w := range want {
 				f, err := r.ReadFrame()
 				if err != nil || f.Type != w.Type || f.Channel != w.Channel || !bytes.Equal(f.Payload, w.Payload) {
-					t.Fatalf("frame %d %d of %d bytes: %v", f.Type, f.Channel, len(f.Payload), err)
+					t.Fatalf("unexpected frame of type %d on channel %d with %d bytes: %v", f.Type, f.Channel, len(f.Payload), err)
 				}
 				if cap(f.Payload) != len(f.Payload) {
-					t.Fatal("an append to the payload would reach the next frame")
+					t.Fatal("append to the payload would overwrite the next frame")
 				}
 				returned += len(f.Payload) + FrameOverhead
 				if want := src.n - returned; want != r.Buffered() {
-					t.Fatalf("%d bytes buffered, Buffered says %d", want, r.Buffered())
+					t.Fatalf("Buffered: got %d bytes, want %d", r.Buffered(), want)
 				}
 			}
 			for range 2 {
 				if _, err := r.ReadFrame(); err != io.EOF {
-					t.Fatalf("at the end: %v", err)
+					t.Fatalf("end of the stream: got error %v, want EOF", err)
 				}
 			}
 		}))
@@ -134,7 +134,7 @@ func TestReadProtocolHeader(t *testing.T) {
 		case n == 0 && err == io.EOF, n > 0 && n < 8 && err == io.ErrUnexpectedEOF:
 		case n >= 8 && err == nil && h == ProtocolHeader && r.Buffered() == n-8:
 		default:
-			t.Errorf("%d bytes: %q, %v", n, h, err)
+			t.Errorf("header of %d bytes: got %q, %v", n, h, err)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestFrameMax(t *testing.T) {
 	} {
 		r := NewReader(strings.NewReader(""), tc.set)
 		if r.frameMax != tc.max {
-			t.Errorf("frame-max %d is %d, want %d", tc.set, r.frameMax, tc.max)
+			t.Errorf("frame-max %d: got %d, want %d", tc.set, r.frameMax, tc.max)
 		}
 	}
 	// The stream does not contain the frame, so the size alone must cause the error.
@@ -161,14 +161,14 @@ func TestFrameMax(t *testing.T) {
 	}
 	r.SetFrameMax(MinFrameMax + 1)
 	if _, err := r.ReadFrame(); err != io.ErrUnexpectedEOF {
-		t.Errorf("after raising the limit: %v", err)
+		t.Errorf("with a higher limit: got error %v", err)
 	}
 	for _, frameMax := range []uint32{MinFrameMax, 0, 1 << 20} {
 		r := NewReader(nil, frameMax)
 		stream := appendFrame(nil, FrameBody, 1, make([]byte, r.frameMax-FrameOverhead))
 		r.src = bytes.NewReader(stream)
 		if f, err := r.ReadFrame(); err != nil || len(f.Payload) != int(r.frameMax)-FrameOverhead {
-			t.Errorf("largest frame of %d: %v", r.frameMax, err)
+			t.Errorf("largest frame with frame-max %d: got error %v", r.frameMax, err)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestFrameErrorText(t *testing.T) {
 		"amqpwire: unknown method 60.99":                                                    &UnknownMethodError{ID: 60<<16 | 99},
 	} {
 		if have := err.Error(); have != want {
-			t.Errorf("%q, want %q", have, want)
+			t.Errorf("error: got %q, want %q", have, want)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestStreamErrors(t *testing.T) {
 		return func(dst []byte) (int, error) { return copy(dst, b), err }
 	}
 
-	// An expired deadline in the middle of a frame does not lose any part of the frame.
+	// After an expired deadline in the middle of a frame, the reader continues with the frame.
 	src := scripted{part(frame[:3], nil), part(frame[3:9], os.ErrDeadlineExceeded), part(frame[9:], nil), part(nil, nil)}
 	r := NewReader(&src, 0)
 	if _, err := r.ReadFrame(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -234,7 +234,7 @@ func TestStreamErrors(t *testing.T) {
 		t.Error(err)
 	}
 
-	// An error that arrives with the last byte of a frame is returned after the frame.
+	// If an error arrives with the last byte of a frame, the reader returns the error after the frame.
 	src = scripted{part(frame, io.ErrClosedPipe), part(nil, io.EOF)}
 	r = NewReader(&src, 0)
 	if f, err := r.ReadFrame(); err != nil || string(f.Payload) != "hello" {

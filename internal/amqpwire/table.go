@@ -108,8 +108,8 @@ func ParseTable(b []byte) (Table, error) {
 	return t, nil
 }
 
-// Append appends the table, including its length. It fails if the type of a value does not exist in AMQP. On error it
-// returns dst unchanged.
+// Append appends the table, including its length. It returns an error if the type of a value does not exist in AMQP. After
+// an error it returns dst unchanged.
 func (t Table) Append(dst []byte) ([]byte, error) {
 	e := encoder{b: dst}
 	e.table(t)

@@ -32,7 +32,7 @@ func TestTableRoundTrip(t *testing.T) {
 	})
 }
 
-func TestTableKeepsOrderAndDuplicates(t *testing.T) {
+func TestTablePreservesOrderAndDuplicates(t *testing.T) {
 	want := Table{{"b", int32(1)}, {"a", int32(2)}, {"b", int32(3)}, {"", nil}}
 	wire, err := want.Append(nil)
 	if err != nil {
@@ -45,8 +45,8 @@ func TestTableKeepsOrderAndDuplicates(t *testing.T) {
 	mustEqual(t, want, have)
 }
 
-// Tables follow RabbitMQ where it differs from the specification.
-func TestTableReadsAsRabbitMQ(t *testing.T) {
+// A table follows RabbitMQ instead of the specification if they differ.
+func TestTableMatchesRabbitMQ(t *testing.T) {
 	have, err := ParseTable([]byte("\x00\x00\x00\x0f" + "\x01aL\xff\xff\xff\xff\xff\xff\xff\xff" + "\x01bt\x02"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,22 +54,22 @@ func TestTableReadsAsRabbitMQ(t *testing.T) {
 	mustEqual(t, Table{{"a", int64(-1)}, {"b", true}}, have)
 	wire, err := have.Append(nil)
 	if want := "\x00\x00\x00\x0f" + "\x01al\xff\xff\xff\xff\xff\xff\xff\xff" + "\x01bt\x01"; err != nil || string(wire) != want {
-		t.Errorf("%q, %v", wire, err)
+		t.Errorf("encoding: got %q, %v", wire, err)
 	}
 }
 
-func TestTableKeepsTheBitsOfNaN(t *testing.T) {
+func TestTablePreservesNaNBits(t *testing.T) {
 	wire := []byte("\x00\x00\x00\x0a" + "\x00d\x7f\xf4\x00\x00\x00\x00\x00\x01")
 	have, err := ParseTable(wire)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if v, ok := have[0].Value.(float64); !ok || !math.IsNaN(v) {
-		t.Errorf("value %v", have[0].Value)
+		t.Errorf("value: got %v, want NaN", have[0].Value)
 	}
 	again, err := have.Append(nil)
 	if err != nil || !bytes.Equal(wire, again) {
-		t.Errorf("%x, %v", again, err)
+		t.Errorf("encoding: got %x, %v", again, err)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestParseTableErrors(t *testing.T) {
 	for name, wire := range map[string]string{
 		"nothing":           "",
 		"half a length":     "\x00\x00",
-		"left over":         "\x00\x00\x00\x00\x00",
+		"remaining bytes":   "\x00\x00\x00\x00\x00",
 		"name too long":     "\x00\x00\x00\x02\x02a",
 		"no type":           "\x00\x00\x00\x02\x01a",
 		"unknown type":      "\x00\x00\x00\x03\x01aZ",
@@ -87,7 +87,7 @@ func TestParseTableErrors(t *testing.T) {
 		"value beyond item": "\x00\x00\x00\x09\x01aA\x00\x00\x00\x02I\x00\x00\x00\x00",
 	} {
 		if table, err := ParseTable([]byte(wire)); table != nil || !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v, %v", name, table, err)
+			t.Errorf("%s: got %v, %v; want ErrMalformed", name, table, err)
 		}
 	}
 }
@@ -126,29 +126,29 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-func TestAppendOfACycleEnds(t *testing.T) {
+func TestAppendRejectsCycle(t *testing.T) {
 	a := make(Array, 2)
 	a[0], a[1] = a, a
 	if _, err := (Table{{"a", a}}).Append(nil); !errors.Is(err, errTooDeep) {
-		t.Errorf("array: %v", err)
+		t.Errorf("array: got error %v, want errTooDeep", err)
 	}
 	table := make(Table, 2)
 	table[0].Value, table[1].Value = table, table
 	if _, err := table.Append(nil); !errors.Is(err, errTooDeep) {
-		t.Errorf("table: %v", err)
+		t.Errorf("table: got error %v, want errTooDeep", err)
 	}
 }
 
 func TestTableEdits(t *testing.T) {
 	original := Table{{"a", int32(1)}, {"b", int32(2)}, {"a", int32(3)}}
-	// The spare capacity makes an incorrect append visible.
+	// The spare capacity reveals an incorrect append.
 	table := append(make(Table, 0, 8), original...)
 
 	if v, ok := table.Get("a"); !ok || v != int32(1) {
-		t.Errorf("Get: %v, %v", v, ok)
+		t.Errorf("Get: got %v, %v", v, ok)
 	}
 	if v, ok := table.Get("c"); ok || v != nil {
-		t.Errorf("Get of nothing: %v, %v", v, ok)
+		t.Errorf("Get of a missing field: got %v, %v", v, ok)
 	}
 	mustEqual(t, Table{{"a", "x"}, {"b", int32(2)}, {"a", int32(3)}}, table.Set("a", "x"))
 	mustEqual(t, append(slices.Clone(original), Field{"c", "x"}), table.Set("c", "x"))
@@ -170,13 +170,13 @@ func TestTypeName(t *testing.T) {
 	}
 	for want, v := range names {
 		if have := TypeName(v); have != want {
-			t.Errorf("%T is %q, want %q", v, have, want)
+			t.Errorf("%T: got %q, want %q", v, have, want)
 		}
 		_, err := (Table{{"n", v}}).Append(nil)
 		if _, unknown := v.(uint64); unknown != (err != nil) {
-			t.Errorf("%T: %v", v, err)
+			t.Errorf("%T: unexpected error: %v", v, err)
 		} else if unknown && !strings.Contains(err.Error(), "uint64") {
-			t.Errorf("error does not name the type: %v", err)
+			t.Errorf("error does not contain the type: %v", err)
 		}
 	}
 }

@@ -50,16 +50,16 @@ func sampleTable() Table {
 	}
 }
 
-// truncate passes every strict prefix of b to decode. Each prefix is a slice of exact size, so that bounds checks and
-// the race detector find reads beyond it.
+// truncate passes every strict prefix of b to decode. Each prefix is a slice of exact size, so that bounds checks and the
+// race detector find reads beyond it.
 func truncate(t *testing.T, b []byte, decode func([]byte) error) {
 	t.Helper()
 	if err := decode(b); err != nil {
-		t.Errorf("whole: %v", err)
+		t.Errorf("complete input: unexpected error: %v", err)
 	}
 	for n := range b {
 		if err := decode(append(make([]byte, 0, n), b[:n]...)); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%d of %d bytes: %v", n, len(b), err)
+			t.Errorf("%d of %d bytes: got error %v, want ErrMalformed", n, len(b), err)
 		}
 	}
 }
@@ -108,12 +108,12 @@ func TestTruncatedTable(t *testing.T) {
 		_, err := ParseTable(b)
 		return err
 	})
-	// The same cuts with a correct outer length. Otherwise the outer length alone would reveal every cut.
+	// Truncate with a correct outer length, too. Otherwise the outer length alone would reveal every truncation.
 	for n := range len(b) - 4 {
 		cut := append([]byte{0, 0, byte(n >> 8), byte(n)}, b[4:4+n]...)
 		if table, err := ParseTable(cut); err == nil {
 			if again, err := table.Append(nil); err != nil || len(again) != len(cut) {
-				t.Errorf("%d bytes of fields are read as %v", n, table)
+				t.Errorf("%d bytes of fields decode as %v", n, table)
 			}
 		}
 	}
@@ -124,7 +124,7 @@ func TestTruncatedStream(t *testing.T) {
 	for n := range stream {
 		_, err := NewReader(&once{stream[:n]}, 0).ReadFrame()
 		if want := map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[n == 0]; err != want {
-			t.Errorf("%d bytes: %v, want %v", n, err, want)
+			t.Errorf("%d bytes: got error %v, want %v", n, err, want)
 		}
 	}
 }
