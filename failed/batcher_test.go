@@ -23,7 +23,7 @@ type taker struct {
 	stop func()
 }
 
-func take1(t *testing.T, a *memory, most int) *taker {
+func newTaker(t *testing.T, a *memory, most int) *taker {
 	t.Helper()
 	b := newBatcher(a, most, slog.New(slog.DiscardHandler))
 	return &taker{batcher: b, stop: b.start(t.Context())}
@@ -69,7 +69,7 @@ func TestBatcherKeepsMessagesWhileStoreIsDown(t *testing.T) {
 					}
 					return nil
 				})
-				k := take1(t, a, 10)
+				k := newTaker(t, a, 10)
 				defer k.stop()
 				var stored []<-chan error
 				var want []string
@@ -164,7 +164,7 @@ func TestBatcherReportsRecoveryWithoutWaitingMessages(t *testing.T) {
 func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
-		k := take1(t, a, 8)
+		k := newTaker(t, a, 8)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		a.failing(func(string) error { return errDown }, nil)
 		var poisoned, others []<-chan error
@@ -204,7 +204,7 @@ func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
-		k := take1(t, a, 10)
+		k := newTaker(t, a, 10)
 		lost := errors.New("connection lost")
 		must(t, <-k.give(t.Context(), "twin", false, nil))
 		must(t, <-k.give(t.Context(), "twin", false, lost))
@@ -225,7 +225,7 @@ func TestBatcherStoresEqualMessagesSeparately(t *testing.T) {
 func TestBatcherStoresWaitingMessageBeforeItsRedelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
-		k := take1(t, a, 3)
+		k := newTaker(t, a, 3)
 		a.failing(func(string) error { return errDown }, nil)
 		lost := errors.New("connection lost")
 		var stored []<-chan error
@@ -253,7 +253,7 @@ func TestBatcherStoresWaitingMessageBeforeItsRedelivery(t *testing.T) {
 func TestBatcherStoresOneOfTwoWaitingDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
-		k := take1(t, a, 100)
+		k := newTaker(t, a, 100)
 		slow := make(chan struct{})
 		a.failing(func(string) error { <-slow; return nil }, nil)
 		lost := errors.New("connection lost")
@@ -297,7 +297,7 @@ func TestIngestSurvivesStoreFailureAtAnyCall(t *testing.T) {
 				} else {
 					a.failing(fail, nil)
 				}
-				k := take1(t, a, 4)
+				k := newTaker(t, a, 4)
 				var stored []<-chan error
 				for i := range 10 {
 					stored = append(stored, k.give(t.Context(), fmt.Sprint(i), i%3 == 0, nil))

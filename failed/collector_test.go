@@ -54,7 +54,7 @@ func newCollecting(t *testing.T, url string) (*wire, *collector[topology.Outcome
 	t.Helper()
 	w, logged := newWire(t, url), new(records)
 	c := newOutcomes(w.client, w.archive, slog.New(logged))
-	w.gone(c.queue)
+	w.deleteLater(c.queue)
 	return w, c, logged
 }
 
@@ -71,7 +71,7 @@ func (w *wire) occupy(queue string) {
 func TestCollectorNamesTheQueueItCannotDeclare(t *testing.T) {
 	w, _, _ := newCollecting(t, testkit.Embedded(t).URL)
 	c := &collector[topology.RetryReport]{client: w.client, queue: w.archive.retriesTopology().Queues[0].Name, topology: w.archive.retriesTopology()}
-	w.gone(c.queue)
+	w.deleteLater(c.queue)
 	w.occupy(c.queue)
 	if err := c.declare(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "failed: declaring the queue "+c.queue+": ") {
 		t.Error(err)

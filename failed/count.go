@@ -20,13 +20,13 @@ var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
 
 func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
 
-// counting collects changes of the counts.
-type counting struct {
+// countChanges collects changes of the counts.
+type countChanges struct {
 	groups map[GroupID]*[4]int64
 	queues map[int64]*[4]int64
 }
 
-func (c *counting) add(group GroupID, queue int64, code int, n int64) {
+func (c *countChanges) add(group GroupID, queue int64, code int, n int64) {
 	if c.groups == nil {
 		c.groups, c.queues = make(map[GroupID]*[4]int64), make(map[int64]*[4]int64)
 	}
@@ -41,7 +41,7 @@ func (c *counting) add(group GroupID, queue int64, code int, n int64) {
 }
 
 // count writes the changes to the database.
-func (t *tx) count(c counting) error {
+func (t *tx) count(c countChanges) error {
 	const set = ` SET failed = failed + $2, replaying = replaying + $3, replayed = replayed + $4, discarded = discarded + $5 WHERE id = $1`
 	for id, n := range c.groups {
 		if _, err := t.Exec(`UPDATE {group}`+set, int64(id), n[0], n[1], n[2], n[3]); err != nil {
@@ -113,7 +113,7 @@ func (t *tx) group(added []*arrival) error {
 		}
 		ids[key] = id
 	}
-	var c counting
+	var c countChanges
 	for i, e := range added {
 		e.m.Group = ids[of[i]]
 		c.add(e.m.Group, e.queue, codes[e.m.State], 1)

@@ -43,7 +43,7 @@ type move struct {
 
 // move changes the state of the selected messages, and writes the entry of the audit log in the same transaction.
 func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int64, err error) {
-	if err := errors.Join(who.validate(), f.meant()); err != nil {
+	if err := errors.Join(who.validate(), f.checkForAct()); err != nil {
 		return 0, err
 	}
 	s, err := a.selection(ctx, f)
@@ -70,7 +70,7 @@ func (a *Archive) move(ctx context.Context, f Filter, who Actor, m move) (n int6
 
 // move changes the state of the selected messages that are in state m.from, and returns their number.
 func (t *tx) move(s *selection, m move) (n int64, err error) {
-	var c counting
+	var c countChanges
 	set := m.set(s) // before s.args is read, because set adds an argument
 	n, err = t.update(&c, m.to, fmt.Sprintf(`UPDATE {message} AS m SET state = %d%s WHERE %s RETURNING grp, queue, %d`,
 		codes[m.to], set, s.in(codes[m.from])+m.where, codes[m.from]), s.args...)
@@ -83,7 +83,7 @@ func (t *tx) move(s *selection, m move) (n int64, err error) {
 // update executes a statement that changes the state of messages, and adds the changes to c. The statement must
 // return the group, the queue and the code of the former state of each message. update returns the number of
 // messages.
-func (t *tx) update(c *counting, to State, statement string, args ...any) (n int64, err error) {
+func (t *tx) update(c *countChanges, to State, statement string, args ...any) (n int64, err error) {
 	var group GroupID
 	var queue int64
 	var from int

@@ -29,7 +29,7 @@ func TestEmptyQueue(t *testing.T) {
 			t.Fatalf("got %d, %v, want 600 messages", n, err)
 		}
 		var saved []string
-		for _, m := range w.kept() {
+		for _, m := range w.archived() {
 			if m.State != Discarded || m.Discarded != "a test" || m.FailedQueue != queue || m.Headers["n"] != int32(7) {
 				t.Fatalf("wrong saved message: %+v", m)
 			}
@@ -41,7 +41,7 @@ func TestEmptyQueue(t *testing.T) {
 			t.Errorf("got %d saved messages, from %q to %q, want the oldest 600", len(saved), saved[0], saved[len(saved)-1])
 		}
 		n, err = w.archive.EmptyQueue(t.Context(), w.client, EmptyConfig{Queue: queue, Limit: 40, Reason: "a test", Drop: true}, "me")
-		if n != 40 || err != nil || len(w.kept()) != 600 {
+		if n != 40 || err != nil || len(w.archived()) != 600 {
 			t.Errorf("drop: got %d, %v, want 40 messages", n, err)
 		}
 		acts, _, err := w.archive.Acts(t.Context(), Page{})

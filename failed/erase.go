@@ -44,7 +44,7 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 	if strings.TrimSpace(reason) == "" {
 		return 0, fmt.Errorf("%w: the reason must not be empty", ErrInvalid)
 	}
-	if err := errors.Join(who.validate(), f.meant()); err != nil {
+	if err := errors.Join(who.validate(), f.checkForAct()); err != nil {
 		return 0, err
 	}
 	s, err := a.selection(ctx, f)
@@ -99,7 +99,7 @@ func (t *tx) erase(s *selection, f Filter, reason string, who Actor) (int64, err
 	var ids []ID
 	var at []int64
 	groups := map[GroupID]bool{}
-	var c counting
+	var c countChanges
 	var id ID
 	var group GroupID
 	var pos, queue int64

@@ -150,7 +150,7 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	here := make(map[name]bool)
 	for _, l := range lines {
 		n := name{l.Archive, l.ID}
-		there, err := t.there(l)
+		there, err := t.hasImported(l)
 		if err != nil {
 			return 0, err
 		}
@@ -194,8 +194,8 @@ func (t *tx) importLines(lines []*line) (int64, error) {
 	)
 }
 
-// there reports whether the archive contains the message of a line.
-func (t *tx) there(l *line) (bool, error) {
+// hasImported reports whether the archive contains the message of a line.
+func (t *tx) hasImported(l *line) (bool, error) {
 	var n int
 	err := t.Row(`SELECT count(*) FROM {origin} WHERE archive = $1 AND id = $2`, l.Archive, l.ID).Scan(&n)
 	if err != nil || n > 0 || l.Archive != t.origin {

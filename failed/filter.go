@@ -347,8 +347,8 @@ func (f Filter) Validate() error {
 	return nil
 }
 
-// meant returns ErrInvalid if the filter is empty and All is not set.
-func (f Filter) meant() error {
+// checkForAct returns ErrInvalid if the filter is empty and All is not set.
+func (f Filter) checkForAct() error {
 	if f.IsZero() && !f.All {
 		return fmt.Errorf("%w: Filter must not be empty (Filter{All: true} selects all messages)", ErrInvalid)
 	}

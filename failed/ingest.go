@@ -181,7 +181,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, queue := range in.cfg.Queues {
-		go func() { ended <- in.empty(running, queue) }()
+		go func() { ended <- in.ingestQueue(running, queue) }()
 	}
 	var errs []error
 	for range in.cfg.Queues {
@@ -192,8 +192,8 @@ func (in *Ingest) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// empty archives the messages of a queue whenever this process has the lease.
-func (in *Ingest) empty(ctx context.Context, queue string) error {
+// ingestQueue archives the messages of a queue whenever this process has the lease.
+func (in *Ingest) ingestQueue(ctx context.Context, queue string) error {
 	// Each lease has a new owner ID, so that messages of an earlier lease cannot be stored.
 	owner, waits := rand.Text(), false
 	for failures := 0; ctx.Err() == nil; {
@@ -213,7 +213,7 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 			h := leaseHolder{lease: in.cfg.Lease, fenced: true, claim: func(ctx context.Context) (bool, error) {
 				return in.store.renewQueue(ctx, queue, owner, in.cfg.Lease)
 			}}
-			err := h.run(ctx, func(ctx context.Context) error { return in.work(ctx, queue, owner) })
+			err := h.run(ctx, func(ctx context.Context) error { return in.ingestWithLease(ctx, queue, owner) })
 			in.release(ctx, queue, owner)
 			owner = rand.Text()
 			if !errors.Is(err, errTaken) {
@@ -232,9 +232,9 @@ func (in *Ingest) empty(ctx context.Context, queue string) error {
 	return nil
 }
 
-// work archives the messages of a queue until ctx ends. It returns errTaken if ctx ends because another process has
+// ingestWithLease archives the messages of a queue until ctx ends. It returns errTaken if ctx ends because another process has
 // the lease.
-func (in *Ingest) work(ctx context.Context, queue, owner string) error {
+func (in *Ingest) ingestWithLease(ctx context.Context, queue, owner string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
 	b.onAttempt = func(err error) { in.note(queue, err) }
 	stop := b.start(context.WithoutCancel(ctx))

@@ -14,48 +14,48 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// away is an archive that is sometimes unreachable for one process.
-type away struct {
+// unreachable is an archive that is sometimes unreachable for one process.
+type unreachable struct {
 	*memory
 	down atomic.Bool
 }
 
-func (a *away) err() error {
+func (a *unreachable) err() error {
 	if a.down.Load() {
 		return errDown
 	}
 	return nil
 }
 
-func (a *away) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
+func (a *unreachable) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
 	if err := a.err(); err != nil {
 		return nil, err
 	}
 	return a.memory.ingest(ctx, arrivals)
 }
 
-func (a *away) markSettled(ctx context.Context, ids []ID) error {
+func (a *unreachable) markSettled(ctx context.Context, ids []ID) error {
 	if err := a.err(); err != nil {
 		return err
 	}
 	return a.memory.markSettled(ctx, ids)
 }
 
-func (a *away) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+func (a *unreachable) claimQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
 	if err := a.err(); err != nil {
 		return false, err
 	}
 	return a.memory.claimQueue(ctx, queue, owner, lease)
 }
 
-func (a *away) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
+func (a *unreachable) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (bool, error) {
 	if err := a.err(); err != nil {
 		return false, err
 	}
 	return a.memory.renewQueue(ctx, queue, owner, lease)
 }
 
-func (a *away) releaseQueue(ctx context.Context, queue, owner string) error {
+func (a *unreachable) releaseQueue(ctx context.Context, queue, owner string) error {
 	if err := a.err(); err != nil {
 		return err
 	}
@@ -66,25 +66,25 @@ func (a *away) releaseQueue(ctx context.Context, queue, owner string) error {
 // has exited or has not reached the archive for the lease. Each message is archived once, even if connections fail,
 // or if the first process reclaims the lease before it notices the loss.
 func TestTwoIngestsArchiveEachMessageOnce(t *testing.T) {
-	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *away, endFirst, endSecond func()){
-		"first ends":      func(_ *testing.T, _ *reprisetest.Broker, _ *away, endFirst, _ func()) { endFirst() },
-		"first continues": func(*testing.T, *reprisetest.Broker, *away, func(), func()) {},
-		"first loses the lease": func(_ *testing.T, _ *reprisetest.Broker, first *away, _, _ func()) {
+	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *unreachable, endFirst, endSecond func()){
+		"first ends":      func(_ *testing.T, _ *reprisetest.Broker, _ *unreachable, endFirst, _ func()) { endFirst() },
+		"first continues": func(*testing.T, *reprisetest.Broker, *unreachable, func(), func()) {},
+		"first loses the lease": func(_ *testing.T, _ *reprisetest.Broker, first *unreachable, _, _ func()) {
 			first.down.Store(true)
 			time.Sleep(time.Minute)
 		},
-		"first loses the lease and then the connection": func(_ *testing.T, b *reprisetest.Broker, first *away, _, _ func()) {
+		"first loses the lease and then the connection": func(_ *testing.T, b *reprisetest.Broker, first *unreachable, _, _ func()) {
 			first.down.Store(true)
 			time.Sleep(time.Minute)
 			b.Cut()
 			time.Sleep(time.Minute)
 		},
-		"first loses the connection and then the lease": func(_ *testing.T, b *reprisetest.Broker, first *away, _, _ func()) {
+		"first loses the connection and then the lease": func(_ *testing.T, b *reprisetest.Broker, first *unreachable, _, _ func()) {
 			first.down.Store(true)
 			b.Cut()
 			time.Sleep(time.Minute)
 		},
-		"first loses and reclaims the lease": func(_ *testing.T, b *reprisetest.Broker, first *away, _, endSecond func()) {
+		"first loses and reclaims the lease": func(_ *testing.T, b *reprisetest.Broker, first *unreachable, _, endSecond func()) {
 			first.down.Store(true)
 			time.Sleep(time.Minute)
 			b.Cut()
@@ -109,7 +109,7 @@ func TestTwoIngestsArchiveEachMessageOnce(t *testing.T) {
 						must(t, <-ended)
 					}
 				}
-				first := &away{memory: archive}
+				first := &unreachable{memory: archive}
 				endFirst := start(first)
 				endSecond := start(archive)
 				publish := func(from, to int) {
@@ -148,7 +148,7 @@ func TestWaitingIngestRecovers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		archive := newMemory()
-		second := &away{memory: archive}
+		second := &unreachable{memory: archive}
 		var waiting *Ingest
 		for _, a := range []ingestStore{archive, second} {
 			in, err := newIngest(b.Client(t, nil), a, IngestConfig{Queues: []string{"orders.failed"}})
@@ -182,7 +182,7 @@ func TestIdleIngestRecovers(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		b.Declare(t, topology.Buckets{}.Topology("orders"))
-		archive := &away{memory: newMemory()}
+		archive := &unreachable{memory: newMemory()}
 		in, err := newIngest(b.Client(t, nil), archive, IngestConfig{Queues: []string{"orders.failed"}})
 		must(t, err)
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -18,16 +18,16 @@ import (
 // memory is an in-memory archive for tests in virtual time. It implements the methods of Archive that an Ingest and a
 // Replayer need, and fails on request.
 type memory struct {
-	mu      sync.Mutex
-	all     []*Message // by ID, from 1
-	digests []string
-	void    map[ID]string // messages whose ack is not recorded, with the session of the delivery
-	replays []*Replay
-	items   map[ReplayID][]ID
-	owners  map[ReplayID]string
-	leases  map[ReplayID]time.Time
-	queues  map[string]owned // by failed queue
-	calls   int
+	mu        sync.Mutex
+	all       []*Message // by ID, from 1
+	digests   []string
+	unsettled map[ID]string // messages whose ack is not recorded, with the session of the delivery
+	replays   []*Replay
+	items     map[ReplayID][]ID
+	owners    map[ReplayID]string
+	leases    map[ReplayID]time.Time
+	queues    map[string]owned // by failed queue
+	calls     int
 
 	// before runs before each call, and after runs when the call is complete. They do not run
 	// concurrently.
@@ -41,7 +41,7 @@ type owned struct {
 }
 
 func newMemory() *memory {
-	return &memory{void: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, queues: map[string]owned{}}
+	return &memory{unsettled: map[ID]string{}, items: map[ReplayID][]ID{}, owners: map[ReplayID]string{}, leases: map[ReplayID]time.Time{}, queues: map[string]owned{}}
 }
 
 func (a *memory) do(ctx context.Context, call string, f func() error) error {
@@ -116,8 +116,8 @@ func (a *memory) add(x delivered) ID {
 	d := sameBytes(x.Message)
 	if x.Redelivered {
 		for i, known := range a.digests {
-			if session, unknown := a.void[ID(i+1)]; unknown && known == d && session != x.Session {
-				a.void[ID(i+1)] = x.Session
+			if session, unknown := a.unsettled[ID(i+1)]; unknown && known == d && session != x.Session {
+				a.unsettled[ID(i+1)] = x.Session
 				return ID(i + 1)
 			}
 		}
@@ -136,14 +136,14 @@ func (a *memory) add(x delivered) ID {
 		}
 	}
 	a.all, a.digests = append(a.all, &m), append(a.digests, d)
-	a.void[m.ID] = x.Session
+	a.unsettled[m.ID] = x.Session
 	return m.ID
 }
 
 func (a *memory) markSettled(ctx context.Context, ids []ID) error {
 	return a.do(ctx, "Settled", func() error {
 		for _, id := range ids {
-			delete(a.void, id)
+			delete(a.unsettled, id)
 		}
 		return nil
 	})
@@ -356,7 +356,7 @@ func (a *memory) bodies() (all []string) {
 func (a *memory) open() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.void)
+	return len(a.unsettled)
 }
 
 func (a *memory) replay(id ReplayID) Replay {

@@ -13,7 +13,7 @@ import (
 )
 
 func (m *model) discard(t *rapid.T) {
-	f := m.meant(t)
+	f := m.actFilter(t)
 	var want int64
 	for _, x := range m.selected(t, f) {
 		if x.State == failed.Failed {
@@ -28,7 +28,7 @@ func (m *model) discard(t *rapid.T) {
 }
 
 func (m *model) restore(t *rapid.T) {
-	f := m.meant(t)
+	f := m.actFilter(t)
 	var want int64
 	for _, x := range m.selected(t, f) {
 		if x.State == failed.Discarded {

@@ -12,7 +12,7 @@ import (
 )
 
 func (m *model) begin(t *rapid.T) {
-	f := m.meant(t)
+	f := m.actFilter(t)
 	items := make(map[failed.ID]bool)
 	var selected []*failed.Message
 	for _, x := range m.selected(t, f) {

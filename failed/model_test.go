@@ -150,8 +150,8 @@ func (m *model) filter(t *rapid.T) (f failed.Filter) {
 	return f
 }
 
-// meant draws a filter for an act.
-func (m *model) meant(t *rapid.T) failed.Filter {
+// actFilter draws a filter for an act.
+func (m *model) actFilter(t *rapid.T) failed.Filter {
 	f := m.filter(t)
 	f.All = gocmp.Equal(f, failed.Filter{})
 	return f

@@ -18,7 +18,7 @@ import (
 // Reprise worker are known.
 func TestOutcomesWithNonReportingConsumers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		p := newProof(t, b.URL, 20, reprise.Policy{MaxAttempts: 3})
+		p := newReplayEnv(t, b.URL, 20, reprise.Policy{MaxAttempts: 3})
 		p.stop()
 		conn, err := amqp.Dial(b.URL)
 		must(t, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// proof is a worker with a replayer and archived messages.
-type proof struct {
+// replayEnv is a worker with a Replayer and archived messages.
+type replayEnv struct {
 	*wire
 	work     string
 	fails    func(*reprise.Message) error
@@ -28,11 +28,11 @@ type proof struct {
 	stop     func() // stops the worker
 }
 
-// newProof returns a proof with n archived messages. Their message IDs are 0 to n-1.
-func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
+// newReplayEnv returns a replayEnv with n archived messages. Their message IDs are 0 to n-1.
+func newReplayEnv(t *testing.T, url string, n int, policy reprise.Policy) *replayEnv {
 	t.Helper()
 	w := newWire(t, url)
-	p := &proof{wire: w, work: w.queue("work", nil), fails: func(*reprise.Message) error { return errors.New("failure") }}
+	p := &replayEnv{wire: w, work: w.queue("work", nil), fails: func(*reprise.Message) error { return errors.New("failure") }}
 	failedQueue := topology.FailedQueue(p.work)
 	worker := func(policy reprise.Policy) func() {
 		x, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
@@ -47,7 +47,7 @@ func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
 		w.publish(p.work, nil, fmt.Sprint(i))
 	}
 	w.ingest(w.client, failedQueue)
-	testkit.Eventually(t, longest, func() bool { return len(w.kept()) == n })
+	testkit.Eventually(t, longest, func() bool { return len(w.archived()) == n })
 	stop()
 	p.stop = worker(policy)
 	replayer, err := NewReplayer(w.client, w.archive, ReplayerConfig{Poll: 10 * time.Millisecond})
@@ -58,7 +58,7 @@ func newProof(t *testing.T, url string, n int, policy reprise.Policy) *proof {
 }
 
 // replay replays all messages, and returns the replay when until returns true.
-func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
+func (p *replayEnv) replay(plan Plan, until func(*Replay) bool) *Replay {
 	p.Helper()
 	plan.Filter = Filter{All: true}
 	r, err := p.archive.BeginReplay(p.Context(), plan, "me")
@@ -76,7 +76,7 @@ func (p *proof) replay(plan Plan, until func(*Replay) bool) *Replay {
 // A replay is verifying until the outcomes of all messages are known. Each message has exactly one outcome.
 func TestReplayOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		p := newProof(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
+		p := newReplayEnv(t, b.URL, 6, reprise.Policy{MaxAttempts: 1})
 		p.fails = func(m *reprise.Message) error {
 			if _, asks := m.Headers[topology.HeaderOutcome]; asks {
 				t.Error("handler received the header with the report request")
@@ -114,7 +114,7 @@ func TestReplayOutcomes(t *testing.T) {
 // A worker reports the first retry immediately, and a success when an attempt succeeds.
 func TestOutcomeAfterRetries(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		p := newProof(t, b.URL, 2, reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)})
+		p := newReplayEnv(t, b.URL, 2, reprise.Policy{MaxAttempts: 3, Backoff: backoff.Fixed(time.Millisecond)})
 		var broken atomic.Bool
 		broken.Store(true)
 		p.fails = func(m *reprise.Message) error {
@@ -148,7 +148,7 @@ func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 				return r.State == ReplayStopped && r.Sent == 1
 			}, "a message failed its first attempt: no such shard"},
 		} {
-			p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)})
+			p := newReplayEnv(t, b.URL, 3, reprise.Policy{MaxAttempts: 5, Backoff: backoff.Fixed(time.Hour)})
 			p.fails = tc.fails
 			if r := p.replay(Plan{Canary: time.Hour}, tc.until); r.Why != tc.why {
 				t.Errorf("%s: got replay %+v", name, r)
@@ -161,7 +161,7 @@ func TestReplayWaitsForCanaryOutcome(t *testing.T) {
 // If the canary has no outcome and the workers of its queue are known to report, the replay stops.
 func TestReplayStopsIfCanaryHasNoOutcome(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		p := newProof(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
+		p := newReplayEnv(t, b.URL, 3, reprise.Policy{MaxAttempts: 1})
 		p.stop()
 		sent := func(r *Replay) bool { return !r.Ended.IsZero() }
 		if r := p.replay(Plan{Canary: time.Millisecond}, sent); r.State != ReplayDone || !r.Verifying || r.Pending() != 3 {
@@ -258,7 +258,7 @@ func TestReplayWithoutOutcomeQueue(t *testing.T) {
 			w := newWire(t, b.URL)
 			_, err := w.raw.QueueDeclare(w.archive.outcomeQueue(), true, false, false, false, nil) // a classic queue
 			must(t, err)
-			w.gone(w.archive.outcomeQueue())
+			w.deleteLater(w.archive.outcomeQueue())
 			one(t, w, w.client, w.queue("work", nil))
 		})
 	})
@@ -268,7 +268,7 @@ func TestReplayWithoutOutcomeQueue(t *testing.T) {
 // handler's message remains.
 func TestSuccessRemainsIfMessageWithCopiedHeadersFails(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
+		p := newReplayEnv(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
 		mail := p.queue("mail", nil)
 		failing, err := reprise.NewWorker(p.client, reprise.WorkerConfig{
 			Queue: mail, Policy: reprise.Policy{MaxAttempts: 1},
@@ -276,14 +276,14 @@ func TestSuccessRemainsIfMessageWithCopiedHeadersFails(t *testing.T) {
 		})
 		must(t, err)
 		p.runs(failing.Run)
-		p.gone(topology.FailedQueue(mail))
+		p.deleteLater(topology.FailedQueue(mail))
 		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), topology.FailedQueue(mail)); return err })
 		p.ingest(p.client, topology.FailedQueue(mail))
 		p.fails = func(m *reprise.Message) error { // the handler publishes a second message with the same headers
 			return p.client.Publish(context.WithoutCancel(t.Context()), &reprise.Message{RoutingKey: mail, MessageID: "mail of " + m.MessageID, Headers: m.Headers})
 		}
 		r := p.replay(Plan{IgnoreSame: true}, func(r *Replay) bool { return r.Succeeded+r.Back > 0 })
-		testkit.Eventually(t, longest, func() bool { return len(p.kept()) == 2 }) // the second message
+		testkit.Eventually(t, longest, func() bool { return len(p.archived()) == 2 }) // the second message
 		r, err = p.archive.Replay(t.Context(), r.ID)
 		must(t, err)
 		if r.Succeeded != 1 || r.Back != 0 {
@@ -339,7 +339,7 @@ func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 // A deleted queue of outcomes is declared again.
 func TestReplayerRedeclaresDeletedOutcomeQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		p := newProof(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
+		p := newReplayEnv(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
 		queue := p.archive.outcomeQueue()
 		testkit.Eventually(t, longest, func() error { _, err := p.client.Depth(t.Context(), queue); return err })
 		testkit.Eventually(t, longest, func() error {

@@ -86,14 +86,14 @@ var errDone = errors.New("all messages were sent")
 
 // redrive is a running Redrive.
 type redrive struct {
-	client  *reprise.Client
-	cfg     RedriveConfig
-	router  *router
-	warned  warned
-	end     context.CancelCauseFunc
-	changed signal
-	telling sync.Mutex // serializes Progress
-	pace    *pace
+	client     *reprise.Client
+	cfg        RedriveConfig
+	router     *router
+	warned     warned
+	end        context.CancelCauseFunc
+	changed    signal
+	progressMu sync.Mutex // serializes Progress
+	pace       *pace
 
 	mu    sync.Mutex
 	found int // number of messages to send
@@ -109,7 +109,7 @@ func (d *redrive) Wait(ctx context.Context) error {
 		free := d.sent+d.open < d.found
 		d.mu.Unlock()
 		if free {
-			return d.turn(ctx)
+			return d.waitForPace(ctx)
 		}
 		select {
 		case <-d.changed:
@@ -119,10 +119,10 @@ func (d *redrive) Wait(ctx context.Context) error {
 	}
 }
 
-// turn waits until the pace permits the next message. It counts the message as started only while it waits, because
-// the worker may not start the handler. The handler counts the message again when it starts. Only one message at a
-// time is in turn.
-func (d *redrive) turn(ctx context.Context) error {
+// waitForPace waits until the pace permits the next message. It counts the message as started only while it waits,
+// because the worker may not start the handler. The handler counts the message again when it starts. Only one message
+// waits at a time.
+func (d *redrive) waitForPace(ctx context.Context) error {
 	d.count(1)
 	defer d.count(-1)
 	if err := sleep(ctx, d.pace.wait(time.Now())); err != nil {
@@ -201,8 +201,8 @@ const redriveGrace = 4 * time.Second
 
 // acked receives the result of the acknowledgement of a message that was sent.
 func (d *redrive) acked(_ *reprise.Message, err error) {
-	d.telling.Lock()
-	defer d.telling.Unlock()
+	d.progressMu.Lock()
+	defer d.progressMu.Unlock()
 	d.mu.Lock()
 	d.open--
 	d.steps++

@@ -55,14 +55,14 @@ func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig
 		at, to, err := cfg.target(ctx, m, r)
 		t.add(Destination{Target: to.Target, Queue: to.Queue, Warning: to.Warning, FailedQueue: cfg.From, Messages: 1, Unknown: err != nil, Claimed: at.claimed})
 	})
-	areBack(ctx, c, cfg.From, depth)
+	awaitRequeued(ctx, c, cfg.From, depth)
 	return found, t.all(), err
 }
 
-// areBack waits until a queue has as many messages as before, because a quorum queue counts requeued messages with a
+// awaitRequeued waits until a queue has as many messages as before, because a quorum queue counts requeued messages with a
 // delay. Without the wait, an immediate redrive would find fewer messages. Other consumers may take some messages in
-// the meantime, so areBack waits for at most 2 s.
-func areBack(ctx context.Context, c *reprise.Client, queue string, found int) {
+// the meantime, so awaitRequeued waits for at most 2 s.
+func awaitRequeued(ctx context.Context, c *reprise.Client, queue string, found int) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for sleep(ctx, 10*time.Millisecond) == nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// slow accepts all messages immediately, and confirms them after a delay. A caller that does not wait does not receive
-// the result.
-type slow struct {
-	answers time.Duration
+// slowPublisher accepts all messages immediately, and confirms them after a delay. If the context ends first, the
+// result is ErrUnconfirmed.
+type slowPublisher struct {
+	delay time.Duration
 
 	mu      sync.Mutex
 	arrived map[string]int
 }
 
-func (s *slow) PublishBatch(ctx context.Context, messages []*reprise.Message) error {
+func (s *slowPublisher) PublishBatch(ctx context.Context, messages []*reprise.Message) error {
 	s.mu.Lock()
 	for _, m := range messages {
 		s.arrived[m.MessageID]++
 	}
 	s.mu.Unlock()
-	if sleep(ctx, s.answers) == nil {
+	if sleep(ctx, s.delay) == nil {
 		return nil
 	}
 	failed := &reprise.BatchError{Messages: len(messages)}
@@ -36,7 +36,7 @@ func (s *slow) PublishBatch(ctx context.Context, messages []*reprise.Message) er
 	return failed
 }
 
-func (s *slow) check(t *testing.T, want int) {
+func (s *slowPublisher) check(t *testing.T, want int) {
 	t.Helper()
 	for id, n := range s.arrived {
 		if n != 1 {
@@ -51,11 +51,11 @@ func (s *slow) check(t *testing.T, want int) {
 // When a Replayer ends, it waits for the confirms of messages in flight, at most for its DrainTimeout. It keeps its
 // lease until then, so no message is sent twice.
 func TestReplayerShutdownWaitsForConfirms(t *testing.T) {
-	for _, answers := range []time.Duration{time.Second, defaultLease - time.Second, defaultReplayDrain - time.Millisecond} {
+	for _, delay := range []time.Duration{time.Second, defaultLease - time.Second, defaultReplayDrain - time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newMemory()
 			a.fill("orders", 20)
-			out := &slow{answers: answers, arrived: map[string]int{}}
+			out := &slowPublisher{delay: delay, arrived: map[string]int{}}
 			id := a.begin(Plan{})
 			first, err := newReplayer(out, a, ReplayerConfig{Batch: 5, Lease: time.Second})
 			must(t, err)
@@ -86,7 +86,7 @@ func TestCancelledReplayWaitsForConfirms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
 		a.fill("orders", 20)
-		out := &slow{answers: 8 * time.Second, arrived: map[string]int{}}
+		out := &slowPublisher{delay: 8 * time.Second, arrived: map[string]int{}}
 		replayer, err := newReplayer(out, a, ReplayerConfig{Batch: 5})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestCancelledReplayEndsAfterLeaseExpires(t *testing.T) {
 			t.Fatal(mine, err)
 		}
 		must(t, a.EndReplay(t.Context(), id, ReplayCancelled, "enough", "somebody"))
-		out := &slow{arrived: map[string]int{}}
+		out := &slowPublisher{arrived: map[string]int{}}
 		replayer, err := newReplayer(out, a, ReplayerConfig{})
 		must(t, err)
 		began := time.Now()

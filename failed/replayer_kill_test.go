@@ -11,9 +11,9 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// life is a process that is killed at one of its steps: a call of the store or a published message. After that it has
+// killedProcess is a process that is killed at one of its steps: a call of the store or a published message. After that it has
 // no effect, but the last step may have taken effect.
-type life struct {
+type killedProcess struct {
 	left   int // remaining steps
 	happen bool
 	kill   context.CancelCauseFunc
@@ -25,7 +25,7 @@ type life struct {
 var errKilled = errors.New("killed")
 
 // step reports whether the next step takes effect, and whether the process receives its result.
-func (l *life) step() (happens, heard bool) {
+func (l *killedProcess) step() (happens, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left--
@@ -36,7 +36,7 @@ func (l *life) step() (happens, heard bool) {
 	return l.left > 0, l.left > 0
 }
 
-func (l *life) PublishBatch(_ context.Context, messages []*reprise.Message) error {
+func (l *killedProcess) PublishBatch(_ context.Context, messages []*reprise.Message) error {
 	failed := &reprise.BatchError{Messages: len(messages)}
 	for i, m := range messages {
 		happens, heard := l.step()
@@ -61,17 +61,17 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 	const messages, batch = 12, 5
 	for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 20, Ramp: true}} {
 		for _, happen := range []bool{false, true} {
-			for step, alive := 1, false; !alive; step++ {
+			for step, survived := 1, false; !survived; step++ {
 				synctest.Test(t, func(t *testing.T) {
 					a := newMemory()
 					a.fill("orders", messages)
 					id := a.begin(plan)
 					arrived := map[string]int{}
-					lives := 0
-					for ; a.replay(id).State == ReplayRunning; lives++ {
+					processes := 0
+					for ; a.replay(id).State == ReplayRunning; processes++ {
 						ctx, kill := context.WithCancelCause(t.Context())
-						l := &life{left: step, happen: happen, kill: kill, arrived: arrived}
-						if lives == 3 {
+						l := &killedProcess{left: step, happen: happen, kill: kill, arrived: arrived}
+						if processes == 3 {
 							l.left = 1 << 30
 						}
 						// If the last call has no effect, it fails in before. If it takes effect without a result, it
@@ -102,8 +102,8 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 						if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, context.Canceled) {
 							t.Fatalf("step %d: got error %v", step, err)
 						}
-						alive = lives == 0 && err == nil && l.left > 0
-						if lives > 3 {
+						survived = processes == 0 && err == nil && l.left > 0
+						if processes > 3 {
 							t.Fatalf("step %d: replay does not end: %+v", step, a.replay(id))
 						}
 					}
@@ -115,8 +115,8 @@ func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 					for _, n := range arrived {
 						twice += n - 1
 					}
-					if len(arrived) != messages || twice > (lives-1)*batch {
-						t.Fatalf("step %d: got %d messages and %d duplicates in %d lives", step, len(arrived), twice, lives)
+					if len(arrived) != messages || twice > (processes-1)*batch {
+						t.Fatalf("step %d: got %d messages and %d duplicates in %d processes", step, len(arrived), twice, processes)
 					}
 				})
 				if t.Failed() {
@@ -149,7 +149,7 @@ func TestReplaySurvivesStoreFailureAtAnyCall(t *testing.T) {
 				} else {
 					a.failing(fail, nil)
 				}
-				l := &life{left: 1 << 30, kill: func(error) {}, arrived: map[string]int{}}
+				l := &killedProcess{left: 1 << 30, kill: func(error) {}, arrived: map[string]int{}}
 				r, err := newReplayer(l, a, ReplayerConfig{Batch: 5})
 				must(t, err)
 				replay, err := r.Finish(t.Context(), id)

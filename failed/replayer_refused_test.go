@@ -56,10 +56,10 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// answering is a publisher that does not publish, and returns the result of a function.
-type answering func(m *reprise.Message) error
+// publisherFunc is a publisher that does not publish, and returns the result of a function.
+type publisherFunc func(m *reprise.Message) error
 
-func (f answering) PublishBatch(_ context.Context, messages []*reprise.Message) error {
+func (f publisherFunc) PublishBatch(_ context.Context, messages []*reprise.Message) error {
 	failed := &reprise.BatchError{Messages: len(messages)}
 	for i, m := range messages {
 		if err := f(m); err != nil {
@@ -87,7 +87,7 @@ func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 	} {
 		a := newMemory()
 		a.fill("orders", 12)
-		r, err := newReplayer(answering(func(m *reprise.Message) error {
+		r, err := newReplayer(publisherFunc(func(m *reprise.Message) error {
 			if m.MessageID == "id-4" {
 				return tc.err
 			}
@@ -117,9 +117,9 @@ func TestReplayOfMessageThatFillsItsFrame(t *testing.T) {
 		must(t, w.raw.PublishWithContext(t.Context(), "", from, false, false, amqp.Publishing{
 			Headers: amqp.Table{topology.HeaderQueue: work, "h": strings.Repeat("h", 128_000)}, MessageId: "large", Body: []byte("large"),
 		}))
-		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
+		testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 2 })
 		w.publish(from, headers, "last")
-		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 3 })
+		testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 3 })
 		r, err := w.archive.BeginReplay(t.Context(), Plan{Filter: Filter{All: true}}, "me")
 		must(t, err)
 		replayer, err := NewReplayer(w.client, w.archive, ReplayerConfig{})

@@ -202,7 +202,7 @@ func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unask
 }
 
 func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
-	var c counting
+	var c countChanges
 	if err := t.replayed(id, ids, &c); err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 
 // replayed changes the state of messages that a replay has sent. It removes a message from a later replay, which
 // would send it a second time.
-func (t *tx) replayed(id ReplayID, ids []ID, c *counting) error {
+func (t *tx) replayed(id ReplayID, ids []ID, c *countChanges) error {
 	waiting := make(map[ID]ReplayID) // 0: the message is in state failed, because the replay is no longer running
 	var message ID
 	var replay ReplayID
@@ -288,7 +288,7 @@ func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refus
 		return nil
 	}
 	return a.write(ctx, func(tx *tx) error {
-		var c counting
+		var c countChanges
 		for _, r := range refusals {
 			if err := tx.refuse(id, r, &c); err != nil {
 				return err
@@ -298,7 +298,7 @@ func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refus
 	})
 }
 
-func (t *tx) refuse(id ReplayID, r refusal, c *counting) error {
+func (t *tx) refuse(id ReplayID, r refusal, c *countChanges) error {
 	why := cut(r.Why, maxErrorShown)
 	n, err := t.update(c, Failed, `UPDATE {message} SET state = 0, replay = 0, refused = $3 WHERE id = $2 AND state = 1 AND replay = $1 RETURNING grp, queue, 1`,
 		int64(id), int64(r.ID), []byte(why))
@@ -419,7 +419,7 @@ type beginning struct {
 
 func (a *Archive) beginning(ctx context.Context, p Plan, who Actor) (b beginning, err error) {
 	b = beginning{plan: p, who: who}
-	if err := errors.Join(who.validate(), p.validate(), p.Filter.meant()); err != nil {
+	if err := errors.Join(who.validate(), p.validate(), p.Filter.checkForAct()); err != nil {
 		return b, err
 	}
 	if b.written, err = json.Marshal(storedPlan{storedFilter(p.Filter), p.To, p.Rate, p.Ramp, p.Canary, p.IgnoreSame}); err != nil {

@@ -196,7 +196,7 @@ func (x *waitingAct) run(ctx context.Context) error {
 	}()
 	return leaseHolder{claim: claim, lease: defaultLease}.run(ctx, func(ctx context.Context) error {
 		for len(x.left) > 0 {
-			if err := x.look(ctx); err != nil {
+			if err := x.sift(ctx); err != nil {
 				return err
 			}
 		}
@@ -209,7 +209,7 @@ func (x *waitingAct) run(ctx context.Context) error {
 func (x *waitingAct) prove(ctx context.Context) error {
 	_, err := x.r.client.Depth(ctx, x.place.wait)
 	if missing, ok := errors.AsType[*reprise.QueueError](err); ok && missing.Code == 404 {
-		return x.gone(ctx, x.left)
+		return x.markGone(ctx, x.left)
 	}
 	if err != nil {
 		return err
@@ -226,8 +226,8 @@ func (x *waitingAct) prove(ctx context.Context) error {
 	return nil
 }
 
-// gone counts messages that are no longer in the wait queue, and removes them from the list.
-func (x *waitingAct) gone(ctx context.Context, rows []Waiting) error {
+// markGone counts messages that are no longer in the wait queue, and removes them from the list.
+func (x *waitingAct) markGone(ctx context.Context, rows []Waiting) error {
 	x.result.Gone += int64(len(rows))
 	x.left = slices.DeleteFunc(slices.Clone(x.left), func(w Waiting) bool { return containsID(rows, w.ID) })
 	return x.r.archive.removeWaiting(ctx, rows)
@@ -244,8 +244,8 @@ type found struct {
 	err error
 }
 
-// look reads the wait queue once, and acts on the selected messages that it finds.
-func (x *waitingAct) look(ctx context.Context) error {
+// sift reads the wait queue once, and acts on the selected messages that it finds.
+func (x *waitingAct) sift(ctx context.Context) error {
 	wanted := map[string]Waiting{}
 	for _, w := range x.left {
 		wanted[w.MessageID] = w
@@ -313,7 +313,7 @@ func (x *waitingAct) look(ctx context.Context) error {
 		x.refuse(fmt.Sprintf("they are not among the first %d messages of their wait queue", looked))
 		return nil
 	}
-	return x.gone(ctx, x.left)
+	return x.markGone(ctx, x.left)
 }
 
 // sameAttempt reports whether a message is the attempt in the row, and not another message with the same ID.

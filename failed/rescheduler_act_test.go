@@ -49,7 +49,7 @@ func newActorFrom(w *wire, n int) *actor {
 		return nil
 	})
 	x.wait = x.work + ".wait.3078660-3848325"
-	x.gone(x.wait)
+	x.deleteLater(x.wait)
 	var batch []*reprise.Message
 	for i := range n {
 		batch = append(batch, &reprise.Message{
@@ -152,7 +152,7 @@ func TestActsOnWaitingMessages(t *testing.T) {
 			t.Errorf("postpone: got %+v", res)
 		}
 		later := x.row("0")
-		x.gone(later.Wait)
+		x.deleteLater(later.Wait)
 		if time.Until(later.Due).Round(time.Hour) != 5*time.Hour || later.Wait == x.wait || later.Attempt != 1 {
 			t.Errorf("postponed message in the list: got %+v", later)
 		}
@@ -236,7 +236,7 @@ func TestActsOnWaitingMessagesInPostgreSQL(t *testing.T) {
 		t.Errorf("parked message: got %+v", parked)
 	}
 	postponed, waits := x.row("0"), x.row("3")
-	x.gone(postponed.Wait)
+	x.deleteLater(postponed.Wait)
 	if left := x.list(2); time.Until(postponed.Due).Round(time.Hour) != 5*time.Hour || postponed.Wait == waits.Wait {
 		t.Errorf("listed messages: got %+v", left)
 	}
@@ -284,7 +284,7 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 		forged := x.work + ".wait.1-2"
 		_, err := x.raw.QueueDeclare(forged, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": other})
 		must(t, err)
-		x.gone(forged)
+		x.deleteLater(forged)
 		for _, q := range []string{other, forged, x.work + ".failed"} {
 			x.publish(q, map[string]any{topology.HeaderAttempts: int64(1)}, "victim")
 		}

@@ -31,11 +31,11 @@ func newRetryingFrom(w *wire, work string, s topology.Strategy, fails func(*repr
 	t, url := w.T, w.url
 	t.Helper()
 	x := &retrying{wire: w, work: work}
-	w.gone(x.work, topology.FailedQueue(x.work))
+	w.deleteLater(x.work, topology.FailedQueue(x.work))
 	r, err := NewRescheduler(w.client, w.archive, ReschedulerConfig{})
 	must(t, err)
 	x.r = r
-	w.gone(w.archive.retriesTopology().Queues[0].Name)
+	w.deleteLater(w.archive.retriesTopology().Queues[0].Name)
 	must(t, w.client.Declare(t.Context(), w.archive.retriesTopology())) // otherwise the first report could be unroutable
 	w.runs(r.Run)
 	announced := announce(t, url)
@@ -103,7 +103,7 @@ func TestWaitingListsMessagesOfWorker(t *testing.T) {
 					if test.wait == "" {
 						wait = ""
 					}
-					x.gone(wait)
+					x.deleteLater(wait)
 					if w.Wait != wait || w.Attempt != 1 || w.Error != "no customer 4711" || w.MessageID == "" ||
 						w.Due.Sub(w.Failed).Round(time.Minute) != time.Hour || w.Failed.Sub(begun).Abs() > longest {
 						t.Errorf("got %+v, want wait queue %q", w, wait)

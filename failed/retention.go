@@ -127,7 +127,7 @@ func (t *tx) purge(p *purge) (more bool, err error) {
 	newer := false
 	var ids []ID
 	var at []int64
-	var c counting
+	var c countChanges
 	n := make(map[int64]int64)
 	looked := 0
 	rows := t.Rows(`SELECT m.id, m.pos, m.grp, m.queue, m.state, m.archived, q.name FROM {message} m JOIN {queue} q ON q.id = m.queue

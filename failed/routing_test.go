@@ -18,8 +18,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// bound is a work queue that is bound to an exchange, with a failed queue.
-type bound struct {
+// boundQueue is a work queue that is bound to an exchange, with a failed queue.
+type boundQueue struct {
 	*wire
 	api        mgmtapi.API
 	exchange   string
@@ -29,10 +29,10 @@ type bound struct {
 
 const boundKey = "order.new"
 
-func newBound(t *testing.T, b testkit.Target, api, kind string) *bound {
+func newBoundQueue(t *testing.T, b testkit.Target, api, kind string) *boundQueue {
 	t.Helper()
 	w := newWire(t, b.URL)
-	x := &bound{
+	x := &boundQueue{
 		wire: w, api: mgmtapi.API{URL: api, User: "guest", Password: "guest", Client: testkit.HTTPClient(t)},
 		work: w.queue("work", nil), from: w.queue("failed", nil), audit: w.queue("audit", nil),
 	}
@@ -42,7 +42,7 @@ func newBound(t *testing.T, b testkit.Target, api, kind string) *bound {
 }
 
 // declare declares an exchange for the duration of the test.
-func (x *bound) declare(kind string, args amqp.Table) string {
+func (x *boundQueue) declare(kind string, args amqp.Table) string {
 	x.Helper()
 	name := testkit.Name(x.T, "x")
 	must(x.T, x.raw.ExchangeDeclare(name, kind, true, false, false, false, args))
@@ -50,30 +50,30 @@ func (x *bound) declare(kind string, args amqp.Table) string {
 	return name
 }
 
-func (x *bound) bind(queue, exchange, key string) {
+func (x *boundQueue) bind(queue, exchange, key string) {
 	x.Helper()
 	must(x.T, x.raw.QueueBind(queue, key, exchange, false, nil))
 }
 
-func (x *bound) join(to, from, key string) {
+func (x *boundQueue) join(to, from, key string) {
 	x.Helper()
 	must(x.T, x.raw.ExchangeBind(to, key, from, false, nil))
 }
 
-func (x *bound) bindings(ctx context.Context) (topology.Topology, error) {
+func (x *boundQueue) bindings(ctx context.Context) (topology.Topology, error) {
 	return x.api.Topology(ctx, "/")
 }
 
 // park publishes a message to the failed queue with the headers that a worker sets if it received the message through
 // the exchange.
-func (x *bound) park(key string) {
+func (x *boundQueue) park(key string) {
 	x.Helper()
 	x.publish(x.from, map[string]any{topology.HeaderQueue: x.work, topology.HeaderExchange: x.exchange, topology.HeaderRoutingKey: key}, "m")
 	testkit.Eventually(x.T, longest, func() bool { return x.depth(x.from) == 1 })
 }
 
 // redrive redrives the message. It returns the delivery, the previewed destination, and the log.
-func (x *bound) redrive(r Routing) (amqp.Delivery, Destination, string) {
+func (x *boundQueue) redrive(r Routing) (amqp.Delivery, Destination, string) {
 	x.Helper()
 	var log bytes.Buffer
 	cfg := RedriveConfig{From: x.from, Routing: r, Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -94,37 +94,37 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		for name, tc := range map[string]struct {
 			kind string
-			more func(x *bound) // bindings of another program
-			why  string         // the reason for sending by name; %s is the exchange
+			more func(x *boundQueue) // bindings of another program
+			why  string              // the reason for sending by name; %s is the exchange
 		}{
-			"direct": {"direct", func(x *bound) { x.bind(x.audit, x.exchange, "another") }, ""},
-			"topic":  {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "another.#") }, ""},
-			"fanout": {"fanout", func(*bound) {}, ""},
+			"direct": {"direct", func(x *boundQueue) { x.bind(x.audit, x.exchange, "another") }, ""},
+			"topic":  {"topic", func(x *boundQueue) { x.bind(x.audit, x.exchange, "another.#") }, ""},
+			"fanout": {"fanout", func(*boundQueue) {}, ""},
 			"another queue": {
-				"direct", func(x *bound) { x.bind(x.audit, x.exchange, boundKey) },
+				"direct", func(x *boundQueue) { x.bind(x.audit, x.exchange, boundKey) },
 				`the original key leads from exchange %q to`,
 			},
-			"pattern": {"topic", func(x *bound) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
+			"pattern": {"topic", func(x *boundQueue) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
 			"another queue of a fanout exchange": {
-				"fanout", func(x *bound) { x.bind(x.audit, x.exchange, "") },
+				"fanout", func(x *boundQueue) { x.bind(x.audit, x.exchange, "") },
 				`the original key leads from exchange %q to`,
 			},
-			"exchange binding": {"direct", func(x *bound) {
+			"exchange binding": {"direct", func(x *boundQueue) {
 				next := x.declare("fanout", nil)
 				x.bind(x.audit, next, "")
 				x.join(next, x.exchange, boundKey)
 			}, `the original key leads from exchange %q to`},
-			"alternate exchange of a bound exchange": {"direct", func(x *bound) {
+			"alternate exchange of a bound exchange": {"direct", func(x *boundQueue) {
 				last := x.declare("fanout", nil)
 				x.bind(x.audit, last, "")
 				x.join(x.declare("direct", amqp.Table{"alternate-exchange": last}), x.exchange, boundKey)
 			}, `the original key leads from exchange %q to`},
-			"headers exchange": {"direct", func(x *bound) {
+			"headers exchange": {"direct", func(x *boundQueue) {
 				x.join(x.declare("headers", nil), x.exchange, boundKey)
 			}, `is of kind headers, which does not route by the key alone`},
 		} {
 			t.Run(name, func(t *testing.T) {
-				x := newBound(t, b, api, tc.kind)
+				x := newBoundQueue(t, b, api, tc.kind)
 				tc.more(x)
 				x.park(boundKey)
 				d, result, log := x.redrive(Routing{Bindings: x.bindings})
@@ -155,7 +155,7 @@ func TestRedriveDetectsAlternateExchangeOfPolicy(t *testing.T) {
 		if !b.IsRabbitMQ {
 			return // this broker does not support policies
 		}
-		x := newBound(t, b, api, "direct")
+		x := newBoundQueue(t, b, api, "direct")
 		last := x.declare("fanout", nil)
 		x.bind(x.audit, last, "")
 		next := x.declare("direct", nil)
@@ -193,7 +193,7 @@ func TestRedriveDetectsAlternateExchangeOfPolicy(t *testing.T) {
 // A replay reads the bindings when it sends messages, not when it is configured.
 func TestReplayReadsBindingsWhenItSends(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
-		x := newBound(t, b, api, "direct")
+		x := newBoundQueue(t, b, api, "direct")
 		r := Routing{Bindings: x.bindings}
 		x.park(boundKey)
 		if d, _, _ := x.redrive(r); d.Exchange != x.exchange {

@@ -28,57 +28,57 @@ func arrive(ctx context.Context, a *failed.Archive) error {
 	return err
 }
 
-// accident is an event that damages the database of an open archive.
-type accident struct {
-	happens, repaired func(t *testing.T)
-	says              string // the error
-	stays             bool   // lasts until the archive is opened again
+// fault is an event that damages the database of an open archive.
+type fault struct {
+	cause, repair func(t *testing.T)
+	want          string // the error
+	permanent     bool   // lasts until the archive is opened again
 }
 
 // An archive refuses writes with an error while its database is missing, restored to an earlier state, or read-only.
-// When the database is back, the archive continues without a restart.
+// After a temporary fault, the archive continues without a restart.
 func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
-		for name, happens := range map[string]func(t *testing.T, path string) accident{
-			"deleted": func(t *testing.T, path string) accident {
-				return accident{happens: func(t *testing.T) { remove(t, path) }, says: path + " was deleted or moved", stays: true}
+		for name, cause := range map[string]func(t *testing.T, path string) fault{
+			"deleted": func(t *testing.T, path string) fault {
+				return fault{cause: func(t *testing.T) { remove(t, path) }, want: path + " was deleted or moved", permanent: true}
 			},
-			"moved": func(t *testing.T, path string) accident {
+			"moved": func(t *testing.T, path string) fault {
 				away := filepath.Join(t.TempDir(), "away.db")
-				return accident{
-					happens:  func(t *testing.T) { move(t, path, away) },
-					repaired: func(t *testing.T) { move(t, away, path) },
-					says:     path + " was deleted or moved",
+				return fault{
+					cause:  func(t *testing.T) { move(t, path, away) },
+					repair: func(t *testing.T) { move(t, away, path) },
+					want:   path + " was deleted or moved",
 				}
 			},
-			"replaced": func(t *testing.T, path string) accident {
-				return accident{happens: func(t *testing.T) {
+			"replaced": func(t *testing.T, path string) fault {
+				return fault{cause: func(t *testing.T) {
 					remove(t, path)
 					check(t, os.WriteFile(path, nil, 0o600))
-				}, says: path + " was replaced by another one", stays: true}
+				}, want: path + " was replaced by another one", permanent: true}
 			},
-			"replaced by a backup": func(t *testing.T, path string) accident {
+			"replaced by a backup": func(t *testing.T, path string) fault {
 				backup := filepath.Join(t.TempDir(), "backup.db")
 				openFile(t, path).exec(t, `VACUUM INTO '`+backup+`'`)
-				return accident{happens: func(t *testing.T) {
+				return fault{cause: func(t *testing.T) {
 					remove(t, path)
 					move(t, backup, path)
-				}, says: path + " was replaced by another one", stays: true}
+				}, want: path + " was replaced by another one", permanent: true}
 			},
-			"emptied": func(t *testing.T, path string) accident {
-				return accident{happens: func(t *testing.T) { check(t, os.Truncate(path, 0)) }, says: path + " was truncated", stays: true}
+			"emptied": func(t *testing.T, path string) fault {
+				return fault{cause: func(t *testing.T) { check(t, os.Truncate(path, 0)) }, want: path + " was truncated", permanent: true}
 			},
-			"log deleted": func(t *testing.T, path string) accident {
-				return accident{happens: func(t *testing.T) { check(t, os.Remove(path+"-wal")) }, says: path + "-wal with the newest part of the database was deleted", stays: true}
+			"log deleted": func(t *testing.T, path string) fault {
+				return fault{cause: func(t *testing.T) { check(t, os.Remove(path+"-wal")) }, want: path + "-wal with the newest part of the database was deleted", permanent: true}
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "test.db")
 				db := openFile(t, path)
-				testAccident(t, db, func() *failed.Archive {
+				testFault(t, db, func() *failed.Archive {
 					check(t, db.Close()) // as at the exit of a process
 					return openFile(t, path).open(t)
-				}, happens(t, path))
+				}, cause(t, path))
 			})
 		}
 	})
@@ -93,44 +93,44 @@ func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 			}
 		}
 		const p = "reprise_failed_"
-		all := map[string]accident{
+		all := map[string]fault{
 			"older": {
-				happens: func(t *testing.T) { db.exec(t, `UPDATE `+p+`counter SET last = last - 3 WHERE name = 'commit'`) },
-				says:    "changes of this process are missing in the database: 3",
-				stays:   true,
+				cause:     func(t *testing.T) { db.exec(t, `UPDATE `+p+`counter SET last = last - 3 WHERE name = 'commit'`) },
+				want:      "changes of this process are missing in the database: 3",
+				permanent: true,
 			},
 			"partly restored": { // the tables first, then their rows
-				happens: func(t *testing.T) {
+				cause: func(t *testing.T) {
 					for _, table := range tables {
 						db.exec(t, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+p+table)
 						db.exec(t, `DELETE FROM `+p+table)
 					}
 				},
-				repaired: func(t *testing.T) {
+				repair: func(t *testing.T) {
 					for _, table := range tables {
 						db.exec(t, `INSERT INTO `+p+table+` SELECT * FROM saved_`+table)
 						db.exec(t, `DROP TABLE saved_`+table)
 					}
 				},
-				says: "the tables are empty",
+				want: "the tables are empty",
 			},
 			"another": {
-				happens: func(t *testing.T) { db.exec(t, `UPDATE `+p+`about SET value = 'other' WHERE name = 'archive'`) },
-				says:    "the database has another archive now",
-				stays:   true,
+				cause:     func(t *testing.T) { db.exec(t, `UPDATE `+p+`about SET value = 'other' WHERE name = 'archive'`) },
+				want:      "the database has another archive now",
+				permanent: true,
 			},
 		}
 		if db.dialect == failed.PostgreSQL {
-			all["dropped"] = accident{happens: rename(p, "gone_"), repaired: rename("gone_", p), says: "tables are missing: was the schema dropped?"}
-			all["read-only"] = accident{
-				happens:  func(t *testing.T) { db.exec(t, `SET default_transaction_read_only = on`) },
-				repaired: func(t *testing.T) { db.exec(t, `SET default_transaction_read_only = off`) },
-				says:     "read-only",
+			all["dropped"] = fault{cause: rename(p, "gone_"), repair: rename("gone_", p), want: "tables are missing: was the schema dropped?"}
+			all["read-only"] = fault{
+				cause:  func(t *testing.T) { db.exec(t, `SET default_transaction_read_only = on`) },
+				repair: func(t *testing.T) { db.exec(t, `SET default_transaction_read_only = off`) },
+				want:   "read-only",
 			}
 		}
 		for name, a := range all {
 			t.Run(name, func(t *testing.T) {
-				testAccident(t, db, func() *failed.Archive { return db.open(t) }, a)
+				testFault(t, db, func() *failed.Archive { return db.open(t) }, a)
 			})
 		}
 	})
@@ -149,7 +149,7 @@ func TestArchiveReportsReadOnlyFile(t *testing.T) {
 		}
 	}
 	mode("rwc")(t)
-	testAccident(t, db, nil, accident{happens: mode("ro"), repaired: mode("rwc"), says: "attempt to write a readonly database"})
+	testFault(t, db, nil, fault{cause: mode("ro"), repair: mode("rwc"), want: "attempt to write a readonly database"})
 }
 
 // A change that its caller cancels does not make an unavailable archive healthy.
@@ -190,7 +190,7 @@ func (r *reopened) Connect(context.Context) (driver.Conn, error) {
 
 func (*reopened) Driver() driver.Driver { return &sqlite.Driver{} }
 
-func testAccident(t *testing.T, db database, reopen func() *failed.Archive, x accident) {
+func testFault(t *testing.T, db database, reopen func() *failed.Archive, x fault) {
 	t.Helper()
 	var log bytes.Buffer
 	a := db.open(t, func(c *failed.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -199,19 +199,19 @@ func testAccident(t *testing.T, db database, reopen func() *failed.Archive, x ac
 		check(t, arrive(t.Context(), a))
 	}
 	check(t, a.Healthy(t.Context()))
-	x.happens(t)
+	x.cause(t)
 	for range 2 {
 		err := arrive(t.Context(), a)
-		if err == nil || !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), x.says) {
-			t.Errorf("Ingest: got error %v, want %q", err, x.says)
+		if err == nil || !errors.Is(err, failed.ErrUnavailable) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("Ingest: got error %v, want %q", err, x.want)
 		}
 		err = a.Healthy(t.Context())
-		if err == nil || !strings.Contains(err.Error(), x.says) {
-			t.Errorf("Healthy: got error %v, want %q", err, x.says)
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("Healthy: got error %v, want %q", err, x.want)
 		}
 	}
-	if x.repaired != nil {
-		x.repaired(t)
+	if x.repair != nil {
+		x.repair(t)
 		check(t, a.Healthy(t.Context()))
 		check(t, arrive(t.Context(), a))
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t).N; n != before+6 && n != before+7 {

@@ -99,7 +99,7 @@ func (a *Archive) ForgetOverdue(ctx context.Context) error { return a.forgetOver
 
 // CarryOut executes a replay, and passes its messages to publish.
 func CarryOut(ctx context.Context, a *Archive, id ReplayID, publish func(*reprise.Message) error) (*Replay, error) {
-	r, err := newReplayer(answering(publish), a, ReplayerConfig{Batch: 3})
+	r, err := newReplayer(publisherFunc(publish), a, ReplayerConfig{Batch: 3})
 	if err != nil {
 		return nil, err
 	}

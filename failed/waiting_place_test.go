@@ -99,7 +99,7 @@ func (c designCase) test(t *testing.T, w *wire) {
 		handled = append(handled, fmt.Sprint(m.MessageID, "/", m.Attempt, "/", m.RoutingKey))
 		return errors.New("no customer 4711")
 	})
-	x.gone(c.wait, c.failed)
+	x.deleteLater(c.wait, c.failed)
 	t.Cleanup(func() {
 		for _, e := range c.topology.Exchanges {
 			_ = x.raw.ExchangeDelete(e.Name, false, false)

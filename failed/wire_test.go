@@ -71,11 +71,11 @@ func (w *wire) queue(prefix string, args amqp.Table) string {
 	name := testkit.Name(w.T, prefix)
 	_, err := w.raw.QueueDeclare(name, true, false, false, false, args)
 	must(w.T, err)
-	w.gone(name)
+	w.deleteLater(name)
 	return name
 }
 
-func (w *wire) gone(names ...string) {
+func (w *wire) deleteLater(names ...string) {
 	w.Cleanup(func() {
 		for _, name := range names {
 			_, _ = w.raw.QueueDelete(name, false, false, false)
@@ -132,8 +132,8 @@ func (w *wire) ingest(c *reprise.Client, queues ...string) (stop func()) {
 	return w.runs(in.Run)
 }
 
-// kept returns the archived messages, by ID.
-func (w *wire) kept() (all []*Message) {
+// archived returns the archived messages, by ID.
+func (w *wire) archived() (all []*Message) {
 	w.Helper()
 	for m, err := range w.archive.Each(w.Context(), Filter{}) {
 		must(w.T, err)
@@ -143,8 +143,8 @@ func (w *wire) kept() (all []*Message) {
 	return all
 }
 
-// keeps reports whether the archive has at least n messages.
-func (w *wire) keeps(n int) bool {
+// hasArchived reports whether the archive has at least n messages.
+func (w *wire) hasArchived(n int) bool {
 	w.Helper()
 	total, err := w.archive.Count(w.Context(), Filter{})
 	must(w.T, err)
@@ -169,7 +169,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {
 				w := newWire(t, b.URL)
 				queue := testkit.Name(t, "work")
-				w.gone(queue, queue+".failed", queue+".wait", queue+".retry")
+				w.deleteLater(queue, queue+".failed", queue+".wait", queue+".retry")
 				var mu sync.Mutex
 				var seen []*reprise.Message
 				worker, err := reprise.NewWorker(w.client, reprise.WorkerConfig{
@@ -190,8 +190,8 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 						Body: []byte("{}"), ContentType: "application/json", Priority: 2, Type: "order",
 					})
 				})
-				testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 1 })
-				first := w.kept()[0]
+				testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 1 })
+				first := w.archived()[0]
 				if first.Queue != queue || first.Attempts != attempts || first.Error != fmt.Sprint("error ", attempts) || first.State != Failed {
 					t.Errorf("archived message: got %+v", first)
 				}
@@ -203,7 +203,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				if err != nil || r.State == ReplayStopped || r.Sent != 1 {
 					t.Fatalf("Finish: got %+v, %v", r, err)
 				}
-				testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
+				testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 2 })
 				mu.Lock()
 				defer mu.Unlock()
 				var numbers []int
@@ -216,7 +216,7 @@ func TestReplayedMessageHasAllAttempts(t *testing.T) {
 				if diff := cmp.Diff([]int{1, 2, 3, 1, 2, 3}, numbers); diff != "" {
 					t.Error(diff)
 				}
-				again := w.kept()[1]
+				again := w.archived()[1]
 				if again.Back != r.ID || again.BackOf != first.ID || again.Group == 0 || again.Attempts != attempts {
 					t.Errorf("message that failed again: got %+v", again)
 				}
@@ -250,14 +250,14 @@ func TestIngestSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 					w.publish(queue, nil, fmt.Sprint(published))
 					published++
 				}
-				testkit.Eventually(t, longest, func() bool { return w.keeps(published) })
+				testkit.Eventually(t, longest, func() bool { return w.hasArchived(published) })
 				stop()
 				proxy.Cut()
 				// The broker redelivers messages whose acknowledgement it did not receive.
 				stop = w.ingest(w.client, queue)
 				testkit.Eventually(t, longest, func() bool { return w.depth(queue) == 0 })
 				stop()
-				if kept := len(w.kept()); kept != published {
+				if kept := len(w.archived()); kept != published {
 					t.Fatalf("cut before frame %d %v: got %d archived messages, want %d", frame, direction, kept, published)
 				}
 			}
@@ -284,8 +284,8 @@ func TestIngestArchivesDeadLetters(t *testing.T) {
 		})
 		must(t, d.Reject(false))
 		w.ingest(w.client, parked)
-		testkit.Eventually(t, longest, func() bool { return len(w.kept()) == 2 })
-		for _, m := range w.kept() {
+		testkit.Eventually(t, longest, func() bool { return len(w.archived()) == 2 })
+		for _, m := range w.archived() {
 			why := "dead-lettered by the broker: " + m.Properties.MessageID + " in " + work
 			if m.Queue != work || m.FailedQueue != parked || m.Error != why || m.Exchange != "" || m.RoutingKey != work || m.LastFailed.IsZero() {
 				t.Errorf("archived message: got %+v", m)
