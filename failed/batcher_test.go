@@ -44,8 +44,8 @@ func (k *taker) give(ctx context.Context, body string, redelivered bool, ack err
 	return stored
 }
 
-// The store does not answer for an hour. The batcher holds all messages in order, and then stores each message once,
-// including messages that were stored without an answer.
+// The store is unavailable for an hour. The batcher holds all messages in order, and then stores each message once,
+// including messages that were stored before the error.
 func TestBatcherKeepsMessagesWhileStoreIsDown(t *testing.T) {
 	for name, fault := range map[string]func(a *memory, fail func(string) error){
 		"not stored": func(a *memory, fail func(string) error) { a.failing(fail, nil) },

@@ -29,8 +29,8 @@
 // previous page, so that arrivals do not shift the next page. A page reads at most 10,000 messages that are not selected.
 // A page that reaches this limit is short, and its cursor continues there.
 //
-// All methods are safe for concurrent use, and any number of processes may share a database. Writers wait for each other.
-// Readers do not wait. Redrive does not need an archive.
+// All methods are safe for concurrent use, and any number of processes may share a database. Writers wait for each
+// other. Readers do not wait. Redrive does not need an archive.
 //
 // The package imports the worker library, topology, and the packages sqlkit, params and tablejson of this module's internal
 // directory. docs/failed-messages.md is the user's guide.

@@ -16,7 +16,7 @@ const submissionsKept = 30 * 24 * time.Hour
 // ClaimSubmission directly before the action, and do not act if it returns an error. The key is a random string of at
 // most 100 bytes that the form or request contains.
 //
-// The archive forgets a key after 30 days. A key stays claimed if the action fails, because the caller cannot always
+// The archive removes a key after 30 days. A key stays claimed if the action fails, because the caller cannot always
 // know whether it did.
 func (a *Archive) ClaimSubmission(ctx context.Context, key string) (err error) {
 	defer annotate(&err, "claiming a submission")

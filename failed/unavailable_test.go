@@ -273,7 +273,7 @@ func TestHealthyDetectsRestoredBackup(t *testing.T) {
 }
 
 // If PostgreSQL hangs at any point, the archive returns an error and does not hold its lock indefinitely. It
-// continues when PostgreSQL answers.
+// continues when PostgreSQL responds again.
 func TestArchiveReturnsWhilePostgresHangs(t *testing.T) {
 	proxy := pgtest.NewProxy(t, pgtest.Schema(t))
 	db := open(t, failed.PostgreSQL, "pgx", proxy.URL)

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// WaitingID is the ID of a waiting message in an archive. Each attempt gives the message a new ID.
+// WaitingID is the ID of a waiting message in an archive. The ID changes with each attempt of the message.
 type WaitingID int64
 
 // Waiting is a message that waits for a retry.
