@@ -7,8 +7,8 @@
 //	b.Shutdown(ctx)                                // closes the connections and ends all goroutines
 //
 // A process or a test can run many Brokers. They share only spare write buffers. A Broker reads the clock only through
-// package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run inside
-// testing/synctest, where hours of waiting pass immediately.
+// package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run inside testing/synctest,
+// where hours of waiting pass immediately.
 //
 // The broker supports:
 //
@@ -23,8 +23,8 @@
 //   - RabbitMQ's management HTTP API and metrics ([Broker.Management], [Broker.Metrics])
 //
 // With a data directory, durable objects and persistent messages survive a restart or a crash, a publisher confirm means
-// that the message is on disk, and messages that exceed the memory limits wait on disk. Without a data directory, the
-// state is lost at the end of the process. The file docs/compatibility.md lists the other differences from RabbitMQ.
+// that the message is on disk, and messages that exceed the memory limits wait on disk. Without a data directory, the state
+// is lost at the end of the process. The file docs/compatibility.md lists the other differences from RabbitMQ.
 package broker
 
 import (

@@ -149,8 +149,8 @@ func compare(ours, theirs string) string {
 	return b.String()
 }
 
-// A normal run plays a few fixed scripts, so that it is short and failures are reproducible. The following command plays more
-// scripts:
+// A normal run plays a few fixed scripts, so that it is short and failures are reproducible. The following command plays
+// more scripts:
 //
 //	go test ./conformance -run TestDifferential -timeout 0 -rapid.checks=10000 -rapid.seed=$RANDOM
 const (

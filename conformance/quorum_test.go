@@ -174,8 +174,8 @@ func TestClassicQueueRemovesDeliveryCounts(t *testing.T) {
 	})
 }
 
-// Since 4.0, a dead letter preserves the number of deliveries that failed by basic.reject. If the number is positive, the next
-// queue marks the message as redelivered, and a quorum queue continues the count.
+// Since 4.0, a dead letter preserves the number of deliveries that failed by basic.reject. If the number is positive, the
+// next queue marks the message as redelivered, and a quorum queue continues the count.
 func TestDeadLetterPreservesFailedDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		if b.Version == "3.10" {

@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestRestart declares a topology with messages in all states, restarts the broker, and checks the topology and the messages. It is
-// a single test, because a restart of RabbitMQ takes ten seconds.
+// TestRestart declares a topology with messages in all states, restarts the broker, and checks the topology and the
+// messages. It is a single test, because a restart of RabbitMQ takes ten seconds.
 func TestRestart(t *testing.T) {
 	eachOwn(t, func(t *testing.T, b *ownBroker) {
 		c := connect(t, b.Target)
@@ -89,7 +89,8 @@ func TestRestart(t *testing.T) {
 		b.start()
 		c = connect(t, b.Target)
 
-		// Durable exchanges, queues and bindings survive. Quorum queues and persistent messages in classic queues survive, too.
+		// Durable exchanges, queues and bindings survive. Quorum queues and persistent messages in classic queues survive,
+		// too.
 		must("first", "a.b", amqp.Publishing{Headers: amqp.Table{"n": int32(1)}, Body: []byte("by headers")})
 		must("first", "b", amqp.Publishing{Body: []byte("by the alternate exchange")})
 		if got := c.bodies("bound", 2); got != "by headers by the alternate exchange" {

@@ -91,7 +91,7 @@ func (c *Control) SetUser(u User) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.users[u.Name] = u
-	c.keepUser(u)
+	c.saveUser(u)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func (c *Control) SetPermission(p Permission) error {
 		return ErrUnknownUser
 	}
 	c.permissions[grantee{p.User, p.VHost}] = granted
-	c.keepPermission(p)
+	c.savePermission(p)
 	c.generation.Add(1)
 	return nil
 }

@@ -19,11 +19,11 @@ type permissionDocument struct {
 	Read      string `json:"read"`
 }
 
-func (c *Control) keepUser(u User) {
+func (c *Control) saveUser(u User) {
 	c.registry.Set(userDocument{u.Hash.saltAndSum, u.Tags}, userKind, u.Name)
 }
 
-func (c *Control) keepPermission(p Permission) {
+func (c *Control) savePermission(p Permission) {
 	c.registry.Set(permissionDocument{p.Configure, p.Write, p.Read}, permissionKind, p.User, p.VHost)
 }
 

@@ -49,8 +49,8 @@ type Config struct {
 	Store store.Store
 	ID    uint64
 
-	// Durable makes messages survive the process: persistent messages, and all messages of a quorum queue. Other messages are
-	// in the store only while memory is short.
+	// Durable makes messages survive the process: persistent messages, and all messages of a quorum queue. Other messages
+	// are in the store only while memory is short.
 	Durable bool
 
 	// Resident is the memory use in bytes, as counted by the Meter, above which the queue evicts messages that are also in

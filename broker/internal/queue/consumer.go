@@ -10,8 +10,8 @@ import (
 // Receiver is the receiving side of a consumer. It decides when it accepts messages.
 type Receiver interface {
 	// Offer hands over a message. It returns false if the consumer has no credit for the message. The queue then stops
-	// offering messages until [Queue.Resume]. The queue calls Offer under its lock, so Offer must not block and must not call
-	// the queue.
+	// offering messages until [Queue.Resume]. The queue calls Offer under its lock, so Offer must not block and must not
+	// call the queue.
 	Offer(*Item) bool
 	// QueueDeleted reports that the queue was deleted. The queue calls it without locks.
 	QueueDeleted()

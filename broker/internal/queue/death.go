@@ -18,8 +18,8 @@ const (
 	DeliveryLimit Reason = "delivery_limit"
 )
 
-// death is one entry of x-death. It combines all dead-lettering events of a message from one queue for one reason. All fields
-// except the count describe the first event.
+// death is one entry of x-death. It combines all dead-lettering events of a message from one queue for one reason. All
+// fields except the count describe the first event.
 type death struct {
 	queue      string
 	reason     Reason
@@ -89,8 +89,8 @@ func record(history []death, this death) []death {
 	return slices.Concat([]death{again}, history[:i], history[i+1:])
 }
 
-// DiedInCircle reports whether a message returns to this queue in a cycle without a rejection. Such a message would circulate
-// indefinitely, so the broker drops it. A rejection by a consumer is intentional and breaks the cycle
+// DiedInCircle reports whether a message returns to this queue in a cycle without a rejection. Such a message would
+// circulate indefinitely, so the broker drops it. A rejection by a consumer is intentional and breaks the cycle
 // (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
 func (m *Message) DiedInCircle(queue string) bool {
 	if m.past == nil {

@@ -92,8 +92,8 @@ func appendTexts(dst []byte, all []string) []byte {
 
 var errEncoding = errors.New("a message that cannot be decoded")
 
-// decodeMessage is the inverse of [Message.Append]. Properties and body are slices of b. The encoding omits data that is only
-// necessary for publishing: the TTL is already part of the deadline, and the headers are in the properties.
+// decodeMessage is the inverse of [Message.Append]. Properties and body are slices of b. The encoding omits data that is
+// only necessary for publishing: the TTL is already part of the deadline, and the headers are in the properties.
 func decodeMessage(b []byte) (*Message, error) {
 	d := decoder{rest: b}
 	flags := d.byte()

@@ -41,7 +41,8 @@ func TestLookMatchesDeliveryOrder(t *testing.T) {
 				got = append(got, string(it.Message.Body))
 			}
 			if quorum {
-				// Look returns delayed messages last. When they are due, they precede all messages that were never delivered.
+				// Look returns delayed messages last. When they are due, they precede all messages that were never
+				// delivered.
 				looked = slices.Insert(slices.DeleteFunc(looked, func(s string) bool { return s == "b" }), 2, "b")
 			}
 			if !slices.Equal(looked, got) {

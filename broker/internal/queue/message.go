@@ -94,8 +94,8 @@ func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byt
 }
 
 // editProperties edits encoded properties. The broker decoded all properties once when they were published, and encodes only
-// values of wire types, so neither direction can fail. If one fails nevertheless, the message keeps its properties and is not
-// lost.
+// values of wire types, so neither direction can fail. If one fails nevertheless, the message keeps its properties and is
+// not lost.
 func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
 	p, err := amqpwire.ParseProperties(encoded)
 	if err != nil {

@@ -153,9 +153,9 @@ func (q *Queue) acquire(it *Item, noAck bool, counter, counterNoAck stats.Kind) 
 	}
 }
 
-// Get removes the message at the head. Unless noAck is set, the message is then unacked. Get calls taken with the message and
-// the number of remaining messages, under the lock of the queue. Like [Receiver.Offer], taken must not block. Found is false
-// if the queue is empty. Get blocks while it loads the message from the disk, and returns an error if the load fails.
+// Get removes the message at the head. Unless noAck is set, the message is then unacked. Get calls taken with the message
+// and the number of remaining messages, under the lock of the queue. Like [Receiver.Offer], taken must not block. Found is
+// false if the queue is empty. Get blocks while it loads the message from the disk, and returns an error if the load fails.
 func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err error) {
 	q.mu.Lock()
 	defer q.unlock()

@@ -117,7 +117,7 @@ func (r *ready) pushTail(it *Item) {
 	l.catchUp()
 }
 
-func (r *ready) giveBack(it *Item) { heap.Push(&r.entering(it).returned, it) }
+func (r *ready) requeue(it *Item) { heap.Push(&r.entering(it).returned, it) }
 
 func (r *ready) entering(it *Item) *level {
 	r.n++

@@ -39,7 +39,7 @@ func (q *Queue) releaseDue() {
 			q.wakeAt(q.delayed[0].due, now)
 			return
 		}
-		q.ready.giveBack(heap.Pop(&q.delayed).(*Item))
+		q.ready.requeue(heap.Pop(&q.delayed).(*Item))
 	}
 }
 

@@ -113,7 +113,7 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 		ready := !q.config.Quorum || q.reposition(it, failed)
 		q.update(it, from)
 		if ready {
-			q.ready.giveBack(it)
+			q.ready.requeue(it)
 		} else {
 			q.delay(it)
 		}

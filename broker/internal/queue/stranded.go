@@ -9,8 +9,8 @@ import (
 )
 
 // retryUndeliverable is the delay before the queue retries an at-least-once dead letter that no queue accepted. RabbitMQ
-// waits 180 s (dead_letter_worker_publisher_confirm_timeout). Here a longer delay has no benefit, because an attempt is cheap
-// and the queue retries at most maxDead letters at a time.
+// waits 180 s (dead_letter_worker_publisher_confirm_timeout). Here a longer delay has no benefit, because an attempt is
+// cheap and the queue retries at most maxDead letters at a time.
 const retryUndeliverable = 5 * time.Second
 
 // sent updates the queue after a publication of dead letters. It schedules the next attempt for the stranded letters.

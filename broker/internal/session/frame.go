@@ -100,8 +100,8 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	return false
 }
 
-// channel returns the channel with the given number, or nil. It caches the last channel, because most frames are for the same
-// channel as the previous frame.
+// channel returns the channel with the given number, or nil. It caches the last channel, because most frames are for the
+// same channel as the previous frame.
 func (s *Session) channel(id uint16) *channel {
 	if s.last == nil || s.last.id != id {
 		s.last.trimRouteCache()
@@ -117,8 +117,8 @@ func (s *Session) drop(ch *channel) {
 	s.last = nil
 }
 
-// channelFrame handles a frame on a channel other than 0. With an error for the client, it returns the method that caused the
-// error.
+// channelFrame handles a frame on a channel other than 0. With an error for the client, it returns the method that caused
+// the error.
 func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
 	ch := s.channel(f.Channel)
 	if ch != nil && ch.closing {

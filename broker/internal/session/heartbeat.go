@@ -14,9 +14,9 @@ const silentHalves = 5
 
 var errSilent = errors.New("missed heartbeats from the client")
 
-// startHeartbeats sends a heartbeat every half interval, and ends the session if no data arrives. If the client reads slowly,
-// the session may not have read the heartbeats of the client, so progress of the client's reads also counts as a sign of
-// life. The returned function stops the heartbeats and waits for their goroutine.
+// startHeartbeats sends a heartbeat every half interval, and ends the session if no data arrives. If the client reads
+// slowly, the session may not have read the heartbeats of the client, so progress of the client's reads also counts as a
+// sign of life. The returned function stops the heartbeats and waits for their goroutine.
 func (s *Session) startHeartbeats() (stop func()) {
 	if s.heartbeat == 0 {
 		return func() {}

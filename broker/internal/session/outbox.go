@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// outboxLimit is the number of unread bytes above which consumers get no deliveries, and the session does not read frames
-	// from the client, because each frame may require a reply. Deliveries and reads resume at half of the limit. While memory
-	// for connections is scarce, the limit is outboxBatch. One message may exceed the limit. A second message may not,
-	// because the limit includes the batch that is being written.
+	// outboxLimit is the number of unread bytes above which consumers get no deliveries, and the session does not read
+	// frames from the client, because each frame may require a reply. Deliveries and reads resume at half of the limit.
+	// While memory for connections is scarce, the limit is outboxBatch. One message may exceed the limit. A second message
+	// may not, because the limit includes the batch that is being written.
 	outboxLimit = 1 << 20
 	// outboxStep is the granularity of memory accounting. Most connections have less unread data and avoid the accounting.
 	outboxStep = 64 << 10

@@ -228,8 +228,8 @@ func (s *Session) sendClose(e *exception.Error, method amqpwire.MethodID) {
 	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // includes writes
 }
 
-// discard reads and ignores data until the client has closed its side. If the session closed the socket with unread data, the
-// operating system would reset the connection, and the client could lose the error before it reads the error.
+// discard reads and ignores data until the client has closed its side. If the session closed the socket with unread data,
+// the operating system would reset the connection, and the client could lose the error before it reads the error.
 func (s *Session) discard() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
 	_, _ = io.Copy(io.Discard, s.conn)

@@ -24,8 +24,8 @@ func ack(ch *channel, q *vhost.Queue, items []*queue.Item) {
 	q.Ack(items...)
 }
 
-// nack requeues or rejects deliveries. Failed marks them as failed deliveries. This applies to basic.reject and to the end of
-// a channel, but not to basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// nack requeues or rejects deliveries. Failed marks them as failed deliveries. This applies to basic.reject and to the end
+// of a channel, but not to basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func nack(requeue, failed bool) disposition {
 	return func(_ *channel, q *vhost.Queue, items []*queue.Item) {
 		if requeue {

@@ -81,7 +81,8 @@ type Store interface {
 	// Queues returns the queues that had messages when the store was opened. It reads from the disk and blocks.
 	Queues() ([]uint64, error)
 
-	// Documents yields the committed documents whose names have the prefix, sorted by name. It reads from the disk and blocks.
+	// Documents yields the committed documents whose names have the prefix, sorted by name. It reads from the disk and
+	// blocks.
 	Documents(prefix string) iter.Seq2[Document, error]
 
 	// Unclean reports whether the last process did not close the store cleanly. The deliveries of that process are unknown.
@@ -92,8 +93,8 @@ type Store interface {
 	MakeRoom(context.Context) error
 
 	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit starts
-	// with these changes. Publishers wait for that channel. Without the wait, publishers could outpace the disk indefinitely,
-	// and each commit would be larger than the previous commit. The call is cheap.
+	// with these changes. Publishers wait for that channel. Without the wait, publishers could outpace the disk
+	// indefinitely, and each commit would be larger than the previous commit. The call is cheap.
 	Backlog() <-chan struct{}
 
 	// Behind returns the time that the current commit has taken so far, or 0 if no commit is running.
