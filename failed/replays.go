@@ -190,10 +190,9 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 	return out, nil
 }
 
-// markSent records that the broker has confirmed messages of a replay. If why is not asked, it also records why the
-// messages did not request a report. Their state becomes replayed. A caller may pass a message more than once. If the
-// replay is no longer running and the message is in state failed, its state also becomes replayed, because it was
-// sent.
+// markSent records that the broker has confirmed messages of a replay. If the messages did not request a report, why
+// is the reason. Their state becomes replayed. A caller may pass a message more than once. If the replay is no longer
+// running and the message is in state failed, its state also becomes replayed, because it was sent.
 func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) (err error) {
 	defer annotate(&err, "noting %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
