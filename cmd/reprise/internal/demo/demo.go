@@ -10,14 +10,14 @@
 // releases are real. The events, the handlers, the store (a map) and the retry delay
 // (seconds instead of hours) are not. examples/coverart is the complete system.
 //
-// A run ends with a ledger of three independent parties, joined by message id:
+// A run ends with a ledger, which compares three independent sources by message ID:
 //
-//	in                the producer: messages that the broker confirmed
-//	done              the handlers: messages that one of them returned nil for;
-//	                  the workers: duplicates that another message of a burst stood for
-//	failed, waiting   the broker: messages in its queues after the workers stopped
+//	in                producer: messages that the broker confirmed
+//	done              handlers: messages for which a handler returned nil;
+//	                  workers: debounced messages
+//	failed, waiting   broker: messages in its queues after the workers stopped
 //
-// in = done + failed + waiting must hold, or a message was lost.
+// If in = done + failed + waiting does not hold, a message was lost.
 //
 // The package uses the worker library only; the caller starts the embedded broker.
 package demo
@@ -52,7 +52,7 @@ type Options struct {
 	BrokerURL string                                                            // a RabbitMQ, amqp://user:password@host:5672/vhost
 
 	// Once ends the run after Events events have been published and settled.
-	// Default: events without end, until the context ends.
+	// Default: the run continues until the context ends.
 	Once   bool
 	Events int           // default 60
 	Spread time.Duration // duration of publishing Events events; default 5s.
@@ -165,7 +165,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return r.printLedger()
 }
 
-// declare declares the topology and checks that no one else uses it.
+// declare declares the topology and checks that no other program uses it.
 func (r *run) declare(ctx context.Context) error {
 	const advice = "use a separate virtual host (rabbitmqctl add_vhost demo; amqp://…/demo)"
 	err := r.client.Declare(ctx, r.o.design().Topology())
@@ -213,12 +213,12 @@ func (r *run) makeWorkers() error {
 	return nil
 }
 
-// errEnough ends the work without being an error of the run.
+// errEnough ends the work. Run does not return it.
 var errEnough = errors.New("no more work")
 
-// work runs the producer and the workers, and returns after all of them stopped. The
-// producer stops when ctx ends or the events run out, the workers stop when no message
-// is in flight. Hurry stops both.
+// work runs the producer and the workers, and returns after all of them have stopped. The
+// producer stops when ctx ends or after the last event. The workers stop when no message is
+// in flight. Hurry stops both.
 func (r *run) work(ctx context.Context) error {
 	parts, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	publishing, stopPublishing := context.WithCancel(working)
@@ -258,11 +258,11 @@ func (r *run) work(ctx context.Context) error {
 	return nil
 }
 
-// settled returns errEnough when no message is in flight, or some are in no queue for too
-// long: the ledger counts them as missing.
+// settled returns errEnough when no message is in flight, or when messages have been in no
+// queue for the timeout. The ledger counts such messages as missing.
 func (r *run) settled(ctx context.Context) error {
 	if !r.o.Once {
-		r.screen.print(line{}.add(bold, "no more events; waiting for messages in flight (Ctrl-C again stops that, too)"))
+		r.screen.print(line{}.add(bold, "no more events; waiting for messages in flight (press Ctrl-C again to stop immediately)"))
 	}
 	const interval = 100 * time.Millisecond
 	tick := time.NewTicker(interval)
@@ -307,7 +307,7 @@ func newPrefix() string {
 	return "demo-" + hex.EncodeToString(b[:]) + "-"
 }
 
-// redacted returns a broker's URL without user and password.
+// redacted returns the URL of a broker without user and password.
 func redacted(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

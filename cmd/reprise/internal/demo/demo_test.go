@@ -37,7 +37,7 @@ func embedded(t *testing.T) *broker.Broker {
 	return b
 }
 
-// quick are options with which nothing takes long.
+// quick returns options for a short run.
 func quick(t *testing.T, out io.Writer) Options {
 	return Options{
 		Dial: embedded(t).DialContext, Events: 24, Spread: 24 * time.Millisecond, Seed: 5,
@@ -49,21 +49,21 @@ func wantAll(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("%q is missing in\n%s", part, text)
+			t.Errorf("%q not found in\n%s", part, text)
 		}
 	}
 }
 
-func TestOnce(t *testing.T) {
+func TestDemoOnce(t *testing.T) {
 	var out strings.Builder
 	b := embedded(t)
 	o := quick(t, &out)
-	o.Dial, o.Once, o.Grace = b.DialContext, true, 250*time.Millisecond // long enough for a burst to be one
+	o.Dial, o.Once, o.Grace = b.DialContext, true, 250*time.Millisecond // long enough to debounce a burst
 	if err := Run(t.Context(), o); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
+		t.Fatalf("demo failed: %v\n%s", err, &out)
 	}
 	wantAll(
-		t, out.String(), "one of a burst, the last of it stands for all", "of done: equal to a later one",
+		t, out.String(), "debounced: replaced by a later equal event", "part of done: replaced by a later equal event",
 		"on the embedded broker", "after 20ms (4h in the real system)",
 		"✓ 24 = 21 + 3 + 0   every message is accounted for, none was lost",
 		"   1 ×  5 attempts   503 SlowDown: PUT mbid-27dd50ed…/index.json: Please reduce your request rate.",
@@ -72,38 +72,38 @@ func TestOnce(t *testing.T) {
 		"unknown release, skipped",
 	)
 	if strings.Contains(out.String(), "\x1b") {
-		t.Error("control sequences in what is not a terminal")
+		t.Error("output to a buffer contains control sequences")
 	}
 	depths := map[string]int{}
 	for _, d := range b.Queues() {
 		depths[d.Name] = d.Ready + d.Unacked
 	}
 	if depths[preset.CoverArtFailedQueue] != 3 {
-		t.Errorf("the ledger took messages out of the failed queue: %v", depths)
+		t.Errorf("failed queue after the ledger: got depths %v", depths)
 	}
 }
 
-// Over a network, with nothing but AMQP to ask the broker with.
-func TestURL(t *testing.T) {
+// The demo requires only an AMQP connection over the network.
+func TestDemoWithBrokerURL(t *testing.T) {
 	target := testkit.Embedded(t)
-	for range 2 { // the second run meets the failed messages of the first
+	for range 2 { // the second run finds the failed messages of the first
 		var out strings.Builder
 		o := quick(t, &out)
 		o.Dial, o.BrokerURL, o.Once = nil, target.URL, true
 		if err := Run(t.Context(), o); err != nil {
-			t.Fatalf("%v\n%s", err, &out)
+			t.Fatalf("demo failed: %v\n%s", err, &out)
 		}
 		wantAll(
 			t, out.String(), "✓ 24 = 21 + 3 + 0", "on amqp://127.0.0.1:",
-			"your broker", "its cover-art-archive.failed has what failed",
+			"your broker", "the failed messages in cover-art-archive.failed",
 		)
 		if strings.Contains(out.String(), "guest") {
-			t.Errorf("user and password are shown:\n%s", &out)
+			t.Errorf("output shows user and password:\n%s", &out)
 		}
 	}
 }
 
-// notifier is a writer that closes seen when text comes by.
+// notifier is a writer that closes seen when text is written.
 type notifier struct {
 	out  strings.Builder
 	text string
@@ -121,7 +121,7 @@ func (n *notifier) Write(p []byte) (int, error) {
 func (n *notifier) String() string { return n.out.String() }
 
 // An interrupt ends the events. The demo then waits for messages in flight.
-func TestInterrupted(t *testing.T) {
+func TestInterruptWaitsForMessages(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -129,13 +129,13 @@ func TestInterrupted(t *testing.T) {
 	o := quick(t, out)
 	o.FaultRate = 0.8
 	if err := Run(ctx, o); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("demo failed: %v\n%s", err, out)
 	}
 	wantAll(t, out.String(), " + 0   every message is accounted for")
 }
 
 // A second interrupt also ends the wait. The ledger counts the remaining messages as waiting.
-func TestHurried(t *testing.T) {
+func TestSecondInterruptStopsImmediately(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -144,15 +144,15 @@ func TestHurried(t *testing.T) {
 	o := quick(t, out)
 	o.RetryDelay, o.Hurry = time.Hour, hurry
 	if err := Run(ctx, o); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("demo failed: %v\n%s", err, out)
 	}
 	wantAll(t, out.String(), "every message is accounted for")
 	if strings.Contains(out.String(), " + 0   every") {
-		t.Errorf("nothing is waiting, although a retry takes an hour:\n%s", out)
+		t.Errorf("waiting messages: got 0, want more:\n%s", out)
 	}
 }
 
-func TestOptionsThatCannotWork(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	dial := (&broker.Broker{}).DialContext
 	for want, o := range map[string]Options{
 		"Out must not be nil":        {Dial: dial},
@@ -165,13 +165,13 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"amqp://user:password@host":  {Out: io.Discard, BrokerURL: "localhost"},
 	} {
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want …%s…", err, want)
+			t.Errorf("got error %v, want %s", err, want)
 		}
 	}
 }
 
 // The demo does not change queues that another program uses.
-func TestQueuesInUse(t *testing.T) {
+func TestDemoRefusesQueuesInUse(t *testing.T) {
 	dial := embedded(t).DialContext
 	first := &notifier{text: "  done    ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -183,7 +183,7 @@ func TestQueuesInUse(t *testing.T) {
 	second := quick(t, io.Discard)
 	second.Dial = dial
 	if err := Run(t.Context(), second); err == nil || !strings.Contains(err.Error(), "a separate virtual host") {
-		t.Errorf("error %v", err)
+		t.Errorf("second demo: got error %v", err)
 	}
 	interrupt()
 	if err := <-ended; err != nil {
@@ -191,7 +191,7 @@ func TestQueuesInUse(t *testing.T) {
 	}
 }
 
-func TestBrokerIsNamedWithoutPassword(t *testing.T) {
+func TestRedactedOmitsPassword(t *testing.T) {
 	if got := redacted("amqp://user:secret@host:1234/demo"); got != "amqp://host:1234/demo" {
 		t.Error(got)
 	}
@@ -208,16 +208,16 @@ func TestCatalog(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range catalog {
 		if seen[r.GID] || r.Title == "" || r.Artist == "" || len(r.Images) == 0 {
-			t.Errorf("release %+v", r)
+			t.Errorf("invalid release %+v", r)
 		}
 		seen[r.GID] = true
 	}
 	if !seen[refusedGID] || seen[unknownGID] {
-		t.Error("the releases with a part to play are not as the comment says")
+		t.Error("catalog must contain refusedGID and must not contain unknownGID")
 	}
 }
 
-// The same seed gives the same events, and each special one is among them.
+// The same seed returns the same events, with all special events.
 func TestPlan(t *testing.T) {
 	catalog, err := loadCatalog()
 	if err != nil {
@@ -238,7 +238,7 @@ func TestPlan(t *testing.T) {
 	}
 	first, again := take(1), take(1)
 	if first != again || first == take(2) {
-		t.Error("events do not follow the seed")
+		t.Error("events must depend only on the seed")
 	}
 	wantAll(t, take(3), refusedGID, unknownGID, `\nnone"`, `"delete 829521842"`)
 }
@@ -251,8 +251,8 @@ func bodies(all []event) []string {
 	return texts
 }
 
-// The ledger reports a message as missing if another program removes it from a queue.
-func TestStolenMessagesAreMissed(t *testing.T) {
+// The ledger reports messages as missing if another program removes them from a queue.
+func TestLedgerReportsMissingMessages(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	o := quick(t, out)
 	o.Once, o.RetryDelay, o.timeout = true, time.Hour, 200*time.Millisecond
@@ -280,11 +280,11 @@ func TestStolenMessagesAreMissed(t *testing.T) {
 		stolen <- n
 	}()
 	if err := Run(t.Context(), o); !errors.Is(err, ErrUnbalanced) {
-		t.Errorf("error %v, want ErrUnbalanced", err)
+		t.Errorf("got error %v, want ErrUnbalanced", err)
 	}
 	if err := thief.Close(); err != nil {
 		t.Error(err)
 	}
 	n := <-stolen
-	wantAll(t, out.String(), fmt.Sprintf("missing %8d   nobody has them", n), "messages are missing")
+	wantAll(t, out.String(), fmt.Sprintf("missing %8d   in no queue, and not done", n), "messages are missing")
 }

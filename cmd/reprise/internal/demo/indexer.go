@@ -70,7 +70,7 @@ func newIndexer(o Options, catalog []release) *indexer {
 	return x
 }
 
-// count wraps a handler to record its successes.
+// count returns a handler that records the successes of h.
 func (x *indexer) count(h reprise.HandlerFunc) reprise.HandlerFunc {
 	return func(ctx context.Context, m *reprise.Message) error {
 		err := h(ctx, m)
@@ -141,8 +141,8 @@ func (x *indexer) move(ctx context.Context, m *reprise.Message) error {
 	return x.store.delete(ctx, from)
 }
 
-// parse returns the lines of a body, one per name. The value of each "… gid" must be
-// the id of a release.
+// parse returns the lines of a body, one per name. The value of each name that ends in "gid" must be
+// the ID of a release.
 func parse(event string, body []byte, names ...string) ([]string, error) {
 	fields := strings.Split(string(body), "\n")
 	if n := len(fields); n != len(names) {
@@ -170,8 +170,8 @@ const (
 	spared    = 8
 )
 
-// store is a map of objects that delays its answers, refuses a share of the requests,
-// and refuses every request to the bucket of refusedGID.
+// store is a map of objects. It delays responses, refuses a share of the requests, and
+// refuses every request to the bucket of refusedGID.
 type store struct {
 	faultRate float64
 	latency   time.Duration
@@ -204,7 +204,7 @@ func (s *store) delete(ctx context.Context, key string) error {
 	return s.request(ctx, "DELETE", key, func() { delete(s.objects, key) })
 }
 
-// copy reports whether there is an object to copy.
+// copy reports whether the object exists.
 func (s *store) copy(ctx context.Context, from, to string) (found bool, err error) {
 	err = s.request(ctx, "PUT", to, func() {
 		if found = s.objects[from]; found {
@@ -214,7 +214,7 @@ func (s *store) copy(ctx context.Context, from, to string) (found bool, err erro
 	return found, err
 }
 
-// request calls effect, with s.mu locked, unless it fails.
+// request calls effect, with s.mu locked, unless the store refuses the request.
 func (s *store) request(ctx context.Context, method, key string, effect func()) error {
 	s.mu.Lock()
 	delay := time.Duration(0)

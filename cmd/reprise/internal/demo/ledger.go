@@ -15,14 +15,14 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// accounts are the reports of the three parties, by message id. Ids of this run start
-// with prefix.
+// accounts contains the reports of the producer, the workers and the broker, by message ID.
+// IDs of this run start with prefix.
 type accounts struct {
 	prefix      string
-	confirmed   []string        // producer: the broker confirmed it
+	confirmed   []string        // producer: the broker confirmed the message
 	unconfirmed []string        // producer: the outcome of the publish is unknown
-	handled     map[string]int  // handlers: number of times that one returned nil
-	debounced   map[string]bool // workers: another one of the same burst stood for it
+	handled     map[string]int  // handlers: number of times that a handler returned nil
+	debounced   map[string]bool // workers: an equal message replaced the message
 	failed      []parked        // broker: the failed queue
 	waiting     []string        // broker: the other queues
 }
@@ -33,23 +33,23 @@ type parked struct {
 	errors []string // of its attempts, from the exceptions header
 }
 
-// ledger is the balance of accounts. Every message counts once. A message that was
-// handled and is in a queue counts as in the queue.
+// ledger is the balance of accounts. Each message counts once. A message that was
+// handled and is in a queue counts for the queue.
 type ledger struct {
 	in, done, failed, waiting int
-	burst                     int      // part of done; each was combined with an equal event
-	unconfirmed               int      // part of in; they arrived without a confirm
-	refused                   int      // not part of in; they were neither confirmed nor delivered
+	burst                     int      // part of done: debounced messages
+	unconfirmed               int      // part of in: messages that arrived without a confirm
+	refused                   int      // not part of in: neither confirmed nor delivered
 	again                     int      // deliveries that were handled after the message was done
-	missing                   []string // ids of messages that no party has
+	missing                   []string // IDs of messages that are neither done nor in a queue
 	reasons                   []reason
 }
 
-// reason is a last error and its messages.
+// reason is the last error of failed messages.
 type reason struct {
 	text     string
 	messages int
-	attempts int // of one message, the most
+	attempts int // maximum of all messages
 }
 
 func (a accounts) balance() ledger {
@@ -116,7 +116,7 @@ func shorten(text string) string {
 func reasonsOf(all []parked) []reason {
 	groups := map[string]reason{}
 	for _, p := range all {
-		text := "(no error on it)"
+		text := "(no recorded error)"
 		if len(p.errors) > 0 {
 			text = shorten(p.errors[len(p.errors)-1])
 		}
@@ -154,7 +154,7 @@ func (a *accounts) askBroker(c *reprise.Client) error {
 	} {
 		err := c.Peek(context.Background(), queue, math.MaxInt, func(m *reprise.Message) {
 			switch {
-			case !strings.HasPrefix(m.MessageID, a.prefix): // of an earlier run, or someone else's
+			case !strings.HasPrefix(m.MessageID, a.prefix): // message of an earlier run or of another program
 			case queue == preset.CoverArtFailedQueue:
 				a.failed = append(a.failed, parked{id: m.MessageID, errors: exceptions(m)})
 			default:
@@ -162,7 +162,7 @@ func (a *accounts) askBroker(c *reprise.Client) error {
 			}
 		})
 		if err != nil {
-			return fmt.Errorf("demo: read queue %s: %w", queue, err)
+			return fmt.Errorf("demo: cannot read queue %s: %w", queue, err)
 		}
 	}
 	return nil
@@ -183,7 +183,7 @@ const maxNamed = 10
 
 // ledgerLines returns the balance, the reasons of failures, and the next steps.
 func ledgerLines(l ledger, o Options, width int) []line {
-	lines := []line{line{}.add(bold, "ledger").to(21).add(dim, "counted when the workers had stopped, message by message")}
+	lines := []line{line{}.add(bold, "ledger").to(21).add(dim, "compared by message ID, after the workers stopped")}
 	for _, row := range []struct {
 		style  style
 		name   string
@@ -191,15 +191,15 @@ func ledgerLines(l ledger, o Options, width int) []line {
 		always bool // also without messages
 		what   string
 	}{
-		{normal, "in", l.in, true, "published, says the producer: the broker confirmed them"},
-		{green, "done", l.done, true, "handled, say the handlers: they returned no error"},
-		{normal, "of a burst", l.burst, false, "of done: equal to a later one, which stands for them"},
-		{red, "failed", l.failed, true, "in " + preset.CoverArtFailedQueue + ", says the broker"},
-		{yellow, "waiting", l.waiting, true, "in the other queues, says the broker"},
-		{normal, "again", l.again, false, "deliveries of what was done already; not counted above"},
-		{normal, "arrived", l.unconfirmed, false, "of in: only the broker's confirm was lost"},
-		{normal, "not in", l.refused, false, "neither confirmed nor arrived, as the producer knows"},
-		{red, "missing", len(l.missing), false, "nobody has them"},
+		{normal, "in", l.in, true, "producer: published, and confirmed by the broker"},
+		{green, "done", l.done, true, "workers: handled without an error"},
+		{normal, "debounced", l.burst, false, "part of done: replaced by a later equal event"},
+		{red, "failed", l.failed, true, "broker: in " + preset.CoverArtFailedQueue},
+		{yellow, "waiting", l.waiting, true, "broker: in the other queues"},
+		{normal, "repeated", l.again, false, "deliveries of messages that were done; not counted above"},
+		{normal, "arrived", l.unconfirmed, false, "part of in: arrived without a publisher confirm"},
+		{normal, "refused", l.refused, false, "neither confirmed nor delivered; not counted above"},
+		{red, "missing", len(l.missing), false, "in no queue, and not done"},
 	} {
 		if row.always || row.n > 0 {
 			lines = append(lines, line{}.add(row.style, "  "+row.name).to(12).add(row.style, fmt.Sprintf("%6d", row.n)).to(21).add(dim, row.what))
@@ -220,7 +220,7 @@ func ledgerLines(l ledger, o Options, width int) []line {
 		}
 	}
 	if len(l.reasons) > 0 {
-		lines = append(lines, line{}, line{}.add(bold, "why they failed").to(21).add(dim, "read from the messages themselves, header "+preset.CoverArtExceptionsHeader))
+		lines = append(lines, line{}, line{}.add(bold, "errors").to(21).add(dim, "of the failed messages, from the header "+preset.CoverArtExceptionsHeader))
 	}
 	for _, r := range l.reasons {
 		head := line{}.add(red, fmt.Sprintf("%4d ×", r.messages)).add(dim, "  "+terminal.Plural(r.attempts, "attempt")).to(21)
@@ -231,19 +231,19 @@ func ledgerLines(l ledger, o Options, width int) []line {
 
 func nextLines(o Options) []line {
 	where := func(name, what string) line { return line{}.add(cyan, "  "+name).to(29).add(dim, what) }
-	lines := []line{line{}.add(bold, "where to look next")}
+	lines := []line{line{}.add(bold, "next steps")}
 	lines = append(lines,
 		where("examples/coverart", "the complete indexer, with PostgreSQL and S3"),
-		where("topology/preset", "the queues it ran on, as they are deployed"),
+		where("topology/preset", "the exchanges and queues of the real system"),
 	)
 	if o.BrokerURL == "" {
-		lines = append(lines, where("reprise demo --url URL", "the same on a RabbitMQ; the messages stay there"))
+		lines = append(lines, where("reprise demo --url URL", "the demo on RabbitMQ; failed messages stay there"))
 	} else {
-		lines = append(lines, where("your broker", "its "+preset.CoverArtFailedQueue+" has what failed"))
+		lines = append(lines, where("your broker", "the failed messages in "+preset.CoverArtFailedQueue))
 	}
-	lines = append(lines, where(fmt.Sprintf("reprise demo --seed %d", o.Seed), "the same events again"))
+	lines = append(lines, where(fmt.Sprintf("reprise demo --seed %d", o.Seed), "a demo with the same events"))
 	if o.Once {
-		lines = append(lines, where("reprise demo", "events without end, until Ctrl-C"))
+		lines = append(lines, where("reprise demo", "a demo that runs until Ctrl-C"))
 	}
-	return append(lines, where("reprise --help", "run workers of your own"))
+	return append(lines, where("reprise --help", "how to run your own workers"))
 }

@@ -96,7 +96,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-func TestReasons(t *testing.T) {
+func TestReasonsGroupErrors(t *testing.T) {
 	const gid = "76df3287-6cda-33eb-8e9a-044b5e15ffdd"
 	got := reasonsOf([]parked{
 		{errors: []string{"first", "503: PUT mbid-" + gid + "/x"}},
@@ -106,7 +106,7 @@ func TestReasons(t *testing.T) {
 	})
 	want := []reason{
 		{"503: PUT mbid-76df3287…/x", 2, 2},
-		{"(no error on it)", 1, 0},
+		{"(no recorded error)", 1, 0},
 		{"no such thing", 1, 1},
 	}
 	if !slices.Equal(got, want) {

@@ -32,7 +32,7 @@ func (l line) add(s style, text string) line {
 	}{text, s})
 }
 
-// to appends blanks up to column.
+// to appends spaces up to column.
 func (l line) to(column int) line {
 	return l.add(normal, strings.Repeat(" ", max(0, column-l.width())))
 }
@@ -45,7 +45,7 @@ func (l line) width() int {
 	return n
 }
 
-// render returns at most width characters, without blanks at the end.
+// render returns at most width characters, without trailing spaces.
 func (l line) render(width int, colour bool) string {
 	var out strings.Builder
 	cut := l.width() > width

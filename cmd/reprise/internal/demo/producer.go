@@ -21,18 +21,18 @@ type event struct {
 	burst  bool   // follows the event before without a pause
 }
 
-// period is the number of events after which an endless plan repeats the special ones.
+// period is the number of events after which an endless plan repeats the special events.
 const period = 60
 
-// plan returns events without end, the same for the same seed. Each period has one of
-// each special event:
+// plan returns endless events, which are the same for the same seed. Each period contains
+// each special event once:
 //
-//	refused     an index event of refusedGID: retries run out (early, to fit into a short run)
-//	malformed   a delete and a move event with an invalid body: parked at once
+//	refused     an index event of refusedGID: its retries are exhausted (early, to fit into a short run)
+//	malformed   a delete and a move event with an invalid body: parked immediately
 //	unknown     an index event of unknownGID: skipped
 //
-// An image is either only deleted or only moved, always to the same release, because
-// events of different queues overtake each other.
+// The events of an image either only delete it or only move it, always to the same release,
+// because events of different queues overtake each other.
 func plan(seed uint64, catalog []release, every int) iter.Seq[event] {
 	every = max(every, 8)
 	special := map[int]event{
@@ -141,7 +141,7 @@ func (p *producer) publish(ctx context.Context, id string, e event) error {
 		p.unconfirmed = append(p.unconfirmed, id) // the ledger searches for it
 		return nil
 	case err != nil:
-		return fmt.Errorf("demo: publish: %w", err)
+		return fmt.Errorf("demo: cannot publish: %w", err)
 	}
 	p.confirmed = append(p.confirmed, id)
 	p.tracker.confirmed()

@@ -12,14 +12,14 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// These are the widths of output to a file or a pipe: for text, and for lines with complete errors.
+// Widths of the output to a file or a pipe: for text, and for lines with complete errors.
 const (
 	plainWidth = 100
 	errorWidth = 200
 )
 
-// screen prints lines, in colour and cut to its width if it is a terminal. Its methods may
-// be called concurrently.
+// screen prints lines. On a terminal, the lines are colored and cut to the width. The methods
+// are safe for concurrent use.
 type screen struct {
 	width, most int // of text and of lines
 	colour      bool
@@ -43,7 +43,7 @@ func (s *screen) print(lines ...line) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = io.WriteString(s.out, out.String()) // a closed terminal has no reader for an error
+	_, _ = io.WriteString(s.out, out.String()) // if the output is closed, nobody can read an error
 }
 
 // introLines describe the run.
@@ -53,10 +53,10 @@ func introLines(broker string, retryDelay time.Duration, width int) []line {
 		style      style
 		name, text string
 	}{
-		{green, "work", "index, delete, move: cover art of real releases, simulated"},
-		{yellow, "fails", "now and then, the store answers 503 SlowDown"},
-		{yellow, "comes back", fmt.Sprintf("from .retry after %s (4h in the real system), %d times at most", retryDelay, preset.CoverArtRetries)},
-		{red, "ends", "in .failed: a release always refused, invalid bodies"},
+		{green, "work", "index, delete, move: simulated events for real releases"},
+		{yellow, "failures", "the store sometimes responds with 503 SlowDown"},
+		{yellow, "retries", fmt.Sprintf("through .retry after %s (4h in the real system), at most %d", retryDelay, preset.CoverArtRetries)},
+		{red, "parked", "in .failed: a release that is always refused, invalid bodies"},
 	} {
 		lines = append(lines, wrapped(line{}.add(row.style, "  "+row.name).to(14), dim, row.text, width)...)
 	}
@@ -66,15 +66,15 @@ func introLines(broker string, retryDelay time.Duration, width int) []line {
 var roles = map[string]string{
 	preset.CoverArtIndexQueue:  "writes index.json and metadata",
 	preset.CoverArtDeleteQueue: "deletes an image",
-	preset.CoverArtMoveQueue:   "copies an image, deletes the old",
-	preset.CoverArtRetryQueue:  "waits, then back to its queue",
-	preset.CoverArtFailedQueue: "for a person to look at",
+	preset.CoverArtMoveQueue:   "copies an image, deletes the original",
+	preset.CoverArtRetryQueue:  "delays retries",
+	preset.CoverArtFailedQueue: "needs attention",
 }
 
-// queueLines are a table of the queues.
+// queueLines returns a table of the queues.
 func queueLines(depths map[string]int) []line {
 	const ready, role = 25, 34 // columns
-	lines := []line{{}, line{}.add(dim, "queue").to(ready).add(dim, "ready").to(role).add(dim, "what it does")}
+	lines := []line{{}, line{}.add(dim, "queue").to(ready).add(dim, "ready").to(role).add(dim, "purpose")}
 	for _, name := range queueNames {
 		lines = append(lines, line{}.add(normal, name).to(ready).add(normal, fmt.Sprintf("%5d", depths[name])).to(role).add(dim, roles[name]))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -31,7 +31,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// attempts are the last ones of a run in its fourth second.
+// attempts are the latest attempts of a run.
 var attempts = []attempt{
 	{at: 3100 * time.Millisecond, outcome: outcomeDone, event: "delete", about: "Live in Hong Kong 2001 · Deep Purple", number: 2},
 	{
@@ -42,7 +42,7 @@ var attempts = []attempt{
 		at: 3300 * time.Millisecond, outcome: outcomeFailed, event: "move", about: "(an invalid body)", number: 1,
 		note: `move event: "none" is not the MBID of a release`,
 	},
-	{at: 3400 * time.Millisecond, outcome: outcomeDone, event: "index", about: "João · Bebel Gilberto", number: 1, note: "one of a burst, the last of it stands for all"},
+	{at: 3400 * time.Millisecond, outcome: outcomeDone, event: "index", about: "João · Bebel Gilberto", number: 1, note: "debounced: replaced by a later equal event"},
 }
 
 // everything returns the output of a run with a width.
@@ -62,13 +62,12 @@ func render(lines []line, width int, colour bool) string {
 	return out.String()
 }
 
-func TestLines(t *testing.T) {
+func TestTerminalOutput(t *testing.T) {
 	golden(t, "terminal-80.txt", render(everything(80), 80, false))
 	golden(t, "terminal-colour.txt", strings.ReplaceAll(render(everything(80), 80, true), "\x1b", "␛"))
 }
 
-// No line is wider than the terminal.
-func TestLinesFit(t *testing.T) {
+func TestLinesFitTerminal(t *testing.T) {
 	for width := 1; width < 200; width++ {
 		for _, l := range everything(width) {
 			if got := utf8.RuneCountInString(l.render(width, false)); got > width {
@@ -84,7 +83,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-func TestPlain(t *testing.T) {
+func TestPlainOutput(t *testing.T) {
 	var out strings.Builder
 	v := newScreen(&out)
 	v.print(everything(v.width)...)

@@ -25,7 +25,7 @@ type attempt struct {
 	number  int
 }
 
-// counts are numbers of messages; retries of attempts; running of handlers.
+// counts contains numbers of messages, except retries (attempts) and running (handlers).
 type counts struct{ in, done, failed, retries, running int }
 
 func (c counts) waiting() int { return max(0, c.in-c.done-c.failed) }
@@ -40,7 +40,7 @@ type tracker struct {
 	counts    counts
 	events    map[string]event // by message id
 	settled   map[string]bool
-	debounced map[string]bool // settled by another message of a burst
+	debounced map[string]bool // replaced by an equal message
 }
 
 func newTracker(note func(id string) string, show func(attempt)) *tracker {
@@ -50,8 +50,8 @@ func newTracker(note func(id string) string, show func(attempt)) *tracker {
 	}
 }
 
-// publishing is called before an event is published, confirmed after the broker
-// confirmed it.
+// publishing must be called before an event is published, and confirmed after the broker
+// has confirmed the event.
 func (t *tracker) publishing(id string, e event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *tracker) Observe(e reprise.Event) {
 		t.settle(e, outcomeDone, &t.counts.done, t.note(e.MessageID))
 	case reprise.EventDebounced:
 		t.debounced[e.MessageID] = true
-		t.settle(e, outcomeDone, &t.counts.done, "one of a burst, the last of it stands for all")
+		t.settle(e, outcomeDone, &t.counts.done, "debounced: replaced by a later equal event")
 	case reprise.EventParked:
 		t.settle(e, outcomeFailed, &t.counts.failed, e.Err.Error())
 	case reprise.EventRetried:
@@ -108,7 +108,7 @@ func (t *tracker) snapshot() counts {
 	return t.counts
 }
 
-// duplicates returns the messages that another one stood for.
+// duplicates returns the debounced messages.
 func (t *tracker) duplicates() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
