@@ -31,19 +31,19 @@ func (q *Queue) settle(items []*Item) (next bool) {
 
 // release removes the holder of a message. It reports whether another consumer can receive messages now.
 func (q *Queue) release(it *Item) (next bool) {
-	gone := it.fetched
+	holderDone := it.fetched
 	if c := it.holder; c != nil {
 		c.unacked--
-		gone = c.cancelled && c.unacked == 0
+		holderDone = c.cancelled && c.unacked == 0
 		if c.exhausted {
-			// The receiver may not have refused a message, and then does not request to be resumed.
+			// The receiver may still have credit, and then does not request to be resumed.
 			next = q.consumers.resumed(c)
 		}
 		if c.unacked == 0 {
 			next = q.consumers.settled(c) || next
 		}
 	}
-	if gone {
+	if holderDone {
 		q.otherHolders--
 	}
 	it.holder, it.fetched = nil, false

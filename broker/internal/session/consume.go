@@ -188,7 +188,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	if !c.NoAck {
 		way = stats.Deliver
 		c.window.used++
-		c.refused = c.window.full() // the queue does not offer further messages if it counts the same limit
+		c.refused = c.window.full() // a quorum queue counts the same limit, and does not offer further messages
 		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
 		if c.timeout > 0 {
 			d.due = time.Now().Add(c.timeout)
