@@ -49,7 +49,7 @@ func exportMessages(c *web.Call) error {
 			return err
 		}
 		// After the first bytes, a client can detect an incomplete export only by the aborted connection.
-		c.Logger.Error("export broken off", "actor", c.Who.Actor, "err", err)
+		c.Logger.Error("export aborted", "actor", c.Who.Actor, "err", err)
 		panic(http.ErrAbortHandler)
 	}
 	return nil

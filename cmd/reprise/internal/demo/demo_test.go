@@ -103,7 +103,7 @@ func TestDemoWithBrokerURL(t *testing.T) {
 	}
 }
 
-// notifier is a writer that closes seen when text is written.
+// notifier closes seen when a given string is written.
 type notifier struct {
 	out  strings.Builder
 	text string

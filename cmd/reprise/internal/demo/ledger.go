@@ -37,12 +37,13 @@ type parked struct {
 // handled and is in a queue counts for the queue.
 type ledger struct {
 	in, done, failed, waiting int
-	burst                     int      // part of done: debounced messages
-	unconfirmed               int      // part of in: messages that arrived without a confirm
-	refused                   int      // not part of in: neither confirmed nor delivered
-	again                     int      // deliveries that were handled after the message was done
-	missing                   []string // IDs of messages that are neither done nor in a queue
-	reasons                   []reason
+
+	burst       int      // part of done: debounced
+	unconfirmed int      // part of in: no confirm
+	refused     int      // no confirm and no delivery
+	again       int      // deliveries after the message was done
+	missing     []string // message IDs
+	reasons     []reason
 }
 
 // reason is the last error of failed messages.

@@ -43,7 +43,7 @@ func (s *screen) print(lines ...line) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = io.WriteString(s.out, out.String()) // if the output is closed, nobody can read an error
+	_, _ = io.WriteString(s.out, out.String()) // an error cannot be printed either
 }
 
 // introLines describe the run.

@@ -58,12 +58,12 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if got := environmentOf(t, ExecConfig{}, &reprise.Message{Queue: "q", Attempt: 1}); len(got) != 4 {
-		t.Errorf("a bare message: %v", got)
+		t.Errorf("message without properties: got %v", got)
 	}
 }
 
-// Values that cannot be variables are omitted and named. The other variables do not change.
-func TestEnvironmentOmits(t *testing.T) {
+// Values that cannot be variables are omitted, and a variable lists their names. The other variables do not change.
+func TestEnvironmentOmitsInvalidValues(t *testing.T) {
 	var log syncBuffer
 	m := &reprise.Message{Queue: "q", Type: "a\x00b", Headers: map[string]any{
 		"a.b": "first", "a-b": "second", "NUL": "x\x00y", "big": strings.Repeat("x", maxVariable+1),
@@ -79,12 +79,12 @@ func TestEnvironmentOmits(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if !strings.Contains(log.String(), "REPRISE_HEADER_BIG") {
-		t.Errorf("log: %s", log.String())
+		t.Errorf("log: got %s", log.String())
 	}
 }
 
-// A program starts regardless of the size of the message headers.
-func TestEnvironmentBounded(t *testing.T) {
+// The limits of the environment permit a program to start with headers of any size.
+func TestEnvironmentIsLimited(t *testing.T) {
 	m := &reprise.Message{Queue: "q", Headers: map[string]any{}}
 	for i := range 2000 {
 		m.Headers[strings.Repeat("h", 200)+string(rune('a'+i%26))+time.Duration(i).String()] = strings.Repeat("v", 1000)
@@ -95,7 +95,7 @@ func TestEnvironmentBounded(t *testing.T) {
 		size += len(name) + len(value)
 	}
 	if size > maxEnvironment+4096 || got["REPRISE_QUEUE"] != "q" || !strings.HasSuffix(got["REPRISE_OMITTED"], " ...") {
-		t.Errorf("%d bytes in %d variables", size, len(got))
+		t.Errorf("got %d bytes in %d variables", size, len(got))
 	}
 }
 

@@ -29,12 +29,12 @@ const DefaultGrace = 4 * time.Second
 
 // ExecConfig configures an Exec. Command is required.
 type ExecConfig struct {
-	Command []string // program and arguments; no shell is involved
+	Command []string // program and arguments, started without a shell
 	Dir     string   // working directory, and base of a relative Command[0]; default: the current directory
 
-	// Env has additional variables of the form NAME=value. The program also gets the environment of this process,
-	// except variables named REPRISE_…: those are settings of this process, some of them secret, and not properties of
-	// the message.
+	// Env has additional variables of the form NAME=value. The program also inherits the environment of this process,
+	// except variables named REPRISE_…, which are settings of this process, may be secret, and would look like
+	// properties of the message.
 	Env []string
 
 	// Timeout limits the duration of an attempt. An attempt that exceeds it fails. Default: none.
@@ -227,8 +227,8 @@ type ExitError struct {
 // first.
 func (e *ExitError) Error() string { return e.text }
 
-// Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it in a process that
-// ends immediately and would leave its programs behind. A killed program does not count as failed, since the broker
+// Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the process
+// exits without a drain, so that no program survives it. A killed program does not count as failed, because the broker
 // redelivers the message. Therefore Handle returns only when its context ends.
 func (e *Exec) Kill() {
 	e.mu.Lock()
@@ -239,7 +239,7 @@ func (e *Exec) Kill() {
 	}
 }
 
-// ends reports whether Kill was called. If so, it first waits for the end of ctx.
+// ends reports whether Kill was called. If so, it waits for the end of ctx before it returns.
 func (e *Exec) ends(ctx context.Context) bool {
 	e.mu.Lock()
 	killed := e.killed

@@ -70,7 +70,7 @@ func TestExecBody(t *testing.T) {
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "body"))
 	if err != nil || string(got) != string(body) {
-		t.Errorf("got %d bytes, %v", len(got), err)
+		t.Errorf("got %d bytes, error %v", len(got), err)
 	}
 }
 
@@ -78,21 +78,20 @@ func TestExecBody(t *testing.T) {
 func TestExecIgnoresInput(t *testing.T) {
 	for _, script := range []string{"exit 0", "exec <&-; exit 0"} {
 		if err := shell(t, script).Handle(bounded(t), &reprise.Message{Body: make([]byte, 4<<20)}); err != nil {
-			t.Errorf("%s: %v", script, err)
+			t.Errorf("script %s: got error %v", script, err)
 		}
 	}
 }
 
 // The error contains the end of the program's output.
-func TestExecErrorTextBounded(t *testing.T) {
+func TestExecErrorTextIsLimited(t *testing.T) {
 	err := shell(t, `i=0; while [ $i -lt 2000 ]; do echo "line ä $i"; i=$((i+1)); done >&2; exit 1`).Handle(bounded(t), full())
 	if text := err.Error(); len(text) > maxErrorText+100 || !strings.HasSuffix(text, "line ä 1999") || !strings.HasPrefix(text, "sh: exit status 1: … ") {
-		t.Errorf("%d bytes: %.60q … %q", len(text), text, text[len(text)-20:])
+		t.Errorf("error text: got %d bytes: %.60q … %q", len(text), text, text[len(text)-20:])
 	}
 }
 
-// Python writes the exception below the stack. The error begins with the exception, even if the beginning of a long
-// traceback is lost.
+// Python writes the exception below the stack. The error starts with the exception, even if the traceback is truncated.
 func TestExecTraceback(t *testing.T) {
 	const traceback = "Traceback (most recent call last):\n  File \"job.py\", line 6, in <module>\n    work()\n    ~~~~^^\nValueError: no such picture\n"
 	for stderr, want := range map[string]string{
@@ -110,7 +109,7 @@ func TestExecTraceback(t *testing.T) {
 		}
 		err := shell(t, "cat "+file+" >&2; exit 1").Handle(bounded(t), full())
 		if text := err.Error(); !strings.HasPrefix(text, want) || !utf8.ValidString(text) || len(text) > maxErrorText+maxRaised+100 {
-			t.Errorf("%d bytes: %.300q, want it to begin with %q", len(text), text, want)
+			t.Errorf("error text: got %d bytes: %.300q, want prefix %q", len(text), text, want)
 		}
 	}
 }
@@ -131,11 +130,11 @@ func TestExecLog(t *testing.T) {
 		"msg=end ",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %.80q in the log", want)
+			t.Errorf("%.80q not found in the log", want)
 		}
 	}
 	if n := strings.Count(got, "\n"); n != 4 {
-		t.Errorf("%d lines, want 4:\n%.2000s", n, got)
+		t.Errorf("got %d log lines, want 4:\n%.2000s", n, got)
 	}
 }
 
@@ -178,14 +177,14 @@ func expect(t *testing.T, err error, text string) {
 	case text == "" && err != nil:
 		t.Errorf("unexpected error: %v", err)
 	case text != "" && (err == nil || !strings.Contains(err.Error(), text)):
-		t.Errorf("got %v, want something with %q", err, text)
+		t.Errorf("got error %v, want one with %q", err, text)
 	}
 }
 
-func TestNewExecRefuses(t *testing.T) {
+func TestNewExecRefusesInvalidConfig(t *testing.T) {
 	for _, cfg := range []ExecConfig{{}, {Command: []string{""}}, {Command: []string{"x"}, Timeout: -1}, {Command: []string{"x"}, Grace: -1}} {
 		if _, err := NewExec(cfg); err == nil {
-			t.Errorf("%+v accepted", cfg)
+			t.Errorf("%+v was accepted", cfg)
 		}
 	}
 }
@@ -198,12 +197,12 @@ func waitFor(t *testing.T, file string) string {
 			return strings.TrimSpace(string(b))
 		}
 	}
-	t.Fatalf("%s does not appear", file)
+	t.Fatalf("file %s was not written", file)
 	return ""
 }
 
-// gone waits until a process has exited. An orphan that is not reaped counts as exited.
-func gone(t *testing.T, pid string) {
+// waitForExit waits until a process has exited. A zombie counts as exited.
+func waitForExit(t *testing.T, pid string) {
 	t.Helper()
 	n, err := strconv.Atoi(pid)
 	if err != nil {
@@ -217,11 +216,11 @@ func gone(t *testing.T, pid string) {
 			return
 		}
 	}
-	t.Errorf("process %s lives on", pid)
+	t.Errorf("process %s is still running", pid)
 }
 
 // After cancellation, the program and its children get SIGTERM first.
-func TestExecContextEnd(t *testing.T) {
+func TestExecTerminatesProgramAtContextEnd(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
 		sleep 1000 & echo $! > child
@@ -238,11 +237,11 @@ func TestExecContextEnd(t *testing.T) {
 		t.Errorf("%s: %v", kind(err), err)
 	}
 	waitFor(t, filepath.Join(dir, "asked"))
-	gone(t, waitFor(t, filepath.Join(dir, "child")))
+	waitForExit(t, waitFor(t, filepath.Join(dir, "child")))
 }
 
 // A program that ignores SIGTERM and its child are killed after the grace period.
-func TestExecKilledAfterGrace(t *testing.T) {
+func TestExecKillsAfterGrace(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Grace: 50 * time.Millisecond, Command: []string{"sh", "-c", `
 		trap '' TERM
@@ -255,14 +254,14 @@ func TestExecKilledAfterGrace(t *testing.T) {
 	child, parent := waitFor(t, filepath.Join(dir, "child")), waitFor(t, filepath.Join(dir, "parent"))
 	cancel()
 	if err := <-result; kind(err) != "retry" {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v", err)
 	}
-	gone(t, parent)
-	gone(t, child)
+	waitForExit(t, parent)
+	waitForExit(t, child)
 }
 
-// The exit code of a program that finishes its work after SIGTERM counts.
-func TestExecFinishesAfterTerm(t *testing.T) {
+// The exit code of a program that handles SIGTERM determines the outcome.
+func TestExecOutcomeAfterSIGTERM(t *testing.T) {
 	for code, want := range map[string]string{"0": "ack", "65": "park", "1": "retry"} {
 		dir := t.TempDir()
 		e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
@@ -285,16 +284,16 @@ func TestExecTimeout(t *testing.T) {
 	}
 }
 
-func TestExecContextOverBefore(t *testing.T) {
+func TestExecAfterContextEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := shell(t, "exit 0").Handle(ctx, full()); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// A program may leave a child behind that keeps the output open. The exit of the program determines the outcome.
-func TestExecLeavesChild(t *testing.T) {
+// The exit code of the program determines the outcome, even if a child keeps the output open.
+func TestExecAllowsChildAfterSuccess(t *testing.T) {
 	dir := t.TempDir()
 	var log syncBuffer
 	e := newExec(t, ExecConfig{
@@ -305,14 +304,14 @@ func TestExecLeavesChild(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), "children kept its output open") {
-		t.Errorf("log: %s", log.String())
+		t.Errorf("log: got %s", log.String())
 	}
 	pid, err := strconv.Atoi(waitFor(t, filepath.Join(dir, "child")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Errorf("the child was to be left alone: %v", err)
+		t.Errorf("child was killed: %v", err)
 	}
 }
 
@@ -324,13 +323,13 @@ func TestExecKill(t *testing.T) {
 	go func() { result <- e.Handle(ctx, full()) }()
 	child := waitFor(t, filepath.Join(dir, "child"))
 	e.Kill()
-	gone(t, child)
+	waitForExit(t, child)
 	go func() { result <- e.Handle(ctx, full()) }()
-	ended := errors.New("the worker gives its messages back")
+	ended := errors.New("the worker requeues its messages")
 	cancel(ended)
-	for range 2 { // neither the killed program nor the program that was not started has failed
+	for range 2 { // neither the killed program nor the program that was not started counts as failed
 		if err := <-result; !errors.Is(err, ended) {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v", err)
 		}
 	}
 }

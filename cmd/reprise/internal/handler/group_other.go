@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// Without process groups, only the program is killed, without an earlier SIGTERM.
+// On systems without process groups, only the program is killed, without a preceding SIGTERM.
 
 func ownGroup(*exec.Cmd) {}
 

@@ -100,10 +100,10 @@ func (h *HTTP) Handle(ctx context.Context, m *reprise.Message) error {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText+1))
-	// Reading a little more of the body permits reuse of the connection.
+	// The connection can be reused only if the body was read completely.
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	if err != nil {
-		body = append(body, " (the answer broke off)"...)
+		body = append(body, " (the response was truncated)"...)
 	}
 	return h.outcome(resp, body)
 }

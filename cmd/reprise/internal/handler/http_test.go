@@ -101,7 +101,7 @@ func TestHTTPPause(t *testing.T) {
 			w.WriteHeader(tt.status)
 		}))
 		if got := kind(newHTTP(t, HTTPConfig{URL: s.URL, Pause: true}).Handle(bounded(t), full())); got != tt.kind {
-			t.Errorf("%d with Retry-After %q: %s, want %s", tt.status, tt.retryAfter, got, tt.kind)
+			t.Errorf("status %d with Retry-After %q: got %s, want %s", tt.status, tt.retryAfter, got, tt.kind)
 		}
 		s.Close()
 	}
@@ -119,7 +119,7 @@ func TestHTTPRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if body != "the body" || about != "POST /path 8 example.com" {
-		t.Errorf("%q, %q", about, body)
+		t.Errorf("got request %q, body %q", about, body)
 	}
 	want := http.Header{
 		"Accept-Encoding": {"gzip"}, "Authorization": {"Bearer x"}, "Content-Length": {"8"}, "User-Agent": {"me"},
@@ -137,7 +137,7 @@ func TestHTTPRequest(t *testing.T) {
 }
 
 // Each name and each value of a message becomes exactly one header, and can be decoded.
-func TestHTTPHeaderInjection(t *testing.T) {
+func TestHTTPPreventsHeaderInjection(t *testing.T) {
 	var got http.Header
 	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 	nasty := []string{
@@ -154,12 +154,12 @@ func TestHTTPHeaderInjection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Get("X-Injected") != "" {
-		t.Errorf("injected: %v", got)
+		t.Errorf("message injected a header: %v", got)
 	}
 	decoded := func(s string) string {
 		d, err := url.PathUnescape(s)
 		if err != nil {
-			t.Errorf("%q: %v", s, err)
+			t.Errorf("cannot decode %q: %v", s, err)
 		}
 		return d
 	}
@@ -169,7 +169,7 @@ func TestHTTPHeaderInjection(t *testing.T) {
 		}
 	}
 	if v := got.Get("Reprise-Routing-Key"); v != "a%252Eb" {
-		t.Errorf("a percent sign: %q", v)
+		t.Errorf("value with a percent sign: got %q", v)
 	}
 	names := map[string]string{}
 	for name, values := range got {
@@ -182,7 +182,7 @@ func TestHTTPHeaderInjection(t *testing.T) {
 	}
 }
 
-func TestHTTPHeadersBounded(t *testing.T) {
+func TestHTTPHeadersAreLimited(t *testing.T) {
 	var got http.Header
 	h := service(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 	var log syncBuffer
@@ -201,14 +201,14 @@ func TestHTTPHeadersBounded(t *testing.T) {
 		}
 	}
 	if size > 16<<10 || got.Get("Reprise-Queue") != "q" || !strings.HasPrefix(got.Get("Reprise-Omitted"), "Reprise-Header-Big Reprise-Header-Blanks ") {
-		t.Errorf("%d bytes, omitted %q", size, got.Get("Reprise-Omitted"))
+		t.Errorf("got %d bytes, omitted %q", size, got.Get("Reprise-Omitted"))
 	}
 	if !strings.Contains(log.String(), "Reprise-Header-Big") {
-		t.Errorf("log: %s", log.String())
+		t.Errorf("log: got %s", log.String())
 	}
 }
 
-func TestHTTPErrorTextBounded(t *testing.T) {
+func TestHTTPErrorTextIsLimited(t *testing.T) {
 	h := service(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(500)
 		for range 1 << 10 {
@@ -216,7 +216,7 @@ func TestHTTPErrorTextBounded(t *testing.T) {
 		}
 	})
 	if text := h.Handle(bounded(t), full()).Error(); len(text) > maxErrorText+200 || !strings.HasSuffix(text, "…") {
-		t.Errorf("%d bytes: …%q", len(text), text[len(text)-20:])
+		t.Errorf("error text: got %d bytes: …%q", len(text), text[len(text)-20:])
 	}
 }
 
@@ -235,7 +235,7 @@ func TestHTTPNetworkErrors(t *testing.T) {
 
 	broken := service(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	if err := broken.Handle(bounded(t), full()); kind(err) != "retry" || !strings.Contains(err.Error(), "EOF") {
-		t.Errorf("broken off: %s: %v", kind(err), err)
+		t.Errorf("truncated response: %s: %v", kind(err), err)
 	}
 
 	// The status has arrived and determines the outcome, even if the body is incomplete.
@@ -284,7 +284,7 @@ func TestHTTPContextEnd(t *testing.T) {
 	}
 }
 
-func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
+func TestHTTPReusesConnections(t *testing.T) {
 	addrs := map[string]bool{}
 	h := service(t, func(w http.ResponseWriter, r *http.Request) {
 		addrs[r.RemoteAddr] = true
@@ -296,11 +296,11 @@ func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
 		}
 	}
 	if len(addrs) != 1 {
-		t.Errorf("%d connections for 5 messages", len(addrs))
+		t.Errorf("got %d connections for 5 messages", len(addrs))
 	}
 }
 
-func TestNewHTTPRefuses(t *testing.T) {
+func TestNewHTTPRefusesInvalidConfig(t *testing.T) {
 	for _, cfg := range []HTTPConfig{
 		{},
 		{URL: "127.0.0.1:80/x"},
@@ -311,7 +311,7 @@ func TestNewHTTPRefuses(t *testing.T) {
 		{URL: "http://h/", Connections: -1},
 	} {
 		if _, err := NewHTTP(cfg); err == nil {
-			t.Errorf("%+v accepted", cfg)
+			t.Errorf("%+v was accepted", cfg)
 		}
 	}
 }
@@ -335,6 +335,6 @@ func TestRetryAfter(t *testing.T) {
 	// Without a Date header, the date is relative to the local clock.
 	h := http.Header{"Retry-After": {time.Now().Add(10 * time.Hour).UTC().Format(http.TimeFormat)}}
 	if got, ok := retryAfter(h); !ok || got < 9*time.Hour || got > 11*time.Hour {
-		t.Errorf("without a Date: %v, %v", got, ok)
+		t.Errorf("without a Date header: got %v, %v", got, ok)
 	}
 }

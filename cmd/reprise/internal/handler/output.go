@@ -20,7 +20,7 @@ type lineLogger struct {
 	cut    bool // drop the rest of this line
 }
 
-// Write never fails, so that a problem of the log does not stop the program.
+// Write never fails, because an error of the log must not stop the program.
 func (l *lineLogger) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// Reaper kills the programs that this process leaves behind, for instance after a SIGKILL. The Reaper is a separate
-// process, which starts with the first program. Command is required.
+// Reaper kills the programs that survive this process, for example after a SIGKILL. The Reaper is a separate process, which
+// starts with the first program. Command is required.
 //
-// On Unix, the Reaper kills the process group of each program. On Linux, the kernel also kills the program itself,
-// which covers a program that has only just started. A process that has left the group of its program survives. On
-// other systems there are no process groups, and the Reaper does nothing.
+// On Unix, the Reaper kills the process group of each program. On Linux, the kernel also kills the program itself, even if
+// it has just started and is not registered yet. A process that has left the group of its program survives. On other
+// systems, the Reaper does nothing.
 type Reaper struct {
 	Command func() *exec.Cmd // returns a process that calls Reap with its standard input
 

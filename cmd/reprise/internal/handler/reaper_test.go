@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// TestReaperIsReplacedWhenItIsKilled also checks that programs survive while their process lives.
-func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
+// If the process of the Reaper is killed, the running programs continue, and the next program starts a new process.
+func TestReaperRestartsAfterKill(t *testing.T) {
 	var processes []*exec.Cmd
 	r := &Reaper{Command: func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
@@ -50,7 +50,7 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 	}
 	for _, done := range []chan error{first, second} {
 		if err := <-done; err != nil {
-			t.Errorf("a program failed: %v", err)
+			t.Errorf("program failed: %v", err)
 		}
 	}
 	if err := os.Remove(filepath.Join(dir, "go")); err != nil {
@@ -59,16 +59,16 @@ func TestReaperIsReplacedWhenItIsKilled(t *testing.T) {
 	third := run("third")
 	r.Close() // the process of a Reaper observes a SIGKILL only as the end of its input
 	if err := <-third; err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("after the end of the process, the program has %v", err)
+		t.Errorf("after the Reaper was closed: got error %v", err)
 	}
 }
 
-// TestReaperThatCannotStart distinguishes a missing Reaper from a missing program.
-func TestReaperThatCannotStart(t *testing.T) {
+// The error distinguishes a missing Reaper from a missing program.
+func TestReaperReportsStartError(t *testing.T) {
 	r := &Reaper{Command: func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "gone")) }}
 	defer r.Close()
 	err := newExec(t, ExecConfig{Command: []string{"true"}, Reaper: r}).Handle(bounded(t), full())
 	if err == nil || !strings.Contains(err.Error(), "cannot start the process that kills programs") {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxRetryAfter limits a Retry-After. A longer time is probably a mistake.
+// maxRetryAfter is the maximum of a Retry-After. A longer time is probably a mistake.
 const maxRetryAfter = 24 * time.Hour
 
 // retryAfter parses the Retry-After header: seconds or a date. A date is relative to the Date header of the server, if

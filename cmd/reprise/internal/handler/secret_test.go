@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestHTTPShowsNoSecret uses services that repeat the request.
-func TestHTTPShowsNoSecret(t *testing.T) {
+// The services of this test repeat the request in their responses.
+func TestHTTPErrorsHideSecrets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
@@ -37,10 +37,10 @@ func TestHTTPShowsNoSecret(t *testing.T) {
 			})
 			err := h.Handle(bounded(t), full())
 			if err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q in it", err, tc.want)
+				t.Errorf("got error %v, want one with %q", err, tc.want)
 			}
 			if shown := "/hook/xxxxx?token=xxxxx&pin=xxxxx&xxxxx: "; !strings.Contains(err.Error(), shown) {
-				t.Errorf("%v does not name the URL", err)
+				t.Errorf("error %v does not contain the URL", err)
 			}
 		})
 	}
