@@ -1,4 +1,4 @@
-// Package terminal formats text for terminals, and replaces characters that a terminal obeys.
+// Package terminal formats text for terminals, and replaces control characters.
 package terminal
 
 import (
@@ -70,7 +70,7 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// OneLine returns s on one line, without characters that a terminal obeys.
+// OneLine returns s on one line. Spaces replace line breaks and control characters.
 func OneLine(s string) string {
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, "\ufffd")
@@ -87,8 +87,8 @@ func OneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// WriteJSON writes value as JSON and a line break. It escapes characters that a terminal obeys, such as C1 controls, which
-// package json does not escape.
+// WriteJSON writes value as JSON and a line break. It also escapes control characters that package json does not escape, such
+// as C1 controls.
 func WriteJSON(w io.Writer, value any) error {
 	encoded, err := json.Marshal(value)
 	if err != nil {

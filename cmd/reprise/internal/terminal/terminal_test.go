@@ -16,7 +16,7 @@ func TestCut(t *testing.T) {
 		want  string
 	}{
 		{"João Gilberto", 13, "João Gilberto"},
-		{"João Gilberto", 6, "João…"}, // no blank before the ellipsis
+		{"João Gilberto", 6, "João…"}, // no space before the ellipsis
 		{"東京都", 5, "東京…"},             // two columns each
 		{"東京都", 4, "東…"},
 		{"ab", 1, "…"},
@@ -34,13 +34,13 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-func TestOneLineDisarmsText(t *testing.T) {
+func TestOneLineReplacesControls(t *testing.T) {
 	if got, want := OneLine(" a\x1b[31m\n\tb\u202ec\xff\u2028d "), "a [31m bc\ufffd d"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// WriteJSON escapes characters that a terminal obeys. The value does not change.
+// WriteJSON escapes control characters, and the value does not change.
 func TestWriteJSON(t *testing.T) {
 	for _, text := range []string{"", "ä\n\t\"", "\x1b[31m", "\u009b31m", "\x7f", "\u202eevil\u202c", "\u2028", "\U000e0001", "日本 👩"} {
 		var b bytes.Buffer
