@@ -108,7 +108,7 @@ func (q *Queue) unlock() {
 	}
 }
 
-// SendDeadLetters publishes up to lettersAtATime dead letters, in order. If it returns true, the caller must call it again
+// SendDeadLetters publishes up to deadLetterBatch dead letters, in order. If it returns true, the caller must call it again
 // for the remaining letters. Calls for one queue must not run concurrently.
 func (q *Queue) SendDeadLetters() (more bool) {
 	q.mu.Lock()

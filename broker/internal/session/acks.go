@@ -48,7 +48,7 @@ func (s *Session) processAcks() {
 	s.acks.list = all[:0]
 }
 
-// The method settles the acked deliveries of a channel, up to the first error.
+// settleAcks settles the acked deliveries of a channel, up to the first error.
 func (ch *channel) settleAcks(acks []received) (err error) {
 	if ch.closing {
 		return nil // after an earlier error

@@ -31,7 +31,7 @@ func newFakeStore() *fakeStore {
 	return f
 }
 
-// gathering returns the ticket of the next commit.
+// nextTicket returns the ticket of the next commit.
 func (f *fakeStore) nextTicket() store.Ticket {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 const persistent = 2 // value of delivery-mode
 
-// Properties that the broker evaluates. The broker only checks the syntax of the other properties.
+// evaluated contains the properties that the broker evaluates. The broker only checks the syntax of the other properties.
 const evaluated = amqpwire.PropHeaders | amqpwire.PropDeliveryMode | amqpwire.PropPriority |
 	amqpwire.PropReplyTo | amqpwire.PropExpiration | amqpwire.PropUserID
 
