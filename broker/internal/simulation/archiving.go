@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// archiveEvery is the share of lives with an archive: one in archiveEvery.
+// archiveEvery determines the share of lives with an archive: 1/archiveEvery.
 const archiveEvery = 4
 
 // drawArchive adds an archive with a worker, processes and operators to a shape. The horizon of such a life is short, because
@@ -75,7 +75,7 @@ func init() {
 		})
 	}
 	RegisterCheck(Check{
-		Promise: "what package archive checks", In: "docs/failed-messages.md",
+		Promise: "the archive keeps its promises (see package archive)", In: "docs/failed-messages.md",
 		Check: func(l *Life, _ string) {
 			for _, actor := range l.actors {
 				if x, ok := actor.(*archiving); ok && x.system != nil {

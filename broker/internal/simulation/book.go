@@ -29,7 +29,7 @@ func newBook(l *Life) *Book { return &Book{l: l, messages: make(map[string]*Mess
 // Message is a message and its history. The lock of the Book guards it.
 type Message struct {
 	ID        string // first word of the body; unique in a life
-	Work      string // name of the work that the message belongs to; "": none
+	Work      string // name of the message's work; "": none
 	Plan      Plan
 	MessageID string // the message ID property, as published; "": none
 	Headers   map[string]any
@@ -70,7 +70,8 @@ type Run struct {
 
 const maxHistory = 60
 
-// note adds a line to the history of a message. A report of a broken promise prints the history. The caller holds the lock.
+// note adds a line to the history of a message. The report of a broken promise contains the history. The caller holds the
+// lock.
 func (b *Book) note(m *Message, format string, args ...any) {
 	clock.Store(int64(b.l.Now()))
 	if len(m.history) < maxHistory {
@@ -179,29 +180,29 @@ func (b *Book) Lost(m *Message, why string) {
 }
 
 const (
-	promiseKnown = "nothing is made up: each message that comes was published"
-	promiseKept  = "a message keeps its body, its properties and its headers, with their types"
-	promiseBack  = "a retry returns to the queue that failed and to no other"
+	promiseKnown = "each delivered message was published"
+	promiseKept  = "body, properties, headers and types of a message do not change"
+	promiseBack  = "a retry returns to the work queue of the failed attempt"
 )
 
 // begin records the start of a handler.
 func (b *Book) begin(who string, process any, work string, d *reprise.Message) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil {
-		b.l.Broken(promiseKnown, "%s was given %q", who, d.Body)
+		b.l.Broken(promiseKnown, "%s received %q", who, d.Body)
 		return nil, nil
 	}
 	if m.Work != work {
-		b.l.Broken(promiseBack, "a message of %s came to %s: %s", m.Work, work, m.History())
+		b.l.Broken(promiseBack, "work queue %[2]s delivered a message of %[1]s: %[3]s", m.Work, work, m.History())
 	}
 	if !bytes.Equal(m.Body, d.Body) {
-		b.l.Broken(promiseKept, "%s: the body has %d bytes rather than %d", m.ID, len(d.Body), len(m.Body))
+		b.l.Broken(promiseKept, "%s: body: got %d bytes, want %d", m.ID, len(d.Body), len(m.Body))
 	}
 	if diff := cmp.Diff(m.Headers, d.Headers); diff != "" && !m.Stripped {
-		b.l.Broken(promiseKept, "%s: headers, -published +handled:\n%s", m.ID, diff)
+		b.l.Broken(promiseKept, "%s: headers, -published +delivered:\n%s", m.ID, diff)
 	}
 	if m.MessageID != "" && m.MessageID != d.MessageID {
-		b.l.Broken(promiseKept, "%s: the message id is %q", m.ID, d.MessageID)
+		b.l.Broken(promiseKept, "%s: message ID: got %q", m.ID, d.MessageID)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -224,7 +225,7 @@ func (b *Book) end(m *Message, r *Run, a attempt, cut bool) {
 		r.Asked = a.asked
 	}
 	if cut {
-		b.note(m, "attempt %d was cut short", r.Attempt)
+		b.note(m, "attempt %d was interrupted", r.Attempt)
 	} else {
 		b.note(m, "attempt %d: %s", r.Attempt, []string{"success", "park", "error", "panic", "exit", "retry after", "pause"}[a.manner])
 	}
@@ -269,8 +270,8 @@ func (b *Book) unsettled(process any) (n int) {
 	return n
 }
 
-// over records the end of a process. The broker redelivers the messages that the process has not settled.
-func (b *Book) over(process any) {
+// processEnded records the end of a process. The broker redelivers the messages that the process has not settled.
+func (b *Book) processEnded(process any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, m := range b.order {
@@ -291,7 +292,7 @@ func (b *Book) drain() {
 	b.drained = true
 	for _, w := range b.l.Script.Shape.Works {
 		if b.takeFailed(w) < 0 {
-			b.l.Broken(promiseQuiet, "the failed queue of %s cannot be read", w.Name)
+			b.l.Broken(promiseQuiet, "cannot read the failed queue of %s", w.Name)
 		}
 	}
 }
@@ -299,7 +300,7 @@ func (b *Book) drain() {
 // takeFailed empties the failed queue of a work. It returns the number of messages, or a negative number if the queue cannot be
 // read.
 func (b *Book) takeFailed(w Work) (n int) {
-	conn, err := b.l.Open(keeperName)
+	conn, err := b.l.Open(operatorName)
 	if err != nil {
 		return -1
 	}
@@ -327,7 +328,7 @@ func (b *Book) takeFailed(w Work) (n int) {
 func (b *Book) parked(w Work, d amqp.Delivery) {
 	m := b.Find(d.Body)
 	if m == nil {
-		b.l.Broken(promiseKnown, "the failed queue of %s has %q", w.Name, d.Body)
+		b.l.Broken(promiseKnown, "unpublished message in the failed queue of %s: %q", w.Name, d.Body)
 		return
 	}
 	if m.Work != w.Name || !bytes.Equal(m.Body, d.Body) || m.MessageID != "" && m.MessageID != d.MessageId {

@@ -14,8 +14,8 @@ import (
 // rejecterName is the owner of the connections of programs that reject bursts.
 const rejecterName = "rejecter"
 
-// rejecter is an Actor. It runs programs that fetch many messages from a queue with a dead-letter exchange and immediately reject
-// them. In some bursts, the broker stops after the first reject.
+// rejecter is an Actor. It runs programs that fetch many messages from a queue with a dead-letter exchange and immediately
+// reject them. In some bursts, the broker stops after the first reject.
 type rejecter struct{ running atomic.Int32 }
 
 func init() {
@@ -62,7 +62,7 @@ func (r *rejecter) End(*Life) {}
 // Idle implements Actor.
 func (r *rejecter) Idle(*Life) string {
 	if r.running.Load() > 0 {
-		return "a burst is being rejected"
+		return "a rejecter is rejecting a burst"
 	}
 	return ""
 }
@@ -125,7 +125,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 	if len(all) > 0 {
 		l.Struck("reject-burst")
 	}
-	time.Sleep(time.Second) // the broker requeues messages that arrive in this second
+	time.Sleep(time.Second) // when the connection ends, the broker requeues messages that arrive in this second
 }
 
 var attemptThatFails = attempt{manner: fails}

@@ -15,23 +15,23 @@ func init() {
 		In:      "docs/guarantees.md", Check: checkLost,
 	})
 	RegisterCheck(Check{
-		Promise: "nil means that the message is stored; errors but ErrUnconfirmed say that it is not",
+		Promise: "after an error of Publish other than ErrUnconfirmed, the message is not stored",
 		In:      "docs/guarantees.md", Check: checkRefused,
 	})
 	RegisterCheck(Check{
-		Promise: "a message comes back until its handler succeeds or its attempts are spent, and is parked then",
+		Promise: "a message is retried until its handler succeeds, or parked when its retries are exhausted",
 		In:      "docs/failed-messages.md", Check: checkEnd,
 	})
 	RegisterCheck(Check{
-		Promise: "a message is delivered twice only if a worker had it when its connection or its process ended, or a copy was doubled by such an end",
+		Promise: "a message is delivered twice only if its consumer, the broker or the publish of its copy failed",
 		In:      "docs/guarantees.md", Check: checkRepeats,
 	})
 	RegisterCheck(Check{
-		Promise: "redelivered says that the broker delivered a message before and was given no answer, or got it back",
+		Promise: "the broker has delivered a redelivered message before",
 		In:      "docs/guarantees.md", Check: checkRedelivered,
 	})
 	RegisterCheck(Check{
-		Promise: "a message without an id gets one at its first retry, which every attempt after that has",
+		Promise: "a message without an ID gets an ID at its first retry, and keeps the ID",
 		In:      "docs/guarantees.md", Check: checkAssigned,
 	})
 	RegisterCheck(Check{
@@ -39,7 +39,7 @@ func init() {
 		In:      "docs/delays.md", Check: checkEarly,
 	})
 	RegisterCheck(Check{
-		Promise: "the number of attempts is the Policy's",
+		Promise: "attempts are consecutive and do not exceed the Policy",
 		In:      "docs/delays.md", Check: checkAttempts,
 	})
 }
@@ -77,8 +77,8 @@ func (m *Message) rejected() bool {
 	return slices.ContainsFunc(m.Runs, func(r *Run) bool { return r.Who == rejecterName })
 }
 
-// works drains the book and calls do for each message of each work.
-func (l *Life) works(do func(w Work, d design, b built, m *Message)) {
+// eachMessage drains the book and calls do for each message of each work.
+func (l *Life) eachMessage(do func(w Work, d design, b built, m *Message)) {
 	l.Book.drain()
 	for _, w := range l.Script.Shape.Works {
 		d := findDesign(w.Design)
@@ -90,7 +90,7 @@ func (l *Life) works(do func(w Work, d design, b built, m *Message)) {
 }
 
 func checkLost(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
 		if !m.confirmed() || m.done() > 0 || m.Parked > 0 || len(m.Losses) > 0 {
 			return
 		}
@@ -105,7 +105,7 @@ func checkLost(l *Life, promise string) {
 // possible if the worker acknowledges the original before it publishes the retry.
 func (l *Life) lostByOrder(m *Message) bool {
 	for _, r := range m.Runs {
-		if r.Manner != succeeds && l.broke(r) {
+		if r.Manner != succeeds && l.runDisturbed(r) {
 			return true
 		}
 	}
@@ -115,14 +115,14 @@ func (l *Life) lostByOrder(m *Message) bool {
 // grace is the maximum time after a settlement in which the acknowledgement may not be on disk.
 const grace = time.Second
 
-// broke reports whether a fault occurred between the delivery of a message to a worker and the moment when the broker has stored
-// the acknowledgement.
-func (l *Life) broke(r *Run) bool {
+// runDisturbed reports whether a fault occurred between the delivery of a message to a worker and the moment when the broker
+// has stored the acknowledgement.
+func (l *Life) runDisturbed(r *Run) bool {
 	to := time.Now()
 	if !r.Settled.IsZero() {
 		to = r.Settled.Add(grace + l.Script.Shape.Latency)
 	}
-	if r.process == nil { // such a program publishes and consumes on one connection; while the connection is blocked, its acknowledgements wait
+	if r.process == nil { // another program publishes and consumes on one connection, so a blocked connection delays its acknowledgements
 		for _, d := range l.Disturbed(brokerName, r.Began, to, "blocked", "disk") {
 			if d.To.After(to) {
 				to = d.To.Add(grace)
@@ -136,12 +136,12 @@ func checkRefused(l *Life, promise string) {
 	l.Book.drain()
 	for _, m := range l.Book.Of("*") {
 		if m.copies() == 0 && len(m.Runs)+m.Parked > 0 {
-			l.Broken(promise, "it was not stored, and came: %s", m.History())
+			l.Broken(promise, "delivered after a failed publish: %s", m.History())
 		}
 		if m.Work == "" {
 			for _, s := range m.Sendings {
 				if s.Err == nil {
-					l.Broken(promise, "it has no queue, and was confirmed: %s", m.History())
+					l.Broken(promise, "confirmed without a queue: %s", m.History())
 				}
 			}
 		}
@@ -149,12 +149,12 @@ func checkRefused(l *Life, promise string) {
 }
 
 func checkEnd(l *Life, promise string) {
-	l.works(func(w Work, d design, b built, m *Message) {
+	l.eachMessage(func(w Work, d design, b built, m *Message) {
 		if !m.confirmed() || len(m.Losses) > 0 || d.Loses && l.lostByOrder(m) {
 			return
 		}
 		// The broker counts a delivery that ends with its connection as an attempt, even if the worker only fetched the message.
-		if d.Once && (m.MessageID == "" || m.Parked > 0 && (m.copies() > 1 || l.anyBroke(m))) {
+		if d.Once && (m.MessageID == "" || m.Parked > 0 && (m.copies() > 1 || l.mayHaveTwoCopies(m))) {
 			return // a delivery of a duplicate counts as an attempt while the other copy is being processed
 		}
 		crashed := d.Counts && l.queueDisturbed(w, m.Sendings[0].Began) || d.counted(w) && l.losses(w, m.Sendings[0].Began) >= crashLimit
@@ -166,7 +166,7 @@ func checkEnd(l *Life, promise string) {
 		case !done && m.Parked == 0:
 			l.Broken(promise, "%s: not parked after %d attempts: %s", w.Name, w.Attempts, m.History())
 		case !done && m.done() > 0:
-			l.Broken(promise, "%s: it succeeded: %s", w.Name, m.History())
+			l.Broken(promise, "%s: succeeded instead of being parked: %s", w.Name, m.History())
 		}
 	})
 }
@@ -213,7 +213,7 @@ func (l *Life) queueDisturbed(w Work, since time.Time) bool {
 }
 
 func checkRepeats(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
 		doubled := m.copies() > 1 // each publish may have stored an original
 		for i, r := range m.Runs {
 			for _, before := range m.Runs[:i] {
@@ -222,19 +222,19 @@ func checkRepeats(l *Life, promise string) {
 				}
 				first, second := inOrder(before, r)
 				if why := l.repeated(d, m, first, second, doubled); why != "" {
-					l.Broken(promise, "%s: attempt %d came again: %s: %s", w.Name, r.Attempt, why, m.History())
+					l.Broken(promise, "%s: attempt %d was repeated: %s: %s", w.Name, r.Attempt, why, m.History())
 					return
 				}
 			}
 		}
-		if m.Parked > 1 && !doubled && !l.anyBroke(m) && !l.takenBack(m) && !l.parkedUnseen(w, m) {
-			l.Broken(promise, "%s: parked %d times, and nothing broke: %s", w.Name, m.Parked, m.History())
+		if m.Parked > 1 && !doubled && !l.mayHaveTwoCopies(m) && !l.reappeared(m) && !l.parkedUnseen(w, m) {
+			l.Broken(promise, "%s: parked %d times without a fault: %s", w.Name, m.Parked, m.History())
 		}
 	})
 }
 
-// inOrder returns two runs in the order of their deliveries, which normally is the order of the records. After a cut, however, a
-// client records the buffered deliveries in any order within the same moment.
+// inOrder returns two runs in the order of their deliveries, which normally is the order of the records. After a cut,
+// however, a client records the buffered deliveries in any order within the same moment.
 func inOrder(noted, later *Run) (first, second *Run) {
 	if noted.Began.Equal(later.Began) && noted.Redelivered && !later.Redelivered {
 		return later, noted
@@ -255,19 +255,19 @@ func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	return l.queueDisturbed(w, since)
 }
 
-// takenBack reports whether a message can have returned to the failed queue after an operator took it. A crash of the broker can
-// undo the acknowledgements of the last moment.
-func (l *Life) takenBack(m *Message) bool {
+// reappeared reports whether a message can have returned to the failed queue after an operator took it. A crash of the
+// broker can undo the acknowledgements of the last moment.
+func (l *Life) reappeared(m *Message) bool {
 	return slices.ContainsFunc(m.Found, func(t time.Time) bool {
 		return len(l.Disturbed(brokerName, t.Add(-time.Second), t.Add(grace), "crash", "stop", "disk")) > 0
 	})
 }
 
-// anyBroke reports whether an attempt may have left two copies. A worker requeues a message if the confirm of its copy is
-// overdue, although the broker may still store the copy.
-func (l *Life) anyBroke(m *Message) bool {
+// mayHaveTwoCopies reports whether an attempt may have left two copies. A worker requeues a message if the confirm of its
+// copy is overdue, although the broker may still store the copy.
+func (l *Life) mayHaveTwoCopies(m *Message) bool {
 	for _, r := range m.Runs {
-		if l.broke(r) || r.How == reprise.EventRequeued && !r.Cut {
+		if l.runDisturbed(r) || r.How == reprise.EventRequeued && !r.Cut {
 			return true
 		}
 	}
@@ -285,26 +285,26 @@ func (l *Life) repeated(d design, m *Message, before, r *Run, doubled bool) stri
 	if doubled || l.heldTooLong(r) {
 		return ""
 	}
-	again := before.How == reprise.EventRequeued || before.Cut || l.broke(before)
+	again := before.How == reprise.EventRequeued || before.Cut || l.runDisturbed(before)
 	if again && r.Redelivered {
 		return ""
 	}
 	if d.Copies { // an earlier attempt may have left two copies
 		for _, e := range m.Runs {
 			// A worker requeues a message if the confirm of its copy is overdue, although the broker may still store the copy.
-			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.broke(e) || e.How == reprise.EventRequeued && !e.Cut) {
+			if e.Attempt < r.Attempt && e.Began.Before(r.Began) && (l.runDisturbed(e) || e.How == reprise.EventRequeued && !e.Cut) {
 				return ""
 			}
 		}
 	}
 	if again {
-		return "it does not say that it was delivered before"
+		return "flag redelivered is not set"
 	}
-	return "nothing broke meanwhile"
+	return "no fault occurred"
 }
 
 func checkEarly(l *Life, promise string) {
-	l.works(func(w Work, d design, b built, m *Message) {
+	l.eachMessage(func(w Work, d design, b built, m *Message) {
 		for i, r := range m.Runs {
 			if !m.Due.IsZero() && r.Began.Before(m.Due) {
 				l.Broken(promise, "%s: scheduled for %v: %s", w.Name, m.Due.Sub(l.Began), m.History())
@@ -322,7 +322,7 @@ func checkEarly(l *Life, promise string) {
 				at := before.Ended
 				// The broker may have redelivered the message while the handler was still running. Package idempotent counts such
 				// a redelivery as an attempt.
-				again := (d.Counts || d.Once) && l.broke(before)
+				again := (d.Counts || d.Once) && l.runDisturbed(before)
 				if again {
 					at = before.Began
 				}
@@ -345,7 +345,7 @@ func checkEarly(l *Life, promise string) {
 }
 
 func checkAttempts(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
 		seen := make(map[int]bool)
 		for _, r := range m.Runs {
 			what := ""
@@ -353,7 +353,7 @@ func checkAttempts(l *Life, promise string) {
 			case r.Attempt > w.Attempts && !w.endless() && !m.rejected():
 				what = fmt.Sprintf("attempt %d of %d", r.Attempt, w.Attempts)
 			case r.Attempt > 1 && !seen[r.Attempt-1] && !d.Counts && !d.Once:
-				what = fmt.Sprintf("attempt %d without the one before", r.Attempt)
+				what = fmt.Sprintf("attempt %d without the previous attempt", r.Attempt)
 			}
 			if what != "" {
 				l.Broken(promise, "%s: %s: %s", w.Name, what, m.History())
@@ -365,12 +365,12 @@ func checkAttempts(l *Life, promise string) {
 }
 
 func checkRedelivered(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
 		if len(m.Runs) == 0 || !m.Runs[0].Redelivered || m.Runs[0].Attempt > 1 {
 			return
 		}
-		// A worker reports a new subscription only after it has subscribed. Another consumer may receive the requeued messages
-		// before this report.
+		// A worker reports a lost subscription only after it has subscribed again. Another consumer may receive the requeued
+		// messages before this report.
 		from, to := m.Sendings[0].Began, m.Runs[0].Began.Add(2*time.Second)
 		for _, who := range append(w.consumers(), rejecterName) {
 			if len(l.Disturbed(who, from, to)) > 0 {
@@ -384,8 +384,8 @@ func checkRedelivered(l *Life, promise string) {
 }
 
 func checkAssigned(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
-		if m.MessageID != "" || !d.Copies || w.Foreign > 0 || m.copies() > 1 || l.anyBroke(m) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
+		if m.MessageID != "" || !d.Copies || w.Foreign > 0 || m.copies() > 1 || l.mayHaveTwoCopies(m) {
 			return
 		}
 		id := ""
@@ -394,7 +394,7 @@ func checkAssigned(l *Life, promise string) {
 				continue
 			}
 			if r.MessageID == "" || id != "" && r.MessageID != id {
-				l.Broken(promise, "%s: %q, and %q before: %s", w.Name, r.MessageID, id, m.History())
+				l.Broken(promise, "%s: ID changed to %q from %q: %s", w.Name, r.MessageID, id, m.History())
 				return
 			}
 			id = r.MessageID

@@ -77,7 +77,7 @@ func livesOf(t *testing.T, seed uint64, n int) (all []*Result) {
 		all = readResults(t, file)
 		if len(all) < n { // the process crashed in the next life
 			s := Draw(seed + uint64(len(all)))
-			r := &Result{Script: s, Broken: []Violation{died(output)}}
+			r := &Result{Script: s, Broken: []Violation{crashViolation(output)}}
 			save := append(all, r)
 			f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 			if err != nil {
@@ -93,10 +93,10 @@ func livesOf(t *testing.T, seed uint64, n int) (all []*Result) {
 	return all
 }
 
-const promiseLives = "no process dies: libraries do not panic"
+const promiseLives = "no process exits unexpectedly or panics"
 
-// died returns the violation of a process that crashed or stopped making progress.
-func died(output string) Violation {
+// crashViolation returns the violation of a process that crashed or stopped making progress.
+func crashViolation(output string) Violation {
 	promise := promiseLives
 	if strings.Contains(output, promiseMoves) {
 		promise = promiseMoves
@@ -116,7 +116,7 @@ func readResults(t *testing.T, file string) (all []*Result) {
 	for d := json.NewDecoder(bytes.NewReader(data)); d.More(); {
 		r := new(Result)
 		if err := d.Decode(r); err != nil {
-			t.Errorf("results: %v", err)
+			t.Errorf("cannot decode results: %v", err)
 			return all
 		}
 		all = append(all, r)
@@ -170,7 +170,7 @@ func shorten(t *testing.T, r *Result) {
 	}
 	s := r.Script
 	if !fails(s) {
-		t.Logf("seed %d has not broken it again in 3 tries: %s", s.Seed, promise)
+		t.Logf("seed %d: cannot reproduce in 3 tries: %s", s.Seed, promise)
 	} else {
 		s = Shrink(s, shrinkCalls, fails)
 	}
@@ -180,6 +180,6 @@ func shorten(t *testing.T, r *Result) {
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d of %d steps break it: %s\n\n%s\nPlay it again: go test ./broker/internal/simulation -run TestLives -count=1 -v -timeout 0 -simulation.tries 10 -simulation.script %s",
+	t.Logf("%d of %d steps reproduce: %s\n\n%s\nReproduce with go test ./broker/internal/simulation -run TestLives -count=1 -v -timeout 0 -simulation.tries 10 -simulation.script %s",
 		len(s.Steps), len(r.Script.Steps), promise, b.String(), file)
 }

@@ -12,17 +12,17 @@ import (
 // design is a retry topology that a work can use. Its fields state the documented properties of the topology.
 type design struct {
 	Name    string
-	Copies  bool // a retry is a copy of the message, and a fault can leave two copies.
-	Counts  bool // the broker counts deliveries. A delivery that ends with its connection is an attempt.
-	Loses   bool // the worker acknowledges the original first, and a fault can lose the message.
-	Once    bool // duplicates are suppressed. During the run of a handler, a duplicate counts as an attempt without a call of the handler.
-	Quorum  bool // the work queue must be a quorum queue.
-	Marks   bool // parked messages have the header x-reprise-attempts.
+	Copies  bool // a retry is a copy of the message, so a fault can leave two copies.
+	Counts  bool // the broker counts attempts, including deliveries that end with their connection.
+	Loses   bool // the worker acknowledges the original first, so a fault can lose the message.
+	Once    bool // duplicates are suppressed; a duplicate of a message in process counts as an attempt without a call of the handler.
+	Quorum  bool // the work queue must be a quorum queue
+	Marks   bool // parked messages have the header x-reprise-attempts
 	Build   func(w Work) built
 	Foreign func(w Work, b built) foreign // nil: only workers consume the queue
 }
 
-// built is a design with the names and numbers of one work.
+// built is a design with the names and settings of one work.
 type built struct {
 	config        reprise.WorkerConfig // Queue, Policy, Strategy, Order, Topology
 	exchange, key string               // destination of published messages
@@ -84,7 +84,7 @@ func plain(w Work, r topology.Route, low func(int, time.Duration) time.Duration)
 	}
 }
 
-// longest returns the longest expiration in the design of the CDN purge service. Programs other than Reprise have no maximum.
+// longest returns the longest expiration in the design of the CDN purge service. Other programs do not limit the expiration.
 func longest(w Work) time.Duration {
 	if w.Foreign > 0 {
 		return 20 * 24 * time.Hour

@@ -70,8 +70,8 @@ func (d *Disk) FS() *vfs.MemFS {
 	return d.power
 }
 
-// cutPower discards a random part of the data without a sync, as a power failure does. The old broker continues on the old disk,
-// which is no longer used.
+// cutPower discards a random part of the data without a sync, as a power failure does. The old broker continues on the old
+// disk, which is no longer used.
 func (d *Disk) cutPower(s Step) {
 	random := s.Random()
 	percent := oneOf(random, 0, 0, 50, 100, random.IntN(101))
@@ -126,8 +126,8 @@ func (f *faultyFS) set(change func()) {
 // release ends all faults except a failed disk, which fails until the broker stops.
 func (f *faultyFS) release() { f.set(func() { f.hangs, f.full, f.low = false, false, false }) }
 
-// struck reports whether the disk has hung, been full or failed since the broker started.
-func (f *faultyFS) struck() bool {
+// hadFault reports whether the disk has hung, been full or failed since the broker started.
+func (f *faultyFS) hadFault() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.bad
@@ -140,8 +140,8 @@ func (f *faultyFS) failing() bool {
 	return f.broken
 }
 
-// removeDelays removes the delay of all writes until fast is reset, and waits for the fsyncs in progress. It returns false if the disk
-// hangs, is full or fails.
+// removeDelays removes the delay of all writes until fast is reset, and waits for the fsyncs in progress. It returns false
+// if the disk hangs, is full or fails.
 func (f *faultyFS) removeDelays() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -101,8 +101,8 @@ func (s *Server) fail(step Step) {
 }
 
 const (
-	promiseDamage    = "files are damaged, or missing: the broker does not start, names the files and changes nothing"
-	promiseTolerated = "a copy of what is there twice may be damaged"
+	promiseDamage    = "a broker does not start on damaged or missing files, names the file and does not change the directory"
+	promiseTolerated = "a broker starts if only one copy of a duplicated file is damaged"
 )
 
 // damageAfter ends the broker, damages a file in a copy of its data directory and tries to start a broker on the copy.
@@ -150,7 +150,7 @@ func (s *Server) tryDamaged(step Step, after string) {
 	if len(chosen.content) == 0 || base == "LOCK" {
 		return
 	}
-	kind, damaged := harm(random, chosen.content)
+	kind, damaged := damageContent(random, chosen.content)
 	if err := write(fs, chosen.name, damaged); err != nil {
 		s.l.Broken(promiseDamage, "cannot damage %s: %v", chosen.name, err)
 		return
@@ -166,34 +166,34 @@ func (s *Server) tryDamaged(step Step, after string) {
 	}
 	undamaged, err := s.contents(whole)
 	if err != nil {
-		s.l.Broken(promiseStart, "on the undamaged directory: %v", err)
+		s.l.Broken(promiseStart, "cannot start on the undamaged directory: %v", err)
 		return
 	}
 	found, err := s.contents(fs)
 	if err == nil {
 		switch {
 		case !tolerated(base, after) && !isUnused(files, chosen, damaged):
-			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s), with all messages: %v; files: %s", kind, chosen.name, len(chosen.content), after, maps.Equal(found, undamaged), names(files))
+			s.l.Broken(promiseDamage, "broker started after %s of %s of %d bytes (%s), with all messages: %v; files: %s", kind, chosen.name, len(chosen.content), after, maps.Equal(found, undamaged), names(files))
 		case strings.HasSuffix(base, ".log") && after == "crash": // messages of the last second may be missing
 		case !maps.Equal(found, undamaged):
-			s.l.Broken(promiseDamage, "it starts after %s of %s of %d bytes (%s) with other messages: %d rather than %d", kind, chosen.name, len(chosen.content), after, len(found), len(undamaged))
+			s.l.Broken(promiseDamage, "broker started after %s of %s of %d bytes (%s): got %d messages, want %d", kind, chosen.name, len(chosen.content), after, len(found), len(undamaged))
 		}
 		return
 	}
 	if !errors.Is(err, broker.ErrDamaged) && !errors.Is(err, broker.ErrFormat) || !strings.Contains(err.Error(), base) {
-		s.l.Broken(promiseDamage, "after %s of %s it says: %v", kind, chosen.name, err)
+		s.l.Broken(promiseDamage, "unexpected error after %s of %s: %v", kind, chosen.name, err)
 	}
 	left, err := readAll(fs, dataDir)
 	if err != nil || !slices.EqualFunc(before, left, func(a, b file) bool { return a.name == b.name && bytes.Equal(a.content, b.content) }) {
-		s.l.Broken(promiseDamage, "after %s of %s it has changed the directory: %v", kind, chosen.name, err)
+		s.l.Broken(promiseDamage, "broker changed the directory after %s of %s: %v", kind, chosen.name, err)
 	}
 	if strings.HasPrefix(base, "INVENTORY") {
-		s.l.Broken(promiseTolerated, "after %s of %s it says: %v", kind, chosen.name, err)
+		s.l.Broken(promiseTolerated, "broker did not start after %s of %s: %v", kind, chosen.name, err)
 	}
 }
 
-// copy returns a copy of the disk. It deletes removed files explicitly, because a plain clone can contain files whose removal was
-// not synced.
+// copy returns a copy of the disk. It deletes removed files explicitly, because a plain clone can contain files whose
+// removal was not synced.
 func (d *Disk) copy() (*vfs.MemFS, error) {
 	clone := d.FS().CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))})
 	there, err := readAll(d.FS(), dataDir)
@@ -228,7 +228,7 @@ func (s *Server) contents(fs *vfs.MemFS) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err = errors.Join(err, b.Shutdown(ctx)); err != nil {
-		s.l.Broken(promiseDamage, "a broker on a copy of the directory: %v", err)
+		s.l.Broken(promiseDamage, "cannot use a broker on a copy of the directory: %v", err)
 	}
 	return all, nil
 }
@@ -259,8 +259,8 @@ func tolerated(base, after string) bool {
 	return strings.HasPrefix(base, "INVENTORY") || after == "crash" && base != "FORMAT"
 }
 
-// isUnused reports whether the damage affects only the unwritten end of a log. Pebble reuses the files of old logs and leaves the
-// old content at the end.
+// isUnused reports whether the damage affects only the unwritten end of a log. Pebble reuses the files of old logs and
+// leaves the old content at the end.
 func isUnused(files []file, log file, damaged []byte) bool {
 	base, written := path.Base(log.name), -1
 	for _, f := range files {
@@ -289,8 +289,8 @@ func kindOfFile(base string) string {
 	}, base)
 }
 
-// harm returns damaged content for a file; nil: the file is removed.
-func harm(random *rand.Rand, content []byte) (kind string, damaged []byte) {
+// damageContent returns damaged content for a file; nil: the file is removed.
+func damageContent(random *rand.Rand, content []byte) (kind string, damaged []byte) {
 	switch random.IntN(4) {
 	case 0:
 		return "removal", nil

@@ -5,13 +5,14 @@
 //	                                                                                      │
 //	                                       the shortest script that still fails ◄── Shrink ┘
 //
-// A life is one run of a simulated system, from its start until no work remains. Its [Script] is drawn from the seed before the
-// life begins. Each [Step] has a separate seed, so that the removal of a step does not change the other steps. The seed determines
-// the script, but not the order in which goroutines run. A script that has failed once may need several runs to fail again.
+// A life is one run of a simulated system, from its start until no work remains. Its [Script] is drawn from the seed before
+// the life begins. Each [Step] has a separate seed, so that the removal of a step does not change the other steps. The seed
+// determines the script, but not the order in which goroutines run. A script that has failed once may need several runs to
+// fail again.
 //
-// At the end of a life, all faults end. When the life is quiet, the checks compare its final state with the documented promises.
-// The promises are in docs/guarantees.md, docs/durability.md, docs/duplicates.md, docs/failed-messages.md and docs/delays.md.
-// A check permits an exception only for a fault that occurred in this life; see [Life.Disturb].
+// At the end of a life, all faults end. When the life is quiet, the checks compare its final state with the documented
+// promises. The promises are in docs/guarantees.md, docs/durability.md, docs/duplicates.md, docs/failed-messages.md and
+// docs/delays.md. A check permits an exception only for a fault that occurred in this life; see [Life.Disturb].
 //
 // Each file registers its parts in an init function with [RegisterAct], [RegisterActor] and [RegisterCheck].
 //

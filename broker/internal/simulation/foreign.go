@@ -18,11 +18,11 @@ import (
 type foreign struct {
 	// attempt returns the number of the attempt by the rules of the design.
 	attempt func(d amqp.Delivery) int
-	// fail treats a failed delivery by the rules of the design.
+	// fail settles a failed delivery by the rules of the design.
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
-	// drops is true if a retry loses the application headers of the message.
+	// drops reports whether a retry loses the application headers of the message.
 	drops bool
-	// most is the number of attempts after which the program drops a message. 0: it never drops a message.
+	// most is the number of attempts after which the program drops a message. 0 means never.
 	most int
 }
 
@@ -177,7 +177,7 @@ func (p *program) End(*Life) {
 	p.group.Wait()
 }
 
-// consume processes messages one by one until the connection fails or the program ends.
+// consume processes one message at a time until the connection fails or the program ends.
 func (p *program) consume() {
 	conn, err := p.l.Open(p.name)
 	if err != nil {
@@ -248,7 +248,7 @@ func (p *program) handle(ch *amqp.Channel, d amqp.Delivery) error {
 func (b *Book) delivered(who, work string, attempt int, d amqp.Delivery) (*Message, *Run) {
 	m := b.Find(d.Body)
 	if m == nil || m.Work != work {
-		b.l.Broken(promiseBack, "%s was given %q", who, d.Body)
+		b.l.Broken(promiseBack, "%s received %q", who, d.Body)
 		return nil, nil
 	}
 	b.mu.Lock()

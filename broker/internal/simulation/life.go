@@ -35,7 +35,7 @@ type Life struct {
 	stores       map[string]*idempotent.Memory // by work
 	disturbances []*Disturbance
 	broken       []Violation
-	errors       []string // error records that no fault explains
+	errors       []string // log records of level error
 	explained    []string
 }
 
@@ -44,7 +44,7 @@ type Actor interface {
 	// Begin starts the actor. The broker is running.
 	Begin(l *Life)
 
-	// Heal ends the faults of the actor. For example, a stopped worker starts again. The actor continues its remaining work.
+	// Heal ends the faults of the actor, for example restarts a stopped worker. The actor continues its remaining work.
 	Heal(l *Life)
 
 	// Idle returns a description of the remaining work of the actor; "": none. A life is quiet if all actors are idle and no
@@ -57,8 +57,8 @@ type Actor interface {
 
 var actorMakers []func(*Life) []Actor
 
-// RegisterActor adds a function that returns the actors for a life. The function returns nil if they do not fit the shape. Actors
-// begin in the order of their file names and end in the reverse order.
+// RegisterActor adds a function that returns the actors for a life. The function returns nil if they do not fit the shape.
+// Actors begin in the order of their file names and end in the reverse order.
 func RegisterActor(f func(*Life) []Actor) { actorMakers = append(actorMakers, f) }
 
 // A Check compares the final state of a life with one promise. It calls [Life.Broken] for each violation.
@@ -190,7 +190,7 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	if r.Message == waitedLong {
-		h.l.Disturb(h.who, "paused").End() // the worker has requeued its fetched messages
+		h.l.Disturb(h.who, "paused").End() // the worker has requeued its prefetched messages
 		h.l.Struck("waited too long to begin")
 	}
 	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == ackOverdue {
@@ -291,7 +291,7 @@ const (
 	quietLook   = 15 * time.Second
 )
 
-const promiseQuiet = "each message is done or parked in the end: nothing waits for ever"
+const promiseQuiet = "in the end, each message is done or parked"
 
 // quiet waits until no work remains and no message is in flight. It reports whether this happened in time.
 func (l *Life) quiet() bool {
@@ -325,7 +325,7 @@ func (l *Life) busy() (all []string) {
 	return append(all, l.Server.busy()...)
 }
 
-const promiseLog = "nothing is logged as an error that no fault explains"
+const promiseLog = "each logged error has a fault as its cause"
 
 func (l *Life) checkLog() {
 	for _, e := range l.errors {

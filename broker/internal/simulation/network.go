@@ -73,7 +73,8 @@ func (n *Network) Dial(owner string) (net.Conn, error) {
 	return &linkEnd{k: k, read: k.down, write: k.up, local: address, remote: "broker"}, nil
 }
 
-// Links returns the open connections of an owner, the oldest first. The empty owner selects all connections.
+// Links returns the open connections of an owner, ordered by age, oldest first. The empty owner selects all
+// connections.
 func (n *Network) Links(owner string) (all []*Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -122,7 +123,7 @@ func (n *Network) heal() {
 	muted := slices.Collect(maps.Keys(n.muted))
 	n.mu.Unlock()
 	for _, key := range muted {
-		n.tell(key)
+		n.release(key)
 	}
 	for _, k := range n.Links("") {
 		k.tap.mu.Lock()
@@ -142,9 +143,9 @@ const promiseClosed = "Close closes both connections and returns when every goro
 
 // end reports connections that are still open and cuts them.
 func (n *Network) end() {
-	time.Sleep(5 * time.Second) // time for the last bytes in flight
+	time.Sleep(5 * time.Second) // time for the bytes in flight
 	for _, k := range n.Links("") {
-		n.l.Broken(promiseClosed, "connection %d of %s is open at the end", k.Number, k.Owner)
+		n.l.Broken(promiseClosed, "connection %d of %s is still open", k.Number, k.Owner)
 		k.Cut("end")
 	}
 }
@@ -175,11 +176,11 @@ func (k *Link) Cut(why string) {
 func (k *Link) sever() {
 	k.up.cut()
 	k.down.cut()
-	k.over()
+	k.finish()
 }
 
-// over runs once, when both ends are closed or the connection is cut.
-func (k *Link) over() {
+// finish runs once, when both ends are closed or the connection is cut.
+func (k *Link) finish() {
 	k.once.Do(func() {
 		k.n.forget(k)
 		k.tap.check()
@@ -272,7 +273,7 @@ func (e *linkEnd) Close() error {
 		both := e.k.ended == 2
 		e.k.mu.Unlock()
 		if both {
-			e.k.over()
+			e.k.finish()
 		}
 	})
 	return nil
@@ -302,13 +303,13 @@ type brokerEnd struct{ *linkEnd }
 // Read implements net.Conn.
 func (e brokerEnd) Read(p []byte) (int, error) {
 	n, err := e.linkEnd.Read(p)
-	e.k.tap.sees(p[:n])
+	e.k.tap.record(p[:n])
 	return n, err
 }
 
 // Write implements net.Conn.
 func (e brokerEnd) Write(p []byte) (int, error) {
-	if arrives := e.k.tap.hears(p); len(arrives) > 0 {
+	if arrives := e.k.tap.filter(p); len(arrives) > 0 {
 		if _, err := e.linkEnd.Write(arrives); err != nil {
 			return 0, err
 		}

@@ -13,11 +13,11 @@ const onceName = "once"
 func init() {
 	designs = append(designs, design{Name: onceName, Copies: true, Marks: true, Once: true, Build: func(w Work) built { return plain(w, nil, byPolicy(w)) }})
 	RegisterCheck(Check{
-		Promise: "the effect happens once, unless the process dies between the effect and the note that it is done",
+		Promise: "an effect happens once, unless the process exits between the effect and its record",
 		In:      "docs/duplicates.md", Check: checkOnce,
 	})
 	RegisterCheck(Check{
-		Promise: "a message without an id is parked where duplicates are suppressed: nothing could tell its duplicates",
+		Promise: "a worker that suppresses duplicates parks a message without an ID",
 		In:      "docs/duplicates.md", Check: checkKeyless,
 	})
 }
@@ -37,7 +37,7 @@ func (l *Life) once(w Work) (reprise.Middleware, error) {
 }
 
 func checkOnce(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
 		if !d.Once {
 			return
 		}
@@ -58,7 +58,7 @@ func checkOnce(l *Life, promise string) {
 }
 
 func checkKeyless(l *Life, promise string) {
-	l.works(func(w Work, d design, _ built, m *Message) {
+	l.eachMessage(func(w Work, d design, _ built, m *Message) {
 		if d.Once && m.MessageID == "" && (len(m.Runs) > 0 || m.confirmed() && m.Parked == 0 && len(m.Losses) == 0) {
 			l.Broken(promise, "%s: parked %d times: %s", w.Name, m.Parked, m.History())
 		}

@@ -89,7 +89,7 @@ func (p *publisher) Begin(l *Life) {
 		l.Broken(promiseWorks, "publisher: %v", err)
 		return
 	}
-	for _, w := range l.Script.Shape.Works { // like a publisher that can start before the workers
+	for _, w := range l.Script.Shape.Works { // so that the publisher can start before the workers
 		c := findDesign(w.Design).Build(w).config
 		route := c.Strategy.WithDefaults().Route.Topology(c.Queue)
 		route.Queues = slices.DeleteFunc(slices.Clone(route.Queues), func(q topology.Queue) bool {
@@ -109,7 +109,7 @@ func (p *publisher) Idle(l *Life) string {
 	l.Book.mu.Lock()
 	defer l.Book.mu.Unlock()
 	if n := p.acts.Load(); n > 0 {
-		return fmt.Sprintf("%d acts publish", n)
+		return fmt.Sprintf("%d acts are publishing", n)
 	}
 	if l.Book.pending > 0 {
 		return fmt.Sprintf("%d messages are being published", l.Book.pending)
@@ -153,7 +153,7 @@ func (p *publisher) publish(l *Life, s Step) {
 			l.Go(func() { p.send(l, m, b.exchange, b.key) })
 			time.Sleep(time.Duration(random.Int64N(int64(2*pause + 1))))
 		}
-	case "publish-batch": // ignores For
+	case "publish-batch": // the field For has no meaning
 		var all []*Message
 		var batch []*reprise.Message
 		var sendings []*Sending
@@ -190,7 +190,7 @@ func (p *publisher) publish(l *Life, s Step) {
 	}
 }
 
-// send publishes a message. It repeats half of the unconfirmed publishes once, like a publisher that needs a confirm.
+// send publishes a message. It repeats half of the unconfirmed publishes once.
 func (p *publisher) send(l *Life, m *Message, exchange, key string) {
 	for range 2 {
 		s := l.Book.Sending(m)

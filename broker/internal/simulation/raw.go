@@ -74,5 +74,5 @@ func (b *Book) anonymous(m *Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.MessageID = ""
-	b.note(m, "it has no message id")
+	b.note(m, "message without an ID")
 }

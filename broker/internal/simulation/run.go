@@ -40,9 +40,9 @@ func watch(seed uint64) (stop func()) {
 	return func() { close(ended) }
 }
 
-const promiseMoves = "nothing spins or waits for a lock for ever: virtual time goes on"
+const promiseMoves = "virtual time advances"
 
-const promiseEnd = "whoever ends something waits for its goroutines: none is left at the end"
+const promiseEnd = "no goroutine remains in the end"
 
 // Play plays a script in a new synctest bubble. Do not call it from a bubble.
 func Play(t *testing.T, script Script) (r *Result) {

@@ -20,7 +20,7 @@ type Server struct {
 	l    *Life
 	Disk *Disk // nil: the broker stores messages in memory
 
-	// This is a channel and not a lock, because its holder blocks.
+	// turn is a channel and not a mutex, because a goroutine that waits for a mutex stops virtual time.
 	turn chan struct{} // held during a start or stop of the broker
 
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ func newServer(l *Life) *Server {
 	return s
 }
 
-const promiseStart = "a broker starts on the data directory that it has left, or says which file is damaged"
+const promiseStart = "a broker starts on its own data directory"
 
 func (s *Server) begin() {
 	if err := s.start(); err != nil {
@@ -126,7 +126,7 @@ func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker
 	})
 }
 
-const promiseStop = "the process ends in order: everything is kept"
+const promiseStop = "an orderly shutdown succeeds"
 
 // Stop shuts the broker down in order, within a time limit, and restarts it after a while.
 func (s *Server) Stop(within, after time.Duration) {
@@ -140,7 +140,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 	err := b.Shutdown(ctx)
 	switch {
 	case err == nil || err.Error() == context.DeadlineExceeded.Error():
-	case s.Disk != nil && s.Disk.running().struck():
+	case s.Disk != nil && s.Disk.running().hadFault():
 		// The broker ended like a crashed process. Its writes are on the disk, and its goroutines never end.
 		s.Disk.abandon()
 		s.l.leaks.Store(true)
@@ -164,7 +164,7 @@ func (s *Server) crash(b *broker.Broker, step Step) {
 	for _, k := range s.l.Network.Links("") { // before the broker can send further confirms
 		k.sever()
 	}
-	bad := s.Disk.running().struck()
+	bad := s.Disk.running().hadFault()
 	s.Disk.cutPower(step)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -218,8 +218,8 @@ func (s *Server) busy() (all []string) {
 }
 
 const (
-	promiseMemory = "the broker's account of memory is 0 when the queues are empty and the connections are closed"
-	promiseCheck  = "a data directory that was left in order has no damage"
+	promiseMemory = "a broker without messages and connections uses no accounted memory"
+	promiseCheck  = "a data directory has no damage after an orderly shutdown"
 )
 
 // end shuts the broker down in order and checks its data directory.
@@ -230,7 +230,7 @@ func (s *Server) end() {
 	}
 	n := inside.Of(b).(interface{ Node() *node.Node }).Node()
 	if used := n.Memory.Used(); used != 0 && s.l.Book.drained {
-		s.l.Broken(promiseMemory, "%d bytes are taken, with %d connections; queues: %v", used, len(n.Sessions()), b.Queues())
+		s.l.Broken(promiseMemory, "accounted memory: got %d bytes with %d connections; queues: %v", used, len(n.Sessions()), b.Queues())
 	}
 	s.stop(b, time.Hour)
 	if s.Disk == nil {

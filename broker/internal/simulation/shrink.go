@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shrink removes steps from a script, and works from its shape, as long as fails reports that the rest still fails. It limits the
-// number of calls of fails and returns the shortest failing script.
+// Shrink removes steps from a script, and works from its shape, as long as fails reports that the rest still fails. It
+// limits the number of calls of fails and returns the shortest failing script.
 func Shrink(s Script, calls int, fails func(Script) bool) Script {
 	try := func(c Script) bool {
 		if calls--; calls < 0 || !fails(c) {

@@ -114,7 +114,7 @@ func playFile(t *testing.T) {
 	defer f.Close()
 	s, err := ReadScript(f)
 	if err != nil {
-		t.Fatalf("%s: %v", *scriptFile, err)
+		t.Fatalf("cannot read script %s: %v", *scriptFile, err)
 	}
 	for i := range *tries {
 		if r := playIn(t, fmt.Sprint("try ", i+1), s); len(r.Broken) > 0 {
@@ -143,8 +143,8 @@ func playKept(t *testing.T) {
 	}
 }
 
-// TestScriptsAreReadAsWritten checks that ReadScript returns the script that Write has written.
-func TestScriptsAreReadAsWritten(t *testing.T) {
+// ReadScript returns the script that Write has written.
+func TestReadScriptReturnsWrittenScript(t *testing.T) {
 	for seed := range uint64(20) {
 		s := Draw(seed)
 		var written, again strings.Builder
@@ -156,13 +156,13 @@ func TestScriptsAreReadAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := read.Write(&again); err != nil || again.String() != written.String() {
-			t.Fatalf("%v, written:\n%s\nread:\n%s", err, written.String(), again.String())
+			t.Fatalf("got %v, written:\n%s\nread:\n%s", err, written.String(), again.String())
 		}
 	}
 }
 
-// TestShrinkLeavesWhatIsNeeded checks that Shrink keeps exactly the required steps.
-func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
+// Shrink keeps exactly the required steps.
+func TestShrinkKeepsRequiredSteps(t *testing.T) {
 	s := Draw(3)
 	first, second := s.Steps[2], s.Steps[len(s.Steps)-3]
 	got := Shrink(s, 1000, func(c Script) bool {
@@ -175,6 +175,6 @@ func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
 		return found == 2
 	})
 	if len(got.Steps) != 2 || got.Steps[0] != first || got.Steps[1] != second {
-		t.Errorf("%v is left of %d steps", got.Steps, len(s.Steps))
+		t.Errorf("got the steps %v of %d, want 2", got.Steps, len(s.Steps))
 	}
 }

@@ -52,7 +52,7 @@ func init() {
 		},
 	})
 	RegisterCheck(Check{
-		Promise: "a failed message does not block others: a handler that has failed frees its slot at once",
+		Promise: "a failed message does not block other messages, because a failed handler frees its slot immediately",
 		In:      "docs/guarantees.md", Check: checkSteady,
 	})
 }
@@ -83,7 +83,7 @@ func checkSteady(l *Life, promise string) {
 			if len(m.Runs) > 0 && !m.Runs[0].Began.After(by) || l.steadyDisturbed(from.Add(-steadyRecover), by) {
 				continue
 			}
-			l.Broken(promise, "it could be handled at %v, and was not by %v: %s", from.Sub(l.Began), by.Sub(l.Began), m.History())
+			l.Broken(promise, "deliverable at %v, but not handled by %v: %s", from.Sub(l.Began), by.Sub(l.Began), m.History())
 			return
 		}
 	}

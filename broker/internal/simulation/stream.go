@@ -146,8 +146,8 @@ func (s *stream) arrives() time.Time {
 	return s.stalled
 }
 
-// wake sets a timer that wakes the reader at the next arrival or at its deadline. A timer that fires too early costs less than a
-// new timer for each frame.
+// wake sets a timer that wakes the reader at the next arrival or at its deadline. A timer that fires too early costs less
+// than a new timer for each frame.
 func (s *stream) wake(arrives time.Time) {
 	at := s.deadline
 	if !arrives.IsZero() && (at.IsZero() || arrives.Before(at)) {

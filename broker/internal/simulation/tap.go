@@ -12,14 +12,14 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// tap reads the frames of a connection at the broker's end. It withholds replies, like a broker whose queue has lost its
-// majority. These are the confirms for some routing keys or all replies of one kind.
+// tap reads the frames of a connection at the broker's end. It can withhold the confirms for a routing key, like a broker
+// whose queue has lost its majority, or all replies of one kind.
 type tap struct {
 	k *Link
 
 	mu       sync.Mutex
 	up, down frames
-	channels map[uint16]*tapped
+	channels map[uint16]*tappedChannel
 	most     int // maximum number of simultaneously open channels
 	deafTo   amqpwire.MethodID
 	until    time.Time // end of deafTo
@@ -27,21 +27,21 @@ type tap struct {
 	held     []heldConfirm
 }
 
-// tapped is an open channel.
-type tapped struct {
+// tappedChannel is an open channel.
+type tappedChannel struct {
 	confirms  bool
 	published uint64
 	open      map[uint64]string // routing keys of unconfirmed messages
 }
 
 type heldConfirm struct {
-	channel *tapped
+	channel *tappedChannel
 	number  uint16
 	tag     uint64
 }
 
 func newTap(k *Link) *tap {
-	return &tap{k: k, channels: make(map[uint16]*tapped), muted: make(map[string]bool)}
+	return &tap{k: k, channels: make(map[uint16]*tappedChannel), muted: make(map[string]bool)}
 }
 
 // frames splits bytes into frames.
@@ -76,8 +76,8 @@ func method(frame []byte) amqpwire.MethodID {
 	return amqpwire.MethodID(binary.BigEndian.Uint32(frame[7:]))
 }
 
-// sees records the frames that a client sends.
-func (t *tap) sees(p []byte) {
+// record records the frames that a client sends.
+func (t *tap) record(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.up.data = append(t.up.data, p...)
@@ -88,7 +88,7 @@ func (t *tap) sees(p []byte) {
 		number := binary.BigEndian.Uint16(frame[1:])
 		switch method(frame) {
 		case amqpwire.IDChannelOpen:
-			t.channels[number] = &tapped{open: make(map[uint64]string)}
+			t.channels[number] = &tappedChannel{open: make(map[uint64]string)}
 			t.most = max(t.most, len(t.channels))
 		case amqpwire.IDChannelClose, amqpwire.IDChannelCloseOk:
 			delete(t.channels, number)
@@ -108,8 +108,8 @@ func (t *tap) sees(p []byte) {
 	}
 }
 
-// hears returns the part of the broker's output that reaches the client.
-func (t *tap) hears(p []byte) (arrives []byte) {
+// filter returns the part of the broker's output that reaches the client.
+func (t *tap) filter(p []byte) (arrives []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.down.data = append(t.down.data, p...)
@@ -155,8 +155,8 @@ func (t *tap) confirm(frame []byte) (arrives []byte) {
 	return arrives
 }
 
-// tell ends the withholding for a routing key and returns the withheld confirms.
-func (t *tap) tell(key string) (arrives []byte) {
+// release stops withholding confirms for a routing key and returns the withheld confirms.
+func (t *tap) release(key string) (arrives []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.muted, key)
@@ -179,16 +179,16 @@ func (n *Network) mute(key string, d time.Duration) {
 		k.tap.muted[key] = true
 		k.tap.mu.Unlock()
 	}
-	time.AfterFunc(d, func() { n.tell(key) })
+	time.AfterFunc(d, func() { n.release(key) })
 }
 
-// tell ends mute.
-func (n *Network) tell(key string) {
+// release ends mute.
+func (n *Network) release(key string) {
 	n.mu.Lock()
 	delete(n.muted, key)
 	n.mu.Unlock()
 	for _, k := range n.Links("") {
-		if reports := k.tap.tell(key); len(reports) > 0 {
+		if reports := k.tap.release(key); len(reports) > 0 {
 			_, _ = k.down.put(reports)
 		}
 	}
@@ -212,17 +212,17 @@ var answers = []amqpwire.MethodID{
 	amqpwire.IDConfirmSelectOk, amqpwire.IDChannelCloseOk, amqpwire.IDExchangeDeclareOk,
 }
 
-const promiseChannels = "queues that do not confirm, and requests without an answer, do not use up the channels of a connection"
+const promiseChannels = "no connection has more than 300 channels"
 
-// mostChannels is the maximum number of open channels of a connection of the library. It covers the regular channels, 128
-// channels for queues that do not confirm, and channels that wait for replies.
+// mostChannels is the permitted number of open channels of a connection of the library. It covers the regular channels,
+// 128 channels for queues that do not confirm, and channels that wait for replies.
 const mostChannels = 300
 
 func (t *tap) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.most > mostChannels {
-		t.k.n.l.Broken(promiseChannels, "connection %d of %s had %d channels open", t.k.Number, t.k.Owner, t.most)
+		t.k.n.l.Broken(promiseChannels, "open channels of connection %d of %s: got %d", t.k.Number, t.k.Owner, t.most)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 type Total struct {
 	Lives, Steps, Messages int
 	Lasted                 time.Duration // virtual
-	Took                   time.Duration // real time on all processors together
+	Took                   time.Duration // real time, summed over all processors
 	Struck                 map[string]int
 	Failed                 []*Result // lives with at least one broken promise
 }
@@ -52,7 +52,7 @@ func (t *Total) Write(w io.Writer, real time.Duration) {
 		t.Lives, t.Steps, t.Messages, t.Lasted.Hours()/24, real.Round(time.Second), (t.Lasted.Hours()/24)/max(real.Hours(), 1e-9))
 	for _, fault := range []bool{true, false} {
 		if fault {
-			fmt.Fprintln(w, "faults that struck:")
+			fmt.Fprintln(w, "faults:")
 		} else {
 			fmt.Fprintln(w, "acts and their results:")
 		}

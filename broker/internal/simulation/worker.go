@@ -167,7 +167,7 @@ func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	w.l.Go(func() {
 		defer func() { <-w.turn }()
 		end(p)
-		w.l.Book.over(p)
+		w.l.Book.processEnded(p)
 		time.Sleep(after)
 		if err := w.start(); err != nil {
 			w.l.Broken(promiseWorks, "%s cannot start: %v", w.name, err)
@@ -195,11 +195,11 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 
 // crash ends a process like SIGKILL. It cuts the connections, so that later actions of its goroutines have no effect.
 func (p *process) crash(l *Life, name string) {
-	l.Network.Kill(name) // first, so that no reaction of the handlers reaches the broker
+	l.Network.Kill(name) // before the cancellation, so that no action of the handlers reaches the broker
 	close(p.dead)
-	gone, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = p.worker.Shutdown(gone)
+	_ = p.worker.Shutdown(canceled)
 	<-p.ended
 	late, stop := context.WithTimeout(context.Background(), time.Hour)
 	defer stop()
@@ -214,7 +214,8 @@ func (w *worker) Heal(*Life) {
 	<-w.turn
 }
 
-// Idle implements Actor. It counts unsettled attempts, because a worker that acknowledges first has messages outside all queues.
+// Idle implements Actor. It counts unsettled attempts, because a worker that acknowledges first has messages outside all
+// queues.
 func (w *worker) Idle(l *Life) string {
 	w.mu.Lock()
 	p := w.process

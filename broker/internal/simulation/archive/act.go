@@ -18,14 +18,14 @@ type discarded struct {
 	n     int64 // number of messages that the audit log must record
 }
 
-// begun is a replay that an operator has started.
-type begun struct {
+// startedReplay is a replay that an operator has started.
+type startedReplay struct {
 	actor       string
 	total       int64
-	messages    map[failed.ID]bool // messages selected by the act
+	messages    map[failed.ID]bool // messages that the replay selected
 	interrupted int                // number of crashes and lost connections that may have repeated messages
 	cancelled   bool
-	over        bool // the system has seen the end of the replay
+	over        bool // the system has recorded the end of the replay
 }
 
 // intent is a planned action of an operator.
@@ -42,8 +42,8 @@ type intent struct {
 // act performs an action on a console and compares the changes with the announcement. The function do returns the announced
 // number of messages and the outcome of the action.
 func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending)) {
-	p := s.someConsole()
-	if p == nil || !s.untouched() {
+	p := s.nextConsole()
+	if p == nil || !s.fileInPlace() {
 		return
 	}
 	epoch := s.epochNow()
@@ -61,11 +61,11 @@ func (s *System) act(i *intent, do func(b *Browser) (announced int64, end ending
 		return // the action had no messages, or the console could not show the confirmation page
 	}
 	after, err := s.Rows()
-	if err != nil || s.epochNow() != epoch || !s.untouched() {
+	if err != nil || s.epochNow() != epoch || !s.fileInPlace() {
 		return
 	}
 	s.strike("act: " + i.verb + end.outcome())
-	s.judge(*i, announced, end, after, epoch)
+	s.checkOutcome(*i, announced, end, after, epoch)
 }
 
 // ending is the outcome of an action.
@@ -88,13 +88,13 @@ func (e ending) outcome() string {
 	return ""
 }
 
-// judge compares the changes with the announcement.
-func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]Row, epoch int) {
-	complain := func(format string, args ...any) {
+// checkOutcome compares the changes with the announcement.
+func (s *System) checkOutcome(i intent, announced int64, e ending, after map[failed.ID]Row, epoch int) {
+	violated := func(format string, args ...any) {
 		s.fail(promiseAnnounced, "%s by %s (%d announced, status %d, %v): %s", i.verb, i.actor, announced, e.status, e.err, fmt.Sprintf(format, args...))
 	}
 	if e.problem != "" {
-		complain("%s", e.problem)
+		violated("%s", e.problem)
 	}
 	changed := map[failed.ID]bool{}
 	for id, row := range after {
@@ -128,35 +128,35 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 	for id := range changed {
 		row := after[id]
 		if was, known := e.before[id]; known && was.State != i.from || !i.selects(row) {
-			complain("message %d of %s (%q) was changed, which was not selected", id, row.Queue, row.Error)
+			violated("message %d of %s (%q) was changed, which was not selected", id, row.Queue, row.Error)
 			return
 		}
 	}
 	n := int64(len(changed))
 	if n > announced {
-		complain("%d messages were changed", n)
+		violated("%d messages were changed", n)
 	}
 	accepted := e.status == http.StatusOK && e.err == nil
 	switch {
 	case e.status >= 500, errors.Is(e.err, failed.ErrUnavailable), errors.Is(e.err, errDead):
 		if n > 0 && int64(len(expected)) > n { // the outcome is unknown, but the database changes all messages or none
-			complain("%d of %d messages were changed", n, len(expected))
+			violated("%d of %d messages were changed", n, len(expected))
 		}
-		s.acted(i, e, epoch, n, changed)
+		s.recordAct(i, e, epoch, n, changed)
 		return
 	case !accepted && n > 0:
-		complain("it was refused, and %d messages were changed", n)
+		violated("it was refused, and %d messages were changed", n)
 	case !accepted && int64(len(expected))+newcomers <= announced && len(expected) > 0:
-		complain("it was refused with %d messages selected", len(expected))
+		violated("it was refused with %d messages selected", len(expected))
 	case accepted && i.verb != "replay":
 		for id := range expected {
 			if !changed[id] {
-				complain("message %d of %s (%q) was selected, and not changed", id, after[id].Queue, after[id].Error)
+				violated("message %d of %s (%q) was selected, and not changed", id, after[id].Queue, after[id].Error)
 				return
 			}
 		}
 		if e.n >= 0 && e.n != n {
-			complain("the page says %d afterwards, and %d messages were changed", e.n, n)
+			violated("the page says %d afterwards, and %d messages were changed", e.n, n)
 		}
 	case accepted:
 		r, err := s.replayOf(e.replay)
@@ -166,7 +166,7 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 		// A replay that has already ended has released the messages that it did not send.
 		if r.State == failed.ReplayRunning && r.Refused == 0 && n != r.Total || r.Total > announced ||
 			r.Total < int64(len(expected)) || r.Total > int64(len(expected))+newcomers {
-			complain("the replay has %d messages, %d are marked with it, %d were selected", r.Total, n, len(expected))
+			violated("the replay has %d messages, %d are marked with it, %d were selected", r.Total, n, len(expected))
 		}
 		n = r.Total
 		if r.State != failed.ReplayRunning {
@@ -174,12 +174,12 @@ func (s *System) judge(i intent, announced int64, e ending, after map[failed.ID]
 		}
 	}
 	if accepted {
-		s.acted(i, e, epoch, n, changed)
+		s.recordAct(i, e, epoch, n, changed)
 	}
 }
 
-// acted records an action for the final checks.
-func (s *System) acted(i intent, e ending, epoch int, n int64, changed map[failed.ID]bool) {
+// recordAct records an action for the final checks.
+func (s *System) recordAct(i intent, e ending, epoch int, n int64, changed map[failed.ID]bool) {
 	s.note("%s: %s, %d messages, status %d", i.actor, i.verb, n, e.status)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,12 +187,12 @@ func (s *System) acted(i intent, e ending, epoch int, n int64, changed map[faile
 	case i.verb == "discard" && n > 0:
 		s.reasons[i.reason] = discarded{epoch, i.actor, n}
 	case i.verb == "replay" && e.replay != 0:
-		s.replays[epochReplay{epoch, e.replay}] = &begun{actor: i.actor, total: n, messages: changed}
+		s.replays[epochReplay{epoch, e.replay}] = &startedReplay{actor: i.actor, total: n, messages: changed}
 	}
 }
 
 func (s *System) replayOf(id failed.ReplayID) (*failed.Replay, error) {
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return nil, err
 	}
@@ -205,8 +205,8 @@ func (s *System) epochNow() int {
 	return s.epoch
 }
 
-// someConsole returns a running process. If there are two, it alternates between them.
-func (s *System) someConsole() *Process {
+// nextConsole returns a running process. If there are two, it alternates between them.
+func (s *System) nextConsole() *Process {
 	all := s.processes()
 	if len(all) == 0 {
 		return nil

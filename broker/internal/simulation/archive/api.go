@@ -72,7 +72,7 @@ func (s *System) ByAPI(verb string, random *rand.Rand, wait time.Duration) {
 		if wait > 0 {
 			time.Sleep(wait)
 		}
-		e := ending{n: -1, before: s.alone()}
+		e := ending{n: -1, before: s.exclusiveRows()}
 		if e.before == nil {
 			return 0, ending{}
 		}
@@ -116,7 +116,7 @@ func (s *System) ByGo(verb string, random *rand.Rand) {
 			f = failed.Filter{All: true}
 			i.selects = func(Row) bool { return true }
 		}
-		e := ending{n: -1, before: s.alone(), status: http.StatusOK}
+		e := ending{n: -1, before: s.exclusiveRows(), status: http.StatusOK}
 		if e.before == nil {
 			return 0, ending{}
 		}

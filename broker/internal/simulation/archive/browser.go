@@ -30,7 +30,7 @@ const slow = time.Minute
 type Page struct {
 	Status int
 	URL    *url.URL
-	Text   string // text of the main part
+	Text   string // visible content of the main part
 
 	root *html.Node
 	main *html.Node
@@ -314,5 +314,5 @@ func rawText(n *html.Node) string {
 	return b.String()
 }
 
-// text returns the visible text of a part of a page.
+// text returns the visible content of a part of a page.
 func text(n *html.Node) string { return strings.Join(strings.Fields(rawText(n)), " ") }

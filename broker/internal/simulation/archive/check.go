@@ -13,15 +13,16 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// These promises are checked at the end of a life.
+// Check verifies these promises at the end of a life. They summarize docs/failed-messages.md and docs/duplicates.md.
 const (
-	promiseQuiet   = "goes on by itself: in the end, nothing waits in a queue, and no replay is under way"
-	promiseOnceID  = "Middleware: once, unless the process dies between the effect and the note that it is done"
-	promiseTx      = "Tx: exactly once: the effect and the memory of it are one transaction"
-	promiseKey     = "The key is the message id … No other id can take the place of the publisher's"
-	promiseParked  = "A message without an id is parked … It has an id in the failed queue, so that it is handled, once, when it is sent back from there"
-	promiseBalance = "was there + published = done + ready + unacked + waiting + failed + replayed + discarded + removed"
-	promiseEnds    = "an archive goes on by itself; it ends when it is told to"
+	promiseQuiet   = "in the end, the queues are empty and no replay runs"
+	promiseOnceID  = "with Middleware, an effect happens once, unless the process exits between the effect and its record"
+	promiseTx      = "with Tx, an effect happens exactly once"
+	promiseKey     = "the idempotency key is the message ID of the publisher"
+	promiseParked  = "a message without an ID is parked, and has an ID after a replay"
+	promiseBalance = "the ledger balances after a life without faults"
+	promiseOrigin  = "the archive stores the work queue of a failed message"
+	promiseEnds    = "a process of the archive does not exit unexpectedly"
 )
 
 // Heal ends all faults and starts the stopped processes.
@@ -41,8 +42,8 @@ func (s *System) Heal() {
 // replayAll replays all failed messages. Messages without a correcting edit fail again and must return to the archive, even if
 // another program processes them.
 func (s *System) replayAll(tries int) {
-	p := s.someConsole()
-	if p == nil || !s.untouched() || s.alone() == nil {
+	p := s.nextConsole()
+	if p == nil || !s.fileInPlace() || s.exclusiveRows() == nil {
 		if tries > 0 {
 			s.later(time.Minute, func() { s.replayAll(tries - 1) })
 		}
@@ -52,7 +53,7 @@ func (s *System) replayAll(tries int) {
 	epoch := s.epochNow()
 	plan := failed.Plan{Filter: failed.Filter{All: true}, IgnoreSame: true}
 	if r, err := p.Archive().BeginReplay(context.Background(), plan, "person-0"); err == nil {
-		s.acted(intent{verb: "replay", actor: "person-0"}, ending{replay: r.ID}, epoch, r.Total, nil)
+		s.recordAct(intent{verb: "replay", actor: "person-0"}, ending{replay: r.ID}, epoch, r.Total, nil)
 		s.strike("act: replay of everything in the end")
 	}
 }
@@ -64,18 +65,18 @@ func (s *System) Busy() string {
 	s.mu.Unlock()
 	switch {
 	case pending > 0:
-		return fmt.Sprintf("%d things are to happen", pending)
+		return fmt.Sprintf("%d scheduled calls", pending)
 	case losing || away:
-		return "the file is not where it belongs"
+		return "the file is missing"
 	}
 	all := s.processes()
 	if len(all) == 0 || s.Second && len(all) < 2 {
-		return "a process does not run"
+		return "a process is down"
 	}
 	for _, p := range all {
 		select {
 		case <-p.ended:
-			s.fail(promiseEnds, "%s has ended: %v", p.Name, p.err)
+			s.fail(promiseEnds, "%s exited: %v", p.Name, p.err)
 			return ""
 		default:
 		}
@@ -85,26 +86,26 @@ func (s *System) Busy() string {
 	}
 	running, err := all[0].Archive().Running(context.Background())
 	if err != nil || len(running) > 0 {
-		return fmt.Sprintf("%d replays are under way (%v)", len(running), err)
+		return fmt.Sprintf("%d replays are running (%v)", len(running), err)
 	}
 	return ""
 }
 
 // Check compares the state of a quiet system with the promises.
 func (s *System) Check() {
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
-		s.fail("simulation", "opening the archive: %v", err)
+		s.fail("simulation", "cannot open the archive: %v", err)
 		return
 	}
 	all, err := rowsOf(a)
 	if err != nil {
-		s.fail("simulation", "reading the archive: %v", err)
+		s.fail("simulation", "cannot read the archive: %v", err)
 		return
 	}
 	mails, err := s.effectsOfMails()
 	if err != nil {
-		s.fail("simulation", "reading the effects: %v", err)
+		s.fail("simulation", "cannot read the effects: %v", err)
 		return
 	}
 	s.checkNothingLost(all, mails)
@@ -119,7 +120,7 @@ func (s *System) checkNothingLost(all map[failed.ID]Row, mails map[int]int) {
 	has, copies := map[int]bool{}, map[int][]time.Time{}
 	for _, r := range all {
 		if !r.known {
-			s.fail(promiseExactly, "message %d has the body %q, which was not published", r.ID, r.Body)
+			s.fail(promiseExactly, "message %d has the unpublished body %q", r.ID, r.Body)
 			continue
 		}
 		copies[r.Order.N] = append(copies[r.Order.N], r.Archived)
@@ -130,16 +131,16 @@ func (s *System) checkNothingLost(all map[failed.ID]Row, mails map[int]int) {
 	for _, m := range s.sent {
 		done := s.effects[m.N] > 0 || mails[m.N] > 0
 		if !done && !has[m.N] && s.gone[m.N] == "" {
-			s.failLocked(promiseStored, "message %d of %s is not done, and neither in a queue nor in the archive", m.N, m.Queue)
+			s.failLocked(promiseStored, "message %d of %s is lost", m.N, m.Queue)
 		}
 		if n := len(copies[m.N]); n > s.parked[m.N]+s.forgotten(copies[m.N]) {
-			s.failLocked(promiseOnce, "message %d of %s is in the archive %d times, and was parked %d times", m.N, m.Queue, n, s.parked[m.N])
+			s.failLocked(promiseOnce, "message %d of %s is in the archive %d times, but was parked %d times", m.N, m.Queue, n, s.parked[m.N])
 		}
 	}
 }
 
-// forgotten returns the number of additional copies of a message that may exist because the broker forgot the acknowledgement of
-// an earlier copy.
+// forgotten returns the number of additional copies of a message that may exist because the broker forgot the
+// acknowledgement of an earlier copy.
 func (s *System) forgotten(stored []time.Time) (n int) {
 	for _, again := range stored {
 		if slices.ContainsFunc(stored, func(t time.Time) bool { return t.Before(again) && s.Forgot(t, again) }) {
@@ -162,20 +163,20 @@ func (s *System) checkContents(all map[failed.ID]Row) {
 			continue
 		}
 		if r.Queue != m.Queue {
-			s.failLocked("Back to the work queue that it failed in", "message %d of %s is archived as one of %s", m.N, m.Queue, r.Queue)
+			s.failLocked(promiseOrigin, "message %d of %s is archived with the work queue %s", m.N, m.Queue, r.Queue)
 		}
 		if r.Back == 0 && string(r.Body) != string(m.Body) {
-			s.failLocked(promiseExactly, "message %d is %q in the archive, and was %q", m.N, r.Body, m.Body)
+			s.failLocked(promiseExactly, "archived body of message %d: got %q, want %q", m.N, r.Body, m.Body)
 		}
 		if s.Foreign && m.Queue == Covers {
-			continue // the program of this design does not change the body
+			continue // another program publishes the retries of this design
 		}
 		p := r.Properties
 		if m.MessageID != "" && p.MessageID != m.MessageID || p.ContentType != "application/json" || p.Type != m.Class || p.CorrelationID != "c"+m.MessageID {
-			s.failLocked(promiseExactly, "message %d has the properties %+v", m.N, p)
+			s.failLocked(promiseExactly, "archived properties of message %d: got %+v", m.N, p)
 		}
 		if r.Headers["tenant"] != tenant(m.N) || r.Headers["price"] != int32(m.N) {
-			s.failLocked(promiseExactly, "message %d has the headers %v", m.N, r.Headers)
+			s.failLocked(promiseExactly, "archived headers of message %d: got %v", m.N, r.Headers)
 		}
 	}
 }
@@ -186,7 +187,7 @@ func (s *System) checkEffects(mails map[int]int) {
 	calm := len(s.disturbed()) == 0
 	for _, m := range s.sent {
 		if m.MessageID == "" && s.parked[m.N] == 0 && s.effects[m.N]+mails[m.N] > 0 {
-			s.failLocked(promiseParked, "message %d of %s came without an id, and was handled without being parked", m.N, m.Queue)
+			s.failLocked(promiseParked, "message %d of %s was published without an ID and handled without being parked", m.N, m.Queue)
 		}
 		if m.MessageID == "" && !calm {
 			continue // an interrupted attempt is redelivered with another ID
@@ -194,19 +195,19 @@ func (s *System) checkEffects(mails map[int]int) {
 		switch m.Queue {
 		case Orders:
 			if n := s.effects[m.N]; n > 1+s.doubled[m.N] {
-				s.failLocked(promiseOnceID, "the effect of message %d has happened %d times; the process has died %d times in the middle of it", m.N, n, s.doubled[m.N])
+				s.failLocked(promiseOnceID, "the effect of message %d happened %d times (%d interruptions of the process)", m.N, n, s.doubled[m.N])
 			}
 		case Mails:
 			if n := mails[m.N]; n > 1 {
-				s.failLocked(promiseTx, "the effect of message %d has happened %d times", m.N, n)
+				s.failLocked(promiseTx, "the effect of message %d happened %d times", m.N, n)
 			}
 		}
 		keys := s.keys[m.N]
 		if m.MessageID == "" && len(keys) > 1 {
-			s.failLocked(promiseParked, "the handlers of message %d, which came without an id, were shown the ids %q", m.N, slices.Sorted(maps.Keys(keys)))
+			s.failLocked(promiseParked, "handlers received message %d, published without an ID, with the IDs %q", m.N, slices.Sorted(maps.Keys(keys)))
 		}
 		if m.MessageID != "" && len(keys) > 0 && (len(keys) > 1 || !keys[m.MessageID]) {
-			s.failLocked(promiseKey, "the handlers of message %d were shown the ids %q", m.N, slices.Sorted(maps.Keys(keys)))
+			s.failLocked(promiseKey, "handlers received message %d with the IDs %q", m.N, slices.Sorted(maps.Keys(keys)))
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (s *System) checkEffects(mails map[int]int) {
 func (s *System) checkActs(all map[failed.ID]Row) {
 	acts, err := s.auditLog()
 	if err != nil {
-		s.fail("simulation", "reading the audit log: %v", err)
+		s.fail("simulation", "cannot read the audit log: %v", err)
 		return
 	}
 	s.mu.Lock()
@@ -227,12 +228,12 @@ func (s *System) checkActs(all map[failed.ID]Row) {
 		switch a.Verb {
 		case "discard":
 			if _, twice := logged[reason]; twice {
-				s.failLocked(promiseAudit, "the audit log has the discard for %q twice", reason)
+				s.failLocked(promiseAudit, "the audit log contains two discards with the reason %q", reason)
 			}
 			logged[reason] = int64(n)
 			did, found := s.reasons[reason]
 			if (!found || did.epoch != s.epoch || string(a.Actor) != did.actor || did.n != int64(n)) && s.epoch == 0 {
-				s.failLocked(promiseAudit, "the audit log has a discard of %v messages by %s for %q; what was done is %+v", n, a.Actor, reason, did)
+				s.failLocked(promiseAudit, "the audit log contains a discard of %v messages by %s for %q, want %+v", n, a.Actor, reason, did)
 			}
 		case "restore":
 			restored++
@@ -241,26 +242,26 @@ func (s *System) checkActs(all map[failed.ID]Row) {
 			_, _ = fmt.Sscanf(a.Subject, "replay/%d", &id)
 			did := s.replays[epochReplay{s.epoch, id}]
 			if s.epoch == 0 && did != nil && (did.actor != string(a.Actor) || did.total != int64(n)) {
-				s.failLocked(promiseAudit, "the audit log has a replay of %v messages by %s; what was begun is %+v", n, a.Actor, did)
+				s.failLocked(promiseAudit, "the audit log contains a replay of %v messages by %s, want %+v", n, a.Actor, did)
 			}
 		}
 	}
 	for reason, did := range s.reasons {
 		if _, found := logged[reason]; !found && did.epoch == s.epoch && did.n > 0 {
-			s.failLocked(promiseAudit, "%d messages were discarded for %q by %s, and the audit log does not have that", did.n, reason, did.actor)
+			s.failLocked(promiseAudit, "the audit log does not contain the discard of %d messages for %q by %s", did.n, reason, did.actor)
 		}
 	}
 	for id, r := range all {
 		if r.State == failed.Discarded && s.epoch == 0 {
 			if _, found := s.reasons[r.Discarded]; !found {
-				s.failLocked(promiseAudit, "message %d is discarded for %q, which nobody has done", id, r.Discarded)
+				s.failLocked(promiseAudit, "message %d is discarded with the unknown reason %q", id, r.Discarded)
 			}
 		}
 	}
 }
 
 func (s *System) auditLog() (all []failed.Act, err error) {
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return nil, err
 	}
@@ -277,13 +278,13 @@ func (s *System) auditLog() (all []failed.Act, err error) {
 }
 
 func (s *System) checkReplays(all map[failed.ID]Row) {
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return
 	}
 	replays, _, err := a.Replays(context.Background(), failed.Page{Size: 1000})
 	if err != nil {
-		s.fail("simulation", "reading the replays: %v", err)
+		s.fail("simulation", "cannot read the replays: %v", err)
 		return
 	}
 	var ends []string
@@ -302,10 +303,10 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 		switch r.State {
 		case failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped:
 		default:
-			s.failLocked(promiseStates, "replay %d is %s in the end", r.ID, r.State)
+			s.failLocked(promiseStates, "replay %d: state in the end: got %s", r.ID, r.State)
 		}
 		if r.State == failed.ReplayDone && r.Left() != 0 {
-			s.failLocked(promiseReplay, "replay %d is done, and %d of %d messages were not sent", r.ID, r.Left(), r.Total)
+			s.failLocked(promiseReplay, "replay %d is done without sending %d of %d messages", r.ID, r.Left(), r.Total)
 		}
 		did := s.replays[epochReplay{s.epoch, r.ID}]
 		if did == nil {
@@ -319,11 +320,11 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 			times += int64(n)
 			distinct++
 			if !did.messages[key.id] && int64(len(did.messages)) == did.total {
-				s.failLocked(promiseReplay, "replay %d has sent message %d, which it was not begun for", r.ID, key.id)
+				s.failLocked(promiseReplay, "replay %d sent message %d, which it did not select", r.ID, key.id)
 			}
 		}
 		if distinct < r.Sent {
-			s.failLocked(promiseReplay, "replay %d says that %d messages were sent, and %d were", r.ID, r.Sent, distinct)
+			s.failLocked(promiseReplay, "replay %d reports %d sent messages, but sent %d", r.ID, r.Sent, distinct)
 		}
 		interrupted := did.interrupted + s.Disturbances(r.Begun.Add(-time.Minute), r.Ended.Add(time.Minute))
 		if times > r.Sent {
@@ -334,15 +335,15 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 			if interrupted == 0 {
 				promise = promiseNoRepeat
 			}
-			s.failLocked(promise, "replay %d (%s: %s) was interrupted %d times, has sent %d messages %d times, and notes %d as sent", r.ID, r.State, r.Why, interrupted, distinct, times, r.Sent)
+			s.failLocked(promise, "replay %d (%s: %s): %d interruptions, %d messages sent %d times, %d recorded", r.ID, r.State, r.Why, interrupted, distinct, times, r.Sent)
 		}
 	}
 	for id, row := range all {
 		if row.State == failed.Replaying {
-			s.failLocked(promiseStates, "message %d is replaying in the end", id)
+			s.failLocked(promiseStates, "message %d is still replaying", id)
 		}
 		if row.State == failed.Replayed && s.written[resend{s.epoch, row.ReplayedBy, id}] == 0 && s.replays[epochReplay{s.epoch, row.ReplayedBy}] != nil {
-			s.failLocked(promiseReplay, "message %d is replayed by %d, which has not sent it", id, row.ReplayedBy)
+			s.failLocked(promiseReplay, "message %d is marked as replayed by replay %d, which did not send it", id, row.ReplayedBy)
 		}
 	}
 }
@@ -357,7 +358,7 @@ func (s *System) checkLedger() {
 	}
 	report, err := p.Ledger().Report(context.Background())
 	if err != nil {
-		s.fail(promiseBalance, "the ledger cannot report: %v", err)
+		s.fail(promiseBalance, "cannot read the ledger: %v", err)
 		return
 	}
 	for _, line := range report.Accounts {
@@ -365,7 +366,7 @@ func (s *System) checkLedger() {
 		case line.State == ledger.Balanced && line.Slack == 0:
 			s.strike("account balanced")
 		case len(disturbed) == 0:
-			s.fail(promiseBalance, "the account of %s is %s by %d (slack %d): %+v", line.Name, line.State, line.Missing, line.Slack, line)
+			s.fail(promiseBalance, "ledger line %s: got %s, missing %d (slack %d): %+v", line.Name, line.State, line.Missing, line.Slack, line)
 		default:
 			s.strike("account differs")
 		}
@@ -390,7 +391,7 @@ func (s *System) disturbed() (all []string) {
 func (s *System) End() {
 	for _, p := range s.processes() {
 		if err := p.Stop(); err != nil && !errors.Is(err, errDead) {
-			s.fail(promiseInOrder, "%s ended with %v", p.Name, err)
+			s.fail(promiseInOrder, "%s exited with %v", p.Name, err)
 		}
 	}
 	s.mu.Lock()
@@ -407,5 +408,5 @@ func (s *System) End() {
 	for _, p := range all {
 		<-p.ended
 	}
-	s.blind()
+	s.closeInspector()
 }

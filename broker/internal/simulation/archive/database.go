@@ -25,15 +25,15 @@ const busyTimeout = 5 * time.Second
 type Database struct {
 	path string
 
-	// working is read-locked while SQLite executes a statement, which does not use virtual time.
+	// working is read-locked while SQLite executes a statement. The execution does not use virtual time.
 	working sync.RWMutex
 	dead    atomic.Bool
-	died    chan struct{}
+	killed  chan struct{}
 
 	mu     sync.Mutex
 	fault  *Fault
 	calls  int
-	strike map[int]strike // by number of the call
+	strike map[int]strike // by the number of the statement
 }
 
 type strike struct {
@@ -43,7 +43,7 @@ type strike struct {
 
 // newDatabase returns access to the database in a file, for one process.
 func newDatabase(path string) *Database {
-	return &Database{path: path, died: make(chan struct{}), strike: make(map[int]strike)}
+	return &Database{path: path, killed: make(chan struct{}), strike: make(map[int]strike)}
 }
 
 // Fault is a fault of a database.
@@ -101,11 +101,11 @@ func (d *Database) At(n int, after bool, do func()) {
 	d.strike[d.calls+n] = strike{after, do}
 }
 
-// kill makes all later statements fail without access to the file. It waits for the statements in progress and calls then.
-// Connections are closed afterwards, because their closing changes the file.
+// kill makes all later statements fail without access to the file. It waits for the statements in progress, and then calls
+// then. The caller closes the connections afterwards, because closing changes the file.
 func (d *Database) kill(then func()) {
 	if d.dead.CompareAndSwap(false, true) {
-		close(d.died)
+		close(d.killed)
 	}
 	d.working.Lock()
 	defer d.working.Unlock()
@@ -133,7 +133,7 @@ func (d *Database) call(ctx context.Context, query string, execute func() error)
 	}
 	if fault != nil && (!fault.Writes || writes(query)) {
 		if fault.After && isCommit(query) {
-			if err := d.patient(ctx, query, execute); err != nil {
+			if err := d.executeWaiting(ctx, query, execute); err != nil {
 				return err
 			}
 			execute = func() error { return nil }
@@ -145,10 +145,10 @@ func (d *Database) call(ctx context.Context, query string, execute func() error)
 		case <-fault.healed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-d.died:
+		case <-d.killed:
 		}
 	}
-	err := d.patient(ctx, query, execute)
+	err := d.executeWaiting(ctx, query, execute)
 	if struck && due.after {
 		due.do()
 		return errDead
@@ -156,8 +156,8 @@ func (d *Database) call(ctx context.Context, query string, execute func() error)
 	return err
 }
 
-// patient executes a statement and waits while the database is locked.
-func (d *Database) patient(ctx context.Context, query string, execute func() error) error {
+// executeWaiting executes a statement and waits while the database is locked.
+func (d *Database) executeWaiting(ctx context.Context, query string, execute func() error) error {
 	begun := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := d.once(execute)
@@ -168,7 +168,7 @@ func (d *Database) patient(ctx context.Context, query string, execute func() err
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-d.died:
+		case <-d.killed:
 			return errDead
 		}
 	}

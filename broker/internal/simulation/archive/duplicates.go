@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// protected returns the workers of a process with the store of duplicates. The worker of orders uses idempotent.Middleware, and
-// the worker of mails uses idempotent.Tx.
-func (s *System) protected(ctx context.Context, p *Process) ([]reprise.WorkerConfig, error) {
+// protectedWorkers returns the workers of a process with the store of duplicates. The worker of orders uses
+// idempotent.Middleware, and the worker of mails uses idempotent.Tx.
+func (s *System) protectedWorkers(ctx context.Context, p *Process) ([]reprise.WorkerConfig, error) {
 	db := p.Open(s.donePath())
 	context.AfterFunc(ctx, func() {
 		go func() {
@@ -51,7 +51,7 @@ func (s *System) protected(ctx context.Context, p *Process) ([]reprise.WorkerCon
 	for i := range all {
 		switch all[i].Queue {
 		case Orders:
-			all[i].Middleware = []reprise.Middleware{s.watched(p), once}
+			all[i].Middleware = []reprise.Middleware{s.trackHandling(p), once}
 		case Mails:
 			all[i].Handler = inTx
 		}
@@ -69,12 +69,12 @@ func (s *System) donePath() string {
 func (s *System) refuses(m *reprise.Message, o Order) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.show(m, o)
-	return s.verdict(o)
+	s.recordKey(m, o)
+	return s.downstreamError(o)
 }
 
-// watched records the messages that a process is handling, from before the claim until the message is marked as done.
-func (s *System) watched(p *Process) reprise.Middleware {
+// trackHandling records the messages that a process is handling, from before the claim until the message is marked as done.
+func (s *System) trackHandling(p *Process) reprise.Middleware {
 	return func(next reprise.Handler) reprise.Handler {
 		return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 			var o Order

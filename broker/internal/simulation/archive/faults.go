@@ -9,24 +9,25 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// These promises quote docs/failed-messages.md.
+// These promises summarize docs/failed-messages.md.
 const (
-	promiseStored    = "A message is in the archive before it is taken out of its queue; a message is acknowledged when the database has it, and at no other time"
-	promiseReady     = "While the database cannot be used … `/readyz` answers 503 and names the database"
-	promiseSoon      = "`reprise failed` and the console show the error after at most 10 s for a query and 20 s for a change"
-	promiseGoesOn    = "goes on by itself when the database can be used again"
-	promiseInOrder   = "The first Ctrl-C (SIGINT or SIGTERM) drains"
-	promiseOnce      = "nothing is stored twice"
-	promiseExactly   = "each byte of its body, all properties but delivery_mode, all headers with their exact types"
-	promiseAnnounced = "lead to a page that repeats the filter in words and shows how many messages it selects. It acts on no more than that: if more are selected by the time you confirm, it changes nothing and shows the new number"
-	promiseAudit     = "Every act is in the audit log, with who and when"
-	promiseReplay    = "A replay publishes each message, waits for the confirm, and notes then that it was sent"
-	promiseTwice     = "A crash in between, or a connection that is lost, repeats up to a hundred, each with the id it had, and loses none"
-	promiseNoRepeat  = "Ctrl-C, and a replay that is cancelled, repeat none: what is on its way is waited for, for 15 s at most, and noted"
-	promiseStates    = "failed, replaying, replayed or discarded; a replay ends as done, cancelled or stopped"
+	promiseStored    = "the archive acknowledges a message only after it has stored the message"
+	promiseReady     = "while the database is unavailable, /readyz reports an error"
+	promiseSoon      = "the console responds within 10 s to a query and 20 s to a change"
+	promiseGoesOn    = "the archive continues when the database is available again"
+	promiseInOrder   = "an orderly stop of a process succeeds"
+	promiseOnce      = "the archive does not store a message twice"
+	promiseExactly   = "the archive stores the exact body, properties and headers"
+	promiseAnnounced = "an act changes exactly the messages that its page announced, or none"
+	promiseAudit     = "the audit log records every act with its operator"
+	promiseReplay    = "a replay sends each selected message, and records it after the confirm"
+	promiseTwice     = "a crash or a lost connection repeats at most 100 messages of a replay"
+	promiseNoRepeat  = "an orderly stop or a cancellation of a replay does not repeat messages"
+	promiseStates    = "in the end, each replay is done, cancelled or stopped, and no message is replaying"
 )
 
-// settled is the time after a fault until every process has noticed its end. A process queries the database at least every 30 s.
+// settled is the time after the end of a fault until every process has noticed the end. A process queries the database at
+// least every 30 s.
 const settled = 2 * time.Minute
 
 // batch is the maximum number of messages that a crash repeats.
@@ -39,21 +40,21 @@ func (s *System) Kill(p *Process, pause time.Duration) {
 	}
 	s.strike("kill of " + p.Name)
 	s.note("%s is killed", p.Name)
-	s.killed(p)
+	s.kill(p)
 	s.startLater(p, pause)
 }
 
-// killed kills a process and keeps the state of its files at the crash.
-func (s *System) killed(p *Process) {
-	s.blind()
+// kill kills a process and keeps the state of its files at the crash.
+func (s *System) kill(p *Process) {
+	s.closeInspector()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.Kill(func() { s.keep(p) })
+	p.Kill(func() { s.copyFiles(p) })
 }
 
-// keep copies the files of a process during its kill, so that later changes by the closing process have no effect. The caller
-// holds the lock.
-func (s *System) keep(p *Process) {
+// copyFiles copies the files of a process during its kill, so that later changes by the closing process have no effect. The
+// caller holds the lock.
+func (s *System) copyFiles(p *Process) {
 	for n, times := range s.handling[p] {
 		if times > 0 {
 			s.doubled[n]++
@@ -62,7 +63,7 @@ func (s *System) keep(p *Process) {
 	s.interrupted()
 	if p == s.main {
 		s.main = nil
-		s.done = s.crashed(s.done)
+		s.done = s.copyCrashed(s.done)
 	} else {
 		s.second = nil
 	}
@@ -70,14 +71,15 @@ func (s *System) keep(p *Process) {
 		return // another process has the file open
 	}
 	if s.away != "" {
-		s.away = s.crashed(s.away)
+		s.away = s.copyCrashed(s.away)
 	} else {
-		s.file = s.crashed(s.file)
+		s.file = s.copyCrashed(s.file)
 	}
 }
 
-// crashed copies a database in the state that a killed process has left, and returns the new path. The caller holds the lock.
-func (s *System) crashed(path string) string {
+// copyCrashed copies a database in the state that a killed process has left, and returns the new path. The caller holds the
+// lock.
+func (s *System) copyCrashed(path string) string {
 	to := s.newFile()
 	if err := copyDatabase(path, to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.failLocked("simulation", "%v", err)
@@ -128,7 +130,7 @@ func (s *System) Stop(p *Process, pause time.Duration) {
 		s.fail(promiseInOrder, "%s ended with %v", p.Name, err)
 	}
 	if took := time.Since(begun); took > 2*time.Minute {
-		s.fail(promiseInOrder, "%s took %v to end", p.Name, took)
+		s.fail(promiseInOrder, "%s took %v to exit", p.Name, took)
 	}
 	s.startLater(p, pause)
 }
@@ -142,12 +144,12 @@ func (s *System) startLater(p *Process, pause time.Duration) {
 			s.startLater(p, 10*time.Second)
 			return
 		}
-		s.again(p)
+		s.restart(p)
 	})
 }
 
-// again restarts a stopped process.
-func (s *System) again(p *Process) {
+// restart restarts a stopped process.
+func (s *System) restart(p *Process) {
 	s.note("%s starts", p.Name)
 	if p.Work != nil {
 		s.start()
@@ -210,17 +212,16 @@ func (s *System) Break(what string, f Fault, last time.Duration) {
 	s.mu.Lock()
 	s.breaks++
 	s.mu.Unlock()
-	// A process notices at its next write that the database rejects writes. A claim is repeated at least every five seconds, and a process
-	// waits for the reply to a commit.
+	// If the database rejects writes, a process notices this at its next write, for example when it renews a lease.
 	noticed := 5 * time.Second
 	if f.Writes {
 		noticed = 90 * time.Second
 	}
 	if last > noticed+10*time.Second {
-		s.later(noticed, func() { s.demandReady(struck, mine, false, "the database "+what) })
+		s.later(noticed, func() { s.expectReady(struck, mine, false, "the database "+what) })
 	}
 	s.later(last, func() {
-		s.note("the database is as it was")
+		s.note("the database has recovered")
 		for _, end := range heal {
 			end()
 		}
@@ -228,7 +229,7 @@ func (s *System) Break(what string, f Fault, last time.Duration) {
 		s.breaks--
 		s.repairedAt = time.Now()
 		s.mu.Unlock()
-		s.later(settled, func() { s.demandReady(struck, mine, true, "the database was as before") })
+		s.later(settled, func() { s.expectReady(struck, mine, true, "the database recovered") })
 	})
 }
 
@@ -239,9 +240,9 @@ func (s *System) nextFault() int {
 	return s.faulty
 }
 
-// demandReady checks the result of /readyz of processes. It ignores processes that have exited, and all processes after
+// expectReady checks the result of /readyz of processes. It ignores processes that have exited, and all processes after
 // another fault of the database.
-func (s *System) demandReady(of []*Process, fault int, ready bool, since string) {
+func (s *System) expectReady(of []*Process, fault int, ready bool, since string) {
 	if s.Disturbances(time.Now().Add(-5*time.Minute), time.Now()) > 0 {
 		return // messages that are not yet stored may wait for the broker
 	}
@@ -253,13 +254,13 @@ func (s *System) demandReady(of []*Process, fault int, ready bool, since string)
 		switch {
 		case !same:
 		case ready && err != nil:
-			s.fail(promiseGoesOn, "%s is not ready some minutes after %s: %v", p.Name, since, err)
+			s.fail(promiseGoesOn, "%s is not ready two minutes after %s: %v", p.Name, since, err)
 		case !ready && err == nil:
-			s.fail(promiseReady, "%s is ready although %s", p.Name, since)
+			s.fail(promiseReady, "%s is ready, although %s", p.Name, since)
 		case !ready && !errors.Is(err, failed.ErrUnavailable):
-			s.fail(promiseReady, "%s has not been ready since %s: %v", p.Name, since, err)
+			s.fail(promiseReady, "unexpected state of %s after %s: %v", p.Name, since, err)
 		default:
-			s.strike("readiness told")
+			s.strike("readiness checked")
 		}
 	}
 }
@@ -267,10 +268,10 @@ func (s *System) demandReady(of []*Process, fault int, ready bool, since string)
 // MoveAway moves the file away and moves it back after a while.
 func (s *System) MoveAway(last time.Duration) {
 	struck := s.processes()
-	if !s.untouched() || len(struck) == 0 {
+	if !s.fileInPlace() || len(struck) == 0 {
 		return
 	}
-	s.blind()
+	s.closeInspector()
 	s.quiesce(struck, func() {
 		to, err := move(s.path(), filepath.Join(s.dir, "away"))
 		if err != nil {
@@ -280,13 +281,13 @@ func (s *System) MoveAway(last time.Duration) {
 		s.away = to
 		s.mu.Unlock()
 	})
-	if s.untouched() {
+	if s.fileInPlace() {
 		return
 	}
 	mine := s.nextFault()
 	s.strike("file moved away")
 	s.note("the file is moved away for %v", last)
-	s.demandReady(struck, mine, false, "its file was moved away")
+	s.expectReady(struck, mine, false, "its file was moved away")
 	s.later(last, func() {
 		s.mu.Lock()
 		from, path := s.away, s.file
@@ -299,13 +300,13 @@ func (s *System) MoveAway(last time.Duration) {
 		s.mu.Lock()
 		s.away = ""
 		s.mu.Unlock()
-		s.note("the file is put back")
-		s.later(settled, func() { s.demandReady(struck, mine, true, "its file was put back") })
+		s.note("the file is moved back")
+		s.later(settled, func() { s.expectReady(struck, mine, true, "its file was moved back") })
 	})
 }
 
-// untouched reports whether the file is in its place.
-func (s *System) untouched() bool {
+// fileInPlace reports whether the file is in its place.
+func (s *System) fileInPlace() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.away == "" && !s.losing
@@ -324,10 +325,10 @@ func (s *System) quiesce(processes []*Process, do func()) {
 
 // Backup backs up the archive.
 func (s *System) Backup() {
-	if !s.untouched() {
+	if !s.fileInPlace() {
 		return
 	}
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return
 	}
@@ -337,14 +338,14 @@ func (s *System) Backup() {
 	pool := s.inspector.pool
 	s.mu.Unlock()
 	if _, err := pool.Exec(`VACUUM INTO '` + path + `'`); err != nil {
-		s.fail("simulation", "a backup: %v", err)
+		s.fail("simulation", "cannot create a backup: %v", err)
 		return
 	}
 	s.mu.Lock()
 	s.backup = path
 	s.mu.Unlock()
 	s.strike("backup")
-	s.note("a backup is made")
+	s.note("a backup is created")
 }
 
 func (s *System) newFileLocked() string {
@@ -357,7 +358,7 @@ func (s *System) newFileLocked() string {
 // processes restart and use the current file.
 func (s *System) Lose(restored bool, restart time.Duration) {
 	struck := s.processes()
-	if !s.untouched() || len(struck) == 0 {
+	if !s.fileInPlace() || len(struck) == 0 {
 		return
 	}
 	s.mu.Lock()
@@ -366,7 +367,7 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 	if restored && backup == "" {
 		return
 	}
-	s.blind()
+	s.closeInspector()
 	lost := ""
 	s.quiesce(struck, func() {
 		path := s.path()
@@ -380,8 +381,8 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 				s.fail("simulation", "%v", err)
 			}
 		}
-		// The current content was acknowledged and may be lost with the file. The processes must not acknowledge messages that
-		// they write to the file later.
+		// The messages in this copy were acknowledged, so their loss with the file is permitted. The processes must not
+		// acknowledge messages that they write to the lost file later.
 		if err := copyDatabase(to, to+".then"); err != nil {
 			s.fail("simulation", "%v", err)
 		}
@@ -396,12 +397,12 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 	s.strike("file " + what)
 	s.note("the file is %s", what)
 	mine := s.nextFault()
-	s.demandReady(struck, mine, false, "its file was "+what)
-	if err := s.lostWith(lost+".then", restored); err != nil {
-		s.fail("simulation", "reading the lost file: %v", err)
+	s.expectReady(struck, mine, false, "its file was "+what)
+	if err := s.recordLost(lost+".then", restored); err != nil {
+		s.fail("simulation", "cannot read the lost file: %v", err)
 	}
 	s.later(restart, func() {
-		s.note("all processes are restarted, to use what is there")
+		s.note("all processes restart with the current file")
 		stopped := s.processes()
 		for _, p := range stopped {
 			s.mu.Lock()
@@ -420,16 +421,16 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 		s.epoch++
 		s.mu.Unlock()
 		for _, p := range stopped {
-			s.again(p)
+			s.restart(p)
 		}
 	})
 }
 
 func (s *System) newDir() string { return filepath.Dir(s.newFileLocked()) }
 
-// lostWith records the messages that the operators can no longer find. These messages were open in the lost file and are not in
-// the current file.
-func (s *System) lostWith(file string, restored bool) error {
+// recordLost records the messages that the operators can no longer find. These messages were open in the lost file and are
+// not in the current file.
+func (s *System) recordLost(file string, restored bool) error {
 	had, err := rowsIn(file)
 	if err != nil {
 		return err
@@ -450,7 +451,7 @@ func (s *System) lostWith(file string, restored bool) error {
 	defer s.mu.Unlock()
 	for _, r := range had {
 		if r.known && r.open() && !has[r.Order.N] {
-			s.gone[r.Order.N] = "lost with its file"
+			s.gone[r.Order.N] = "lost with the file of the archive"
 		}
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 func (s *System) open(name string) (*amqp.Connection, *amqp.Channel, error) {
 	dial := s.Dial(name)
 	c, err := amqp.DialConfig(s.URL, amqp.Config{
-		Heartbeat: time.Hour, // the tests do not cover this program
+		Heartbeat: time.Hour, // faults of this program are not part of the simulation
 		Dial:      func(network, address string) (net.Conn, error) { return dial(context.Background(), network, address) },
 	})
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *System) open(name string) (*amqp.Connection, *amqp.Channel, error) {
 	return c, ch, nil
 }
 
-// foreign is a program that implements the published cover art design and does not know Reprise. It publishes a failed message
-// again with the routing key of the message.
+// foreign is a program that implements the published cover art design without Reprise. It republishes a failed message with
+// the routing key of the message.
 func (s *System) foreign(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.foreignOnce(ctx)
@@ -74,7 +74,7 @@ func (s *System) foreignHandles(ctx context.Context, ch *amqp.Channel, d amqp.De
 		return d.Ack(false) == nil
 	}
 	s.mu.Lock()
-	failure := s.verdict(o)
+	failure := s.downstreamError(o)
 	if failure == nil {
 		s.effects[o.N]++
 	}

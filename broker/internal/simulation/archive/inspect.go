@@ -64,7 +64,7 @@ func rowsOf(a *failed.Archive) (map[failed.ID]Row, error) {
 
 // Rows returns all messages of the current archive.
 func (s *System) Rows() (map[failed.ID]Row, error) {
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *System) Rows() (map[failed.ID]Row, error) {
 			return nil, err
 		}
 		for _, line := range list {
-			r, err := s.whole(a, epoch, line.ID)
+			r, err := s.fullMessage(a, epoch, line.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -91,8 +91,9 @@ func (s *System) Rows() (map[failed.ID]Row, error) {
 	}
 }
 
-// whole returns the full message from its first read. Most of its fields never change.
-func (s *System) whole(a *failed.Archive, epoch int, id failed.ID) (Row, error) {
+// fullMessage returns a message with all fields. It caches the first read, because most fields do
+// not change.
+func (s *System) fullMessage(a *failed.Archive, epoch int, id failed.ID) (Row, error) {
 	key := resend{epoch: epoch, id: id}
 	s.mu.Lock()
 	r, found := s.rows[key]
@@ -112,8 +113,8 @@ func (s *System) whole(a *failed.Archive, epoch int, id failed.ID) (Row, error) 
 	return r, nil
 }
 
-// look returns the archive through a connection that faults of the processes do not affect.
-func (s *System) look() (*failed.Archive, error) {
+// openArchive returns the archive through a connection that faults of the processes do not affect.
+func (s *System) openArchive() (*failed.Archive, error) {
 	path := s.path()
 	s.mu.Lock()
 	have := s.inspector
@@ -133,8 +134,8 @@ func (s *System) look() (*failed.Archive, error) {
 	return i.archive, nil
 }
 
-// blind closes the inspector before the file is replaced.
-func (s *System) blind() {
+// closeInspector closes the inspector before the file is replaced.
+func (s *System) closeInspector() {
 	s.mu.Lock()
 	i := s.inspector
 	s.inspector = nil

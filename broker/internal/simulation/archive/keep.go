@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	promisePurge  = "Retention is how long messages are kept after they arrived, whatever their state, except those of a replay that is under way. Purge removes what is older"
-	promiseExport = "`reprise failed export` writes all of it as JSON Lines, `import` reads it; what is there already is left alone"
+	promisePurge  = "Purge removes the expired messages of all states, except messages of a running replay"
+	promiseExport = "an export contains all messages, and an import adds only missing messages"
 )
 
 // Purge removes expired messages through the JSON API.
 func (s *System) Purge() {
-	p := s.someConsole()
-	if p == nil || s.Retention == 0 || !s.untouched() {
+	p := s.nextConsole()
+	if p == nil || s.Retention == 0 || !s.fileInPlace() {
 		return
 	}
-	epoch, before := s.epochNow(), s.alone()
+	epoch, before := s.epochNow(), s.exclusiveRows()
 	if before == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (s *System) Purge() {
 	status, err := request(p, "person-0", http.MethodPost, "/api/v1/purge", struct{}{}, &done)
 	late := time.Now().Add(-s.Retention)
 	after, unread := s.Rows()
-	if unread != nil || s.epochNow() != epoch || !s.untouched() {
+	if unread != nil || s.epochNow() != epoch || !s.fileInPlace() {
 		return
 	}
 	removed := int64(0)
@@ -41,9 +41,9 @@ func (s *System) Purge() {
 		_, left := after[id]
 		switch {
 		case left && err == nil && status == http.StatusOK && row.Archived.Before(at) && row.State != failed.Replaying && after[id].State != failed.Replaying:
-			s.fail(promisePurge, "message %d is left, which arrived at %v", id, row.Archived)
+			s.fail(promisePurge, "expired message %d, archived at %v, was not removed", id, row.Archived)
 		case !left && (!row.Archived.Before(late) || row.State == failed.Replaying):
-			s.fail(promisePurge, "message %d (%s) was removed, which arrived at %v", id, row.State, row.Archived)
+			s.fail(promisePurge, "message %d (%s), archived at %v, was removed", id, row.State, row.Archived)
 		}
 		if !left {
 			removed++
@@ -55,7 +55,7 @@ func (s *System) Purge() {
 	if err == nil && status == http.StatusOK {
 		s.strike("act: purge")
 		if removed != done.Messages {
-			s.fail(promisePurge, "%d messages were removed, but the response reports %d", removed, done.Messages)
+			s.fail(promisePurge, "removed %d messages, but the response reports %d", removed, done.Messages)
 		}
 	}
 	s.note("person-0 purges %d messages, status %d", removed, status)
@@ -63,34 +63,34 @@ func (s *System) Purge() {
 
 // Export exports the archive and imports the export twice into an empty archive.
 func (s *System) Export() {
-	p := s.someConsole()
-	if p == nil || !s.untouched() {
+	p := s.nextConsole()
+	if p == nil || !s.fileInPlace() {
 		return
 	}
-	epoch, before := s.epochNow(), s.alone()
+	epoch, before := s.epochNow(), s.exclusiveRows()
 	if before == nil {
 		return
 	}
 	defer func() { <-s.acting }()
 	var lines bytes.Buffer
 	n, err := p.Archive().Export(context.Background(), failed.Filter{}, &lines)
-	if err != nil || s.epochNow() != epoch || !s.untouched() {
+	if err != nil || s.epochNow() != epoch || !s.fileInPlace() {
 		return
 	}
 	if n < int64(len(before)) {
-		s.fail(promiseExport, "%d of %d messages were exported", n, len(before))
+		s.fail(promiseExport, "exported %d of %d messages", n, len(before))
 	}
 	pool := sql.OpenDB(newDatabase(s.newFileLocked()))
 	defer pool.Close()
 	other, err := failed.Open(context.Background(), pool, failed.Config{Dialect: failed.SQLite})
 	if err != nil {
-		s.fail("simulation", "opening an archive to import into: %v", err)
+		s.fail("simulation", "cannot open an archive for the import: %v", err)
 		return
 	}
 	for time, want := range []int64{n, 0} {
 		added, err := other.Import(context.Background(), bytes.NewReader(lines.Bytes()), "person-0")
 		if err != nil || added != want {
-			s.fail(promiseExport, "import %d of %d messages has added %d: %v", time+1, n, added, err)
+			s.fail(promiseExport, "import %d of %d messages added %d: %v", time+1, n, added, err)
 			return
 		}
 	}
@@ -109,7 +109,7 @@ func (s *System) Export() {
 	has := count(imported)
 	for what, n := range count(before) {
 		if has[what] < n {
-			s.fail(promiseExport, "%q exists %d times after an import, but existed %d times before", what, has[what], n)
+			s.fail(promiseExport, "%q exists %d times after an import, %d times before", what, has[what], n)
 			return
 		}
 	}

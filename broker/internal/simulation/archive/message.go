@@ -78,7 +78,7 @@ func (s *System) someMessage(b *Browser, state failed.State, random *rand.Rand) 
 
 // press submits a form that acts without a confirmation page.
 func (s *System) press(b *Browser, f *Form, with Button, announced int64) (int64, ending) {
-	e := ending{n: -1, before: s.alone()}
+	e := ending{n: -1, before: s.exclusiveRows()}
 	if e.before == nil {
 		return 0, ending{}
 	}
@@ -96,8 +96,8 @@ func (s *System) press(b *Browser, f *Form, with Button, announced int64) (int64
 }
 
 const (
-	promiseSeen = "To edit and to replay is one act: what is sent is what you have seen, or nothing"
-	promiseEdit = "The original is kept beside the edit; of two who edit one message at a time, the second is shown what the first has made of it before anything is saved"
+	promiseSeen = "Save and replay sends exactly the edited content"
+	promiseEdit = "an edit keeps the original, and a concurrent edit is rejected"
 )
 
 // Edit edits a message on its page, so that the handler succeeds, and sometimes replays it. Another operator may edit the same
@@ -121,13 +121,13 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		}
 		form, ok := edit.FormTo(fmt.Sprintf("/messages/%d/edit", id))
 		if !ok {
-			return 0, ending{problem: "there is no form to edit with"}
+			return 0, ending{problem: "edit form not found"}
 		}
 		body := form.Values.Get("body")
 		changed := strings.Replace(body, `"amount": 9`, `"amount": 5`, 1)
 		changed = strings.Replace(changed, `"note": "`, `"note": "edited`+strconv.Itoa(random.IntN(100))+` `, 1)
 		if changed == body {
-			return 0, ending{problem: "the body cannot be edited: " + body}
+			return 0, ending{problem: "cannot edit the body: " + body}
 		}
 		form.Values.Set("body", changed)
 		if wait > 0 {
@@ -136,9 +136,9 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		label := map[bool]string{true: "Save and replay", false: "Save"}[replays]
 		button, ok := form.Button(label)
 		if !ok {
-			return 0, ending{problem: "there is no button " + label}
+			return 0, ending{problem: "button not found: " + label}
 		}
-		e := ending{n: -1, before: s.alone()}
+		e := ending{n: -1, before: s.exclusiveRows()}
 		if e.before == nil {
 			return 0, ending{}
 		}
@@ -155,15 +155,15 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 		e.status = result.Status
 		s.strike("edit" + e.outcome())
 		if overtaken && result.Status < 400 {
-			s.fail(promiseEdit, "message %d was edited by another request, but this edit was accepted with status %d", id, result.Status)
+			s.fail(promiseEdit, "message %d: conflicting edit accepted with status %d", id, result.Status)
 		}
 		if rest, ok := strings.CutPrefix(result.URL.Path, "/replays/"); ok && result.Status == http.StatusOK {
 			n, _ := strconv.ParseInt(rest, 10, 64)
 			e.replay = failed.ReplayID(n)
 		}
-		s.seen(id, e, changed, replays, overtaken)
+		s.checkEdit(id, e, changed, replays, overtaken)
 		if !replays {
-			// No message may have moved. No further check is necessary.
+			// An edit alone does not change the state of messages, so act has nothing to compare.
 			<-s.acting
 			return 0, ending{}
 		}
@@ -178,12 +178,12 @@ func (s *System) Edit(random *rand.Rand, wait time.Duration) {
 	})
 }
 
-// seen compares the stored edit of a message with the content of the form.
-func (s *System) seen(id failed.ID, e ending, body string, replays, overtaken bool) {
+// checkEdit compares the stored edit of a message with the content of the form.
+func (s *System) checkEdit(id failed.ID, e ending, body string, replays, overtaken bool) {
 	if e.status != http.StatusOK || overtaken {
 		return
 	}
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return
 	}
@@ -192,14 +192,14 @@ func (s *System) seen(id failed.ID, e ending, body string, replays, overtaken bo
 		return
 	}
 	if !sameJSON(m.Current().Body, []byte(body)) {
-		s.fail(promiseSeen, "message %d is %q after it was edited to %q", id, m.Current().Body, body)
+		s.fail(promiseSeen, "edited body of message %d: got %q, want %q", id, m.Current().Body, body)
 	}
 	if !bytes.Equal(m.Body, e.before[id].Body) {
-		s.fail(promiseEdit, "the original of message %d is %q, and was %q", id, m.Body, e.before[id].Body)
+		s.fail(promiseEdit, "original body of message %d: got %q, want %q", id, m.Body, e.before[id].Body)
 	}
 	if replays && e.replay != 0 && m.State == failed.Failed && m.ReplayedBy == 0 {
 		if r, err := a.Replay(context.Background(), e.replay); err == nil && r.State == failed.ReplayRunning {
-			s.fail(promiseSeen, "message %d was edited and replayed, and is %s", id, m.State)
+			s.fail(promiseSeen, "message %d was edited and replayed, but its state is %s", id, m.State)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func sameJSON(a, b []byte) bool {
 
 // rivalEdits edits a message as another operator and reports whether the edit succeeded.
 func (s *System) rivalEdits(m failed.Message) bool {
-	p := s.someConsole()
+	p := s.nextConsole()
 	if p == nil {
 		return false
 	}
@@ -222,8 +222,8 @@ func (s *System) rivalEdits(m failed.Message) bool {
 
 // Cancel cancels a running replay on its page.
 func (s *System) Cancel(random *rand.Rand) {
-	p := s.someConsole()
-	if p == nil || !s.untouched() {
+	p := s.nextConsole()
+	if p == nil || !s.fileInPlace() {
 		return
 	}
 	epoch := s.epochNow()
@@ -242,7 +242,7 @@ func (s *System) Cancel(random *rand.Rand) {
 		return
 	}
 	for _, f := range page.Forms() {
-		button, ok := f.Button("Cancel the replay")
+		button, ok := f.Button("Cancel replay")
 		if !ok {
 			continue
 		}

@@ -108,7 +108,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	published := w.read()
 	w.mu.Unlock()
 	n, err := w.Conn.Write(p)
-	for _, p := range published { // even if the write was incomplete
+	for _, p := range published { // report the messages even if the write was incomplete
 		w.network.published(p)
 	}
 	return n, err

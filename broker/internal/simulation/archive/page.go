@@ -31,27 +31,27 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 	}
 	heading := page.Heading()
 	if page.Status != http.StatusOK {
-		return 0, ending{problem: fmt.Sprintf("the page that asks has status %d: %s", page.Status, page.Text)}
+		return 0, ending{problem: fmt.Sprintf("confirmation page: got status %d: %s", page.Status, page.Text)}
 	}
-	if strings.Contains(page.Text, "Nothing to "+i.verb) {
+	if strings.Contains(page.Text, "No messages to "+i.verb) {
 		return 0, ending{}
 	}
 	n, ok := announcedBy(heading)
 	form, found := page.FormTo(action)
 	if !ok || !found || len(form.Buttons) == 0 {
-		return 0, ending{problem: fmt.Sprintf("the page that asks has no number or no form: %s", page.Text)}
+		return 0, ending{problem: fmt.Sprintf("confirmation page without a number or a form: %s", page.Text)}
 	}
 	e := ending{n: -1}
 	for _, w := range i.words {
 		if !strings.Contains(strings.ToLower(page.Subtitle()), strings.ToLower(w)) {
-			e.problem = fmt.Sprintf("the page repeats the filter as %q, without %q", page.Subtitle(), w)
+			e.problem = fmt.Sprintf("confirmation page: got filter %q, want it to contain %q", page.Subtitle(), w)
 		}
 	}
 	fill(form)
 	if i.wait > 0 {
 		time.Sleep(i.wait) // the operator reads the page or is away
 	}
-	if e.before = s.alone(); e.before == nil {
+	if e.before = s.exclusiveRows(); e.before == nil {
 		return n, ending{}
 	}
 	result, err := b.Submit(form, form.Buttons[0])
@@ -61,7 +61,7 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 	}
 	e.status = result.Status
 	if result.Status == http.StatusConflict && !strings.Contains(result.Alert(), "nothing was changed") {
-		e.problem = "the page that refuses does not say that nothing was changed: " + result.Text
+		e.problem = "the conflict page does not report that nothing was changed: " + result.Text
 	}
 	if rest, ok := strings.CutPrefix(result.URL.Path, "/replays/"); ok && result.Status == http.StatusOK {
 		id, _ := strconv.ParseInt(rest, 10, 64)
@@ -75,9 +75,9 @@ func (s *System) confirm(b *Browser, page *Page, i intent, action string, fill f
 	return n, e
 }
 
-// alone returns the current messages. It prevents all other actions on the archive until act has read the messages again. It
-// returns nil if this is not possible.
-func (s *System) alone() map[failed.ID]Row {
+// exclusiveRows returns the current messages, and blocks other actions on the archive until act has read the messages again.
+// It returns nil if another action is in progress or the archive cannot be read.
+func (s *System) exclusiveRows() map[failed.ID]Row {
 	select {
 	case s.acting <- struct{}{}:
 	case <-time.After(5 * time.Minute):
@@ -91,8 +91,8 @@ func (s *System) alone() map[failed.ID]Row {
 	return all
 }
 
-// planned fills in the settings of a replay.
-func planned(random *rand.Rand, f *Form) {
+// fillReplay fills in random settings of a replay.
+func fillReplay(random *rand.Rand, f *Form) {
 	switch random.IntN(4) {
 	case 0:
 		f.Values.Del("ramp")
@@ -111,10 +111,10 @@ func planned(random *rand.Rand, f *Form) {
 }
 
 // labels are the labels of the links and buttons.
-var labels = map[string]struct{ group, search, action string }{
-	"discard": {"Discard all…", "Discard these…", "/discard"},
-	"replay":  {"Replay all…", "Replay these…", "/replays"},
-	"restore": {"Restore all…", "Restore these…", "/restore"},
+var labels = map[string]struct{ all, action string }{
+	"discard": {"Discard all…", "/discard"},
+	"replay":  {"Replay all…", "/replays"},
+	"restore": {"Restore all…", "/restore"},
 }
 
 func stateOf(verb string) failed.State {
@@ -165,7 +165,7 @@ func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 				}
 			}
 		}
-		link, ok := page.Link(labels[verb].group)
+		link, ok := page.Link(labels[verb].all)
 		if !ok {
 			return 0, ending{}
 		}
@@ -192,7 +192,7 @@ func (s *System) fill(f *Form, i intent, random *rand.Rand) {
 	case "discard":
 		f.Values.Set("reason", i.reason)
 	case "replay":
-		planned(random, f)
+		fillReplay(random, f)
 	}
 }
 
@@ -206,7 +206,7 @@ func (s *System) first(page *Page) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.look()
+	a, err := s.openArchive()
 	if err != nil {
 		return nil, err
 	}
@@ -286,23 +286,23 @@ func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 		}
 		form, ok := page.FormTo("/messages")
 		if !ok {
-			return 0, ending{problem: "there is no form to search with"}
+			return 0, ending{problem: "search form not found"}
 		}
 		for name, value := range sought.fields {
 			if len(form.Options(name)) == 0 {
-				return 0, ending{problem: "the form has no field " + name}
+				return 0, ending{problem: "search form without the field " + name}
 			}
 			form.Values.Set(name, value)
 		}
 		button, ok := form.Button("Search")
 		if !ok {
-			return 0, ending{problem: "there is no button to search with"}
+			return 0, ending{problem: "search button not found"}
 		}
 		found, err := b.Submit(form, button)
 		if err != nil || found.Status != http.StatusOK {
 			return 0, ending{}
 		}
-		link, ok := found.Link(labels[verb].search)
+		link, ok := found.Link(labels[verb].all)
 		if !ok {
 			return 0, ending{}
 		}
@@ -341,10 +341,10 @@ func (s *System) OnPicked(verb string, random *rand.Rand, wait time.Duration) {
 		i.selects = func(r Row) bool { return picked[r.ID] }
 		button, ok := form.Button(map[string]string{"discard": "Discard…", "replay": "Replay…", "restore": "Restore"}[verb])
 		if !ok {
-			return 0, ending{problem: "there is no button for what is picked"}
+			return 0, ending{problem: "button for selected messages not found"}
 		}
 		if verb == "restore" { // without a confirmation page
-			e := ending{n: -1, before: s.alone()}
+			e := ending{n: -1, before: s.exclusiveRows()}
 			if e.before == nil {
 				return 0, ending{}
 			}

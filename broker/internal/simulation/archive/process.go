@@ -33,8 +33,8 @@ type Config struct {
 	Routing   failed.Routing
 	Retention time.Duration
 	Tokens    []console.Token
-	Lease     time.Duration // of queues and replays; 0: the defaults
-	Poll      time.Duration // of replays; 0: the default
+	Lease     time.Duration // lease of queues and replays; 0: the defaults
+	Poll      time.Duration // poll interval of replays; 0: the default
 
 	Broker   ledger.Broker // nil means no ledger
 	Accounts []ledger.Account
@@ -208,7 +208,7 @@ func (p *Process) Client(name string) *reprise.Config {
 	return &reprise.Config{Name: name, Dial: p.network.Dial, Logger: p.Logger, Heartbeat: p.Heartbeat}
 }
 
-// HangUp closes a client of this process.
+// HangUp closes a client of this process. It waits at most 30 s.
 func (p *Process) HangUp(c *reprise.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

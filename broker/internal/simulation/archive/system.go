@@ -121,7 +121,7 @@ type System struct {
 	done       string     // path of the store of duplicates
 	away       string     // path of the moved file.
 	backup     string
-	losing     bool      // the file is lost, and the processes have not restarted yet.
+	losing     bool      // the file is lost, and the processes have not restarted.
 	pending    int       // number of scheduled calls.
 	ending     bool      // all faults have ended permanently
 	breaks     int       // number of current database faults.
@@ -142,7 +142,7 @@ type System struct {
 	parked     map[int]int // publishes to failed queues, by Order.N
 	gone       map[int]string
 	reasons    map[string]discarded
-	replays    map[epochReplay]*begun
+	replays    map[epochReplay]*startedReplay
 	failures   int
 	events     []string
 	struck     map[string]int
@@ -161,12 +161,12 @@ type Options struct {
 	Foreign  bool // a program without Reprise consumes the queue of the cover art design
 	Routed   bool // the management API provides the bindings
 	Ledger   bool
-	Attempts int // of the policies
+	Attempts int // maximum number of attempts of a policy
 
 	Retention time.Duration // 0: messages do not expire
 
-	Lease time.Duration // of queues and replays
-	Poll  time.Duration // of replays
+	Lease time.Duration // lease of queues and replays
+	Poll  time.Duration // poll interval of replays
 }
 
 type resend struct {
@@ -219,7 +219,7 @@ func NewSystem(e Environment, o Options, dir string) *System {
 		Environment: e, Options: o, began: time.Now(), dir: dir, acting: make(chan struct{}, 1),
 		down: map[string]bool{}, effects: map[int]int{}, doubled: map[int]int{}, handling: map[*Process]map[int]int{},
 		keys: map[int]map[string]bool{}, rows: map[resend]Row{}, written: map[resend]int{}, parked: map[int]int{}, gone: map[int]string{},
-		reasons: map[string]discarded{}, replays: map[epochReplay]*begun{}, struck: map[string]int{},
+		reasons: map[string]discarded{}, replays: map[epochReplay]*startedReplay{}, struck: map[string]int{},
 	}
 	s.file, s.done = s.newFile(), s.newFile()
 	return s
@@ -359,7 +359,7 @@ func (s *System) work(ctx context.Context, p *Process, observer reprise.Observer
 		return err
 	}
 	defer p.HangUp(c)
-	workers, err := s.protected(ctx, p)
+	workers, err := s.protectedWorkers(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -395,16 +395,16 @@ func (s *System) handle(queue string, m *reprise.Message) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.show(m, o)
-	if err := s.verdict(o); err != nil {
+	s.recordKey(m, o)
+	if err := s.downstreamError(o); err != nil {
 		return err
 	}
 	s.effects[o.N]++
 	return nil
 }
 
-// show records the message ID that a handler has received for an order. The caller holds the lock.
-func (s *System) show(m *reprise.Message, o Order) {
+// recordKey records the message ID that a handler has received for an order. The caller holds the lock.
+func (s *System) recordKey(m *reprise.Message, o Order) {
 	if s.keys[o.N] == nil {
 		s.keys[o.N] = map[string]bool{}
 	}
@@ -413,8 +413,8 @@ func (s *System) show(m *reprise.Message, o Order) {
 	}
 }
 
-// verdict returns the result of the downstream system for an order. The caller holds the lock.
-func (s *System) verdict(o Order) error {
+// downstreamError returns the result of the downstream system for an order. The caller holds the lock.
+func (s *System) downstreamError(o Order) error {
 	class := o.Class
 	if o.Amount == 9 {
 		class = "poison"

@@ -11,18 +11,20 @@ import (
 	"github.com/reprisemq/reprise/internal/inside"
 )
 
-// keeperName is the owner of an operator's connections. Only faults of the broker affect them.
-const keeperName = "operator"
+// operatorName is the owner of an operator's connections. Only faults of the broker affect them.
+const operatorName = "operator"
 
-// keeper is an Actor. It is an operator who empties full failed queues and deletes empty wait queues.
-type keeper struct {
+// operator is an Actor. It empties full failed queues and deletes empty wait queues.
+type operator struct {
 	healed chan struct{}
 	ended  chan struct{}
 	group  sync.WaitGroup
 }
 
 func init() {
-	RegisterActor(func(*Life) []Actor { return []Actor{&keeper{healed: make(chan struct{}), ended: make(chan struct{})}} })
+	RegisterActor(func(*Life) []Actor {
+		return []Actor{&operator{healed: make(chan struct{}), ended: make(chan struct{})}}
+	})
 	RegisterAct(Act{
 		Name: "empty-failed", Weight: 2,
 		Draw: func(random *rand.Rand, shape Shape) []Step { return []Step{{On: oneOf(random, shape.Names()...)}} },
@@ -47,13 +49,13 @@ func init() {
 }
 
 // Begin implements Actor. The operator empties full failed queues once an hour.
-func (k *keeper) Begin(l *Life) {
-	k.group.Go(func() {
+func (o *operator) Begin(l *Life) {
+	o.group.Go(func() {
 		for pause := time.Hour; ; {
 			select {
-			case <-k.ended:
+			case <-o.ended:
 				return
-			case <-k.healed:
+			case <-o.healed:
 				pause = 20 * time.Second
 			case <-time.After(pause):
 			}
@@ -67,15 +69,15 @@ func (k *keeper) Begin(l *Life) {
 }
 
 // Heal implements Actor. The operator then empties full failed queues every 20 seconds.
-func (k *keeper) Heal(*Life) { k.healed <- struct{}{} }
+func (o *operator) Heal(*Life) { o.healed <- struct{}{} }
 
 // Idle implements Actor.
-func (k *keeper) Idle(*Life) string { return "" }
+func (o *operator) Idle(*Life) string { return "" }
 
 // End implements Actor.
-func (k *keeper) End(*Life) {
-	close(k.ended)
-	k.group.Wait()
+func (o *operator) End(*Life) {
+	close(o.ended)
+	o.group.Wait()
 }
 
 // deleteWaitQueues deletes some empty wait queues. Workers declare them again when they need them. It uses the inner API of the
@@ -100,7 +102,7 @@ func deleteWaitQueues(l *Life, s Step) {
 // take removes messages from a work queue permanently.
 func take(l *Life, s Step) {
 	w := l.work(s.On)
-	conn, err := l.Open(keeperName)
+	conn, err := l.Open(operatorName)
 	if err != nil {
 		return
 	}
