@@ -31,7 +31,7 @@ type disk struct {
 
 	mu        sync.Mutex
 	pending   changeSet
-	partBytes int64               // partBytes constant, except in tests
+	partBytes int64               // the constant partBytes, except in tests
 	holders   int                 // number of callers between Hold and Release
 	counts    map[uint64][]*count // by queue
 	committed Ticket

@@ -33,10 +33,10 @@ type Consumer struct {
 
 // consumers is a round-robin scheduler. A consumer that received a message moves behind the consumers of the same priority.
 type consumers struct {
-	single    bool        // only the first consumer in all is available
-	yields    bool        // a consumer with a higher priority replaces the single active consumer
-	all       []*Consumer // sorted by priority, then by arrival
-	available []*Consumer // consumers that accept messages, in the same order
+	single     bool        // only the first consumer in all is available
+	preemptive bool        // a consumer with a higher priority replaces the single active consumer
+	all        []*Consumer // sorted by priority, then by arrival
+	available  []*Consumer // consumers that accept messages, in the same order
 
 	leaving *Consumer // previous active consumer; the first of all becomes active after leaving has settled its messages
 }
@@ -65,7 +65,7 @@ func (cs *consumers) addSingle(c *Consumer) {
 	switch {
 	case len(cs.all) == 0:
 		cs.all = []*Consumer{c}
-	case !cs.yields || c.Priority <= cs.all[0].Priority:
+	case !cs.preemptive || c.Priority <= cs.all[0].Priority:
 		cs.all = slices.Concat(cs.all[:1], join(cs.all[1:], c))
 		return
 	default:

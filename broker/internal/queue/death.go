@@ -30,8 +30,8 @@ type death struct {
 	expiration string // original-expiration; empty: none
 }
 
-// past is the dead-lettering history of a message.
-type past struct {
+// deathHistory is the dead-lettering history of a message.
+type deathHistory struct {
 	published int     // size of the properties before the first death
 	first     death   // as in the x-first-death-* headers
 	deaths    []death // most recent first
@@ -59,10 +59,10 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 			queue: queue, reason: reason, count: 1, time: now, exchange: m.Exchange,
 			keys: slices.Concat([]string{m.RoutingKey}, m.CC), expiration: p.Expiration,
 		}
-		dead.past = m.past.die(this, m.propertiesSize())
+		dead.history = m.history.die(this, m.propertiesSize())
 		// Remove the expiration, so that the message does not expire again in the next queues.
 		p.Expiration, p.Flags = "", p.Flags&^amqpwire.PropExpiration
-		p.Headers = dead.past.headers(p.Headers, this)
+		p.Headers = dead.history.headers(p.Headers, this)
 		p.Flags |= amqpwire.PropHeaders
 		dead.Headers = p.Headers
 	})
@@ -70,11 +70,11 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 }
 
 // die returns the history with a further death. Size is the size of the properties of the message.
-func (p *past) die(this death, size int) *past {
+func (p *deathHistory) die(this death, size int) *deathHistory {
 	if p == nil {
-		return &past{published: size, first: this, deaths: []death{this}}
+		return &deathHistory{published: size, first: this, deaths: []death{this}}
 	}
-	return &past{published: p.published, first: p.first, deaths: record(p.deaths, this)}
+	return &deathHistory{published: p.published, first: p.first, deaths: record(p.deaths, this)}
 }
 
 // record moves the entry of the new death to the front, and preserves the order of the other entries.
@@ -93,10 +93,10 @@ func record(history []death, this death) []death {
 // circulate indefinitely, so the broker drops it. A rejection by a consumer is intentional and breaks the cycle
 // (https://www.rabbitmq.com/docs/dlx#automatic-dead-letter-cycles).
 func (m *Message) DiedInCircle(queue string) bool {
-	if m.past == nil {
+	if m.history == nil {
 		return false
 	}
-	for _, d := range m.past.deaths {
+	for _, d := range m.history.deaths {
 		if d.reason == Rejected {
 			return false
 		}
@@ -108,7 +108,7 @@ func (m *Message) DiedInCircle(queue string) bool {
 }
 
 // headers overwrites the headers from the client with the history.
-func (p *past) headers(h amqpwire.Table, last death) amqpwire.Table {
+func (p *deathHistory) headers(h amqpwire.Table, last death) amqpwire.Table {
 	entries := make(amqpwire.Array, len(p.deaths))
 	for i, d := range p.deaths {
 		entries[i] = d.table()

@@ -32,7 +32,7 @@ func (m *Message) Append(dst []byte) []byte {
 		{hasPriority, m.HasPriority},
 		{hasKeys, len(m.CC)+len(m.BCC) > 0},
 		{hasFailures, m.failures != 0},
-		{hasPast, m.past != nil},
+		{hasPast, m.history != nil},
 	} {
 		if f.set {
 			flags |= f.flag
@@ -51,14 +51,14 @@ func (m *Message) Append(dst []byte) []byte {
 	if m.failures != 0 {
 		dst = binary.AppendVarint(dst, m.failures)
 	}
-	if m.past != nil {
-		dst = m.past.append(dst)
+	if m.history != nil {
+		dst = m.history.append(dst)
 	}
 	dst = appendText(dst, m.Properties)
 	return append(dst, m.Body...)
 }
 
-func (p *past) append(dst []byte) []byte {
+func (p *deathHistory) append(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, int64(p.published))
 	dst = p.first.append(dst)
 	dst = binary.AppendUvarint(dst, uint64(len(p.deaths)))
@@ -109,7 +109,7 @@ func decodeMessage(b []byte) (*Message, error) {
 		m.failures = d.number()
 	}
 	if flags&hasPast != 0 {
-		m.past = d.past()
+		m.history = d.history()
 	}
 	m.Properties = d.bytes()
 	m.Body = d.rest
@@ -172,8 +172,8 @@ func (d *decoder) texts() (all []string) {
 	return all
 }
 
-func (d *decoder) past() *past {
-	p := &past{published: int(d.number()), first: d.death()}
+func (d *decoder) history() *deathHistory {
+	p := &deathHistory{published: int(d.number()), first: d.death()}
 	for n := d.length(); n > 0 && !d.bad; n-- {
 		p.deaths = append(p.deaths, d.death())
 	}

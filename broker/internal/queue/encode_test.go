@@ -36,9 +36,9 @@ func drawMessage(t *rapid.T) *Message {
 		m.CC, m.BCC = texts.Draw(t, "CC"), texts.Draw(t, "BCC")
 	}
 	if rapid.Bool().Draw(t, "died") {
-		m.past = &past{published: rapid.Int().Draw(t, "published"), first: drawDeath(t)}
+		m.history = &deathHistory{published: rapid.Int().Draw(t, "published"), first: drawDeath(t)}
 		for range rapid.IntRange(1, 3).Draw(t, "deaths") {
-			m.past.deaths = append(m.past.deaths, drawDeath(t))
+			m.history.deaths = append(m.history.deaths, drawDeath(t))
 		}
 	}
 	return m
@@ -52,7 +52,7 @@ func TestMessageEncodingRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(m, got, cmp.AllowUnexported(Message{}, past{}, death{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(m, got, cmp.AllowUnexported(Message{}, deathHistory{}, death{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
 		// A message that is truncated within or before its properties must not decode.
@@ -67,7 +67,7 @@ func TestMessageEncodingRoundTrip(t *testing.T) {
 func FuzzDecodeMessage(f *testing.F) {
 	f.Add((&Message{Exchange: "e", RoutingKey: "k", Body: []byte("body")}).Append(nil))
 	first := death{queue: "q", reason: Expired, count: 1, keys: []string{"k"}}
-	f.Add((&Message{CC: []string{"a", "b"}, failures: 3, past: &past{first: first, deaths: []death{first}}}).Append(nil))
+	f.Add((&Message{CC: []string{"a", "b"}, failures: 3, history: &deathHistory{first: first, deaths: []death{first}}}).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMessage(b)
 		if err != nil {
@@ -77,7 +77,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(m, again, cmp.AllowUnexported(Message{}, past{}, death{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(m, again, cmp.AllowUnexported(Message{}, deathHistory{}, death{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -25,9 +25,9 @@ type Message struct {
 	HasPriority bool
 	Priority    uint8
 
-	failures int64 // number of failed deliveries in earlier queues
-	suspect  bool  // may have been in the target queue before a crash of the broker
-	past     *past // dead-lettering history; nil: never dead-lettered
+	failures int64         // number of failed deliveries in earlier queues
+	suspect  bool          // may have been in the target queue before a crash of the broker
+	history  *deathHistory // dead-lettering history; nil: never dead-lettered
 }
 
 // failed returns a copy of the message with the given number of failures.
@@ -44,8 +44,8 @@ func (m *Message) RoutingKeys() []string {
 
 // propertiesSize returns the size of the published properties, without the headers that dead-lettering adds.
 func (m *Message) propertiesSize() int {
-	if m.past != nil {
-		return m.past.published
+	if m.history != nil {
+		return m.history.published
 	}
 	return len(m.Properties)
 }

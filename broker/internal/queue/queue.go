@@ -63,7 +63,7 @@ type Queue struct {
 
 // New returns an empty queue.
 func New(config Config) *Queue {
-	q := &Queue{config: config, consumers: consumers{single: config.SingleActive, yields: config.Quorum}}
+	q := &Queue{config: config, consumers: consumers{single: config.SingleActive, preemptive: config.Quorum}}
 	q.arrived.L = &q.mu
 	q.Touch()
 	return q
@@ -88,7 +88,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 		}
 		return false, 0
 	}
-	if m.past == nil { // RabbitMQ counts publishes by clients only, not dead letters
+	if m.history == nil { // RabbitMQ counts publishes by clients only, not dead letters
 		q.counts[stats.Publish]++
 	}
 	it := q.item(m)

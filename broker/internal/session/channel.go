@@ -30,17 +30,17 @@ type channel struct {
 	unconfirmed unconfirmed
 
 	// Shares of the memory account of the connection.
-	unfinished  budget.Share // the message that the client publishes
-	uncommitted budget.Share // the transaction
+	contentMemory budget.Share // the message that the client publishes
+	txMemory      budget.Share // the transaction
 
 	// Used by deliveries, in any goroutine.
-	mu        sync.Mutex
-	released  bool
-	lastTag   uint64
-	unacked   unacked
-	consumers map[string]*consumer
-	consumed  uint64 // number of all consumers so far
-	consuming budget.Share
+	mu             sync.Mutex
+	released       bool
+	lastTag        uint64
+	unacked        unacked
+	consumers      map[string]*consumer
+	consumerCount  uint64 // number of consumers that were ever started
+	consumerMemory budget.Share
 }
 
 // channelSize is the approximate memory of a channel.
@@ -49,8 +49,8 @@ const channelSize = 3 << 10
 func newChannel(s *Session, id uint16) *channel {
 	ch := &channel{
 		s: s, id: id, consumers: make(map[string]*consumer),
-		unfinished: s.account.Share(budget.Unfinished), uncommitted: s.account.Share(budget.Uncommitted),
-		consuming: s.account.Share(budget.Consumers),
+		contentMemory: s.account.Share(budget.Unfinished), txMemory: s.account.Share(budget.Uncommitted),
+		consumerMemory: s.account.Share(budget.Consumers),
 	}
 	ch.unacked.share = s.account.Share(budget.Unacked)
 	s.account.Take(budget.Channels, channelSize)
@@ -77,7 +77,7 @@ func (ch *channel) release() {
 	ch.released = true
 	consumers := ch.consumers
 	ch.consumers = nil
-	ch.consuming.Set(0)
+	ch.consumerMemory.Set(0)
 	ch.mu.Unlock()
 
 	ch.s.confirms.remove(ch)

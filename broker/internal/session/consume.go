@@ -78,10 +78,10 @@ func (ch *channel) basicConsume(m *amqpwire.BasicConsume) error {
 	c.Consumer = queue.Consumer{Receiver: c, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority, Prefetch: int(ch.prefetch)}
 
 	ch.mu.Lock()
-	ch.consumed++
-	c.number = ch.consumed
+	ch.consumerCount++
+	c.number = ch.consumerCount
 	ch.consumers[tag] = c
-	ch.consuming.Add(c.size)
+	ch.consumerMemory.Add(c.size)
 	ch.mu.Unlock()
 	err = q.Consume(&c.Consumer, func() { ch.reply(m.NoWait, &amqpwire.BasicConsumeOk{ConsumerTag: tag}) })
 	switch {
@@ -139,9 +139,9 @@ func (ch *channel) forget(c *consumer) {
 	}
 	delete(ch.consumers, c.tag)
 	c.cancelled, c.arguments = true, nil
-	ch.consuming.Add(consumerSize - c.size)
+	ch.consumerMemory.Add(consumerSize - c.size)
 	if c.window.used == 0 {
-		ch.consuming.Add(-consumerSize)
+		ch.consumerMemory.Add(-consumerSize)
 	}
 }
 
@@ -149,7 +149,7 @@ func (ch *channel) forget(c *consumer) {
 func (c *consumer) settled() {
 	c.window.used--
 	if c.cancelled && c.window.used == 0 && !c.ch.released {
-		c.ch.consuming.Add(-consumerSize)
+		c.ch.consumerMemory.Add(-consumerSize)
 	}
 }
 

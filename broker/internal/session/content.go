@@ -51,7 +51,7 @@ func (ch *channel) contentFrame(f amqpwire.Frame) error {
 	}
 	if c.missing() > 0 {
 		c.check = ch.s.contents.checks
-		ch.unfinished.Set(int64(max(0, cap(c.message)-scratchKeep, cap(c.scratch)-scratchKeep)))
+		ch.contentMemory.Set(int64(max(0, cap(c.message)-scratchKeep, cap(c.scratch)-scratchKeep)))
 		return nil
 	}
 	if c.size == 0 {
@@ -107,7 +107,7 @@ func (c *content) add(part []byte) {
 // dropContent drops the message that the client publishes.
 func (ch *channel) dropContent() {
 	c := &ch.content
-	ch.unfinished.Set(0)
+	ch.contentMemory.Set(0)
 	if cap(c.scratch) > scratchKeep {
 		c.scratch = nil
 	}

@@ -58,7 +58,7 @@ type outbox struct {
 	closed  bool
 	full    atomic.Bool // the peer reads too slowly; readable without the lock
 
-	filled     chan struct{} // signals new data, or that the outbox is closed
+	dataAdded  chan struct{} // signals new data, or that the outbox is closed
 	spaceFreed chan struct{} // signals free space
 	done       chan struct{} // closed after the last write
 }
@@ -68,8 +68,8 @@ type stalled interface{ resume() }
 
 func newOutbox(a *budget.Account) *outbox {
 	return &outbox{
-		share:  a.Share(budget.Unread),
-		filled: make(chan struct{}, 1), spaceFreed: make(chan struct{}, 1), done: make(chan struct{}),
+		share:     a.Share(budget.Unread),
+		dataAdded: make(chan struct{}, 1), spaceFreed: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
@@ -100,7 +100,7 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	if n := len(o.batches); n == 0 || len(o.batches[n-1]) >= outboxBatch {
 		o.batches = append(o.batches, spare())
 		if n == 0 { // otherwise the writer finds the batch without a signal
-			signal(o.filled)
+			signal(o.dataAdded)
 		}
 	}
 	last := &o.batches[len(o.batches)-1]
@@ -149,7 +149,7 @@ func (o *outbox) finish() {
 	defer o.mu.Unlock()
 	o.closed = true
 	o.full.Store(false)
-	signal(o.filled)
+	signal(o.dataAdded)
 }
 
 // drop discards all data that is not being written. Batches contain complete frames, so that other frames may follow.
@@ -179,7 +179,7 @@ func (o *outbox) run(w io.Writer) error {
 		case closed:
 			return nil
 		case len(refused) == 0:
-			<-o.filled
+			<-o.dataAdded
 		}
 		for _, r := range refused {
 			r.resume()

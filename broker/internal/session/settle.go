@@ -13,7 +13,7 @@ import (
 // settlement is a set of deliveries and the action that settles them.
 type settlement struct {
 	deliveries []delivery
-	how        disposition
+	settle     disposition
 }
 
 // disposition settles deliveries of one queue.
@@ -49,7 +49,7 @@ func (ch *channel) settleAll(s settlement) {
 				others = append(others, d)
 			}
 		}
-		s.how(ch, q, items)
+		s.settle(ch, q, items)
 		clear(items)
 		ch.s.items, ds = items, others
 	}

@@ -38,7 +38,7 @@ func (tx *transaction) publish(ch *channel, p pending) {
 	p.promise(1)
 	p.message.Headers = nil // routing is complete
 	tx.published = append(tx.published, p)
-	ch.uncommitted.Add(p.message.Size() + pendingSize + wordSize*int64(len(p.queues)))
+	ch.txMemory.Add(p.message.Size() + pendingSize + wordSize*int64(len(p.queues)))
 }
 
 // promise adds n to the promised messages of each target queue.
@@ -51,7 +51,7 @@ func (p pending) promise(n int) {
 // settle stores a settlement until the commit.
 func (tx *transaction) settle(ch *channel, s settlement) {
 	tx.settled = append(tx.settled, s)
-	ch.uncommitted.Add(settlementSize + deliverySize*int64(cap(s.deliveries)))
+	ch.txMemory.Add(settlementSize + deliverySize*int64(cap(s.deliveries)))
 }
 
 func (ch *channel) txSelect() error {
@@ -71,7 +71,7 @@ func (ch *channel) txCommit() error {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
-	ch.uncommitted.Set(0)
+	ch.txMemory.Set(0)
 	if err := ch.s.saveAtomically(func() { tx.commit(ch) }); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (ch *channel) rollback() {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
-	ch.uncommitted.Set(0)
+	ch.txMemory.Set(0)
 	for _, p := range tx.published {
 		p.promise(-1)
 	}
