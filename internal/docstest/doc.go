@@ -1,5 +1,5 @@
-// Package docstest runs the commands of the documentation as a reader would. It runs the commands of each Markdown file in their
-// order, from a new home directory, in a new clone of the working tree. TestDocuments is its only test.
+// Package docstest tests the commands in the documentation. TestDocuments runs the commands of each Markdown file in their order,
+// with a new home directory, in a new clone of the working tree.
 //
 // The language of a code block determines its meaning:
 //
@@ -15,7 +15,7 @@
 //	                           has printed its text, and interrupt all of them at the end
 //	<!-- output -->            the following text block is the output of the commands above
 //
-// A comment between blocks that begins with a line "<!-- setup" contains commands that the reader has run before, or elsewhere.
+// A comment between blocks that begins with a line "<!-- setup" contains commands that a reader would have run before.
 // $BLOCK_GO, $BLOCK_YAML and so on are files with the last block of that language.
 //
 // The test compares output line by line. Each documented line must have been printed. Numbers, times, IDs and white space may

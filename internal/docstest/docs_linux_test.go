@@ -18,16 +18,16 @@ func TestMain(m *testing.M) {
 	if os.Getenv(isolated) != "" {
 		os.Exit(isolate(os.Args[1]))
 	}
-	if err := flag.Set("test.parallel", "4"); err != nil { // most of it is waiting
+	if err := flag.Set("test.parallel", "4"); err != nil { // the documents mostly wait
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// Every command of the documentation has the documented effect for a reader who types the commands in their order on a new machine.
+// The commands of each document, run in their order on a new machine, have the documented output.
 func TestDocuments(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: it builds and starts everything that the documentation does")
+		t.Skip("-short: the test runs all commands of the documentation")
 	}
 	root := output(t, "", "git", "rev-parse", "--show-toplevel")
 	source, bin := snapshot(t, root), t.TempDir()
@@ -111,13 +111,13 @@ var needed = []need{
 	{"examples/coverart", func() bool { return exec.Command("../../scripts/postgres", "installed").Run() == nil }},
 }
 
-// possible leaves out commands that cannot run on this machine.
+// possible removes commands that require a missing program, and logs them.
 func possible(t *testing.T, document string, all []step) []step {
 	t.Helper()
 	var kept []step
 	for _, s := range all {
 		if i := slices.IndexFunc(needed, func(n need) bool { return strings.Contains(s.text, n.in) && !n.there() }); i >= 0 {
-			t.Logf("%s: line %d is left out, %s is not here (make test has it): %s", document, s.line, needed[i].in, s.text)
+			t.Logf("%s: line %d is not run, because %s is missing (make test provides it): %s", document, s.line, needed[i].in, s.text)
 			if n := len(kept) - 1; n >= 0 && kept[n].block == s.block {
 				kept[n].output = append(kept[n].output, s.output...)
 			}

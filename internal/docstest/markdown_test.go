@@ -12,9 +12,9 @@ type block struct {
 	line   int
 	lang   string // "setup" for a comment
 	lines  []string
-	notRun string   // the reason
+	notRun string   // reason why the block is not run; "": run
 	until  []string // output after which a command continues in the background
-	output bool     // of the commands above
+	output bool     // the block is the output of the commands above
 }
 
 // step is a command of a document.
@@ -22,7 +22,7 @@ type step struct {
 	line   int
 	text   string
 	until  string
-	output []string // lines that it, or its block, prints
+	output []string // documented output of the command, or of its block
 	block  *block
 }
 
@@ -31,13 +31,13 @@ var (
 	languages = []string{"sh", "console", "text", "go", "yaml", "json", "html", "toml", "bash", "python", "ini"}
 )
 
-// parse returns the blocks of a document and its mistakes.
+// parse returns the blocks and the errors of a document.
 func parse(text string) (blocks []*block, faults []string) {
 	fault := func(line int, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("line %d: "+format, append([]any{line}, args...)...))
 	}
-	var next, open *block // directives that wait for their block; the block that is read
-	before := ""          // the line before
+	var next, open *block // next has the directives for the next block; open is the current block
+	before := ""          // previous line
 	for i, line := range strings.Split(text, "\n") {
 		n := i + 1
 		trimmed := strings.TrimSpace(line)
@@ -56,7 +56,7 @@ func parse(text string) (blocks []*block, faults []string) {
 			case found[1] == "output":
 				next.output = true
 			case found[2] == "":
-				fault(n, "%s needs a text: <!-- %s: TEXT -->", found[1], found[1])
+				fault(n, "%s must have a text: <!-- %s: TEXT -->", found[1], found[1])
 			case found[1] == "not run":
 				next.notRun = found[2]
 			default:
@@ -69,25 +69,25 @@ func parse(text string) (blocks []*block, faults []string) {
 			}
 			open.line, open.lang = n, strings.TrimPrefix(trimmed, "```")
 			if !slices.Contains(languages, open.lang) {
-				fault(n, "the block has the language %q: write one of %s", open.lang, strings.Join(languages, ", "))
+				fault(n, "language must be one of %s: got %q", strings.Join(languages, ", "), open.lang)
 			}
 		case next != nil && trimmed != "":
-			fault(n, "the comment above is for a code block, and none follows")
+			fault(n, "a comment for a code block must precede a code block")
 			next = nil
 		case strings.HasPrefix(line, "    ") && before == "":
-			fault(n, "indented code: write a block between ``` lines, with its language")
+			fault(n, "code must be in a block between ``` lines: got indented code")
 		}
 		if before = line; trimmed == "" {
 			before = ""
 		}
 	}
 	if open != nil || next != nil {
-		fault(strings.Count(text, "\n"), "a block or a comment has no end")
+		fault(strings.Count(text, "\n"), "block or comment is not closed")
 	}
 	return blocks, faults
 }
 
-// steps returns the commands of a document and its mistakes.
+// steps returns the commands and the errors of a document.
 func steps(blocks []*block) (all []step, faults []string) {
 	for _, b := range blocks {
 		fault := func(format string, args ...any) {
@@ -96,7 +96,7 @@ func steps(blocks []*block) (all []step, faults []string) {
 		switch {
 		case b.output:
 			if b.lang != "text" || len(all) == 0 {
-				fault("output is a text block after commands")
+				fault("output must be a text block after commands")
 				continue
 			}
 			last := &all[len(all)-1]
@@ -108,20 +108,20 @@ func steps(blocks []*block) (all []step, faults []string) {
 			mine := commands(b)
 			others := len(mine) - len(b.until)
 			if others < 0 {
-				fault("%d commands, and %d texts to wait for", len(mine), len(b.until))
+				fault("until must not have more texts than commands: got %d commands, %d texts", len(mine), len(b.until))
 				continue
 			}
 			for i, text := range b.until {
 				mine[others+i].until = text
 			}
 			if len(mine) == 0 {
-				fault("no command")
+				fault("block must contain a command")
 			}
 			all = append(all, mine...)
 		case b.lang == "text":
 			for _, line := range b.lines {
 				if strings.HasPrefix(line, "$ ") {
-					fault("commands are for a console block")
+					fault("commands must be in a console block")
 					break
 				}
 			}
@@ -175,7 +175,7 @@ func loose(line string) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(line, " "))
 }
 
-// missing returns the documented lines that were not printed.
+// missing returns the documented lines that are not in printed.
 func missing(documented []string, printed string) (lines []string) {
 	var have []string
 	for line := range strings.Lines(printed) {

@@ -19,18 +19,18 @@ import (
 // deadline is the maximum duration of a command. It is long because the first commands may compile all packages.
 const deadline = 5 * time.Minute
 
-// reader has a home directory, a clone, and a terminal.
+// reader runs the commands of one document, with a separate home directory, clone and shell.
 type reader struct {
 	t      *testing.T
-	dir    string // of all files of the reader
-	source string // the repository that there are clones of
-	bin    string // where reprise is
+	dir    string // directory of all files of the reader
+	source string // repository to clone
+	bin    string // directory of the program reprise
 	clone  string
 	steps  []step
 	files  []file
 }
 
-// read runs the steps, one after the other, until one fails.
+// read runs the steps in order until a step fails.
 func (r *reader) read() {
 	r.t.Helper()
 	home := filepath.Join(r.dir, "home")
@@ -61,14 +61,14 @@ func (r *reader) read() {
 		shell.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
 	if err := shell.Start(); err != nil {
-		r.t.Skipf("no namespaces: %v (make test runs where there are)", err)
+		r.t.Skipf("cannot create namespaces: %v (make test can)", err)
 	}
 	must(r.t, progress.Close())
 	defer func() {
 		_ = shell.Process.Kill() // ends all processes of the reader
 		_ = shell.Wait()
 		if r.t.Failed() && output.Len() > 0 {
-			r.t.Logf("the shell said:\n%s", &output)
+			r.t.Logf("output of the shell:\n%s", &output)
 		}
 	}()
 	lines := make(chan string)
@@ -87,7 +87,7 @@ func (r *reader) read() {
 				return
 			}
 		case <-time.After(deadline):
-			r.t.Errorf("line %d: not done after %s: %s\n%s", s.line, deadline, s.text, r.printed(n))
+			r.t.Errorf("line %d: timeout after %s: %s\n%s", s.line, deadline, s.text, r.printed(n))
 			return
 		}
 		r.t.Logf("line %d: %.1f s: %s", s.line, time.Since(began).Seconds(), s.text)
@@ -96,12 +96,12 @@ func (r *reader) read() {
 		}
 		printed := r.printed(n)
 		if lacks := missing(s.output, printed); len(lacks) > 0 {
-			r.t.Errorf("line %d: documented, and not printed:\n  %s\n%s\n%s", s.line, strings.Join(lacks, "\n  "), s.text, printed)
+			r.t.Errorf("line %d: documented lines were not printed:\n  %s\n%s\n%s", s.line, strings.Join(lacks, "\n  "), s.text, printed)
 		}
 	}
 }
 
-// printed returns the output of the block of a step until now.
+// printed returns the output so far of the block of a step.
 func (r *reader) printed(n int) string {
 	var all strings.Builder
 	for i := 0; i <= n; i++ {
@@ -128,7 +128,7 @@ func (r *reader) script() string {
 prints() { # FILE TEXT PID: waits until the text is in the output
 	until grep -qF -- "$2" "$1.out" "$1.err"; do kill -0 -- "-$3" 2>/dev/null || grep -qF -- "$2" "$1.out" "$1.err" || return 1; sleep 0.1; done
 }
-interrupt() { # ends all that run, the last one first; go run does not say how they ended
+interrupt() { # interrupts all running commands, the last first; go run does not return their status
 	local i
 	for ((i = ${#running[@]} - 1; i >= 0; i--)); do
 		kill -INT -- "-${running[i]}" 2>/dev/null
@@ -146,7 +146,7 @@ interrupt() { # ends all that run, the last one first; go run does not say how t
 		redirect := fmt.Sprintf(`>"$D/%d.out" 2>"$D/%[1]d.err"`, n)
 		if s.until != "" {
 			fmt.Fprintf(&b, ": %s\n{\n%s\n} %[1]s <&9 3>&- & running+=($!)\nprints $D/%[3]d %[4]q $!; s=$?\n", redirect, s.text, n, s.until)
-			if n+1 == len(r.steps) || r.steps[n+1].block != s.block { // all of them run
+			if n+1 == len(r.steps) || r.steps[n+1].block != s.block { // all commands of the block have started
 				b.WriteString("[ $s != 0 ] || interrupt\n")
 			}
 		} else {
@@ -163,7 +163,7 @@ type file struct {
 	lang, path string
 }
 
-// isolated is in the environment of the first process of a reader's namespaces.
+// isolated is set in the environment of the first process of a reader's namespaces.
 const isolated = "DOCSTEST_ISOLATED"
 
 // isolate is the first process in the namespaces. It activates the loopback interface, mounts /proc and runs the script. All other
@@ -202,8 +202,8 @@ func isolate(script string) int {
 	return 0
 }
 
-// shareCaches gives a new home directory access to the caches. To download, compile and unpack their files again would take
-// minutes.
+// shareCaches links the caches into a new home directory, because downloading, compiling and unpacking their files again would
+// take minutes.
 func (r *reader) shareCaches(home string) {
 	modules := output(r.t, "", "go", "env", "GOMODCACHE")
 	write := func(path, text string) {
@@ -214,7 +214,7 @@ func (r *reader) shareCaches(home string) {
 	write(".config/go/env", strings.Join([]string{
 		"GOCACHE=" + output(r.t, "", "go", "env", "GOCACHE"), "GOMODCACHE=" + modules,
 		"GOPROXY=file://" + filepath.Join(modules, "cache", "download"), "GONOPROXY=github.com/reprisemq", "GOSUMDB=off", "GOTOOLCHAIN=local",
-		"GOFLAGS=-trimpath", // what is compiled is the same in each clone
+		"GOFLAGS=-trimpath", // makes compiled packages independent of the path of the clone
 		"",
 	}, "\n"))
 	write(".gitconfig", fmt.Sprintf("[url %q]\n\tinsteadOf = https://github.com/reprisemq/reprise\n[safe]\n\tdirectory = *\n", "file://"+r.source))
