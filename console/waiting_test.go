@@ -162,7 +162,7 @@ func TestWaitingPage(t *testing.T) {
 		w := ask(t, c, "POST", "/retrying/picked", body, header("Content-Type", "application/x-www-form-urlencoded"))
 		return w.Code, w.Body.String()
 	}
-	if code, body := picked("do=park&id=1&id=3"); code != http.StatusOK || fieldsOf(body).Encode() != "at_most=2&do=park&id=1&id=3" || !strings.Contains(body, "2 picked") {
+	if code, body := picked("do=park&id=1&id=3"); code != http.StatusOK || fieldsOf(body).Encode() != "at_most=2&do=park&id=1&id=3" || !strings.Contains(body, "2 selected") {
 		t.Errorf("form for picked messages: status %d, body %s", code, body)
 	}
 	if got := post("do=park&id=1&id=3&at_most=2"); got != http.StatusSeeOther || fmt.Sprint(r.acts[1].Filter.IDs) != "[1 3]" {

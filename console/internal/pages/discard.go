@@ -136,7 +136,7 @@ func countExactly(c *web.Call, f failed.Filter) (failed.Total, error) {
 	return failed.Total{N: n}, err
 }
 
-var errNonePicked = fault.BadRequest("no messages are picked", "go back and pick some")
+var errNonePicked = fault.BadRequest("no messages are selected", "go back and select messages")
 
 // errNoCount is returned for a form that does not contain the displayed number of messages.
 var errNoCount = fault.BadRequest("at_most must be the number of messages that the form showed", "open the page again, and confirm there")

@@ -105,7 +105,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 	if m.Back != 0 {
 		s := step{Mark: "replay", Tone: "act", What: "Replayed", Href: fmt.Sprintf("/replays/%d", m.Back), Linked: fmt.Sprintf("Replay %d", m.Back)}
 		if m.BackOf != 0 {
-			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("Before: message %d", m.BackOf)
+			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("Previous: message %d", m.BackOf)
 		}
 		add(s)
 	}

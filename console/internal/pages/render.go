@@ -149,7 +149,7 @@ func integer(n any) int64 {
 	case failed.ID:
 		return int64(n)
 	}
-	panic(fmt.Sprintf("%T is no number that pages have", n))
+	panic(fmt.Sprintf("%T is not a number type of the pages", n))
 }
 
 func more(t failed.Total) string {

@@ -257,9 +257,9 @@ func waitingWords(f api.WaitingFilter) string {
 	switch len(f.IDs) {
 	case 0:
 	case 1:
-		add("number %d", f.IDs[0])
+		add("message %d", f.IDs[0])
 	default:
-		add("%d picked", len(f.IDs))
+		add("%d selected", len(f.IDs))
 	}
 	if f.Queue != "" {
 		add("queue %s", show.Visible(string(f.Queue)))
