@@ -74,7 +74,7 @@ bench-broker: ## compare the embedded broker with RabbitMQ (without ARGS: list t
 
 .PHONY: story
 story: ## find, correct and replay 12,000 of 20,000 failures in a browser, and print clicks and seconds
-	go test ./internal/browsertest -run TestStory -count=1 -v -timeout 15m -story.failures 20000
+	go test ./internal/browsertest -run TestOperatorFixesBulkFailure -count=1 -v -timeout 15m -story.failures 20000
 
 .PHONY: bench-pages
 bench-pages: ## measure the console's pages with 1,000,000 failures (ARGS='-sqlite FILE -postgres URL')

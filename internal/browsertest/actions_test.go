@@ -29,9 +29,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// desk is a console for an archive without workers, so that only actions on pages change the archive. All archives of a browser
-// share one server, because the browser caches the assets of its pages.
-type desk struct {
+// testConsole is a console for an archive without workers, so that only actions on pages change the archive. All archives of a
+// browser share one server, because the browser caches the assets of its pages.
+type testConsole struct {
 	url     string
 	console atomic.Pointer[console.Console]
 	archive *failed.Archive
@@ -55,10 +55,10 @@ func openArchive(t *testing.T, path string) (*failed.Archive, *sql.DB) {
 	return a, db
 }
 
-// newDesk serves the console of a copy of an archive.
-func newDesk(t *testing.T, archive []byte) *desk {
+// newTestConsole serves the console of a copy of an archive.
+func newTestConsole(t *testing.T, archive []byte) *testConsole {
 	t.Helper()
-	d := &desk{}
+	d := &testConsole{}
 	d.reset(t, archive)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.console.Load().ServeHTTP(w, r) }))
 	t.Cleanup(func() {
@@ -71,7 +71,7 @@ func newDesk(t *testing.T, archive []byte) *desk {
 }
 
 // reset replaces the archive by another copy.
-func (d *desk) reset(t *testing.T, archive []byte) {
+func (d *testConsole) reset(t *testing.T, archive []byte) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "failed.db")
 	if err := os.WriteFile(path, archive, 0o600); err != nil {
@@ -179,8 +179,8 @@ func changed(before, after map[failed.ID]string) []failed.ID {
 // action is a button or link that changes messages, or leads to a page that changes them.
 type action struct {
 	Label  string
-	Target string // the path that it leads to
-	Picked bool   // it is for the messages that are picked
+	Target string // path of the next page
+	Picked bool   // applies to the selected messages
 }
 
 // findActions is a JavaScript expression for the elements of the actions on a page.
@@ -190,7 +190,7 @@ const findActions = `[...document.querySelectorAll("main form[method=post] butto
 // actionsOf returns the actions on the open page.
 func actionsOf(t *testing.T, b *Browser) []action {
 	t.Helper()
-	return is[[]action](t, b, findActions+`.map(e => ({
+	return eval[[]action](t, b, findActions+`.map(e => ({
 		Label: e.innerText.trim() || e.textContent.trim(), Target: e.tagName === "A" ? e.pathname : new URL(e.hasAttribute("formaction") ? e.formAction : e.form.action).pathname,
 		Picked: !!e.closest("[data-picked]") }))`)
 }
@@ -198,7 +198,7 @@ func actionsOf(t *testing.T, b *Browser) []action {
 // ids evaluates a JavaScript expression that returns message IDs.
 func ids(t *testing.T, b *Browser, script string) []failed.ID {
 	t.Helper()
-	all := is[[]int64](t, b, script)
+	all := eval[[]int64](t, b, script)
 	out := make([]failed.ID, len(all))
 	for i, id := range all {
 		out[i] = failed.ID(id)
@@ -222,25 +222,25 @@ func press(t *testing.T, b *Browser, script string) {
 		return chromedp.Void{}, err
 	}
 	if _, err := chromedp.RunResponse(ctx, step); err != nil {
-		t.Fatalf("%s: %v", script, err)
+		t.Fatalf("script %s failed: %v", script, err)
 	}
 }
 
-// announced returns the number of messages in the heading of the open page.
-func announced(t *testing.T, b *Browser) int {
+// headingNumber returns the number of messages in the heading of the open page.
+func headingNumber(t *testing.T, b *Browser) int {
 	t.Helper()
-	heading := is[string](t, b, `document.querySelector("h1").innerText`)
+	heading := eval[string](t, b, `document.querySelector("h1").innerText`)
 	n, err := strconv.Atoi(digits.FindString(heading))
 	if err != nil {
-		t.Fatalf("the heading %q announces no number", heading)
+		t.Fatalf("heading %q contains no number", heading)
 	}
 	return n
 }
 
-// Every action on every page changes the messages that its page announces, and no others.
-func TestActionsDoWhatIsAnnounced(t *testing.T) {
+// Each action on each page changes exactly the messages that the page displays or counts.
+func TestActionsChangeDisplayedMessages(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: a browser takes its time")
+		t.Skip("-short: the test starts a browser")
 	}
 	archive := threeGroups(t)
 	pressed := map[string]bool{}
@@ -253,29 +253,29 @@ func TestActionsDoWhatIsAnnounced(t *testing.T) {
 		"messages": {"/messages/5", "/messages/4", "/messages/1", "/messages/5/edit", "/replays/1", "/replays/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t, archive) // which ends after the browser
+			d := newTestConsole(t, archive) // before the browser, so that it is closed after the browser
 			b := newBrowser(t)
 			for _, page := range pages {
 				tryPage(t, b, d, archive, page, pressed)
 			}
 		})
 	}
-	for target, page := range crawl(t, newDesk(t, archive).url) {
+	for target, page := range crawl(t, newTestConsole(t, archive).url) {
 		if !pressed[target] {
-			t.Errorf("an action that leads to %s, as on %s, was not pressed", target, page)
+			t.Errorf("action with target %s on page %s was not tested", target, page)
 		}
 	}
 }
 
 // tryPage presses each action on a page, each time with an unmodified archive.
-func tryPage(t *testing.T, b *Browser, d *desk, archive []byte, page string, pressed map[string]bool) {
+func tryPage(t *testing.T, b *Browser, d *testConsole, archive []byte, page string, pressed map[string]bool) {
 	t.Helper()
 	for i, n := 0, 1; i < n; i++ {
 		d.reset(t, archive)
 		do(t, b, chromedp.Navigate(d.url+page), chromedp.WaitVisible(chromedp.CSS("main")))
 		actions := actionsOf(t, b)
 		if n = len(actions); n == 0 {
-			t.Errorf("%s has no actions", page)
+			t.Errorf("page %s has no actions", page)
 			return
 		}
 		pressed[kind(actions[i].Target)] = true
@@ -284,59 +284,59 @@ func tryPage(t *testing.T, b *Browser, d *desk, archive []byte, page string, pre
 }
 
 // tryAction presses an action on the open page, confirms it, and compares the archive.
-func tryAction(t *testing.T, b *Browser, d *desk, page string, i int, a action) {
+func tryAction(t *testing.T, b *Browser, d *testConsole, page string, i int, a action) {
 	t.Helper()
 	before := rows(t, d.archive)
 	want, state := expected(t, b, d, a)
 	press(t, b, fmt.Sprintf("%s[%d]", findActions, i))
 	if strings.HasSuffix(a.Target, "/edit") && a.Label == "Edit" {
 		if got := changed(before, rows(t, d.archive)); got != nil {
-			t.Errorf("%s %q changed %v", page, a.Label, got)
+			t.Errorf("%s %q: changed %v", page, a.Label, got)
 		}
 		return
 	}
-	if is[bool](t, b, `!!document.querySelector("form input[name=at_most]")`) {
-		if n := announced(t, b); n != len(want) {
-			t.Errorf("%s %q announces %d messages, want %d", page, a.Label, n, len(want))
+	if eval[bool](t, b, `!!document.querySelector("form input[name=at_most]")`) {
+		if n := headingNumber(t, b); n != len(want) {
+			t.Errorf("%s %q: page shows %d messages, want %d", page, a.Label, n, len(want))
 		}
-		if words := is[string](t, b, `document.querySelector(".sub").innerText`); strings.Contains(words, "All messages") {
-			t.Errorf("%s %q announces %q", page, a.Label, words)
+		if words := eval[string](t, b, `document.querySelector(".sub").innerText`); strings.Contains(words, "All messages") {
+			t.Errorf("%s %q: page describes %q", page, a.Label, words)
 		}
-		is[bool](t, b, `(r => { if (r) r.value = "tested"; return true; })(document.getElementById("f-reason"))`)
-		is[bool](t, b, fmt.Sprintf(`(r => { if (r) r.value = "%d"; return true; })(document.getElementById("f-count"))`, len(want)))
+		eval[bool](t, b, `(r => { if (r) r.value = "tested"; return true; })(document.getElementById("f-reason"))`)
+		eval[bool](t, b, fmt.Sprintf(`(r => { if (r) r.value = "%d"; return true; })(document.getElementById("f-count"))`, len(want)))
 		press(t, b, `document.querySelector("main form button")`)
 	}
 	after := rows(t, d.archive)
 	if got := changed(before, after); !slices.Equal(got, want) {
-		t.Errorf("%s %q changed %v, want %v", page, a.Label, got, want)
+		t.Errorf("%s %q: changed %v, want %v", page, a.Label, got, want)
 	}
 	for _, id := range want {
 		if after[id] != state && !strings.HasPrefix(after[id], state+" edited") {
-			t.Errorf("%s %q: message %d is %s, want %s", page, a.Label, id, after[id], state)
+			t.Errorf("%s %q: got message %d in state %s, want %s", page, a.Label, id, after[id], state)
 		}
 	}
-	if !is[bool](t, b, `[...document.querySelectorAll("button")].some(e => e.textContent === "Undo")`) {
+	if !eval[bool](t, b, `[...document.querySelectorAll("button")].some(e => e.textContent === "Undo")`) {
 		return
 	}
 	press(t, b, `[...document.querySelectorAll("button")].find(e => e.textContent === "Undo")`)
 	if got := changed(before, rows(t, d.archive)); got != nil {
-		t.Errorf("%s %q, undone: %v are not as they were", page, a.Label, got)
+		t.Errorf("undo of %s %q: %v differ from before", page, a.Label, got)
 	}
 }
 
 // expected returns the messages that an action on the open page must change, and their state after the action.
-func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, state string) {
+func expected(t *testing.T, b *Browser, d *testConsole, a action) (want []failed.ID, state string) {
 	t.Helper()
 	const listed = `[...document.querySelectorAll("#rows > tr[id^=m]")].map(r => +r.id.slice(1))`
 	state = map[string]string{"/discard": "discarded", "/restore": "failed", "/erase": "discarded erased", "/replays": "replaying"}[strings.TrimSuffix(strings.TrimSuffix(a.Target, "/new"), "/picked")]
-	ofPage := digits.FindString(is[string](t, b, "location.pathname"))
+	ofPage := digits.FindString(eval[string](t, b, "location.pathname"))
 	one, err := strconv.ParseInt(ofPage, 10, 64)
 	if err != nil {
 		one = 0
 	}
 	switch label := a.Label; {
 	case a.Picked:
-		is[bool](t, b, `[...document.querySelectorAll("#rows input[name=id]")].slice(0, 2).every(e => { e.click(); return e.checked; })`)
+		eval[bool](t, b, `[...document.querySelectorAll("#rows input[name=id]")].slice(0, 2).every(e => { e.click(); return e.checked; })`)
 		return ids(t, b, listed+".slice(0, 2)"), state
 	case strings.HasSuffix(label, "all…"):
 		return ids(t, b, listed), state
@@ -357,14 +357,14 @@ func expected(t *testing.T, b *Browser, d *desk, a action) (want []failed.ID, st
 	case label == "Revert edit":
 		return []failed.ID{failed.ID(one)}, "failed"
 	case label == "Save", label == "Save and replay":
-		is[bool](t, b, `document.getElementById("f-body").value = '{"n":"other"}'; true`)
+		eval[bool](t, b, `document.getElementById("f-body").value = '{"n":"other"}'; true`)
 		return []failed.ID{failed.ID(one)}, map[string]string{"Save": "failed", "Save and replay": "replaying"}[label]
 	case label == "Mute", label == "Mute for 24 h":
-		return nil, "" // it is about notifications
+		return nil, "" // affects only notifications
 	case slices.Contains([]string{"Discard…", "Erase…", "Replay", "Replay with options…", "Restore", "Edit"}, label):
 		return []failed.ID{failed.ID(one)}, state
 	}
-	t.Fatalf("nobody knows what the action %q is to do", a.Label)
+	t.Fatalf("test does not support the action %q", a.Label)
 	return nil, ""
 }
 
@@ -411,10 +411,10 @@ func crawl(t *testing.T, base string) map[string]string {
 			path, _, _ := strings.Cut(link, "?")
 			if path == "/discard" || path == "/erase" || path == "/restore" || path == "/replays/new" {
 				targets[path] = page
-				// A confirmation must announce the number of messages that the page lists.
+				// A confirmation must show the number of messages that the page lists.
 				n := number.FindStringSubmatch(mustGet(t, get, link))
 				if rows := len(listed.FindAllString(text, -1)); rows > 0 && (n == nil || n[1] != strconv.Itoa(rows)) && !strings.HasPrefix(page, "/groups/") {
-					t.Errorf("%s lists %d messages, and its link %s announces %v", page, rows, link, n)
+					t.Errorf("page %s lists %d messages, but its link %s shows %v", page, rows, link, n)
 				}
 			}
 			if !seen[link] && len(seen) < 1000 {
@@ -424,7 +424,7 @@ func crawl(t *testing.T, base string) map[string]string {
 		}
 	}
 	if len(seen) < 100 || len(seen) >= 1000 {
-		t.Errorf("%d pages were found", len(seen))
+		t.Errorf("found only %d pages", len(seen))
 	}
 	return targets
 }

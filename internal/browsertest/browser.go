@@ -17,8 +17,8 @@ import (
 
 // Browser is a headless Chromium with one tab.
 type Browser struct {
-	Tab  context.Context // for chromedp's functions
-	stop func()          // does not wait for the browser
+	Tab  context.Context // context of the tab, for chromedp
+	stop func()          // ends the browser without waiting
 	once sync.Once
 
 	mu       sync.Mutex
@@ -53,7 +53,7 @@ func (b *Browser) begin() error {
 	return err
 }
 
-// Close shuts the browser down. A killed browser would leave a temporary directory behind.
+// Close shuts the browser down and removes its temporary directory.
 func (b *Browser) Close() {
 	b.once.Do(func() {
 		asked, cancel := context.WithTimeout(b.Tab, 10*time.Second)

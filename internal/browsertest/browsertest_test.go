@@ -21,14 +21,14 @@ import (
 // timeout is the maximum duration of each step on a page.
 const timeout = 2 * time.Minute
 
-// life is the timeout of a browser that hangs. It is much longer than a test takes on a busy machine.
+// life limits the lifetime of a browser that does not respond. It is much longer than any test.
 const life = 10 * time.Minute
 
 // newBrowser starts a browser for a test.
 func newBrowser(t *testing.T) *Browser {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short: a browser takes its time")
+		t.Skip("-short: the test starts a browser")
 	}
 	if _, err := exec.LookPath("chromium"); err != nil && os.Getenv("CHROMIUM") == "" {
 		t.Skip("needs Chromium: apt-get install chromium, or run make test")
@@ -65,11 +65,11 @@ func do(t *testing.T, b *Browser, steps ...chromedp.Action[chromedp.Void]) {
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		text, _ := chromedp.Run(b.Tab, chromedp.Evaluate[string]("location.pathname + ': ' + document.body.innerText"))
-		t.Fatalf("%v\non the page %.2000s", err, text)
+		t.Fatalf("%v\npage: %.2000s", err, text)
 	}
 }
 
-// shows waits until the text of an element contains a string.
+// shows waits until the content of an element contains a string.
 func shows(t *testing.T, b *Browser, selector, text string) {
 	t.Helper()
 	deadline := time.Now().Add(timeout)
@@ -79,7 +79,7 @@ func shows(t *testing.T, b *Browser, selector, text string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s shows %.1000q, not %q (%v)", selector, got, text, err)
+			t.Fatalf("%s: got %.1000q, want %q (%v)", selector, got, text, err)
 		}
 		ctx, cancel := context.WithTimeout(b.Tab, 50*time.Millisecond)
 		<-ctx.Done()
@@ -89,13 +89,13 @@ func shows(t *testing.T, b *Browser, selector, text string) {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "\\'") + "'" }
 
-// link finds the first link or button with a text.
+// link finds the first link or button with a label.
 func link(text string) chromedp.Search {
 	return chromedp.Search("//*[self::a or self::button][contains(normalize-space(.), '" + text + "')]")
 }
 
-// click follows a link or presses a button that leads to another page. It finds and clicks the element in one step, because a live
-// page can replace the element between two steps.
+// click clicks a link or button that opens another page. It finds and clicks the element in one step, because a live page can
+// replace the element between two steps.
 func click(t *testing.T, b *Browser, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.Tab, timeout)
@@ -107,25 +107,25 @@ func click(t *testing.T, b *Browser, text string) {
 	}
 	if _, err := chromedp.RunResponse(ctx, chromedp.WaitVisible(link(text)), press); err != nil {
 		page, _ := chromedp.Run(b.Tab, chromedp.Evaluate[string]("location.pathname + ': ' + document.body.innerText"))
-		t.Fatalf("click %q: %v\non the page %.2000s", text, err, page)
+		t.Fatalf("cannot click %q: %v\npage: %.2000s", text, err, page)
 	}
 }
 
-func quiet(t *testing.T, b *Browser) {
+func checkProblems(t *testing.T, b *Browser) {
 	t.Helper()
 	for _, p := range b.Problems() {
-		t.Errorf("the browser says: %s", p)
+		t.Errorf("browser reports: %s", p)
 	}
 }
 
 // A user finds a failed message, corrects and replays it, and the replay succeeds.
-func TestFindEditReplay(t *testing.T) {
+func TestEditAndReplay(t *testing.T) {
 	b := newBrowser(t)
 	done := make(chan string, 10)
 	shop := newShop(t, ShopConfig{Attempts: 2, Handlers: map[string]reprise.Handler{
 		"orders": reprise.HandlerFunc(func(_ context.Context, m *reprise.Message) error {
 			if strings.Contains(string(m.Body), `"quantity":"two"`) {
-				return errors.New("decode order 4711: quantity is no number")
+				return errors.New("decode order 4711: quantity is not a number")
 			}
 			done <- string(m.Body)
 			return nil
@@ -140,7 +140,7 @@ func TestFindEditReplay(t *testing.T) {
 
 	do(t, b, chromedp.Navigate(shop.URL))
 	// The live page displays the failure without a reload.
-	shows(t, b, "main", "decode order *: quantity is no number")
+	shows(t, b, "main", "decode order *: quantity is not a number")
 	click(t, b, "decode order")
 	shows(t, b, "h1", "decode order *")
 	do(t, b, chromedp.Click(chromedp.CSS("#rows a.row")), chromedp.WaitVisible(chromedp.CSS(".journey")))
@@ -152,12 +152,12 @@ func TestFindEditReplay(t *testing.T) {
 		chromedp.SendKeys(chromedp.ID("f-body"), " "))
 	shows(t, b, "#changes .add", `"quantity": 2`)
 	shows(t, b, "#changes .del", `"quantity": "two"`)
-	if !is[bool](t, b, leavingAsks) {
-		t.Error("whoever leaves the editor with unsaved changes is not asked")
+	if !eval[bool](t, b, leavingAsks) {
+		t.Error("no confirmation before the user leaves unsaved changes")
 	}
-	is[bool](t, b, `(f => { f.value = f.defaultValue; return true; })(document.getElementById("f-body"))`)
-	if is[bool](t, b, leavingAsks) {
-		t.Error("whoever leaves the editor without changes is asked")
+	eval[bool](t, b, `(f => { f.value = f.defaultValue; return true; })(document.getElementById("f-body"))`)
+	if eval[bool](t, b, leavingAsks) {
+		t.Error("unexpected confirmation before the user leaves an unchanged editor")
 	}
 	do(t, b, chromedp.SetValue(chromedp.ID("f-body"), "{\n  \"order\": 4711,\n  \"quantity\": 2\n}"))
 	click(t, b, "Save and replay")
@@ -168,24 +168,24 @@ func TestFindEditReplay(t *testing.T) {
 	select {
 	case body := <-done:
 		if want := `{"order":4711,"quantity":2}`; body != want {
-			t.Errorf("the worker got %s, want %s", body, want)
+			t.Errorf("worker received %s, want %s", body, want)
 		}
 	case <-time.After(timeout):
-		t.Error("the worker did not get it")
+		t.Error("worker did not receive the message")
 	}
 	do(t, b, chromedp.Navigate(shop.URL+"/messages/1"))
 	shows(t, b, ".sub", "replayed")
 	shows(t, b, ".journey", "Edited, revision 1")
 	do(t, b, chromedp.Navigate(shop.URL+"/audit"))
 	shows(t, b, "tbody", "edit")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // leavingAsks is a JavaScript expression that reports whether the page asks for confirmation before the user leaves it.
 const leavingAsks = `!window.dispatchEvent(new Event("beforeunload", {cancelable: true}))`
 
 // A message that fails again stops its replay, and the page of the replay lists the message.
-func TestReplayStops(t *testing.T) {
+func TestReplayStopsAtFailure(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Attempts: 1, Handlers: map[string]reprise.Handler{
 		"orders": reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("no stock") }),
@@ -204,7 +204,7 @@ func TestReplayStops(t *testing.T) {
 	click(t, b, "Replay 30 messages")
 	shows(t, b, "main", "The replay stopped.")
 	shows(t, b, "main", "Failed again\n1")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // A live update of a page keeps the focus.
@@ -228,13 +228,13 @@ func TestLiveKeepsFocus(t *testing.T) {
 	shows(t, b, ".stats", fmt.Sprint(before.N+1))
 	got, err := chromedp.Run(b.Tab, chromedp.Evaluate[string]("document.activeElement.getAttribute('href') || ''"))
 	if err != nil || !strings.Contains(got, "queue=emails") {
-		t.Errorf("the focus is on %q: %v", got, err)
+		t.Errorf("focus is on %q: %v", got, err)
 	}
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // A user selects messages, discards them with a reason, and restores them with undo.
-func TestPickDiscardUndo(t *testing.T) {
+func TestDiscardAndUndo(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
 	do(t, b, chromedp.Navigate(shop.URL+"/messages?queue=emails&state=failed"), chromedp.WaitVisible(chromedp.CSS("#rows")))
@@ -247,7 +247,7 @@ func TestPickDiscardUndo(t *testing.T) {
 	shows(t, b, ".note", "2 messages discarded.")
 	click(t, b, "Undo")
 	shows(t, b, ".note", "2 messages restored.")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // A list loads more rows without a new page.
@@ -255,11 +255,11 @@ func TestShowMore(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
 	do(t, b, chromedp.Navigate(shop.URL+"/messages?state=all"), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(100)")))
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
-// All pages, light and dark, wide and narrow, have no findings of axe, no elements wider than the screen, and no violations of the
-// content security policy, for any content of the messages.
+// For hostile messages, all pages have no findings of axe, no elements wider than the screen, and no violations of the content
+// security policy, in light and dark mode and at both widths.
 func TestPages(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
@@ -274,7 +274,7 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The names of queues can be very long.
+	// A long queue name must not widen the page.
 	queue := strings.Repeat("of-a-team-with-long-names.", 8)
 	ids, err := shop.Archive.Add(t.Context(), []failed.Message{{
 		FailedQueue: queue + ".failed", Error: strings.Repeat("unbroken", 80), LastFailed: time.Now(),
@@ -295,22 +295,22 @@ func TestPages(t *testing.T) {
 			do(t, b, chromedp.Navigate(shop.URL+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
 			check(t, b, string(script), p.Path, look.width, look.scheme)
 			if look.width == 390 {
-				for _, wide := range is[[]string](t, b, scrolling) {
-					t.Errorf("%s has to be scrolled sideways on a phone: %s", p.Path, wide)
+				for _, wide := range eval[[]string](t, b, scrolling) {
+					t.Errorf("%s requires horizontal scrolling on a phone: %s", p.Path, wide)
 				}
 			}
-			if p.Name == "audit" && !is[bool](t, b, `[...document.querySelectorAll("[data-label=Actor]")].some(e => e.checkVisibility() && e.innerText.includes("anna"))`) {
-				t.Errorf("%s, %d wide, does not show who", p.Path, look.width)
+			if p.Name == "audit" && !eval[bool](t, b, `[...document.querySelectorAll("[data-label=Actor]")].some(e => e.checkVisibility() && e.innerText.includes("anna"))`) {
+				t.Errorf("%s with width %d does not show the actor", p.Path, look.width)
 			}
 			if !p.IsError() {
-				quiet(t, b)
+				checkProblems(t, b)
 			}
 			b.Problems()
 		}
 	}
 }
 
-// A user with a token logs in and gets the requested page. A user without a token does not.
+// After the login with a token, the user gets the requested page.
 func TestSignIn(t *testing.T) {
 	b := newBrowser(t)
 	secret, hash := console.NewToken()
@@ -328,7 +328,7 @@ func TestSignIn(t *testing.T) {
 	shows(t, b, "#live", "Live")
 	click(t, b, "Sign out")
 	shows(t, b, "h1", "Sign in")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // stickingOut is a JavaScript expression for the elements outside the screen that the user cannot scroll to.
@@ -352,15 +352,14 @@ func check(t *testing.T, b *Browser, script, path string, width int, scheme stri
 		t.Fatalf("axe on %s: %v", path, err)
 	}
 	for _, w := range wrong {
-		t.Errorf("%s, %d wide, %s: %s", path, width, scheme, w)
+		t.Errorf("%s with width %d, %s: %s", path, width, scheme, w)
 	}
-	for _, over := range is[[]string](t, b, stickingOut) {
-		t.Errorf("%s, %d wide: wider than the screen: %s", path, width, over)
+	for _, over := range eval[[]string](t, b, stickingOut) {
+		t.Errorf("%s with width %d: wider than the screen: %s", path, width, over)
 	}
 }
 
-// A closed browser does not leave temporary files behind.
-func TestABrowserCleansUp(t *testing.T) {
+func TestBrowserRemovesTemporaryFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	b := newBrowser(t)
@@ -368,7 +367,7 @@ func TestABrowserCleansUp(t *testing.T) {
 	b.Close()
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("it has left %v, %v", left, err)
+		t.Errorf("browser left temporary files %v, %v", left, err)
 	}
 }
 
@@ -379,22 +378,22 @@ func TestPublishAndPurge(t *testing.T) {
 	do(t, b, chromedp.Navigate(shop.URL+"/topology"), chromedp.WaitVisible(chromedp.CSS(".topology")))
 	press(t, b, `document.querySelector('a[aria-label="Publish to imports"]')`)
 	do(t, b, chromedp.WaitVisible(chromedp.ID("f-body")))
-	if is[bool](t, b, leavingAsks) {
-		t.Error("whoever leaves an empty form is asked")
+	if eval[bool](t, b, leavingAsks) {
+		t.Error("unexpected confirmation before the user leaves an empty form")
 	}
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-body"), `{"row":12,`))
 	shows(t, b, "#changes", "not valid JSON")
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-body"), `"new":true}`))
 	shows(t, b, "#changes", `"new": true`)
-	if !is[bool](t, b, leavingAsks) {
-		t.Error("whoever leaves the form is not asked")
+	if !eval[bool](t, b, leavingAsks) {
+		t.Error("no confirmation before the user leaves the form")
 	}
 	click(t, b, "Format")
-	if got, want := is[string](t, b, `document.getElementById("f-body").value`), "{\n  \"row\": 12,\n  \"new\": true\n}"; got != want {
-		t.Errorf("the body is formatted as %q, want %q", got, want)
+	if got, want := eval[string](t, b, `document.getElementById("f-body").value`), "{\n  \"row\": 12,\n  \"new\": true\n}"; got != want {
+		t.Errorf("formatted body: got %q, want %q", got, want)
 	}
-	if !is[bool](t, b, leavingAsks) {
-		t.Error("whoever leaves the formatted form is not asked")
+	if !eval[bool](t, b, leavingAsks) {
+		t.Error("no confirmation before the user leaves the formatted form")
 	}
 	press(t, b, `document.querySelector("#changes button")`)
 	shows(t, b, ".note.good", "Message published.")
@@ -409,11 +408,11 @@ func TestPublishAndPurge(t *testing.T) {
 	b.Problems() // the status
 	click(t, b, "Purge 13 messages")
 	shows(t, b, ".note.good", "13 messages saved in the archive and purged.")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // A user selects messages that wait for a retry, for an action.
-func TestPickRetrying(t *testing.T) {
+func TestSelectRetrying(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
 	do(t, b, chromedp.Navigate(shop.URL+"/retrying"), chromedp.WaitVisible(chromedp.CSS("#rows")))
@@ -421,5 +420,5 @@ func TestPickRetrying(t *testing.T) {
 	shows(t, b, "[data-picked]", "2 selected")
 	press(t, b, `document.querySelector("[data-picked] button[value=postpone]")`)
 	shows(t, b, "h1", "Postpone: 2 messages")
-	quiet(t, b)
+	checkProblems(t, b)
 }

@@ -1,4 +1,3 @@
-// Package browsertest tests the console with a headless Chromium, on the embedded broker with an ingest and a replayer. Its tests
-// find a group, open a message, edit it, replay it and check that it succeeds. The program demo serves the console with generated
-// failures and takes pictures of all pages.
+// Package browsertest tests the console in a headless Chromium, with the embedded broker, an ingest and a replayer. The program
+// demo serves the console with generated failures, and takes screenshots of all pages.
 package browsertest

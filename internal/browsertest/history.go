@@ -15,7 +15,7 @@ import (
 type traffic struct {
 	queue   string
 	rate    float64 // messages per minute
-	failing float64 // part of them
+	failing float64 // share of failed messages
 	took    time.Duration
 }
 
@@ -115,7 +115,7 @@ func recorded(ctx context.Context, db *sql.DB, now time.Time) error {
 			}
 		}
 	}
-	// The seed itself has recorded these times.
+	// SeedHistory has marked these times as recorded.
 	for _, gap := range [][2]time.Duration{{8 * 24 * time.Hour, 6 * 24 * time.Hour}, {17 * time.Hour, 14 * time.Hour}, {52 * time.Minute, 46 * time.Minute}} {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM `+history.DefaultPrefix+`recorded WHERE start > ? AND start + span < ?`, now.Add(-gap[0]).Unix(), now.Add(-gap[1]).Unix()); err != nil {
 			return err

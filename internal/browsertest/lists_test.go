@@ -21,8 +21,8 @@ func fail(t *testing.T, shop *Shop, queue string, errors ...string) {
 	}
 }
 
-// is evaluates a JavaScript expression on the page.
-func is[T any](t *testing.T, b *Browser, expression string) T {
+// eval evaluates a JavaScript expression on the page.
+func eval[T any](t *testing.T, b *Browser, expression string) T {
 	t.Helper()
 	v, err := chromedp.Run(b.Tab, chromedp.Evaluate[T](expression))
 	if err != nil {
@@ -31,53 +31,53 @@ func is[T any](t *testing.T, b *Browser, expression string) T {
 	return v
 }
 
-// place is a JavaScript expression for the ID and the position of the third row of a list.
-const place = "(r => r.id + ' at ' + r.getBoundingClientRect().top)(document.querySelectorAll('#rows > tr')[2])"
+// rowPosition is a JavaScript expression for the ID and the position of the third row of a list.
+const rowPosition = "(r => r.id + ' at ' + r.getBoundingClientRect().top)(document.querySelectorAll('#rows > tr')[2])"
 
-// A list of messages reports the number of new messages and displays them on request, by keyboard. The selected rows, and the
-// position of the present rows, remain unchanged.
-func TestNewMessages(t *testing.T) {
+// A list of messages shows the number of new messages, and inserts them when the user presses the button. Until then, the rows
+// do not move. The selection does not change.
+func TestListShowsNewMessages(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
 	do(t, b, chromedp.Navigate(shop.URL+"/messages?queue=emails"), chromedp.WaitVisible(chromedp.CSS("#rows")))
 	shows(t, b, "#live", "Live")
-	total := is[string](t, b, "document.getElementById('total').innerText")
-	first := is[string](t, b, "document.querySelector('#rows > tr').id")
+	total := eval[string](t, b, "document.getElementById('total').innerText")
+	first := eval[string](t, b, "document.querySelector('#rows > tr').id")
 	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(3) input")))
-	before := is[string](t, b, place)
+	before := eval[string](t, b, rowPosition)
 
 	fail(t, shop, "emails", "mailbox full", "no such host")
 	shows(t, b, ".news button", "Show 2 new failures")
 	shows(t, b, ".news [role=status]", "new failure")
-	if now := is[string](t, b, place); now != before {
-		t.Errorf("a row was %s and is %s", before, now)
+	if now := eval[string](t, b, rowPosition); now != before {
+		t.Errorf("third row: got %s, want %s", now, before)
 	}
-	if !is[bool](t, b, "document.querySelector('#rows tr:nth-child(3) input').checked") {
-		t.Error("what was picked is not any more")
+	if !eval[bool](t, b, "document.querySelector('#rows tr:nth-child(3) input').checked") {
+		t.Error("row is not selected")
 	}
 	do(t, b, chromedp.Focus(chromedp.CSS(".news button")), chromedp.KeyEvent(kb.Enter))
 	shows(t, b, "#rows tr:nth-child(1)", "no such host")
 	shows(t, b, "#rows tr:nth-child(2)", "mailbox full")
-	if id := is[string](t, b, "document.querySelector('#rows > tr:nth-child(3)').id"); id != first {
-		t.Errorf("after the new ones comes %s, not %s", id, first)
+	if id := eval[string](t, b, "document.querySelector('#rows > tr:nth-child(3)').id"); id != first {
+		t.Errorf("first old row: got %s, want %s", id, first)
 	}
-	if !is[bool](t, b, "document.querySelector('#rows tr:nth-child(5) input').checked && document.activeElement.closest('tr').rowIndex === 1") {
-		t.Error("what was picked is not any more, or the focus is elsewhere than on what is new")
+	if !eval[bool](t, b, "document.querySelector('#rows tr:nth-child(5) input').checked && document.activeElement.closest('tr').rowIndex === 1") {
+		t.Error("row is not selected, or the focus is not on the first new row")
 	}
-	if now := is[string](t, b, "document.getElementById('total').innerText"); now == total {
-		t.Errorf("there are %s still", now)
+	if now := eval[string](t, b, "document.getElementById('total').innerText"); now == total {
+		t.Errorf("number of messages is still %s", now)
 	}
-	if !is[bool](t, b, "document.querySelector('.news button').hidden") {
-		t.Error("there is still news")
+	if !eval[bool](t, b, "document.querySelector('.news button').hidden") {
+		t.Error("button for new messages is visible")
 	}
-	// The displayed messages are not new. Only later failures count.
+	// Messages that were inserted do not count as new again.
 	fail(t, shop, "emails", "mailbox full")
 	shows(t, b, ".news button", "Show 1 new failure")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // If the new messages need more than a page, or the list was empty, the button loads a new page.
-func TestManyNewMessages(t *testing.T) {
+func TestListShowsManyNewMessages(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})
 	do(t, b, chromedp.Navigate(shop.URL+"/messages"), chromedp.WaitVisible(chromedp.CSS(".empty")))
@@ -93,40 +93,40 @@ func TestManyNewMessages(t *testing.T) {
 	do(t, b, chromedp.Click(chromedp.CSS(".news button")), chromedp.Click(link("Show more")), chromedp.WaitVisible(chromedp.CSS("#rows tr:nth-child(56)")))
 	do(t, b, chromedp.Click(chromedp.CSS("#rows tr:nth-child(56) input")))
 	shows(t, b, "[data-picked]", "1 selected")
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // A list of groups updates its counts in place. It adds new groups on request.
-func TestNewGroups(t *testing.T) {
+func TestListShowsNewGroups(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})
 	fail(t, shop, "orders", "no stock", "no stock", "no price", "no price", "no name")
 	do(t, b, chromedp.Navigate(shop.URL+"/groups"), chromedp.WaitVisible(chromedp.CSS("#rows")))
 	shows(t, b, "#live", "Live")
-	before := is[string](t, b, place)
+	before := eval[string](t, b, rowPosition)
 	fail(t, shop, "orders", "no name", "no name", "no name", "no address")
 	shows(t, b, "#rows tr:nth-child(3)", "4")
 	shows(t, b, "#waiting", "9")
 	shows(t, b, ".news button", "Show 1 new group")
-	if now := is[string](t, b, place); now != before {
-		t.Errorf("a row was %s and is %s", before, now)
+	if now := eval[string](t, b, rowPosition); now != before {
+		t.Errorf("third row: got %s, want %s", now, before)
 	}
 	do(t, b, chromedp.Click(chromedp.CSS(".news button")))
 	shows(t, b, "#rows tr:last-child", "no address")
-	if n := is[int](t, b, "document.querySelectorAll('#rows > tr').length"); n != 4 {
-		t.Errorf("%d groups", n)
+	if n := eval[int](t, b, "document.querySelectorAll('#rows > tr').length"); n != 4 {
+		t.Errorf("got %d groups", n)
 	}
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
-// A live update does not replace an element while the user presses it, even if its request began before. It replaces the element
-// afterwards.
-func TestLiveWaitsForThePress(t *testing.T) {
+// A live update does not replace an element while the user presses a button, even if the request started before. The element is
+// replaced when the user releases the button.
+func TestLiveUpdateWaitsForPress(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{})
 	do(t, b, chromedp.Navigate(shop.URL), chromedp.WaitVisible(chromedp.CSS("#now")))
 	shows(t, b, "#live", "Live")
-	is[bool](t, b, `(() => {
+	eval[bool](t, b, `(() => {
 		addEventListener("htmx:beforeSwap", () => {
 			window.part = document.getElementById("now");
 			document.body.dispatchEvent(new PointerEvent("pointerdown"));
@@ -136,7 +136,7 @@ func TestLiveWaitsForThePress(t *testing.T) {
 	})()`)
 	fail(t, shop, "orders", "no stock")
 	shows(t, b, "title", "pressed true")
-	is[bool](t, b, `document.body.dispatchEvent(new PointerEvent("pointerup"))`)
+	eval[bool](t, b, `document.body.dispatchEvent(new PointerEvent("pointerup"))`)
 	shows(t, b, "#now", "no stock")
-	quiet(t, b)
+	checkProblems(t, b)
 }

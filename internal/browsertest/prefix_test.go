@@ -15,11 +15,11 @@ import (
 	"github.com/reprisemq/reprise/console"
 )
 
-// prefixProxy is a proxy that publishes a console below /reprise/, next to another site.
+// prefixProxy is a proxy that serves a console below /reprise/ and another site below /.
 type prefixProxy struct {
 	*httptest.Server
 	mu      sync.Mutex
-	escaped []string // requests that came to the other site
+	escaped []string // requests to the other site
 }
 
 func newPrefixProxy(t *testing.T, target string) *prefixProxy {
@@ -60,10 +60,10 @@ func (p *prefixProxy) takeEscaped() []string {
 	return escaped
 }
 
-// Behind a proxy with a path prefix, all pages work and no address leads outside the prefix.
+// Behind a proxy with a path prefix, all pages work and no URL is outside the prefix.
 func TestPrefixBehindProxy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: a browser takes its time")
+		t.Skip("-short: the test starts a browser")
 	}
 	secret, hash := console.NewToken()
 	shop := newShop(t, ShopConfig{Seeded: true, Prefix: "/reprise", Tokens: []console.Token{{Name: "anna", Role: console.Operate, Hash: hash}}})
@@ -95,31 +95,31 @@ func TestPrefixBehindProxy(t *testing.T) {
 	click(t, b, "Edit")
 	do(t, b, chromedp.SendKeys(chromedp.ID("f-type"), "other"))
 	shows(t, b, "#changes .add", "other")
-	is[bool](t, b, `document.getElementById("edit").reset() || true`)
+	eval[bool](t, b, `document.getElementById("edit").reset() || true`)
 
-	// All kinds of pages, with all their addresses.
+	// All URLs on all kinds of pages.
 	pages, err := Pages(t.Context(), shop.Archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet(t, b)
+	checkProblems(t, b)
 	for _, p := range pages {
 		do(t, b, chromedp.Navigate(proxy.URL+"/reprise"+p.Path), chromedp.WaitVisible(chromedp.CSS("main")))
-		all := is[[]string](t, b, `[...document.querySelectorAll("[href]:not([rel=external]), [src], [action], [formaction], [hx-get], [hx-post]")].flatMap(e =>
+		all := eval[[]string](t, b, `[...document.querySelectorAll("[href]:not([rel=external]), [src], [action], [formaction], [hx-get], [hx-post]")].flatMap(e =>
 			["href", "src", "action", "formaction", "hx-get", "hx-post"].filter(a => e.hasAttribute(a)).map(a => new URL(e.getAttribute(a), location.href).href))`)
 		if len(all) < 10 {
-			t.Errorf("%s has %d addresses", p.Path, len(all))
+			t.Errorf("page %s has only %d URLs", p.Path, len(all))
 		}
 		for _, address := range slices.Compact(slices.Sorted(slices.Values(all))) {
 			if !strings.HasPrefix(address, proxy.URL+"/reprise/") {
-				t.Errorf("%s has the address %s", p.Path, address)
+				t.Errorf("page %s contains the URL %s", p.Path, address)
 			}
 		}
-		b.Problems() // the status of the page that is missing
+		b.Problems() // the browser reports the status 404
 	}
 	click(t, b, "Sign out")
 	shows(t, b, "h1", "Sign in")
 	if escaped := proxy.takeEscaped(); len(escaped) > 0 {
-		t.Errorf("requests without the prefix: %q", escaped)
+		t.Errorf("requests without the prefix: got %q", escaped)
 	}
 }

@@ -33,7 +33,7 @@ func (c *Clock) Now() time.Time {
 	return time.Now()
 }
 
-// fault describes equal failures: their number, their first time and their error.
+// fault describes a number of failures with the same error in a period.
 type fault struct {
 	queue    string
 	n        int
@@ -101,7 +101,7 @@ func Seed(ctx context.Context, a *failed.Archive, clock *Clock, now time.Time) e
 		for range f.n {
 			span := f.from - f.to
 			part := r.Float64()
-			ago := f.to + time.Duration(part*part*float64(span)) // more of late
+			ago := f.to + time.Duration(part*part*float64(span)) // recent failures are more frequent
 			all = append(all, failure(r, f, now.Add(-ago)))
 		}
 	}
@@ -208,7 +208,7 @@ func refuseRest(ctx context.Context, a *failed.Archive, r *failed.Replay) error 
 	return nil
 }
 
-// failure returns a message whose last failure was at a time.
+// failure returns a message that failed last at the given time.
 func failure(r *rand.Rand, f fault, last time.Time) failed.Message {
 	m := failed.Message{
 		Queue: f.queue, FailedQueue: f.queue + ".failed", Exchange: "shop", RoutingKey: f.queue + ".created",

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// seedWaiting adds messages that wait for a retry, in the form in which workers report them.
+// seedWaiting archives reports of workers about messages that wait for a retry.
 func seedWaiting(ctx context.Context, a *failed.Archive, now time.Time) error {
 	for _, w := range []struct {
 		queue, text string

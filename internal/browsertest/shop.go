@@ -183,7 +183,7 @@ func (s *Shop) work(ctx context.Context, cfg ShopConfig) ([]console.Worker, erro
 		if err != nil {
 			return nil, err
 		}
-		// Customers do not wait for the worker to declare its queue.
+		// Customers may publish before the worker has declared its queue.
 		if err := s.Client.Declare(ctx, topology.Buckets{}.Topology(queue).Merge(Topology(queue))); err != nil {
 			return nil, err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// The documentation site works from files, without a server: a reader searches, follows a result, and reads on a phone.
-func TestSite(t *testing.T) {
+// The documentation site works from files, without a server: the search, the links of results, and the layout on a phone.
+func TestDocumentationSite(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
@@ -30,7 +30,7 @@ func TestSite(t *testing.T) {
 	shows(t, b, "main", "breaker")
 	do(t, b, chromedp.Navigate("file://"+out+"/index.html"), chromedp.SendKeys(chromedp.ID("query"), "zzyzx"))
 	shows(t, b, "#results", "No results")
-	quiet(t, b)
+	checkProblems(t, b)
 	pages, err := filepath.Glob(filepath.Join(out, "*.html"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,14 +40,14 @@ func TestSite(t *testing.T) {
 			t.Fatal(err)
 		}
 		do(t, b, chromedp.Navigate("file://"+page), chromedp.WaitVisible(chromedp.CSS("main")))
-		for _, wide := range is[[]string](t, b, stickingOut) {
+		for _, wide := range eval[[]string](t, b, stickingOut) {
 			t.Errorf("%s is wider than a phone: %s", filepath.Base(page), wide)
 		}
-		quiet(t, b)
+		checkProblems(t, b)
 		if err := b.Look(1440, 800, "dark", 1); err != nil {
 			t.Fatal(err)
 		}
 		check(t, b, string(script), filepath.Base(page), 1440, "dark")
-		b.Problems() // axe fetches the style sheet, which a page from a file may not
+		b.Problems() // axe fetches the style sheet, which the browser refuses for pages from files
 	}
 }

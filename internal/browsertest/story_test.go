@@ -17,10 +17,10 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-var storyFailures = flag.Int("story.failures", 60, "failures in the archive of TestStory; make story has 20000")
+var storyFailures = flag.Int("story.failures", 60, "failures in the archive of TestOperatorFixesBulkFailure; make story has 20000")
 
-// Seconds of an operator, by the Keystroke-Level Model: Card, Moran, Newell, "The keystroke-level model for user performance time
-// with interactive systems", Communications of the ACM 23 (7), 1980.
+// Durations of an operator's actions in seconds, from the Keystroke-Level Model: Card, Moran, Newell, "The keystroke-level model
+// for user performance time with interactive systems", Communications of the ACM 23 (7), 1980.
 const (
 	thinking = 1.35 // before each click
 	pointing = 1.1
@@ -37,7 +37,7 @@ type stopwatch struct {
 	pages  time.Duration
 }
 
-// click follows a link or presses a button, and waits for the page that it leads to.
+// click clicks a link or button, and waits for the next page.
 func (s *stopwatch) click(text string) {
 	s.Helper()
 	begun := time.Now()
@@ -84,9 +84,9 @@ func (s *stopwatch) person() float64 {
 	return float64(s.clicks)*(thinking+pointing+pressing) + float64(s.keys)*typing
 }
 
-// An operator finds out why most of the failures happened, corrects the messages in bulk, and replays them with a canary and a
-// ramp, until the console proves that all of them succeeded.
-func TestStory(t *testing.T) {
+// An operator finds the cause of most failures, edits the messages in bulk, and replays them with a canary and a ramp. The console
+// reports that all of them succeeded.
+func TestOperatorFixesBulkFailure(t *testing.T) {
 	b := newBrowser(t)
 	var handled atomic.Int64
 	shop := newShop(t, ShopConfig{Handlers: map[string]reprise.Handler{
@@ -111,31 +111,31 @@ func TestStory(t *testing.T) {
 	s.click("Replay all…")
 	s.press("Edit all messages", "details summary")
 	s.write("f-patch", `[{"op":"replace","path":"/currency","value":"EUR"}]`)
-	s.click("Replay " + grouped(wrong)) // a preview comes first
+	s.click("Replay " + grouped(wrong)) // shows the preview
 	shows(t, b, "#changes .del", `"EURO"`)
 	shows(t, b, "#changes .add", `"EUR"`)
 	s.choose("f-canary", "30s")
 	s.click("Edit " + grouped(wrong) + " of " + grouped(wrong) + " and replay")
 	shows(t, b, "h1", "Replay 1")
 	shows(t, b, "#now", "ramp up; canary, up to 30 s; edited: JSON Patch")
-	shows(t, b, "#now", "Succeeded\n"+grouped(wrong)) // the proof
+	shows(t, b, "#now", "Succeeded\n"+grouped(wrong)) // all outcomes are successes
 	shows(t, b, "#now", "done")
 
 	t.Logf("%d failures, %d corrected: %d clicks, %.0f s for the operator, %.1f s for the pages", *storyFailures, wrong, s.clicks, s.person(), s.pages.Seconds())
 	if s.clicks > 15 {
-		t.Errorf("%d clicks, want at most 15", s.clicks)
+		t.Errorf("got %d clicks, want at most 15", s.clicks)
 	}
 	if s.person() > 60 {
 		t.Errorf("the operator took %.0f s, want at most 60", s.person())
 	}
 	if n := handled.Load(); n != int64(wrong) {
-		t.Errorf("the worker handled %d messages, want %d", n, wrong)
+		t.Errorf("worker handled %d messages, want %d", n, wrong)
 	}
 	left, err := shop.Archive.Count(t.Context(), failed.Filter{States: []failed.State{failed.Failed}})
 	if err != nil || left.N != int64(*storyFailures-wrong) {
-		t.Errorf("%d messages are failed, want %d (%v)", left.N, *storyFailures-wrong, err)
+		t.Errorf("failed messages: got %d, want %d (%v)", left.N, *storyFailures-wrong, err)
 	}
-	quiet(t, b)
+	checkProblems(t, b)
 }
 
 // failPayments adds failures with three causes, and returns the number of failures with the first cause.
@@ -165,7 +165,7 @@ func failPayments(t *testing.T, shop *Shop, n int) (first int) {
 	return first
 }
 
-// grouped formats a number like the pages.
+// grouped formats a number in the format of the pages.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
