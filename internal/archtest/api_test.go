@@ -20,9 +20,9 @@ const apiFile = "testdata/api.txt"
 
 var updateAPI = flag.Bool("update", false, "write the list of exported names anew")
 
-// The packages that others import have the exported names, with the types, that api.txt lists. A removed or changed line
-// breaks programs of users: docs/compatibility.md.
-func TestExportedNamesAreThoseOfTheList(t *testing.T) {
+// The exported names of public packages, with their types, equal the list in api.txt. A removed or changed line breaks
+// programs of users (see docs/compatibility.md).
+func TestExportedNamesMatchList(t *testing.T) {
 	now := slices.Sorted(maps.Keys(api(t)))
 	if *updateAPI {
 		if err := os.WriteFile(apiFile, []byte(strings.Join(now, "\n")+"\n"), 0o644); err != nil {
@@ -44,11 +44,11 @@ func TestExportedNamesAreThoseOfTheList(t *testing.T) {
 	report("removed", before, now)
 	report("added", now, before)
 	if t.Failed() {
-		t.Log("after an intended change: go test ./internal/archtest -run TestExported -update, and a line in CHANGELOG.md")
+		t.Log("if the change is intended, run go test ./internal/archtest -run TestExported -update, and add a line to CHANGELOG.md")
 	}
 }
 
-// api returns the exported names of the packages that others can import, each in a line.
+// api returns a line for each exported name of the public packages.
 func api(t *testing.T) map[string]bool {
 	t.Helper()
 	all := make(map[string]bool)
@@ -161,7 +161,7 @@ func types(list *ast.FieldList) string {
 	return strings.Join(all, ", ")
 }
 
-// source returns an expression in one line.
+// source returns the source of an expression on one line.
 func source(e ast.Expr) string {
 	if e == nil {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestProject(t *testing.T) {
+func TestProjectFollowsRules(t *testing.T) {
 	packages := listPackages(t)
 	shape, err := checkShape(root, packages)
 	if err != nil {
@@ -26,41 +26,41 @@ func TestProject(t *testing.T) {
 		}
 	}
 	for _, what := range unused {
-		t.Errorf("%s\n\tis no violation any more: remove it from internal/archtest/exceptions.go", what)
+		t.Errorf("obsolete exception (remove it from internal/archtest/exceptions.go): %s", what)
 	}
 }
 
-// With an empty list of packages, all rules would pass.
-func TestListHasTheProject(t *testing.T) {
+// With an empty list of packages, TestProjectFollowsRules would pass.
+func TestListPackagesFindsProject(t *testing.T) {
 	packages := listPackages(t)
 	for _, want := range []string{Module, Module + "/broker", "slices", amqpClient} {
 		if !slices.ContainsFunc(packages, func(p Package) bool { return p.ImportPath == want && len(p.GoFiles) > 0 && len(p.Imports) > 0 }) {
-			t.Errorf("go list does not name %s", want)
+			t.Errorf("package %s not found in the output of go list", want)
 		}
 	}
 }
 
-// Each rule finds the imports that break it, and no others.
-func TestRules(t *testing.T) {
+// Each rule finds exactly the imports that break it.
+func TestLayersFindViolations(t *testing.T) {
 	l := readLayers("top\nmiddle/... | other\nlow, lower | another\n---\nbase")
 	all := "top: middle/a other\nmiddle/a: low middle/b base\nmiddle/b:\nlow: base\nlower:\nother: another base\nanother:\nbase: strings\n"
 	for name, tt := range map[string]struct{ imports, want string }{
-		"all is well":                 {"internal/tools/x: top other\nbroker/internal/chaos: middle/a", ""},
-		"up":                          {"low: middle/a", "low → middle/a"},
-		"beside":                      {"low: lower", "low → lower"},
-		"up from what all may import": {"base: low", "base → low"},
-		"to the other side":           {"middle/b: another", "middle/b → another"},
-		"from the other side":         {"other: low", "other → low"},
-		"a package for tests":         {"low: internal/testkit\ninternal/testkit:", "low → internal/testkit"},
-		"a package without a place":   {"new: base", "place of new"},
-		"a name that begins alike":    {"lowest: base", "place of lowest"},
+		"no violation":              {"internal/tools/x: top other\nbroker/internal/chaos: middle/a", ""},
+		"up":                        {"low: middle/a", "low → middle/a"},
+		"same line":                 {"low: lower", "low → lower"},
+		"up from the base":          {"base: low", "base → low"},
+		"to the other side":         {"middle/b: another", "middle/b → another"},
+		"from the other side":       {"other: low", "other → low"},
+		"a package for tests":       {"low: internal/testkit\ninternal/testkit:", "low → internal/testkit"},
+		"a package without a place": {"new: base", "place of new"},
+		"a package with the prefix of another name": {"lowest: base", "place of lowest"},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, l.check(parse(all+tt.imports)), tt.want) })
 	}
 	expect(t, l.check(parse(strings.Replace(all, "lower:\n", "", 1))), "place lower")
 }
 
-func TestModules(t *testing.T) {
+func TestCheckModulesFindsViolations(t *testing.T) {
 	for imports, want := range map[string]string{
 		"internal/amqpconn: strings " + amqpClient: "",
 		"broker: " + amqpClient:                    "broker → " + amqpClient,
@@ -72,7 +72,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-func TestLight(t *testing.T) {
+func TestCheckLightFindsChains(t *testing.T) {
 	light := []string{".", "broker"}
 	for imports, want := range map[string]string{
 		".: internal/amqpconn\ninternal/amqpconn: strings " + amqpClient: "",
@@ -90,12 +90,12 @@ func expect(t *testing.T, found []Violation, want string) {
 	for _, v := range found {
 		what = append(what, v.What)
 		if len(v.Why) < 20 {
-			t.Errorf("%s: no reason given: %q", v.What, v.Why)
+			t.Errorf("%s: reason too short: %q", v.What, v.Why)
 		}
 	}
 	slices.Sort(what)
 	if got := strings.Join(what, ", "); got != want {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("violations: got %q, want %q", got, want)
 	}
 }
 

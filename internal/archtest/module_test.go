@@ -57,8 +57,8 @@ var userSums = []string{
 	"github.com/google/go-cmp", "github.com/rabbitmq/amqp091-go", "github.com/sony/gobreaker/v2", "go.uber.org/goleak", "pgregory.net/rapid",
 }
 
-// A program that imports the library, topology, reprisetest and a broker in memory needs one module besides the standard library.
-func TestUsersNeedOneModule(t *testing.T) {
+// A program that imports the library, topology, reprisetest and a broker in memory requires only one other module.
+func TestUsersRequireOneModule(t *testing.T) {
 	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestUsersNeedOneModule(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("go", args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off") // from the module cache
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off") // use only the module cache
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -102,15 +102,15 @@ func TestUsersNeedOneModule(t *testing.T) {
 	run("vet", ".")
 	client := []string{amqpClient, Module}
 	if got := modules(read("go.mod"), `(?m)^(?:require |\t)(\S+) v`); !slices.Equal(got, client) {
-		t.Errorf("go.mod requires %q, want %q", got, client)
+		t.Errorf("requirements in go.mod: got %q, want %q", got, client)
 	}
 	if got := modules(run("version", "-m", "shop"), `(?m)^\tdep\t(\S+)`); !slices.Equal(got, client) {
-		t.Errorf("the binary has the modules %q, want %q", got, client)
+		t.Errorf("modules of the binary: got %q, want %q", got, client)
 	}
 	if got := modules(read("go.sum"), `(?m)^(\S+) `); !slices.Equal(got, userSums) {
-		t.Errorf("go.sum has checksums of %q, want %q", got, userSums)
+		t.Errorf("modules in go.sum: got %q, want %q", got, userSums)
 	}
 	if lines := strings.Count(read("go.sum"), "\n"); lines > 2*len(userSums) {
-		t.Errorf("go.sum has %d lines", lines)
+		t.Errorf("lines of go.sum: got %d, want at most two per module", lines)
 	}
 }

@@ -84,7 +84,7 @@ func checkLight(light []string, packages []Package) (found []Violation) {
 					queue = append(queue, longer)
 				} else if strings.Contains(strings.Split(next, "/")[0], ".") {
 					found = append(found, Violation{arrows(longer), "whoever imports it downloads amqp091-go and nothing else"})
-					break // a package has one such import or many
+					break // one import is enough
 				}
 			}
 		}

@@ -18,8 +18,8 @@ const root = "../.."
 // mention matches exported names in documents: topology.Buckets, Policy.Rules or reprise.Config.Logger.
 var mention = regexp.MustCompile(`(?:^|[^\w./-])((?:[a-z]+\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\b`)
 
-// Exported names in the documents exist as names of public packages, or as fields or methods of their types.
-func TestDocumentsNameWhatThereIs(t *testing.T) {
+// The exported names in the documents are names of public packages, or fields or methods of their types.
+func TestDocumentsMentionExistingNames(t *testing.T) {
 	known := exported(t)
 	checked := 0
 	walk(t, ".md", func(path string) {
@@ -37,21 +37,21 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 				checked++
 				first, second, deep := strings.Cut(name, ".")
 				if !names[first] || deep && known[first] != nil && !known[first][second] {
-					t.Errorf("%s:%d: there is no %s", path, n+1, m[1])
+					t.Errorf("%s:%d: %s not found", path, n+1, m[1])
 				}
 			}
 		}
 	})
 	if checked < 100 {
-		t.Errorf("only %d names were found in the documents", checked)
+		t.Errorf("names in the documents: got %d, want at least 100", checked)
 	}
 }
 
 // sourceFile matches files of the project in documents: a path relative to the root.
 var sourceFile = regexp.MustCompile("`((?:[a-z_]+/)*[a-z_]+\\.(?:go|html|js))`")
 
-// The files that the documents for contributors name exist.
-func TestDocumentsNameFilesThatExist(t *testing.T) {
+// The source files that documents for contributors mention exist.
+func TestDocumentsMentionExistingFiles(t *testing.T) {
 	checked := 0
 	for _, path := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "docs/compatibility.md", "docs/guarantees.md"} {
 		text, err := os.ReadFile(filepath.Join(root, path))
@@ -62,17 +62,17 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 			for _, m := range sourceFile.FindAllStringSubmatch(line, -1) {
 				checked++
 				if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-					t.Errorf("%s:%d: there is no %s", path, n+1, m[1])
+					t.Errorf("%s:%d: %s not found", path, n+1, m[1])
 				}
 			}
 		}
 	}
 	if checked < 50 {
-		t.Errorf("only %d files were found in the documents", checked)
+		t.Errorf("files in the documents: got %d, want at least 50", checked)
 	}
 }
 
-// exported returns the names that may follow each package name and the name of each exported type. It merges the names of types
+// exported returns the names that can follow a package name or the name of an exported type. It merges the names of types
 // with the same name.
 func exported(t *testing.T) map[string]map[string]bool {
 	t.Helper()

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxFileLines    = 500 // of a file that is written by hand
+	maxFileLines    = 500 // of a file that is not generated
 	maxRootFiles    = 20  // of package reprise, without tests
-	maxCommentLines = 40  // of a package comment: a screen
+	maxCommentLines = 40  // of a package comment
 )
 
 // checkShape checks files and package comments of the packages below the folder root.
@@ -29,10 +29,10 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 		}
 		name := short(p.ImportPath)
 		if name == "." && len(p.GoFiles) > maxRootFiles {
-			report("files of "+name, "it has %d files, at most %d are allowed", len(p.GoFiles), maxRootFiles)
+			report("files of "+name, "got %d files, want at most %d", len(p.GoFiles), maxRootFiles)
 		}
 		if inside := strings.Contains("/"+name+"/", "/internal/"); strings.HasPrefix(name, "examples/") && p.Name != "main" && !inside {
-			report("example "+name, "an example is no API: make it a program or move it below an internal folder")
+			report("example "+name, "an example must be a program or below an internal folder")
 		}
 		comment := 0
 		for _, file := range append(p.GoFiles, p.testFiles()...) {
@@ -48,14 +48,14 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 				comment = max(comment, strings.Count(parsed.Doc.Text(), "\n"))
 			}
 			if n := bytes.Count(content, []byte("\n")); n > maxFileLines && !ast.IsGenerated(parsed) {
-				report(path.Join(name, file), "it has %d lines, at most %d are allowed: split it by responsibility", n, maxFileLines)
+				report(path.Join(name, file), "got %d lines, want at most %d (split the file by responsibility)", n, maxFileLines)
 			}
 		}
 		switch {
 		case comment > maxCommentLines && !strings.HasPrefix(name, "examples/"):
-			report("package comment of "+name, "it has %d lines, at most %d are allowed", comment, maxCommentLines)
+			report("package comment of "+name, "got %d lines, want at most %d", comment, maxCommentLines)
 		case comment == 0 && len(p.GoFiles) > 0:
-			report("package comment of "+name, "there is none: say what it promises, what it may import and why it exists")
+			report("package comment of "+name, "comment not found (state purpose, guarantees and permitted imports)")
 		}
 	}
 	return found, nil

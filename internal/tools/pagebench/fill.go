@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// span is the time over which failures are spread.
+// span is the period of the failures.
 const span = 30 * 24 * time.Hour
 
 // fill adds failures to an archive until it has n.
@@ -23,7 +23,7 @@ func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, 
 	if err != nil || total.N >= int64(n) {
 		return err
 	}
-	// Drop PostgreSQL's index of words until the end. Building it afterwards is faster.
+	// Without the index of words, inserts into PostgreSQL are faster. The index is created at the end.
 	late := d == failed.PostgreSQL && n-int(total.N) > 100_000
 	if late {
 		if _, err := db.ExecContext(ctx, `DROP INDEX IF EXISTS reprise_failed_search_words`); err != nil {
@@ -53,7 +53,7 @@ func fill(ctx context.Context, db *sql.DB, d failed.Dialect, a *failed.Archive, 
 			return err
 		}
 	}
-	_, err = db.ExecContext(ctx, `VACUUM ANALYZE`) // as autovacuum does by and by
+	_, err = db.ExecContext(ctx, `VACUUM ANALYZE`) // autovacuum would do this later
 	return err
 }
 
@@ -105,7 +105,7 @@ func failure(r *rand.Rand, i int, last time.Time) failed.Message {
 func letters(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = 'g' + byte(r.IntN(20)) // no hexadecimal digit
+		b[i] = 'g' + byte(r.IntN(20)) // not a hexadecimal digit
 	}
 	return string(b)
 }

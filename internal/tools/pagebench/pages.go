@@ -135,7 +135,7 @@ func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 		get("/api/v1/messages: "+l.name, address("/api/v1/messages", ""))
 		get("/api/v1/messages/count: "+l.name, address("/api/v1/messages/count", ""))
 		if l.name == "failed" || l.name == "discarded" {
-			continue // an act needs more than a state
+			continue // an act requires a filter besides the state
 		}
 		act := func(r *rand.Rand) failed.Filter {
 			f := l.filter(r)
@@ -231,7 +231,7 @@ func (s *system) ask(ctx context.Context, o options, column string, pages []page
 				took = append(took, d)
 			}
 			if total := sum(took); total > 20*time.Second && len(took) > 10 {
-				break // as slow as that, fewer will do
+				break // for slow pages, ten requests are enough
 			}
 		}
 		slices.Sort(took)
@@ -257,7 +257,7 @@ func (s *system) get(ctx context.Context, q request) ([]byte, time.Duration, err
 	begun := time.Now()
 	s.console.ServeHTTP(w, r)
 	took := time.Since(begun)
-	replaying := w.Code == http.StatusConflict && strings.HasSuffix(q.path, "/edit") // the page reports this
+	replaying := w.Code == http.StatusConflict && strings.HasSuffix(q.path, "/edit") // the page reports a running replay
 	if w.Code != http.StatusOK && w.Code != http.StatusServiceUnavailable && !replaying {
 		return nil, 0, fmt.Errorf("%s %s: status %d: %s", q.method, q.path, w.Code, w.Body)
 	}

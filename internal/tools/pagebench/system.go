@@ -82,7 +82,7 @@ func (s *system) close() {
 	_ = s.broker.Shutdown(context.Background())
 }
 
-// finish waits for the replays that are running.
+// finish waits for the running replays.
 func (s *system) finish(ctx context.Context) error {
 	for {
 		s.replayer.Wake()
@@ -94,7 +94,7 @@ func (s *system) finish(ctx context.Context) error {
 	}
 }
 
-// load begins a replay, and publishes failures until the returned function is called.
+// load starts a replay, and publishes failures until the caller calls the returned function.
 func (s *system) load(ctx context.Context) (unload func() error, err error) {
 	replay, err := s.archive.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{Queue: "queue-5"}, Rate: replaysPerSecond, IgnoreSame: true}, "cli:bench")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestCommitSubjects(t *testing.T) {
+func TestCommitMsgChecksSubject(t *testing.T) {
 	for subject, want := range map[string]string{
 		"broker: reject empty routing keys":                        "",
 		"cli, console: feed the archive\n\nWhat came of it: words": "",
@@ -41,7 +41,7 @@ func TestCommitSubjects(t *testing.T) {
 	}
 }
 
-func TestCommitHook(t *testing.T) {
+func TestCommitMsgInstallsHook(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "scripts/commit-msg"))
 	if err != nil {
 		t.Fatal(err)

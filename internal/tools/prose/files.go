@@ -33,8 +33,8 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: [%s] %s", f.file, f.line, f.rule, f.message)
 }
 
-// ignored are folders that contain no prose of the project.
-var ignored = []string{"testdata", "node_modules", "vendor", "bin"}
+// ignored lists folders without prose of the project.
+var ignored = []string{"testdata", "node_modules", "vendor", "bin", "styles"}
 
 // find returns the packages and documents that match one of the patterns, sorted by name. A pattern is a folder, a folder
 // followed by "/...", or a file. Without patterns, find returns all.
@@ -57,7 +57,7 @@ func find(root string, patterns []string) ([]*unit, error) {
 			return nil
 		}
 		owner, ok := ownerOf(name)
-		if !ok || !match(patterns, matched, name) {
+		if !ok || thirdParty(file) || !match(patterns, matched, name) {
 			return nil
 		}
 		u := byName[owner]
@@ -72,7 +72,7 @@ func find(root string, patterns []string) ([]*unit, error) {
 		return nil, err
 	}
 	if i := slices.Index(matched, false); i >= 0 {
-		return nil, fmt.Errorf("no Go files, templates or documents match %q", patterns[i])
+		return nil, fmt.Errorf("no Go files, documents, templates or scripts match %q", patterns[i])
 	}
 	units := make([]*unit, 0, len(byName))
 	for _, u := range byName {
@@ -82,14 +82,23 @@ func find(root string, patterns []string) ([]*unit, error) {
 	return units, nil
 }
 
+// thirdParty reports whether a script is a copy of another project's script, next to the license of that project.
+func thirdParty(file string) bool {
+	name, _, _ := strings.Cut(filepath.Base(file), ".")
+	_, err := os.Stat(filepath.Join(filepath.Dir(file), name+".LICENSE"))
+	return path.Ext(file) == ".js" && err == nil
+}
+
 // ownerOf returns the name of the unit of a file. A template belongs to the package of the folder above its templates
 // folder.
 func ownerOf(file string) (string, bool) {
 	switch path.Ext(file) {
 	case ".md":
 		return file, true
-	case ".go":
+	case ".go", ".sh", ".js", ".css", ".yaml", ".yml":
 		return path.Dir(file), true
+	case "":
+		return path.Dir(file), path.Base(file) == "Makefile" || strings.HasPrefix(file, "scripts/")
 	case ".html":
 		if before, _, ok := strings.Cut("/"+file, "/templates/"); ok {
 			return strings.TrimPrefix(path.Clean(before), "/"), true
@@ -131,7 +140,7 @@ func measure(o options, root string, patterns []string) ([]*unit, error) {
 			}
 			u.words += s.words
 			sources[file] = s
-			if path.Ext(file) != ".html" {
+			if ext := path.Ext(file); ext == ".go" || ext == ".md" {
 				files = append(files, file)
 			}
 		}
@@ -183,6 +192,10 @@ func read(file string) (*source, error) {
 		return readGo(file, content)
 	case ".html":
 		return readTemplate(string(content)), nil
+	case ".md":
+		return readMarkdown(string(content)), nil
+	case ".js", ".css":
+		return readScript(string(content), slashComment), nil
 	}
-	return readMarkdown(string(content)), nil
+	return readScript(string(content), hashComment), nil
 }

@@ -15,7 +15,7 @@ var rules = []rule{
 	{"opener", regexp.MustCompile(`^(?:[a-z%]+: )?(?i:what|whoever|whatever|where is|nobody|somebody|nothing|there is no|it is|one of|of \w+|so |who )\b`), `start with the subject: "queue %q not found", "Max must be …", "cannot …"`},
 	{"person", regexp.MustCompile(`(?i)\b(?:nobody|somebody|anybody|everybody|whoever|person)\b`), "name the actor"},
 	{"what", regexp.MustCompile(`(?i)\b(?:what|how (?:many|long|often|much)) (?:is|was|has|the|a|it|they|came|waits|goes)\b`), "use a noun"},
-	{"says", regexp.MustCompile(`(?i)\b(?:says?|said|tells?|told|wants?|asks?|heeds?|makes no sense|has to|have to)\b`), `write "reports", "requires" or "must"`},
+	{"says", regexp.MustCompile(`(?i)\b(?:says?|said|tells?|told|wants|asks?|heeds?|makes no sense|has to|have to)\b`), `write "reports", "requires" or "must"`},
 	{"imperative", regexp.MustCompile(`(?i): (?:use|say|give|write|put|name|leave|make|let|want|set) `), "put advice in parentheses or after a semicolon"},
 	{"colon", regexp.MustCompile(`: (?:it|they|those|so|nothing|that|there|its|each|one)\b`), "a colon does not join two sentences"},
 	{"old", regexp.MustCompile(`(?i)\b(?:beside|anew|for ever|meanwhile|at once|any more|mend|thus|altogether|nowhere|whole numbers?|small letters|given back|sent back|comes back)\b`), "use the plain word"},

@@ -15,7 +15,7 @@ const root = "../../.."
 func vale(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short: building Vale takes minutes")
+		t.Skip("skipped with -short (takes minutes to build Vale)")
 	}
 	cmd := exec.Command("scripts/prose", "install")
 	cmd.Dir, cmd.Stderr = root, os.Stderr
@@ -51,7 +51,7 @@ func alertsIn(t *testing.T, dir string) map[string][]string {
 	return found
 }
 
-func TestValeRules(t *testing.T) {
+func TestValeRulesMatchExamples(t *testing.T) {
 	styles, err := filepath.Glob("styles/Reprise/*.yml")
 	if err != nil || len(styles) < 12 {
 		t.Fatalf("got %d rules, want at least 12 (%v)", len(styles), err)
@@ -69,7 +69,7 @@ func TestValeRules(t *testing.T) {
 	}
 }
 
-func TestStringRules(t *testing.T) {
+func TestStringRulesMatchExamples(t *testing.T) {
 	cases := map[string]struct{ bad, good string }{
 		"no-noun":    {"%q is no integer", "%q is not an integer"},
 		"opener":     {"topology: there is no queue %q", "topology: queue %q not found"},

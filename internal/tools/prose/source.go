@@ -22,11 +22,12 @@ type source struct {
 
 type lines struct{ first, last int }
 
-// message is a string that a user reads: an error, a log, output of a command, or a label of a template.
+// message is a string that Vale does not read: an error, a log, output of a command or a test, the name of a test, a
+// label of a template, or a comment of a script.
 type message struct {
 	lines
 	s      string
-	broken []string // names of the rules that it breaks
+	broken []string // names of the broken rules
 	advice []string
 }
 
@@ -63,7 +64,7 @@ func countWords(s string) (n int) {
 	return n
 }
 
-// readGo reads the comments and the messages of a Go file. It leaves out the messages of tests.
+// readGo reads the comments, the messages and the names of tests of a Go file.
 func readGo(name string, content []byte) (*source, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, content, parser.ParseComments|parser.SkipObjectResolution)
@@ -74,13 +75,17 @@ func readGo(name string, content []byte) (*source, error) {
 	for _, group := range file.Comments {
 		s.comments = append(s.comments, lines{set.Position(group.Pos()).Line, set.Position(group.End()).Line})
 		for line := range strings.SplitSeq(group.Text(), "\n") {
-			if !strings.HasPrefix(line, "\t") { // no code
+			if !strings.HasPrefix(line, "\t") { // a line of code begins with a tab
 				s.words += countWords(line)
 			}
 		}
 	}
-	if strings.HasSuffix(name, "_test.go") {
-		return s, nil
+	for _, decl := range file.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasSuffix(name, "_test.go") {
+			if words, ok := testName(f.Name.Name); ok {
+				s.addMessage(set.Position(f.Pos()).Line, set.Position(f.Name.End()).Line, words)
+			}
+		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -97,12 +102,26 @@ func readGo(name string, content []byte) (*source, error) {
 	return s, nil
 }
 
-// messageFuncs are the functions whose strings a user reads: constructors of errors, logs, and output of commands.
+// capital is the start of a word in a name.
+var capital = regexp.MustCompile(`[A-Z]+[a-z0-9]*`)
+
+// testName returns the words of a test's name, in the form of a message.
+func testName(name string) (string, bool) {
+	for _, kind := range []string{"Test", "Fuzz", "Benchmark"} {
+		if rest, ok := strings.CutPrefix(name, kind); ok {
+			return strings.ToLower(strings.TrimSpace(capital.ReplaceAllString(rest, " $0"))), true
+		}
+	}
+	return "", false
+}
+
+// messageFuncs are the functions whose strings a reader sees: constructors of errors, logs, output of commands and tests.
 var messageFuncs = map[string]bool{
 	"errors.New": true, "fmt.Errorf": true, "usagef": true,
 	".fail": true, ".refuse": true, ".problem": true, "badRequest": true, ".BadRequest": true,
 	".Debug": true, ".Info": true, ".Warn": true, ".Error": true,
 	".DebugContext": true, ".InfoContext": true, ".WarnContext": true, ".ErrorContext": true,
+	".Errorf": true, ".Fatal": true, ".Fatalf": true, ".Log": true, ".Logf": true, ".Skip": true, ".Skipf": true,
 	"fmt.Fprintf": true, "fmt.Fprintln": true, "fmt.Printf": true, "fmt.Println": true,
 }
 
@@ -156,7 +175,7 @@ var (
 	templateLabel  = regexp.MustCompile(`(?:title|aria-label|placeholder|alt)="([^"]+)"`)
 )
 
-// readTemplate reads the text and the visible attributes of an HTML template, line by line.
+// readTemplate reads the visible words and attributes of an HTML template, line by line.
 func readTemplate(content string) *source {
 	content = replaceKeepingLines(templateCode, content, "…")
 	content = replaceKeepingLines(templateHidden, content, "")
@@ -172,6 +191,36 @@ func readTemplate(content string) *source {
 		for part := range strings.SplitSeq(line, "\x00") {
 			s.addMessage(i+1, i+1, strings.Join(strings.Fields(part), " "))
 		}
+	}
+	return s
+}
+
+var (
+	hashComment  = regexp.MustCompile(`(?:^|[ \t])#+ (.*)$`)
+	slashComment = regexp.MustCompile(`(?:^|[ \t])(?://|/\*|\*) (.*?)(?:\*/)?$`)
+)
+
+// readScript reads the comments of a file. Consecutive lines with nothing but a comment are one message.
+func readScript(content string, comment *regexp.Regexp) *source {
+	s := &source{comments: []lines{}}
+	var block []string
+	all := strings.Split(content, "\n")
+	for i, line := range all {
+		m := comment.FindStringSubmatchIndex(line)
+		if m == nil {
+			continue
+		}
+		text := line[m[2]:m[3]]
+		s.words += countWords(text)
+		block = append(block, text)
+		whole := strings.TrimSpace(line[:m[0]]) == ""
+		if next := i + 1; whole && next < len(all) {
+			if n := comment.FindStringSubmatchIndex(all[next]); n != nil && strings.TrimSpace(all[next][:n[0]]) == "" {
+				continue
+			}
+		}
+		s.addMessage(i+2-len(block), i+1, strings.Join(block, " "))
+		block = nil
 	}
 	return s
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// debian has the package description and the files that only the package has.
+// debian contains the package description and the files that only the package contains.
 //
 //go:embed debian
 var debian embed.FS

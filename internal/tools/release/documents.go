@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// documents are the files that a release has besides the program: LICENSE, README.md, reprise.1, completions/…
+// documents contains the files of a release other than the program: LICENSE, README.md, reprise.1, completions/…
 type documents []file
 
 // content returns a document.
@@ -54,7 +54,7 @@ func readDocuments(program string) (documents, error) {
 
 var licenseName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice)([.-][^.]*)?(\.(md|txt|rst))?$`)
 
-// readLicenses returns the licenses of Go, of the modules that are in the program, and of the files that are embedded.
+// readLicenses returns the licenses of Go, of the modules in the program, and of the embedded files.
 func readLicenses(system, arch string) ([]byte, error) {
 	root, err := output(".", nil, "go", "env", "GOROOT")
 	if err != nil {

@@ -137,8 +137,8 @@ func (r *release) imageConfig(arch, layer string) map[string]any {
 	}
 }
 
-// rootCertificates returns the certificate authorities that Go's own roots trust, as PEM. It leaves out authorities that are
-// trusted for older certificates only, because a PEM file cannot express such a condition.
+// rootCertificates returns the certificate authorities that Go's own roots trust, as PEM. It omits authorities that are
+// trusted only for older certificates, because a PEM file cannot express this condition.
 func rootCertificates() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

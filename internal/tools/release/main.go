@@ -4,8 +4,8 @@
 //	go run ./internal/tools/release -version v1.2.3 -targets linux/amd64
 //
 // For each target it writes an archive with the program, its manual page and completions. For Linux it adds a Debian package
-// and an OCI image. SHA256SUMS has the checksums of all files. Builds of the same commit and version with the same Go version
-// have the same checksums. The working tree must not have uncommitted changes.
+// and an OCI image. SHA256SUMS contains the checksums of all files. Builds of the same commit and version with the same Go
+// version have the same checksums. The working tree must not have uncommitted changes.
 package main
 
 import (
@@ -104,7 +104,7 @@ func checkClean(dir string) error {
 type release struct {
 	version string // vX.Y.Z
 	commit  string
-	time    time.Time // of the commit; the time of all files
+	time    time.Time // time of the commit, and of all files
 	out     string
 	names   []string // files written to out
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestVersionMustBeARelease(t *testing.T) {
+func TestCheckVersionRejectsOtherFormats(t *testing.T) {
 	for _, valid := range []string{"v0.1.0", "v1.20.3"} {
 		if err := checkVersion(valid); err != nil {
 			t.Error(err)
@@ -27,12 +27,12 @@ func TestVersionMustBeARelease(t *testing.T) {
 	}
 	for _, invalid := range []string{"", "0.1.0", "v1", "v1.2", "v1.2.3-rc1", "v01.2.3", "v1.2.3-4-gabc", "1234abc"} {
 		if err := checkVersion(invalid); err == nil {
-			t.Errorf("accepts %q", invalid)
+			t.Errorf("version %q accepted", invalid)
 		}
 	}
 }
 
-func TestWorkingTreeMustBeClean(t *testing.T) {
+func TestCheckCleanReportsNewFiles(t *testing.T) {
 	dir := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()
@@ -45,11 +45,11 @@ func TestWorkingTreeMustBeClean(t *testing.T) {
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600))
 	if err := checkClean(dir); err == nil || !strings.Contains(err.Error(), "?? new") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got %v, want an error with %q", err, "?? new")
 	}
 }
 
-// packed builds the files of Linux. The program in them is a text, and prints nothing.
+// packed builds the files for Linux, with a placeholder instead of the program.
 func packed(t *testing.T) (r *release, files map[string][]byte) {
 	t.Helper()
 	t.Chdir("../../..")
@@ -71,14 +71,14 @@ func packed(t *testing.T) (r *release, files map[string][]byte) {
 	must(t, again.pack(program, "windows", "amd64", docs))
 	must(t, again.writeSums())
 	if diff := cmp.Diff(string(files["SHA256SUMS"]), string(value(os.ReadFile(filepath.Join(again.out, "SHA256SUMS")))(t))); diff != "" {
-		t.Errorf("a second build has other checksums (-first +second):\n%s", diff)
+		t.Errorf("checksums of a second build differ (-first +second):\n%s", diff)
 	}
 	return r, files
 }
 
-func TestFilesOfARelease(t *testing.T) {
+func TestReleaseFiles(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the program and the packager")
+		t.Skip("skipped with -short (builds the program and the packager)")
 	}
 	r, files := packed(t)
 	want := []string{
@@ -103,11 +103,11 @@ func TestFilesOfARelease(t *testing.T) {
 		licenses := content["reprise_1.2.3_linux_arm64/THIRD_PARTY_LICENSES"].content
 		for _, part := range []string{"\nGo\n", "\ngithub.com/cockroachdb/pebble/v2 ", "\nhtmx\n"} {
 			if !strings.Contains(licenses, part) {
-				t.Errorf("the licenses do not have %q", part)
+				t.Errorf("licenses do not contain %q", part)
 			}
 		}
 		if strings.Contains(licenses, "github.com/goreleaser/nfpm") {
-			t.Error("the licenses have a tool")
+			t.Error("licenses contain a build tool")
 		}
 	})
 
@@ -116,11 +116,11 @@ func TestFilesOfARelease(t *testing.T) {
 		control := untar(t, decompress(t, members["control.tar.gz"]))
 		for _, line := range []string{"Package: reprise", "Version: 1.2.3", "Architecture: arm64"} {
 			if !strings.Contains(control["./control"].content, line+"\n") {
-				t.Errorf("control does not have %q:\n%s", line, control["./control"].content)
+				t.Errorf("control does not contain %q:\n%s", line, control["./control"].content)
 			}
 		}
 		if got, want := control["./conffiles"].content, "/etc/reprise/reprise.env\n/etc/reprise/reprise.yaml\n"; got != want {
-			t.Errorf("the configuration files are %q, want %q", got, want)
+			t.Errorf("configuration files: got %q, want %q", got, want)
 		}
 		content := untar(t, decompress(t, members["data.tar.gz"]))
 		want := []string{
@@ -135,7 +135,7 @@ func TestFilesOfARelease(t *testing.T) {
 		}
 		for name, f := range content {
 			if !f.header.ModTime.Equal(r.time) {
-				t.Errorf("%s is of %v, want the time of the commit, %v", name, f.header.ModTime, r.time)
+				t.Errorf("time of %s: got %v, want %v (time of the commit)", name, f.header.ModTime, r.time)
 			}
 		}
 	})
@@ -159,24 +159,24 @@ func TestFilesOfARelease(t *testing.T) {
 		}
 		must(t, json.Unmarshal(layout.blob(t, manifest.Config), &image))
 		if got := image.Config.User; got != "65532:65532" {
-			t.Errorf("the user is %q", got)
+			t.Errorf("user: got %q", got)
 		}
 		if got := image.Config.Entrypoint; !slices.Equal(got, []string{"/usr/bin/reprise"}) {
-			t.Errorf("the entrypoint is %q", got)
+			t.Errorf("entrypoint: got %q", got)
 		}
 		labels := image.Config.Labels
 		if labels["org.opencontainers.image.version"] != "1.2.3" || labels["org.opencontainers.image.revision"] != r.commit || image.Architecture != "arm64" {
-			t.Errorf("architecture %q, labels %q", image.Architecture, labels)
+			t.Errorf("got architecture %q, labels %q", image.Architecture, labels)
 		}
 		root := untar(t, decompress(t, layout.blob(t, manifest.Layers[0])))
 		if got := root["usr/bin/reprise"].content; got != "the program" {
-			t.Errorf("the program is %q", got)
+			t.Errorf("program: got %q", got)
 		}
 		if !strings.Contains(root["etc/ssl/certs/ca-certificates.crt"].content, "BEGIN CERTIFICATE") {
-			t.Error("the image has no certificates")
+			t.Error("certificates not found in the image")
 		}
 		if got, want := root.list(65532), []string{"var/lib/reprise/ 700"}; !slices.Equal(got, want) {
-			t.Errorf("files of the user: %q, want %q", got, want)
+			t.Errorf("files of the user: got %q, want %q", got, want)
 		}
 	})
 }
@@ -189,7 +189,7 @@ type entry struct {
 
 type entries map[string]entry
 
-// list returns the files of an owner with their permissions. Directories of root are left out.
+// list returns the files of an owner with their permissions. It omits directories of root.
 func (e entries) list(owner int) (all []string) {
 	for name, f := range e {
 		if f.header.Uid == owner && (owner != 0 || f.header.Typeflag == tar.TypeReg) {
@@ -205,7 +205,7 @@ func (e entries) blob(t *testing.T, b blob) []byte {
 	t.Helper()
 	f, ok := e[blobName(b)]
 	if !ok || len(f.content) != b.Size {
-		t.Fatalf("the image has %d bytes of %s, want %d", len(f.content), b.Digest, b.Size)
+		t.Fatalf("size of a blob: got %d bytes of %s, want %d", len(f.content), b.Digest, b.Size)
 	}
 	return []byte(f.content)
 }
@@ -229,7 +229,7 @@ func unarchive(t *testing.T, content []byte) map[string][]byte {
 	const magic, header = "!<arch>\n", 60
 	rest, ok := bytes.CutPrefix(content, []byte(magic))
 	if !ok {
-		t.Fatal("the file is not an ar archive")
+		t.Fatal("not an ar archive")
 	}
 	all := make(map[string][]byte)
 	for len(rest) > 0 {

@@ -1,4 +1,5 @@
-// Reverts adds old bugs, one at a time, to a copy of the tree, and reports the bugs that the simulation finds:
+// Reverts adds old faults, one at a time, to a copy of the tree, and reports the faults that the simulation
+// finds:
 //
 //	go run ./internal/tools/reverts               100 lives for each bug, as a table in Markdown
 //	go run ./internal/tools/reverts -only 03,08   some of them
@@ -46,7 +47,7 @@ type run struct {
 	only  string
 	tests bool
 
-	dir string // the copy of the tree
+	dir string // directory of the copy
 }
 
 func (r *run) run(ctx context.Context, out io.Writer) (err error) {
@@ -86,7 +87,7 @@ func (r *run) wants(name string) bool {
 	return r.only == "" || slices.ContainsFunc(strings.Split(r.only, ","), func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// with calls do while the copy has a bug.
+// with adds the fault of a patch to the copy, calls do, and removes the fault.
 func (r *run) with(p patch, do func() error) (err error) {
 	changed, err := p.apply(os.DirFS(r.dir))
 	if err != nil {
@@ -94,9 +95,9 @@ func (r *run) with(p patch, do func() error) (err error) {
 	}
 	for name, content := range changed {
 		path := filepath.Join(r.dir, name)
-		before, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		before, readErr := os.ReadFile(path)
+		if readErr != nil {
+			return readErr
 		}
 		defer func() { err = errors.Join(err, os.WriteFile(path, before, 0o600)) }()
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -163,8 +164,8 @@ func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 				return nil
 			}
 		}
-		if before := lived; len(all) < before+n { // it has died in the next one
-			match := died.FindSubmatch(output)
+		if before := lived; len(all) < before+n { // the process exited in the next life
+			match := exitReason.FindSubmatch(output)
 			if match == nil {
 				return fmt.Errorf("%s: %w\n%s", p.name, err, output)
 			}
@@ -177,8 +178,8 @@ func (r *run) simulate(ctx context.Context, out io.Writer, p patch) error {
 	return nil
 }
 
-// died matches the reason for an early exit of the simulation.
-var died = regexp.MustCompile(`(?m)^((?:simulation: failed|panic|fatal error): .*)$`)
+// exitReason matches the reason for an early exit of the simulation.
+var exitReason = regexp.MustCompile(`(?m)^((?:simulation: seed \d+ broke|panic|fatal error): .*)$`)
 
 func promises(l life) string {
 	var all []string

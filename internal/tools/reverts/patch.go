@@ -13,10 +13,10 @@ import (
 // patchDir is the directory of the patches in the tree.
 const patchDir = "broker/internal/simulation/reverts"
 
-// patch adds an old bug.
+// patch adds an old fault.
 type patch struct {
-	name  string // of its file, without .patch
-	about string // its first paragraph
+	name  string // name of the file without .patch
+	about string // first paragraph of the header
 	tests []string
 	hunks []hunk
 }
@@ -129,8 +129,8 @@ func (p patch) apply(tree fs.FS) (map[string]string, error) {
 	return changed, nil
 }
 
-// leftOut are directories of a tree that a copy does not need.
-var leftOut = []string{".git", "bin", "node_modules", "coverage"}
+// ignoredDirs lists directories that copyTree omits.
+var ignoredDirs = []string{".git", "bin", "node_modules", "coverage"}
 
 // copyTree copies the files of a tree.
 func copyTree(to, from string) error {
@@ -143,7 +143,7 @@ func copyTree(to, from string) error {
 			return err
 		}
 		switch {
-		case e.IsDir() && slices.Contains(leftOut, e.Name()):
+		case e.IsDir() && slices.Contains(ignoredDirs, e.Name()):
 			return filepath.SkipDir
 		case e.IsDir():
 			return os.MkdirAll(filepath.Join(to, name), 0o755)

@@ -12,7 +12,7 @@ import (
 const root = "../../.."
 
 // The patches apply to the tree, and the named tests exist.
-func TestPatchesFitTheTree(t *testing.T) {
+func TestPatchesFitTree(t *testing.T) {
 	tree := os.DirFS(root)
 	all, err := readPatches(tree)
 	if err != nil {
@@ -26,14 +26,14 @@ func TestPatchesFitTheTree(t *testing.T) {
 			}
 			for name, content := range changed {
 				if before, _ := os.ReadFile(root + "/" + name); string(before) == content {
-					t.Errorf("it does not change %s", name)
+					t.Errorf("patch does not change %s", name)
 				}
 			}
 			for _, test := range p.tests {
 				dir, name, _ := strings.Cut(test, " -run ")
 				name, _, _ = strings.Cut(name, "/")
 				if !hasTest(t, filepath.Join(root, dir), name) {
-					t.Errorf("there is no test %s in %s", name, dir)
+					t.Errorf("test %s not found in %s", name, dir)
 				}
 			}
 		})
@@ -61,7 +61,7 @@ func TestApply(t *testing.T) {
 		"replaces":        {"@@ -1,2 +1,2 @@\n one\n-two\n+2\n", "one\n2\nthree\ntwo\n", ""},
 		"at the start":    {"@@ -1 +1 @@\n-one\n+1\n", "1\ntwo\nthree\ntwo\n", ""},
 		"twice":           {"@@ -2 +2 @@\n-two\n+2\n", "", "found 2 times"},
-		"not there":       {"@@ -2 +2 @@\n-four\n+4\n", "", "found 0 times"},
+		"missing lines":   {"@@ -2 +2 @@\n-four\n+4\n", "", "found 0 times"},
 		"within a line":   {"@@ -2 +2 @@\n-ne\n+1\n", "", "found 0 times"},
 		"two hunks":       {"@@ -1,2 +1,2 @@\n one\n-two\n@@ -3 +2 @@\n three\n-two\n", "one\nthree\n", ""},
 		"two files":       {"@@ -1 +1 @@\n-one\n+1\ndiff --git a/b.go b/b.go\n--- a/b.go\n+++ b/b.go\n@@ -1 +1 @@\n-x\n+y\n", "1\ntwo\nthree\ntwo\n", ""},
@@ -79,14 +79,14 @@ func TestApply(t *testing.T) {
 				t.Fatal(err)
 			case test.err != "":
 				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("the error is: %v", err)
+					t.Errorf("got %v, want an error with %q", err, test.err)
 				}
 			case changed["a.go"] != test.want:
-				t.Errorf("it is %q", changed["a.go"])
+				t.Errorf("a.go: got %q, want %q", changed["a.go"], test.want)
 			}
 		})
 	}
 	if _, err := parsePatch("About it.\n\n@@ -1 +1 @@\n-x\n"); err == nil {
-		t.Error("a patch needs a test")
+		t.Error("patch without a test accepted")
 	}
 }

@@ -30,7 +30,7 @@ func (s *site) layout(p, previous, next *page) ([]byte, error) {
 		Source            string
 	}{
 		Sections: s.sections, Page: p,
-		Content:  template.HTML(p.Content), // of the project's own Markdown
+		Content:  template.HTML(p.Content), // the Markdown of the project is trusted
 		Previous: previous, Next: next,
 		SearchIndex: searchIndex, Root: relative(p.Target, "."),
 		Link:   func(target string) string { return relative(p.Target, target) },

@@ -1,5 +1,5 @@
-// Command site builds the documentation site from the Markdown files of the repository. A browser opens the pages without a
-// server, since links are relative and the search is a script.
+// Command site builds the documentation site from the Markdown files of the repository. A browser can open the pages without
+// a server, because links are relative and the search runs in the browser.
 //
 //	go run ./internal/tools/site -out bin/site
 //

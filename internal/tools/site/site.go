@@ -72,9 +72,9 @@ type site struct {
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.GFM),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
-	goldmark.WithRendererOptions(html.WithUnsafe())) // documents of the project set anchors
+	goldmark.WithRendererOptions(html.WithUnsafe())) // for the anchors in the documents
 
-// accessible lets a keyboard scroll wide tables and code. An empty heading of a table is a cell.
+// accessible makes wide tables and code scrollable with the keyboard, and replaces empty table headings by cells.
 var accessible = strings.NewReplacer(
 	"<pre>", `<pre tabindex="0">`,
 	"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
@@ -324,7 +324,7 @@ func (p *page) render() error {
 	return err
 }
 
-// write writes the site into a folder, which must be new or hold an earlier site.
+// write writes the site to a folder, which must be empty or contain an earlier site.
 func (s *site) write(out string) error {
 	if _, err := os.Stat(filepath.Join(out, searchIndex)); err != nil {
 		if files, err := os.ReadDir(out); err == nil && len(files) > 0 {
@@ -355,7 +355,7 @@ func (s *site) write(out string) error {
 	if err != nil {
 		return err
 	}
-	// A script, since a browser does not let a page from a file fetch JSON.
+	// The index is a script, because a page that is loaded from a file cannot fetch JSON.
 	files[searchIndex] = fmt.Appendf(nil, "const entries = %s;\n", index)
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {

@@ -24,13 +24,13 @@ func small(files map[string]string) fstest.MapFS {
 	return root
 }
 
-func TestPagesLinkEachOther(t *testing.T) {
+func TestWriteCreatesLinkedPages(t *testing.T) {
 	s, err := read(small(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "site")
-	for range 2 { // an earlier site is replaced
+	for range 2 { // the second call replaces the site
 		if err := s.write(out); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestPagesLinkEachOther(t *testing.T) {
 	}
 }
 
-func TestReadReportsFaults(t *testing.T) {
+func TestReadRejectsInvalidDocuments(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string
@@ -89,15 +89,15 @@ func TestWriteKeepsOtherFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.write(out); err == nil || !strings.Contains(err.Error(), "must be empty or contain an earlier site") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about an earlier site", err)
 	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Error(err)
 	}
 }
 
-// The documents of the repository build: all are listed, and all their links lead somewhere.
-func TestRepository(t *testing.T) {
+// All documents of the repository are in the list, and all links are valid.
+func TestReadAcceptsRepository(t *testing.T) {
 	if _, err := read(os.DirFS("../../..")); err != nil {
 		t.Error(err)
 	}

@@ -32,8 +32,8 @@ func (s size) plus(t size) size {
 }
 
 var (
-	// leftOut are folders that do not count.
-	leftOut = []string{"examples", "bench", "testdata", "node_modules"}
+	// ignored lists folders that do not count.
+	ignored = []string{"examples", "bench", "testdata", "node_modules"}
 
 	// forTests are folders with packages that only tests use.
 	forTests = []string{
@@ -49,7 +49,7 @@ func counts(name string) bool {
 		return false
 	}
 	for folder := range strings.SplitSeq(path.Dir(name), "/") {
-		if slices.Contains(leftOut, folder) || len(folder) > 1 && strings.HasPrefix(folder, ".") {
+		if slices.Contains(ignored, folder) || len(folder) > 1 && strings.HasPrefix(folder, ".") {
 			return false
 		}
 	}
@@ -109,7 +109,7 @@ func codeLines(content []byte) int {
 			return len(lines)
 		}
 		if tok == token.SEMICOLON && literal == "\n" {
-			continue // the scanner made it up
+			continue // the scanner inserted the semicolon
 		}
 		first := file.Line(pos)
 		for line := first; line <= first+strings.Count(literal, "\n"); line++ {
@@ -165,7 +165,7 @@ func fields(e ast.Expr) []*ast.Field {
 	return nil
 }
 
-// receiver is the name of a method's type.
+// receiver returns the name of the type of a method.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -3,9 +3,9 @@
 //	go run ./internal/tools/size              the working tree
 //	go run ./internal/tools/size -base v1.0   and the difference from a git revision
 //
-// A code line has a token that is not a comment. Exported names are counted where others can import the package: at the top
-// level, and with the methods and fields of exported types. Tests are _test.go files and packages for tests and tools alone.
-// Examples, benchmarks, testdata and generated files are left out.
+// A code line has a token that is not a comment. Exported names count only in public packages: at the top level, and
+// including methods and fields of exported types. Tests are _test.go files and packages only for tests and tools. Examples,
+// benchmarks, testdata and generated files do not count.
 package main
 
 import (
@@ -44,7 +44,7 @@ func run(out io.Writer, base string) error {
 	return write(out, now, before)
 }
 
-// columns are the numbers of a row, in the order in which they are printed.
+// columns lists the numbers of a row, in order.
 var columns = []struct {
 	name string
 	of   func(s size) int

@@ -32,7 +32,7 @@ func (t T) unseen() { fmt.Println() }
 func F[K any](k K) {}
 `
 
-func TestAdd(t *testing.T) {
+func TestAddCountsLinesAndNames(t *testing.T) {
 	packages := make(map[string]size)
 	for _, name := range []string{
 		"p/p.go", "p/p_test.go", "p/internal/q/q.go", "internal/testkit/t.go",
@@ -62,7 +62,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-func TestWriteShowsTheDifference(t *testing.T) {
+func TestWritePrintsDifference(t *testing.T) {
 	var b strings.Builder
 	before := map[string]size{"a": {files: 2, code: 100}, "internal/b": {code: 70}, "gone": {files: 1, code: 30}}
 	if err := write(&b, map[string]size{"a": {files: 1, code: 80}, "a/b": {code: 70}}, before); err != nil {
@@ -70,10 +70,10 @@ func TestWriteShowsTheDifference(t *testing.T) {
 	}
 	for _, want := range []string{"-20", "-30", "-25.0 %", "gone", "all 2 packages"} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is missing in:\n%s", want, b.String())
+			t.Errorf("%q not found in:\n%s", want, b.String())
 		}
 	}
 	if strings.Contains(b.String(), "internal/b") || strings.Contains(b.String(), "70  -") {
-		t.Errorf("the package that moved is not shown in its new folder:\n%s", b.String())
+		t.Errorf("moved package not found in its new folder:\n%s", b.String())
 	}
 }

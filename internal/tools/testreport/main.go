@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	// These signals end the tests. The report must still print the output until then.
+	// These signals terminate the tests. The report must still print the previous output.
 	signal.Ignore(os.Interrupt, syscall.SIGQUIT)
 	r := newReport(os.Stdout)
 	if err := r.read(os.Stdin); err != nil {

@@ -19,19 +19,19 @@ type event struct {
 	Test        string
 	Output      string
 	Elapsed     float64
-	ImportPath  string // of a build, which is not always a package's name
-	FailedBuild string // the ImportPath of the build that a package failed by
+	ImportPath  string // path of a build, which can differ from the name of a package
+	FailedBuild string // ImportPath of the failed build of a package
 }
 
 // report collects events. It prints the result of each package when the package ends.
 type report struct {
 	out      io.Writer
 	start    time.Time
-	packages map[string]*pkg // that have started and not ended
-	order    []string        // their names as they started
+	packages map[string]*pkg // started packages without an end
+	order    []string        // names, in the order of their start
 	builds   map[string]*build
 
-	tested  int // packages with tests run
+	tested  int // number of packages with tests
 	tests   int
 	failed  []string
 	skipped []string

@@ -11,10 +11,10 @@ import (
 
 // The files in testdata contain the output of the go command for each kind of failure, with the expected report. The report does
 // not contain the time in its last line.
-func TestReport(t *testing.T) {
+func TestReportMatchesTestdata(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(inputs) == 0 {
-		t.Fatalf("no testdata: %v", err)
+		t.Fatalf("testdata not found: %v", err)
 	}
 	for _, input := range inputs {
 		name := strings.TrimSuffix(filepath.Base(input), ".json")
@@ -27,18 +27,18 @@ func TestReport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, well := run(t, string(in))
+			got, success := run(t, string(in))
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
-			if wantWell := name == "passed"; well != wantWell {
-				t.Errorf("all is well: %v, want %v", well, wantWell)
+			if want := name == "passed"; success != want {
+				t.Errorf("success: got %v, want %v", success, want)
 			}
 		})
 	}
 }
 
-func TestReportShowsFailuresAsPackagesEnd(t *testing.T) {
+func TestReportPrintsFailuresAtEndOfPackage(t *testing.T) {
 	var out strings.Builder
 	r := newReport(&out)
 	r.event(event{Action: "run", Package: "p", Test: "TestA"})
@@ -46,44 +46,44 @@ func TestReportShowsFailuresAsPackagesEnd(t *testing.T) {
 	r.event(event{Action: "fail", Package: "p", Test: "TestA"})
 	r.event(event{Action: "fail", Package: "p"})
 	if !strings.Contains(out.String(), "boom\n") {
-		t.Errorf("the failure is not shown before the end: %q", out.String())
+		t.Errorf("failure not printed at the end of the package: %q", out.String())
 	}
 }
 
-func TestReportNothingRun(t *testing.T) {
+func TestReportFailsWithoutTests(t *testing.T) {
 	for name, in := range map[string]string{
 		"empty":         "",
 		"no test files": `{"Action":"skip","Package":"p"}`,
 		"plain text":    "go: no such pattern\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, well := run(t, in)
-			if well || !strings.Contains(out, "no test was run\n") {
-				t.Errorf("all is well: %v; report:\n%s", well, out)
+			out, success := run(t, in)
+			if success || !strings.Contains(out, "no test was run\n") {
+				t.Errorf("success: got %v, report:\n%s", success, out)
 			}
 		})
 	}
 }
 
-func TestReportPassesOnPlainText(t *testing.T) {
+func TestReportPrintsPlainText(t *testing.T) {
 	out, _ := run(t, "go: downloading example.com/x v1.0.0\n"+`{"Action":"pass","Package":"p"}`)
 	if !strings.HasPrefix(out, "go: downloading example.com/x v1.0.0\n") {
-		t.Errorf("plain text is lost:\n%s", out)
+		t.Errorf("plain text not found in:\n%s", out)
 	}
 }
 
-func run(t *testing.T, in string) (out string, well bool) {
+func run(t *testing.T, in string) (out string, success bool) {
 	t.Helper()
 	var b strings.Builder
 	r := newReport(&b)
 	if err := r.read(strings.NewReader(in)); err != nil {
 		t.Fatal(err)
 	}
-	well = r.finish()
+	success = r.finish()
 	before, after, found := strings.Cut(b.String(), " packages in ")
 	if !found {
-		t.Fatalf("no summary:\n%s", b.String())
+		t.Fatalf("summary not found in:\n%s", b.String())
 	}
 	_, after, _ = strings.Cut(after, ": ")
-	return before + " packages: " + after, well
+	return before + " packages: " + after, success
 }

@@ -1,6 +1,6 @@
 "use strict";
 
-// The menu is open where there is room for it beside the text.
+// On wide screens, the menu is open.
 const menu = document.getElementById("menu");
 const wide = matchMedia("(min-width: 800px)");
 const adapt = () => { menu.open = wide.matches; };
@@ -15,7 +15,7 @@ const count = document.getElementById("count");
 const index = new MiniSearch({
   fields: ["heading", "page", "text"],
   storeFields: ["heading", "page", "url", "text"],
-  // Names such as x-death and failed.queue are found whole and by their parts.
+  // The search finds names such as x-death and failed.queue by the whole name and by parts.
   tokenize: text => text.split(/[\s,;:()[\]{}"'`|<>=]+/).flatMap(word => {
     const parts = word.split(/[.\-_/]+/);
     return parts.length > 1 ? [word, ...parts] : parts;
@@ -24,7 +24,7 @@ const index = new MiniSearch({
 });
 index.addAll(entries);
 
-// excerpt shows the text around the first word that was found.
+// excerpt returns the text around the first match.
 function excerpt(hit) {
   const lower = hit.text.toLowerCase();
   const at = Math.min(...hit.terms.map(term => lower.indexOf(term)).filter(i => i >= 0), lower.length);
@@ -53,7 +53,7 @@ function show() {
     results.append(item);
   }
   results.hidden = words === "";
-  count.textContent = words === "" ? "" : `${hits.length} results`;
+  count.textContent = words === "" ? "" : hits.length === 1 ? "1 result" : `${hits.length} results`;
 }
 
 query.addEventListener("input", show);
