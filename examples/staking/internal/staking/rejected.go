@@ -53,7 +53,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if err := publish("rejected"); err != nil {
 		return err
 	}
-	if err := errors.Join(reject(ctx, ch), deadLettered(ctx, client)); err != nil {
+	if err := errors.Join(reject(ctx, ch), awaitDelayed(ctx, client, 1)); err != nil {
 		return err
 	}
 	say("A program rejects a message of %s. The broker dead-letters it into\n%[1]s_delay, without an expiration.", RejectedQueue)
@@ -74,20 +74,16 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(context.WithoutCancel(ctx)) }()
 	defer func() { err = errors.Join(err, worker.Shutdown(context.WithoutCancel(ctx)), <-ended) }()
-	if err := publish("requeued"); err != nil {
+	if err := errors.Join(publish("requeued"), awaitDelayed(ctx, client, 2)); err != nil {
 		return err
 	}
 	if returned, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
 		return err
 	} else if returned {
-		return errors.New("staking: message returned as unroutable")
+		return errors.New("staking: the rejected message does not block the delay queue")
 	}
-	depth, err := client.Depth(ctx, RejectedQueue+"_delay")
-	if err != nil {
-		return err
-	}
-	say("A worker requeues another message for %s. It does not return within %s.\n%s_delay has %d messages, the rejected message first.",
-		d.Design.RetryDelay, 4*d.Design.RetryDelay, RejectedQueue, depth)
+	say("A worker requeues another message for %s. It does not return within %s.\n%s_delay has 2 messages, the rejected message first.",
+		d.Design.RetryDelay, 4*d.Design.RetryDelay, RejectedQueue)
 
 	_, moved, err := failed.Redrive(ctx, client, failed.RedriveConfig{
 		From: RejectedQueue + "_delay", To: &failed.Target{RoutingKey: RejectedQueue + "_failed"}, Limit: 1,
@@ -118,14 +114,14 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
 }
 
-// deadLettered waits until the rejected message is in the delay queue. The broker dead-letters asynchronously, and the next message
-// must arrive after this one.
-func deadLettered(ctx context.Context, client *reprise.Client) error {
+// awaitDelayed waits until the delay queue has n messages. The broker dead-letters and the worker requeues asynchronously, and the
+// rejected message must be the first.
+func awaitDelayed(ctx context.Context, client *reprise.Client, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		n, err := client.Depth(ctx, RejectedQueue+"_delay")
-		if err != nil || n > 0 {
+		depth, err := client.Depth(ctx, RejectedQueue+"_delay")
+		if err != nil || depth >= n {
 			return err
 		}
 		if _, err := within(ctx, 10*time.Millisecond, nil); err != nil {
