@@ -157,7 +157,7 @@ func (s *System) OnGroup(verb string, random *rand.Rand, wait time.Duration) {
 		}
 		if verb == "restore" {
 			for _, l := range page.Links() {
-				if strings.HasPrefix(l.Text, "Discarded") {
+				if strings.HasPrefix(l.Text, "discarded") {
 					if page, err = b.Follow(page, l); err != nil || page.Status != http.StatusOK {
 						return 0, ending{}
 					}
@@ -276,7 +276,7 @@ func (s *System) OnSearch(verb string, random *rand.Rand, wait time.Duration) {
 		}
 		if i.from == failed.Discarded {
 			for _, l := range page.Links() {
-				if strings.HasPrefix(l.Text, "Discarded") {
+				if strings.HasPrefix(l.Text, "discarded") {
 					if page, err = b.Follow(page, l); err != nil || page.Status != http.StatusOK {
 						return 0, ending{}
 					}
