@@ -285,7 +285,8 @@ func (c *Client) BeginReplay(ctx context.Context, p Plan) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, "replays", nil, p)
 }
 
-// WouldReplay returns the number of messages that BeginReplay would send to each destination, and a preview of the edit, if any.
+// WouldReplay returns the number of messages that BeginReplay would send to each destination, and a preview of the edit,
+// if any.
 func (c *Client) WouldReplay(ctx context.Context, p Plan) (Preview, error) {
 	return call[Preview](ctx, c, http.MethodPost, "replays", dry(true), p)
 }

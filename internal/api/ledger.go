@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Ledger compares the received messages of each account with the messages that are processed, queued, failed or removed. Package
-// ledger documents the equation and its limits.
+// Ledger compares the received messages of each account with the messages that are processed, queued, failed or removed.
+// Package ledger documents the equation and its limits.
 type Ledger struct {
 	Kept     bool      `json:"kept"`     // whether a ledger exists
 	Balanced bool      `json:"balanced"` // no account has a discrepancy

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// configuredArchiveService returns the archive and the console of a configuration, or nil if the configuration has no archive. It
-// also returns the problems of the settings.
+// configuredArchiveService returns the archive service of a configuration, or nil if the configuration has no archive.
+// It also returns the problems of the settings.
 func configuredArchiveService(cfg *config.Config, log *slog.Logger) (*archiveService, []config.Problem) {
 	if cfg.Archive == nil {
 		return nil, nil
