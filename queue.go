@@ -1,13 +1,13 @@
 package reprise
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/reprisemq/reprise/internal/ack"
 	"github.com/reprisemq/reprise/internal/amqpconn"
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 	"github.com/reprisemq/reprise/internal/announce"
@@ -119,15 +119,8 @@ const (
 	DeadLetter                 // the broker dead-letters the message as if it had expired (basic.nack without requeue)
 )
 
-const (
-	// siftIdle is the maximum time that Sift waits for a message that the broker has counted.
-	siftIdle = 2 * time.Second
-
-	// siftBatch is the number of settlements that Sift sends at a time. While a quorum queue has 32 unprocessed settlements,
-	// RabbitMQ's channel holds back further ones and loses them. siftPause is the time for the queue to process them.
-	siftBatch = 24
-	siftPause = 20 * time.Millisecond
-)
+// siftIdle is the maximum time that Sift waits for a message that the broker has counted.
+const siftIdle = 2 * time.Second
 
 // Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be
 // auto-delete, because the broker would delete it with its messages after the consumer of Sift. Sift takes up to n
@@ -233,10 +226,11 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 		if err != nil {
 			return err
 		}
-		if sent++; sent%siftBatch == 0 {
-			if err := cmp.Or(s.ch.Sync(ctx), retry.Sleep(ctx, siftPause)); err != nil {
-				return err
-			}
+		sent++
+	}
+	if sent > ack.CertainWindow {
+		if err := s.proveSettled(ctx); err != nil {
+			return err
 		}
 	}
 	if !s.counted && s.examined > 0 {
@@ -245,6 +239,18 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 		}
 	}
 	return s.ch.Sync(ctx)
+}
+
+// proveSettled returns when the queue has processed all verdicts. The channel of RabbitMQ holds back the acks of a quorum queue
+// that has 32 unprocessed ones, and loses them when it closes; its answers prove nothing (docs/guarantees.md, Many acks in a
+// row). The queue itself answers the start and the end of a consumer, in order. The consumer may receive a message, which is
+// requeued together with the others.
+func (s *siftState) proveSettled(ctx context.Context) error {
+	const tag = "sift-end"
+	if _, err := s.ch.Consume(ctx, s.queue, tag, 1, nil, func(amqpconn.Deliveries) {}); err != nil {
+		return err
+	}
+	return s.ch.Cancel(ctx, tag)
 }
 
 // QueuePause returns the pause of a work queue, and whether the queue is paused. See Control.
