@@ -140,7 +140,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 		w.acknowledge(d)
 	case ctx.Err() != nil: // a failure after the end of the drain is not the fault of the message
 		w.log.Info("message requeued", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
-		d.GiveBack()
+		d.Requeue()
 		w.settled(d, Event{Kind: EventRequeued, Err: r.err})
 	default:
 		failed := r // a separate variable, because it escapes to the heap and r does not
@@ -250,7 +250,7 @@ func (w *Worker) replace(d *delivery, c *replacement) Event {
 	var unsettled *Event // event of a failed replacement
 	switch {
 	case c.hop.Way == topology.Requeue:
-		unsettled = reject(d, ack.Requeue)
+		unsettled = reject(d, ack.RejectRequeue)
 	case c.hop.Way == topology.DeadLetter:
 		unsettled = reject(d, ack.DeadLetter)
 	case w.cfg.Order == AckThenPublish:
@@ -304,7 +304,7 @@ func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 		return &Event{Kind: EventDropped, Err: err}
 	}
 	w.copyLogger(d, c).Warn("message requeued", "error", err)
-	d.GiveBack()
+	d.Requeue()
 	return &Event{Kind: EventRequeued, Err: err}
 }
 

@@ -186,7 +186,7 @@ func (b *Broker) addUsers() error {
 	}
 	for name, password := range b.config.TemporaryUsers {
 		u := access.User{Name: name, Hash: access.HashPassword(password), Tags: []string{"administrator"}}
-		if err := b.node.Access.Lend(u, "/"); err != nil {
+		if err := b.node.Access.AddTemporary(u, "/"); err != nil {
 			return fmt.Errorf("broker: Config.TemporaryUsers[%q]: %w", name, err)
 		}
 	}

@@ -66,7 +66,7 @@ func (d *disk) close(ctx context.Context, clean bool) error {
 	if d.store == nil {
 		return nil
 	}
-	defer node.Hurry(ctx, d.store, d.writing)()
+	defer node.LimitShutdown(ctx, d.store, d.writing)()
 	d.once.Do(func() {
 		d.stopBackups()
 		select {

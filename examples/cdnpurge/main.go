@@ -52,7 +52,7 @@ func main() {
 			return reprise.Dial(ctx, s.URL, c)
 		}
 		if *beside {
-			show.Beside = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
+			show.Foreign = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
 				return other(ctx, s, &cdnpurge.Other{Design: design, Purger: p, Done: done})
 			}
 		}

@@ -36,10 +36,10 @@ const CertainWindow = 32
 type Verb uint8
 
 const (
-	Ack        Verb = iota // basic.ack
-	GiveBack               // basic.nack with requeue; does not count towards a delivery limit since RabbitMQ 4.3
-	Requeue                // basic.reject with requeue; counts towards a delivery limit
-	DeadLetter             // basic.reject without requeue
+	Ack           Verb = iota // basic.ack
+	NackRequeue               // basic.nack with requeue; does not count towards a delivery limit since RabbitMQ 4.3
+	RejectRequeue             // basic.reject with requeue; counts towards a delivery limit
+	DeadLetter                // basic.reject without requeue
 )
 
 const (
@@ -280,9 +280,9 @@ func (w *writer) write(batch []settlement, paused bool, all int) error {
 // writeOther writes a settlement other than an ack.
 func (w *writer) writeOther(s settlement) (err error) {
 	switch s.verb {
-	case GiveBack:
+	case NackRequeue:
 		err = w.ch.Nack(s.tag, false, true)
-	case Requeue:
+	case RejectRequeue:
 		err = w.ch.Reject(s.tag, true)
 	case DeadLetter:
 		err = w.ch.Reject(s.tag, false)

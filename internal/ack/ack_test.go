@@ -39,14 +39,14 @@ func (b *channelModel) Nack(tag uint64, multiple, requeue bool) error {
 	if multiple || !requeue {
 		return errors.New("nack must be a single requeue")
 	}
-	b.settled[tag] = GiveBack
+	b.settled[tag] = NackRequeue
 	return b.Ack(tag, false)
 }
 
 func (b *channelModel) Reject(tag uint64, requeue bool) error {
 	b.settled[tag] = DeadLetter
 	if requeue {
-		b.settled[tag] = Requeue
+		b.settled[tag] = RejectRequeue
 	}
 	return b.Ack(tag, false)
 }
@@ -79,7 +79,7 @@ func settleAtRandom(t *testing.T, random *rand.Rand) {
 		var batch []settlement
 		for range random.IntN(len(open) + 1) {
 			i := random.IntN(len(open))
-			s := settlement{tag: open[i], verb: []Verb{Ack, Ack, Ack, GiveBack, Requeue, DeadLetter}[random.IntN(6)]}
+			s := settlement{tag: open[i], verb: []Verb{Ack, Ack, Ack, NackRequeue, RejectRequeue, DeadLetter}[random.IntN(6)]}
 			if s.verb != Ack {
 				want[s.tag] = s.verb
 			}
@@ -155,7 +155,7 @@ func TestContiguousAcksShareFrame(t *testing.T) {
 	}{
 		{1, []settlement{{tag: 2}, {tag: 1}, {tag: 3}, {tag: 7}, {tag: 5}}},
 		{gapPauses, []settlement{{tag: 4}}},
-		{1, []settlement{{tag: 6, verb: GiveBack}}},
+		{1, []settlement{{tag: 6, verb: NackRequeue}}},
 		{1, []settlement{{tag: 8}}},
 		{1, []settlement{{tag: 9}}},
 	} {

@@ -56,7 +56,7 @@ func TestAcksWaitForPause(t *testing.T) {
 				a.Settle(1, Ack)
 				synctest.Wait()
 				a.Settle(2, Ack)
-				a.Settle(3, GiveBack)
+				a.Settle(3, NackRequeue)
 			},
 			want: []string{"0s: ack 1", "nack 3", "0s: ack 2"},
 		},

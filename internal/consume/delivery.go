@@ -166,10 +166,10 @@ func (d *Delivery) AckBurst() {
 	}
 }
 
-// GiveBack requeues the burst and then the delivery, in the order of their arrival.
-func (d *Delivery) GiveBack() {
+// Requeue requeues the burst and then the delivery, in the order of their arrival.
+func (d *Delivery) Requeue() {
 	for _, other := range d.Burst {
-		d.session.acks.Settle(other.Tag, ack.GiveBack)
+		d.session.acks.Settle(other.Tag, ack.NackRequeue)
 	}
-	d.session.acks.Settle(d.Tag, ack.GiveBack)
+	d.session.acks.Settle(d.Tag, ack.NackRequeue)
 }

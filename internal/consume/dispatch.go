@@ -185,7 +185,7 @@ func (s *session) checkDeadlines(now time.Time) {
 	waiting := len(s.pending)
 	s.pending = slices.DeleteFunc(s.pending, func(d *Delivery) bool {
 		if overdue(d) {
-			d.GiveBack()
+			d.Requeue()
 			return true
 		}
 		return false

@@ -147,7 +147,7 @@ func (s *session) cancelLate(tag string, deliveries amqpconn.Deliveries) {
 	}
 	for in := range deliveries {
 		s.acks.Delivered()
-		s.acks.Settle(amqpconn.NewDelivery(in).Tag, ack.GiveBack)
+		s.acks.Settle(amqpconn.NewDelivery(in).Tag, ack.NackRequeue)
 	}
 }
 
@@ -179,7 +179,7 @@ func (s *session) cancel(ctx context.Context, tag string) error {
 // requeuePending requeues the deliveries without an attempt.
 func (s *session) requeuePending() {
 	for _, d := range append(s.pending, s.bursts.all()...) {
-		d.GiveBack()
+		d.Requeue()
 	}
 	s.pending = nil
 }

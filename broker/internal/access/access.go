@@ -95,8 +95,8 @@ func (c *Control) SetUser(u User) error {
 	return nil
 }
 
-// Lend adds a user with all permissions in a virtual host until the process exits. The saved users do not change.
-func (c *Control) Lend(u User, vhost string) error {
+// AddTemporary adds a user with all permissions in a virtual host until the process exits. The saved users do not change.
+func (c *Control) AddTemporary(u User, vhost string) error {
 	p := Permission{User: u.Name, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
 	granted, err := compile(p)
 	if err != nil {

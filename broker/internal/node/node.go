@@ -252,7 +252,7 @@ func (n *Node) Wait(d time.Duration) bool {
 // Shutdown closes all connections and waits for their end. If ctx ends first, Shutdown cuts the connections, and does not
 // wait for a disk that does not respond.
 func (n *Node) Shutdown(ctx context.Context) error {
-	defer Hurry(ctx, n.config.Store, nil)()
+	defer LimitShutdown(ctx, n.config.Store, nil)()
 	n.mu.Lock()
 	if !n.closed {
 		n.closed = true

@@ -67,7 +67,7 @@ func init() {
 			Do: func(l *Life, s Step) {
 				for _, actor := range l.actors {
 					if x, ok := actor.(*archiving); ok && x.system != nil {
-						l.Struck(name)
+						l.Count(name)
 						l.Go(func() { x.system.Do(s.String(), name, s.N, s.For, s.Random()) })
 					}
 				}
@@ -104,7 +104,7 @@ func (a *archiving) Begin(l *Life) {
 			return mgmtapi.API{URL: address, User: user, Password: user, Client: management}.Topology(ctx, "/")
 		},
 		Broken: func(promise, detail string) { l.Broken(promise, "%s", detail) },
-		Struck: l.Struck,
+		Count:  l.Count,
 		Disturbances: func(from, to time.Time) (n int) {
 			for _, who := range []string{archive.Up, archive.Console, brokerName} {
 				for _, d := range l.Disturbed(who, from, to) {

@@ -123,7 +123,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 		l.Book.settled(h.m, h.r, reprise.EventRetried)
 	}
 	if len(all) > 0 {
-		l.Struck("reject-burst")
+		l.Count("reject-burst")
 	}
 	time.Sleep(time.Second) // when the connection ends, the broker requeues messages that arrive in this second
 }

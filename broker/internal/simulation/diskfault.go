@@ -48,7 +48,7 @@ func init() {
 				l.Explain("broker: the disk is full")
 				l.Explain("broker: the store was given up")
 				f.set(func() { kind.set(f, true) })
-				l.Struck(kind.name)
+				l.Count(kind.name)
 				time.AfterFunc(s.For, func() {
 					f.set(func() { kind.set(f, false) })
 					d.End()
@@ -91,7 +91,7 @@ func (s *Server) fail(step Step) {
 	f.set(func() { f.broken = true })
 	s.l.Explain("broker: the store has failed")
 	s.l.Explain("broker: the store was given up")
-	s.l.Struck("disk-fails")
+	s.l.Count("disk-fails")
 	d := s.l.Disturb(brokerName, "disk")
 	s.l.Go(func() {
 		time.Sleep(step.For)
@@ -156,8 +156,8 @@ func (s *Server) tryDamaged(step Step, after string) {
 		return
 	}
 	before, _ := readAll(fs, dataDir)
-	s.l.Struck("damage-after-" + after)
-	s.l.Struck("damage: " + kindOfFile(base))
+	s.l.Count("damage-after-" + after)
+	s.l.Count("damage: " + kindOfFile(base))
 	s.l.Explain("the data directory is damaged")
 	whole, err := s.Disk.copy()
 	if err != nil {

@@ -34,7 +34,7 @@ func onLinks(name string, weight int, draw func(random *rand.Rand, s *Step), do 
 			if len(links) == 0 {
 				return
 			}
-			l.Struck(name)
+			l.Count(name)
 			do(l, s, links[s.N%len(links)])
 		},
 	})
@@ -72,7 +72,7 @@ func init() {
 			for _, k := range l.Network.Links(s.On) {
 				k.Cut("cut")
 			}
-			l.Struck("refuse")
+			l.Count("refuse")
 		},
 	})
 }

@@ -224,7 +224,7 @@ func (p *program) handle(ch *amqp.Channel, d amqp.Delivery) error {
 		a.manner = fails
 	}
 	p.l.Book.end(m, r, a, false)
-	p.l.Struck("foreign attempts")
+	p.l.Count("foreign attempts")
 	var err error
 	how := reprise.EventDone
 	switch {

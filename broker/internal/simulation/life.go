@@ -31,7 +31,7 @@ type Life struct {
 
 	mu           sync.Mutex // not held during blocking calls
 	healed       bool
-	struck       map[string]int
+	events       map[string]int
 	stores       map[string]*idempotent.Memory // by work
 	disturbances []*Disturbance
 	broken       []Violation
@@ -92,11 +92,11 @@ func (l *Life) Now() time.Duration { return time.Since(l.Began) }
 // Go runs f in a goroutine. The life waits for the goroutine at its end.
 func (l *Life) Go(f func()) { l.running.Go(f) }
 
-// Struck counts an event by the name of its act or by another name.
-func (l *Life) Struck(kind string) {
+// Count counts an event by the name of its act or by another name.
+func (l *Life) Count(kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.struck[kind]++
+	l.events[kind]++
 }
 
 // A Disturbance is a period in which a fault or an orderly stop affected a participant. Checks permit exceptions for it.
@@ -191,12 +191,12 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	})
 	if r.Message == waitedLong {
 		h.l.Disturb(h.who, "paused").End() // the worker has requeued its prefetched messages
-		h.l.Struck("waited too long to begin")
+		h.l.Count("waited too long to begin")
 	}
 	if _, peer, ok := strings.Cut(b.String(), " peer="); ok && r.Message == ackOverdue {
 		owner, _, _ := strings.Cut(peer, ":")
 		h.l.Disturb(owner, "timeout").End() // the broker requeues the unacked deliveries of the consumer
-		h.l.Struck("consumer timeout")
+		h.l.Count("consumer timeout")
 	}
 	if Logs {
 		fmt.Println(r.Level, b.String())
@@ -224,7 +224,7 @@ func (l *Life) TempDir() string { return l.dir }
 
 // live plays the script. It runs in a synctest bubble.
 func live(script Script, dir string) *Result {
-	l := &Life{Script: script, Began: time.Now(), struck: make(map[string]int), dir: dir}
+	l := &Life{Script: script, Began: time.Now(), events: make(map[string]int), dir: dir}
 	l.Explain(": parked queue=") // workers report each parked message as an error
 	l.Network = newNetwork(l)
 	l.Server = newServer(l)
@@ -341,7 +341,7 @@ type Result struct {
 	Lasted   time.Duration // virtual
 	Took     time.Duration // real
 	Messages int
-	Struck   map[string]int
+	Events   map[string]int
 	Leaks    bool // goroutines of a broker with a failed disk remain
 	Broken   []Violation
 }
@@ -350,10 +350,10 @@ func (l *Life) result() *Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.Script.Steps {
-		l.struck["step "+s.Act]++
+		l.events["step "+s.Act]++
 	}
 	return &Result{
-		Script: l.Script, Lasted: l.Now(), Messages: l.Book.count(), Struck: maps.Clone(l.struck), Leaks: l.leaks.Load(),
+		Script: l.Script, Lasted: l.Now(), Messages: l.Book.count(), Events: maps.Clone(l.events), Leaks: l.leaks.Load(),
 		Broken: slices.SortedStableFunc(slices.Values(l.broken), func(a, b Violation) int { return cmp.Compare(a.Promise, b.Promise) }),
 	}
 }

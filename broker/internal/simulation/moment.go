@@ -28,6 +28,6 @@ func init() {
 			}
 			return []Step{burst, strike, {At: at, Act: "moment"}}
 		},
-		Do: func(l *Life, _ Step) { l.Struck("moment") },
+		Do: func(l *Life, _ Step) { l.Count("moment") },
 	})
 }

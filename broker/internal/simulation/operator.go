@@ -31,7 +31,7 @@ func init() {
 		Do: func(l *Life, s Step) {
 			l.publisher().act(l, func() {
 				if l.Book.takeFailed(l.work(s.On)) > 0 {
-					l.Struck("empty-failed")
+					l.Count("empty-failed")
 				}
 			})
 		},
@@ -94,7 +94,7 @@ func deleteWaitQueues(l *Life, s Step) {
 			continue
 		}
 		if _, err := v.DeleteQueue(q, queue.Condition{Empty: true}); err == nil {
-			l.Struck("delete-wait-queues")
+			l.Count("delete-wait-queues")
 		}
 	}
 }
@@ -118,7 +118,7 @@ func take(l *Life, s Step) {
 		}
 		if m := l.Book.Find(d.Body); m != nil {
 			l.Book.Lost(m, "taken by an operator")
-			l.Struck("take")
+			l.Count("take")
 		}
 		if err := d.Ack(false); err != nil {
 			return

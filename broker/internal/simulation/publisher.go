@@ -47,14 +47,14 @@ func init() {
 			},
 			Do: func(l *Life, s Step) {
 				p := l.publisher()
-				l.Struck(kind.name)
+				l.Count(kind.name)
 				p.act(l, func() { p.publish(l, s) })
 			},
 		})
 	}
 	RegisterAct(Act{Name: "publish-unroutable", Weight: 2, Do: func(l *Life, s Step) {
 		p := l.publisher()
-		l.Struck("publish-unroutable")
+		l.Count("publish-unroutable")
 		l.Go(func() {
 			m := l.Book.Add(fmt.Sprintf("%x-0", s.Seed), "", 10)
 			p.send(l, m, "", "nowhere")

@@ -21,7 +21,7 @@ func init() {
 			return []Step{{On: oneOf(random, shape.Names()...), N: 1 + random.IntN(40), For: between(random, time.Second, time.Hour)}}
 		},
 		Do: func(l *Life, s Step) {
-			l.Struck("publish-raw")
+			l.Count("publish-raw")
 			l.publisher().act(l, func() { publishRaw(l, s) })
 		},
 	})

@@ -142,7 +142,7 @@ type Act struct {
 	Draw func(random *rand.Rand, shape Shape) []Step
 
 	// Do performs the step in the goroutine of the script. Longer work belongs in a goroutine of [Life.Go]. If the act has no
-	// effect, for example because the broker is down, Do only returns. Otherwise it calls [Life.Struck].
+	// effect, for example because the broker is down, Do only returns. Otherwise it calls [Life.Count].
 	Do func(l *Life, s Step)
 }
 

@@ -115,7 +115,7 @@ func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker
 		<-s.turn
 		return
 	}
-	s.l.Struck(why + "-broker")
+	s.l.Count(why + "-broker")
 	s.l.Go(func() {
 		defer func() { <-s.turn }()
 		end(b)
@@ -144,7 +144,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 		// The broker ended like a crashed process. Its writes are on the disk, and its goroutines never end.
 		s.Disk.abandon()
 		s.l.leaks.Store(true)
-		s.l.Struck("stop-broker on a bad disk")
+		s.l.Count("stop-broker on a bad disk")
 		return false
 	default:
 		s.l.Broken(promiseStop, "Shutdown: %v", err)
@@ -274,7 +274,7 @@ func init() {
 		Do: func(l *Life, s Step) {
 			d := l.Disturb(brokerName, "blocked")
 			l.Server.Block(true)
-			l.Struck("block")
+			l.Count("block")
 			time.AfterFunc(s.For, func() {
 				l.Server.Block(false)
 				d.End()

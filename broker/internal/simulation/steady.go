@@ -40,7 +40,7 @@ func init() {
 			return []Step{{On: steadyName, N: n, For: time.Duration(n) * upTo(random, time.Minute)}}
 		},
 		Do: func(l *Life, s Step) {
-			l.Struck("publish-steady")
+			l.Count("publish-steady")
 			l.publisher().act(l, func() {
 				random := s.Random()
 				for i := range s.N {

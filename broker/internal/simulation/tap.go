@@ -200,7 +200,7 @@ func (k *Link) unanswered() {
 	first := !k.faulted
 	k.faulted = true
 	k.mu.Unlock()
-	k.n.l.Struck("answers lost")
+	k.n.l.Count("answers lost")
 	if first {
 		k.disturb("half-dead")
 	}
@@ -239,7 +239,7 @@ func init() {
 			return []Step{{On: key, For: between(random, time.Second, 3*time.Hour)}}
 		},
 		Do: func(l *Life, s Step) {
-			l.Struck("unconfirmed")
+			l.Count("unconfirmed")
 			d := l.Disturb("queue/"+s.On, "unconfirmed")
 			time.AfterFunc(s.For, d.End)
 			l.Network.mute(s.On, s.For)

@@ -14,7 +14,7 @@ type Total struct {
 	Lives, Steps, Messages int
 	Lasted                 time.Duration // virtual
 	Took                   time.Duration // real time, summed over all processors
-	Struck                 map[string]int
+	Events                 map[string]int
 	Failed                 []*Result // lives with at least one broken promise
 }
 
@@ -25,11 +25,11 @@ func (t *Total) Add(r *Result) {
 	t.Messages += r.Messages
 	t.Lasted += r.Lasted
 	t.Took += r.Took
-	if t.Struck == nil {
-		t.Struck = make(map[string]int)
+	if t.Events == nil {
+		t.Events = make(map[string]int)
 	}
-	for k, n := range r.Struck {
-		t.Struck[k] += n
+	for k, n := range r.Events {
+		t.Events[k] += n
 	}
 	if len(r.Broken) > 0 {
 		t.Failed = append(t.Failed, r)
@@ -39,7 +39,7 @@ func (t *Total) Add(r *Result) {
 // Never returns the acts with a positive weight that had no effect in any life.
 func (t *Total) Never() (names []string) {
 	for _, a := range Acts() {
-		if a.Weight > 0 && t.Struck[a.Name] == 0 {
+		if a.Weight > 0 && t.Events[a.Name] == 0 {
 			names = append(names, a.Name)
 		}
 	}
@@ -56,9 +56,9 @@ func (t *Total) Write(w io.Writer, real time.Duration) {
 		} else {
 			fmt.Fprintln(w, "acts and their results:")
 		}
-		for _, k := range slices.Sorted(maps.Keys(t.Struck)) {
+		for _, k := range slices.Sorted(maps.Keys(t.Events)) {
 			if a := acts[k]; a.Fault == fault {
-				fmt.Fprintf(w, "%9d %s\n", t.Struck[k], k)
+				fmt.Fprintf(w, "%9d %s\n", t.Events[k], k)
 			}
 		}
 	}

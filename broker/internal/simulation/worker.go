@@ -163,7 +163,7 @@ func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	p := w.process
 	w.process, w.down = nil, d
 	w.mu.Unlock()
-	w.l.Struck(why + "-worker")
+	w.l.Count(why + "-worker")
 	w.l.Go(func() {
 		defer func() { <-w.turn }()
 		end(p)

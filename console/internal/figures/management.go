@@ -46,8 +46,8 @@ type Broker struct {
 	api   mgmtapi.API
 	vhost string
 
-	figures Remembered[map[string]QueueFigures]
-	layout  Remembered[topology.Topology]
+	figures Cached[map[string]QueueFigures]
+	layout  Cached[topology.Topology]
 }
 
 // NewBroker returns nil if api has no URL.
@@ -64,8 +64,8 @@ func NewBroker(api mgmtapi.API, vhost string) *Broker {
 	return &Broker{
 		api:     api,
 		vhost:   cmp.Or(vhost, "/"),
-		figures: Remembered[map[string]QueueFigures]{Age: figuresAge},
-		layout:  Remembered[topology.Topology]{Age: topologyAge},
+		figures: Cached[map[string]QueueFigures]{Age: figuresAge},
+		layout:  Cached[topology.Topology]{Age: topologyAge},
 	}
 }
 
@@ -145,8 +145,8 @@ func (b *Broker) denied(err error) error {
 	return err
 }
 
-// Remembered caches a value for concurrent callers. If the value is older than Age, one of the callers fetches it again.
-type Remembered[T any] struct {
+// Cached caches a value for concurrent callers. If the value is older than Age, one of the callers fetches it again.
+type Cached[T any] struct {
 	Age time.Duration
 
 	mu    sync.Mutex
@@ -158,7 +158,7 @@ type Remembered[T any] struct {
 
 // Get returns the cached value, or fetches it. Callers during a fetch wait for its result. Get also caches an error, so that a
 // broker that does not respond delays one page per Age instead of every page.
-func (r *Remembered[T]) Get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
+func (r *Cached[T]) Get(ctx context.Context, fetch func(context.Context) (T, error)) (T, error) {
 	for {
 		r.mu.Lock()
 		if !r.at.IsZero() && time.Since(r.at) < r.Age {

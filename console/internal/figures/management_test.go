@@ -47,10 +47,10 @@ func TestBrokerQueues(t *testing.T) {
 }
 
 // Concurrent callers share one fetch. After Age, the next caller fetches again. Errors are cached, too.
-func TestRememberedSharesFetch(t *testing.T) {
+func TestCachedSharesFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
-		r := Remembered[int64]{Age: time.Second}
+		r := Cached[int64]{Age: time.Second}
 		fetch := func(context.Context) (int64, error) {
 			time.Sleep(100 * time.Millisecond)
 			n := asked.Add(1)

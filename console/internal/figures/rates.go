@@ -10,11 +10,11 @@ import (
 // retried and parked messages as acknowledged.
 type DoneRates struct {
 	ledger *ledger.Ledger // nil if no ledger is configured
-	kept   Remembered[[]ledger.Rate]
+	kept   Cached[[]ledger.Rate]
 }
 
 func NewDoneRates(l *ledger.Ledger) *DoneRates {
-	return &DoneRates{ledger: l, kept: Remembered[[]ledger.Rate]{Age: figuresAge}}
+	return &DoneRates{ledger: l, kept: Cached[[]ledger.Rate]{Age: figuresAge}}
 }
 
 // Get returns the rates of all accounts. It returns nil if there is no ledger or if the ledger returns an error, because pages can

@@ -30,7 +30,7 @@ type live struct {
 	broker  *figures.Broker
 	done    *figures.DoneRates
 	fleet   web.Fleet // nil: workers are not listed
-	stamp   figures.Remembered[stamps]
+	stamp   figures.Cached[stamps]
 	rates   replayRates
 }
 
@@ -41,7 +41,7 @@ type stamps struct {
 }
 
 func NewLive(a *failed.Archive, b *figures.Broker, d *figures.DoneRates, f web.Fleet) *live {
-	return &live{archive: a, broker: b, done: d, fleet: f, stamp: figures.Remembered[stamps]{Age: livePause}}
+	return &live{archive: a, broker: b, done: d, fleet: f, stamp: figures.Cached[stamps]{Age: livePause}}
 }
 
 // serve sends server-sent events: "changed", and "archive" if lists of the archive must be updated. An event contains

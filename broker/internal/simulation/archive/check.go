@@ -375,7 +375,7 @@ func (s *System) checkLedger() {
 
 // disturbed returns the faults that the ledger may report as a discrepancy. The caller holds the lock.
 func (s *System) disturbed() (all []string) {
-	for what := range s.struck {
+	for what := range s.counts {
 		if strings.HasPrefix(what, "kill") || strings.HasPrefix(what, "cut") || strings.HasPrefix(what, "file") {
 			all = append(all, what)
 		}

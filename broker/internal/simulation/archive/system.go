@@ -90,9 +90,9 @@ type Environment struct {
 	// Heartbeat is the heartbeat of all connections. Default: the default of the library.
 	Heartbeat time.Duration
 
-	// Broken is called for each broken promise. Struck is called for each event.
+	// Broken is called for each broken promise. Count is called for each event.
 	Broken func(promise, detail string)
-	Struck func(what string)
+	Count  func(what string)
 
 	// Disturbances returns the number of faults outside the system in a period that may have made a replay repeat its latest
 	// messages.
@@ -145,7 +145,7 @@ type System struct {
 	replays    map[epochReplay]*startedReplay
 	failures   int
 	events     []string
-	struck     map[string]int
+	counts     map[string]int
 	inspector  *inspector
 
 	stopForeign func()
@@ -205,9 +205,9 @@ func (s *System) failLocked(promise, format string, args ...any) {
 
 func (s *System) strike(what string) {
 	s.mu.Lock()
-	s.struck[what]++
+	s.counts[what]++
 	s.mu.Unlock()
-	s.Struck("archive: " + what)
+	s.Count("archive: " + what)
 }
 
 // NewSystem returns a system with its files in a directory. Begin starts it.
@@ -219,7 +219,7 @@ func NewSystem(e Environment, o Options, dir string) *System {
 		Environment: e, Options: o, began: time.Now(), dir: dir, acting: make(chan struct{}, 1),
 		down: map[string]bool{}, effects: map[int]int{}, doubled: map[int]int{}, handling: map[*Process]map[int]int{},
 		keys: map[int]map[string]bool{}, rows: map[resend]Row{}, written: map[resend]int{}, parked: map[int]int{}, gone: map[int]string{},
-		reasons: map[string]discarded{}, replays: map[epochReplay]*startedReplay{}, struck: map[string]int{},
+		reasons: map[string]discarded{}, replays: map[epochReplay]*startedReplay{}, counts: map[string]int{},
 	}
 	s.file, s.done = s.newFile(), s.newFile()
 	return s

@@ -37,7 +37,7 @@ Examples:
 func (c *demoCmd) Run(streams IO, stop *signals) (err error) {
 	o := demo.Options{
 		BrokerURL: c.URL, Once: c.Once, Events: c.Events, Seed: c.Seed, RetryDelay: c.RetryDelay, FaultRate: c.Faults,
-		Out: streams.Stdout, Hurry: stop.again,
+		Out: streams.Stdout, StopWaiting: stop.again,
 	}
 	if c.Faults == 0 {
 		o.FaultRate = -1

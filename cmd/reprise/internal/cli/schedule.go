@@ -129,9 +129,9 @@ func (c *scheduleCmd) policy(flags []*kong.Flag) (p reprise.Policy, given []stri
 	if err != nil {
 		return p, given, err
 	}
-	delays, misfits := b.Schedule(func(key string) string { return "--" + key })
-	if len(misfits) > 0 {
-		return p, given, usagef("%s", misfits[0].Text)
+	delays, conflicts := b.Schedule(func(key string) string { return "--" + key })
+	if len(conflicts) > 0 {
+		return p, given, usagef("%s", conflicts[0].Text)
 	}
 	p = reprise.Policy{MaxAttempts: c.Attempts, GiveUpAfter: c.GiveUpAfter, Backoff: delays}
 	if err := p.Validate(); err != nil {

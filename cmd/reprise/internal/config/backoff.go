@@ -40,8 +40,8 @@ func (v value) backoff() (schedule backoff.Backoff, ok bool) {
 		}
 	}
 	f.finish()
-	schedule, misfits := b.Schedule(f.path)
-	for _, m := range misfits {
+	schedule, conflicts := b.Schedule(f.path)
+	for _, m := range conflicts {
 		x, _ := f.find(m.Key)
 		x.fail("%s", m.Text)
 	}

@@ -40,47 +40,47 @@ var kinds = []struct {
 	{"step", []string{"factor"}},
 }
 
-// Misfit is a key whose value conflicts with other keys.
-type Misfit struct{ Key, Text string }
+// Conflict is a key whose value conflicts with other keys.
+type Conflict struct{ Key, Text string }
 
 // Schedule returns the schedule, or nil for the default, or the conflicts that prevent a schedule. Name converts a key
 // to its form in messages. Schedule ignores a key with a zero duration, because the reader of the key has reported it.
-func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Misfit) {
-	var all []Misfit
-	misfit := func(key, format string, args ...any) {
-		all = append(all, Misfit{key, fmt.Sprintf(format, args...)})
+func (b Backoff) Schedule(name func(key string) string) (backoff.Backoff, []Conflict) {
+	var all []Conflict
+	conflict := func(key, format string, args ...any) {
+		all = append(all, Conflict{key, fmt.Sprintf(format, args...)})
 	}
-	b.contradictions(name, misfit)
+	b.contradictions(name, conflict)
 	if b.has("factor") && (!(b.Factor >= 1) || math.IsInf(b.Factor, 1)) {
-		misfit("factor", "%s must be at least 1: got %v", name("factor"), b.Factor)
+		conflict("factor", "%s must be at least 1: got %v", name("factor"), b.Factor)
 	}
 	longerThanMax := func(key string, d time.Duration) {
 		if b.Max > 0 && d > b.Max {
-			misfit(key, "%s (%s) is longer than %s (%s): swap them, or raise %s", name(key), FormatDuration(d), name("max"), FormatDuration(b.Max), name("max"))
+			conflict(key, "%s (%s) is longer than %s (%s): swap them, or raise %s", name(key), FormatDuration(d), name("max"), FormatDuration(b.Max), name("max"))
 		}
 	}
 	longerThanMax("initial", b.Initial)
 	longerThanMax("step", b.Step)
 	if b.Max > 0 && b.Max < backoff.DefaultInitial && !b.has("initial") && !b.has("step") {
-		misfit("max", "%s (%s) is shorter than the default of %s, %s; write %s too",
+		conflict("max", "%s (%s) is shorter than the default of %s, %s; write %s too",
 			name("max"), FormatDuration(b.Max), name("initial"), FormatDuration(backoff.DefaultInitial), name("initial"))
 	}
 	return b.build(), all
 }
 
-func (b Backoff) contradictions(name func(key string) string, misfit func(key, format string, args ...any)) {
+func (b Backoff) contradictions(name func(key string) string, conflict func(key, format string, args ...any)) {
 	if b.Jitter != "" && !slices.Contains(jitters, b.Jitter) {
-		misfit("jitter", "%s must be %s: got %s", name("jitter"), oneOfThese(jitters), quoted(b.Jitter))
+		conflict("jitter", "%s must be %s: got %s", name("jitter"), oneOfThese(jitters), quoted(b.Jitter))
 	}
 	for _, kind := range kinds {
 		if b.Jitter == "decorrelated" && b.has(kind.key) {
-			misfit("jitter", "%s: decorrelated requires %s, %s and %s only: remove %s, or write full",
+			conflict("jitter", "%s: decorrelated requires %s, %s and %s only: remove %s, or write full",
 				name("jitter"), name("initial"), name("factor"), name("max"), name(kind.key))
 			return
 		}
 		for _, other := range kind.others {
 			if b.has(kind.key) && b.has(other) {
-				misfit(other, "%s and %s belong to different schedules: keep one", name(kind.key), name(other))
+				conflict(other, "%s and %s belong to different schedules: keep one", name(kind.key), name(other))
 				return
 			}
 		}

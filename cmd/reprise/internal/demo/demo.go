@@ -66,8 +66,8 @@ type Options struct {
 	Out    io.Writer
 	Logger *slog.Logger // of the worker library; default: none
 
-	// Hurry ends the wait for messages in flight when it is closed. They count as waiting.
-	Hurry <-chan struct{}
+	// StopWaiting ends the wait for messages in flight when it is closed. They count as waiting.
+	StopWaiting <-chan struct{}
 
 	timeout time.Duration // without progress, while messages are missing from every queue; default 5s.
 }
@@ -124,7 +124,7 @@ type run struct {
 }
 
 // Run runs the demo until Events events are settled (Once) or until ctx ends. It then
-// stops publishing and waits for messages in flight, unless Hurry is closed. It prints
+// stops publishing and waits for messages in flight, unless StopWaiting is closed. It prints
 // the ledger, and returns ErrUnbalanced if messages are missing.
 func Run(ctx context.Context, o Options) (err error) {
 	o = o.withDefaults()
@@ -218,7 +218,7 @@ var errEnough = errors.New("no more work")
 
 // work runs the producer and the workers, and returns after all of them have stopped. The
 // producer stops when ctx ends or after the last event. The workers stop when no message is
-// in flight. Hurry stops both.
+// in flight. StopWaiting ends both.
 func (r *run) work(ctx context.Context) error {
 	parts, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	publishing, stopPublishing := context.WithCancel(working)
@@ -238,7 +238,7 @@ func (r *run) work(ctx context.Context) error {
 	})
 	parts.Go(func() error {
 		select {
-		case <-r.o.Hurry:
+		case <-r.o.StopWaiting:
 			return errEnough
 		case <-working.Done():
 			return nil

@@ -139,10 +139,10 @@ func TestSecondInterruptStopsImmediately(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	hurry := make(chan struct{})
-	go func() { <-out.seen; interrupt(); close(hurry) }()
+	stopWaiting := make(chan struct{})
+	go func() { <-out.seen; interrupt(); close(stopWaiting) }()
 	o := quick(t, out)
-	o.RetryDelay, o.Hurry = time.Hour, hurry
+	o.RetryDelay, o.StopWaiting = time.Hour, stopWaiting
 	if err := Run(ctx, o); err != nil {
 		t.Fatalf("demo failed: %v\n%s", err, out)
 	}

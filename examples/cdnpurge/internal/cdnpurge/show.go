@@ -31,7 +31,7 @@ type Show struct {
 	Breaker reprise.Breaker
 
 	// The second consumer of the queue, such as Other. Default: none.
-	Beside func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
+	Foreign func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
 
 	// Dial connects a client with the configuration c to the broker. Required.
 	Dial func(ctx context.Context, c *reprise.Config) (*reprise.Client, error)
@@ -122,8 +122,8 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	}
 	work(worker.Run)
 	work(func(ctx context.Context) error { return s.publish(ctx, client, c) })
-	if s.Beside != nil {
-		work(func(ctx context.Context) error { return s.Beside(ctx, design, p, c.done) })
+	if s.Foreign != nil {
+		work(func(ctx context.Context) error { return s.Foreign(ctx, design, p, c.done) })
 	}
 	began, tick, shown := time.Now(), time.NewTicker(time.Second), rows(0)
 	defer tick.Stop()

@@ -39,7 +39,7 @@ func TestShow(t *testing.T) {
 					}
 					s.Breaker = full
 				case "beside another program":
-					s.Beside = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
+					s.Foreign = func(ctx context.Context, design preset.CDNPurge, p *cdnpurge.Purger, done func(string)) error {
 						count := func(id string) { others++; done(id) }
 						return (&cdnpurge.Other{Design: design, Purger: p, Done: count}).Run(ctx, conn)
 					}
@@ -50,7 +50,7 @@ func TestShow(t *testing.T) {
 				if !strings.Contains(out.String(), "40 sent = 40 done + 0 parked; ") {
 					t.Errorf("unexpected output:\n%s", &out)
 				}
-				if s.Beside != nil && (others == 0 || others == s.Purges) {
+				if s.Foreign != nil && (others == 0 || others == s.Purges) {
 					t.Errorf("the other program processed %d of %d purges", others, s.Purges)
 				}
 			})

@@ -43,7 +43,7 @@ func (b *busyStore) givenUp() bool {
 }
 
 // A shutdown waits for a slow disk. It waits for a disk that does not respond only until the context is canceled.
-func TestHurry(t *testing.T) {
+func TestLimitShutdown(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *busyStore, end func()){
 		"context is not canceled": func(t *testing.T, b *busyStore, _ func()) {
 			time.Sleep(time.Hour)
@@ -86,20 +86,20 @@ func TestHurry(t *testing.T) {
 				b := newBusyStore()
 				ctx, end := context.WithCancel(context.Background())
 				defer end()
-				defer Hurry(ctx, b, nil)()
+				defer LimitShutdown(ctx, b, nil)()
 				test(t, b, end)
 			})
 		})
 	}
 }
 
-func TestHurryWhileStoreIsOccupied(t *testing.T) {
+func TestLimitShutdownWhileStoreIsOccupied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle := newBusyStore()
 		ctx, end := context.WithCancel(context.Background())
 		end()
 		var occupied atomic.Bool
-		defer Hurry(ctx, idle, occupied.Load)()
+		defer LimitShutdown(ctx, idle, occupied.Load)()
 		for range 20 {
 			time.Sleep(time.Second)
 			idle.commit()

@@ -16,12 +16,12 @@ const commitTimeout = 5 * time.Second
 var errGivenUp = errors.New(
 	"shut down before the disk answered; unconfirmed messages may be lost, and delivered messages are redelivered")
 
-// Hurry limits the time that a shutdown waits for the store. After the cancellation of ctx, Hurry checks the store once per
-// second until the caller calls stop. Hurry calls GiveUp if one commit takes longer than 5 seconds, or if occupied still
+// LimitShutdown limits the time that a shutdown waits for the store. After the cancellation of ctx, LimitShutdown checks the store once per
+// second until the caller calls stop. LimitShutdown calls GiveUp if one commit takes longer than 5 seconds, or if occupied still
 // returns true more than 5 seconds after the cancellation. The function occupied may be nil.
 //
-// Hurry does not use a lock that a caller could hold while it waits for the disk.
-func Hurry(ctx context.Context, s store.Store, occupied func() bool) (stop func()) {
+// LimitShutdown does not use a lock that a caller could hold while it waits for the disk.
+func LimitShutdown(ctx context.Context, s store.Store, occupied func() bool) (stop func()) {
 	if s == nil || ctx.Done() == nil {
 		return func() {}
 	}
