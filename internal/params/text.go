@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text is a string of arbitrary bytes, such as the name of a queue. In JSON and in a URL, a valid UTF-8 string is unchanged.
+// Text is a byte string, such as the name of a queue. In JSON and in a URL, a valid UTF-8 string is unchanged.
 // Any other string, and a string that begins with "base64:", is encoded as "base64:" and base64.
 type Text string
 

@@ -154,7 +154,7 @@ func guess(ctx context.Context, t *target) string {
 			}
 		}
 	})
-	outcome := t.after("%d refused at once, %d held for seconds", refused.Load(), held.Load())
+	outcome := t.after("%d refused immediately, %d held for seconds", refused.Load(), held.Load())
 	if other.n > 0 {
 		outcome += ", " + other.String()
 	}

@@ -1,13 +1,14 @@
-// Prose checks the English of documents, Go comments, messages and console templates against docs/style.md.
+// Prose checks the English of documents, comments, names of tests, messages and console templates against docs/style.md.
 //
 //	go run ./internal/tools/prose                     all packages and documents, as a table
 //	go run ./internal/tools/prose ./broker/...        some packages or documents, with each finding
 //	go run ./internal/tools/prose -lower              and lowers the ceilings to the present numbers
 //	go run ./internal/tools/prose -compare river,pgx  model projects, as a table
 //
-// Vale reads documents and comments with the rules in styles/Reprise; scripts/prose builds Vale. This package itself checks
-// strings: errors, logs, output of commands, and labels of templates. The file ceilings.txt limits the findings of each
-// package and document. Ceilings only fall: a package or document without a ceiling must not have findings.
+// Vale reads documents and Go comments with the rules in styles/Reprise; scripts/prose builds Vale. This package itself checks
+// strings: errors, logs, output of commands, names and messages of tests, labels of templates, and comments of scripts, YAML
+// files and style sheets. The file ceilings.txt limits the findings of each package and document. Ceilings only fall: a package
+// or document without a ceiling must not have findings.
 //
 // The command exits with status 1 if a package or document exceeds its ceiling.
 package main

@@ -66,7 +66,7 @@
     for (const form of $all("form[data-sent]")) delete form.dataset.sent;
   });
 
-  // The browser asks before a user leaves the editor with unsaved changes. A form that the server returned
+  // The browser warns a user who leaves the editor with unsaved changes. A form that the server returned
   // with an error is unsaved from the start.
   const editor = document.getElementById("edit");
   if (editor) {

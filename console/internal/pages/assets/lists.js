@@ -1,5 +1,5 @@
 // This script selects messages in lists and shows the number of new rows. It adds, removes and moves rows
-// only when the user asks for it, so that the row under the pointer does not change. Cells with the
+// only on request of the user, so that the row under the pointer does not change. Cells with the
 // attribute data-now are updated in place.
 "use strict";
 
@@ -41,7 +41,7 @@
   const rows = (root) => $all("#rows > tr[id]", root);
   let page, newRows = [], announcedAt = 0; // the reloaded page, and its rows that the displayed page does not have
 
-  // Missing rows after the last displayed row are not new: they belong to the next page.
+  // Missing rows after the last displayed row are not new, because they belong to the next page.
   const findNewRows = () => {
     const here = new Set(rows(list()).map((row) => row.id)), all = rows(page);
     const last = all.findLastIndex((row) => here.has(row.id)), isWhole = !$all(".more", list()).length;

@@ -80,7 +80,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if returned, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
 		return err
 	} else if returned {
-		return errors.New("staking: the rejected message does not block the delay queue")
+		return errors.New("staking: delay queue is not blocked by the rejected message")
 	}
 	say("A worker requeues another message for %s. It does not return within %s.\n%s_delay has 2 messages, the rejected message first.",
 		d.Design.RetryDelay, 4*d.Design.RetryDelay, RejectedQueue)
