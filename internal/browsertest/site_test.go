@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -17,12 +18,7 @@ func TestDocumentationSite(t *testing.T) {
 	if err != nil {
 		t.Skip("needs the npm package axe-core: run npm ci in internal/browsertest/axe, or make test")
 	}
-	out := filepath.Join(t.TempDir(), "site")
-	build := exec.CommandContext(t.Context(), "go", "run", "./internal/tools/site", "-out", out)
-	build.Dir = filepath.Join("..", "..")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	out := buildSite(t)
 	do(t, b, chromedp.Navigate("file://"+out+"/index.html"), chromedp.WaitVisible(chromedp.CSS("main")))
 	do(t, b, chromedp.KeyEvent("/"), chromedp.KeyEvent("circuit brea"))
 	shows(t, b, "#results", "breaker")
@@ -31,9 +27,13 @@ func TestDocumentationSite(t *testing.T) {
 	do(t, b, chromedp.Navigate("file://"+out+"/index.html"), chromedp.SendKeys(chromedp.ID("query"), "zzyzx"))
 	shows(t, b, "#results", "No results")
 	checkProblems(t, b)
-	pages, err := filepath.Glob(filepath.Join(out, "*.html"))
-	if err != nil {
-		t.Fatal(err)
+	var pages []string
+	for _, pattern := range []string{"*.html", "docs/*.html", "docs/how-to/index.html", "docs/getting-started/go.html"} {
+		names, err := filepath.Glob(filepath.Join(out, pattern))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no pages %s: %v", pattern, err)
+		}
+		pages = append(pages, names...)
 	}
 	for _, page := range pages {
 		if err := b.Look(390, 800, "light", 1); err != nil {
@@ -50,4 +50,76 @@ func TestDocumentationSite(t *testing.T) {
 		check(t, b, string(script), filepath.Base(page), 1440, "dark")
 		b.Problems() // axe fetches the style sheet, which the browser refuses for pages from files
 	}
+}
+
+// On wide screens, the menu shows the current page. On phones, the outline is above the text.
+func TestSiteNavigation(t *testing.T) {
+	b := newBrowser(t)
+	address := "file://" + buildSite(t) + "/docs/commands.html"
+	if err := b.Look(1440, 900, "light", 1); err != nil {
+		t.Fatal(err)
+	}
+	do(t, b, chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("nav [aria-current]")))
+	if !eval[bool](t, b, `(r => r.top > 56 && r.bottom < innerHeight)(document.querySelector("nav [aria-current]").getBoundingClientRect())`) {
+		t.Error("the menu does not show the current page")
+	}
+	if err := b.Look(390, 844, "light", 1); err != nil {
+		t.Fatal(err)
+	}
+	do(t, b, chromedp.Navigate(address), chromedp.Click(chromedp.CSS("#outline > summary")),
+		chromedp.WaitVisible(chromedp.CSS(`#outline a[href="#reprise-up"]`)))
+	checkProblems(t, b)
+}
+
+// The first three results of a search contain the page that answers the question, even if the page uses other words.
+func TestSiteSearch(t *testing.T) {
+	b := newBrowser(t)
+	do(t, b, chromedp.Navigate("file://"+buildSite(t)+"/index.html"), chromedp.WaitVisible(chromedp.CSS("main")))
+	for words, page := range map[string]string{
+		"DLQ":                       "docs/how-to/use-a-dead-letter-queue.html",
+		"dead letter queue":         "docs/how-to/use-a-dead-letter-queue.html",
+		"alerting":                  "docs/how-to/alert-with-prometheus.html",
+		"alertmanager":              "docs/how-to/alert-with-prometheus.html",
+		"audit log":                 "docs/failed-messages.html#audit-log",
+		"autoscaling":               "docs/how-to/scale-workers.html",
+		"backpressure":              "docs/how-to/stop-while-a-service-is-down.html",
+		"circut braker":             "docs/how-to/stop-while-a-service-is-down.html",
+		"delayed message":           "docs/how-to/schedule-a-message.html",
+		"distributed tracing":       "docs/how-to/trace-with-opentelemetry.html",
+		"docker compose":            "docs/install.html",
+		"exactly once":              "docs/how-to/process-once.html",
+		"GDPR":                      "docs/how-to/delete-personal-data.html",
+		"graceful shutdown":         "docs/how-to/stop-gracefully.html",
+		"healthcheck":               "docs/how-to/run-in-kubernetes.html",
+		"high availability":         "docs/durability.html",
+		"how do I stop a worker":    "docs/how-to/stop-gracefully.html",
+		"idempotency":               "docs/how-to/process-once.html",
+		"logging":                   "docs/observability.html",
+		"migrating existing queues": "docs/how-to/use-existing-queues.html",
+		"mTLS":                      "docs/security.html",
+		"ordering":                  "docs/how-to/keep-the-order.html",
+		"pause consumer":            "docs/how-to/pause-a-queue.html",
+		"poison pill":               "docs/how-to/survive-poison-messages.html",
+		"rate limiting":             "docs/how-to/limit-the-rate.html",
+		"reprise failed replay":     "docs/commands.html#reprise-failed-replay",
+		"requeue message":           "docs/how-to/replay-after-a-fix.html",
+		"slack zzyzx":               "docs/how-to/get-notified.html", // no section has both words
+		"tracing":                   "docs/how-to/trace-with-opentelemetry.html",
+	} {
+		if got := eval[[]string](t, b, "search("+quoted(words)+").slice(0, 3).map(hit => hit.url)"); !slices.Contains(got, page) {
+			t.Errorf("%s: got %v, want %s", words, got, page)
+		}
+	}
+}
+
+// buildSite builds the documentation site and returns its folder.
+func buildSite(t *testing.T) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "site")
+	build := exec.CommandContext(t.Context(), "go", "run", "./internal/tools/site", "-out", out)
+	build.Dir = filepath.Join("..", "..")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -19,19 +20,40 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // repository is the address of files that are not pages.
 const repository = "https://github.com/reprisemq/reprise/blob/main/"
 
+// copied lists the extensions of files that are copied to the site.
+var copied = []string{".png", ".svg", ".json"}
+
 // section is an entry of docs/site.yaml.
 type section struct {
-	Title string   `yaml:"section"`
-	Files []string `yaml:"pages"` // paths from the root, or a pattern such as docs/adr/*.md
+	Title string  `yaml:"section"`
+	Boost float64 `yaml:"boost"` // factor for the rank of search results, default 1
+	Files []file  `yaml:"pages"`
 
 	Pages []*page `yaml:"-"`
+}
+
+// file is a path from the root or a pattern, such as docs/adr/*.md. As a mapping, it has keywords for the search.
+type file struct{ pattern, keywords string }
+
+// UnmarshalYAML reads both forms of a file.
+func (f *file) UnmarshalYAML(text []byte) error {
+	if yaml.Unmarshal(text, &f.pattern) == nil {
+		return nil
+	}
+	var words map[string]string
+	err := yaml.Unmarshal(text, &words)
+	for f.pattern, f.keywords = range words {
+	}
+	return err
 }
 
 // Contains reports whether a page is in the section.
@@ -40,7 +62,7 @@ func (s section) Contains(p *page) bool { return slices.Contains(s.Pages, p) }
 // page is a document of the repository.
 type page struct {
 	Source  string // path from the root: docs/cli.md
-	Target  string // path in the site: cli.html
+	Target  string // path in the site: docs/cli.html
 	Title   string
 	Content string // HTML
 	Outline []heading
@@ -55,11 +77,13 @@ type heading struct{ ID, Text string }
 
 // entry is a part of a page that the search finds: the text below a heading.
 type entry struct {
-	ID      int    `json:"id"`
-	Page    string `json:"page"`
-	Heading string `json:"heading"`
-	URL     string `json:"url"`
-	Text    string `json:"text"`
+	ID       int     `json:"id"`
+	Page     string  `json:"page"`
+	Heading  string  `json:"heading"`
+	URL      string  `json:"url"`
+	Text     string  `json:"text"`
+	Keywords string  `json:"keywords,omitempty"`
+	Boost    float64 `json:"boost,omitempty"`
 }
 
 type site struct {
@@ -72,17 +96,21 @@ type site struct {
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.GFM),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
-	goldmark.WithRendererOptions(html.WithUnsafe())) // for the anchors in the documents
+	goldmark.WithRendererOptions(
+		html.WithUnsafe(), // for the anchors in the documents
+		renderer.WithNodeRenderers(util.Prioritized(highlighter{}, 100))))
 
 // accessible makes wide tables and code scrollable with the keyboard, and replaces empty table headings by cells.
 var accessible = strings.NewReplacer(
-	"<pre>", `<pre tabindex="0">`,
+	"<pre", `<pre tabindex="0"`,
 	"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 	"<th></th>", "<td></td>")
 
 var (
 	anchor  = regexp.MustCompile(`<a id="([^"]+)">`)
 	comment = regexp.MustCompile(`(?s)<!--.*?-->\n?`) // directives of internal/docstest
+	// yamlKey matches the comment and the name of a key of the first level, or of a key that is a comment itself.
+	yamlKey = regexp.MustCompile(`\n\n((?:#.*\n)*?(?:# )?([a-z]+):)`)
 )
 
 // read parses all documents and resolves their links.
@@ -128,10 +156,10 @@ func (s *site) all() []*page {
 }
 
 func (s *site) load(sec *section) error {
-	for _, pattern := range sec.Files {
-		names, err := fs.Glob(s.root, pattern)
+	for _, f := range sec.Files {
+		names, err := fs.Glob(s.root, f.pattern)
 		if err != nil || len(names) == 0 {
-			return fmt.Errorf("docs/site.yaml: file %s not found", pattern)
+			return fmt.Errorf("docs/site.yaml: file %s not found", f.pattern)
 		}
 		for _, name := range names {
 			if s.pages[name] != nil {
@@ -142,10 +170,19 @@ func (s *site) load(sec *section) error {
 				return err
 			}
 			p := &page{Source: name, Target: target(name), source: document(name, source)}
+			for _, other := range s.pages {
+				if other.Target == p.Target {
+					return fmt.Errorf("docs/site.yaml: %s and %s have the same page %s", other.Source, name, p.Target)
+				}
+			}
 			p.parse()
 			if p.Title == "" {
 				return fmt.Errorf("%s: the first heading must be a title", name)
 			}
+			for i := range p.entries {
+				p.entries[i].Boost = sec.Boost
+			}
+			p.entries[0].Keywords = f.keywords
 			s.pages[name] = p
 			sec.Pages = append(sec.Pages, p)
 		}
@@ -153,22 +190,19 @@ func (s *site) load(sec *section) error {
 	return nil
 }
 
-// document returns the Markdown of a file; other files become one code block.
+// document returns the Markdown of a file. A YAML file becomes a code block below a heading for each key of the first level.
 func document(name string, source []byte) []byte {
 	if path.Ext(name) == ".md" {
 		return source
 	}
-	return fmt.Appendf(nil, "# %s\n\n```%s\n%s```\n", path.Base(name), strings.TrimPrefix(path.Ext(name), "."), source)
+	blocks := yamlKey.ReplaceAll(source, []byte("\n```\n\n## $2\n\n```yaml\n$1"))
+	return fmt.Appendf(nil, "# %s\n\n```yaml\n%s```\n", path.Base(name), blocks)
 }
 
-// target returns the path of a page in the site: docs/cli.md is cli.html, and examples/staking/README.md is examples/staking.html.
+// target returns the path of a page in the site: docs/cli.md is docs/cli.html, and docs/README.md is docs/index.html.
 func target(name string) string {
-	name = strings.TrimPrefix(name, "docs/")
-	switch {
-	case name == "README.md":
-		return "index.html"
-	case path.Base(name) == "README.md":
-		return path.Dir(name) + ".html"
+	if path.Base(name) == "README.md" {
+		return path.Join(path.Dir(name), "index.html")
 	}
 	return strings.ToLower(strings.TrimSuffix(name, path.Ext(name))) + ".html"
 }
@@ -193,9 +227,8 @@ func (p *page) parse() {
 	}
 	current := &entry{URL: p.Target}
 	flush := func() {
-		if current.Text = strings.Join(strings.Fields(current.Text), " "); current.Text != "" || current.Heading != "" {
-			p.entries = append(p.entries, *current)
-		}
+		current.Text = strings.Join(strings.Fields(current.Text), " ")
+		p.entries = append(p.entries, *current)
 	}
 	for n := p.doc.FirstChild(); n != nil; n = n.NextSibling() {
 		h, ok := n.(*ast.Heading)
@@ -249,7 +282,8 @@ func (p *page) text(n ast.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// link replaces the destinations of links: another page, a copied image, or a file in the repository.
+// link replaces the destinations of links: another page, a copied file, or a file in the repository. The title of a page replaces the
+// name of its document as a label.
 func (s *site) link(p *page) error {
 	var faults []error
 	err := ast.Walk(p.doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -260,6 +294,11 @@ func (s *site) link(p *page) error {
 		switch n := n.(type) {
 		case *ast.Link:
 			destination = &n.Destination
+			name, _, _ := strings.Cut(string(n.Destination), "#")
+			if to := s.pages[path.Join(path.Dir(p.Source), name)]; to != nil && path.Base(p.text(n)) == path.Base(to.Source) {
+				n.RemoveChildren(n)
+				n.AppendChild(n, ast.NewString([]byte(to.Title)))
+			}
 		case *ast.Image:
 			destination = &n.Destination
 		default:
@@ -290,13 +329,13 @@ func (s *site) resolve(from *page, link string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("link %s: file %s not found", link, name)
 		}
-		if ext := path.Ext(name); ext != ".png" && ext != ".svg" {
+		if info.IsDir() || !slices.Contains(copied, path.Ext(name)) {
 			return repository + name, nil
 		}
-		if s.files[name], err = fs.ReadFile(s.root, name); err != nil || info.IsDir() {
-			return "", fmt.Errorf("cannot read image %s: %w", name, err)
+		if s.files[name], err = fs.ReadFile(s.root, name); err != nil {
+			return "", fmt.Errorf("cannot read %s: %w", name, err)
 		}
-		return relative(from.Target, strings.TrimPrefix(name, "docs/")), nil
+		return relative(from.Target, name), nil
 	}
 	if u.Fragment != "" && !slices.Contains(to.anchors, u.Fragment) {
 		return "", fmt.Errorf("link %s: heading not found in %s", link, name)
@@ -334,10 +373,7 @@ func (s *site) write(out string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	files := map[string][]byte{}
-	for name, content := range s.files {
-		files[strings.TrimPrefix(name, "docs/")] = content
-	}
+	files := maps.Clone(s.files)
 	all := s.all()
 	entries := []entry{}
 	for i, p := range all {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -11,12 +12,13 @@ import (
 // small is a repository with two documents, a source file and an image.
 func small(files map[string]string) fstest.MapFS {
 	root := fstest.MapFS{
-		"docs/site.yaml":  {Data: []byte("- section: Start\n  pages: [README.md, docs/a/*.md]\n")},
-		"README.md":       {Data: []byte("# Start\n\nSee [one](docs/a/one.md#part) and [code](code.go). ![picture](docs/p.png)\n")},
-		"docs/a/one.md":   {Data: []byte("# One\n\nA <b> word.\n\n## Part\n\n<!-- setup -->\n```sh\nreprise up\n```\n\n[Back](../../README.md)\n")},
-		"docs/p.png":      {Data: []byte("PNG")},
-		"code.go":         {Data: []byte("package code")},
-		"docs/other.yaml": {Data: []byte("a: 1\n")},
+		"docs/site.yaml":   {Data: []byte("- section: Start\n  boost: 2\n  pages:\n    - README.md\n    - docs/a/*.md: uno, eins\n    - docs/other.yaml\n")},
+		"README.md":        {Data: []byte("# Start\n\nSee [one](docs/a/one.md#part), [code](code.go) and [data](docs/a/data.json). ![picture](docs/p.png)\n")},
+		"docs/a/one.md":    {Data: []byte("# One\n\nA <b> word.\n\n## Part\n\n<!-- setup -->\n```sh\nreprise up\n```\n\n[Back](../../README.md)\n")},
+		"docs/a/data.json": {Data: []byte("{}")},
+		"docs/p.png":       {Data: []byte("PNG")},
+		"code.go":          {Data: []byte("package code")},
+		"docs/other.yaml":  {Data: []byte("# All keys.\n\n# The first.\na: 1\n\n# b: 2\n")},
 	}
 	for name, text := range files {
 		root[name] = &fstest.MapFile{Data: []byte(text)}
@@ -36,10 +38,18 @@ func TestWriteCreatesLinkedPages(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]string{
-		"index.html":      {`href="a/one.html#part"`, `href="` + repository + `code.go"`, `src="p.png"`, `<a href="a/one.html">One</a>`},
-		"a/one.html":      {`href="../index.html"`, `href="../assets/site.css"`, `data-root=".."`, "reprise up"},
-		"p.png":           {"PNG"},
-		"search-index.js": {`"page":"One","heading":"Part","url":"a/one.html#part","text":"reprise up Back"`},
+		"index.html": {
+			`href="docs/a/one.html#part"`, `href="` + repository + `code.go"`, `href="docs/a/data.json"`, `src="docs/p.png"`,
+			`<a href="docs/a/one.html">One</a>`,
+		},
+		"docs/a/one.html":  {`href="../../index.html"`, `href="../../assets/site.css"`, `data-root="../.."`, "reprise up"},
+		"docs/other.html":  {`<h2 id="a">`, `<span class="nt">a</span>`, `<h2 id="b">`},
+		"docs/p.png":       {"PNG"},
+		"docs/a/data.json": {"{}"},
+		"search-index.js": {
+			`"page":"One","heading":"","url":"docs/a/one.html","text":"A word.","keywords":"uno, eins","boost":2`,
+			`"page":"One","heading":"Part","url":"docs/a/one.html#part","text":"reprise up Back","boost":2`,
+		},
 	} {
 		content, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil {
@@ -68,7 +78,11 @@ func TestReadRejectsInvalidDocuments(t *testing.T) {
 		"unlisted document": {map[string]string{"docs/more.md": "# More\n"}, "docs/site.yaml: docs/more.md is not in the list"},
 		"listed twice":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [README.md, README.md]\n"}, "README.md is in the list twice"},
 		"missing page":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [docs/none.md]\n"}, "file docs/none.md not found"},
-		"unknown key":       {map[string]string{"docs/site.yaml": "- title: A\n"}, "cannot read docs/site.yaml"},
+		"same page": {
+			map[string]string{"docs/other.md": "# Other\n", "docs/site.yaml": "- section: A\n  pages: [README.md, docs/a/*.md, docs/other.*]\n"},
+			"docs/other.md and docs/other.yaml have the same page docs/other.html",
+		},
+		"unknown key": {map[string]string{"docs/site.yaml": "- title: A\n"}, "cannot read docs/site.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := read(small(c.files)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -96,9 +110,52 @@ func TestWriteKeepsOtherFolders(t *testing.T) {
 	}
 }
 
-// All documents of the repository are in the list, and all links are valid.
-func TestReadAcceptsRepository(t *testing.T) {
-	if _, err := read(os.DirFS("../../..")); err != nil {
+func TestLinkTextsAreTitles(t *testing.T) {
+	s, err := read(small(map[string]string{
+		"README.md": "# Start\n\n[docs/a/one.md](docs/a/one.md), [one.md](docs/a/one.md#part), [`one`](docs/a/one.md), [code.go](code.go)\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `<p><a href="docs/a/one.html">One</a>, <a href="docs/a/one.html#part">One</a>, ` +
+		`<a href="docs/a/one.html"><code>one</code></a>, <a href="` + repository + `code.go">code.go</a></p>`
+	if got := s.pages["README.md"].Content; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// All documents of the repository are in the list, and all links and anchors of the written pages are valid.
+func TestRepositoryHasValidLinks(t *testing.T) {
+	s, err := read(os.DirFS("../../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "site")
+	if err := s.write(out); err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(` (?:href|src)="([^":]*)"`)
+	for _, p := range s.all() {
+		page := filepath.Join(out, p.Target)
+		for _, m := range link.FindAllStringSubmatch(readFile(t, page), -1) {
+			name, fragment, _ := strings.Cut(m[1], "#")
+			file := page
+			if name != "" {
+				file = filepath.Join(filepath.Dir(page), name)
+			}
+			content := readFile(t, file)
+			if fragment != "" && !strings.Contains(content, ` id="`+fragment+`"`) {
+				t.Errorf("%s: anchor of link %s not found", p.Target, m[1])
+			}
+		}
+	}
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
 		t.Error(err)
 	}
+	return string(content)
 }
