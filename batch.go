@@ -16,15 +16,16 @@ import (
 // message. It returns when the result of each message is known. It returns nil if the broker has stored all of them, and
 // otherwise a *BatchError that lists the failed messages and their errors. A failed message does not stop the others.
 //
-// The messages are sent in the order of the slice. After an error in the middle, the queue nevertheless receives the
-// following messages. Messages to a queue that does not confirm (see Publish) are sent after all others, in their order,
-// and do not delay the others. If a message needs a separate channel (see Publish), the following messages wait for it.
-// After a third of the ConfirmTimeout, or 10 s, the following messages may overtake it.
+// The messages are sent in the order of the slice. If a message in the middle fails, the queue still receives the
+// messages after it. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of
+// the slice, and do not delay them. If a message needs a separate channel (see Publish), the following messages wait for
+// it. After a third of the ConfirmTimeout, but at most 10 s, the following messages may overtake it.
 //
-// The ConfirmTimeout limits the time without progress. If no message can be sent for this time, PublishBatch does not send
-// the rest. The same applies separately to the messages for a queue that does not confirm. A message without a confirm for
-// this time after the last send fails with ErrUnconfirmed. If ctx ends, PublishBatch does not send the rest, and the error
-// of each message reports whether it was sent. The caller must not change the messages during the call: see Publish.
+// The ConfirmTimeout limits the time without progress. If no message can be sent for this long, PublishBatch does not
+// send the rest. The same applies separately to the messages for a queue that does not confirm. A message that is not
+// confirmed within this time after the last send fails with ErrUnconfirmed. If ctx is done, PublishBatch does not send
+// the rest, and the error of each message reports whether it was sent. The caller must not change the messages during
+// the call: see Publish.
 func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	pubs, errs := c.sendAll(ctx, messages)
 	expired := make(chan time.Time)
@@ -45,7 +46,8 @@ func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	return nil
 }
 
-// sendAll sends the messages one by one until a send fails. A message without an error may still be confirmed.
+// sendAll sends the messages one by one until a send fails. A message without an error was sent, but is not necessarily
+// confirmed yet.
 func (c *Client) sendAll(ctx context.Context, messages []*Message) (pubs []*publish.Message, errs []error) {
 	pubs, errs = make([]*publish.Message, len(messages)), make([]error, len(messages))
 	timer := time.NewTimer(c.cfg.ConfirmTimeout)

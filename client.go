@@ -48,8 +48,8 @@ type Client struct {
 // Dial returns a *ConnectError immediately if the URL is invalid. It also returns a *ConnectError if a host refuses the
 // user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection.
 // Unreachable hosts do not count, because users and virtual hosts belong to the cluster. If no host is reachable, Dial
-// retries until ctx ends. The end of ctx does not close the Client: call Close. After the first connection, a Client
-// retries indefinitely, even if the broker refuses it.
+// retries until ctx is done. Canceling ctx after Dial has returned does not close the Client: call Close. After the
+// first connection, a Client retries indefinitely, even if the broker refuses it.
 func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -98,12 +98,12 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	return c, nil
 }
 
-// Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses an
-// object. It waits for a connection until ctx ends, and then at most the ConfirmTimeout for the broker. It returns
-// ErrDisconnected if the broker does not answer in this time, or if the connection is lost. You can declare the same
-// topology repeatedly.
+// Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses
+// an object. It waits for a connection until ctx is done, and then for the broker for at most the ConfirmTimeout. It
+// returns ErrDisconnected if the broker does not answer in this time, or if the connection is lost. You can declare the
+// same topology repeatedly.
 //
-// If a publisher may start before the worker, it declares the objects of the worker: the Topology of the Route of its
+// A publisher that may start before the worker must declare the objects of the worker: the Topology of the Route of its
 // Strategy, and WorkerConfig.Topology. With the default Strategy, the declaration is
 //
 //	client.Declare(ctx, topology.Buckets{}.Topology("orders"))
@@ -111,8 +111,9 @@ func (c *Client) Declare(ctx context.Context, t topology.Topology) error {
 	return c.declare(ctx, c.consuming, t)
 }
 
-// Close closes both connections and returns when all goroutines of the client have ended, or when ctx ends. Shut down the
-// workers first, because the broker redelivers messages that they have not settled. Further calls wait in the same way.
+// Close closes both connections and returns when all goroutines of the client have returned, or when ctx is done. Shut
+// down the workers first, because the broker redelivers messages that they have not settled. Further calls wait in the
+// same way.
 func (c *Client) Close(ctx context.Context) error { return c.tasks.Close(ctx, c.stop) }
 
 // CheckURL returns the error that Dial would return for an invalid URL, without connecting. The error does not contain any
@@ -122,7 +123,7 @@ func CheckURL(url string) error {
 	return err
 }
 
-// linkConfig configures the connection for a purpose, "publish" or "consume".
+// linkConfig returns the configuration of the connection for purpose, which is "publish" or "consume".
 func (c *Config) linkConfig(purpose string) amqpconn.LinkConfig {
 	link := amqpconn.LinkConfig{
 		Name: c.Name + " " + purpose, Logger: c.Logger, Dial: c.Dial, TLS: c.TLS,

@@ -47,8 +47,9 @@ type Config struct {
 	BeforePublish func(ctx context.Context, m *Message) error
 
 	// Dial opens the network connection to an address of the URL (addr is host:port). If the scheme of the URL is amqps,
-	// the client adds TLS to this connection, so Dial must not do so. Dial should respect ctx, which ends with the
-	// connection timeout: see the function Dial. Default: net.Dialer. Tests set it to connect to an in-memory broker.
+	// the client adds TLS to this connection, so Dial must not do so. Dial should respect ctx, which is canceled after
+	// the connection timeout (see the function Dial). Default: net.Dialer. Tests set it to connect to an in-memory
+	// broker.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// TLS replaces the TLS parameters of the URL. It is an error if the scheme of the URL is not amqps. Without a
@@ -61,12 +62,12 @@ type Config struct {
 	// most twice this time. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout limits the time that the broker may take to answer a published message, a declaration, or a worker that
-	// starts to consume. It includes the time without a connection and the time during which the broker blocks publishers
-	// (memory or disk alarm). It does not apply to the copy of a worker after it was sent. In this case the worker logs that
-	// the confirm is late, and does not send the copy again. A worker that receives no answer tries again, and uses another
-	// connection if the broker does not even open a channel. Such a worker waits at least twice the Heartbeat. Default: 30
-	// s.
+	// ConfirmTimeout limits the time that the broker may take to answer a published message, a declaration, or a worker
+	// that starts to consume. It includes the time without a connection and the time during which the broker blocks
+	// publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late, the
+	// worker logs this and does not send the copy again. A worker that cannot start to consume within the
+	// ConfirmTimeout, or twice the Heartbeat if that is longer, tries again. If the broker does not even open a channel,
+	// the client replaces the connection. Default: 30 s.
 	ConfirmTimeout time.Duration
 
 	// Name is the name in the broker's list of connections, followed by " publish" or " consume", and the prefix of

@@ -119,7 +119,7 @@ func (w *Worker) visibleHeaders(d *delivery) map[string]any {
 	return out
 }
 
-// isCopied reports whether a delivery that fails is retried as a copy of it.
+// isCopied reports whether the worker publishes a copy of the delivery to retry it.
 func (w *Worker) isCopied(d *delivery) bool {
 	var hop topology.Hop
 	err := guard.Call("strategy", func() (err error) {
@@ -129,7 +129,7 @@ func (w *Worker) isCopied(d *delivery) bool {
 	return err == nil && hop.Way == topology.Copy
 }
 
-// copyID returns the message id of the copies of a delivery without an ID.
+// copyID returns the message ID for the copies of a delivery that has no ID. The first call generates it.
 func copyID(d *delivery) string {
 	if d.copyID == "" {
 		d.copyID = rand.Text()
@@ -137,7 +137,7 @@ func copyID(d *delivery) string {
 	return d.copyID
 }
 
-// replacement describes the hop that replaces a failed delivery.
+// replacement specifies where a failed delivery moves, and contains the copy to publish, if any.
 type replacement struct {
 	hop     topology.Hop
 	msg     amqpconn.Message // set if hop.Way is Copy
@@ -170,7 +170,7 @@ func (c *replacement) messageID(d *delivery) string {
 	return d.MessageID
 }
 
-// mark is a method of topology.Marks that writes on a copy.
+// mark is a method of topology.Marks that adds marks to the headers of a copy.
 type mark func(headers topology.Table, f topology.Failure) topology.Table
 
 // fill creates the copy for the hop of c, with the handler's annotations if they can be sent. It leaves reserve bytes in
@@ -201,7 +201,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 		return nil
 	}
 	text := c.failure.Error
-	c.failure.Error += "\n\nwithout the headers of Annotate: " + err.Error()
+	c.failure.Error += "\n\nheaders of Annotate omitted: " + err.Error()
 	if err = c.write(headers, m); err != nil {
 		c.failure.Error = text
 	}

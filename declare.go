@@ -96,7 +96,7 @@ func (d *declaration) queue(ctx context.Context, q topology.Queue) error {
 	}
 	err := declare(false)
 	if refusedWith(err, amqpconn.PreconditionFailed) {
-		return declare(true) // another program has declared the queue in between, with other arguments
+		return declare(true) // another program has declared the queue in between, with different arguments
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (d *declarer) ensure(ctx context.Context, hop topology.Hop) error {
 		return context.Cause(ctx)
 	}
 	if d.isDone(ctx, key) {
-		return nil // by the previous holder of the semaphore
+		return nil // the previous holder of the semaphore has declared it
 	}
 	conn, err := d.client.publishing.Get(ctx)
 	if err != nil {
@@ -217,8 +217,8 @@ func (o *onConnection[K]) knows(gen uint64, key K) bool {
 	return seen && gen == o.gen
 }
 
-// note adds a key. It removes the keys of older generations. It also removes all other keys if there are maxKnown, because a
-// program may schedule messages to any number of queues. A removed key only costs another request.
+// note adds a key. It removes the keys of older generations. It also removes all other keys when there are maxKnown of
+// them, because a program may schedule messages to any number of queues. A removed key only costs another request.
 func (o *onConnection[K]) note(gen uint64, key K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

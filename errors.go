@@ -27,8 +27,8 @@ var (
 	// ErrBlocked is returned if the broker does not accept messages at present: see BlockedError.
 	ErrBlocked = amqpconn.ErrBlocked
 
-	// ErrStalled is returned if the message was not sent, because earlier messages are not confirmed. These are messages to
-	// the same exchange with the same routing key, or all messages.
+	// ErrStalled is returned if the message was not sent, because earlier messages are not confirmed: messages to the
+	// same exchange with the same routing key, or messages to too many destinations (see Client.Publish).
 	ErrStalled = publish.ErrStalled
 
 	// ErrDisconnected is returned if there is no connection to the broker, or the broker does not answer. The Client keeps
@@ -128,5 +128,5 @@ type PausedError struct{ topology.Pause }
 
 func (e *PausedError) Error() string { return "reprise: " + e.String() }
 
-// errPaused is the reason of a pause that has no other reason.
+// errPaused is the reason for a pause without a specific reason.
 var errPaused = errors.New("reprise: paused")

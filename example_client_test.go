@@ -14,7 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// connect returns a broker in this process that has the queue, and a client of it. The other examples of this file use it.
+// connect starts a broker with the queue in this process, and returns the broker and a client. The other examples of
+// this file use it.
 func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *reprise.Client) {
 	b, err := broker.New(broker.Config{})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A program with two workers and a server for its health. When the context ends, the server stops before the workers. A real
-// program uses signal.NotifyContext. Add a failed.Ingest and a failed.Replayer in the same way.
+// This program has two workers and a server for health checks. When the context is canceled, the server stops before the
+// workers. A real program uses signal.NotifyContext. Add a failed.Ingest and a failed.Replayer in the same way.
 func ExampleGroup() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

@@ -31,7 +31,7 @@ func ExamplePolicy() {
 	// Output:
 	// retry in 25m0s
 	// retry in 25m0s
-	// parked, because a retry in 25m would begin 1h15m after the first failure, the limit is 1h
+	// parked, because a retry in 25m would begin 1h15m after the first failure; the limit is 1h
 }
 
 // Rules override the policy for certain errors.

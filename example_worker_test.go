@@ -121,8 +121,8 @@ func ExampleMiddleware() {
 	// id-1, attempt 1: <nil>
 }
 
-// The worker repeats a failed run twice, a tenth of a second apart, before the message moves to a wait queue. Use this for
-// errors of short duration.
+// The worker repeats a failed run twice, a tenth of a second apart, before the message moves to a wait queue. Use
+// Immediate for transient errors.
 func ExampleImmediate() {
 	done := make(chan struct{})
 	runs := 0

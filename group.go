@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Runner is a part of a program: a Worker, a failed.Ingest, a failed.Replayer, or another Group. Run returns after ctx is
-// canceled and the part is cleaned up. It returns an error if the program must end. A Runner may have a method
+// Runner is a part of a program: a Worker, a failed.Ingest, a failed.Replayer, or another Group. Run returns after ctx
+// is canceled and the part is cleaned up. It returns an error if the program must exit. A Runner may have a method
 //
 //	Shutdown(ctx context.Context) error
 //
-// that makes Run return, and waits for this until ctx ends. A Group calls Shutdown instead of canceling the context of Run,
-// as for a Worker.
+// that makes Run return, and waits for Run until ctx is done. A Group calls Shutdown instead of canceling the context of
+// Run, as for a Worker.
 type Runner interface {
 	Run(ctx context.Context) error
 }
@@ -28,10 +28,11 @@ func (f RunnerFunc) Run(ctx context.Context) error { return f(ctx) }
 // DefaultGroupTimeout is the default of Group.Timeout. It is longer than the DefaultDrainTimeout of a Worker.
 const DefaultGroupTimeout = 45 * time.Second
 
-// Group runs the parts of a program and stops them in order. The zero value is an empty Group.
+// Group runs the parts of a program and stops them in reverse order. The zero value is an empty Group.
 //
-// Add the parts that others need first: workers, then an ingest and a replayer, then servers. The Group stops them in the
-// opposite order, so that a server does not accept requests after its workers have stopped. Close the Client after Run.
+// Add the parts that others need first: workers, then an ingest and a replayer, then servers. The Group stops the last
+// added parts first, so that a server does not accept requests after its workers have stopped. Close the Client after
+// Run.
 type Group struct {
 	// Timeout limits the time in which all members together must stop. After the Timeout, the contexts of their Run methods
 	// are canceled. Default: DefaultGroupTimeout.
@@ -44,7 +45,7 @@ type Group struct {
 // Run.
 func (g *Group) Add(members ...Runner) { g.stages = append(g.stages, members) }
 
-// Run runs all members until ctx ends or a member returns an error. Then it stops the members. After all have ended, it
+// Run runs all members until ctx is done or a member returns an error. Then it stops the members, waits for them, and
 // returns their errors.
 func (g *Group) Run(ctx context.Context) error {
 	running, fail := context.WithCancelCause(ctx)
@@ -66,7 +67,7 @@ func (g *Group) Run(ctx context.Context) error {
 	}()
 	select {
 	case <-running.Done():
-	case <-done: // all members have ended without being stopped
+	case <-done: // all members have returned without being stopped
 	}
 
 	timeout := g.Timeout
@@ -110,7 +111,7 @@ func (m *member) run(fail context.CancelCauseFunc) {
 	}
 }
 
-// stop stops the member and waits for its end. When ctx ends, it cancels the context of Run.
+// stop stops the member and waits until its Run method returns. When ctx is done, stop cancels the context of Run.
 func (m *member) stop(ctx context.Context) {
 	defer context.AfterFunc(ctx, m.cancel)()
 	if s, ok := m.Runner.(interface{ Shutdown(context.Context) error }); ok {

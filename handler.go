@@ -16,7 +16,7 @@ import (
 
 // Handler processes messages.
 //
-// The result of Handle decides about the message:
+// The worker settles the message by the result of Handle:
 //
 //	nil                  acknowledged
 //	RetryAfter(d, err)   retried after d
@@ -27,10 +27,10 @@ import (
 //
 // If no attempt is left, the message is parked instead of retried.
 //
-// ctx ends when a shutdown has waited long enough (DrainTimeout, or the cancellation of the context that was passed to
-// Shutdown). An attempt that fails after that does not count. A lost connection does not cancel ctx: the broker redelivers
-// the message, but finishing the work is better than leaving it incomplete. ctx has the values of the context that was
-// passed to Run.
+// ctx is canceled when a shutdown no longer waits for handlers: after the DrainTimeout, or when the context that was
+// passed to Shutdown is done. An attempt that fails after this cancellation does not count. A lost connection does not
+// cancel ctx: the broker redelivers the message, but finishing the work is better than leaving it incomplete. ctx has
+// the values of the context that was passed to Run.
 //
 // The worker calls Handle from up to Concurrency goroutines at the same time. The broker may deliver a message again even
 // if its handler succeeded, because the connection may fail before the acknowledgement arrives. Use MessageID to detect
@@ -56,9 +56,10 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 //		})
 //	}
 //
-// It must return the error of the Handler, or wrap it with %w. A wrapped error keeps its meaning.
+// It must return the error of the Handler, or wrap it with %w. The worker also recognizes outcomes such as Park in a
+// wrapped error.
 //
-// Use this order, if it matters. The first is the outermost, and the first of WorkerConfig.Middleware:
+// The recommended order starts with the outermost middleware, which is the first of WorkerConfig.Middleware:
 //
 //	oteltrace.Middleware   its span includes all of the following
 //	idempotent.Middleware  a duplicate skips all of the following, and no timeout interrupts access to the store
@@ -75,7 +76,7 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 }
 
 // ErrAttemptTimeout is the error of an attempt that failed after its Timeout.
-var ErrAttemptTimeout = errors.New("reprise: the attempt took too long")
+var ErrAttemptTimeout = errors.New("reprise: attempt timed out")
 
 // Timeout cancels the context of an attempt after d. If the handler then returns an error, the attempt fails with
 // ErrAttemptTimeout, which wraps the error of the handler. An outcome in that error (RetryAfter, Park) remains valid. If
@@ -100,10 +101,10 @@ func Timeout(d time.Duration) Middleware {
 	}
 }
 
-// Immediate runs a failed handler again, up to n more times, and pauses before each run. Use it for errors of short
-// duration that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the
-// last run. Immediate does not repeat a run that returns RetryAfter, PauseFor or Park, or a run after the cancellation of
-// the context. It does not recover panics.
+// Immediate runs a failed handler again, up to n more times, and pauses before each run. Use it for transient errors
+// that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the last
+// run. Immediate does not repeat a run that returns RetryAfter, PauseFor or Park, or a run after the cancellation of the
+// context. It does not recover panics.
 //
 // During the pauses, the message occupies one of the Concurrency slots, and other messages wait. Therefore n and pause
 // should be small. Each run gets a separate copy of the Message.
@@ -151,13 +152,13 @@ func JSON[T any](f func(ctx context.Context, v T, m *Message) error) Handler {
 	return HandlerFunc(func(ctx context.Context, m *Message) error {
 		var v T
 		if err := json.Unmarshal(m.Body, &v); err != nil {
-			return Park(fmt.Errorf("reprise: the body is not the JSON of a %T: %w", v, err))
+			return Park(fmt.Errorf("reprise: cannot decode body as %T: %w", v, err))
 		}
 		if string(bytes.TrimSpace(m.Body)) == "null" && !nullable[T]() {
-			return Park(fmt.Errorf("reprise: the body is null, not the JSON of a %T", v))
+			return Park(fmt.Errorf("reprise: body must be the JSON of a %T: got null", v))
 		}
 		if err := validate(&v); err != nil {
-			return Park(fmt.Errorf("reprise: the body is not a valid %T: %w", v, err))
+			return Park(fmt.Errorf("reprise: body is not a valid %T: %w", v, err))
 		}
 		return f(ctx, v, m)
 	})

@@ -10,11 +10,11 @@ import (
 )
 
 // Healthy returns nil if both connections are open, the broker has not blocked publishing, and it answers on both
-// connections before ctx ends. Set a deadline of a few seconds for ctx. Otherwise it returns
+// connections before ctx is done. Set a deadline of a few seconds for ctx. Otherwise it returns
 //
 //	ErrDisconnected  with the reason: the last connection error, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
-//	ErrStalled       a queue does not confirm, and no other message was confirmed since
+//	ErrStalled       a queue does not confirm, and no other message was confirmed since then
 //	ErrClosed        the Client was closed
 //	the cause of the cancellation, if ctx was canceled
 //
@@ -43,7 +43,7 @@ func (c *Client) Healthy(ctx context.Context) error {
 		return err
 	}
 	if c.messages.Silent() || c.copies.Silent() {
-		return fmt.Errorf("%w: the latest message is not confirmed", ErrStalled)
+		return fmt.Errorf("%w: latest message is not confirmed", ErrStalled)
 	}
 	return nil
 }
@@ -59,5 +59,5 @@ func (c *Client) ping(ctx context.Context, conn *amqpconn.Conn) error {
 	case errors.Is(ctx.Err(), context.Canceled): // a cancellation, unlike a deadline, does not indicate a problem of the broker
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %s does not answer: %w", ErrDisconnected, conn.Addr(), err)
+	return fmt.Errorf("%w: broker at %s does not answer: %w", ErrDisconnected, conn.Addr(), err)
 }

@@ -59,7 +59,7 @@ type Message struct {
 	Queue         string
 	Attempt       int            // number of this attempt, from 1.
 	Errors        []AttemptError // earlier attempts, oldest first; some in the middle may be missing.
-	ErrorsDropped int            // number of errors that are missing after the first of Errors.
+	ErrorsDropped int            // number of omitted errors between the first and the second of Errors.
 	FirstFailed   time.Time      // time of the first failed attempt; zero if no attempt has failed, or if the time is unknown.
 	Redelivered   bool           // the broker delivered the message before, and it was requeued or not settled
 

@@ -43,8 +43,8 @@ type EventKind int
 // Kinds of events, with the fields of Event that are set besides Kind. Events of a worker also set Queue and Worker. Events
 // of a message also set MessageID and Attempt.
 const (
-	// Events of a message. A message that was started is handled, and then it is processed, retried, parked or requeued. If
-	// the connection fails, the message is not settled (EventDropped), and the broker delivers it again.
+	// Events of a message. A started message is handled, and then it is processed, retried, parked or requeued. If the
+	// connection fails, the message is not settled (EventDropped), and the broker delivers it again.
 	EventStarted     EventKind = iota + 1 // an attempt starts; Age
 	EventHandled                          // the handler has returned; Err, Took
 	EventDone                             // acknowledged
@@ -89,7 +89,7 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-// Event is the description of an event. The Kind determines which fields are set.
+// Event describes one event. Its Kind determines which fields are set.
 type Event struct {
 	Kind       EventKind
 	Queue      string        // the work queue

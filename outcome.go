@@ -22,7 +22,7 @@ import (
 // If d is longer, the message is retried after MaxDelay, and the handler can return RetryAfter again. Routes with a fixed
 // delay (topology.WaitQueue, GrowingTTL, Requeuing, DelayedRetry, DeadLettering) ignore d.
 //
-// The result wraps err, which may be nil. It is also effective inside a chain of wrapped errors. If a chain has several
+// The result wraps err, which may be nil. It also takes effect inside a chain of wrapped errors. If a chain has several
 // outcomes, the outermost applies.
 func RetryAfter(d time.Duration, err error) error {
 	return &RetryAfterError{Delay: max(0, d), Err: err}
@@ -39,9 +39,9 @@ func PauseFor(d time.Duration, err error) error {
 // for which a retry cannot succeed. It wraps err, which may be nil.
 func Park(err error) error { return &ParkError{Err: err} }
 
-// Annotate returns err with headers for the copy of the message, for a retry or in the failed queue. A header replaces an
+// Annotate returns err together with headers for the copy of the message that is retried or parked. A header replaces an
 // existing header of the same name. Use it to record the progress for the next attempt, or information for the operator.
-// The outcome is the outcome of err. If err is nil, Annotate returns nil, because there is no copy.
+// The outcome of err does not change. If err is nil, Annotate returns nil, because there is no copy.
 //
 // Values have the same types as in Message.Headers. The worker omits names that belong to Reprise (x-reprise-…, except for
 // the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be encoded, or the headers do not fit
@@ -132,9 +132,9 @@ func (e *PanicError) Unwrap() error {
 
 // ErrHandlerExited is the error of an attempt whose handler did not return, because it called runtime.Goexit (for example
 // through testing.T.FailNow).
-var ErrHandlerExited = errors.New("reprise: the handler ended its goroutine without returning (runtime.Goexit)")
+var ErrHandlerExited = errors.New("reprise: handler exited its goroutine without returning (runtime.Goexit)")
 
-// outcome is the result of an attempt for its delivery.
+// outcome is how the worker settles a delivery after an attempt.
 type outcome int
 
 const (
@@ -249,8 +249,8 @@ func logged(text string) string {
 // the report, because an unknown outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report sends the result of an attempt for each message of a burst. ctx is the context of handlers. It ends before the
-// worker closes the session, so that the delivery can still be settled.
+// report sends the result of an attempt for each message of a burst. ctx is the context of the handlers. It is canceled
+// before the worker closes the session, so that the delivery can still be settled.
 func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
 	if len(d.Burst) > 0 {
 		var burst sync.WaitGroup

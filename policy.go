@@ -42,8 +42,8 @@ type Policy struct {
 	// (topology.CountDown and Deliveries). Default: no limit.
 	GiveUpAfter time.Duration
 
-	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min, 10 min, 30 min, 1 h, then always 2 h, each
-	// randomly reduced by up to 5 %. With topology.Buckets, these delays require seven wait queues per work queue.
+	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min, 10 min, 30 min, 1 h, then always 2 h,
+	// each randomly reduced by up to 5%. With topology.Buckets, these delays require seven wait queues per work queue.
 	Backoff backoff.Backoff
 
 	// Rules override fields for certain errors. After an attempt, the first Rule that matches its error applies. Default:
@@ -60,7 +60,8 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// withMaxAttempts returns the policy for a message that specifies a number of attempts. Rules can still reduce it.
+// withMaxAttempts returns the policy for a message that specifies a number of attempts. Rules can still reduce this
+// number.
 func (p Policy) withMaxAttempts(attempts int) Policy {
 	p.MaxAttempts = max(1, attempts)
 	p.Rules = slices.Clone(p.Rules)
@@ -157,7 +158,7 @@ func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, w
 func attemptsMade(made, limit int) string {
 	switch {
 	case made > limit:
-		return fmt.Sprintf("%d attempts made, the limit is %d", made, limit)
+		return fmt.Sprintf("%d attempts made; the limit is %d", made, limit)
 	case made == 1:
 		return "1 attempt made"
 	}
@@ -176,14 +177,14 @@ func tooLate(delay, since, limit time.Duration) string {
 	if delay > time.Minute {
 		delay = delay.Round(time.Second)
 	}
-	return fmt.Sprintf("a retry in %s would begin %s after the first failure, the limit is %s", brief.Duration(delay), brief.Duration(begin), brief.Duration(limit))
+	return fmt.Sprintf("a retry in %s would begin %s after the first failure; the limit is %s", brief.Duration(delay), brief.Duration(begin), brief.Duration(limit))
 }
 
 // Rule overrides the fields of a Policy for certain errors. A zero field has the value of the Policy.
 //
 // A Rule applies after an attempt that failed with a matching error. All earlier attempts count, independently of their
-// errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. But the limits of
-// the Rule apply to RetryAfter.
+// errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits of the
+// Rule also apply to RetryAfter.
 type Rule struct {
 	// Match reports whether the Rule applies to an error, which is never nil. Is and As return such functions. Match must
 	// be safe for concurrent use. Required.
@@ -231,8 +232,8 @@ func (r Rule) validate(name string) error {
 		validateLimits(name, r.MaxAttempts, r.GiveUpAfter, "0 means the MaxAttempts of the Policy, 1 no retries", "the GiveUpAfter of the Policy"), bad)
 }
 
-// apply returns p with the overrides for an error. It also returns the matching Rule in parentheses, for reasons, and
-// whether that Rule parks the message.
+// apply returns p with the overrides for an error. It also returns the name of the matching Rule in parentheses, for
+// Decision.Reason, and whether that Rule parks the message.
 func (p Policy) apply(err error) (_ Policy, rule string, park bool) {
 	for i, r := range p.Rules {
 		if r.Match == nil || !r.Match(err) {

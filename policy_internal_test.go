@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Existing programs depend on the number of retries that a message specifies, so it is exact. Only a rule can reduce it.
+// Existing programs depend on the number of retries that a message specifies, so the number is exact. Only a rule can
+// reduce it.
 func TestMessageOverridesMaxAttempts(t *testing.T) {
 	gone := errors.New("gone")
 	for seed := range uint64(500) {

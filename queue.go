@@ -18,7 +18,7 @@ import (
 
 // Depth returns the number of ready messages in a queue. It does not include messages that are delivered and not yet
 // settled. It returns a *QueueError if the queue does not exist, or if this user or connection may not use it. It waits for
-// a connection, and repeats the request after a lost connection, until ctx ends.
+// a connection, and repeats the request after a lost connection, until ctx is done.
 // https://www.rabbitmq.com/amqp-0-9-1-reference#queue.declare-ok.message-count
 func (c *Client) Depth(ctx context.Context, queue string) (int, error) {
 	for failures := 1; ; failures++ {
@@ -45,7 +45,7 @@ func (c *Client) depth(ctx context.Context, queue string) (n int, err error) {
 }
 
 // CheckExchange returns an *UnroutableError if the exchange does not exist, and a *RefusedError if this user may not access
-// it. It waits for a connection until ctx ends. It does not repeat the request after a lost connection.
+// it. It waits for a connection until ctx is done. It does not repeat the request after a lost connection.
 func (c *Client) CheckExchange(ctx context.Context, exchange string) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -71,9 +71,10 @@ const MaxPeeks = 5
 //
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
-// drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue stores
-// requeued messages separately, so looking at only some of them changes the order. On RabbitMQ, looking at more than 32
-// can change it too. RabbitMQ 3.10 requeues to the tail of a quorum queue without a limit. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue
+// stores requeued messages separately, so looking at only some of them changes the order. On RabbitMQ, looking at more
+// than 32 can change it too. On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages to its tail.
+// https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -132,13 +133,13 @@ const siftIdle = 2 * time.Second
 // The examined messages are unacknowledged until Sift returns. Until then no consumer receives them, and they do not
 // expire. Afterwards, the broker dead-letters requeued messages that have become due, and returns the others to their
 // places. If Sift stops before it has examined n messages, a quorum queue places them after messages that were requeued
-// earlier and that Sift has not examined. On RabbitMQ 4.3 and later, an examination does not count as a failed
-// delivery. Before 4.3 it does, in quorum queues. If the process or the connection ends before Sift returns, the broker
+// earlier and that Sift has not examined. On RabbitMQ 4.3 and later, an examination does not count as a failed delivery.
+// Before 4.3 it does, in quorum queues. If the process exits or the connection is lost before Sift returns, the broker
 // requeues all messages, which always counts as a failed delivery in quorum queues.
 //
-// An error after the call of settle means that an unknown part of the verdicts was applied. Without an error, the
-// verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages. Sift
-// returns a *QueueError for the same reasons as Depth.
+// If Sift returns an error after it has called settle, any part of the verdicts may have been applied. Without an error,
+// the verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages.
+// Sift returns a *QueueError for the same reasons as Depth.
 func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Message) (picked, last bool), settle func([]*Message) []Verdict) (examined int, more bool, err error) {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -163,7 +164,7 @@ func (c *Client) Sift(ctx context.Context, queue string, n int, pick func(m *Mes
 type siftState struct {
 	ch       *amqpconn.Channel
 	queue    string
-	counted  bool // a nack with requeue counts as a delivery, or changes the order
+	counted  bool // set if a nack with requeue counts as a delivery, or changes the order
 	examined int
 	more     bool
 	picked   []*Message
@@ -241,9 +242,10 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 	return s.ch.Sync(ctx)
 }
 
-// proveSettled returns when the queue has processed all verdicts. The channel of RabbitMQ holds back the acks of a quorum queue
-// that has 32 unprocessed ones, and loses them when it closes; its answers prove nothing (docs/guarantees.md, Many acks in a
-// row). The queue itself answers the start and the end of a consumer, in order. The consumer may receive a message, which is
+// proveSettled returns when the queue has processed all verdicts. A channel of RabbitMQ holds back acks if a quorum
+// queue has not processed 32 earlier acks, and loses them when it closes. An answer of the channel therefore does not
+// prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). But the queue itself answers the
+// start and the cancellation of a consumer, after all earlier requests. The consumer may receive a message, which is
 // requeued together with the others.
 func (s *siftState) proveSettled(ctx context.Context) error {
 	const tag = "sift-end"
@@ -266,14 +268,15 @@ func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause
 // askTimeout limits the time of the command that requests statuses. Statuses that arrive during the command wait.
 const askTimeout = 5 * time.Second
 
-// WatchWorkers calls each with the statuses of announced workers in all processes, one at a time, until ctx ends. It
-// requests the statuses when it starts to listen, and again after a lost connection. It returns the cause of the end of
-// ctx, ErrClosed, or a *DeclareError if the broker refuses access. Package fleet maintains a list of the workers.
+// WatchWorkers calls each with the statuses of announced workers in all processes, one at a time, until ctx is done. It
+// requests the statuses when it starts to listen, and again after a lost connection. It returns the cause of ctx's
+// cancellation, ErrClosed, or a *DeclareError if the broker refuses access. Package fleet maintains a list of the
+// workers.
 func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStatus)) error {
 	ask := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // after an error, the statuses arrive within an interval
+		_ = c.Control(ctx, topology.Command{Do: topology.DoReport}) // after an error, the statuses arrive within StatusInterval
 	}
 	err := announce.Watch(ctx, c.consuming, c.cfg.Reconnect, ask, each)
 	if _, refused := amqpconn.RefusedChannel(err); refused {
@@ -289,8 +292,9 @@ func (c *Client) WatchWorkers(ctx context.Context, each func(topology.WorkerStat
 // broker has stored the pause. Workers pause immediately. A worker that misses the command pauses within
 // topology.StatusInterval. A paused worker finishes the messages that it handles, and requeues the others.
 //
-// The pause of a worker ends with the worker. Control returns an *UnroutableError if no client listens. It does not return
-// an error if no listening client has the worker. The status of the worker reports whether it has paused.
+// The pause of a single worker lasts no longer than the worker. Control returns an *UnroutableError if no client
+// listens. It does not return an error if no listening client has the worker. The status of the worker reports whether
+// it has paused.
 func (c *Client) Control(ctx context.Context, command topology.Command) error {
 	if command.Do != topology.DoReport && command.Queue == "" {
 		return errors.New("reprise: Control: Command.Queue must not be empty")

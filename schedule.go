@@ -33,10 +33,10 @@ import (
 // It returns an *UnroutableError if the exchange or queue does not exist at the time of the call. If the target is missing
 // when the message becomes due, the message stays in its queue until the target exists again.
 //
-// PublishAt returns ErrInvalidMessage if m.Expiration is set, because it would end the delay. It also returns
-// ErrInvalidMessage if m has the header CC or BCC and is for a queue, because these headers have no effect there. PublishAt
-// removes the headers in which RabbitMQ counts earlier deliveries and dead-letterings (x-death and related headers),
-// because RabbitMQ would treat them as valid.
+// PublishAt returns ErrInvalidMessage if m.Expiration is set, because m would expire during the delay. It also returns
+// ErrInvalidMessage if m has the header CC or BCC and is for a queue, because these headers have no effect there.
+// PublishAt removes the headers in which RabbitMQ counts earlier deliveries and dead-letterings (x-death and related
+// headers), because RabbitMQ would treat them as valid.
 //
 // When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and other
 // programs must not do so either. For such programs, publish to an exchange, because a message that is scheduled to a queue
@@ -123,7 +123,7 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 type wait struct {
 	exchange, key string // the target
 	until         time.Time
-	hop           topology.Hop // for the remaining delay when it was last computed
+	hop           topology.Hop // first hop for the remaining delay, as last computed
 }
 
 // shorten updates the route of a message that is about to be sent for the remaining delay. The queues of the new route are

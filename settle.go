@@ -108,8 +108,8 @@ func (w *Worker) refuse(d *delivery) (r result, refused bool) {
 	return r, true
 }
 
-// exhausted reports whether a redelivered message has no attempt left. If the broker counts the attempts, an attempt that
-// ended the process counts, too.
+// exhausted reports whether a redelivered message has no attempt left. If the broker counts the attempts, an attempt
+// that terminated the process also counts.
 func exhausted(d *delivery, p Policy) bool {
 	return d.Redelivered && d.History.RetriesLeft == topology.Undecided && d.History.Attempts >= p.maxAttempts()
 }
@@ -138,7 +138,7 @@ func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	case r.outcome == succeeded:
 		w.report(ctx, d, topology.OutcomeSucceeded, "") // before the ack, so that a crash repeats the report
 		w.acknowledge(d)
-	case ctx.Err() != nil: // a failure after the end of the drain is not the fault of the message
+	case ctx.Err() != nil: // a failure after the drain timeout is not the fault of the message
 		w.log.Info("message requeued", "message_id", d.MessageID, "attempt", d.Attempt, "error", logged(r.text))
 		d.Requeue()
 		w.settled(d, Event{Kind: EventRequeued, Err: r.err})
@@ -332,8 +332,8 @@ func (w *Worker) ackThenPublish(d *delivery, c *replacement) *Event {
 	return nil
 }
 
-// publishCopy publishes a copy until the broker confirms it, or ctx ends. If once is set, it does not publish a copy again
-// that the broker may have. If the copy cannot be sent, it parks the message unchanged.
+// publishCopy publishes a copy until the broker confirms it, or until ctx is done. If once is set, it does not publish a
+// copy again that the broker may have. If the copy cannot be sent, it parks the message unchanged.
 func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, once bool) error {
 	retrier := retry.Retrier{Schedule: w.client.cfg.Reconnect}
 	for {
@@ -386,7 +386,7 @@ func (w *Worker) copyLogger(d *delivery, c *replacement) *slog.Logger {
 	return w.log.With("message_id", c.messageID(d), "attempt", c.failure.Attempt)
 }
 
-// settled reports the end of a delivery and of its burst to the observer.
+// settled reports the final event of a delivery, and of the other messages of its burst, to the observer.
 func (w *Worker) settled(d *delivery, e Event) {
 	e.MessageID, e.Message, e.Attempt = d.MessageID, d.handlerMessage(), d.Attempt
 	w.observe(e)
@@ -400,7 +400,7 @@ func (w *Worker) settled(d *delivery, e Event) {
 	d.Body = nil // frees the body, because a handler that retains its message also retains d
 }
 
-// errText is an error that does not come from a handler.
+// errText is an error that contains only its string.
 type errText string
 
 func (e errText) Error() string { return string(e) }

@@ -35,7 +35,7 @@ type Worker struct {
 
 	mu     sync.Mutex
 	status error // reason why the worker does not consume; nil if it does, or pauses
-	pause  error // reason of a pause; nil if the worker does not pause
+	pause  error // reason for the pause; nil if the worker does not pause
 }
 
 // NewWorker validates cfg and returns a Worker. It does not send requests to the broker. Call Run to start the worker.
@@ -94,7 +94,7 @@ func (w *Worker) consumption() consume.Config {
 // is called. Then it drains:
 //
 //   - The worker stops consuming, and requeues messages that it has not started.
-//   - Running handlers may finish, for at most DrainTimeout, or until the context that was passed to Shutdown ends.
+//   - Running handlers may finish, for at most DrainTimeout, or until the context that was passed to Shutdown is done.
 //   - Then the context of the handlers is canceled, and they have another 5 s. A message whose handler fails now is
 //     requeued, and the attempt does not count.
 //
@@ -116,12 +116,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.consumer.Run(ctx, w.life.force)
 }
 
-// Shutdown makes Run drain and return, and waits for it until ctx ends. As with http.Server, ctx limits the time for
-// running handlers. If ctx ends before the handlers have finished, and before the DrainTimeout, their context is canceled
-// as after the DrainTimeout. Shutdown then returns the cause of ctx's cancellation, and Run returns within the next
-// seconds, after the handlers have returned. If ctx does not end, only the DrainTimeout applies. If ctx is already
-// canceled, the context of the handlers is canceled immediately. Shutdown may be called any number of times. After a
-// Shutdown before Run, Run does nothing and returns nil.
+// Shutdown makes Run drain and return, and waits for it until ctx is done. As with http.Server, ctx limits the time for
+// running handlers. If ctx is done before the handlers have finished, and before the DrainTimeout, their context is
+// canceled as after the DrainTimeout. Shutdown then returns the cause of ctx's cancellation, and Run returns within the
+// next seconds, after the handlers have returned. If ctx is never done, only the DrainTimeout applies. If ctx is already
+// canceled, the context of the handlers is canceled immediately. Shutdown may be called any number of times. If Shutdown
+// is called before Run, Run returns nil immediately.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.life.stop() {
 		w.interrupt(ErrClosed)
@@ -151,8 +151,8 @@ func (w *Worker) Consuming() error {
 	return w.status
 }
 
-// Paused returns the reason of a pause, or nil if the worker does not pause. A *PausedError means that an operator has
-// paused it. A paused worker is healthy: Consuming returns nil.
+// Paused returns the reason for the pause, or nil if the worker does not pause. A *PausedError means that an operator
+// has paused it. A paused worker is healthy: Consuming returns nil.
 func (w *Worker) Paused() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -316,15 +316,15 @@ type lifecycle struct {
 	cancel  context.CancelCauseFunc // cancels the context of the task
 	force   chan struct{}           // closed when a caller of join stops waiting
 	forced  bool
-	joined  chan struct{} // closed when the task ends
+	joined  chan struct{} // closed when the task has returned
 }
 
 func newLifecycle() lifecycle {
 	return lifecycle{force: make(chan struct{}), joined: make(chan struct{})}
 }
 
-// start returns the context of the task, and the function that the task calls at its end. The function is nil if the task
-// was stopped before the start.
+// start returns the context of the task, and a function that the task calls before it returns. The function is nil if
+// the task was stopped before the start.
 func (l *lifecycle) start(ctx context.Context) (context.Context, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -339,7 +339,7 @@ func (l *lifecycle) start(ctx context.Context) (context.Context, func(), error) 
 	return ctx, func() { l.cancel(nil); close(l.joined) }, nil
 }
 
-// stop cancels the context of the task. It reports whether the task was not started, so that it never starts.
+// stop cancels the context of the task. It returns true if the task was not started. The task then never starts.
 func (l *lifecycle) stop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -354,7 +354,7 @@ func (l *lifecycle) stop() bool {
 	return true
 }
 
-// join waits for the end of the task. If ctx ends first, it closes force and returns the cause.
+// join waits until the task has returned. If ctx is done first, join closes force and returns the cause.
 func (l *lifecycle) join(ctx context.Context) error {
 	select {
 	case <-l.joined:

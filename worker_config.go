@@ -88,11 +88,11 @@ type WorkerConfig struct {
 	// consumers with the highest priority first, and to the others when these have reached their prefetch. It may be
 	// negative. Default: 0, which the worker does not send and which equals the priority of all other consumers.
 	//
-	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If an active consumer of
-	// a quorum queue ends with unsettled messages while a consumer of a higher priority waits, RabbitMQ keeps the ended
-	// consumer. When the other consumer ends, RabbitMQ activates the ended consumer, and delivers no messages from then on.
-	// Validate refuses this combination for a queue in Topology. AMQP does not report the arguments of an existing queue.
-	// https://www.rabbitmq.com/docs/consumer-priority
+	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active consumer
+	// of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ keeps the
+	// stopped consumer. When the other consumer stops, RabbitMQ activates the first one again, and delivers no messages
+	// from then on. Validate refuses this combination for a queue in Topology. AMQP does not report the arguments of an
+	// existing queue. https://www.rabbitmq.com/docs/consumer-priority
 	Priority int32
 
 	// Limiter limits the rate of attempts. Default: no limit.
@@ -105,11 +105,11 @@ type WorkerConfig struct {
 	// worker handles each message.
 	Debounce *Debounce
 
-	// CrashLimit is the maximum number of deliveries of a message that end without settlement, because the process or the
-	// connection of the worker ends each time. Then the worker parks the message without calling the handler. From the
-	// second delivery on, the worker handles the message alone, so that a crash does not affect other messages. A negative
-	// value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later. Earlier versions also count requeues, so
-	// there the default is the delivery limit of the queue in the broker (20).
+	// CrashLimit is the maximum number of deliveries of a message during which the process of the worker exits, or its
+	// connection fails, before the message is settled. Then the worker parks the message without calling the handler.
+	// From the second delivery on, the worker handles the message alone, so that a crash does not affect other messages.
+	// A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later. Earlier versions also
+	// count requeues, so there the default is the delivery limit of the queue in the broker (20).
 	//
 	// CrashLimit has no effect on classic queues, which do not count deliveries. The embedded broker does not count
 	// deliveries that ended with its own process.
@@ -122,8 +122,8 @@ type WorkerConfig struct {
 	// of RabbitMQ. https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout
 	ConsumerTimeout time.Duration
 
-	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If the
-	// context that was passed to Shutdown ends, they are canceled earlier. Default: 30 s.
+	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If
+	// the context that was passed to Shutdown is done earlier, they are canceled then. Default: 30 s.
 	DrainTimeout time.Duration
 }
 
@@ -270,10 +270,10 @@ const (
 	AckThenPublish
 )
 
-// Limiter limits the rate at which a worker starts attempts. Wait returns when the next attempt may start. The rate.Limiter
-// of golang.org/x/time/rate implements Limiter. Several workers may share a Limiter. It must be safe for concurrent use,
-// and Wait must return when ctx ends. Any other error than the error of the context means that the limit cannot be
-// respected, and pauses the worker for a second.
+// Limiter limits the rate at which a worker starts attempts. Wait returns when the next attempt may start. The
+// rate.Limiter of golang.org/x/time/rate implements Limiter. Several workers may share a Limiter. It must be safe for
+// concurrent use, and Wait must return when ctx is done. Any error other than the error of ctx means that the limit
+// cannot be respected, and pauses the worker for a second.
 //
 // While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
 // ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With such a slow
@@ -303,9 +303,10 @@ type Breaker interface {
 var ErrNotAttempted = consume.ErrNotAttempted
 
 // Debounce makes the worker handle one of several equal messages that arrive in a burst. The first message waits for the
-// Window, together with equal messages that arrive during the Window. Then the worker handles the newest of them, and its
-// outcome settles all. The worker does not acknowledge any of them before. If the newest message is retried or parked, the
-// worker acknowledges the others. If the worker ends or its connection is lost, the broker redelivers all of them.
+// Window, together with equal messages that arrive during the Window. Then the worker handles the newest of them, and
+// its outcome settles all. The worker does not acknowledge any of them before. If the newest message is retried or
+// parked, the worker acknowledges the others. If the worker stops or its connection is lost, the broker redelivers all
+// of them.
 //
 //	arrive    a   a  b a                        a
 //	handle             └── Window ──► a  b      └── Window ──► a

@@ -80,7 +80,7 @@ func TestTimeoutReturnsErrAttemptTimeout(t *testing.T) {
 	h := reprise.Timeout(time.Millisecond)(wait)
 	err := h.Handle(t.Context(), &reprise.Message{})
 	if !errors.Is(err, reprise.ErrAttemptTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
-		err.Error() != "reprise: the attempt took too long (1ms): query: context deadline exceeded" {
+		err.Error() != "reprise: attempt timed out (1ms): query: context deadline exceeded" {
 		t.Errorf("got %v, want ErrAttemptTimeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -169,12 +169,12 @@ func TestJSONDecodesOrParks(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for body, text := range map[string]string{
-		``:                          "the body is not the JSON of a workertest.order",
-		` null `:                    "the body is null, not the JSON of a workertest.order",
-		`{"id": "seven"}`:           "the body is not the JSON of a workertest.order",
-		`{"id": 7} {}`:              "the body is not the JSON of a workertest.order",
-		`{"id": 7, "cents": -1}`:    "the body is not a valid workertest.order: cents must not be negative",
-		"\xff\xfe{\x00\"\x00i\x00d": "the body is not the JSON of a workertest.order",
+		``:                          "cannot decode body as workertest.order",
+		` null `:                    "body must be the JSON of a workertest.order: got null",
+		`{"id": "seven"}`:           "cannot decode body as workertest.order",
+		`{"id": 7} {}`:              "cannot decode body as workertest.order",
+		`{"id": 7, "cents": -1}`:    "body is not a valid workertest.order: cents must not be negative",
+		"\xff\xfe{\x00\"\x00i\x00d": "cannot decode body as workertest.order",
 	} {
 		got = order{}
 		err := h.Handle(t.Context(), &reprise.Message{Body: []byte(body)})

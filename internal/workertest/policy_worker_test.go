@@ -75,9 +75,9 @@ func TestWorkerFollowsPolicy(t *testing.T) {
 			reasons[d.MessageId] = d.Headers[topology.HeaderReason]
 		}
 		for id, want := range map[string]any{
-			"slow":  "a retry in 5h would begin 25h after the first failure, the limit is 24h",
+			"slow":  "a retry in 5h would begin 25h after the first failure; the limit is 24h",
 			"busy":  "3 attempts made (Rules[0])",
-			"later": "a retry in 23h would begin 46h after the first failure, the limit is 24h",
+			"later": "a retry in 23h would begin 46h after the first failure; the limit is 24h",
 			"odd":   nil,
 		} {
 			if got := reasons[id]; got != want {
