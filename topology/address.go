@@ -35,7 +35,7 @@ func (a Address) key(d Delivery, own string) string {
 	return strings.NewReplacer("{queue}", d.Queue, "{key}", own).Replace(a.Key)
 }
 
-// queue returns the key of the address for a work queue, which is the name of a queue.
+// queue returns the Key with {queue} replaced by the name of the work queue. The result is the name of a queue.
 func (a Address) queue(work string) string { return strings.ReplaceAll(a.Key, "{queue}", work) }
 
 // validate reports an address that does not name a separate queue for each work queue. It is used

@@ -14,9 +14,9 @@ import (
 //
 // A message without the header has Default retries. CountDown reads integers of any type and strings of decimal digits,
 // because programs write the type that their client prefers. A negative number and any other value count as 0. Such a
-// message had a limit that is unreadable. The worker therefore processes the message once more and then parks it for the
-// operator, instead of retrying it indefinitely. CountDown accepts a valid number of any size, because the publisher sets
-// the number of retries.
+// message has a limit, but the limit is unreadable. The worker therefore processes the message once more and then parks
+// it for the operator, instead of retrying it indefinitely. CountDown accepts a valid number of any size, because the
+// publisher sets the number of retries.
 //
 // CountDown keeps the last 100 error texts. It writes only these two headers, so it does not record times, hosts and the
 // number of attempts. History.Attempts is derived from the two headers.

@@ -19,10 +19,10 @@ const DefaultDeadLetteringDelay = time.Minute
 //
 // Every retry waits for Delay. DeadLettering ignores the delays of Policy and handlers.
 //
-// A queue without a dead-letter exchange drops rejected messages. If the work queue exists with other arguments, the worker
-// therefore does not use it, and reports an error. The work queue has practically no delivery limit, because RabbitMQ
-// dead-letters messages over the limit into the wait queue, too, and then drops them as a cycle without a rejection when
-// they return (https://www.rabbitmq.com/docs/dlx#routing).
+// A queue without a dead-letter exchange drops rejected messages. If the work queue exists with different arguments, the
+// worker therefore does not use it, and reports an error. The work queue has practically no delivery limit, because
+// RabbitMQ would also dead-letter a message over the limit into the wait queue. When the message returns, RabbitMQ would
+// drop it, because the cycle does not contain a rejection (https://www.rabbitmq.com/docs/dlx#routing).
 //
 // In an existing system, Infrastructure describes the objects of the system. A rejected message keeps its routing key on the
 // whole path, unless a queue has an x-dead-letter-routing-key. A message that was published by queue name has the queue name

@@ -53,8 +53,8 @@ func (DelayedRetry) ValidateQueue(queue string) error {
 	return validateNames(queue, FailedQueue(queue))
 }
 
-// Topology returns the work queue, with the delays as arguments, and its failed queue. A work queue
-// that exists with other arguments is an error.
+// Topology returns the work queue, with the delays as arguments, and its failed queue. A work queue that exists with
+// different arguments is an error.
 func (r DelayedRetry) Topology(queue string) Topology {
 	r = r.withDefaults()
 	t := requeuing(queue, Table{

@@ -137,10 +137,10 @@ func (e Expirations) retries(initial time.Duration, w wait) int {
 		return add(n, w.others) // a constant expiration does not indicate a count
 	}
 	steps := math.Round(math.Log(float64(w.expiration)/float64(initial)) / math.Log(e.Factor))
-	if !(steps > 0) { // also if no message has expired
+	if !(steps > 0) { // also if the message has not waited: steps is -Inf or NaN then
 		steps = 0
 	}
-	return add(n, max(w.others, int(min(steps, amqpvalue.MaxCount)))) // others are earlier, so steps can include them
+	return add(n, max(w.others, int(min(steps, amqpvalue.MaxCount)))) // steps may already include these earlier waits
 }
 
 // next returns the next expiration of a message: Factor times its last expiration. A count of more

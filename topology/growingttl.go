@@ -29,7 +29,7 @@ const (
 // The limitation of MessageTTL also applies here. A message waits for earlier messages in the wait
 // queue that are due later. With growing delays this is the normal case. Max limits the wait.
 type GrowingTTL struct {
-	// MessageTTL sets the wait queue and the way back.
+	// MessageTTL sets the wait queue and the return path.
 	MessageTTL
 
 	// WaitQueue is the name of the queue to which WaitAddress leads, as used in x-death. {queue} is replaced by the work

@@ -7,8 +7,8 @@ import (
 
 // Hop is the next step on the path of a failed message.
 type Hop struct {
-	// Way is the method of transfer. If Way is not Copy, the worker does not publish a copy, and all other fields except
-	// Delay are zero.
+	// Way specifies how the message reaches its next queue. If Way is not Copy, the worker does not publish a copy, and
+	// all other fields except Delay are zero.
 	Way Way
 
 	Exchange   string
@@ -30,7 +30,7 @@ type Hop struct {
 	Topology Topology
 }
 
-// Way is the method that transfers a failed message to its next queue.
+// Way specifies how a failed message reaches its next queue.
 type Way int
 
 const (
@@ -42,9 +42,9 @@ const (
 	// headers on it.
 	Requeue
 
-	// DeadLetter rejects the delivery, and the broker dead-letters it according to the arguments of
-	// the work queue: basic.reject with requeue=false. Marks cannot write headers on it. The broker
-	// counts in x-death.
+	// DeadLetter rejects the delivery, and the broker dead-letters it according to the arguments of the work queue:
+	// basic.reject with requeue=false. Marks cannot write headers on it. The broker counts the rejections in the header
+	// x-death.
 	DeadLetter
 )
 

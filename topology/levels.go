@@ -30,14 +30,14 @@ const HeaderLevel = "x-reprise-level-"
 //	exchange 3 ─► queue 3 ─► exchange 2 ─► queue 2 ─► exchange 1 ───────► exchange 0 ─► queue 0 ─► target
 //	                4 s                      2 s         (not queue 1)                    1 s
 //
-// Each level above 0 has a headers exchange. By one header, it routes the message into the queue of the level or to the next
-// lower level. The routing key therefore does not change, and the broker routes the message to the target like a new
-// message. (Bits in the routing key would need fewer exchanges, but would replace the routing key.)
+// Each level above 0 has a headers exchange. By one header, the exchange routes the message into the queue of the level
+// or to the next lower level. The routing key therefore does not change, and the broker routes the message to the target
+// like a new message. (Bits in the routing key would need fewer exchanges, but would replace the routing key.)
 //
 // Levels rounds delays up to whole seconds. Each hop adds some milliseconds.
 //
-// A message waits in each level at most once, so n levels provide at most 2ⁿ delays. A resolution of
-// one second therefore needs this number of levels.
+// A message waits in each level at most once, so n levels provide at most 2ⁿ delays. With fewer levels, the resolution
+// would therefore be coarser, or MaxSchedule shorter.
 //
 // Targets do not share levels. Each work queue, and each exchange that is a target of Schedule, has
 // its own levels, up to the highest level that a delay has needed. An hour needs 13 queues and 13
@@ -84,10 +84,9 @@ func (Levels) Failed(d Delivery) Hop { return failed(d.Queue) }
 // exchange is empty, key is the name of a queue. If delay is not positive, the hop leads directly to the target. The
 // exchange or the queue must exist when the message is due.
 //
-// The message must not have an expiration, which would end its wait. It must not have a header
-// x-death: RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker
-// uses the routing keys in the header CC if the target is an exchange, and ignores them if the target
-// is a queue.
+// The message must not have an expiration, because it would expire during the wait. It must not have a header x-death:
+// RabbitMQ before 4.0 trusts this header, and could drop the message as a cycle. The broker uses the routing keys in the
+// header CC if the target is an exchange, and ignores them if the target is a queue.
 //
 // If the exchange does not route a due message to any queue, the broker keeps the message and retries, as for a full queue.
 // See Levels for the effect on other messages.
@@ -128,8 +127,8 @@ const reserved = "amq."
 
 func levelHeader(n int) string { return fmt.Sprintf("%s%02d", HeaderLevel, n) }
 
-// levels describes the levels of a queue or an exchange. The name formats for queues and exchanges never result in the same
-// name. They also permit a predeclared exchange of the broker, such as amq.topic, as a target.
+// levels describes the levels of a target, which is a queue or an exchange. The name formats for queues and exchanges
+// never result in the same name. They also permit a predeclared exchange of the broker, such as amq.topic, as a target.
 type levels struct {
 	format   string // format of the names, with the target and the number of the level
 	exchange string

@@ -51,8 +51,8 @@ func (r Requeuing) Validate() error {
 // ValidateQueue reports a work queue whose failed queue would have an invalid name.
 func (Requeuing) ValidateQueue(queue string) error { return validateNames(queue, FailedQueue(queue)) }
 
-// Topology returns the work queue and its failed queue. A work queue that exists with other arguments
-// is an error, because RabbitMQ could drop its messages after too many deliveries.
+// Topology returns the work queue and its failed queue. A work queue that exists with different arguments is an error,
+// because RabbitMQ could drop its messages after too many deliveries.
 func (r Requeuing) Topology(queue string) Topology {
 	if r.Classic {
 		return Topology{Queues: []Queue{{Name: queue, Args: Table{"x-queue-type": "classic"}}, failedQueue(FailedQueue(queue))}}
@@ -81,8 +81,7 @@ func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
 // count of attempts is wrong.
 const fallbackLimit = int64(100_000)
 
-// requeuing returns a work queue with the delivery limit lastLimit and additional arguments, and its
-// failed queue.
+// requeuing returns a work queue with the delivery limit fallbackLimit and additional arguments, and its failed queue.
 func requeuing(queue string, more Table) Topology {
 	args := quorum("", FailedQueue(queue)).with("x-delivery-limit", fallbackLimit)
 	maps.Copy(args, more)

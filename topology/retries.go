@@ -33,8 +33,8 @@ type RetryReport struct {
 	Host    string  `json:"host,omitempty"`
 	Retries []Retry `json:"retries"`
 
-	// Missing is the number of retries since the previous report that were not reported, because there
-	// were too many or because the broker did not accept them.
+	// Missing is the number of unreported retries since the previous report, because there were too many retries or
+	// because the broker did not accept a report.
 	Missing int64 `json:"missing,omitempty"`
 }
 

@@ -163,7 +163,7 @@ func mergeQueue(queues []Queue, q Queue) []Queue {
 			queues[i] = q
 			return queues
 		case q.IfAbsent, q.equal(x):
-			return queues // the earlier declaration is not less definite
+			return queues // the earlier declaration is at least as definite
 		}
 	}
 	return append(queues, q)

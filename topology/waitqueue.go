@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// WaitQueue is the Route of systems with one wait queue. A fanout exchange routes copies to a queue in which all messages
-// expire after the same time. They return through the work exchange, with an unchanged routing key, which leads them to
-// their work queue.
+// WaitQueue is the Route of systems with one wait queue. A fanout exchange routes copies to a queue in which all
+// messages expire after the same time. Expired copies return through the work exchange, with an unchanged routing key,
+// which leads them to their work queue.
 //
 //	WorkExchange ─► work queue ─► handler ─► failed ─► WaitExchange ─► wait queue
 //	      ▲                                                               │ expires after Delay

@@ -47,10 +47,10 @@ func ControlQueue(id string) Queue {
 	}
 }
 
-// PauseQueue returns the queue that stores the pause of a work queue, and false if the name of the work queue is too long.
-// The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads the message,
-// and the broker requeues the message when the channel of the consumer closes. The message of a pause with an end expires.
-// The queue holds one message, so the newest message applies.
+// PauseQueue returns the queue that stores the pause of a work queue, and false if the name of the work queue is too
+// long. The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads the
+// message, and the broker requeues the message when the channel of the consumer closes. If the pause has an end, the
+// message expires at that time. The queue holds one message, so the newest message applies.
 //
 // The queue must be classic. A quorum queue with an unreachable leader reports zero messages. A
 // classic queue on an unreachable node returns an error.
@@ -233,7 +233,7 @@ const (
 // Command is the JSON body of a message to ControlExchange.
 //
 // A command for a queue (Worker is empty) makes workers read the PauseQueue, which determines the pause. A command for a
-// worker pauses or resumes that worker. The pause ends with the worker at the latest.
+// worker pauses or resumes that worker. The pause lasts no longer than the worker.
 type Command struct {
 	Version int    `json:"v"`
 	Do      string `json:"do"`

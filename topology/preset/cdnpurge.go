@@ -44,10 +44,10 @@ var cdnPurgeKeys = []string{"url", "directory", "tag"}
 // the main exchange and does not change the routing key, so expired messages return with their
 // original key.
 //
-// The first expiration is 10000 ms. Each further expiration is three times the previous expiration, which the broker records
-// in the header x-death, plus or minus up to a tenth. Therefore workers and programs in other languages can use the same
-// queues and continue the backoff of each other. See topology.GrowingTTL, and topology.Expirations for the other headers
-// that a worker reads and for the differences between RabbitMQ 3.10 and 4.
+// The first expiration is 10000 ms. Each further expiration is three times the previous expiration, which the broker
+// records in the header x-death, plus or minus up to a tenth. Therefore workers and programs in other languages can use
+// the same queues, and each continues the backoff of the others. See topology.GrowingTTL, and topology.Expirations for
+// the other headers that a worker reads and for the differences between RabbitMQ 3.10 and 4.
 //
 // The design retries indefinitely. With Reprise, the Policy of the worker limits the attempts, by default to 19. The last
 // attempt starts about five days after the first. If the retries are exhausted, the worker parks the message in
@@ -84,10 +84,10 @@ type CDNPurge struct {
 	TransientQueues bool
 
 	// AutoDelete declares both exchanges and both queues as auto-delete, which is the default of py-amqp and similar
-	// clients. When the last consumer of the work queue ends, the broker deletes the queue with its messages, and then the
-	// main exchange. Until the exchange exists again, messages that expire in the wait queue are lost. The consumer of a
-	// worker ends when the worker stops, loses its connection, or pauses for a breaker or PauseFor. Set AutoDelete only if
-	// other programs have declared the objects as auto-delete. Default: not auto-delete.
+	// clients. When the last consumer of the work queue is canceled, the broker deletes the queue with its messages, and
+	// then the main exchange. Until the exchange exists again, messages that expire in the wait queue are lost. A worker
+	// has no consumer after it has stopped or lost its connection, and while it pauses for a breaker or PauseFor. Set
+	// AutoDelete only if other programs have declared the objects as auto-delete. Default: not auto-delete.
 	AutoDelete bool
 
 	First  time.Duration // first expiration in whole milliseconds; default 10 s.

@@ -48,18 +48,17 @@ const (
 // strings. Both exchanges are fanout exchanges. The routing key does not change, so it leads the expired message to its
 // queue.
 //
-// Workers with this preset and the program in Perl can share queues, and retry messages of each other. The Perl program
-// differs in two respects. It parks a message with mb-retries reduced to -1, whereas a worker does not change the number. It
-// drops all other headers and properties at the first retry, whereas a worker keeps them.
+// Workers with this preset and the program in Perl can share queues, and each retries the messages of the others. The
+// Perl program differs in two respects. It parks a message with mb-retries reduced to -1, whereas a worker does not
+// change the number. It drops all other headers and properties at the first retry, whereas a worker keeps them.
 type CoverArt struct {
 	RetryDelay time.Duration // x-message-ttl of the retry queue, whole milliseconds; default 4 h
 	Retries    int           // number of retries of a message without mb-retries; default 4
 
-	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum"
-	// every queue also gets an x-delivery-limit of 2147483647. RabbitMQ drops a message that exceeds
-	// the limit if the queue has no dead-letter exchange, as in this design, and the default limit of
-	// RabbitMQ 4 is 20. The broker therefore redelivers a message that terminates its worker each
-	// time, without limit.
+	// QueueType is the x-queue-type of every queue; "" omits the argument, as deployed. With "quorum" every queue also
+	// gets an x-delivery-limit of 2147483647. RabbitMQ drops a message that exceeds the limit if the queue has no
+	// dead-letter exchange, as in this design, and the default limit of RabbitMQ 4 is 20. With the higher limit, the
+	// broker redelivers a message practically without limit, even if it terminates its worker each time.
 	QueueType string
 }
 

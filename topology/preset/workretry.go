@@ -60,8 +60,9 @@ type WorkRetry struct {
 
 	// QueueType is the x-queue-type of WorkQueue and RetryQueue; "" omits the argument, as published. With "quorum" the
 	// queues also get arguments that prevent losses if a node fails: x-dead-letter-strategy at-least-once and x-overflow
-	// reject-publish. They also get an x-delivery-limit of 2147483647. If a message exceeded a lower limit, RabbitMQ would
-	// drop it as a cycle without a rejection when it returns from RetryQueue. https://www.rabbitmq.com/docs/dlx#routing
+	// reject-publish. They also get an x-delivery-limit of 2147483647. If a message exceeded a lower limit, RabbitMQ
+	// would dead-letter the message without a rejection, and drop it as a cycle when it returns from RetryQueue.
+	// https://www.rabbitmq.com/docs/dlx#routing
 	QueueType string
 
 	// Prefix is the prefix of all names, for several such designs on one virtual host. Default: "".
