@@ -26,8 +26,8 @@ type Breaker interface {
 // ErrNotAttempted is recorded for a permit that no attempt used.
 var ErrNotAttempted = errors.New("reprise: not attempted")
 
-// errBreakerOpen is the reason of a pause that the Breaker requested.
-var errBreakerOpen = errors.New("reprise: the circuit breaker is open")
+// errBreakerOpen is the reason for a pause that the Breaker requested.
+var errBreakerOpen = errors.New("reprise: circuit breaker is open")
 
 // faultPause is the length of the pause after a failure of the Limiter or the Breaker.
 const faultPause = time.Second
@@ -36,8 +36,8 @@ const faultPause = time.Second
 // then a permit of the limiter. Its owner waits for slots and permits, and passes them to the admission. It must be used by
 // one goroutine only.
 //
-// A request to the limiter continues while no message is pending. Otherwise a limiter that counts from the start of a
-// request would never finish, if messages are requeued in the meantime. An unused permit is lost.
+// A request to the limiter continues even if no message is pending. If a requeue canceled the request, a limiter that
+// counts from the start of a request might never issue a permit. An unused permit is lost.
 type admission struct {
 	consumer *Consumer
 	alive    context.Context
@@ -49,7 +49,7 @@ type admission struct {
 	cancel context.CancelFunc
 }
 
-// admission returns the requirements of the next attempts. It does not get a permit after the end of alive.
+// admission returns the requirements of the next attempts. It does not request a permit after alive is done.
 func (c *Consumer) admission(alive context.Context, alone bool) *admission {
 	need := 1
 	if alone {
@@ -206,7 +206,7 @@ type pauser struct {
 	mu      sync.Mutex
 	until   time.Time
 	reason  error
-	held    error         // reason of hold; nil: not held
+	held    error         // reason for the hold; nil: not held
 	closed  chan struct{} // closed during a pause
 	changed chan struct{} // closed and replaced by hold
 }
@@ -218,7 +218,7 @@ func newPauser(l Limiter, b Breaker) *pauser {
 // unlimited is the remaining time of a pause without an end.
 const unlimited = time.Duration(math.MaxInt64)
 
-// hold pauses attempts until the next call of hold with nil.
+// hold pauses attempts until hold(nil) is called.
 func (p *pauser) hold(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -284,8 +284,8 @@ func (p *pauser) remaining() (time.Duration, error) {
 	return 0, nil
 }
 
-// enter admits one attempt. record takes the result of the attempt and may be nil. enter returns false after the end of ctx
-// and during a pause.
+// enter admits one attempt. record takes the result of the attempt and may be nil. enter returns false during a pause,
+// and after ctx is done.
 func (p *pauser) enter(ctx context.Context) (record func(error), ok bool) {
 	if ctx.Err() != nil {
 		return nil, false

@@ -22,7 +22,7 @@ type Config struct {
 
 	Concurrency  int
 	Prefetch     int
-	Certain      bool // the owner must know that the broker has processed acknowledgements: see ack.CertainWindow
+	Certain      bool // set if the owner must know that the broker has processed acknowledgements: see ack.CertainWindow
 	Priority     int32
 	Window       time.Duration // time in which equal messages count as one; 0: each message is handled
 	CrashLimit   int           // 0: the default; negative: none
@@ -44,8 +44,8 @@ type Owner interface {
 	// New returns an empty delivery. It may be part of a larger value.
 	New() *Delivery
 
-	// Declare declares the objects that consumption of the queue requires. If the Consumer has not
-	// consumed yet, a permanent error ends Run.
+	// Declare declares the objects that consumption of the queue requires. If the Consumer has not consumed yet, Run
+	// returns a permanent error.
 	Declare(ctx context.Context) (permanent bool, err error)
 
 	// Key returns the same string for equal messages, or "" for a message that does not wait for others. After an error, the
@@ -57,7 +57,7 @@ type Owner interface {
 
 	Consuming()                                  // a consumer exists
 	Interrupted(err error, delay time.Duration)  // consumption resumes after the delay
-	Paused(d time.Duration, reason error)        // consumption stops intentionally; 0: until Hold
+	Paused(d time.Duration, reason error)        // consumption stops intentionally; 0: until Hold(nil)
 	Resumed()                                    // consumption resumes after the pause
 	TimeoutNear(d *Delivery, held time.Duration) // a handler has held the delivery for most of the acknowledgement timeout
 }
@@ -92,12 +92,12 @@ func (c *Consumer) Hold(reason error) { c.pauser.hold(reason) }
 // Running yields the deliveries that handlers are processing.
 func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 
-// Settling returns the context of settling. It ends when a drain times out.
+// Settling returns the context for settling. It is canceled when a drain times out.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx ends, or until an error makes further attempts pointless. Run then drains. Running attempts have
-// DrainTimeout to finish, or less if force is closed. Then their context ends, and they have another LastGrace. If an
-// attempt is still running then, Run returns ErrDrainTimeout. Run must be called once.
+// Run consumes until ctx is done, or until an error makes further attempts pointless. Run then drains. Running attempts
+// have DrainTimeout to finish, or less if force is closed. Then their context is canceled, and they have another
+// LastGrace. If an attempt is still running then, Run returns ErrDrainTimeout. Run must be called once.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)
@@ -109,7 +109,7 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	last, err := c.consume(ctx)
 
 	idle := make(chan struct{})
-	go func() { // ends with the last attempt
+	go func() { // returns after the last attempt
 		c.attempts.Wait()
 		close(idle)
 	}()
@@ -123,14 +123,14 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 		last.close(LastGrace)
 	}
 	endSettling(amqpconn.ErrClosed)
-	if !drained && !wait(idle, LastGrace, nil) { // publishing of copies ends
+	if !drained && !wait(idle, LastGrace, nil) { // attempts no longer publish copies
 		err = errors.Join(err, ErrDrainTimeout)
 	}
 	return err
 }
 
-// LastGrace is the time for attempts after the end of their context, and also the time
-// for settling their messages.
+// LastGrace is the time for attempts to finish after their context is canceled, and also the time for settling their
+// messages.
 const LastGrace = 5 * time.Second
 
 // wait waits until done or cut is closed, for at most d. It reports whether done is closed.
@@ -146,8 +146,7 @@ func wait(done <-chan struct{}, d time.Duration, cut <-chan struct{}) bool {
 	return false
 }
 
-// consume keeps a session open until ctx ends. It returns the last session, which is still open,
-// for the drain.
+// consume keeps a session open until ctx is done. It returns the last session, which is still open, for the drain.
 func (c *Consumer) consume(ctx context.Context) (*session, error) {
 	retrier := retry.Retrier{Schedule: c.Reconnect}
 	first, careful := true, false

@@ -124,14 +124,14 @@ func (d *Delivery) Crashed() bool {
 // FrameSize returns the maximum frame size of the connection that delivered the message.
 func (d *Delivery) FrameSize() int { return d.session.conn.FrameSize() }
 
-// Context returns a context that ends when the delivery can no longer be settled.
+// Context returns a context that is canceled when the delivery can no longer be settled.
 func (d *Delivery) Context() context.Context { return d.session.ctx }
 
-// ErrOverdue is the cause of the end of InTime if the session continues.
+// ErrOverdue is the cause of the cancellation of InTime if the session continues.
 var ErrOverdue = errors.New("reprise: cannot publish the copy before the acknowledgement timeout (see ConsumerTimeout)")
 
-// InTime returns a context that ends when the delivery can no longer be settled, or when
-// the acknowledgement timeout requires that it is settled.
+// InTime returns a context that is canceled when the delivery can no longer be settled, or when it must be settled
+// because of the acknowledgement timeout.
 func (d *Delivery) InTime() context.Context { return d.inTime }
 
 // Left returns the remaining time to settle the delivery.

@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpconn"
 )
 
-// dispatch starts an attempt for each delivery of the subscription, when the admission permits it. It returns nil at the end
-// of ctx, and otherwise the reason to end the subscription.
+// dispatch starts an attempt for each delivery of the subscription, when the admission permits it. It returns nil when
+// ctx is done, and otherwise the reason to end the subscription.
 //
 // It waits in one select only. If it waited elsewhere for a slot or the limiter, it could not
 // requeue a message before the acknowledgement timeout. The broker would then close the
@@ -90,10 +90,10 @@ func (s *session) receive(d *Delivery) {
 	s.bursts.add(key, d)
 }
 
-// canWiden reports whether another subscription may receive more messages. This applies to two
-// subscriptions. The first is a narrow subscription whose message waits only to be settled. Such a
-// message would block the others until its copy is confirmed. The second is a subscription
-// with less than Prefetch because other messages were unsettled.
+// canWiden reports whether another subscription may receive more messages. It returns true for a narrow subscription
+// whose message only waits to be settled, because the message would block the others until its copy is confirmed. It
+// also returns true for a subscription with a prefetch below Prefetch as soon as the other unsettled messages are
+// settled.
 func (s *session) canWiden() bool {
 	n := s.acks.Unsettled()
 	if s.subscription.narrow {

@@ -24,14 +24,15 @@ type session struct {
 	ch       *amqpconn.Channel
 	acks     *ack.Acker
 
-	// ctx ends when the channel closes, or when a drain has stopped waiting for
-	// copies. In both cases the broker keeps unacked messages and redelivers them.
+	// ctx is canceled when the channel closes, or when a drain has stopped waiting for copies. In both cases the broker
+	// keeps unacked messages and redelivers them.
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	// careful limits the session to one delivery at a time until one is settled. If the AMQP client cannot read a message,
-	// it closes the connection. For all messages that were delivered with it, this counts towards the delivery limit. The
-	// next session receives the unreadable message alone, until the broker dead-letters it at the delivery limit.
+	// careful limits the session to one delivery at a time until one is settled. If the AMQP client cannot read a
+	// message, it closes the connection. For all messages that were delivered with the unreadable message, this counts
+	// towards the delivery limit. The next session receives the unreadable message alone, until the broker dead-letters
+	// it at the delivery limit.
 	careful bool
 
 	// countsNacks reports whether the broker counts a requeue as a failed delivery.

@@ -29,9 +29,8 @@ type subscription struct {
 	deliveries amqpconn.Deliveries
 }
 
-// serve consumes until the channel closes (an error) or ctx ends (nil). It opens consecutive
-// subscriptions on the same channel, so that earlier deliveries can still
-// be settled:
+// serve consumes. It returns an error when the channel closes, and nil when ctx is done. It opens consecutive
+// subscriptions on the same channel, so that earlier deliveries can still be settled:
 //
 //	          ┌─ paused ────────────── wait ──────────────┐
 //	          │                                           ▼
@@ -65,7 +64,7 @@ func (s *session) serve(ctx context.Context) error {
 		err = s.dispatch(ctx, alive)
 		switch {
 		case err == nil:
-			if s.unsubscribe(now) == nil { // after an error, the end of the channel requeues the deliveries
+			if s.unsubscribe(now) == nil { // after an error, closing the channel requeues the deliveries
 				c.Log.Info("consuming stopped", "running", c.slots.taken(), "requeued", len(s.pending))
 				s.requeuePending()
 			}
@@ -104,8 +103,8 @@ func (s *session) serve(ctx context.Context) error {
 	}
 }
 
-// ignoreCanceled returns nil instead of an error that only results from the end of ctx. The session then still works, and
-// its deliveries can be settled.
+// ignoreCanceled returns nil instead of an error that only results from the cancellation of ctx. The session then still
+// works, and its deliveries can be settled.
 func (s *session) ignoreCanceled(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		s.requeuePending()
@@ -143,7 +142,7 @@ func (s *session) subscribe(alive context.Context, tag string, narrow bool) erro
 // open, because handlers may need it for a long time.
 func (s *session) cancelLate(tag string, deliveries amqpconn.Deliveries) {
 	if s.cancel(s.ctx, tag) != nil {
-		return // the end of the channel requeues the deliveries
+		return // closing the channel requeues the deliveries
 	}
 	for in := range deliveries {
 		s.acks.Delivered()
@@ -166,7 +165,7 @@ func (s *session) unsubscribe(sub subscription) error {
 	return nil
 }
 
-// cancel ends a consumer. When it returns nil, the queue has answered.
+// cancel cancels a consumer. If it returns nil, the queue has answered.
 func (s *session) cancel(ctx context.Context, tag string) error {
 	written := s.acks.Commands()
 	if err := s.ch.Cancel(ctx, tag); err != nil {
@@ -184,8 +183,8 @@ func (s *session) requeuePending() {
 	s.pending = nil
 }
 
-// waitWhilePaused waits for the end of a pause, if there is one. It first calls unsubscribePrevious, because the session
-// does not handle deliveries during the pause.
+// waitWhilePaused waits until the consumer is not paused. It first calls unsubscribePrevious, because the session does
+// not handle deliveries during the pause.
 func (s *session) waitWhilePaused(alive context.Context, unsubscribePrevious func() error) error {
 	c := s.consumer
 	left, reason := c.pauser.remaining()
