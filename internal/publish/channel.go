@@ -57,8 +57,8 @@ func newChannel(l *lane, conn *amqpconn.Conn, confirms *amqpconn.Confirming) *ch
 	}
 }
 
-// serve writes requests until the channel closes or retires, or ctx ends. If m is not nil, serve writes
-// m first. It returns the request that it has taken and could not write.
+// serve writes requests until the channel closes or retires, or until ctx is done. If m is not nil, serve writes m
+// first. It returns the request that it has taken and could not write.
 func (s *channel) serve(ctx context.Context, m *Message) *Message {
 	defer func() {
 		s.confirms.Flush()
@@ -309,9 +309,9 @@ func (s *channel) listen() {
 	}
 }
 
-// close closes the channel after its messages in flight. RabbitMQ may take 65 s to answer each of these messages. If the
-// broker does not answer in time, a ping tests whether the broker still reads from the connection. If it does not, the
-// connection is closed.
+// close closes the channel after its messages in flight have results. RabbitMQ may take 65 s to answer each of these
+// messages. If the broker does not answer in time, a ping tests whether the broker still reads from the connection. If
+// it does not, the connection is closed.
 func (s *channel) close() {
 	p := s.lane.publisher
 	_ = p.cfg.Tasks.Go(func() {

@@ -12,7 +12,7 @@ import (
 // Package reprise exports and documents these errors of publishing.
 var (
 	ErrUnconfirmed = errors.New("reprise: the broker did not confirm the message")
-	ErrStalled     = errors.New("reprise: messages before it are not confirmed")
+	ErrStalled     = errors.New("reprise: earlier messages are not confirmed")
 	ErrUnroutable  = errors.New("reprise: unroutable")
 )
 

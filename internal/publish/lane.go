@@ -70,8 +70,8 @@ func (l *lane) move(m *Message) {
 	}
 }
 
-// run serves requests until the publisher's ctx ends. The fast lane always has a channel. Other
-// lanes open a channel only while they need it, because extra channels are limited.
+// run serves requests until the publisher's ctx is done. The fast lane always has a channel. Other lanes open a channel
+// only while they need it, because extra channels are limited.
 func (l *lane) run() {
 	p := l.publisher
 	ctx := p.ctx
@@ -119,7 +119,7 @@ func (l *lane) run() {
 			err = s.confirms.Err()
 			if _, refused := amqpconn.RefusedChannel(err); refused {
 				s.warn("channel closed", "error", err)
-				continue // without a delay, because a message was the reason
+				continue // without a delay, because the broker only refused a message
 			}
 		}
 		if conn.Closing() {

@@ -85,7 +85,7 @@ func (m *Message) or(err error) error {
 	}
 }
 
-// NotSent returns the error of a message that was not sent before ctx ended.
+// NotSent returns the error of a message that was not sent before ctx was done.
 func NotSent(ctx context.Context) error {
-	return fmt.Errorf("reprise: not sent: %w", context.Cause(ctx))
+	return fmt.Errorf("reprise: message not sent: %w", context.Cause(ctx))
 }

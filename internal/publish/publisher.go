@@ -52,13 +52,12 @@ type Config struct {
 //	                                                     │
 //	Await ◄── done ◄── listener: Answered, Result ◄──────┘
 //
-// One goroutine writes for each lane. No lock is held across a write, which the
-// broker's flow control may block. The context of a caller therefore ends its wait. Messages of a lane
-// are written in the order of Send.
+// One goroutine writes for each lane. No lock is held across a write, which the broker's flow control may block. A
+// caller can therefore stop waiting when its context is done. Messages of a lane are written in the order of Send.
 type Publisher struct {
 	cfg    Config
-	ctx    context.Context // ends shortly before the link closes
-	closed chan struct{}   // closed when the fast lane ends
+	ctx    context.Context // canceled shortly before the link closes
+	closed chan struct{}   // closed when the fast lane stops
 
 	fast      *lane
 	probe     *lane // for unproven messages, one at a time
@@ -74,7 +73,7 @@ type Publisher struct {
 	late map[destination]*lane
 }
 
-// New starts a publisher. It ends with ctx.
+// New starts a publisher, which stops when ctx is done.
 func New(ctx context.Context, cfg Config) *Publisher {
 	p := &Publisher{cfg: cfg, ctx: ctx, closed: make(chan struct{}), late: map[destination]*lane{}}
 	p.proven.forget(cfg.Link.User())
@@ -108,7 +107,7 @@ func (p *Publisher) Publish(ctx context.Context, m *Message, late func()) error 
 	return p.Await(ctx, m, timer.C, late)
 }
 
-// Timer returns a timer of the Timeout. The caller passes it to Release after use.
+// Timer returns a timer that expires after the Timeout. The caller passes it to Release after use.
 func (p *Publisher) Timer() *time.Timer {
 	t, ok := p.timers.Get().(*time.Timer)
 	if !ok {
@@ -218,7 +217,7 @@ func (p *Publisher) Unsent() error {
 func (p *Publisher) unanswered() error {
 	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.cfg.Timeout)
 	if why := p.cfg.Link.Trouble(); errors.Is(why, amqpconn.ErrBlocked) {
-		err = fmt.Errorf("%w: %v", err, why) // %v prevents a match of the cause, which means that the message was not stored
+		err = fmt.Errorf("%w: %v", err, why) // %v hides the cause, which would mean that the message was not stored
 	}
 	return err
 }
