@@ -174,8 +174,8 @@ func (a *Acker) signal() {
 	}
 }
 
-// Run writes settlements until End is called or ctx ends, which is the lifetime of the channel. After an error, the channel
-// can no longer settle deliveries.
+// Run writes settlements until End is called, or until ctx, the context of the channel, is done. After an error, the
+// channel can no longer settle deliveries.
 func (a *Acker) Run(ctx context.Context) error {
 	defer close(a.done)
 	w := newWriter(a.ch, &a.commands)

@@ -37,7 +37,7 @@ type Config struct {
 // Agent announces the workers of one client.
 type Agent struct {
 	cfg    Config
-	ctx    context.Context // ends when the client is closed
+	ctx    context.Context // canceled when the client is closed
 	start  sync.Once
 	wake   chan struct{} // receives a token when a status is due
 	logged [4]sync.Once  // missing permissions: see session.refused
@@ -50,7 +50,7 @@ type Agent struct {
 	members []*Member
 }
 
-// New returns an agent that ends with ctx. The agent is idle until a worker joins.
+// New returns an agent that stops when ctx is done. The agent is idle until a worker joins.
 func New(ctx context.Context, cfg Config) *Agent {
 	program, version := versions()
 	if cfg.Program == "" {

@@ -25,7 +25,7 @@ type Worker struct {
 	Handling iter.Seq[topology.Handling]
 }
 
-// Member is an announced worker, from the start to the end of Run. The methods are safe for concurrent use.
+// Member is a worker that is announced while its Run method runs. The methods are safe for concurrent use.
 type Member struct {
 	Worker
 	Tally

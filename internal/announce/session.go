@@ -51,7 +51,7 @@ const minGap = 100 * time.Millisecond
 
 var errNoConsumer = errors.New("the broker cancelled the consumer")
 
-// serve sends statuses and receives commands until ctx or the connection ends.
+// serve sends statuses and receives commands until ctx is done or the connection is lost.
 func (s *session) serve(ctx context.Context) error {
 	tick := time.NewTicker(topology.StatusInterval)
 	defer tick.Stop()
@@ -79,7 +79,7 @@ func (s *session) serve(ctx context.Context) error {
 				if !s.ch.Load().IsClosed() {
 					return errNoConsumer
 				}
-				s.commands = nil // the context of the channel ends next, with the reason
+				s.commands = nil // the context of the channel is canceled next, with the reason
 				continue
 			}
 			if c, ok := topology.ReadCommand(amqpconn.NewDelivery(in).Body); ok {

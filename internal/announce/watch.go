@@ -19,7 +19,7 @@ func watchQueue() topology.Queue {
 }
 
 // Watch calls each with the statuses of workers. It calls ready after each subscription, at the start and after an
-// interruption. It returns when ctx ends or the broker refuses a request.
+// interruption. It returns when ctx is done or the broker refuses a request.
 func Watch(ctx context.Context, link *amqpconn.Link, reconnect backoff.Backoff, ready func(context.Context), each func(topology.WorkerStatus)) error {
 	retrier := retry.Retrier{Schedule: reconnect}
 	for {
