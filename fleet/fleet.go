@@ -7,9 +7,9 @@
 //		fmt.Println(w.Queue, w.Host, w.State, w.Running)
 //	}
 //
-// Workers announce themselves if reprise.Config.Announce of their client is true. No server is necessary, because each worker publishes its
-// state (topology.WorkerStatus) to an exchange, and each List has a separate queue. After the start of Run, a List requests a
-// status from all workers.
+// Workers announce themselves if reprise.Config.Announce of their client is set. No server is necessary, because each
+// worker publishes its state (topology.WorkerStatus) to an exchange, and each List has a separate queue. After the start
+// of Run, a List requests a status from all workers.
 //
 // To pause and resume workers, see reprise.Client.Control.
 //
@@ -101,7 +101,7 @@ func (l *List) end(err error) {
 	l.err = err
 }
 
-// Err returns the error that ended Run, or nil while Run updates the list.
+// Err returns the error that Run has returned, or nil while Run updates the list.
 func (l *List) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
