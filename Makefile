@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # The default is the tag or the commit, or devel outside of git.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 FUZZTIME ?= 30s
 ROUNDS ?= 500
 ARGS ?=
@@ -24,11 +24,11 @@ demo: build ## run a worker and a broker for 15 seconds
 
 .PHONY: build
 build: ## build bin/reprise
-	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version=$(VERSION)' -o bin/reprise ./cmd/reprise
+	go build -trimpath -ldflags '-X github.com/reprisemq/reprise/cmd/reprise/internal/cli.version='"$$VERSION" -o bin/reprise ./cmd/reprise
 
 .PHONY: release
 release: ## build the files of a release into dist (VERSION=v0.1.0)
-	go run ./internal/tools/release -version '$(VERSION)' $(ARGS)
+	go run ./internal/tools/release -version "$$VERSION" $(ARGS)
 
 .PHONY: release-test
 release-test: ## build a release twice, install the Debian package and run the image (root on Debian)

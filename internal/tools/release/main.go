@@ -30,6 +30,10 @@ func main() {
 	targets := flag.String("targets", allTargets, "comma-separated `list` of operating systems and architectures")
 	out := flag.String("out", "dist", "`directory` for the files; its content is removed")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "release: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	if err := run(*version, strings.Split(*targets, ","), *out); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
@@ -38,6 +42,9 @@ func main() {
 
 func run(version string, targets []string, out string) error {
 	if err := checkVersion(version); err != nil {
+		return err
+	}
+	if err := checkTargets(targets); err != nil {
 		return err
 	}
 	if err := checkClean("."); err != nil {
@@ -84,6 +91,15 @@ var releaseVersion = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\
 func checkVersion(version string) error {
 	if !releaseVersion.MatchString(version) {
 		return fmt.Errorf("version must be vX.Y.Z: got %q (make release VERSION=v0.1.0)", version)
+	}
+	return nil
+}
+
+func checkTargets(targets []string) error {
+	for _, t := range targets {
+		if !slices.Contains(strings.Split(allTargets, ","), t) {
+			return fmt.Errorf("target must be one of %s: got %q", allTargets, t)
+		}
 	}
 	return nil
 }

@@ -16,10 +16,14 @@ import (
 //
 //	15:04:05.123 INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 //
-// The time is local and has no date. Programs that collect logs use JSON.
+// The time is local and has no date. Programs that collect logs use JSON. In the journal of systemd, which adds the time
+// itself, the line begins with the priority instead, as sd-daemon(3) describes:
+//
+//	<6>INFO  listening  url=amqp://guest:guest@127.0.0.1:5672
 type lineHandler struct {
 	slog.Handler // writes the attributes to out.attrs
 	out          *lineWriter
+	journal      bool
 }
 
 type lineWriter struct {
@@ -28,9 +32,9 @@ type lineWriter struct {
 	attrs bytes.Buffer
 }
 
-func newLineHandler(w io.Writer, level slog.Leveler) slog.Handler {
+func newLineHandler(w io.Writer, level slog.Leveler, journal bool) slog.Handler {
 	out := &lineWriter{w: w}
-	return lineHandler{slog.NewTextHandler(&out.attrs, &slog.HandlerOptions{Level: level, ReplaceAttr: lineAttr}), out}
+	return lineHandler{slog.NewTextHandler(&out.attrs, &slog.HandlerOptions{Level: level, ReplaceAttr: lineAttr}), out, journal}
 }
 
 // lineAttr removes the attributes that Handle writes, and shortens times.
@@ -49,7 +53,10 @@ func lineAttr(groups []string, a slog.Attr) slog.Attr {
 // Handle implements [slog.Handler].
 func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
 	line := fmt.Sprintf("%-5s %s", r.Level, oneLine(r.Message))
-	if !r.Time.IsZero() {
+	switch {
+	case h.journal:
+		line = fmt.Sprintf("<%d>%s", priority(r.Level), line)
+	case !r.Time.IsZero():
 		line = r.Time.Format("15:04:05.000 ") + line
 	}
 	r.Time = time.Time{}
@@ -68,12 +75,25 @@ func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (h lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return lineHandler{h.Handler.WithAttrs(attrs), h.out}
+	return lineHandler{h.Handler.WithAttrs(attrs), h.out, h.journal}
 }
 
 // WithGroup implements [slog.Handler].
 func (h lineHandler) WithGroup(name string) slog.Handler {
-	return lineHandler{h.Handler.WithGroup(name), h.out}
+	return lineHandler{h.Handler.WithGroup(name), h.out, h.journal}
+}
+
+// priority returns the priority of syslog of a level.
+func priority(l slog.Level) int {
+	switch {
+	case l >= slog.LevelError:
+		return 3
+	case l >= slog.LevelWarn:
+		return 4
+	case l >= slog.LevelInfo:
+		return 6
+	}
+	return 7
 }
 
 // oneLine replaces control characters, so that untrusted text, such as the output of a program, cannot control the

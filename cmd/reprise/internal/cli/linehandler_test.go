@@ -68,3 +68,15 @@ func TestQuietBroker(t *testing.T) {
 		t.Errorf("level debug: got %s", got)
 	}
 }
+
+func TestLineHandlerOfTheJournal(t *testing.T) {
+	var b bytes.Buffer
+	log := logFlags{Log: "journal", LogLevel: slog.LevelDebug}.logger(&b)
+	log.Debug("a")
+	log.Info("b")
+	log.Warn("c")
+	log.With("n", 1).Error("d")
+	if got, want := b.String(), "<7>DEBUG a\n<6>INFO  b\n<4>WARN  c\n<3>ERROR d  n=1\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -141,6 +141,10 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 			return err
 		}
 	}
+	// The configuration is valid, and the ports are open. The broker and the databases can still be unavailable.
+	if err := notifySystemd("READY=1"); err != nil {
+		log.Warn("the start is not confirmed", "error", err)
+	}
 	if err := parts.stores.prepare(stop.ctx, log); err != nil {
 		return unlessStopped(stop, err)
 	}
