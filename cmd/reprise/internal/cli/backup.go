@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -33,7 +34,10 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 		return usagef("--to must be outside the data directory: got %s", c.To)
 	}
 	err := askBackup(ctx, c.Data, c.To)
-	if errors.Is(err, errNoBroker) {
+	switch {
+	case err == nil:
+		err = c.visible()
+	case errors.Is(err, errNoBroker):
 		err = disk.Copy(c.Data, c.To)
 		if errors.Is(err, broker.ErrInUse) {
 			err = c.unanswered()
@@ -44,6 +48,15 @@ func (c *backupCmd) Run(ctx context.Context, streams IO) error {
 	}
 	_, err = fmt.Fprintln(streams.Stdout, absolute(c.To))
 	return err
+}
+
+// visible reports a backup that only the broker can see, because it has other mounts than this process.
+func (c *backupCmd) visible() error {
+	if _, err := os.Stat(c.To); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("backup not found in %s: the broker wrote it to a file system of its own, such as the private /tmp of a systemd service "+
+			"(choose a directory next to the data directory)", absolute(c.To))
+	}
+	return nil
 }
 
 // unanswered explains why no broker responds for a data directory that is in use.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -245,7 +246,11 @@ func listen(addr string) (net.Listener, error) {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}
-	return nil, fmt.Errorf("cannot listen on %s: %w (another program may use the port; port 0 selects a free port)", addr, err)
+	hint := "another program may use the port; port 0 selects a free port"
+	if errors.Is(err, fs.ErrPermission) {
+		hint = "ports below 1024 require a privilege, on Linux the capability CAP_NET_BIND_SERVICE"
+	}
+	return nil, fmt.Errorf("cannot listen on %s: %w (%s)", addr, err, hint)
 }
 
 func loopback(a net.Addr) bool {
