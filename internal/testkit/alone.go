@@ -23,7 +23,7 @@ func Alone(t testing.TB, b Target, name string) {
 		if err != nil {
 			return err
 		}
-		// While another test has the lock, the response is 405 RESOURCE_LOCKED, and the channel closes.
+		// While another test holds the lock, the broker responds with 405 RESOURCE_LOCKED and closes the channel.
 		_, err = ch.QueueDeclare("reprise.alone."+name, false, false, true, false, nil)
 		return err
 	})

@@ -29,8 +29,8 @@ var rabbitMQs = []struct{ version, variable string }{
 }
 
 // Each runs test as a subtest for each broker. Subtests have the name of the broker. Each starts an embedded broker for
-// its subtest. Other tests share the RabbitMQ brokers, so the test should name its queues and exchanges with [Name].
-// Each skips the subtest of a RabbitMQ that is not available.
+// its subtest. All tests share the RabbitMQ brokers, so the test should name its queues and exchanges with [Name]. Each
+// skips the subtest of a RabbitMQ that is not available.
 func Each(t *testing.T, test func(t *testing.T, b Target)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {

@@ -58,19 +58,19 @@ func (c *Cluster) URL() string {
 	return "amqp://guest:guest@" + strings.Join(hosts, ",") + "/"
 }
 
-// Kill terminates a node without a shutdown.
+// Kill terminates a node without a graceful shutdown.
 func (c *Cluster) Kill(node string) {
 	c.t.Helper()
 	c.run("kill", clusterVersion, "--name", node)
 }
 
-// Start starts a killed node again with its data.
+// Start restarts a killed node with its data.
 func (c *Cluster) Start(node string) {
 	c.t.Helper()
 	c.run("start", clusterVersion, "--name", node)
 }
 
-// Leader returns the leader of a quorum queue according to another node. It returns "" if the queue has no leader.
+// Leader returns the leader of a quorum queue as reported by the node seenBy, or "" if the queue has no leader.
 func (c *Cluster) Leader(queue, seenBy string) string {
 	c.t.Helper()
 	table := c.run("ctl", clusterVersion, "--name", seenBy, "--quiet", "list_queues", "--no-table-headers", "name", "leader")

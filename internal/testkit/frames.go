@@ -30,7 +30,7 @@ func (s *frameScanner) begins(first byte) bool {
 }
 
 // next reads the first part of data, which must not be empty. It returns the length of that part, and whether the part
-// ends a counted frame. It never reads beyond the end of a frame.
+// completes a counted frame. It never reads beyond the end of a frame.
 func (s *frameScanner) next(data []byte) (n int, ended bool) {
 	if !s.started {
 		s.started = true

@@ -30,9 +30,8 @@ func (d Direction) String() string {
 //	client ──ToServer──► Proxy ──► broker
 //	       ◄──ToClient──       ◄──
 //
-// A cut ends all existing connections, like an unplugged cable, but without the long wait for a timeout. Both peers
-// receive the data that was already forwarded, and then the end of the stream. All other data is lost. Clients may
-// reconnect immediately, unless the test calls Refuse.
+// A cut closes all existing connections. Both peers receive the data that was already forwarded, and then EOF. All
+// other data is lost, as with an unplugged cable. Clients may reconnect immediately, unless the test calls Refuse.
 //
 // To cut at an exact place, call CutAfterBytes, CutAfterFrame or CutBeforeFrame before the connection reaches it. The
 // methods count from the call on, over all connections. They return a channel that is closed when the cut is complete
@@ -221,8 +220,8 @@ func (p *Proxy) count(d Direction, place cutPlace, n int64) (due bool) {
 	return due
 }
 
-// perform ends all connections for the cuts that are due. Another goroutine waits for the end of the connections,
-// because perform runs on a goroutine of such a connection.
+// perform closes all connections for the cuts that are due. A new goroutine waits until they are closed, because
+// perform runs on the goroutine of one of them.
 func (p *Proxy) perform(now []*cut) {
 	conns := p.cancelAll()
 	p.wg.Go(func() {

@@ -250,7 +250,7 @@ func TestProxyCountsFramesFromCall(t *testing.T) {
 	}
 
 	cut := p.CutAfterFrame(ToServer, 2)
-	other := p.CutBeforeFrame(ToServer, 3) // armed at the same place, but the third frame never arrives
+	other := p.CutBeforeFrame(ToServer, 3) // no third frame is sent
 	write(t, a, frame(1, 3))
 	read(t, a, frame(1, 3))
 	b := dial(t, p)
@@ -263,7 +263,7 @@ func TestProxyCountsFramesFromCall(t *testing.T) {
 	}
 	select {
 	case <-other:
-		t.Error("proxy performed a cut too early")
+		t.Error("proxy performed the cut before frame 3, want no cut")
 	default:
 	}
 }

@@ -97,8 +97,8 @@ func (c *proxyConn) deadline(t time.Time) {
 	c.server.SetDeadline(t)
 }
 
-// forward forwards bytes from src to dst until src ends or the connection is canceled. As in TCP, the end of one
-// direction does not end the other.
+// forward forwards bytes from src to dst until src returns EOF or c is canceled. As in TCP, EOF in one direction does
+// not close the other direction.
 func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 	var frames frameScanner
 	buf := make([]byte, 32<<10)
@@ -130,8 +130,8 @@ func (c *proxyConn) forward(d Direction, dst, src *net.TCPConn) {
 
 // closeGracefully closes both connections such that the peers receive all forwarded data. An immediate close is not
 // sufficient, because a close with unread bytes resets the connection, and the peer may lose data that it has not read.
-// Therefore closeGracefully sends the end of the stream to each peer, and discards further data until the peer closes or
-// the timeout expires.
+// Therefore closeGracefully sends EOF to each peer, and discards further data until the peer closes or the timeout
+// expires.
 func (c *proxyConn) closeGracefully() {
 	const timeout = 2 * time.Second
 	c.deadline(time.Now().Add(timeout))

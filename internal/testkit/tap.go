@@ -15,9 +15,9 @@ import (
 //	client ── publishing ──► Tap ──► broker
 //	       ◄─ consuming ───      ◄──
 //
-// Record starts a recording of the crossing frames. The recording is the script for Cut: the tap repeats the same
-// sequence, frame by frame, up to the cut of some lines. Each frame waits for its turn, so that frames on two lines
-// have one order, and a slow broker does not change the order.
+// Record starts a recording of the crossing frames, which Cut accepts as a script. The tap then repeats the sequence,
+// frame by frame, up to the position of the cut. Each frame waits for its turn, so that frames on two lines have one
+// order, and a slow broker does not change the order.
 //
 // The tap forwards heartbeats without recording them, because they depend on time.
 //
@@ -72,7 +72,7 @@ type Cut struct {
 	// next write on the line, or after Notice. The broker always notices the cut immediately.
 	Unnoticed bool
 
-	// Refuse rejects new connections, as if the client had ended.
+	// Refuse rejects new connections, as if the client had exited.
 	Refuse bool
 
 	// Then, if not nil, is called after the cut. Frames do not cross until it returns.
@@ -145,7 +145,7 @@ func (p *Tap) Recorded() []Crossing {
 	return slices.Clone(p.recorded)
 }
 
-// Crossed returns the number of equal frames that have crossed. Lost frames do not count.
+// Crossed returns the number of frames equal to c that have crossed. Lost frames do not count.
 func (p *Tap) Crossed(c Crossing) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +171,7 @@ func (p *Tap) Quiet() bool {
 	return quiet
 }
 
-// Refusing reports whether a cut has stopped the client.
+// Refusing reports whether the tap rejects new connections.
 func (p *Tap) Refusing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,8 +216,8 @@ func (p *Tap) Release() {
 	p.changed.Broadcast()
 }
 
-// Close ends all connections, and waits until all goroutines have ended. Close the client first, so that it does not
-// dial again.
+// Close closes all connections, and waits until all goroutines have returned. Close the client first, so that it does
+// not dial again.
 func (p *Tap) Close() {
 	p.mu.Lock()
 	p.closed, p.refusing, p.cut = true, true, nil

@@ -19,7 +19,7 @@ type tapLine struct {
 	// These are guarded by tap.mu.
 	dead      bool                // cut
 	last      tapFrame            // the last frame that the server has received
-	unsettled map[uint16][]uint64 // received delivery tags without an ack, by channel
+	unsettled map[uint16][]uint64 // delivery tags without an ack, by channel
 
 	answered chan struct{} // closed when the server has responded after the cut, or cannot respond
 	answer   func()        // closes answered
@@ -107,8 +107,8 @@ func settle(tags []uint64, tag uint64, multiple bool) (left []uint64, settled in
 }
 
 // waitProcessed returns when the server has processed all frames of the line. An ack has no response, and a server may
-// ignore an ack just before the end of a connection. Therefore, if the last frame is an ack, waitProcessed sends a request
-// and waits for its response. Any later frame from the server counts as the response.
+// ignore an ack that it reads just before the connection is closed. Therefore, if the last frame is an ack,
+// waitProcessed sends a request and waits for its response. Any later frame from the server counts as the response.
 func (l *tapLine) waitProcessed() {
 	l.tap.mu.Lock()
 	last := l.last
@@ -137,7 +137,7 @@ func (l *tapLine) closeWrite() {
 	l.server.SetReadDeadline(time.Now().Add(2 * time.Second))
 }
 
-// forward forwards frames in one direction until the direction ends.
+// forward forwards frames in one direction until EOF or an error.
 func (l *tapLine) forward(d Direction) {
 	src, dst := l.client, l.server
 	if d == ToClient {

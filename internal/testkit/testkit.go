@@ -43,7 +43,7 @@ func Name(t testing.TB, prefix string) string {
 }
 
 // Eventually waits until condition holds. condition is a func() bool, or a func() error whose error describes the unmet
-// condition. If the time expires first, the test fails immediately.
+// condition. If the timeout expires first, the test fails immediately.
 //
 // Eventually calls the condition repeatedly on the goroutine of the test. The condition should not block. In a synctest
 // bubble the wait needs no real time.

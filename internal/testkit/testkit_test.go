@@ -87,7 +87,7 @@ func TestRabbitMQFromEnvironment(t *testing.T) {
 	}
 }
 
-// An ending is the reason for the early end of a test.
+// An ending contains the messages with which a test failed or was skipped.
 type ending struct{ fatal, skip string }
 
 // outcome runs test and returns its ending. The ending does not affect t.
