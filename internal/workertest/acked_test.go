@@ -78,8 +78,8 @@ func delayAcks(t testing.TB, r *raw) {
 	}
 }
 
-// If many acks are in flight, RabbitMQ forgets acks with their connection, even after it has responded to later
-// requests. The worker must not have reported such acks as known.
+// If a connection with many acks in flight is lost, RabbitMQ discards some of them, even after it has responded to
+// later requests. The worker must not have reported a discarded ack as known.
 func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -93,7 +93,7 @@ func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 		var sessions int // number of sessions before the cut
 		enough := make(chan struct{})
 		var mu sync.Mutex
-		known := map[string]int{} // run of each known ack
+		known := map[string]int{} // number of runs of each message when its ack became known
 		start(t, c, reprise.WorkerConfig{
 			Queue: work, Strategy: strategy, Handler: h, Concurrency: count, Prefetch: count,
 			Acked: func(m *reprise.Message, err error) {
@@ -137,7 +137,7 @@ func TestAckedReportsConcurrentAcksCorrectly(t *testing.T) {
 	})
 }
 
-// RabbitMQ also forgets such acks if the channel is closed.
+// RabbitMQ also discards acks in flight if the channel is closed.
 func TestShutdownWaitsUntilBrokerHasReadAcks(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -164,8 +164,8 @@ func TestShutdownWaitsUntilBrokerHasReadAcks(t *testing.T) {
 	})
 }
 
-// A copy is published only when the ack of the original is known. It is not published if RabbitMQ forgets the ack with
-// the connection.
+// A copy is published only after the ack of the original is known. It is not published if RabbitMQ discards the ack
+// because the connection is lost.
 func TestAckThenPublishDoesNotDuplicateConcurrentMessages(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// BenchmarkAnnounce measures the cost of an announced worker for its messages: the time from the first delivery to the
-// last acknowledgement of 20,000 messages on the embedded broker.
+// BenchmarkAnnounce measures the cost of announcing a worker: the time from the first delivery to the last
+// acknowledgement of 20,000 messages on the embedded broker.
 //
 //	go test -run '^$' -bench Announce -benchtime 5x -count 6 ./internal/workertest
 func BenchmarkAnnounce(b *testing.B) {

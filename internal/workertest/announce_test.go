@@ -91,7 +91,7 @@ func TestListShowsWorkersAndDeliveries(t *testing.T) {
 		r := newRaw(t, b.URL)
 		queue, strategy := pausable(r)
 		c := dial(t, b.URL, announced)
-		h := newHeld(t)
+		h := newHeldHandler(t)
 		stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Concurrency: 2, Policy: quick(2), Strategy: strategy})
 		list, _ := watching(t, dial(t, b.URL))
 		w := listed(t, list, queue, 1, topology.WorkerConsuming)[0]
@@ -213,7 +213,7 @@ func TestQueuePauseEndsAtItsDeadline(t *testing.T) {
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
 		c.log.wait(t, "paused", 1)
-		// A new pause replaces a pause without an end, even if another client reads the pause queue.
+		// A new pause replaces an unlimited pause, even if another client reads the pause queue.
 		reader := newRaw(t, b.URL)
 		if _, err := reader.Consume(topology.PauseQueuePrefix+queue, "", false, false, false, false, nil); err != nil {
 			t.Fatal(err)
@@ -253,7 +253,7 @@ func TestWorkerPauseStopsOneWorker(t *testing.T) {
 		pause := topology.Command{Do: topology.DoPause, Queue: queue, Worker: id, Pause: topology.Pause{By: "ann"}}
 		control(t, c, pause)
 		testkit.Eventually(t, timeout, func() bool { return paused() == 1 && r.consumers(queue) == 1 })
-		// A pause of the queue and its end do not affect the pause of the worker.
+		// Pausing and resuming the queue does not affect the pause of the worker.
 		control(t, c, topology.Command{Do: topology.DoPause, Queue: queue})
 		listed(t, list, queue, 2, topology.WorkerPaused)
 		control(t, c, topology.Command{Do: topology.DoResume, Queue: queue})
@@ -391,7 +391,7 @@ func TestWorkerSendsStatusesPeriodically(t *testing.T) {
 	})
 }
 
-// A worker that cannot report its end becomes silent and is then removed.
+// A worker that cannot report that it has stopped is removed from the list after a period of silence.
 func TestListRemovesSilentWorker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

@@ -109,7 +109,7 @@ func TestWorkerContinuesWhileCopyIsUnconfirmed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				m := newMuted()
+				m := newConfirmGate()
 				m.mute(tc.muted)
 				c := dial(m.intercept)
 				work := topology.Topology{Queues: []topology.Queue{{Name: "work", Args: topology.Table{"x-queue-type": tc.queueType}}}}

@@ -286,8 +286,8 @@ func TestBatchWithoutConnectionTimesOutOnce(t *testing.T) {
 	})
 }
 
-// A message that is too large costs one channel. It does not affect other messages, and further messages that are too
-// large cost no channel.
+// The first message that is too large closes a channel. It does not affect other messages, and later messages that are
+// too large do not close a channel.
 func TestTooLargeMessagesCostOneChannel(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -375,7 +375,7 @@ func TestUnconfirmingQueueDoesNotBlockBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const each = 1500 // more than the maximum in flight
-				c, m := dialMutedEmbedded(t)
+				c, m := dialEmbeddedWithGate(t)
 				names := declareQueues(t, c, 4)
 				stuck := names[:2]
 				for _, queue := range stuck {

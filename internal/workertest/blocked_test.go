@@ -17,16 +17,16 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// alarmed is a connection that can inject a memory alarm between the frames of the broker.
-type alarmed struct{ *relayed }
+// alarmConn is a connection that can inject a memory alarm between the frames of the broker.
+type alarmConn struct{ *relayConn }
 
-func newAlarmed(conn net.Conn) *alarmed {
-	return &alarmed{relay(conn, func(frame []byte) []byte { return frame })}
+func newAlarmConn(conn net.Conn) *alarmConn {
+	return &alarmConn{relay(conn, func(frame []byte) []byte { return frame })}
 }
 
 // inject sends connection.blocked with a reason, or connection.unblocked if reason is "".
 // https://www.rabbitmq.com/docs/connection-blocked
-func (a *alarmed) inject(t testing.TB, reason string) {
+func (a *alarmConn) inject(t testing.TB, reason string) {
 	t.Helper()
 	method := []byte{0, 10, 0, 61}
 	if reason != "" {
@@ -39,15 +39,15 @@ func (a *alarmed) inject(t testing.TB, reason string) {
 }
 
 // dialAlarmed returns a client whose publishing connection can be blocked.
-func dialAlarmed(t *testing.T, b testkit.Target, options ...func(*reprise.Config)) (client, *alarmed) {
+func dialAlarmed(t *testing.T, b testkit.Target, options ...func(*reprise.Config)) (client, *alarmConn) {
 	t.Helper()
-	var publishing *alarmed
+	var publishing *alarmConn
 	var dials atomic.Int32
 	c := dial(t, b.URL, append(options, func(c *reprise.Config) {
 		c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			if err == nil && dials.Add(1) == publishes {
-				publishing = newAlarmed(conn)
+				publishing = newAlarmConn(conn)
 				return publishing, nil
 			}
 			return conn, err

@@ -39,7 +39,7 @@ func (r *records) lines(text string) (lines []string) {
 	return lines
 }
 
-// A broker has two addresses. When one fails, both connections use the other address, and return later.
+// A broker has two addresses. When one fails, both connections switch to the other address.
 func TestClientFailsOverToAnotherAddress(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -39,7 +39,7 @@ func TestWorkerRequeuesDeliveriesBeforeConsumerTimeout(t *testing.T) {
 			seen[m.MessageID]++
 		}
 		if len(seen) != 10 || h.count() != 10 {
-			t.Errorf("messages were handled %d times: %v", h.count(), seen)
+			t.Errorf("got %d attempts of messages %v, want 1 attempt of each of 10 messages", h.count(), seen)
 		}
 		if n := c.log.count("consuming interrupted"); n != 0 {
 			t.Errorf("channel was lost %d times, want 0", n)

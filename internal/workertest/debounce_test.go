@@ -106,7 +106,7 @@ func TestBurstIsSettledTogether(t *testing.T) {
 	}
 }
 
-// If the worker ends or its connection is lost during the debounce window, all messages of the burst are redelivered.
+// If the worker stops or its connection is lost during the debounce window, all messages of the burst are redelivered.
 func TestInterruptedBurstIsRedelivered(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

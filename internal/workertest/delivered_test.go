@@ -147,7 +147,7 @@ func TestAckedReportsWhetherBrokerReceivedAck(t *testing.T) {
 	})
 }
 
-// Acked does not occupy a slot, and a panic in Acked does not stop the worker.
+// A panic in Acked does not stop the worker, and does not occupy a slot.
 func TestWorkerSurvivesPanicInAcked(t *testing.T) {
 	t.Parallel()
 	b := testkit.Embedded(t)

@@ -16,7 +16,7 @@ func TestUnusedDetourReleasesChannel(t *testing.T) {
 	for name, answered := range map[string]bool{"late answers": true, "no answers": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, m := dialMutedEmbedded(t, "channel_max=6")
+				c, m := dialEmbeddedWithGate(t, "channel_max=6")
 				names := declareQueues(t, c, 8)
 				for _, stuck := range names[:7] {
 					m.mute(stuck)
@@ -52,7 +52,7 @@ func TestUnusedDetourReleasesChannel(t *testing.T) {
 func TestClientReplacesConnectionIfChannelIsNotClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		declareQueues(t, c, 1)
 		m.mute("q0")
 		for range 2 {

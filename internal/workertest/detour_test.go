@@ -20,7 +20,7 @@ import (
 func TestDetourEndsWhileInUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestDetoursDoNotExhaustChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 12
-		c, m := dialMutedEmbedded(t, fmt.Sprint("channel_max=", most))
+		c, m := dialEmbeddedWithGate(t, fmt.Sprint("channel_max=", most))
 		names := declareQueues(t, c, 40)
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -85,7 +85,7 @@ func TestDetoursDoNotExhaustChannels(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := m.channels(); n > 2+most/2 {
-				t.Fatalf("%d channels are open", n)
+				t.Fatalf("got %d open channels, want at most %d", n, 2+most/2)
 			}
 		}
 		m.release(t)
@@ -105,7 +105,7 @@ func TestDetoursDoNotExhaustChannels(t *testing.T) {
 func TestStuckQueueDelaysOtherQueuesOnlyBriefly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		names := declareQueues(t, c, 201)
 		stuck, others := names[0], names[1:]
 		m.inOrder = true
@@ -158,7 +158,7 @@ func declareQueues(t *testing.T, c client, n int) (names []string) {
 func TestCopiesToManyUnconfirmingQueues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		const queues, each = 20, 18
 		for i := range queues {
 			name := fmt.Sprint("q", i)
@@ -192,7 +192,7 @@ func TestCopiesToManyUnconfirmingQueues(t *testing.T) {
 func TestUnconfirmedCopiesDoNotExhaustChannels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		const queues, later = 70, 10
 		healthy := declareQueues(t, c, queues+later+1)[queues+later]
 		for i := range queues {
@@ -242,7 +242,7 @@ func TestPublishReportsCorrectResult(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				m := newMuted()
+				m := newConfirmGate()
 				m.inOrder = seed%2 == 0 // simulates a queue without a majority, or a slow queue
 				publishThroughFaults(t, dial(m.intercept), m, r, rand.New(rand.NewPCG(seed, 7)))
 			})
@@ -250,7 +250,7 @@ func TestPublishReportsCorrectResult(t *testing.T) {
 	}
 }
 
-func publishThroughFaults(t *testing.T, c client, m *muted, r *raw, random *rand.Rand) {
+func publishThroughFaults(t *testing.T, c client, m *confirmGate, r *raw, random *rand.Rand) {
 	names := declareQueues(t, c, 6)
 	exchanges := []string{"", "a", "b", "c"}
 	declare := func(exchange string) {

@@ -27,11 +27,11 @@ func TestDialReturnsPermanentErrorsImmediately(t *testing.T) {
 			return u.String()
 		}
 		for _, tc := range []struct{ name, url, want string }{
-			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://); write amqp://user:password@host:5672/vhost"},
+			{"scheme", "http://user:s3cret@localhost/", "cannot use this broker URL (it does not begin with amqp:// or amqps://); use amqp://user:password@host:5672/vhost"},
 			{"port", "amqp://user:s3cret@localhost:port/", "cannot use this broker URL"},
 			{"escape", "amqp://user:s3cret%zz@localhost/", "cannot use this broker URL"},
 			{"password", with(func(u *url.URL) { u.User = url.UserPassword("guest", "s3cret") }), `the broker refused user "guest": check user name and password`},
-			{"virtual host", with(func(u *url.URL) { u.Path = "/no-such-vhost" }), `does not let user "guest" into virtual host "no-such-vhost": check that it exists`},
+			{"virtual host", with(func(u *url.URL) { u.Path = "/no-such-vhost" }), `denied user "guest" access to virtual host "no-such-vhost": check that it exists`},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -70,7 +70,7 @@ func TestDialExplainsRejectionOfRemoteGuest(t *testing.T) {
 					return new(net.Dialer).DialContext(ctx, network, here)
 				},
 			})
-			if err == nil || strings.Contains(err.Error(), "guest in from localhost only") != want {
+			if err == nil || strings.Contains(err.Error(), "accepts user guest only from localhost") != want {
 				t.Errorf("host %s: got %v", host, err)
 			}
 		}
@@ -116,7 +116,7 @@ func TestCanceledDialReturnsLastError(t *testing.T) {
 			return nil, ctx.Err()
 		},
 	})
-	const want = "reprise: broker.example:5672 cannot be reached: context canceled (last try: broker.example:5672: host unreachable)"
+	const want = "reprise: cannot reach broker.example:5672: context canceled (last try: broker.example:5672: host unreachable)"
 	if !errors.Is(err, context.Canceled) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -197,7 +197,7 @@ func TestHeartbeatPrecedence(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = b.Shutdown(context.Background()) })
-			_, m := dialMuted(t, "amqp://guest:guest@memory/%2F"+tc.parameter, func(c *reprise.Config) { c.Dial, c.Heartbeat = b.DialContext, tc.set })
+			_, m := dialWithGate(t, "amqp://guest:guest@memory/%2F"+tc.parameter, func(c *reprise.Config) { c.Dial, c.Heartbeat = b.DialContext, tc.set })
 			if got := m.heartbeat(); got != tc.want {
 				t.Errorf("heartbeat: got %v, want %v", got, tc.want)
 			}

@@ -58,7 +58,7 @@ func TestForgedHistoryDoesNotIncreaseAttempts(t *testing.T) {
 	})
 }
 
-// A forged history does not hide a message that always ends its connection.
+// With a forged history, the worker still counts each lost connection as a crash.
 func TestForgedHistoryDoesNotHideCrashes(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

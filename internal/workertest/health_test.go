@@ -38,7 +38,7 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
-// An open connection may have no responding peer.
+// A connection may stay open although the broker no longer responds.
 func TestHealthyFailsWithoutResponse(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -50,7 +50,7 @@ func TestMessagesInFlightAreLimited(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		const bound, more = 1024, 100
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "work"}}}); err != nil {
 			t.Fatal(err)

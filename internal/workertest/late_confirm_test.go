@@ -10,11 +10,11 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// A broker that confirms late gets each copy once. A publisher gets an error.
+// If the broker confirms late, the worker publishes each copy only once, and Publish returns an error.
 func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept)
 		names := declareQueues(t, c, 1)
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
@@ -49,7 +49,7 @@ func TestLateConfirmDoesNotDuplicateCopy(t *testing.T) {
 func TestMissingConfirmDoesNotAffectLaterCopies(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept)
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		declareQueues(t, c, 1)

@@ -16,7 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// slack is the maximum additional delay of the embedded broker in virtual time, because its timers count milliseconds.
+// slack is the maximum additional delay of the embedded broker in virtual time, because its timers have a resolution of
+// one millisecond.
 const slack = 5 * time.Millisecond
 
 // With any mixture of delays, each message returns in time, regardless of the other waiting messages.
@@ -183,8 +184,8 @@ func TestMessageTTLBlocksShortDelaysBehindLongDelays(t *testing.T) {
 	})
 }
 
-// mixed draws delays of all magnitudes: the number of delays below one second equals the number between one and ten
-// seconds, and so on.
+// mixed returns a random delay below longest. Half of the delays are divided by 10, a quarter by 100, and so on, so
+// that short delays are frequent.
 func mixed(random *rand.Rand, longest time.Duration) time.Duration {
 	d := time.Duration(random.Int64N(int64(longest)))
 	for random.IntN(2) == 0 {

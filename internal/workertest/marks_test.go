@@ -15,7 +15,7 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// An error is application code like the handler, so it can panic, too.
+// The methods of an error are application code, so they can panic like the handler.
 func TestWorkerRetriesErrorsThatPanic(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

@@ -303,8 +303,8 @@ func TestWorkerSurvivesPanickingObserver(t *testing.T) {
 	})
 }
 
-// Messages that gather while the worker is paused are handled once after the pause, even if the worker cannot requeue
-// them without a cost.
+// Messages that gather while the worker is paused are handled once after the pause, even if requeueing would count as a
+// delivery.
 func TestBurstWaitsDuringPause(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -336,7 +336,7 @@ func TestBurstWaitsDuringPause(t *testing.T) {
 	})
 }
 
-// A shutdown during a pause ends the worker.
+// A shutdown during a pause stops the worker.
 func TestPausedWorkerShutsDown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

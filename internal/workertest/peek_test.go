@@ -44,7 +44,7 @@ func TestPeekDoesNotModifyQueue(t *testing.T) {
 				if seen := peek(3); !slices.Equal(seen, want[:3]) {
 					t.Errorf("first three messages: got %v", seen)
 				}
-				for i := range 30 { // no number of calls removes a message
+				for i := range 30 { // repeated calls do not remove messages
 					testkit.Eventually(t, timeout, func() bool { n, err := c.Depth(t.Context(), queue); return n == 7 && err == nil })
 					if seen := peek(10); i < reprise.MaxPeeks-1 && !slices.Equal(seen, want) {
 						t.Errorf("all messages: got %v", seen)

@@ -42,7 +42,7 @@ func runProcesses(t *testing.T, b testkit.Target, cfg reprise.WorkerConfig, pois
 		mine.Handler = newScript(func(m *reprise.Message) error {
 			select {
 			case <-p.dead:
-				return errScripted // no handler runs after the end of its process
+				return errScripted // handlers do not run after their process is killed
 			default:
 			}
 			mu.Lock()

@@ -173,7 +173,7 @@ func TestNoAttemptExceedsLimits(t *testing.T) {
 	})
 }
 
-// The test uses any numbers, including numbers that Validate rejects.
+// The test uses arbitrary numbers, including numbers that Validate rejects.
 func TestDecideAcceptsInvalidInput(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -36,7 +36,7 @@ func TestWorkerRepublishesCopiesAfterDeletedQueue(t *testing.T) {
 			}
 			parked := c.log.count("parked")
 			r.publish("", queue, amqp.Publishing{MessageId: step, Type: typ})
-			// In a quorum queue that is being declared, basic.get costs the connection (541). Therefore the test does
+			// If a quorum queue is still being declared, basic.get closes the connection (541). Therefore the test does
 			// not read the queue before its first use.
 			c.log.wait(t, "parked", parked+1)
 			if d := r.take(queue + ".failed"); d.MessageId != step {
@@ -127,11 +127,11 @@ func TestWorkerParksMessageOfDeletedQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
 		queue, strategy := r.names(topology.Buckets{})
-		// RabbitMQ 4.3 cancels consumers shortly before it deletes the queue. A new subscription in this interval costs
-		// the channel.
+		// RabbitMQ 4.3 cancels consumers shortly before it deletes the queue. A new subscription in this interval
+		// closes the channel.
 		patient := func(c *reprise.Config) { c.Reconnect = backoff.Fixed(300 * time.Millisecond) }
 		c := dial(t, b.URL, patient)
-		h := newHeld(t)
+		h := newHeldHandler(t)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy})
 		r.publish("", queue, amqp.Publishing{MessageId: "id"})
 		running := h.next()

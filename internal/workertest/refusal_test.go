@@ -34,12 +34,12 @@ func rewriting(rewrite func(frame []byte) []byte) func(*reprise.Config) {
 	}
 }
 
-// A refusal may arrive after the message counts as proven. A second publish to the same destination then does not
+// A refusal may arrive after the destination counts as proven. A second publish to the same destination then does not
 // affect other messages.
 func TestLateRefusalDoesNotAffectLaterMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		var slow atomic.Bool
 		c := dial(m.intercept, rewriting(func(frame []byte) []byte {
 			if slow.Load() && bytes.HasPrefix(frame[7:], channelClose) {
@@ -77,7 +77,7 @@ func TestLateRefusalDoesNotAffectLaterMessages(t *testing.T) {
 func TestRefusalOfLateDestinationDoesNotAffectOtherMessages(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept, rewriting(func(frame []byte) []byte {
 			if bytes.HasPrefix(frame[7:], channelClose) {
 				time.Sleep(1100 * time.Millisecond) // longer than the timeout of an unproven message
@@ -197,7 +197,7 @@ func TestPublishRejectsDirectReplyTo(t *testing.T) {
 func TestStuckQueueUsesOneChannel(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept)
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "w", Handler: h, Prefetch: 200})
@@ -216,11 +216,11 @@ func TestStuckQueueUsesOneChannel(t *testing.T) {
 	})
 }
 
-// A channel that stays open for an hour does not cost a connection that responds.
+// If the broker does not close a channel for an hour but still responds, the client keeps the connection.
 func TestUnclosedChannelDoesNotCostConnection(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		var drop atomic.Bool
 		c := dial(m.intercept, rewriting(func(frame []byte) []byte {
 			if bytes.HasPrefix(frame[7:], channelCloseOK) && drop.CompareAndSwap(true, false) {
@@ -250,7 +250,7 @@ func TestUnclosedChannelDoesNotCostConnection(t *testing.T) {
 func TestBatchArrivesInOrderAfterRecovery(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept)
 		declareQueues(t, c, 1)
 		for range 10 {
@@ -290,7 +290,7 @@ func (s slowLog) Handle(ctx context.Context, r slog.Record) error {
 func TestStuckLoggerDoesNotBlockConfirms(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept, func(c *reprise.Config) { c.Logger = slog.New(slowLog{newRecorder()}) })
 		declareQueues(t, c, 2)
 		m.mute("q0")

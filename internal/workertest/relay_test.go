@@ -7,22 +7,22 @@ import (
 	"net"
 )
 
-// relayed is a connection that modifies the frames from the broker.
-type relayed struct {
+// relayConn is a connection that modifies the frames from the broker.
+type relayConn struct {
 	net.Conn
 	in  *io.PipeReader
 	out *io.PipeWriter // Writes are not interleaved
 }
 
 // relay replaces each frame of the broker with the result of rewrite.
-func relay(conn net.Conn, rewrite func(frame []byte) []byte) *relayed {
-	r := &relayed{Conn: conn}
+func relay(conn net.Conn, rewrite func(frame []byte) []byte) *relayConn {
+	r := &relayConn{Conn: conn}
 	r.in, r.out = io.Pipe()
 	go r.pump(rewrite) // runs until the connection is closed
 	return r
 }
 
-func (r *relayed) pump(rewrite func(frame []byte) []byte) {
+func (r *relayConn) pump(rewrite func(frame []byte) []byte) {
 	from := bufio.NewReader(r.Conn)
 	for {
 		frame := make([]byte, 7)
@@ -41,9 +41,9 @@ func (r *relayed) pump(rewrite func(frame []byte) []byte) {
 	}
 }
 
-func (r *relayed) Read(p []byte) (int, error) { return r.in.Read(p) }
+func (r *relayConn) Read(p []byte) (int, error) { return r.in.Read(p) }
 
-func (r *relayed) Close() error {
+func (r *relayConn) Close() error {
 	_ = r.in.Close()
 	return r.Conn.Close()
 }

@@ -77,7 +77,7 @@ func TestUnconfirmedReportDelaysAckBriefly(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		events := &events{}
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept, func(c *reprise.Config) { c.Observer = events })
 		to := topology.OutcomeQueuePrefix + "archive"
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: to}}}); err != nil {
@@ -134,7 +134,7 @@ func TestReportDoesNotPreventAck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 				events := &events{}
-				m := newMuted()
+				m := newConfirmGate()
 				done := make(chan time.Time, 1)
 				c := dial(m.intercept, func(c *reprise.Config) {
 					c.Observer = reprise.ObserverFunc(func(e reprise.Event) {
@@ -181,13 +181,13 @@ func TestReportDoesNotPreventAck(t *testing.T) {
 	}
 }
 
-// A report queue that does not confirm costs its messages their outcomes, and delays other messages by at most one
-// timeout. After a minute, the worker sends one report to test the queue.
+// If a report queue does not confirm, the worker stops reporting outcomes to it. Other messages are delayed by at most
+// one timeout. After a minute, the worker sends one report to test the queue.
 func TestWorkerPausesUnconfirmedReports(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		events := &events{}
-		m := newMuted()
+		m := newConfirmGate()
 		c := dial(m.intercept, func(c *reprise.Config) { c.Observer = events })
 		to := outcomes(t, c)
 		m.mute(to)
@@ -270,8 +270,8 @@ func TestWorkerSendsNoReportsWhileConnectionIsBlocked(t *testing.T) {
 	})
 }
 
-// A worker reports a failed attempt before the next attempt. This also applies to later attempts, because the first
-// attempt may have ended with its connection, or in another program.
+// A worker reports a failed attempt before the next attempt. This also applies to later attempts, because a lost
+// connection or another program may have prevented a report of the first attempt.
 func TestWorkerReportsFailedAttempts(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

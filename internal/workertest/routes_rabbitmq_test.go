@@ -322,7 +322,7 @@ func (r *raw) collect(queue string, n int) func(within time.Duration) []arrival 
 	}
 	var all []arrival
 	done := make(chan struct{})
-	go func() { // ends with the connection at the latest
+	go func() { // returns when the connection is closed, at the latest
 		defer close(done)
 		for len(all) < n {
 			d, ok := <-deliveries

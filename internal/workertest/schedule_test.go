@@ -50,7 +50,7 @@ func calendar(t *testing.T, r *raw, c client, longest time.Duration) (exchange, 
 }
 
 // A message for a queue or an exchange is never early, and less than a second late.
-func TestPublishAtIsExactToTheSecond(t *testing.T) {
+func TestPublishAtIsAccurateToOneSecond(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
 		c := dial(func(c *reprise.Config) { c.Heartbeat = 12 * time.Hour })
@@ -247,14 +247,14 @@ func TestPublishInRecreatesDeletedQueues(t *testing.T) {
 func TestPublishAtIsNotLateAfterBlockedConnection(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		var publishing *alarmed
+		var publishing *alarmConn
 		c := dial(func(c *reprise.Config) {
 			memory := c.Dial
 			var dials int32
 			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := memory(ctx, network, addr)
 				if dials++; err == nil && dials == publishes {
-					publishing = newAlarmed(conn)
+					publishing = newAlarmConn(conn)
 					conn = publishing
 				}
 				return conn, err
@@ -285,7 +285,7 @@ func TestPublishAtIsNotLateAfterBlockedConnection(t *testing.T) {
 	})
 }
 
-// Like Publish, it waits for the next connection after the loss of a connection at any frame.
+// If the connection is lost at any frame, PublishIn waits for the next connection, like Publish.
 func TestPublishInSurvivesLostConnection(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {

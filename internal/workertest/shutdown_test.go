@@ -304,7 +304,7 @@ func TestShutdownContextCancelsHandlers(t *testing.T) {
 	}
 }
 
-// If a handler succeeds after its worker has stopped to write acks, the message is redelivered and does not count as
+// If a handler succeeds after its worker has stopped writing acks, the message is redelivered and does not count as
 // processed.
 func TestUnackedMessageIsNotReportedAsProcessed(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// held is a handler whose attempts wait for a result from the test.
-type held struct {
+// heldHandler is a handler whose attempts wait for a result from the test.
+type heldHandler struct {
 	t       testing.TB
 	running chan attempt
 }
@@ -25,9 +25,9 @@ type attempt struct {
 	result chan<- error
 }
 
-func newHeld(t testing.TB) held { return held{t, make(chan attempt)} }
+func newHeldHandler(t testing.TB) heldHandler { return heldHandler{t, make(chan attempt)} }
 
-func (h held) Handle(_ context.Context, m *reprise.Message) error {
+func (h heldHandler) Handle(_ context.Context, m *reprise.Message) error {
 	result := make(chan error)
 	select {
 	case h.running <- attempt{m, result}:
@@ -42,7 +42,7 @@ func (h held) Handle(_ context.Context, m *reprise.Message) error {
 	}
 }
 
-func (h held) next() attempt {
+func (h heldHandler) next() attempt {
 	h.t.Helper()
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -73,9 +73,9 @@ func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 				queue, strategy := r.names(topology.Buckets{})
 				proxy := testkit.NewProxy(t, b.URL)
 				c := dial(t, proxy.URL())
-				h := newHeld(t)
-				// With a prefetch of two, one of the unsettled messages is the new message below. The broker delivers
-				// each other message after the ack of the previous message.
+				h := newHeldHandler(t)
+				// The new message below occupies one of the two slots. Therefore the broker delivers each further
+				// message only after the ack of the previous message.
 				stop := start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 2, Prefetch: 2})
 
 				r.publish("", queue, amqp.Publishing{MessageId: "old"})
@@ -105,7 +105,8 @@ func TestStaleSettlementHasNoEffectAfterReconnect(t *testing.T) {
 
 				old.result <- tc.result // settles tag 1 of the lost connection
 
-				// Further messages flush the effects of the stale settlement, because they also need its slot.
+				// When these messages are delivered, any effect of the stale settlement has reached the broker, because
+				// they need the same slot.
 				const more = 5
 				var last attempt
 				for i := range more {

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Health reports whether a worker consumes, from before its start until after its end.
+// Health reports whether a worker consumes, from before its start until after it has stopped.
 func TestWorkerHealth(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
@@ -66,7 +66,7 @@ func TestWorkerHealth(t *testing.T) {
 	})
 }
 
-// A worker that was shut down before Run counts as ended.
+// A worker that was shut down before Run counts as stopped.
 func TestHealthOfUnstartedWorkerAfterShutdown(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, _ *raw) {

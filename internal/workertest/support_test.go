@@ -216,16 +216,16 @@ func (r *raw) names(buckets topology.Buckets) (queue string, s topology.Strategy
 	r.t.Helper()
 	queue = testkit.Name(r.t, "work")
 	r.deleteQueues(queue, queue+".failed")
-	return queue, topology.Strategy{Route: recorded{buckets, r}}
+	return queue, topology.Strategy{Route: cleanedRoute{buckets, r}}
 }
 
-// recorded is a route that deletes its queues at the end of the test.
-type recorded struct {
+// cleanedRoute is a route that deletes its queues at the end of the test.
+type cleanedRoute struct {
 	topology.Buckets
 	r *raw
 }
 
-func (b recorded) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, error) {
+func (b cleanedRoute) Wait(d topology.Delivery, delay time.Duration) (topology.Hop, error) {
 	hop, err := b.Buckets.Wait(d, delay)
 	for _, q := range hop.Topology.Queues {
 		b.r.deleteQueues(q.Name)

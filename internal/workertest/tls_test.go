@@ -174,14 +174,14 @@ func TestTLS(t *testing.T) {
 		"wrong name": {
 			"amqps://ada:s3cret@" + addr,
 			[]func(*reprise.Config){trusting()},
-			"connect by a name it is for, or say which to expect, in Config.TLS as ServerName or by the URL's server_name_indication",
+			"connect by a name in the certificate, or set the expected name in Config.TLS as ServerName or by the URL's server_name_indication",
 		},
-		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "the files that the URL names for TLS cannot be used: read CA certificate: open /no/such/file"},
-		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "it refused TLS (certificate required): check the client certificate"},
-		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "it refused TLS ("},
-		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that there is one, that it names a user of the broker"},
+		"no such file":                {"amqps://ada:s3cret@one.example?cacertfile=/no/such/file", []func(*reprise.Config){names}, "cannot use the TLS files of the URL: read CA certificate: open /no/such/file"},
+		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "the server refused TLS (certificate required): check the client certificate"},
+		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "the server refused TLS ("},
+		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that one is set, that it names a user of the broker"},
 		"URL without TLS":             {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: use amqps:// (default port 5671), or remove Config.TLS"},
-		"broker without TLS":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "it does not speak TLS; write amqp://, or the port that does (5671 in most cases)"},
+		"broker without TLS":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "the server does not use TLS; use amqp://, or the TLS port (usually 5671)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.want == "" {
@@ -205,12 +205,12 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Dial reports a server that is not a broker, or uses another protocol than the URL.
+// Dial reports a server that is not a broker, or does not use the protocol of the URL.
 func TestDialReportsWrongProtocol(t *testing.T) {
 	t.Parallel()
 	for greeting, want := range map[string]string{
-		"\x15\x03\x03\x00\x02\x02\x46":     "it speaks TLS; write amqps://, or the port that does not",
-		"HTTP/1.1 400 Bad Request\r\n\r\n": "it does not speak AMQP: check the port",
+		"\x15\x03\x03\x00\x02\x02\x46":     "the server uses TLS; use amqps://, or the port without TLS",
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "the server does not use AMQP: check the port",
 	} {
 		_, err := reprise.Dial(t.Context(), "amqp://ada:s3cret@broker.example", &reprise.Config{
 			Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -28,8 +28,8 @@ var (
 	confirmOK      = []byte{0, 85, 0, 11}
 )
 
-// ignoring drops all responses of a kind on one of the client's first two connections.
-type ignoring struct {
+// responseDropper drops all responses of a kind on one of the client's first two connections.
+type responseDropper struct {
 	answer []byte
 	on     int32 // publishes or consumes
 	now    atomic.Bool
@@ -37,7 +37,7 @@ type ignoring struct {
 	most   atomic.Int32    // largest number of open channels
 }
 
-func (g *ignoring) intercept(c *reprise.Config) {
+func (g *responseDropper) intercept(c *reprise.Config) {
 	memory, dials := c.Dial, int32(0)
 	c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := memory(ctx, network, addr)
@@ -72,7 +72,7 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 		on     int32
 		ask    func(c client) // repeated action of the program; nil: the worker acts
 		handle func(*reprise.Message) error
-		first  bool // drop also the first response
+		first  bool // also drop the first response
 	}{
 		"consume":        {answer: consumeOK, on: consumes},
 		"qos":            {answer: qosOK, on: consumes},
@@ -97,7 +97,7 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-				g := &ignoring{answer: tc.answer, on: tc.on, open: map[uint16]bool{}}
+				g := &responseDropper{answer: tc.answer, on: tc.on, open: map[uint16]bool{}}
 				g.now.Store(tc.first)
 				if err := dial().Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "other"}}}); err != nil {
 					t.Fatal(err)
@@ -172,7 +172,7 @@ func TestClientReplacesUnresponsiveConnection(t *testing.T) {
 func TestClientOpensNoChannelsWhileBlocked(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {
-		var publishing *alarmed
+		var publishing *alarmConn
 		var blocked atomic.Bool
 		var opened atomic.Int32
 		c := dial(func(c *reprise.Config) {
@@ -183,7 +183,7 @@ func TestClientOpensNoChannelsWhileBlocked(t *testing.T) {
 					return conn, err
 				}
 				var held []byte
-				publishing = &alarmed{relay(conn, func(frame []byte) []byte {
+				publishing = &alarmConn{relay(conn, func(frame []byte) []byte {
 					const heartbeat = 8
 					switch {
 					case !blocked.Load():

@@ -27,7 +27,7 @@ func TestUnconfirmingQueueDoesNotAffectOtherQueues(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, m := dialMuted(t, b.URL, shortTimeout)
+		c, m := dialWithGate(t, b.URL, shortTimeout)
 		stuck, queue := queueFor(t, r, c, nil), queueFor(t, r, c, nil)
 		for _, q := range []string{stuck, queue} {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: q}); err != nil {
@@ -86,7 +86,7 @@ func TestHealthyFailsWithoutConfirms(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, m := dialMuted(t, b.URL, shortTimeout)
+		c, m := dialWithGate(t, b.URL, shortTimeout)
 		queue := queueFor(t, r, c, nil)
 		m.mute(queue)
 		if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: queue}); !errors.Is(err, reprise.ErrUnconfirmed) {
@@ -105,7 +105,7 @@ func TestHealthyFailsWithoutConfirms(t *testing.T) {
 func TestUnconfirmedKeysDoNotBlockOtherMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		if err := c.Declare(t.Context(), topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "x", Kind: topology.Fanout}},
 			Queues:    []topology.Queue{{Name: "stuck"}, {Name: "q"}},
@@ -145,7 +145,7 @@ func TestUnconfirmedKeysDoNotBlockOtherMessages(t *testing.T) {
 func TestClosedChannelDoesNotReportNacks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestClosedChannelDoesNotReportNacks(t *testing.T) {
 func TestClientReplacesConnectionThatBrokerDoesNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, m := dialMutedEmbedded(t)
+		c, m := dialEmbeddedWithGate(t)
 		if err := c.Declare(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -187,20 +187,20 @@ func TestClientReplacesConnectionThatBrokerDoesNotRead(t *testing.T) {
 	})
 }
 
-// unread is a connection whose broker stops reading at a signal. The broker still gets heartbeats.
-type unread struct {
+// unreadConn is a connection whose broker stops reading at a signal. The broker still gets heartbeats.
+type unreadConn struct {
 	net.Conn
 	stop   <-chan struct{}
 	closed chan struct{}
 	close  func()
 }
 
-func newUnread(conn net.Conn, stop <-chan struct{}) *unread {
+func newUnreadConn(conn net.Conn, stop <-chan struct{}) *unreadConn {
 	closed := make(chan struct{})
-	return &unread{Conn: conn, stop: stop, closed: closed, close: sync.OnceFunc(func() { close(closed) })}
+	return &unreadConn{Conn: conn, stop: stop, closed: closed, close: sync.OnceFunc(func() { close(closed) })}
 }
 
-func (u *unread) Write(p []byte) (int, error) {
+func (u *unreadConn) Write(p []byte) (int, error) {
 	select {
 	case <-u.stop:
 	default:
@@ -220,14 +220,14 @@ func (u *unread) Write(p []byte) (int, error) {
 	}
 }
 
-func (u *unread) SetDeadline(at time.Time) error {
+func (u *unreadConn) SetDeadline(at time.Time) error {
 	if !at.IsZero() && !at.After(time.Now()) {
 		u.close()
 	}
 	return u.Conn.SetDeadline(at)
 }
 
-func (u *unread) Close() error {
+func (u *unreadConn) Close() error {
 	u.close()
 	return u.Conn.Close()
 }
@@ -244,7 +244,7 @@ func TestClientDetectsBrokerThatStopsReading(t *testing.T) {
 			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 				if err == nil && dials.Add(1) == publishes {
-					conn = newUnread(conn, stop)
+					conn = newUnreadConn(conn, stop)
 				}
 				return conn, err
 			}
@@ -266,7 +266,7 @@ func TestCopiesToUnconfirmingQueueAreStoredOnce(t *testing.T) {
 	t.Parallel()
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		r := newRaw(t, b.URL)
-		c, m := dialMuted(t, b.URL, shortTimeout)
+		c, m := dialWithGate(t, b.URL, shortTimeout)
 		var queues []string
 		for range 2 {
 			queue, strategy := r.names(topology.Buckets{})

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A message that the AMQP client cannot read costs the connection at each delivery, and is eventually parked. Later
+// A message that the AMQP client cannot read closes the connection at each delivery, and is eventually parked. Later
 // messages are not parked. (The embedded broker rejects such a message.)
 func TestWorkerParksOnlyUnreadableMessage(t *testing.T) {
 	t.Parallel()
@@ -59,13 +59,13 @@ func TestWorkerParksOnlyUnreadableMessage(t *testing.T) {
 	}
 }
 
-// garbled replaces the next data that its connection reads with invalid AMQP.
-type garbled struct {
+// garbledConn replaces the next data that its connection reads with invalid AMQP.
+type garbledConn struct {
 	net.Conn
 	now *atomic.Bool
 }
 
-func (g garbled) Read(p []byte) (int, error) {
+func (g garbledConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	if err == nil && g.now.Load() {
 		return copy(p, "\xff no frame begins so"), nil
@@ -85,12 +85,12 @@ func TestWorkerReducesPrefetchAfterUnreadableMessage(t *testing.T) {
 		c := dial(t, b.URL, func(c *reprise.Config) {
 			c.Dial = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 				if conn, err = (&net.Dialer{}).DialContext(ctx, network, addr); err == nil && dials.Add(1) == consumes {
-					conn = garbled{conn, &now}
+					conn = garbledConn{conn, &now}
 				}
 				return conn, err
 			}
 		})
-		h := newHeld(t)
+		h := newHeldHandler(t)
 		start(t, c, reprise.WorkerConfig{Queue: queue, Handler: h, Strategy: strategy, Concurrency: 3})
 		for range 3 {
 			r.publish("", queue, amqp.Publishing{})

@@ -88,7 +88,7 @@ func TestRequestsOnChannelAreSerialized(t *testing.T) {
 	})
 }
 
-// minuteLimiter permits the first attempt immediately and each other attempt after a minute.
+// minuteLimiter permits the first attempt immediately and every later attempt after a minute.
 type minuteLimiter struct{ first atomic.Bool }
 
 func (l *minuteLimiter) Wait(ctx context.Context) error {
@@ -103,7 +103,7 @@ func (l *minuteLimiter) Wait(ctx context.Context) error {
 	}
 }
 
-// An attempt that waits at the limiter when a pause begins waits for the end of the pause.
+// If a pause begins while an attempt waits at the limiter, the attempt starts after the pause.
 func TestPauseDelaysAttemptsAtLimiter(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, dial func(...func(*reprise.Config)) client, r *raw) {

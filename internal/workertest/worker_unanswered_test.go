@@ -48,8 +48,8 @@ func withholding(answer []byte, nth int, andAll bool) func(*reprise.Config) {
 	}
 }
 
-// A broker that sends heartbeats but no responses does not block a worker indefinitely. The worker sends the request on
-// another channel. If the broker does not even open a channel, the worker uses another connection.
+// A broker that sends heartbeats but no responses does not block a worker indefinitely. The worker repeats the request
+// on another channel. If the broker does not even open a channel, the worker uses another connection.
 func TestWorkerRepeatsUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
