@@ -18,7 +18,7 @@ func cutOff(t *testing.T, b testkit.Target) (c *client, cut func()) {
 	return connect(t, b), proxy.Cut
 }
 
-// left waits until a queue has no consumer, and takes all its messages.
+// left waits until a queue has no consumer, takes all its messages, and returns their bodies.
 func (c *client) left(queue string) (bodies []string) {
 	c.t.Helper()
 	var n int

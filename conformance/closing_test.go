@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// After connection.close-ok, the broker continues to read. A client that is still writing can complete its writes and then
-// read the reply.
+// After connection.close-ok, the broker continues to read. Therefore a client that is still writing can complete its
+// writes and then read the reply.
 func TestWritesAfterConnectionCloseSucceed(t *testing.T) {
 	eachRaw(t, func(t *testing.T, _ testkit.Target, r *raw) {
 		r.open(2047, 0)
@@ -91,8 +91,8 @@ func (r *raw) closedBy(code uint16, text string, class, method uint16) {
 	}
 }
 
-// The error contains the method that the broker could not decode. It contains the bytes in RabbitMQ's format: as a string,
-// if the payload is text, or else as numbers.
+// The error contains the method that the broker could not decode, and its bytes in RabbitMQ's format: as a string if
+// the payload is text, otherwise as numbers.
 func TestErrorsForMalformedFrames(t *testing.T) {
 	const qos = "\x00\x3c\x00\x0a"
 	for name, test := range map[string]struct {
@@ -149,7 +149,7 @@ func TestErrorsForMalformedFrames(t *testing.T) {
 	}
 }
 
-// A client that does not authenticate correctly does not receive the reason for the end of its connection.
+// If authentication fails, the broker closes the connection without a reason.
 func TestHandshakeErrorsHaveNoReply(t *testing.T) {
 	as := func(mechanism, response string) func(r *raw) {
 		return func(r *raw) {

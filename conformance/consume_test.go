@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// expectIdle checks that a consumer has no delivery, after the broker could have sent a delivery.
+// expectIdle checks that a consumer has no delivery, after it has given the broker enough time to send one.
 func (c *client) expectIdle(deliveries <-chan amqp.Delivery) {
 	c.t.Helper()
 	marker := c.queue("marker", nil)

@@ -67,8 +67,8 @@ func TestDeathHeaders(t *testing.T) {
 	})
 }
 
-// Each combination of queue and reason has one entry. Another death increments the count of the entry and moves the entry to
-// the front. Its other fields describe the first death.
+// Each combination of queue and reason has one entry. Each further death increments the count of the entry and moves
+// the entry to the front. The other fields of the entry describe the first death.
 func TestDeathsAreCountedByQueueAndReason(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		work, wait := testkit.Name(t, "work"), testkit.Name(t, "wait")

@@ -20,7 +20,8 @@ func (c *client) delayed(b testkit.Target, args amqp.Table) string {
 	return c.queue("q", all)
 }
 
-// A requeued message waits for its delay, and does not block other messages. It is not ready until the delay ends.
+// A requeued message waits for its delay, and does not block other messages. It is not ready until the delay has
+// passed.
 func TestDelayedRetry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
@@ -54,8 +55,8 @@ func TestDelayedRetryMaximumBelowMinimum(t *testing.T) {
 	})
 }
 
-// The type selects the requeued messages that wait: after failed deliveries (basic.reject), after returned deliveries
-// (basic.nack), or both.
+// The type selects which requeued messages are delayed: messages of failed deliveries (basic.reject), of returned
+// deliveries (basic.nack), or of both.
 func TestDelayedRetryTypes(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		for _, test := range []struct {

@@ -22,7 +22,7 @@ const answerTime = 60 * time.Second
 type clientConn struct {
 	raw         *raw
 	channels    map[uint16]*clientChannel
-	closeReason string // reason for the end of the connection; empty while it is open
+	closeReason string // why the connection was closed; empty while it is open
 }
 
 // clientChannel is a channel and its state.
@@ -41,8 +41,8 @@ type clientChannel struct {
 	source  map[string]string // queue of each consumer
 	asked   string            // queue of the current basic.get
 	step    int
-	pending []pending // unsettled deliveries
-	held    []pending // deliveries that the current transaction has settled
+	pending []pendingDelivery // unsettled deliveries
+	held    []pendingDelivery // deliveries that were settled in the current transaction
 	tx      bool
 	settled uint64 // most recently settled tag
 }
@@ -56,8 +56,8 @@ type seen struct {
 	others     []string
 }
 
-// pending is an unsettled delivery.
-type pending struct {
+// pendingDelivery is an unsettled delivery.
+type pendingDelivery struct {
 	tag    uint64
 	queue  string
 	origin string // consumer tag; empty for basic.get
@@ -258,22 +258,23 @@ func (ln *clientChannel) message(c content) {
 	case *amqpwire.BasicDeliver:
 		ln.seen.deliveries[m.ConsumerTag] = append(ln.seen.deliveries[m.ConsumerTag], text)
 		if queue, settles := ln.source[m.ConsumerTag]; settles {
-			ln.await(pending{m.DeliveryTag, queue, m.ConsumerTag, ln.step})
+			ln.await(pendingDelivery{m.DeliveryTag, queue, m.ConsumerTag, ln.step})
 		}
 	case *amqpwire.BasicReturn:
 		ln.seen.returns = append(ln.seen.returns, text)
 	case *amqpwire.BasicGetOk:
 		ln.reply = text
 		if ln.asked != "" {
-			ln.await(pending{m.DeliveryTag, ln.asked, "", ln.step})
+			ln.await(pendingDelivery{m.DeliveryTag, ln.asked, "", ln.step})
 		}
 	}
 }
 
-// await adds deliveries. It sorts the deliveries of one step by consumer, because the order of the consumers is random.
-func (ln *clientChannel) await(p ...pending) {
+// await adds unsettled deliveries. It sorts the deliveries of one step by consumer, because the order of the consumers
+// is random.
+func (ln *clientChannel) await(p ...pendingDelivery) {
 	ln.pending = append(ln.pending, p...)
-	slices.SortStableFunc(ln.pending, func(a, b pending) int {
+	slices.SortStableFunc(ln.pending, func(a, b pendingDelivery) int {
 		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.origin, b.origin), cmp.Compare(a.tag, b.tag))
 	})
 }

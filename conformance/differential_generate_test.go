@@ -50,7 +50,7 @@ var step = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom(weighted).Draw(t, "kind").Draw(t, "operation")
 })
 
-// rareStep draws an operation that can end a channel or remove objects that later operations need.
+// rareStep draws an operation that can close a channel or remove objects that later operations need.
 var rareStep = rapid.Custom(func(t *rapid.T) operation {
 	return rapid.SampledFrom([]*rapid.Generator[operation]{mistake, deleting, redeclare}).Draw(t, "kind").Draw(t, "operation")
 })

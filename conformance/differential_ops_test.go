@@ -11,7 +11,7 @@ import (
 // operation is a line of a script. Its string has the notation of scripts.
 type operation interface {
 	fmt.Stringer
-	// do performs the operation and returns the reply.
+	// do performs the operation on the player's broker and returns the reply.
 	do(p *player) string
 }
 
@@ -120,7 +120,7 @@ type consume struct {
 
 func (o consume) do(p *player) string {
 	ln := p.channel(o.on)
-	if _, used := ln.source[o.tag]; !used && slices.ContainsFunc(ln.pending, func(d pending) bool { return d.origin == o.tag }) {
+	if _, used := ln.source[o.tag]; !used && slices.ContainsFunc(ln.pending, func(d pendingDelivery) bool { return d.origin == o.tag }) {
 		return "not consumed"
 	}
 	ln.call(&amqpwire.BasicQos{PrefetchCount: o.prefetch})
@@ -194,7 +194,7 @@ func (o settle) do(p *player) string {
 	d := ln.pending[o.nth%len(ln.pending)]
 	multiple := o.multiple && o.how != rejected && o.how != failed && !p.hasMixedSources(ln) && !p.hasSharedQueue(ln)
 	tag := d.tag
-	var settled, left []pending
+	var settled, left []pendingDelivery
 	for _, other := range ln.pending {
 		if multiple && other.step == d.step {
 			tag = max(tag, other.tag) // includes all deliveries of a step, because their order is random

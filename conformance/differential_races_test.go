@@ -85,7 +85,7 @@ func (g *graph) reach(from string, dead bool, seen map[string]bool) []string {
 	return found
 }
 
-// meet reports whether messages from two of these queues can reach the same queue.
+// meet reports whether messages from two of the queues can reach the same queue.
 func (g *graph) meet(queues []string) bool {
 	queues = slices.Compact(slices.Sorted(slices.Values(queues)))
 	for i, a := range queues {

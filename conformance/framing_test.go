@@ -179,7 +179,7 @@ func TestTuning(t *testing.T) {
 		var clients []*raw
 		for _, ok := range []*amqpwire.ConnectionTuneOk{
 			{ChannelMax: 2047, FrameMax: 200000},
-			{ChannelMax: 2047, FrameMax: 0}, // 0 means unlimited, and so exceeds the proposal
+			{ChannelMax: 2047, FrameMax: 0}, // 0 means unlimited and therefore exceeds the proposal
 			{ChannelMax: 2047, FrameMax: 4095},
 			{ChannelMax: 2048, FrameMax: 131072},
 			{ChannelMax: 0, FrameMax: 131072},

@@ -33,7 +33,7 @@ func TestDropHead(t *testing.T) {
 			each(t, func(t *testing.T, _ testkit.Target, c *client) {
 				q, dead := c.expiring(args)
 				if got := c.confirms(q, "1", "2", "3", "4"); got != "++++" {
-					t.Errorf("confirms: got %s", got)
+					t.Errorf("confirms: got %s, want ++++", got)
 				}
 				if got := c.bodies(q, 2); got != "3 4" {
 					t.Errorf("messages in the queue: got %s", got)
@@ -71,7 +71,7 @@ func TestLengthZero(t *testing.T) {
 		q, dead := c.expiring(amqp.Table{"x-max-length": 0})
 		c.put(q, "nobody there")
 		if got := c.bodies(dead, 1); got != "nobody there" {
-			t.Errorf("dead letter: got %s", got)
+			t.Errorf("unexpected dead letter: %s", got)
 		}
 		deliveries := c.consume(q, nil)
 		c.put(q, "taken")
@@ -113,18 +113,18 @@ func TestRejectPublishDLX(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q, dead := c.expiring(amqp.Table{"x-max-length": 1, "x-overflow": "reject-publish-dlx"})
 		if got := c.confirms(q, "1", "2"); got != "+-" {
-			t.Errorf("confirms: got %s", got)
+			t.Errorf("confirms: got %s, want +-", got)
 		}
 		if d := c.get(dead); string(d.Body) != "2" || deaths(t, d)[0]["reason"] != "maxlen" {
 			t.Errorf("dead letter: got %q, %v", d.Body, deaths(t, d))
 		}
-		// A quorum queue accepts the argument, but drops its head.
+		// A quorum queue accepts the argument, but drops the message at its head.
 		q, dead = c.expiring(amqp.Table{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
 		if got := c.confirms(q, "1", "2"); got != "++" {
-			t.Errorf("confirms: got %s", got)
+			t.Errorf("confirms: got %s, want ++", got)
 		}
 		if got := c.bodies(dead, 1); got != "1" {
-			t.Errorf("dead letter: got %s", got)
+			t.Errorf("dead letter: got %s, want 1", got)
 		}
 	})
 }

@@ -20,9 +20,9 @@ type ownBroker struct {
 	stop, start func()
 }
 
-// eachOwn is like testkit.Each, for a test that stops and starts brokers. It starts additional RabbitMQ nodes, because other
-// tests use the shared nodes. Their names are in environment variables that `make test` sets. The nodes take seconds to
-// start, so the RabbitMQ subtests run in parallel with other tests.
+// eachOwn is like testkit.Each, for a test that stops and starts brokers. It starts additional RabbitMQ nodes, because
+// other tests use the shared nodes. `make test` sets environment variables to the names of these nodes. The nodes take
+// seconds to start, so the RabbitMQ subtests run in parallel with other tests.
 func eachOwn(t *testing.T, test func(t *testing.T, b *ownBroker)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {

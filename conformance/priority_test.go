@@ -67,7 +67,7 @@ func TestQuorumPriorities(t *testing.T) {
 	})
 }
 
-// A full queue with priorities drops its head, which is the message with the highest priority.
+// A full queue with priorities drops the message at its head, which has the highest priority.
 func TestPriorityQueueDropsHead(t *testing.T) {
 	each(t, func(t *testing.T, _ testkit.Target, c *client) {
 		q, dead := c.expiring(amqp.Table{"x-max-priority": 5, "x-max-length": 1})

@@ -15,7 +15,7 @@ func (c *client) awaitDeleted(queue string) {
 	c.t.Helper()
 	testkit.Eventually(c.t, timeout, func() error {
 		if c.exists(queue) {
-			// The check has renewed the queue TTL, so the next check follows after more than the TTL.
+			// The check has renewed the queue TTL, so the loop waits longer than the TTL before the next check.
 			time.Sleep(1200 * time.Millisecond)
 			return errors.New(queue + " is still there")
 		}

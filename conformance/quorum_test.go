@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// The delivery count is the number of failed deliveries. Since 4.3, a delivery fails if the client rejects it or the channel
-// closes, but not by basic.nack. If the count exceeds the limit, the broker dead-letters the message.
+// The delivery count is the number of failed deliveries. Since 4.3, a delivery counts as failed after basic.reject or
+// if the channel closes, but not after basic.nack. If the count exceeds the limit, the broker dead-letters the message.
 func TestDeliveryCount(t *testing.T) {
 	each(t, func(t *testing.T, b testkit.Target, c *client) {
 		dead := c.queue("dead", nil)

@@ -114,7 +114,7 @@ func TestRestart(t *testing.T) {
 		if got := c.bodies("quorum", 2); got != "transient 2" {
 			t.Errorf("quorum queue: got %s, want transient 2", got)
 		}
-		c.declare("quorum", quorum) // same properties
+		c.declare("quorum", quorum) // a repeated declaration with the same properties succeeds
 
 		// Dead letters keep their history, messages expire by the clock, and a quorum queue keeps its delivery counts.
 		c.awaitReady("dead", 2)

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// expiring declares a queue that dead-letters its messages to another queue. Args adds arguments.
+// expiring declares a queue that dead-letters its messages to another queue. args contains further arguments.
 func (c *client) expiring(args amqp.Table) (source, dead string) {
 	c.t.Helper()
 	dead = c.queue("dead", nil)

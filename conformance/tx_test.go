@@ -23,7 +23,7 @@ func TestTransactions(t *testing.T) {
 		q := c.queue("q", nil)
 		ch := c.transaction()
 		c.must(ch.Publish("", q, false, false, amqp.Publishing{Body: []byte("1")}))
-		c.must(ch.Qos(1, 0, false)) // the reply follows the processing of the publish
+		c.must(ch.Qos(1, 0, false)) // the broker replies after it has processed the publish
 		if n := c.ready(q); n != 0 {
 			t.Errorf("ready before the commit: got %d, want 0", n)
 		}
