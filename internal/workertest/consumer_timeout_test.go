@@ -108,7 +108,7 @@ func TestSlowLimiterDoesNotDuplicateMessages(t *testing.T) {
 					seen[m.MessageID]++
 				}
 				if len(seen) != messages || h.count() != messages {
-					t.Errorf("messages were handled %d times: %v", h.count(), seen)
+					t.Errorf("got %d attempts of messages %v, want 1 attempt of each of %d messages", h.count(), seen, messages)
 				}
 				if n := c.log.count("consumer cancelled"); n != 0 {
 					t.Errorf("broker cancelled the consumer %d times, want 0", n)
