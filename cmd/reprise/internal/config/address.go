@@ -35,8 +35,8 @@ func (v value) listenAddr() (string, bool) {
 	return addr, ok
 }
 
-// openAddr reads a listening address that may accept connections from other machines. The address must contain a host,
-// so that the choice is explicit.
+// openAddr reads a listening address that need not be a loopback address. The host must be explicit, because it
+// determines which machines can connect.
 func openAddr(example string) reader[string] {
 	return func(v value) (string, bool) {
 		host, port, ok := v.hostPort(example)
@@ -126,7 +126,7 @@ func (v value) endpoint() (address string, secrets []string, ok bool) {
 }
 
 // secretsOf returns the secret values of variables in a URL. The host of the URL is not secret. If a value contains the
-// host, only the path in the value is returned, because errors never show the other parts.
+// host, secretsOf returns only the path of the value, because errors never show the other parts.
 func secretsOf(values []string, u *url.URL) []string {
 	var secrets []string
 	for _, value := range values {

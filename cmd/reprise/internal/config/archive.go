@@ -14,7 +14,7 @@ type Archive struct {
 	Store  string   // sqlite:PATH, or the URL of a PostgreSQL database
 	Queues []string // failed queues in addition to the queues of the workers
 
-	At Position // position of the store, for errors at the start
+	At Position // position of the store, for startup errors
 }
 
 // Console configures the console of the archive.
@@ -27,7 +27,7 @@ type Console struct {
 	URL        string // external URL; "": the listening address
 	TraceURL   string // URL of a trace, with {trace_id}; "": no links
 
-	At Position // position of the address, for errors at the start
+	At Position // position of the address, for startup errors
 }
 
 // DefaultConsole is the default listening address of a console.
@@ -82,7 +82,7 @@ func (f *fields) redact(r *failed.Rule) {
 	path := read(f, "path", &r.Path, text("card.number"))
 	switch {
 	case header && path:
-		f.fail("a rule of redact has a header or a path; write two rules")
+		f.fail("a rule of redact must have a header or a path, not both; write two rules")
 	case !header && !path:
 		f.missing("a rule of redact needs a header or a path; write header: NAME, or path: card.number", "header", "path")
 	}

@@ -105,7 +105,7 @@ type Exec struct {
 	Dir     string        // default: the directory of the file
 	Env     []Pair        // in addition to the environment of this process
 	Timeout time.Duration // 0: none
-	At      Position      // position of the command, for errors at the start
+	At      Position      // position of the command, for startup errors
 }
 
 // Pair is a name with a value. Pairs keep the order of the file.

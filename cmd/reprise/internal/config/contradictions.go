@@ -5,7 +5,7 @@ import (
 )
 
 // contradictions reports workers that declare an exchange or a queue differently from an earlier worker, because the
-// broker would refuse the second declaration at the start. Workers of the same preset share exchanges and queues.
+// broker would refuse the second declaration at startup. Workers of the same preset share exchanges and queues.
 func (d *decoder) contradictions(workers []located) {
 	type declared struct {
 		topology.Topology
@@ -20,7 +20,7 @@ func (d *decoder) contradictions(workers []located) {
 			case !found:
 				before[key] = declared{t, w.at.Line}
 			case other.Merge(t).Validate() != nil:
-				d.failAt(w.at, "%s would have other settings for this worker than for the worker on line %d: use the same settings, or other names", key, other.line)
+				d.failAt(w.at, "%s has different settings for the worker on line %d: use the same settings, or different names", key, other.line)
 			}
 		}
 		t := w.Strategy.WithDefaults().Route.Topology(w.Queue).Merge(w.Topology)

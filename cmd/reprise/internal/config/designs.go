@@ -144,7 +144,7 @@ func (f *fields) growth(p *preset.CDNPurge) {
 	read(f, "max", &p.Max, func(x value) (time.Duration, bool) {
 		d, ok := x.wait()
 		if first := cmp.Or(p.First, preset.CDNPurgeFirst); ok && d < first {
-			return 0, x.fail("%s (%s) is shorter than the first delay (%s); write a longer time, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
+			return 0, x.fail("%s (%s) is shorter than the first delay (%s); set a longer time, or a shorter first:", x.name, FormatDuration(d), FormatDuration(first))
 		}
 		return d, ok
 	})
@@ -168,7 +168,7 @@ func part(v value) (float64, bool) {
 func distinct(p preset.CDNPurge) error {
 	exchange := cmp.Or(p.Exchange, preset.CDNPurgeExchange)
 	if p.WaitExchange == exchange {
-		return fmt.Errorf("wait_exchange must not be %s, the exchange (waiting messages would be delivered immediately)", quoted(exchange))
+		return fmt.Errorf("wait_exchange must differ from exchange: got %s twice (waiting messages would be delivered immediately)", quoted(exchange))
 	}
 	taken := map[string]string{p.Queue: "the work queue"}
 	for _, q := range [][2]string{

@@ -20,7 +20,7 @@ type decoder struct {
 	problems []Problem
 }
 
-// failAt reports a problem. It always returns false, for readers.
+// failAt reports a problem. It always returns false, so that readers can return its result.
 func (d *decoder) failAt(at Position, format string, args ...any) bool {
 	if at.Line < 1 {
 		at = Position{1, 1}
@@ -79,7 +79,7 @@ func (d *decoder) document(data []byte) (value, bool) {
 func parse(data []byte) (file *ast.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = errors.New("this is not YAML")
+			err = errors.New("the parser failed")
 		}
 	}()
 	return parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
@@ -101,7 +101,7 @@ func (d *decoder) syntax(err error) {
 	if strings.Contains(text, "\t") {
 		text = "tabs must not be used as indentation: use spaces"
 	}
-	d.failAt(at, "this is not valid YAML: %s", text)
+	d.failAt(at, "file is not valid YAML: %s", text)
 }
 
 // anchors resolves each alias to the last preceding anchor with the same name.

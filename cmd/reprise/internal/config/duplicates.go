@@ -17,7 +17,7 @@ type Duplicates struct {
 	SQLite   string // path of the database
 	Postgres string // URL of the database
 
-	At Position // position of the store, for errors at the start
+	At Position // position of the store, for startup errors
 }
 
 // Formats of a store.

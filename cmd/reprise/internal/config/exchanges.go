@@ -28,7 +28,7 @@ func (e *exchanges) decode(v value) {
 	for _, p := range f.pairs {
 		switch {
 		case p.key == "" || len(p.key) > maxName:
-			v.failAt(p.keyAt, "an exchange needs a name of 1 to %d bytes", maxName)
+			v.failAt(p.keyAt, "exchange name must have 1 to %d bytes", maxName)
 			continue
 		case strings.HasPrefix(p.key, reserved):
 			v.failAt(p.keyAt, "exchange %s is predeclared by the broker: remove it", quoted(p.key))
@@ -82,9 +82,9 @@ func (e *exchanges) use(v value, name string) []topology.Exchange {
 		names = append(names, x.Name)
 	}
 	if near, ok := closest(name, names); ok {
-		v.fail("exchange %s does not exist: did you mean %s?", quoted(name), near)
+		v.fail("exchange %s not found: did you mean %s?", quoted(name), near)
 	} else {
-		v.fail("%s", "exchange "+quoted(name)+" does not exist in the embedded broker, which starts empty: declare it with exchanges: {"+name+": topic}")
+		v.fail("%s", "exchange "+quoted(name)+" not found in the embedded broker, which starts empty: declare it with exchanges: {"+name+": topic}")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (f *fields) add(p *ast.MappingValueNode) {
 	}
 	key := p.Key.GetToken().Value
 	if other, twice := f.find(key); twice {
-		f.failAt(at, "key %s exists on line %d already: keep one", shownKey(key), other.keyAt.Line)
+		f.failAt(at, "key %s already exists on line %d: keep one", shownKey(key), other.keyAt.Line)
 		return
 	}
 	x := field{f.decoder.value(f.path(key), p.Value), key, at}
@@ -103,7 +103,7 @@ func read[T any](f *fields, key string, into *T, as reader[T]) bool {
 	})
 }
 
-// failAtKey reports a problem of a present key. It always returns false, for readers.
+// failAtKey reports a problem of a present key. It always returns false, so that readers can return its result.
 func (f *fields) failAtKey(key, format string, args ...any) bool {
 	x, _ := f.find(key)
 	return f.failAt(x.keyAt, format, args...)
@@ -143,7 +143,7 @@ func (f *fields) finish() {
 		if f.knows(p.key) {
 			continue
 		}
-		advice := "there are " + these(f.asked)
+		advice := "known keys are " + these(f.asked)
 		if near, ok := closest(p.key, f.asked); ok {
 			advice = "did you mean " + near + "?"
 		}

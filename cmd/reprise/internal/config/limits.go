@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/breaker"
 )
 
-// Maximum numbers. Larger numbers are probably mistakes.
+// Maximum values. Larger values are probably mistakes.
 const (
 	maxBurst     = 1_000_000
 	maxFailures  = 1_000_000
@@ -23,7 +23,8 @@ const (
 // DefaultPause is the default pause before an immediate retry.
 const DefaultPause = 100 * time.Millisecond
 
-// limits reads the settings that protect a handler, and the queue from its handler.
+// limits reads the settings that limit the load on the handler, and the effects of duplicates, crashes and slow
+// attempts.
 func (f *fields) limits(w *Worker) {
 	f.with("immediate", func(x value) { w.Middleware = append(w.Middleware, x.immediate()) })
 	read(f, "rate", &w.Limiter, value.rate)
@@ -81,7 +82,7 @@ func (v value) perSecond() rate.Limit {
 	case err != nil:
 		v.fail("%s: %v", v.name, err)
 	case n <= 0:
-		v.fail("%s is %s, which stops the worker; write a higher rate, or remove the worker", v.name, s)
+		v.fail("%s is %s, which stops the worker; set a higher rate, or remove the worker", v.name, s)
 	}
 	return rate.Limit(n)
 }

@@ -34,9 +34,9 @@ func amqpName(example string, room int) reader[string] {
 func (v value) fits(name string, room int) bool {
 	switch {
 	case len(name) > maxName-room:
-		return v.fail("%s has a name of %d bytes: the maximum is %d", v.name, len(name), maxName-room)
+		return v.fail("%s must have at most %d bytes: got %d", v.name, maxName-room, len(name))
 	case strings.ContainsAny(name, "\x00\r\n"):
-		return v.fail("%s has a name with a line break or NUL: remove it", v.name)
+		return v.fail("%s must not contain a line break or NUL: remove it", v.name)
 	}
 	return true
 }
@@ -52,7 +52,7 @@ func ownName(example string, room int) reader[string] {
 // own reports whether a name does not have the reserved prefix.
 func (v value) own(name string) bool {
 	if strings.HasPrefix(name, reserved) {
-		return v.fail("%s must not start with %s, which is reserved for the broker; write another name", quoted(name), reserved)
+		return v.fail("%s must not start with %s, which is reserved for the broker; use another name", quoted(name), reserved)
 	}
 	return true
 }
@@ -70,7 +70,7 @@ func (p field) namesQueue() bool {
 func (v value) routingKey() (string, bool) {
 	s, ok := v.word()
 	if ok && len(s) > maxName {
-		return "", v.fail("%s has %d bytes: the maximum is %d", v.name, len(s), maxName)
+		return "", v.fail("%s must have at most %d bytes: got %d", v.name, maxName, len(s))
 	}
 	return s, ok
 }
@@ -100,7 +100,7 @@ func arguments(set ...string) reader[topology.Table] {
 			}
 			switch {
 			case p.key == "" || len(p.key) > maxName:
-				f.failAt(p.keyAt, "an argument needs a name of 1 to %d bytes", maxName)
+				f.failAt(p.keyAt, "argument name must have 1 to %d bytes", maxName)
 			case slices.Contains(set, p.key):
 				f.failAt(p.keyAt, "%s is set by the preset: remove it", p.key)
 			}

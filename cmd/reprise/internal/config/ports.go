@@ -30,7 +30,7 @@ func (p ports) check(d *decoder) {
 	for i, second := range p {
 		for _, first := range p[:i] {
 			if first.overlaps(second) {
-				d.failAt(cmp.Or(second.at, first.at), "%s and %s have the same address, %s; write another port", second.name, first.name, second.addr)
+				d.failAt(cmp.Or(second.at, first.at), "%s and %s have the same address, %s; use another port", second.name, first.name, second.addr)
 				break
 			}
 		}

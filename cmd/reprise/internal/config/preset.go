@@ -59,7 +59,7 @@ func (f *fields) preset() []located {
 	i := slices.Index(presets(), found)
 	if i < 0 {
 		for _, p := range f.pairs {
-			f.asked = append(f.asked, p.key) // without a known preset, no key is unknown
+			f.asked = append(f.asked, p.key) // report only the unknown preset, not its keys
 		}
 		return nil
 	}
@@ -113,7 +113,8 @@ func (p *published) workers(v value) []located {
 	return all
 }
 
-// known reports whether a key is a work queue of the design. Before is the number of preceding work queues.
+// known reports whether a key is a work queue of the design. The parameter before is the number of preceding work
+// queues.
 func (p *published) known(x field, before int) bool {
 	switch {
 	case p.queues == nil && before > 0:
@@ -123,7 +124,7 @@ func (p *published) known(x field, before int) bool {
 	case slices.Contains(p.queues, x.key):
 		return true
 	}
-	advice := "there are " + these(p.queues)
+	advice := "its work queues are " + these(p.queues)
 	if near, ok := closest(x.key, p.queues); ok {
 		advice = "did you mean " + near + "?"
 	} else if len(p.queues) == 1 {

@@ -101,14 +101,14 @@ func (f *fields) buckets() topology.Route {
 		n, ok := number("a number")(x)
 		switch {
 		case ok && !(n > 1): // this form also rejects NaN
-			return 0, x.fail("%s must be greater than 1: got %v (1.25 delays retries by up to 25 %%)", x.name, n)
+			return 0, x.fail("%s must be greater than 1: got %v (1.25 delays retries by up to 25%%)", x.name, n)
 		case n > maxGrowth:
-			return 0, x.fail("%s must be at most %[3]d: got %[2]v (the maximum factor by which retries are late)", x.name, n, maxGrowth)
+			return 0, x.fail("%s must be at most %[3]d: got %[2]v (the factor by which a retry may be late)", x.name, n, maxGrowth)
 		}
 		return n, ok
 	})
 	if r.Validate() != nil {
-		f.fail("route buckets needs buckets of at least 1ms; write a longer base, or a larger growth (defaults: %s and %v)",
+		f.fail("route buckets needs buckets of at least 1ms; set a longer base, or a larger growth (defaults: %s and %v)",
 			topology.DefaultBucketsBase, topology.DefaultBucketsGrowth)
 		return topology.Buckets{}
 	}

@@ -46,7 +46,7 @@ func (f *fields) statuses() func(error) bool {
 		case code/100 == 2:
 			return "is a success"
 		case !handler.Retried(code):
-			return "parks immediately in spite of rules"
+			return "parks immediately, regardless of rules"
 		}
 		return ""
 	})
@@ -62,7 +62,7 @@ func (f *fields) exits() func(error) bool {
 		case 0:
 			return "is a success"
 		case handler.ExitDataErr:
-			return "parks immediately in spite of rules"
+			return "parks immediately, regardless of rules"
 		}
 		return ""
 	})

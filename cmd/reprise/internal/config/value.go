@@ -49,7 +49,7 @@ func resolved(n ast.Node, aliases map[*ast.AliasNode]ast.Node) ast.Node {
 	return n
 }
 
-// fail reports a problem of a value. It always returns false, for readers.
+// fail reports a problem of a value. It always returns false, so that readers can return its result.
 func (v value) fail(format string, args ...any) bool { return v.failAt(v.at, format, args...) }
 
 // kind returns the kind of a value, in words for a message.

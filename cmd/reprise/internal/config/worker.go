@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Maximum numbers. Larger numbers are probably mistakes.
+// Maximum values. Larger values are probably mistakes.
 const (
 	MaxAttempts    = 1_000_000
 	maxConcurrency = 10_000
@@ -79,14 +79,14 @@ func (f *fields) worker(e *exchanges) located {
 	f.limits(&w.Worker)
 	f.with("bind", func(x value) { w.Topology = e.bind(x, w.Queue) })
 	f.refuse("belongs to a preset; write attempts: 5 for 4 retries, and backoff: {fixed: 4h} for the delay", "retries", "retry_delay")
-	f.refuse("belongs to a preset; write one worker per queue", "queues")
+	f.refuse("belongs to a preset; add one worker per queue", "queues")
 	if amqpvalue.IsWaitQueue(w.Queue) {
-		queue.fail("queue %s is a wait queue, whose messages return automatically; write a work queue", quoted(w.Queue))
+		queue.fail("queue %s is a wait queue, whose messages return automatically; use a work queue", quoted(w.Queue))
 	} else if err := w.Strategy.ValidateQueue(w.Queue); err != nil && named {
 		queue.fail("%s", strings.TrimPrefix(err.Error(), "topology: "))
 	}
 	if named && len(f.problems) == 0 {
-		if err := w.validate(); err != nil { // problems that this package did not find
+		if err := w.validate(); err != nil { // reports problems that only the library detects
 			f.fail("%v", err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package handler runs handlers that are not written in Go: programs ([Exec]) and
-// services ([HTTP]). The message is the input, the exit code or the status is the outcome.
+// Package handler runs handlers that are not written in Go: programs ([Exec]) and services ([HTTP]). The message is the
+// input. The exit code or the status determines the outcome.
 //
 //	outcome   exec                                      http
 //	ack       exit 0                                    2xx
@@ -16,10 +16,9 @@
 // Arrays and tables are JSON. Names and values of HTTP headers are percent-encoded, so that
 // no message can add a header of its choice.
 //
-// Values are left out if they contain a NUL (variables only), exceed 64 KiB (HTTP: 4 KiB)
-// or exceed 256 KiB together (HTTP: 12 KiB), or if two headers have the same variable. The
-// handler gets the names of omitted values, and the log a warning; the message is not
-// parked, because most handlers need only the body.
+// Values are omitted if they contain a NUL (variables only), exceed 64 KiB (HTTP: 4 KiB) or exceed 256 KiB together
+// (HTTP: 12 KiB), or if two headers map to the same variable. The handler receives the names of omitted values, and a
+// warning is logged. The message is not parked, because most handlers need only the body.
 //
 // The package imports the worker library and package topology. It exists for `reprise up`.
 package handler

@@ -53,8 +53,8 @@ type ExecConfig struct {
 // Exec is a handler that runs a program for each message. The package comment describes the inputs and outcomes.
 //
 // The program runs in a separate process group, so that a Ctrl-C for this process does not interrupt it. When the
-// context of an attempt ends, Exec sends SIGTERM to the group, and after Grace SIGKILL. Therefore children that stay in
-// the group do not outlive the program. After any other failure, Exec immediately sends SIGKILL to the rest of the
+// context of an attempt is done, Exec sends SIGTERM to the group, and after Grace SIGKILL. Therefore children that stay
+// in the group do not outlive the program. After any other failure, Exec immediately sends SIGKILL to the rest of the
 // group, because the message is retried.
 //
 // If the program exits with 0 after SIGTERM, the message is processed. Exit 65 after a timeout still parks the message.
@@ -68,14 +68,14 @@ type Exec struct {
 	killed  bool
 }
 
-// NewExec returns a handler for cfg, or an error if cfg is invalid. A missing program is not an error until it is
-// needed, see [Exec.Check].
+// NewExec returns a handler for cfg, or an error if cfg is invalid. NewExec does not check that the program exists, see
+// [Exec.Check].
 func NewExec(cfg ExecConfig) (*Exec, error) {
 	if len(cfg.Command) == 0 || cfg.Command[0] == "" {
 		return nil, errors.New("handler: ExecConfig.Command must not be empty (set a program)")
 	}
 	if cfg.Timeout < 0 || cfg.Grace < 0 {
-		return nil, errors.New("handler: ExecConfig.Timeout and Grace cannot be negative")
+		return nil, errors.New("handler: ExecConfig.Timeout and Grace must not be negative")
 	}
 	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	path := cfg.Command[0]
@@ -90,7 +90,7 @@ func NewExec(cfg ExecConfig) (*Exec, error) {
 	return &Exec{cfg: cfg, path: path, running: map[*os.Process]struct{}{}}, nil
 }
 
-// Check returns an error if the program or its directory cannot be found now.
+// Check returns an error if the program or its directory cannot be found.
 func (e *Exec) Check() error {
 	if err := e.directory(); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (e *Exec) directory() error {
 	info, err := os.Stat(e.cfg.Dir)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the directory %s of the handler cannot be used: %w", e.cfg.Dir, errors.Unwrap(err))
+		return fmt.Errorf("cannot use the directory %s of the handler: %w", e.cfg.Dir, errors.Unwrap(err))
 	case !info.IsDir():
 		return fmt.Errorf("the directory %s of the handler is a file", e.cfg.Dir)
 	}
@@ -133,7 +133,7 @@ func (e *Exec) missing(err error) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s is not executable: chmod +x it", e.path)
 	}
-	return fmt.Errorf("%s cannot be started: %w", e.cfg.Command[0], err)
+	return fmt.Errorf("cannot start %s: %w", e.cfg.Command[0], err)
 }
 
 // Handle implements [reprise.Handler].
@@ -175,7 +175,7 @@ func (e *Exec) Handle(ctx context.Context, m *reprise.Message) error {
 	stdout.flush()
 	stderr.flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		log.Warn("the program ended, but its children kept its output open; their output is ignored", "program", e.cfg.Command[0])
+		log.Warn("the program exited, but its children kept its output open; the rest of the output is ignored", "program", e.cfg.Command[0])
 	}
 	if failed && e.ends(ctx) {
 		return context.Cause(ctx)
@@ -219,7 +219,7 @@ func (e *Exec) outcome(ctx context.Context, state *os.ProcessState, waited error
 
 // ExitError is the error of a program that did not exit with 0.
 type ExitError struct {
-	Code int // -1 if a signal ended the program
+	Code int // -1 if a signal terminated the program
 	text string
 }
 
@@ -227,9 +227,9 @@ type ExitError struct {
 // first.
 func (e *ExitError) Error() string { return e.text }
 
-// Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the process
-// exits without a drain, so that no program survives it. A killed program does not count as failed, because the broker
-// redelivers the message. Therefore Handle returns only when its context ends.
+// Kill sends SIGKILL to all running programs and their children, and prevents further starts. Call it before the
+// process exits without a drain, so that no program survives it. A killed program does not count as failed, because the
+// broker redelivers the message. Therefore Handle returns only when its context is done.
 func (e *Exec) Kill() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +239,7 @@ func (e *Exec) Kill() {
 	}
 }
 
-// ends reports whether Kill was called. If so, it waits for the end of ctx before it returns.
+// ends reports whether Kill was called. If so, it waits until ctx is done before it returns.
 func (e *Exec) ends(ctx context.Context) bool {
 	e.mu.Lock()
 	killed := e.killed
@@ -278,7 +278,7 @@ func (e *Exec) forget(p *os.Process) {
 	}
 }
 
-var errKilled = errors.New("the process is ending")
+var errKilled = errors.New("the process is exiting")
 
 // timeoutError is the cause of the context of an attempt that exceeded its timeout.
 type timeoutError struct{ after time.Duration }

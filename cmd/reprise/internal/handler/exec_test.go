@@ -156,7 +156,7 @@ func TestExecMissing(t *testing.T) {
 		{"./lost", dir, "", "interpreter in its first line"},
 		{"./works", dir, "", ""},
 		{filepath.Join(dir, "works"), dir, "", ""},
-		{"true", filepath.Join(dir, "gone"), "cannot be used: no such file", "cannot be used: no such file"},
+		{"true", filepath.Join(dir, "gone"), "of the handler: no such file", "cannot be used: no such file"},
 		{"true", filepath.Join(dir, "plain"), "is a file", "is a file"},
 	} {
 		t.Run(tt.command, func(t *testing.T) {
@@ -220,7 +220,7 @@ func waitForExit(t *testing.T, pid string) {
 }
 
 // After cancellation, the program and its children get SIGTERM first.
-func TestExecTerminatesProgramAtContextEnd(t *testing.T) {
+func TestExecTerminatesProgramOnCancel(t *testing.T) {
 	dir := t.TempDir()
 	e := newExec(t, ExecConfig{Dir: dir, Command: []string{"sh", "-c", `
 		sleep 1000 & echo $! > child

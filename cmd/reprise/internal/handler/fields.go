@@ -14,7 +14,7 @@ import (
 type field struct {
 	name   string // "Routing-Key", or the name of a header
 	value  string
-	header bool // whether the field is a header of the message
+	header bool // a header of the message, not a property
 }
 
 // maxLastError is the maximum size of the last error that a handler receives.

@@ -38,7 +38,7 @@ type HTTPConfig struct {
 	// applies to the whole service and not to one message. Default: only the message is delayed.
 	Pause bool
 
-	// Secrets are strings that are hidden in errors, also if the service repeats them. Secrets of fewer than four bytes
+	// Secrets are strings that are hidden in errors, even if the service repeats them. Secrets of fewer than four bytes
 	// are not hidden. The password and the parameter values of the URL are always secrets.
 	Secrets []string
 
@@ -64,7 +64,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, errors.New("handler: HTTPConfig.URL must be a URL such as http://host:port/path")
 	}
 	if cfg.Timeout < 0 || cfg.Connections < 0 {
-		return nil, errors.New("handler: HTTPConfig.Timeout and Connections cannot be negative")
+		return nil, errors.New("handler: HTTPConfig.Timeout and Connections must not be negative")
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.Connections = cmp.Or(cfg.Connections, 16)

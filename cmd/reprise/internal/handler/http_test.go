@@ -230,12 +230,12 @@ func TestHTTPNetworkErrors(t *testing.T) {
 	h := newHTTP(t, HTTPConfig{URL: "http://user:hush@" + addr + "/"})
 	err = h.Handle(bounded(t), full())
 	if kind(err) != "retry" || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "hush") {
-		t.Errorf("refused: %s: %v", kind(err), err)
+		t.Errorf("refused connection: got %s (%v), want retry without the password", kind(err), err)
 	}
 
 	broken := service(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	if err := broken.Handle(bounded(t), full()); kind(err) != "retry" || !strings.Contains(err.Error(), "EOF") {
-		t.Errorf("truncated response: %s: %v", kind(err), err)
+		t.Errorf("truncated response: got %s (%v), want retry with EOF", kind(err), err)
 	}
 
 	// The status has arrived and determines the outcome, even if the body is incomplete.

@@ -5,5 +5,5 @@ import (
 	"syscall"
 )
 
-// killWithThread makes the kernel kill a program when the thread that started the program ends.
+// killWithThread makes the kernel kill a program when the thread that started the program exits.
 func killWithThread(cmd *exec.Cmd) { cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL }

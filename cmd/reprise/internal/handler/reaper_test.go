@@ -30,7 +30,7 @@ func TestReaperRestartsAfterKill(t *testing.T) {
 			return err == nil
 		}
 	}
-	// run runs a program that ends when the file "go" exists.
+	// run runs a program that exits when the file "go" exists.
 	run := func(name string) chan error {
 		e := newExec(t, ExecConfig{Command: []string{"sh", "-c", "echo x >" + name + "; while [ ! -e go ]; do sleep 0.01; done"}, Dir: dir, Reaper: r})
 		done := make(chan error)
@@ -68,7 +68,7 @@ func TestReaperReportsStartError(t *testing.T) {
 	r := &Reaper{Command: func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "gone")) }}
 	defer r.Close()
 	err := newExec(t, ExecConfig{Command: []string{"true"}, Reaper: r}).Handle(bounded(t), full())
-	if err == nil || !strings.Contains(err.Error(), "cannot start the process that kills programs") {
+	if err == nil || !strings.Contains(err.Error(), "cannot start the reaper process") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"syscall"
 )
 
-// Reap runs in the process of a [Reaper]. It reads lines "+GROUP" and "-GROUP" until in ends, which means that the
-// other process has exited. Then it kills the remaining process groups.
+// Reap runs in the process of a [Reaper]. It reads lines "+GROUP" and "-GROUP" until EOF, which means that the other
+// process has exited. Then it kills the remaining process groups.
 func Reap(in io.Reader) {
-	signal.Ignore() // a signal to all processes of a terminal or service must not end this process first
+	signal.Ignore() // a signal to all processes of a terminal or service must not terminate this process first
 	groups := map[int]struct{}{}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		group, err := strconv.Atoi(strings.TrimLeft(lines.Text(), "+-"))
@@ -102,7 +102,7 @@ func (r *Reaper) ensure() error {
 	}
 	if err != nil {
 		// The error is not wrapped, because the caller attributes wrapped errors to the program.
-		return fmt.Errorf("cannot start the process that kills programs if this one is killed: %v", err)
+		return fmt.Errorf("cannot start the reaper process: %v", err)
 	}
 	r.process = &reaperProcess{pipe, make(chan struct{})}
 	go func(ended chan struct{}) {
@@ -123,7 +123,7 @@ func startOnThread(starts <-chan func()) {
 	}
 }
 
-// Close ends the Reaper process, which kills the programs that are still running.
+// Close stops the Reaper process, which kills the programs that are still running.
 func (r *Reaper) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
