@@ -13,7 +13,7 @@ import (
 // Channel is an AMQP channel for requests, deliveries and acknowledgements. All methods are safe for concurrent use.
 //
 // A request waits until the broker has answered, the channel has closed or ctx is canceled. After a cancellation the
-// broker may still perform the request. A *Refusal closes the channel.
+// broker may still perform the request. If a request returns a *Refusal, the broker has closed the channel.
 type Channel struct {
 	conn *Conn
 	raw  *amqp.Channel
@@ -70,17 +70,17 @@ func (ch *Channel) watch(closes <-chan *amqp.Error) {
 	ch.end(ended(reason))
 }
 
-// Context is canceled when the channel is closed, or no longer usable because a request has no answer. The cancellation
-// cause is the reason.
+// Context returns a context that is canceled when the channel is closed, or no longer usable because the broker has not
+// answered a request. The cancellation cause is the reason.
 func (ch *Channel) Context() context.Context { return ch.ctx }
 
 // IsClosed reports whether the channel is closed. The cancellation of Context may follow a moment later.
 func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
 
-// Close closes the channel after the request in progress, unless that request has no answer in time. It returns when the
-// channel is closed or ctx is canceled. In the second case the channel closes later, at the latest with its connection.
-// Callers must not write on the channel afterwards, because the broker closes the connection if it receives an ack on a
-// closed channel (504).
+// Close closes the channel after the request in progress, unless the broker does not answer that request in time. It
+// returns when the channel is closed or ctx is canceled. In the second case the channel closes later, at the latest with
+// its connection. Callers must not write to the channel afterwards, because the broker closes the connection if it
+// receives an ack on a closed channel (504).
 func (ch *Channel) Close(ctx context.Context) {
 	_ = call(ctx, ch.conn.tasks, func() error {
 		select {
@@ -136,7 +136,7 @@ func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int,
 	return d, nil
 }
 
-// Cancel ends a consumer. The channel of deliveries closes after all received deliveries have been read.
+// Cancel cancels a consumer. The channel of deliveries closes after all received deliveries have been read.
 func (ch *Channel) Cancel(ctx context.Context, tag string) error {
 	return ch.request(ctx, func() error { return ch.raw.Cancel(tag, false) }, nil)
 }
@@ -160,12 +160,14 @@ func (ch *Channel) Ack(tag uint64, multiple bool) error {
 	return translated(ch.raw.Ack(tag, multiple))
 }
 
-// Nack requeues deliveries, or discards or dead-letters them.
+// Nack rejects a delivery, and all earlier deliveries if multiple is set. The broker requeues them if requeue is set.
+// Otherwise it dead-letters or discards them.
 func (ch *Channel) Nack(tag uint64, multiple, requeue bool) error {
 	return translated(ch.raw.Nack(tag, multiple, requeue))
 }
 
-// Reject is Nack for one delivery. RabbitMQ counts a reject towards the delivery limit.
+// Reject rejects one delivery, as Nack does. RabbitMQ counts a reject towards the delivery limit, but since 4.3 not a
+// nack that requeues.
 func (ch *Channel) Reject(tag uint64, requeue bool) error {
 	return translated(ch.raw.Reject(tag, requeue))
 }

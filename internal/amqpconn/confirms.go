@@ -86,8 +86,8 @@ func (c *Conn) OpenConfirming(window int) (*Confirming, error) {
 }
 
 // Publish writes a mandatory, persistent message. The socket may buffer the write until Flush. After ErrNotWritten the
-// caller may republish the message. After another error the broker may have received the message, and the connection closes.
-// Publish is not safe for concurrent use.
+// caller may republish the message. After any other error the broker may have received the message, and the connection
+// closes. Publish is not safe for concurrent use.
 func (s *Confirming) Publish(p *Publication) error {
 	p.tag = s.raw.GetNextPublishSeqNo()
 	s.mu.Lock()
@@ -115,7 +115,8 @@ func (s *Confirming) Publish(p *Publication) error {
 // Flush writes the buffered data. The publisher must call it before it waits.
 func (s *Confirming) Flush() { s.conn.socket.flush() }
 
-// Answered is closed when the broker has answered, or the channel has closed. It is valid after Publish has succeeded.
+// Answered returns a channel that is closed when the broker has answered, or the AMQP channel has closed. It is valid
+// after Publish has succeeded.
 func (p *Publication) Answered() <-chan struct{} { return p.confirmation.Done() }
 
 // Result returns nil for a confirmed publication, or else a *Return, ErrNacked or the error of Err. The caller must
@@ -164,7 +165,7 @@ func (s *Confirming) takeReturns() {
 // IsClosed reports whether the channel is closed. Ended may close a moment later.
 func (s *Confirming) IsClosed() bool { return s.raw.IsClosed() }
 
-// Ended is closed when the channel has closed.
+// Ended returns a channel that is closed when the AMQP channel has closed.
 func (s *Confirming) Ended() <-chan struct{} { return s.ended }
 
 // Err waits until the channel has closed, and returns the reason.

@@ -52,10 +52,10 @@ func (c *Conn) Addr() string { return c.addr }
 // Logger returns the logger for events of the connection.
 func (c *Conn) Logger() *slog.Logger { return c.log }
 
-// Lost is closed when the connection has closed.
+// Lost returns a channel that is closed when the connection has closed.
 func (c *Conn) Lost() <-chan struct{} { return c.lost }
 
-// Reason returns the reason for the end of the connection. It is valid after Lost is closed.
+// Reason returns why the connection was closed. It is valid after Lost is closed.
 func (c *Conn) Reason() error { return c.reason }
 
 // FrameSize returns the negotiated maximum size of a frame; 0 means no limit.
@@ -206,9 +206,9 @@ func (c *Conn) GiveUp(after time.Duration) {
 	c.givenUp.Do(func() { c.log.Warn("broker does not read", "after", after) })
 }
 
-// End closes the connection and waits for the broker's answer, at most until the timeout.
+// End closes the connection and waits for the broker's answer, but not longer than timeout.
 func (c *Conn) End(timeout time.Duration) {
-	// The client does not end a connection with a blocked write.
+	// The client cannot close the connection while a write is blocked.
 	stuck := time.AfterFunc(timeout, func() { _ = c.socket.Close() })
 	defer stuck.Stop()
 	_ = c.raw.CloseDeadline(time.Now().Add(timeout)) // the connection is closed even after an error
@@ -222,7 +222,7 @@ const minChannels = 4
 // dial opens one connection. It returns a *ConnectError if another attempt at the same address cannot succeed.
 func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	timeout := l.addresses.timeout(a)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("timed out after %s", timeout))
 	defer cancel()
 
 	properties := amqp.NewConnectionProperties()
@@ -274,7 +274,7 @@ func (l *Link) dial(ctx context.Context, a address) (*Conn, error) {
 	if n := raw.Config.ChannelMax; n < minChannels {
 		_ = raw.CloseDeadline(time.Now().Add(timeout))
 		return nil, &ConnectError{Addr: a.addr, Reason: fmt.Sprintf(
-			"a connection may have %d channels, and needs %d: raise channel_max, in the URL or on the broker", n, minChannels)}
+			"channel_max must be at least %d: got %d (raise channel_max in the URL or on the broker)", minChannels, n)}
 	}
 
 	open := make(chan struct{})

@@ -5,8 +5,8 @@
 // The package guarantees:
 //
 //   - A lost [Conn] or [Channel] is never revived, so a delivery can only be settled on its channel.
-//   - A request ends when its context is canceled, and concurrent requests of one channel do not receive the answers of
-//     other requests.
+//   - A request returns when its context is canceled, and concurrent requests of one channel do not receive the answers
+//     of other requests.
 //   - The result of a publication is correct. A confirmed and routed message has no error, a nack remains a nack even if
 //     a later confirm is cumulative, and a closed channel does not count as an answer.
 //
@@ -18,13 +18,13 @@
 //	                hide an earlier nack; it reports messages in flight on a closed channel
 //	                as refused; it drops a return that is not received for 5 s
 //	requests.go     it cannot cancel a request, and mixes up the answers to concurrent requests
-//	closed.go       it describes the end of a connection with unclear errors
+//	closed.go       it reports unclear errors when a connection closes
 //	tables.go       it writes an int in 32 bits, and supports only its own type as nested table
 //	message.go      it fails in the middle of a header frame that is too large
 //	url.go          it reads one host, and ignores unknown parameters
 //
-// Another client would only change the inside of this package. The tests in conformance_test.go use only the exported
-// API. They specify the requirements for an implementation.
+// Replacing the client would change only the internals of this package. The tests in conformance_test.go use only the
+// exported API. They specify the requirements for an implementation.
 //
 // The package imports the packages topology, backoff, internal/amqpvalue and internal/retry.
 package amqpconn

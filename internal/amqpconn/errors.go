@@ -28,7 +28,7 @@ var (
 	ErrChannelMax error = amqp.ErrChannelMax
 
 	// ErrExpired means that a connection was not available in time.
-	ErrExpired = errors.New("reprise: no connection in time")
+	ErrExpired = errors.New("reprise: timed out waiting for a connection")
 )
 
 // AMQP reply codes.
@@ -83,7 +83,7 @@ type BlockedError struct {
 
 func (e *BlockedError) Error() string {
 	if e.Reason == "" {
-		return ErrBlocked.Error() + " (it has not said why)"
+		return ErrBlocked.Error() + " (reason unknown)"
 	}
 	return ErrBlocked.Error() + ": " + e.Reason
 }

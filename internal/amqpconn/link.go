@@ -115,7 +115,7 @@ func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 				continue
 			}
 		}
-		return nil, fmt.Errorf("reprise: %s cannot be reached: %w (last try: %s)", &l.addresses, context.Cause(ctx), strings.TrimPrefix(last.Error(), "reprise: "))
+		return nil, fmt.Errorf("reprise: cannot reach %s: %w (last try: %s)", &l.addresses, context.Cause(ctx), strings.TrimPrefix(last.Error(), "reprise: "))
 	}
 }
 
@@ -194,7 +194,7 @@ func (l *Link) reportBlocking(c *Conn, b amqp.Blocking) {
 
 // reconnect dials until it succeeds. It returns nil if ctx is canceled. Unlike Connect it never gives up, because
 // credentials that worked before may work again. c is the lost connection. The number before counts the preceding
-// connections that were lost soon.
+// connections that were lost soon after they had opened.
 func (l *Link) reconnect(ctx context.Context, c *Conn, before int) *Conn {
 	event, log, reason := "connection lost", c.log, c.reason
 	for try := 1; ; try++ {

@@ -41,7 +41,7 @@ type Delivery struct {
 // for each consumer.
 type Incoming = amqp.Delivery
 
-// Deliveries is the channel of a consumer's deliveries. It closes when the consumer or its channel ends.
+// Deliveries is the channel of a consumer's deliveries. It closes when the consumer is canceled or its channel closes.
 type Deliveries = <-chan Incoming
 
 // NewDelivery converts a delivery of the client.
@@ -152,8 +152,8 @@ func shortStrings(exchange, key string, msg *Message) []shortString {
 	}
 }
 
-// Brokers add headers to a message, which must also fit into its header frame. RabbitMQ delivers a frame that is larger
-// than negotiated. The AMQP client then closes the connection, at every delivery of that message.
+// Brokers add headers to a message, which must also fit into its header frame. RabbitMQ delivers even a frame that is
+// larger than negotiated, and the AMQP client then closes the connection, at every delivery of that message.
 const (
 	// RoomForDeaths is the space for x-death with two entries, x-first-death-* and x-last-death-*, all with names of
 	// 255 bytes, and for RoomForDelivery.
@@ -174,7 +174,7 @@ func RoomForStations(n int) int { return RoomForDeaths + max(0, n-2)*roomForDeat
 func CheckSize(exchange, key string, msg *Message, frameSize, reserve int) error {
 	for _, s := range shortStrings(exchange, key, msg) {
 		if len(s.value) > math.MaxUint8 {
-			return fmt.Errorf("%w: the %s has %d bytes: at most 255 are possible", ErrInvalidMessage, s.name, len(s.value))
+			return fmt.Errorf("%w: %s must have at most 255 bytes: got %d", ErrInvalidMessage, s.name, len(s.value))
 		}
 	}
 	if len(msg.Headers) == 0 {

@@ -12,11 +12,11 @@ import (
 
 // maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and a
 // connection has a limit of channels, 2047 with RabbitMQ's defaults. At the maximum the client replaces the connection,
-// while other requests still get a channel. It does not replace the connection earlier, because this counts towards the
-// delivery limit of each message that was delivered on the connection.
+// while other requests still get a channel. It does not replace the connection earlier, because a lost connection counts
+// towards the delivery limit of each message that was delivered on it.
 const maxUnanswered = 128
 
-// ask makes a request. It returns when the broker has answered, or after the end of the connection.
+// ask makes a request. It returns when the broker has answered, or after the connection has closed.
 func (c *Conn) ask(request func() error) error {
 	limit := min(maxUnanswered, max(1, int32(c.ChannelMax())/4))
 	answered := c.expect(func() {

@@ -15,8 +15,8 @@ import (
 // It records whether a read or a write has failed. If none has failed, the connection closed because of the data that it
 // received.
 //
-// It detects writes that the broker does not read. The client would wait indefinitely, and with it all other writes of the
-// connection, including heartbeats.
+// It detects writes that the broker does not read. The client would wait indefinitely, and so would all other writes on
+// the connection, including heartbeats.
 type socket struct {
 	net.Conn
 	failed  atomic.Bool

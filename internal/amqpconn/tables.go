@@ -40,7 +40,7 @@ func EncodeTable(t map[string]any) (topology.Table, error) {
 func EncodeInPlace(t map[string]any) error {
 	for k, v := range t {
 		if len(k) > math.MaxUint8 {
-			return fmt.Errorf("%w: header name %.40q… has %d bytes: at most 255 are possible", ErrInvalidMessage, k, len(k))
+			return fmt.Errorf("%w: header name %.40q… must have at most 255 bytes: got %d", ErrInvalidMessage, k, len(k))
 		}
 		if isScalar(v) {
 			continue

@@ -9,7 +9,7 @@ import (
 type Tasks struct {
 	wg     sync.WaitGroup
 	mu     sync.Mutex
-	joined chan struct{} // nil until Close; closed when all goroutines have ended
+	joined chan struct{} // nil until Close; closed when all goroutines have returned
 }
 
 // Go runs f on a goroutine. After Close it returns ErrClosed.
@@ -23,7 +23,7 @@ func (t *Tasks) Go(f func()) error {
 	return nil
 }
 
-// Close calls stop, at the first call only, and waits until all goroutines have ended or ctx is canceled. Go does not
+// Close calls stop, at the first call only, and waits until all goroutines have returned or ctx is canceled. Go does not
 // start further goroutines.
 func (t *Tasks) Close(ctx context.Context, stop func()) error {
 	t.mu.Lock()

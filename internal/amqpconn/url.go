@@ -39,7 +39,7 @@ type address struct {
 // URL, because it could be part of a password. https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
 	fault := func(format string, args ...any) (Addresses, error) {
-		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s); write amqp://user:password@host:5672/vhost, "+
+		return nil, &ConnectError{Reason: fmt.Sprintf("cannot use this broker URL (%s); use amqp://user:password@host:5672/vhost, "+
 			"special characters percent-encoded (@ is %%40, / is %%2F, %% is %%25), further hosts of a cluster after commas", fmt.Sprintf(format, args...))}
 	}
 	scheme, rest, found := strings.Cut(url, "://")
@@ -48,7 +48,7 @@ func ParseURL(url string) (Addresses, error) {
 		return fault("it does not begin with amqp:// or amqps://")
 	}
 	if strings.ContainsAny(rest, " \t\r\n") {
-		return fault("it has blanks or line breaks in it")
+		return fault("it contains spaces or line breaks")
 	}
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -61,13 +61,13 @@ func ParseURL(url string) (Addresses, error) {
 	sibling := withoutFiles(tail)
 	switch {
 	case strings.Contains(authority+sibling, "://"):
-		return fault("it is several URLs: a list has one user, one password and one virtual host")
+		return fault("it contains several URLs; a list of hosts has one user, one password and one virtual host")
 	case strings.Contains(sibling, "@"):
 		// A character of the password may have cut off the rest of the login, or the @ may belong to the virtual host.
 		// The parser cannot distinguish the two.
-		return fault("there is an @ behind the hosts, in many cases because of a /, ? or # in the password")
+		return fault("an @ follows the hosts, often because of a /, ? or # in the password")
 	case strings.Contains(login, ",") && strings.Count(login, "@") > 1:
-		return fault("there is an @ in user or password; they come once, before the first host")
+		return fault("user and password must occur once, before the first host, with %%40 for each @")
 	}
 	if wrong := checkParameters(scheme, tail); wrong != "" {
 		return fault("%s", wrong)
@@ -92,7 +92,7 @@ func ParseURL(url string) (Addresses, error) {
 			return fault("%s", malformed(err))
 		}
 		if a.ConnectionTimeout < 0 {
-			return fault("its connection_timeout is negative: it is in milliseconds")
+			return fault("connection_timeout must not be negative (it is in milliseconds)")
 		}
 		for _, m := range a.AuthMechanism {
 			if !slices.Contains([]string{"PLAIN", "AMQPLAIN", "EXTERNAL"}, strings.ToUpper(m)) {
@@ -116,7 +116,7 @@ var (
 func checkParameters(scheme, tail string) string {
 	path, query, _ := strings.Cut(tail, "?")
 	if strings.Contains(path+query, "#") {
-		return "there is a # behind the hosts: write %23"
+		return "a # follows the hosts; use %23 in a password"
 	}
 	parameters, err := url.ParseQuery(query)
 	if err != nil {
@@ -133,7 +133,7 @@ func checkParameters(scheme, tail string) string {
 		case len(values) > 1 && name != "auth_mechanism":
 			return "parameter " + name + " is set twice"
 		case scheme != "amqps" && slices.Contains(tlsParameters, name):
-			return "its parameter " + name + " needs amqps://"
+			return "its parameter " + name + " requires amqps://"
 		case name == "verify" && values[0] != "verify_peer":
 			return "its parameter verify must be verify_peer (cacertfile sets the authority, server_name_indication the name in the certificate)"
 		}
@@ -157,7 +157,7 @@ func unknownParameter(name string, all []string) string {
 			break
 		}
 	}
-	return text.String() + "; there are " + strings.Join(all, ", ")
+	return text.String() + "; the parameters are " + strings.Join(all, ", ")
 }
 
 // withoutHeartbeat returns the URL without the parameter heartbeat, which takes precedence over amqp.Config in the
@@ -201,7 +201,7 @@ func malformed(err error) string {
 			return parameter
 		}
 	}
-	return "it is malformed, in many cases by special characters of the password"
+	return "it is malformed, often because of special characters in the password"
 }
 
 // login returns the user name for the broker, or "" if a certificate contains the name.
