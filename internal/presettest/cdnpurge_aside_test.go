@@ -39,7 +39,7 @@ func TestCDNPurgeKeepsUnknownRoutingKeys(t *testing.T) {
 		for _, way := range []struct {
 			name, exchange, key string
 			headers             amqp.Table
-			copies              int // number of copies that the other queue gets at the publish
+			copies              int // number of copies that the publish adds to the other queue
 		}{
 			{"key of another queue", s.p.Exchange, "host", nil, 1},
 			{"another exchange", elsewhere, "url?", nil, 0},

@@ -52,7 +52,7 @@ func TestCDNPurgeDeclaresDeployedTopology(t *testing.T) {
 	})
 }
 
-// The worker refuses an existing wait queue with other arguments, because messages that do not return from it would be lost.
+// The worker rejects an existing wait queue with different arguments, because messages might not return from it.
 func TestCDNPurgeRejectsDifferentWaitQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		s := newPurgeSystem(t, b, preset.CDNPurge{})
@@ -127,7 +127,7 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 	})
 }
 
-// A message passes through both programs in every order, and each program continues the backoff of the other.
+// Both programs retry a message in various orders, and each program continues the backoff of the other.
 func TestCDNPurgeContinuesBackoffOfOtherProgram(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		for _, copyDeath := range []bool{false, true} {

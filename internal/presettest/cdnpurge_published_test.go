@@ -19,7 +19,7 @@ import (
 // before or after the other program.
 func TestCDNPurgeWithPublishedDeclarations(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
-		// RabbitMQ 4.3 refuses transient queues unless its configuration permits them.
+		// By default, RabbitMQ 4.3 refuses transient queues.
 		transientQueues := b.Name != "rabbitmq-4.3"
 		design := preset.CDNPurgePublished()
 		design.First, design.Jitter = 20*time.Millisecond, -1

@@ -57,7 +57,7 @@ func TestCDNPurgeSchedule(t *testing.T) {
 	})
 }
 
-// If the delay is Max, only the worker's count of attempts ends the retries.
+// After the delay has reached Max, only the worker's count of attempts limits the retries.
 func TestCDNPurgeRetriesAtMaxUntilLimit(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
@@ -181,7 +181,7 @@ func TestCDNPurgeStrategy(t *testing.T) {
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
 		t.Errorf("Failed: got %+v", hop)
 	}
-	// A message that was published through the default exchange returns the same way.
+	// A message that was published through the default exchange also returns through the default exchange.
 	hop, err = s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0)
 	if err != nil || hop.Exchange != "cdn-purge.wait.aside" || hop.RoutingKey != "cdn-purge" || hop.TTL != 10*time.Second {
 		t.Errorf("Wait for a message with the name of the queue: got %+v, %v", hop, err)

@@ -26,9 +26,9 @@ const coverArtTimeout = 2 * time.Minute
 // their types, acknowledgements of all messages, and no confirms.
 //
 // The program does not set a prefetch limit. It holds each event for a grace period, and acknowledges equal events that
-// arrive until then. It acknowledges each event after any result. Before that, it publishes a failed event without a
-// confirm: transient, with priority 1, the name of its user, mb-retries as a string, and without other headers and
-// properties.
+// arrive during this period. If an event fails, the program publishes a copy without a confirm: transient, with
+// priority 1, the name of its user, mb-retries as a string, and no other headers and properties. It acknowledges each
+// event, whether the event succeeded or failed.
 type perlIndexer struct {
 	t      *testing.T
 	ch     *amqp.Channel
@@ -68,7 +68,8 @@ func (p *perlIndexer) declare() {
 	}
 }
 
-// consume returns when the consumer exists. The consumer ends with the test.
+// consume starts a consumer, and returns when the broker has confirmed it. The channel is closed at the end of the
+// test.
 func (p *perlIndexer) consume(event string) {
 	p.t.Helper()
 	deliveries, err := p.ch.Consume("cover-art-archive."+event, "", false, false, false, false, nil)
@@ -77,7 +78,7 @@ func (p *perlIndexer) consume(event string) {
 	}
 	p.pending = map[string]bool{}
 	p.t.Cleanup(func() {
-		_ = p.ch.Close() // ends the deliveries; the connection may have been lost
+		_ = p.ch.Close() // closes deliveries; the connection may have been lost
 		p.timers.Wait()
 	})
 	p.timers.Go(func() {
@@ -147,7 +148,7 @@ func netAMQPReads(v any) bool {
 	return false
 }
 
-// journal records the error messages of the attempts by event.
+// journal records the error messages of attempts, by event.
 type journal struct {
 	mu    sync.Mutex
 	texts map[string][]string
@@ -188,7 +189,7 @@ func TestCoverArtSharesQueuesWithPerlIndexer(t *testing.T) {
 						return j.fails("Go", string(m.Body))
 					}),
 				})
-				indexer.declare() // at each start
+				indexer.declare() // the program declares its queues at each start
 				indexer.consume("index")
 
 				const events = 20

@@ -24,7 +24,7 @@ func TestCoverArtMigratesToBuckets(t *testing.T) {
 		design := preset.CoverArt{RetryDelay: 50 * time.Millisecond}
 		indexer := &perlIndexer{t: t, ch: ch, delay: design.RetryDelay}
 		indexer.declare()
-		// These messages are waiting, because either program retried them before.
+		// These messages are waiting for a retry by either program.
 		for _, left := range []any{"2", int32(2)} {
 			err := ch.PublishWithContext(t.Context(), "cover-art-archive.retry", "index", false, false, amqp.Publishing{
 				Body: []byte("event"), Headers: amqp.Table{"mb-retries": left, "mb-exceptions": []any{"a", "b"}},

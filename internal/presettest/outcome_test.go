@@ -16,9 +16,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A worker of each design reports the outcome of a replayed message that it has retried. If a program of the design has
-// retried the message, its outcome is reported where that program or the broker keeps all headers, and unknown where the
-// program drops them.
+// A worker of each design reports the outcome of a replayed message that it has retried. If another program of the
+// design has retried the message, the worker reports the outcome only if that program or the broker has kept all
+// headers. Otherwise the outcome remains unknown.
 func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
 	const retrying, succeeded = topology.OutcomeRetrying, topology.OutcomeSucceeded
 	dropsHeaders := map[string]bool{"coverart": true, "staking": true}
@@ -29,7 +29,7 @@ func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
 					t.Parallel()
 				}
 				f, failedQueue, strategy := of(t, b)
-				s := newSentBack(t, b, f, failedQueue, strategy)
+				s := newSharedSystem(t, b, f, failedQueue, strategy)
 				if name == "staking" { // the published client drops all other headers
 					f.fail = func(ch *amqp.Channel, d amqp.Delivery) error {
 						return testkit.Republish(ch, "", f.queue+"_delay", d, func(p *amqp.Publishing) {
@@ -69,7 +69,7 @@ func TestWorkersReportOutcomesOfDesigns(t *testing.T) {
 }
 
 // publishRequest publishes a message that requests a report.
-func (s *sentBack) publishRequest(t *testing.T, to, id string) {
+func (s *sharedSystem) publishRequest(t *testing.T, to, id string) {
 	t.Helper()
 	request := topology.OutcomeRequest{To: to, Replay: "7/1", Key: "key", Queue: s.queue, MessageID: id}
 	ok(t, s.ch.PublishWithContext(t.Context(), s.exchange, s.key, true, false, amqp.Publishing{
@@ -77,8 +77,9 @@ func (s *sentBack) publishRequest(t *testing.T, to, id string) {
 	}))
 }
 
-// reports has a worker handle one message, whose first attempt may fail, and returns the results that it has reported.
-func (s *sentBack) reports(t *testing.T, to string, fails bool) (results []string) {
+// reports runs a worker until it has handled one message, whose first attempt may fail, and returns the reported
+// results.
+func (s *sharedSystem) reports(t *testing.T, to string, fails bool) (results []string) {
 	t.Helper()
 	var failing atomic.Bool
 	failing.Store(fails)

@@ -22,9 +22,9 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// foreign is a program that implements a published design with an AMQP client. It does not know headers or queues of
+// foreignProgram is a program that implements a published design with an AMQP client. It does not know headers or queues of
 // Reprise.
-type foreign struct {
+type foreignProgram struct {
 	exchange, key string // destination of its messages
 	queue         string // queue that it consumes
 	queues        []string
@@ -35,7 +35,7 @@ type foreign struct {
 	// fail performs the steps of the design for a failed delivery.
 	fail func(ch *amqp.Channel, d amqp.Delivery) error
 
-	// fresh returns an error if the design would count an earlier attempt of a delivery.
+	// fresh returns an error if the headers of a delivery contain an earlier attempt, according to the design.
 	fresh func(d amqp.Delivery) error
 }
 
@@ -43,9 +43,9 @@ type foreign struct {
 const foreignDelay = 100 * time.Millisecond
 
 // foreignCoverArt is the cover art indexer.
-func foreignCoverArt() *foreign {
+func foreignCoverArt() *foreignProgram {
 	const base = "cover-art-archive"
-	return &foreign{
+	return &foreignProgram{
 		exchange: base, key: "index", queue: base + ".index",
 		queues:    []string{base + ".index", base + ".delete", base + ".move", base + ".retry", base + ".failed"},
 		exchanges: []string{base, base + ".retry", base + ".failed"},
@@ -90,9 +90,9 @@ func foreignCoverArt() *foreign {
 }
 
 // foreignStaking is a service of the staking queues.
-func foreignStaking(queue string) *foreign {
+func foreignStaking(queue string) *foreignProgram {
 	delay := queue + "_delay"
-	return &foreign{
+	return &foreignProgram{
 		key: queue, queue: queue, queues: []string{queue, delay},
 		declare: func(ch *amqp.Channel) error {
 			return errors.Join(
@@ -114,9 +114,9 @@ func foreignStaking(queue string) *foreign {
 }
 
 // foreignWorkRetry rejects failed messages. The broker retries them.
-func foreignWorkRetry(prefix string) *foreign {
+func foreignWorkRetry(prefix string) *foreignProgram {
 	work, retry := prefix+"WorkExchange", prefix+"RetryExchange"
-	return &foreign{
+	return &foreignProgram{
 		exchange: work, key: "", queue: prefix + "WorkQueue",
 		queues: []string{prefix + "WorkQueue", prefix + "RetryQueue"}, exchanges: []string{work, retry},
 		declare: func(ch *amqp.Channel) error {
@@ -143,9 +143,9 @@ func foreignWorkRetry(prefix string) *foreign {
 }
 
 // foreignCDNPurge has the names of the final code in the document.
-func foreignCDNPurge(prefix string) *foreign {
+func foreignCDNPurge(prefix string) *foreignProgram {
 	primary, wait := prefix+"primary-exchange", prefix+"wait-exchange"
-	return &foreign{
+	return &foreignProgram{
 		exchange: primary, key: "routing-key-b", queue: prefix + "primary-queue",
 		queues: []string{prefix + "primary-queue", prefix + "wait-queue"}, exchanges: []string{primary, wait},
 		declare: func(ch *amqp.Channel) error {
@@ -201,21 +201,22 @@ func absent(d amqp.Delivery, headers ...string) error {
 	return nil
 }
 
-// foreignDesigns returns, for each design, a program that implements it, its failed queue, and the strategy of a worker.
-var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy){
-	"coverart": func(t *testing.T, b testkit.Target) (*foreign, string, topology.Strategy) {
+// foreignDesigns maps each design to a function that returns a program of the design, its failed queue, and the
+// strategy of a worker.
+var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreignProgram, string, topology.Strategy){
+	"coverart": func(t *testing.T, b testkit.Target) (*foreignProgram, string, topology.Strategy) {
 		testkit.Alone(t, b, "cover-art-archive")
 		return foreignCoverArt(), preset.CoverArtFailedQueue, preset.CoverArt{RetryDelay: foreignDelay}.Strategy()
 	},
-	"staking": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+	"staking": func(t *testing.T, _ testkit.Target) (*foreignProgram, string, topology.Strategy) {
 		queue := testkit.Name(t, "back") + "_staking_queue"
 		return foreignStaking(queue), queue + "_failed", preset.Staking{Queues: []string{queue}, RetryDelay: foreignDelay}.Strategy()
 	},
-	"workretry": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+	"workretry": func(t *testing.T, _ testkit.Target) (*foreignProgram, string, topology.Strategy) {
 		p := testkit.Name(t, "back") + "."
 		return foreignWorkRetry(p), p + "WorkQueue.failed", preset.WorkRetry{Prefix: p, RetryDelay: foreignDelay}.Strategy()
 	},
-	"cdnpurge": func(t *testing.T, _ testkit.Target) (*foreign, string, topology.Strategy) {
+	"cdnpurge": func(t *testing.T, _ testkit.Target) (*foreignProgram, string, topology.Strategy) {
 		p := testkit.Name(t, "back") + "."
 		return foreignCDNPurge(p), p + "failed", preset.CDNPurge{
 			Exchange: p + "primary-exchange", Queue: p + "primary-queue", WaitExchange: p + "wait-exchange", WaitQueue: p + "wait-queue",
@@ -225,7 +226,7 @@ var foreignDesigns = map[string]func(t *testing.T, b testkit.Target) (*foreign, 
 }
 
 // A program that knows only the published design can handle and retry all messages from Reprise: retried, replayed,
-// redriven, edited and scheduled messages. It receives the original routing key, and a count that starts again.
+// redriven, edited and scheduled messages. It receives the original routing key, and a retry count that starts again.
 func TestForeignProgramsHandleReplayedMessages(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		m := console.Management{URL: api, User: "guest", Password: "guest"}
@@ -236,7 +237,7 @@ func TestForeignProgramsHandleReplayedMessages(t *testing.T) {
 						t.Parallel()
 					}
 					f, failedQueue, strategy := of(t, b)
-					s := newSentBack(t, b, f, failedQueue, strategy)
+					s := newSharedSystem(t, b, f, failedQueue, strategy)
 					r := failed.Routing{Workers: []reprise.WorkerConfig{{Queue: f.queue, Strategy: strategy}}}
 					if routing == "management API" {
 						r = failed.Routing{Bindings: m.Bindings}
@@ -249,9 +250,9 @@ func TestForeignProgramsHandleReplayedMessages(t *testing.T) {
 	})
 }
 
-// sentBack is a system in which both a worker and a foreign program consume.
-type sentBack struct {
-	*foreign
+// sharedSystem is a system in which both a worker and a foreign program consume.
+type sharedSystem struct {
+	*foreignProgram
 	failedQueue string
 	strategy    topology.Strategy
 	client      *reprise.Client
@@ -259,12 +260,12 @@ type sentBack struct {
 	archive     *failed.Archive
 }
 
-func newSentBack(t *testing.T, b testkit.Target, f *foreign, failedQueue string, strategy topology.Strategy) *sentBack {
+func newSharedSystem(t *testing.T, b testkit.Target, f *foreignProgram, failedQueue string, strategy topology.Strategy) *sharedSystem {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)
 	ok(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	s := &sentBack{foreign: f, failedQueue: failedQueue, strategy: strategy}
+	s := &sharedSystem{foreignProgram: f, failedQueue: failedQueue, strategy: strategy}
 	levels, err := topology.Levels{}.Schedule(f.exchange, f.key, time.Second)
 	ok(t, err)
 	remove := func() {
@@ -312,12 +313,12 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-func (s *sentBack) publish(t *testing.T, body string) {
+func (s *sharedSystem) publish(t *testing.T, body string) {
 	t.Helper()
 	ok(t, s.ch.PublishWithContext(t.Context(), s.exchange, s.key, true, false, amqp.Publishing{Body: []byte(body), MessageId: body, DeliveryMode: amqp.Persistent}))
 }
 
-func (s *sentBack) depth(t *testing.T, queue string) int {
+func (s *sharedSystem) depth(t *testing.T, queue string) int {
 	t.Helper()
 	n, err := s.client.Depth(t.Context(), queue)
 	ok(t, err)
@@ -326,7 +327,7 @@ func (s *sentBack) depth(t *testing.T, queue string) int {
 
 // sendBack runs a worker that retries one message and parks the others. It then redrives, replays, or edits and replays
 // the parked messages, and schedules one more message.
-func (s *sentBack) sendBack(t *testing.T, r failed.Routing) {
+func (s *sharedSystem) sendBack(t *testing.T, r failed.Routing) {
 	t.Helper()
 	s.work(t)
 	_, sent, err := failed.Redrive(t.Context(), s.client, failed.RedriveConfig{
@@ -367,7 +368,7 @@ func (s *sentBack) sendBack(t *testing.T, r failed.Routing) {
 }
 
 // work runs a worker until it has parked three messages and retried another one.
-func (s *sentBack) work(t *testing.T) {
+func (s *sharedSystem) work(t *testing.T) {
 	t.Helper()
 	retried := make(chan struct{})
 	worker, err := reprise.NewWorker(s.client, reprise.WorkerConfig{
@@ -406,7 +407,7 @@ func (s *sentBack) work(t *testing.T) {
 }
 
 // ingest moves parked messages to the archive.
-func (s *sentBack) ingest(t *testing.T, n int64) {
+func (s *sharedSystem) ingest(t *testing.T, n int64) {
 	t.Helper()
 	in, err := failed.NewIngest(s.client, s.archive, failed.IngestConfig{
 		Queues: []string{s.failedQueue}, Origin: func(*reprise.Message) string { return s.queue },
@@ -425,7 +426,7 @@ func (s *sentBack) ingest(t *testing.T, n int64) {
 }
 
 // consumeForeign acts as the other program. It fails each message once as the design requires, and handles the retry.
-func (s *sentBack) consumeForeign(t *testing.T) {
+func (s *sharedSystem) consumeForeign(t *testing.T) {
 	t.Helper()
 	ok(t, s.ch.Qos(1, 0, false))
 	deliveries, err := s.ch.Consume(s.queue, "", false, false, false, false, nil)

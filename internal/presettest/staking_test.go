@@ -135,7 +135,8 @@ func TestStakingValidate(t *testing.T) {
 	if err := (preset.Staking{}).Strategy().ValidateQueue(strings.Repeat("q", 250)); err == nil {
 		t.Error("ValidateQueue accepted a name that is too long for its suffixes")
 	}
-	// A worker on such a queue would consume waiting messages, and declare the queue in a unique way.
+	// A worker on such a queue would consume waiting messages, and declare the queue with arguments that no other
+	// program uses.
 	for _, queue := range []string{"active_staking_queue_delay", "v2_active_staking_queue_delay", "active_staking_queue_failed"} {
 		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "must not have the name of a wait queue or a failed queue") {
 			t.Errorf("ValidateQueue of wait queue %s: got %v", queue, err)

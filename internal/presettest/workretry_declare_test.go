@@ -59,7 +59,7 @@ func TestWorkRetryDeclaresDeployedTopology(t *testing.T) {
 	})
 }
 
-// The worker does not change existing queues with other values. The error recommends an action.
+// The worker does not change existing queues with different arguments. The error recommends an action.
 func TestWorkRetryRejectsDifferentQueues(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		o := newOther(t, b, "")

@@ -18,22 +18,22 @@ import (
 
 const workRetryTimeout = 2 * time.Minute
 
-// other is a program that implements the design without Reprise, with literal names and arguments. It rejects failed
+// otherProgram is a program that implements the design without Reprise, with literal names and arguments. It rejects failed
 // messages.
-type other struct {
+type otherProgram struct {
 	t    *testing.T
 	conn *amqp.Connection
 	ch   *amqp.Channel
 	pre  string // prefix of all names
 }
 
-func newOther(t *testing.T, b testkit.Target, prefix string) *other {
+func newOther(t *testing.T, b testkit.Target, prefix string) *otherProgram {
 	t.Helper()
 	conn, err := amqp.Dial(b.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &other{t: t, conn: conn, pre: prefix}
+	o := &otherProgram{t: t, conn: conn, pre: prefix}
 	o.open()
 	o.remove()
 	t.Cleanup(func() {
@@ -44,7 +44,7 @@ func newOther(t *testing.T, b testkit.Target, prefix string) *other {
 	return o
 }
 
-func (o *other) open() {
+func (o *otherProgram) open() {
 	o.t.Helper()
 	if o.ch != nil {
 		_ = o.ch.Close()
@@ -56,7 +56,7 @@ func (o *other) open() {
 	o.ch = ch
 }
 
-func (o *other) remove() {
+func (o *otherProgram) remove() {
 	o.t.Helper()
 	for _, q := range []string{"WorkQueue", "RetryQueue", "WorkQueue.failed"} {
 		if _, err := o.ch.QueueDelete(o.pre+q, false, false, false); err != nil {
@@ -71,7 +71,7 @@ func (o *other) remove() {
 }
 
 // declare declares the design.
-func (o *other) declare(kind, key string, durable bool, ttl any, more amqp.Table) error {
+func (o *otherProgram) declare(kind, key string, durable bool, ttl any, more amqp.Table) error {
 	with := func(args amqp.Table) amqp.Table {
 		maps.Copy(args, more)
 		return args
@@ -98,7 +98,7 @@ func (o *other) declare(kind, key string, durable bool, ttl any, more amqp.Table
 	return err
 }
 
-func (o *other) publish(exchange, key string, msg amqp.Publishing) {
+func (o *otherProgram) publish(exchange, key string, msg amqp.Publishing) {
 	o.t.Helper()
 	if err := o.ch.PublishWithContext(o.t.Context(), exchange, key, true, false, msg); err != nil {
 		o.t.Fatal(err)
@@ -106,7 +106,7 @@ func (o *other) publish(exchange, key string, msg amqp.Publishing) {
 }
 
 // get waits for the next message of a queue and leaves it unacknowledged.
-func (o *other) get(queue string) amqp.Delivery {
+func (o *otherProgram) get(queue string) amqp.Delivery {
 	o.t.Helper()
 	var d amqp.Delivery
 	testkit.Eventually(o.t, workRetryTimeout, func() (err error) {
@@ -120,7 +120,7 @@ func (o *other) get(queue string) amqp.Delivery {
 }
 
 // reject receives the next message of WorkQueue and rejects it as failed.
-func (o *other) reject() amqp.Delivery {
+func (o *otherProgram) reject() amqp.Delivery {
 	o.t.Helper()
 	d := o.get("WorkQueue")
 	if err := d.Reject(false); err != nil {
@@ -129,7 +129,7 @@ func (o *other) reject() amqp.Delivery {
 	return d
 }
 
-// attempts is a handler that always fails. It records the numbers of its attempts.
+// attempts is a handler that always fails. It records the number of each attempt.
 type attempts struct {
 	mu   sync.Mutex
 	seen []int

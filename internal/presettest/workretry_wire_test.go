@@ -137,8 +137,8 @@ func TestWorkRetryRetriesDirectlyPublishedMessages(t *testing.T) {
 	})
 }
 
-// RabbitMQ 4.3 counts a rejection as a failed delivery, and keeps the count from queue to queue. The worker does not count a
-// rejection as a crash.
+// RabbitMQ 4.3 counts a rejection as a failed delivery, and keeps the count when the message moves to another queue.
+// The worker does not count a rejection as a crash.
 func TestWorkRetryCountsCrashes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: 20 * time.Millisecond, QueueType: "quorum", Prefix: testkit.Name(t, "pair") + "."}
@@ -154,8 +154,9 @@ func TestWorkRetryCountsCrashes(t *testing.T) {
 		}
 		_ = parked.Ack(false)
 
-		// Three workers of other programs crash on it after a rejection. Before RabbitMQ 4.3, the count of the queue does not
-		// include the subtracted rejection, so one crash is missing.
+		// After a rejection, three workers of other programs crash on the message. The worker subtracts the rejection
+		// from the count of the queue. Before RabbitMQ 4.3, this count does not include the rejection, so the result is
+		// one crash too low.
 		o.publish(p.Prefix+"WorkExchange", "", amqp.Publishing{Body: []byte("kills")})
 		o.reject()
 		for range 3 {
@@ -163,7 +164,7 @@ func TestWorkRetryCountsCrashes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := &other{t: t, conn: victim, pre: p.Prefix}
+			at := &otherProgram{t: t, conn: victim, pre: p.Prefix}
 			at.open()
 			at.get("WorkQueue")
 			if err := victim.Close(); err != nil {
@@ -186,7 +187,7 @@ func TestWorkRetryCountsCrashes(t *testing.T) {
 	})
 }
 
-// The broker moves messages by dead lettering. A published message only has a body and the headers of other programs.
+// The broker moves messages by dead-lettering. A published message only has a body and the headers of other programs.
 func TestWorkRetryPublishesNothingForARetry(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := preset.WorkRetry{RetryDelay: time.Hour, Prefix: testkit.Name(t, "pair") + "."}
