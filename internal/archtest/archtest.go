@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Module is the path of the project's module. Package names are relative to it: "." is its root, "broker" is Module/broker, and
-// "broker/..." is broker and all packages below broker.
+// Module is the path of the project's module. Package names are relative to it: "." is its root, "broker" is
+// Module/broker, and "broker/..." is broker and all packages under broker.
 const Module = "github.com/reprisemq/reprise"
 
-// A Package is a package as go list describes it.
+// A Package is a package in the output of go list.
 type Package struct {
 	ImportPath, Name                   string
 	Imports                            []string
@@ -18,14 +18,14 @@ type Package struct {
 
 func (p Package) testFiles() []string { return slices.Concat(p.TestGoFiles, p.XTestGoFiles) }
 
-// A Violation is a rule that a package, a file or an import breaks.
+// A Violation describes a violated rule: What identifies the package, file or import, and Why states the rule.
 type Violation struct{ What, Why string }
 
-func (v Violation) String() string { return v.What + "\n\twhy not: " + v.Why }
+func (v Violation) String() string { return v.What + ": " + v.Why }
 
 func ours(path string) bool { return path == Module || strings.HasPrefix(path, Module+"/") }
 
-// short returns the name of a package in the tables.
+// short returns the name of a package relative to Module.
 func short(path string) string {
 	if path == Module {
 		return "."

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Layers is the diagram of the project. A package may import only packages of lower lines. In a line with two sides, the left side
-// is the worker library and the right side is the broker, and the sides must not import each other. Packages below the same "/..."
-// may import each other. Both sides use the packages below the last rule.
+// Layers is the diagram of the project. A package may import only packages of lower lines. In a line with two sides,
+// the left side is the worker library and the right side is the broker, and the sides must not import each other.
+// Packages of the same "/..." may import each other. Both sides may import the packages in the lines after the last
+// rule.
 const Layers = `
 cmd/reprise
 cmd/reprise/internal/cli
@@ -107,7 +108,7 @@ func (l layers) check(packages []Package) (found []Violation) {
 		if !slices.ContainsFunc(packages, func(p Package) bool {
 			return ours(p.ImportPath) && matches([]string{at.pattern}, short(p.ImportPath))
 		}) {
-			found = append(found, Violation{"place " + at.pattern, "there is no such package: remove it from internal/archtest/layers.go"})
+			found = append(found, Violation{"place " + at.pattern, "package not found (remove the place from internal/archtest/layers.go)"})
 		}
 	}
 	for _, p := range packages {
@@ -117,7 +118,7 @@ func (l layers) check(packages []Package) (found []Violation) {
 		name := short(p.ImportPath)
 		from, placed := l.find(name)
 		if !placed {
-			found = append(found, Violation{"place of " + name, "it is missing in internal/archtest/layers.go: add it there"})
+			found = append(found, Violation{"place of " + name, "place not found (add it to internal/archtest/layers.go)"})
 			continue
 		}
 		for _, path := range p.Imports {
@@ -132,19 +133,19 @@ func (l layers) check(packages []Package) (found []Violation) {
 	return found
 }
 
-// forbidden returns the reason for which a package may not import another, or "".
+// forbidden returns why a package must not import another package, or "".
 func (l layers) forbidden(from place, name string) string {
 	if matches(TestPackages, name) {
-		return "only tests import packages for tests"
+		return "only tests may import test packages"
 	}
 	to, placed := l.find(name)
 	switch {
 	case !placed, to.pattern == from.pattern:
 		return ""
 	case to.line <= from.line:
-		return fmt.Sprintf("imports run down the lines of internal/archtest/layers.go: %s is not below %s", to.pattern, from.pattern)
+		return fmt.Sprintf("imports must go down the lines of internal/archtest/layers.go: %s is not below %s", to.pattern, from.pattern)
 	case !from.both && !to.both && to.side != from.side:
-		return "the worker library and the broker do not know each other"
+		return "the worker library and the broker must not import each other"
 	}
 	return ""
 }

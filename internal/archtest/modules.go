@@ -8,8 +8,8 @@ import (
 // amqpClient is the only module that a worker requires.
 const amqpClient = "github.com/rabbitmq/amqp091-go"
 
-// Modules lists the modules that a package may import directly, besides the standard library. One package encapsulates each
-// optional module, so that the module can be understood, tested and replaced separately.
+// Modules lists the modules that a package may import directly, besides the standard library. Each optional module has
+// one package that encapsulates it, so that the module can be tested and replaced separately.
 var Modules = map[string][]string{
 	"internal/amqpconn":         {amqpClient},
 	"broker/internal/diskstore": {"github.com/cockroachdb/pebble/..."},
@@ -52,9 +52,9 @@ func checkModules(packages []Package) (found []Violation) {
 		for _, path := range p.Imports {
 			switch {
 			case matches(testLibraries, path):
-				found = append(found, Violation{name + " → " + path, "only tests import it: it puts its flags and its weight into every program"})
+				found = append(found, Violation{name + " → " + path, "only tests may import it, because it adds flags and code to every program"})
 			case !ours(path) && strings.Contains(path, ".") && !matches(allowed, path):
-				found = append(found, Violation{name + " → " + path, "internal/archtest/modules.go does not allow it this module"})
+				found = append(found, Violation{name + " → " + path, "internal/archtest/modules.go does not allow this import"})
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func checkLight(light []string, packages []Package) (found []Violation) {
 				if ours(next) {
 					queue = append(queue, longer)
 				} else if strings.Contains(strings.Split(next, "/")[0], ".") {
-					found = append(found, Violation{arrows(longer), "whoever imports it downloads amqp091-go and nothing else"})
+					found = append(found, Violation{arrows(longer), "users of a light package must only need the module amqp091-go"})
 					break // one import is enough
 				}
 			}

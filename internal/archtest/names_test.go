@@ -18,8 +18,8 @@ const root = "../.."
 // mention matches exported names in documents: topology.Buckets, Policy.Rules or reprise.Config.Logger.
 var mention = regexp.MustCompile(`(?:^|[^\w./-])((?:[a-z]+\.)?[A-Z]\w*(?:\.[A-Z]\w*)?)\b`)
 
-// The exported names in the documents are names of public packages, or fields or methods of their types.
-func TestDocumentsMentionExistingNames(t *testing.T) {
+// All exported names in the documents are names in public packages, or fields or methods of their types.
+func TestDocumentsMentionOnlyExistingNames(t *testing.T) {
 	known := exported(t)
 	checked := 0
 	walk(t, ".md", func(path string) {
@@ -50,8 +50,8 @@ func TestDocumentsMentionExistingNames(t *testing.T) {
 // sourceFile matches files of the project in documents: a path relative to the root.
 var sourceFile = regexp.MustCompile("`((?:[a-z_]+/)*[a-z_]+\\.(?:go|html|js))`")
 
-// The source files that documents for contributors mention exist.
-func TestDocumentsMentionExistingFiles(t *testing.T) {
+// All source files that documents for contributors mention exist.
+func TestDocumentsMentionOnlyExistingFiles(t *testing.T) {
 	checked := 0
 	for _, path := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "docs/compatibility.md", "docs/guarantees.md"} {
 		text, err := os.ReadFile(filepath.Join(root, path))

@@ -18,7 +18,7 @@ const (
 	maxCommentLines = 40  // of a package comment
 )
 
-// checkShape checks files and package comments of the packages below the folder root.
+// checkShape checks the files and package comments of packages. root is the folder of the module.
 func checkShape(root string, packages []Package) (found []Violation, err error) {
 	report := func(what, format string, args ...any) {
 		found = append(found, Violation{what, fmt.Sprintf(format, args...)})
@@ -32,7 +32,7 @@ func checkShape(root string, packages []Package) (found []Violation, err error) 
 			report("files of "+name, "got %d files, want at most %d", len(p.GoFiles), maxRootFiles)
 		}
 		if inside := strings.Contains("/"+name+"/", "/internal/"); strings.HasPrefix(name, "examples/") && p.Name != "main" && !inside {
-			report("example "+name, "an example must be a program or below an internal folder")
+			report("example "+name, "an example must be a program or in an internal folder")
 		}
 		comment := 0
 		for _, file := range append(p.GoFiles, p.testFiles()...) {
