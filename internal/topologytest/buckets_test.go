@@ -84,7 +84,8 @@ func TestBucketsLimitDelays(t *testing.T) {
 	})
 }
 
-// A queue expires messages from its head. Therefore a message leaves when it and all earlier messages have expired.
+// A queue expires messages only at its head. Therefore a message leaves the queue when it and all earlier messages have
+// expired.
 func TestBucketsLimitLateness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := buckets().Draw(t, "buckets")

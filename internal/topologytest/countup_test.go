@@ -32,7 +32,7 @@ func TestCountUpCountsInOneHeader(t *testing.T) {
 	}
 }
 
-// The count continues the counts of other programs, which may have any type.
+// CountUp continues the counts of other programs, which may have any integer type.
 func TestCountUpContinuesCountOfOthers(t *testing.T) {
 	for _, tc := range []struct {
 		found any

@@ -63,7 +63,7 @@ func TestDeathsCountRejections(t *testing.T) {
 			1,
 		},
 		{
-			// RabbitMQ 3.10 starts the count again in each queue.
+			// RabbitMQ 3.10 restarts the count in each queue.
 			"count is not negative",
 			topology.Table{"x-death": died("q", 3), "x-delivery-count": int64(1)},
 			topology.History{Attempts: 3, RetriesLeft: -1, Queue: "q", Exchange: "shop", RoutingKey: "order.new", FirstFailed: start},
@@ -118,8 +118,8 @@ func TestDeliveriesReadDeliveryCount(t *testing.T) {
 		{"not a number", topology.Table{"x-delivery-count": "2"}, 0},
 		{"negative", topology.Table{"x-delivery-count": int64(-2)}, 0},
 		{"huge", topology.Table{"x-delivery-count": int64(math.MaxInt64)}, math.MaxInt32 - 1},
-		// In RabbitMQ 4.3, the message keeps its count. In earlier versions, the count starts again, so all five deliveries were in
-		// this queue.
+		// In RabbitMQ 4.3, the message keeps its count. In earlier versions, each queue restarts the count, so all five
+		// deliveries were in this queue.
 		{"rejected in another queue before", topology.Table{"x-delivery-count": int64(5), "x-death": died("other", 3)}, 5},
 		{"forged", topology.Table{"x-delivery-count": int64(5), "x-death": forged("other")}, 5},
 		{"forged rejection in this queue", topology.Table{"x-delivery-count": int64(5), "x-death": forged("q")}, 5},
@@ -148,7 +148,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// If a publisher copied all headers, the count of a first delivery is not from this queue, in which no attempt has failed.
+// If a publisher has copied all headers, the counts in a first delivery come from another queue, and no attempt has
+// failed in this queue.
 func TestCountsOfFirstDeliveryAreIgnored(t *testing.T) {
 	d := topology.Delivery{Queue: "q", Headers: topology.Table{"x-delivery-count": int64(6)}}
 	for _, m := range []topology.Marks{topology.Deaths{}, topology.Deliveries{}, topology.Trail{}} {

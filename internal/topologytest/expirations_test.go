@@ -108,7 +108,7 @@ func TestExpirationsDetermineAttempts(t *testing.T) {
 	}
 }
 
-// If delays do not grow, a delay of any length only shows that there was a retry.
+// If delays do not grow, a delay proves only that there was a retry, whatever its length.
 func TestConstantExpirationsShowOneAttempt(t *testing.T) {
 	e := topology.Expirations{Factor: 1}
 	for _, expiration := range []string{"9000", "10000", "10001", "86400000"} {
@@ -131,7 +131,7 @@ func TestExpirationsDetermineFirstFailure(t *testing.T) {
 	}
 }
 
-// The delay grows with each retry by any program. The message contains the complete state.
+// The delay grows with each retry, by whichever program. The message contains the complete state.
 func TestGrowingTTLGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		random := rapid.Float64Range(0, math.Nextafter(1, 0))

@@ -47,8 +47,8 @@ type arrival struct {
 	stations      int
 }
 
-// walk simulates the route of a message through a topology. Exchanges compare headers. Queues hold a message for their
-// x-message-ttl and dead-letter it.
+// walk simulates the route of a message through a topology. Exchanges compare headers. Queues hold a message for the
+// duration of x-message-ttl, and then dead-letter it.
 func walk(t interface{ Fatalf(string, ...any) }, topo topology.Topology, exchange, key string, headers topology.Table) arrival {
 	a := arrival{exchange: exchange, key: key}
 	for range 100 {

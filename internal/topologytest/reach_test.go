@@ -31,11 +31,11 @@ func TestReachReturnsErrorForUnknownRouting(t *testing.T) {
 		{"lost", "k", `exchange "elsewhere" not found`},
 	} {
 		if queues, err := topo.Reach(tc.exchange, tc.key); err == nil || err.Error() != tc.want {
-			t.Errorf("%s: got %q, %v", tc.exchange, queues, err)
+			t.Errorf("exchange %s, key %s: got %q, %v, want error %s", tc.exchange, tc.key, queues, err, tc.want)
 		}
 	}
 	if queues, err := topo.Reach("plain", "k"); err != nil || !slices.Equal(queues, []string{"work"}) {
-		t.Errorf("Reach: got %q, %v", queues, err)
+		t.Errorf("exchange plain, key k: got %q, %v, want [work]", queues, err)
 	}
 }
 

@@ -27,8 +27,8 @@ func ExampleDelayedRetry() {
 	// topology: broker must be RabbitMQ 4.3.3 or later: got "4.0.5" (earlier versions ignore arguments of this topology; use another route, such as Buckets)
 }
 
-// A requeued message is neither published nor lost. The queue counts deliveries, and has a delivery limit beyond any
-// policy, at which the message is parked.
+// A requeued message is neither published nor lost. The queue counts deliveries. Its delivery limit, at which the
+// broker dead-letters a message to the failed queue, exceeds the maximum attempts of any policy.
 func TestRequeuingPublishesNothing(t *testing.T) {
 	for name, r := range map[string]topology.Route{"immediate": topology.Requeuing{}, "delayed": topology.DelayedRetry{}} {
 		hop, err := r.Wait(topology.Delivery{Queue: "q", RoutingKey: "k"}, time.Hour)

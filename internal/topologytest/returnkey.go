@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ReturnKey returns the routing key with which w retries a message that the queue "work" delivered with a key. It fails the
-// test if w does not fit the queue, or parks the message with another key.
+// ReturnKey returns the routing key with which w retries a message that the queue "work" delivered with the given key.
+// It fails the test if w is not valid for the queue, or if w parks the message with a different key.
 func ReturnKey(t interface{ Fatal(...any) }, w topology.WaitQueue, key string) string {
 	if err := (topology.Strategy{Route: w}).ValidateQueue("work"); err != nil {
 		t.Fatal(err)
