@@ -44,7 +44,7 @@ func growingSchedule() *rapid.Generator[backoff.Backoff] {
 	)
 }
 
-// anySchedule generates schedules of all types, with any field values. Their random number is always r.
+// anySchedule generates schedules of all types, with any field values. Their random source always returns r.
 func anySchedule(r float64) *rapid.Generator[backoff.Backoff] {
 	random := func() float64 { return r }
 	plain := rapid.OneOf(
@@ -100,7 +100,7 @@ func maxDelay(b backoff.Backoff) time.Duration {
 	panic("unknown schedule")
 }
 
-// The bounds also apply to fields that Validate rejects.
+// The bounds also apply to schedules that Validate rejects.
 func TestDelayStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anySchedule(rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")).Draw(t, "schedule")
@@ -146,7 +146,7 @@ func TestRangeWithoutJitterEqualsDelay(t *testing.T) {
 	})
 }
 
-func TestScheduleGrowsAccordingToFields(t *testing.T) {
+func TestDelayGrowsByStepAndFactor(t *testing.T) {
 	const day = 24 * time.Hour
 	validDuration := rapid.Map(rapid.Int64Range(1, int64(day)), func(n int64) time.Duration { return time.Duration(n) })
 	rapid.Check(t, func(t *rapid.T) {
