@@ -156,7 +156,7 @@ func TestExecMissing(t *testing.T) {
 		{"./lost", dir, "", "interpreter in its first line"},
 		{"./works", dir, "", ""},
 		{filepath.Join(dir, "works"), dir, "", ""},
-		{"true", filepath.Join(dir, "gone"), "of the handler: no such file", "cannot be used: no such file"},
+		{"true", filepath.Join(dir, "gone"), "of the handler: no such file", "of the handler: no such file"},
 		{"true", filepath.Join(dir, "plain"), "is a file", "is a file"},
 	} {
 		t.Run(tt.command, func(t *testing.T) {
