@@ -41,14 +41,14 @@ func TestOverviewCountsOnlySuccesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.sample(2)
-	if page := overview(b); !strings.Contains(page, "Done per second 2.0 of 40 incoming") {
+	if page := overview(b); !strings.Contains(page, "Processed per second 2.0 40 incoming") {
 		t.Errorf("overview after 60 successes in 30 s: got %s", page)
 	}
 	b.sample(4)
-	if page := overview(b); !strings.Contains(page, "Done per second 0 of 40 incoming") {
+	if page := overview(b); !strings.Contains(page, "Processed per second 0 40 incoming") {
 		t.Errorf("overview after 30 s without successes: got %s", page)
 	}
-	if page := overview(&fakeLedger{}); strings.Contains(page, "Done per second") {
+	if page := overview(&fakeLedger{}); strings.Contains(page, "Processed per second") {
 		t.Errorf("overview without a ledger shows successes: %s", page)
 	}
 }

@@ -130,6 +130,35 @@ func TestPagesShowUnsentMessages(t *testing.T) {
 	}
 }
 
+// The form proposes a canary for several messages. The page of the replay shows its result, and only outcomes with messages.
+func TestPagesShowCanary(t *testing.T) {
+	c := newConsole(t, Config{Replayer: &fakeReplayer{}})
+	a := c.cfg.Archive
+	add(t, a, nil)
+	const proposed = `value="1m" selected`
+	if form := ask(t, c, "GET", "/replays/new?id=1", nil).Body.String(); strings.Contains(form, proposed) {
+		t.Error("the form proposes a canary for 1 message")
+	}
+	add(t, a, nil)
+	add(t, a, nil)
+	if form := ask(t, c, "GET", "/replays/new?all=true", nil).Body.String(); !strings.Contains(form, proposed) {
+		t.Errorf("the form does not propose a canary for 3 messages: %s", form)
+	}
+	r, err := a.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}, Canary: time.Minute}, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range []string{"waiting for its outcome", "passed"} {
+		if err := plumbing.Sent(t.Context(), a, int64(r.ID), int64(id+1)); err != nil {
+			t.Fatal(err)
+		}
+		page := ask(t, c, "GET", "/replays/1", nil).Body.String()
+		if !strings.Contains(page, "<dt>Canary</dt><dd>"+want) || strings.Contains(page, "<dt>Settled") {
+			t.Errorf("page after %d sent messages does not show that the canary is %q, or shows outcomes of 0 messages: %s", id+1, want, page)
+		}
+	}
+}
+
 // If the canary stops a replay, the page of the replay shows the error and links to the message.
 func TestPageShowsReplayStoppedByCanary(t *testing.T) {
 	for why, want := range map[string]string{

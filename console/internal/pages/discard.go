@@ -99,6 +99,14 @@ func (s *selection) back() {
 	s.Back = web.Href(s.path, s.query)
 }
 
+// nav returns the menu entry of the page on which the user selected the messages.
+func (s *selection) nav() string {
+	if s.path == "/messages" {
+		return "messages"
+	}
+	return "groups"
+}
+
 // counter counts the messages that a filter selects.
 type counter func(*web.Call, failed.Filter) (failed.Total, error)
 
@@ -233,7 +241,7 @@ func (a actPage) show(c *web.Call, status int, s *selection, reason, problem str
 		Missing bool // the reason is missing
 		Problem string
 	}{s, reason, reason == "", problem}
-	return render(c, status, a.name, page{Title: a.title, Nav: "messages"}, data)
+	return render(c, status, a.name, page{Title: a.title, Nav: s.nav()}, data)
 }
 
 // do processes the submitted form.

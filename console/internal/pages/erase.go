@@ -65,7 +65,7 @@ func (p *Pages) askErase(c *web.Call) error {
 }
 
 func showErase(c *web.Call, status int, form *eraseForm) error {
-	return render(c, status, "erase", page{Title: "Erase", Nav: "messages"}, form)
+	return render(c, status, "erase", page{Title: "Erase", Nav: form.nav()}, form)
 }
 
 // erase processes the submitted form.

@@ -35,6 +35,12 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 			return err
 		}
 	}
+	var again *failed.Summary
+	if m.Outcome == failed.OutcomeFailedAgain {
+		if again, err = laterFailure(c, m); err != nil {
+			return err
+		}
+	}
 	data := struct {
 		M           *failed.Message
 		Journey     []step
@@ -45,7 +51,7 @@ func (p *Pages) message(c *web.Call, id failed.ID) error {
 		Hidden      bool   // the message contains secrets
 		Trace       string // URL of the trace; "": none
 		Erase       template.URL
-	}{M: m, Journey: journey(m, edits, replay), Hidden: hidden}
+	}{M: m, Journey: journey(m, edits, replay, again), Hidden: hidden}
 	current := m.Current()
 	data.Body = show.ViewBody(current)
 	data.Own, data.Theirs = show.SplitHeaders(current.Headers)
@@ -93,8 +99,22 @@ type step struct {
 	Linked  string
 }
 
-// journey returns the history of a message since its publication.
-func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) []step {
+// laterFailure returns the message in the archive that results from an unsuccessful replay of m, or nil if it is not among the newest
+// matches.
+func laterFailure(c *web.Call, m *failed.Message) (*failed.Summary, error) {
+	f := failed.Filter{Replay: m.ReplayedBy, Text: m.Properties.MessageID}
+	if f.Validate() != nil { // the message id has no words
+		f.Text = ""
+	}
+	list, _, err := c.Archive.List(c.R.Context(), f, failed.Page{Size: 100})
+	if i := slices.IndexFunc(list, func(s failed.Summary) bool { return s.BackOf == m.ID }); i >= 0 {
+		return &list[i], err
+	}
+	return nil, err
+}
+
+// journey returns the history of a message since its publication. again is the result of the replay, if the message failed again.
+func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay, again *failed.Summary) []step {
 	var steps []step
 	add := func(s step) { steps = append(steps, s) }
 	if t := m.Properties.Timestamp; !t.IsZero() {
@@ -105,7 +125,7 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 	if m.Back != 0 {
 		s := step{Mark: "replay", Tone: "act", What: "Replayed", Href: fmt.Sprintf("/replays/%d", m.Back), Linked: fmt.Sprintf("Replay %d", m.Back)}
 		if m.BackOf != 0 {
-			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("Previous: message %d", m.BackOf)
+			s.Href, s.Linked = messagePath(m.BackOf), fmt.Sprintf("Earlier failure: message %d", m.BackOf)
 		}
 		add(s)
 	}
@@ -162,6 +182,12 @@ func journey(m *failed.Message, edits []failed.Revision, replay *failed.Replay) 
 			if m.WhyUnknown != "" {
 				s.Details = []string{m.WhyUnknown}
 			}
+			if m.Outcome == failed.OutcomeFailedAgain {
+				s.Href, s.Linked = string(web.HrefMessages("/messages", failed.Filter{Replay: replay.ID})), "Later failures"
+			}
+			if again != nil {
+				s.Time, s.Href, s.Linked = again.LastFailed, messagePath(again.ID), fmt.Sprintf("Later failure: message %d", again.ID)
+			}
 			add(s)
 		}
 	}
@@ -209,9 +235,13 @@ func runTime(d time.Duration) string {
 
 // properties returns the properties that are set, in the order of AMQP.
 func properties(p failed.Properties) []pair {
+	key := "Delivery key"
+	if p.Exchange == "" { // the key is the name of the failed queue
+		key = "Archived from"
+	}
 	all := []pair{
 		{"Delivery exchange", p.Exchange},
-		{"Delivery key", p.RoutingKey},
+		{key, p.RoutingKey},
 		{"Content type", p.ContentType},
 		{"Content encoding", p.ContentEncoding},
 		{"Message id", p.MessageID},

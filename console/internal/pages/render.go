@@ -120,13 +120,16 @@ var functions = template.FuncMap{
 	"sentence": sentence,
 	"capital":  capital,
 	"line":     show.FirstLine,
-	"when":     when,
+	"when":     func(now, t time.Time) template.HTML { return relative(t, "", show.Ago(now, t)) },
+	"due":      func(now, t time.Time) template.HTML { return relative(t, "due", show.Due(now, t)) },
 	"at":       show.Exact,
 	"icon":     show.Icon,
 	"tag":      show.Tag,
-	"total":    func(t failed.Total) string { return show.Thousands(t.N) + more(t) },
-	"textual":  func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
-	"dict":     dict,
+
+	"shown_state": shownState,
+	"total":       func(t failed.Total) string { return show.Thousands(t.N) + more(t) },
+	"textual":     func(name string) string { return failed.Filter{Queue: name}.Values().Get("queue") },
+	"dict":        dict,
 
 	// submission returns the hidden field that claimSubmission reads.
 	"submission": func() template.HTML {
@@ -136,6 +139,14 @@ var functions = template.FuncMap{
 	"parts":       nameParts,
 	"groups_of":   web.HrefGroups,
 	"for_message": web.HrefMessage,
+}
+
+// shownState returns the state of a message, or "failed again" if the message was replayed without success.
+func shownState(s failed.State, o failed.Outcome) string {
+	if s == failed.Replayed && o == failed.OutcomeFailedAgain {
+		return string(o)
+	}
+	return string(s)
 }
 
 func integer(n any) int64 {
@@ -159,13 +170,13 @@ func more(t failed.Total) string {
 	return ""
 }
 
-// when formats a time as its age, with the exact time in a tooltip. The values cannot contain markup.
-func when(now, t time.Time) template.HTML {
+// relative returns a time as text relative to now, with the exact time in a tooltip. The values cannot contain markup.
+func relative(t time.Time, kind, text string) template.HTML {
 	if t.IsZero() {
 		return `<span class="soft">unknown</span>`
 	}
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-ago>%s</time>`,
-		t.UTC().Format(time.RFC3339), show.Exact(t), show.Ago(now, t)))
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s" data-ago="%s">%s</time>`,
+		t.UTC().Format(time.RFC3339), show.Exact(t), kind, text))
 }
 
 // nameParts formats a name so that lines break only after dots, dashes and other separators.

@@ -27,10 +27,12 @@ type replayView struct {
 	Running bool
 	Took    string
 
+	CanaryResult string // "": the replay has no canary, or the canary stopped it
+
 	Outcomes []outcomeView
 }
 
-// outcomeView is the number of sent messages with an outcome, with a link to the messages.
+// outcomeView is the positive number of sent messages with an outcome, with a link to the messages.
 type outcomeView struct {
 	Name string
 	Help string
@@ -39,6 +41,7 @@ type outcomeView struct {
 	Href template.URL
 }
 
+// outcomesOf omits outcomes without messages.
 func outcomesOf(r *failed.Replay) (all []outcomeView) {
 	for _, o := range []struct {
 		outcome    failed.Outcome
@@ -53,7 +56,7 @@ func outcomesOf(r *failed.Replay) (all []outcomeView) {
 		{failed.OutcomeUnknown, r.Unknown, "no report received", ""},
 	} {
 		if o.n == 0 {
-			o.tone = ""
+			continue
 		}
 		all = append(all, outcomeView{string(o.outcome), o.help, o.tone, o.n, web.HrefMessages("/messages", failed.Filter{SentBy: r.ID, Outcome: o.outcome})})
 	}
@@ -110,8 +113,24 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	if left := r.Remaining(v.Rate); v.Running && left > 0 && left < 30*24*time.Hour {
 		v.Left = show.Short(max(left, time.Second))
 	}
-	v.Outcomes = outcomesOf(&r)
+	v.Outcomes, v.CanaryResult = outcomesOf(&r), canaryResult(&r)
 	return v
+}
+
+// canaryResult describes the progress of the canary. A replay sends a second message only after the canary has passed.
+func canaryResult(r *failed.Replay) string {
+	switch {
+	case r.Plan.Canary <= 0:
+		return ""
+	case r.Sent > 1, r.Sent == 1 && r.Succeeded == 1:
+		if r.Succeeded == 0 {
+			return "passed"
+		}
+		return "succeeded"
+	case r.State == failed.ReplayRunning && r.Sent == 1:
+		return "waiting for its outcome"
+	}
+	return ""
 }
 
 // describePlan describes the settings of a replay.
@@ -213,6 +232,9 @@ func (p *Pages) replayForm(c *web.Call) error {
 	form := url.Values{"same": {"stop"}, "to": {"origin"}}
 	if s.N > 20 || s.More {
 		form.Set("ramp", "yes")
+	}
+	if s.N > 1 || s.More {
+		form.Set("canary", "1m")
 	}
 	return showReplayForm(c, http.StatusOK, s, replayForm{Form: form, Where: where})
 }

@@ -56,7 +56,7 @@ func ByteSize(n int) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " " + unit
 }
 
-// Ago formats the time between t and now in the largest suitable unit. The same function in console.js must return the same
+// Ago formats the time between t and now in the largest suitable unit. The function ago in console.js must return the same
 // strings.
 func Ago(now, t time.Time) string {
 	d := now.Sub(t).Round(time.Second)
@@ -68,6 +68,14 @@ func Ago(now, t time.Time) string {
 		return "in " + text
 	}
 	return text + " ago"
+}
+
+// Due formats the time until t like Ago, but distinguishes the next seconds from the last ones.
+func Due(now, t time.Time) string {
+	if d := t.Sub(now).Round(time.Second); d > 0 && d < 5*time.Second {
+		return "in less than 5 s"
+	}
+	return Ago(now, t)
 }
 
 // Short formats a duration in its largest unit, rounded down.

@@ -39,6 +39,17 @@ func TestAgo(t *testing.T) {
 	}
 }
 
+func TestDue(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		2 * time.Second: "in less than 5 s", 5 * time.Second: "in 5 s", 0: "just now", -2 * time.Second: "just now", -time.Minute: "1 min ago",
+	} {
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		if got := Due(now, now.Add(d)); got != want {
+			t.Errorf("Due in %v: got %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestExactly(t *testing.T) {
 	for ms, want := range map[int64]string{0: "0 s", 300000: "5 min", 14400000: "4 h", 5000: "5 s", 90061001: "1 d 1 h 1 min 1 s 1 ms"} {
 		if got := Exactly(time.Duration(ms) * time.Millisecond); got != want {

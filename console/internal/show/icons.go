@@ -30,6 +30,7 @@ var icons = map[string]string{
 	"stopped":   `<rect x="4" y="4" width="8" height="8" rx="1.5" fill="currentColor"/>`,
 	"dot":       `<circle cx="8" cy="8" r="3"/>`,
 	"paused":    `<path d="M5.5 3.5v9M10.5 3.5v9"/>`,
+	"retrying":  `<circle cx="8" cy="8" r="6"/><path d="M8 4.5V8l2.5 1.5"/>`,
 	"in":        `<circle cx="8" cy="8" r="6"/><path d="M8 4.8v6.4M5.4 8.6 8 11.2l2.6-2.6"/>`,
 }
 
@@ -37,7 +38,7 @@ var icons = map[string]string{
 var likeIcons = map[string]string{
 	"running": "replaying", "cancelling": "replaying", "done": "replayed", "cancelled": "discarded",
 	"closed": "replayed", "open": "stopped", "half-open": "replaying",
-	"consuming": "replaying", "connecting": "warn", "silent": "warn",
+	"consuming": "replayed", "failed again": "failed", "connecting": "warn", "silent": "warn",
 }
 
 // Icon returns a decorative icon, which screen readers ignore. The adjacent text has the meaning.

@@ -53,7 +53,7 @@ func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme strin
 // takeForReadme takes two pictures in the size of a screen. They show the overview, after the broker has measured its rates, and a message.
 func takeForReadme(b *browsertest.Browser, url string, all []browsertest.Page, dir string) error {
 	for _, want := range []struct{ name, scheme, ready string }{
-		{"overview", "light", "[...document.querySelectorAll('dt')].some(t => t.innerText === 'Done per second' && !t.nextElementSibling.innerText.startsWith('0'))"},
+		{"overview", "light", "[...document.querySelectorAll('dt')].some(t => t.innerText === 'Processed per second' && /^[1-9].* [1-9][0-9,.]* incoming/.test(t.nextElementSibling.innerText))"},
 		{"message-edited", "dark", "true"},
 	} {
 		i := slices.IndexFunc(all, func(p browsertest.Page) bool { return p.Name == want.name })

@@ -37,19 +37,19 @@
   window.addEventListener("pagehide", disconnect);
   window.addEventListener("pageshow", connect);
 
-  // This function must return the same strings as Ago in console/internal/show/format.go.
+  // This function must return the same strings as Ago and Due in console/internal/show/format.go.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  const ago = (then) => {
+  const ago = (then, due) => {
     const seconds = Math.round((Date.now() - then) / 1000);
     const size = Math.abs(seconds);
-    if (size < 5) return "just now";
+    if (size < 5) return due && seconds < 0 ? "in less than 5 s" : "just now";
     const [unit, length] = units.find(([, length]) => size >= length);
     const text = Math.floor(size / length) + " " + unit;
     return seconds < 0 ? "in " + text : text + " ago";
   };
   const tick = () => {
     for (const t of $all("time[data-ago]")) {
-      const text = ago(Date.parse(t.dateTime));
+      const text = ago(Date.parse(t.dateTime), t.dataset.ago === "due");
       if (t.textContent !== text) t.textContent = text;
     }
   };
