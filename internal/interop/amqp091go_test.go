@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// managementURL is the URL of the management API in the tests of amqp091-go, which contain the port.
+// managementURL is the URL of the management API that the tests of amqp091-go use. The tests contain the port.
 const managementURL = "http://127.0.0.1:15672"
 
 // ctlVariable is the environment variable that makes this program act as the rabbitmqctl of a test of amqp091-go.
@@ -36,11 +36,12 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestAMQP091GoSuite runs the unchanged integration tests of amqp091-go, as the module contains them, against `reprise broker
+// TestAMQP091GoSuite runs the unchanged integration tests of the module amqp091-go against `reprise broker
 // --management`. A skipped test is an error. The tests take two and a half minutes, and mostly wait.
 //
-// They run on one processor. TestDeclareArgsRejectToDeadLetterQueue checks ten times without a pause whether its own consumer has
-// rejected a message. On two processors the ten checks sometimes precede the rejection (3 times in 500).
+// They run on one processor. TestDeclareArgsRejectToDeadLetterQueue checks ten times without a pause whether its
+// consumer has rejected a message. On two processors, the ten checks sometimes finish before the rejection (3 times in
+// 500).
 func TestAMQP091GoSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped with -short (takes two and a half minutes)")
@@ -127,14 +128,15 @@ func startBroker(t *testing.T, name string, args ...string) (url string) {
 	return strings.TrimSpace(line)
 }
 
-// rabbitmqctl has the effect that a test of amqp091-go expects of `rabbitmqctl set_vm_memory_high_watermark`: it raises or clears a
-// memory alarm. The limit of a running broker cannot change, so rabbitmqctl fills a queue beyond the limit, or deletes the queue.
+// rabbitmqctl simulates `rabbitmqctl set_vm_memory_high_watermark` for a test of amqp091-go, which raises or clears a
+// memory alarm. The memory limit of a running broker is fixed, so rabbitmqctl fills a queue beyond the limit, or
+// deletes the queue.
 func rabbitmqctl(args []string) error {
 	const queue = "/api/queues/%2F/interop.filling"
 	switch {
 	case slices.Equal(args, []string{"set_vm_memory_high_watermark", "0.0001"}):
 		if status, answer, err := call("PUT", queue, `{"durable":true}`); err != nil || status/100 != 2 {
-			return fmt.Errorf("cannot declare queue: %d %s %w", status, answer, err)
+			return fmt.Errorf("cannot declare queue: status %d: %s: %w", status, answer, err)
 		}
 		message := `{"properties":{},"routing_key":"interop.filling","payload_encoding":"string","payload":"` + strings.Repeat("x", 8<<20) + `"}`
 		for range 9 { // with a limit of 64 MiB, the broker refuses the last message
@@ -145,7 +147,7 @@ func rabbitmqctl(args []string) error {
 			case strings.Contains(answer, "publishing is blocked"):
 				return nil
 			case status != http.StatusOK:
-				return fmt.Errorf("cannot publish: %d %s", status, answer)
+				return fmt.Errorf("cannot publish: status %d: %s", status, answer)
 			}
 		}
 		return errors.New("no memory alarm after 72 MiB")

@@ -18,8 +18,9 @@ import (
 // within is the deadline for each expected event.
 const within = 5 * time.Minute
 
-// designs lists the four published designs. A program in Python, a program in JavaScript and the example consume from the same queues
-// at the same time. The first two also publish messages, whose first attempts (up to three) fail.
+// designs lists the four published designs. A program in Python, a program in JavaScript and the example consume from
+// the same queues at the same time. The programs in Python and JavaScript also publish messages, which fail in up to
+// three attempts.
 var designs = []struct {
 	name     string
 	lock     string // for testkit.Alone
@@ -29,7 +30,8 @@ var designs = []struct {
 	shared   string    // an exchange that other tests use
 	queues   []string  // work queues
 	to       [2]string // exchange and routing key to publish to
-	// exact reports whether all programs agree on the number of each attempt with a version of RabbitMQ. Default: always.
+	// exact reports whether all programs agree on the number of each attempt with the given version of RabbitMQ.
+	// Default: always.
 	exact func(version string) bool
 }{
 	{
@@ -60,7 +62,8 @@ var designs = []struct {
 		topology: preset.CDNPurge{}.Topology(),
 		queues:   []string{"cdn-purge"},
 		to:       [2]string{"cdn-purge", "tag"},
-		// If a program copies x-death, RabbitMQ 3.10 keeps the first expiration (see docs/interop.md).
+		// If a program copies x-death, RabbitMQ 3.10 keeps the first expiration, so the counts differ (see
+		// docs/interop.md).
 		exact: func(version string) bool { return version != "3.10" },
 	},
 }
@@ -74,7 +77,7 @@ func TestForeignProgramsShareQueues(t *testing.T) {
 	needNode(t)
 	for _, d := range designs {
 		t.Run(d.name, func(t *testing.T) {
-			t.Parallel() // most of the time, the test waits or starts programs
+			t.Parallel() // the test mostly waits for programs
 			example := filepath.Join(t.TempDir(), d.name)
 			command(t, "go", "build", "-o", example, "github.com/reprisemq/reprise/examples/"+d.name)
 			testkit.Each(t, func(t *testing.T, b testkit.Target) {

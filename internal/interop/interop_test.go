@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// run runs a third-party program to its end and returns its output.
+// run runs a third-party program until it exits, and returns its output.
 func run(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -73,7 +73,7 @@ func TestNodeClientRetries(t *testing.T) {
 	})
 }
 
-// python is the Python of Debian, which has python3-pika. PATH can contain another Python first.
+// python is the Python of Debian, which has python3-pika. PATH may contain a different Python first.
 const python = "/usr/bin/python3"
 
 // python/retry.py sends a message through a wait queue with the client pika.

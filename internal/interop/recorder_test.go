@@ -109,7 +109,7 @@ func (r *recorder) start(name, path string, args ...string) *program {
 	return p
 }
 
-// end calls stop, and waits until the program exits. A failure of the program fails the test.
+// end calls stop, and waits until the program exits. A nonzero exit status fails the test.
 func (p *program) end(stop func() error) {
 	p.t.Helper()
 	must(p.t, stop())
@@ -205,7 +205,7 @@ func (r *recorder) publish(exchange, key string) string {
 	return id
 }
 
-// awaitEnded waits until n messages are done or parked.
+// awaitEnded waits until at least n messages are done or parked.
 func (r *recorder) awaitEnded(n int) {
 	r.t.Helper()
 	testkit.Eventually(r.t, within, func() error {
