@@ -8,21 +8,21 @@
 //	text     no commands: a diagram, or the syntax of a command
 //	other    a file, such as go or yaml; a Go program must compile
 //
-// A comment before a block, which the page does not show, can contain instructions:
+// A comment before a block can contain instructions:
 //
 //	<!-- not run: REASON -->   do not run the block
 //	<!-- until: TEXT; TEXT --> run the last commands of the block concurrently: wait until each
 //	                           has printed its text, and interrupt all of them at the end
 //	<!-- output -->            the following text block is the output of the commands above
 //
-// A comment between blocks that begins with a line "<!-- setup" contains commands that a reader would have run before.
-// $BLOCK_GO, $BLOCK_YAML and so on are files with the last block of that language.
+// A comment between blocks that begins with a line "<!-- setup" contains commands that the document expects the reader
+// to have run. $BLOCK_GO, $BLOCK_YAML and so on are files with the last block of that language.
 //
-// The test compares output line by line. Each documented line must have been printed. Numbers, times, IDs and white space may
-// differ, and "…" matches any text. The test ignores log lines, which begin with the time of day.
+// The test compares output line by line. The commands must print each documented line. Numbers, times, IDs and white
+// space may differ, and "…" matches any text. The test ignores log lines, which begin with the time of day.
 //
-// Each document runs in its own Linux namespaces, with its own network and processes. It can therefore use the documented ports,
-// has no access to another network, and ends all of its processes. The caches of Go and the RabbitMQ releases that
-// scripts/rabbitmq has unpacked are shared with the machine, because compiling and unpacking them again would take minutes per
-// document.
+// Each document runs in its own Linux namespaces, with its own network and processes. It can therefore use the
+// documented ports, has no access to another network, and all its processes are killed afterwards. The caches of Go and
+// the RabbitMQ releases that scripts/rabbitmq has unpacked are shared with the machine, because compiling and unpacking
+// them again would take minutes per document.
 package docstest

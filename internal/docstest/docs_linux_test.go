@@ -102,7 +102,7 @@ func snapshot(t *testing.T, root string) string {
 	return dir
 }
 
-// needed lists the requirements of commands besides Go. make test provides all of them.
+// needed lists the programs besides Go that commands require. make test provides all of them.
 var needed = []need{
 	{"scripts/rabbitmq", func() bool { return len(testkit.RabbitMQs()) > 0 && rabbits()["4.3"] != "" }},
 	{"/usr/bin/python3", func() bool { return exec.Command("/usr/bin/python3", "-c", "import pika").Run() == nil }},
@@ -128,7 +128,7 @@ func possible(t *testing.T, document string, all []step) []step {
 	return kept
 }
 
-// need is a string that commands contain, with a function that reports whether the machine has the named program.
+// need is a string in commands that use a program, with a function that reports whether the machine has the program.
 type need struct {
 	in    string
 	there func() bool

@@ -65,7 +65,7 @@ func (r *reader) read() {
 	}
 	must(r.t, progress.Close())
 	defer func() {
-		_ = shell.Process.Kill() // ends all processes of the reader
+		_ = shell.Process.Kill() // kills all processes of the reader
 		_ = shell.Wait()
 		if r.t.Failed() && output.Len() > 0 {
 			r.t.Logf("output of the shell:\n%s", &output)
@@ -87,7 +87,7 @@ func (r *reader) read() {
 				return
 			}
 		case <-time.After(deadline):
-			r.t.Errorf("line %d: timeout after %s: %s\n%s", s.line, deadline, s.text, r.printed(n))
+			r.t.Errorf("line %d: timed out after %s: %s\n%s", s.line, deadline, s.text, r.printed(n))
 			return
 		}
 		r.t.Logf("line %d: %.1f s: %s", s.line, time.Since(began).Seconds(), s.text)
@@ -119,8 +119,8 @@ func (r *reader) printed(n int) string {
 	return all.String()
 }
 
-// script returns the commands of the reader as a shell script. It writes the status of each step to file descriptor 3. With job
-// control, each command has its own process group, which can be interrupted as by Ctrl-C.
+// script returns the commands of the reader as a shell script. It writes the status of each step to file descriptor 3.
+// With job control, each command has its own process group, which can be interrupted as with Ctrl-C.
 func (r *reader) script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "set -m\nD=%q\nmkfifo $D/keyboard; exec 9<>$D/keyboard\n", r.dir)
