@@ -151,7 +151,9 @@ func TestOtherProcess(t *testing.T) {
 	program := []string{os.Args[0], "-test.run=^TestOtherProcess$"}
 	b := reprisetest.Listen(t)
 	w := b.Work(t, reprise.WorkerConfig{
-		Queue: "orders", Handler: reprise.HandlerFunc(charge), Policy: reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
+		Queue:   "orders",
+		Handler: reprise.HandlerFunc(charge),
+		Policy:  reprise.Policy{Backoff: backoff.Fixed(time.Millisecond)},
 	})
 	cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
 	cmd.Env = append(os.Environ(), "AMQP_URL="+b.URL())
