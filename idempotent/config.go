@@ -27,9 +27,8 @@ type Config struct {
 	// the message id.
 	Key func(m *reprise.Message) string
 
-	// Scope is the namespace of the keys. Workers with different scopes do not see the keys of each other. Set Scope if
-	// messages move between queues, or if only one of several queues may handle a message. Default: the name of the
-	// work queue.
+	// Scope is the namespace of the keys. Workers with different scopes do not share keys. Set Scope if messages move
+	// between queues, or if only one of several queues may handle a message. Default: the name of the work queue.
 	Scope string
 
 	// Keyless selects the treatment of a message without a key. Default: ParkKeyless, because the duplicates of such a
@@ -37,8 +36,8 @@ type Config struct {
 	Keyless Keyless
 
 	// Lease is the time that a key stays claimed after its process has crashed. If a handler was interrupted, its
-	// message waits for that time. Middleware extends the lease after each third of it, so a handler may run longer
-	// than the lease. Minimum: 1 s. Default: 1 min.
+	// message waits for that time. Middleware extends the lease each time a third of it has passed, so a handler may run
+	// longer than the lease. Minimum: 1 s. Default: 1 min.
 	Lease time.Duration
 
 	// Retention is the time that the store remembers a completed key. It must exceed the maximum time between a message
@@ -61,7 +60,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Lease != 0 && c.Lease < leastLease {
-		errs = append(errs, fmt.Errorf("idempotent: Config.Lease %s must be at least %s (0 means %s)", c.Lease, leastLease, DefaultLease))
+		errs = append(errs, fmt.Errorf("idempotent: Config.Lease must be at least %s: got %s (0 means %s)", leastLease, c.Lease, DefaultLease))
 	}
 	return errors.Join(append(errs,
 		validRetention("Config", c.Retention),

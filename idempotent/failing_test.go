@@ -13,29 +13,29 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// faulty is a store whose methods fail on demand.
-type faulty struct {
+// faultyStore is a store whose methods fail on demand.
+type faultyStore struct {
 	idempotent.Store
 	claim, complete, release atomic.Bool
 }
 
 var errDown = errors.New("connection refused")
 
-func (s *faulty) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
+func (s *faultyStore) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
 	if s.claim.Load() {
 		return idempotent.Claim{}, errDown
 	}
 	return s.Store.Claim(ctx, key, token, lease)
 }
 
-func (s *faulty) Complete(ctx context.Context, key, token string, retention time.Duration) error {
+func (s *faultyStore) Complete(ctx context.Context, key, token string, retention time.Duration) error {
 	if s.complete.Load() {
 		return errDown
 	}
 	return s.Store.Complete(ctx, key, token, retention)
 }
 
-func (s *faulty) Release(ctx context.Context, key, token string) error {
+func (s *faultyStore) Release(ctx context.Context, key, token string) error {
 	if s.release.Load() {
 		return errDown
 	}
@@ -45,8 +45,8 @@ func (s *faulty) Release(ctx context.Context, key, token string) error {
 func TestMiddlewareWithUnavailableStore(t *testing.T) {
 	t.Run("at the claim", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var inner counted
-			store := &faulty{Store: new(idempotent.Memory)}
+			var inner countingHandler
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			store.claim.Store(true)
 			h := protect(t, store, idempotent.Config{}, inner.Handle)
 			err := h.Handle(t.Context(), message())
@@ -63,8 +63,8 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("after the claim", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var inner counted
-			store := &lossy{Memory: new(idempotent.Memory)}
+			var inner countingHandler
+			store := &lossyStore{Memory: new(idempotent.Memory)}
 			h := protect(t, store, idempotent.Config{}, inner.Handle)
 			if err := h.Handle(t.Context(), message()); err == nil {
 				t.Error("Handle succeeded although Claim failed")
@@ -77,7 +77,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &faulty{Store: new(idempotent.Memory)}
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			log, logged := events()
 			began := time.Now()
 			var ended time.Duration
@@ -103,7 +103,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("briefly during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &faulty{Store: new(idempotent.Memory)}
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			h := protect(t, store, idempotent.Config{Lease: time.Minute}, func(ctx context.Context, _ *reprise.Message) error {
 				store.claim.Store(true)
 				time.Sleep(50 * time.Second)
@@ -119,9 +119,9 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("briefly after success", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &faulty{Store: new(idempotent.Memory)}
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
-			var inner counted
+			var inner countingHandler
 			h := protect(t, store, idempotent.Config{}, inner.Handle)
 			time.AfterFunc(20*time.Second, func() { store.complete.Store(false) })
 			for range 2 {
@@ -137,10 +137,10 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("too long after success", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &faulty{Store: new(idempotent.Memory)}
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
 			log, logged := events()
-			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, new(counted).Handle)
+			h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, new(countingHandler).Handle)
 			began := time.Now()
 			if err := h.Handle(t.Context(), message()); err != nil {
 				t.Errorf("message with a completed effect was not acknowledged: %v", err)
@@ -159,7 +159,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 		for name, endsAfter := range map[string]time.Duration{"before Complete": 0, "during Complete": 20 * time.Second} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					store := &faulty{Store: new(idempotent.Memory)}
+					store := &faultyStore{Store: new(idempotent.Memory)}
 					store.complete.Store(true)
 					var runs atomic.Int32
 					ctx, end := context.WithCancel(t.Context())
@@ -188,7 +188,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("too long with canceled context", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &faulty{Store: new(idempotent.Memory)}
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			store.complete.Store(true)
 			log, logged := events()
 			ctx, end := context.WithCancel(t.Context())
@@ -211,7 +211,7 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 
 	t.Run("after failure", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &faulty{Store: new(idempotent.Memory)}
+			store := &faultyStore{Store: new(idempotent.Memory)}
 			store.release.Store(true)
 			log, logged := events()
 			h := protect(t, store, idempotent.Config{Logger: log}, func(context.Context, *reprise.Message) error { return errHandler })
@@ -225,13 +225,13 @@ func TestMiddlewareWithUnavailableStore(t *testing.T) {
 	})
 }
 
-// lossy performs the first claim but returns an error, as if the response was lost.
-type lossy struct {
+// lossyStore performs the first claim but returns an error, as if the response was lost.
+type lossyStore struct {
 	*idempotent.Memory
 	lost bool
 }
 
-func (s *lossy) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
+func (s *lossyStore) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
 	c, err := s.Memory.Claim(ctx, key, token, lease)
 	if !s.lost {
 		s.lost = true
@@ -240,15 +240,15 @@ func (s *lossy) Claim(ctx context.Context, key, token string, lease time.Duratio
 	return c, err
 }
 
-// hung does not respond until the context is canceled.
-type hung struct{ idempotent.Store }
+// hungStore does not respond until the context is canceled.
+type hungStore struct{ idempotent.Store }
 
-func (hung) Claim(ctx context.Context, _, _ string, _ time.Duration) (idempotent.Claim, error) {
+func (hungStore) Claim(ctx context.Context, _, _ string, _ time.Duration) (idempotent.Claim, error) {
 	<-ctx.Done()
 	return idempotent.Claim{}, ctx.Err()
 }
 
-func (hung) Release(ctx context.Context, _, _ string) error {
+func (hungStore) Release(ctx context.Context, _, _ string) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -256,7 +256,7 @@ func (hung) Release(ctx context.Context, _, _ string) error {
 func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 	t.Run("at the claim", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := protect(t, hung{}, idempotent.Config{Lease: 10 * time.Second}, new(counted).Handle)
+			h := protect(t, hungStore{}, idempotent.Config{Lease: 10 * time.Second}, new(countingHandler).Handle)
 			began := time.Now()
 			if err := h.Handle(t.Context(), message()); !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
@@ -268,7 +268,7 @@ func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 	})
 	t.Run("during the run", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			store := &first{hung{}, new(idempotent.Memory)}
+			store := &firstClaimStore{hungStore{}, new(idempotent.Memory)}
 			began := time.Now()
 			h := protect(t, store, idempotent.Config{Lease: 10 * time.Second}, func(ctx context.Context, _ *reprise.Message) error {
 				<-ctx.Done()
@@ -284,15 +284,15 @@ func TestMiddlewareWithUnresponsiveStore(t *testing.T) {
 	})
 }
 
-// first responds to the first claim only.
-type first struct {
-	hung
+// firstClaimStore responds to the first claim only.
+type firstClaimStore struct {
+	hungStore
 	store idempotent.Store
 }
 
-func (s *first) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
+func (s *firstClaimStore) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
 	if s.store == nil {
-		return s.hung.Claim(ctx, key, token, lease)
+		return s.hungStore.Claim(ctx, key, token, lease)
 	}
 	store := s.store
 	s.store = nil

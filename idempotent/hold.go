@@ -149,7 +149,7 @@ func (h *hold) release(ctx context.Context) {
 	}
 }
 
-// leave returns a context that ignores the cancellation of ctx and has the timeout timeout.
+// leave returns a context that ignores the cancellation of ctx and expires after timeout.
 func leave(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }

@@ -39,7 +39,7 @@ type keys struct {
 }
 
 // of returns the key to store for m, or "" if m has no key. An id that the worker assigned is not a key, because a
-// duplicate of the message would have another id.
+// duplicate of the message would have a different id.
 func (k keys) of(m *reprise.Message) string {
 	if m.MessageIDAssigned {
 		delivered := *m

@@ -19,21 +19,21 @@ import (
 	"github.com/reprisemq/reprise/idempotent"
 )
 
-// recording is a store that records the last claimed key.
-type recording struct {
+// keyRecorder is a store that records the last claimed key.
+type keyRecorder struct {
 	idempotent.Memory
 	mu         sync.Mutex
 	key, token string
 }
 
-func (s *recording) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
+func (s *keyRecorder) Claim(ctx context.Context, key, token string, lease time.Duration) (idempotent.Claim, error) {
 	s.mu.Lock()
 	s.key, s.token = key, token
 	s.mu.Unlock()
 	return s.Memory.Claim(ctx, key, token, lease)
 }
 
-func (s *recording) last() (key, token string) {
+func (s *keyRecorder) last() (key, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.key, s.token
@@ -42,8 +42,8 @@ func (s *recording) last() (key, token string) {
 // keyOf returns the key that the middleware claims for a message.
 func keyOf(t testing.TB, cfg idempotent.Config, m *reprise.Message) string {
 	t.Helper()
-	var store recording
-	if err := protect(t, &store, cfg, new(counted).Handle).Handle(t.Context(), m); err != nil {
+	var store keyRecorder
+	if err := protect(t, &store, cfg, new(countingHandler).Handle).Handle(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	key, _ := store.last()
@@ -117,7 +117,7 @@ func TestKeysAreValidAndDifferent(t *testing.T) {
 // A fanout exchange copies a message to several queues.
 func TestQueuesHaveSeparateKeys(t *testing.T) {
 	for scope, want := range map[string]int32{"": 2, "everything": 1} {
-		var inner counted
+		var inner countingHandler
 		h := protect(t, new(idempotent.Memory), idempotent.Config{Scope: scope}, inner.Handle)
 		for _, queue := range []string{"invoices", "statistics", "invoices"} {
 			if err := h.Handle(t.Context(), &reprise.Message{Queue: queue, MessageID: "1"}); err != nil {
@@ -136,7 +136,7 @@ func TestMessageWithoutKey(t *testing.T) {
 		"with an assigned id": {Queue: "orders", MessageID: "assigned", MessageIDAssigned: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var inner counted
+			var inner countingHandler
 			var log bytes.Buffer
 			h := protect(t, new(idempotent.Memory), idempotent.Config{
 				Keyless: idempotent.HandleKeyless, Logger: slog.New(slog.NewTextHandler(&log, nil)),

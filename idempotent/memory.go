@@ -10,9 +10,9 @@ import (
 // DefaultMaxKeys is the default of Memory.MaxKeys. That many keys need about 30 MB.
 const DefaultMaxKeys = 100_000
 
-// Memory is a Store in the memory of this process. Use it for tests, and for the workers of one process if losing the
-// keys at a restart is acceptable. The zero value is an empty store, ready for use. Memory uses the clock of package
-// time, so it works in a testing/synctest bubble.
+// Memory is a Store in the memory of this process. Use it for tests, and for the workers of one process if the keys may
+// be lost at a restart. The zero value is an empty store, ready for use. Memory uses the clock of package time, so it
+// works in a testing/synctest bubble.
 type Memory struct {
 	// MaxKeys is the maximum number of claimed and completed keys. If the store is full, it forgets the completed keys
 	// that expire first. If all keys are claimed, Claim fails with ErrFull. Set MaxKeys before the first use. Default:

@@ -9,9 +9,9 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Middleware protects a handler from duplicates. The package comment has the guarantees. Put it before all other
-// middleware except oteltrace's. Then a duplicate does not run the other middleware, and a Timeout does not interrupt
-// the calls of the store. See reprise.Middleware.
+// Middleware protects a handler from duplicates. The package comment lists the guarantees. Put the middleware before all
+// other middleware except oteltrace's. Then a duplicate does not run the other middleware, and a Timeout does not
+// interrupt the calls of the store. See reprise.Middleware.
 //
 // All workers of a queue that may receive the same message must share the store.
 //
@@ -72,7 +72,7 @@ func (o *once) Handle(ctx context.Context, m *reprise.Message) error {
 }
 
 // errLeft replaces the error of a handler that panics or calls runtime.Goexit.
-var errLeft = errors.New("idempotent: the handler did not return")
+var errLeft = errors.New("idempotent: handler did not return")
 
 // run runs the handler while the key is claimed.
 func (o *once) run(ctx context.Context, m *reprise.Message, h *hold) (err error) {

@@ -36,13 +36,13 @@ func protect(t testing.TB, store idempotent.Store, cfg idempotent.Config, f repr
 	return once(f)
 }
 
-// counted is a handler that counts its runs and returns a given error.
-type counted struct {
+// countingHandler is a handler that counts its runs and returns a given error.
+type countingHandler struct {
 	runs atomic.Int32
 	then func(run int) error
 }
 
-func (c *counted) Handle(context.Context, *reprise.Message) error {
+func (c *countingHandler) Handle(context.Context, *reprise.Message) error {
 	run := int(c.runs.Add(1))
 	if c.then == nil {
 		return nil
@@ -72,7 +72,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestDuplicateIsNotHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var inner counted
+		var inner countingHandler
 		log, logged := events()
 		h := protect(t, new(idempotent.Memory), idempotent.Config{Retention: time.Hour, Logger: log}, inner.Handle)
 		for range 3 {
@@ -95,7 +95,7 @@ func TestDuplicateIsNotHandled(t *testing.T) {
 
 func TestFailedMessageIsHandledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := counted{then: func(run int) error {
+		inner := countingHandler{then: func(run int) error {
 			switch run {
 			case 1:
 				return errHandler
@@ -129,7 +129,7 @@ func TestPanicReleasesKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inner := counted{then: func(run int) error {
+				inner := countingHandler{then: func(run int) error {
 					if run == 1 {
 						leave()
 					}
@@ -160,7 +160,7 @@ func TestPanicReleasesKey(t *testing.T) {
 // delays.
 func TestDuplicateOfRunningMessageIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := counted{then: func(int) error {
+		inner := countingHandler{then: func(int) error {
 			time.Sleep(3 * time.Hour)
 			return nil
 		}}
@@ -254,7 +254,7 @@ func TestMessageWaitsForLeaseAfterCrash(t *testing.T) {
 			t.Fatal(c, err)
 		}
 		time.Sleep(15 * time.Second)
-		var inner counted
+		var inner countingHandler
 		h := protect(t, store, idempotent.Config{}, inner.Handle)
 		var later *reprise.RetryAfterError
 		if err := h.Handle(t.Context(), message()); !errors.As(err, &later) || later.Delay != 45*time.Second {
@@ -270,7 +270,7 @@ func TestMessageWaitsForLeaseAfterCrash(t *testing.T) {
 // The key of a running handler was taken over by another process.
 func TestLostClaimCancelsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(recording)
+		store := new(keyRecorder)
 		log, logged := events()
 		h := protect(t, store, idempotent.Config{Lease: time.Minute, Logger: log}, func(ctx context.Context, _ *reprise.Message) error {
 			key, token := store.last()
@@ -368,7 +368,7 @@ func TestBreakerIgnoresBusyKey(t *testing.T) {
 			record, _ := b.Allow()
 			record(err)
 			if b.State() != want {
-				t.Errorf("after %v: got state %s", err, b.State())
+				t.Errorf("after %v: got state %s, want %s", err, b.State(), want)
 			}
 		}
 		logged(busy, breaker.Closed)

@@ -46,10 +46,10 @@ func refused(log *slog.Logger, m *reprise.Message, key string, got Claim) error 
 		before := busyBefore(m)
 		delay := backOff(got.Left, before)
 		log.Info("busy", "left", got.Left, "delay", delay)
-		err := fmt.Errorf("%w: %q is claimed for another %s", ErrBusy, key, got.Left)
+		err := fmt.Errorf("%w: key %q stays claimed for %s", ErrBusy, key, got.Left)
 		return reprise.Annotate(reprise.RetryAfter(delay, err), map[string]any{HeaderBusy: before + 1})
 	}
-	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("the store answered %s", got.State)}
+	return &StoreError{Op: "claim", Key: key, Err: fmt.Errorf("store returned state %s", got.State)}
 }
 
 // backOff returns the delay of a message that was busy before the given number of times. The first delay ends with the

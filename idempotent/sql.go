@@ -139,7 +139,7 @@ func (s *SQL) Migrate(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("idempotent: creating table %s: %w", s.cfg.Table, err)
+		return fmt.Errorf("idempotent: cannot create table %s: %w", s.cfg.Table, err)
 	}
 	return s.db.Watch(ctx)
 }
@@ -267,7 +267,7 @@ func (s *SQL) read(ctx context.Context, q querier, key string) (Claim, error) {
 func (s *SQL) purge(ctx context.Context) (int64, error) {
 	n, err := s.db.Exec(ctx, s.say.purge, s.timed(purgeBatch)...)
 	if err != nil {
-		return 0, fmt.Errorf("idempotent: purging table %s: %w", s.cfg.Table, err)
+		return 0, fmt.Errorf("idempotent: cannot purge table %s: %w", s.cfg.Table, err)
 	}
 	return n, nil
 }

@@ -268,7 +268,7 @@ func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 func TestSQLiteInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openSQLite(t).store(t, func(c *idempotent.SQLConfig) { c.Clock = time.Now })
-		var inner counted
+		var inner countingHandler
 		h := protect(t, s, idempotent.Config{Retention: 24 * time.Hour}, inner.Handle)
 		for want := range int32(3) {
 			for range 2 {

@@ -91,10 +91,10 @@ var (
 
 	// ErrLost is returned by Store.Complete if another token has the key. It is also the cancellation cause of a
 	// handler's context after its claim was lost.
-	ErrLost = errors.New("idempotent: the claim was lost to another")
+	ErrLost = errors.New("idempotent: claim was lost to another run")
 
 	// ErrFull is returned by a Memory in which all MaxKeys keys are claimed.
-	ErrFull = errors.New("idempotent: no room for another claim")
+	ErrFull = errors.New("idempotent: store is full (all keys are claimed)")
 
 	// ErrNoKey is the reason for parking a message without a key, if Config.Keyless is ParkKeyless.
 	ErrNoKey = errors.New("idempotent: key of message is empty (set a message id in the publisher, or configure another key)")

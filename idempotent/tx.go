@@ -46,16 +46,16 @@ func (c TxConfig) Validate() error {
 // remembers the key.
 //
 //	f returns nil            commit; the message is acknowledged
-//	f returns an error       rollback; the error decides about the message
+//	f returns an error       rollback; the worker settles the message by the error
 //	f panics                 rollback; the panic continues
 //	the commit fails         the message is retried; if the commit has happened
 //	                         nevertheless, the key exists and the message is acknowledged
 //	the key exists           rollback; the message is acknowledged
 //
-// A duplicate that arrives during the transaction waits for its end. It occupies a slot and a connection. After a
-// commit the duplicate is acknowledged, after a rollback it is handled. The wait does not count as an attempt. Under an
-// isolation level stricter than READ COMMITTED, PostgreSQL instead fails the duplicate, and the duplicate is retried
-// like any failed message. In SQLite, all transactions wait for one another.
+// A duplicate that arrives during the transaction waits until the transaction is committed or rolled back. It occupies a
+// slot and a connection. After a commit the duplicate is acknowledged. After a rollback it is handled. The wait does not
+// count as an attempt. Under an isolation level stricter than READ COMMITTED, PostgreSQL instead fails the duplicate,
+// and the duplicate is retried like any failed message. In SQLite, all transactions wait for one another.
 //
 // An effect of f elsewhere is not part of the transaction. To send a request to another service, write the request into
 // a table in the same transaction, or use Middleware.
@@ -127,7 +127,7 @@ func (t *transactional) Handle(ctx context.Context, m *reprise.Message) error {
 	if err := tx.Commit(); err != nil {
 		if errors.Is(err, sql.ErrTxDone) {
 			if err = context.Cause(ctx); err == nil { // the cause of the rollback
-				err = fmt.Errorf("%w: ended by the handler (Tx ends the transaction)", sql.ErrTxDone)
+				err = fmt.Errorf("%w: handler must not end the transaction (Tx does)", sql.ErrTxDone)
 			}
 		}
 		return &StoreError{Op: "commit", Key: key, Err: err}

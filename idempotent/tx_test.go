@@ -219,7 +219,7 @@ func TestTxReportsCommitByHandler(t *testing.T) {
 			}
 			return tx.Commit()
 		})
-		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "Tx ends the transaction") {
+		if err := h.Handle(t.Context(), message()); err == nil || !strings.Contains(err.Error(), "handler must not end the transaction") {
 			t.Errorf("got %v, want an error because of the commit by the handler", err)
 		}
 		if err := h.Handle(t.Context(), message()); err != nil {
@@ -255,7 +255,7 @@ func TestTxReportsIgnoredError(t *testing.T) {
 func TestTxAndMiddlewareShareKeys(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		store := db.store(t)
-		var inner counted
+		var inner countingHandler
 		wrapped := protect(t, store, idempotent.Config{}, inner.Handle)
 		book := db.bookings(t)
 		h := transaction(t, store, idempotent.TxConfig{}, func(ctx context.Context, tx *sql.Tx, m *reprise.Message) error {

@@ -222,7 +222,7 @@ func TestLongRunIsNotRepeated(t *testing.T) {
 				}
 				defer client.Close(context.Background())
 
-				inner := counted{then: func(int) error { time.Sleep(tc.takes); return nil }}
+				inner := countingHandler{then: func(int) error { time.Sleep(tc.takes); return nil }}
 				log, logged := events()
 				once, err := idempotent.Middleware(new(idempotent.Memory), idempotent.Config{Logger: log})
 				if err != nil {

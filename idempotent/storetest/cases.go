@@ -20,13 +20,13 @@ const (
 	rounding  = time.Millisecond
 )
 
-// on calls a store and fails the test on any error.
-type on struct {
+// checkedStore calls a store and fails the test on any error.
+type checkedStore struct {
 	testing.TB
 	idempotent.Store
 }
 
-func (s on) claim(key, token string) idempotent.Claim {
+func (s checkedStore) claim(key, token string) idempotent.Claim {
 	s.Helper()
 	got, err := s.Store.Claim(s.Context(), key, token, lease)
 	if err != nil {
@@ -35,21 +35,21 @@ func (s on) claim(key, token string) idempotent.Claim {
 	return got
 }
 
-func (s on) wantClaim(key, token string, want idempotent.State) {
+func (s checkedStore) wantClaim(key, token string, want idempotent.State) {
 	s.Helper()
 	if got := s.claim(key, token); got.State != want {
 		s.Fatalf("Claim(%q, %q): got %v, want %v", key, token, got.State, want)
 	}
 }
 
-func (s on) wantComplete(key, token string, want error) {
+func (s checkedStore) wantComplete(key, token string, want error) {
 	s.Helper()
 	if err := s.Store.Complete(s.Context(), key, token, retention); !errors.Is(err, want) {
 		s.Fatalf("Complete(%q, %q): got %v, want %v", key, token, err, want)
 	}
 }
 
-func (s on) release(key, token string) {
+func (s checkedStore) release(key, token string) {
 	s.Helper()
 	if err := s.Store.Release(s.Context(), key, token); err != nil {
 		s.Fatalf("Release(%q, %q): %v", key, token, err)
@@ -57,7 +57,7 @@ func (s on) release(key, token string) {
 }
 
 func testLife(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	s.wantClaim("key", "a", idempotent.Claimed)
 	pass(lease / 4)
 	if got, want := s.claim("key", "b"), lease*3/4; got.State != idempotent.Busy || got.Left > want || got.Left < want-rounding {
@@ -72,7 +72,7 @@ func testLife(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 }
 
 func testRelease(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	s.release("key", "a") // a free key
 	s.wantClaim("key", "a", idempotent.Claimed)
 	s.release("key", "b")
@@ -85,7 +85,7 @@ func testRelease(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 }
 
 func testTakeover(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	s.wantClaim("key", "a", idempotent.Claimed)
 	pass(lease)
 	s.wantClaim("key", "b", idempotent.Claimed)
@@ -99,7 +99,7 @@ func testTakeover(t *testing.T, store idempotent.Store, pass func(time.Duration)
 }
 
 func testLate(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	s.wantClaim("forgotten", "a", idempotent.Claimed)
 	pass(lease + time.Second)
 	s.wantComplete("forgotten", "a", nil)
@@ -114,7 +114,7 @@ func testLate(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 }
 
 func testExtend(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	// The extension of one lease does not extend the lease of another key.
 	s.wantClaim("extended", "a", idempotent.Claimed)
 	pass(lease / 4)
@@ -135,7 +135,7 @@ func testExtend(t *testing.T, store idempotent.Store, pass func(time.Duration)) 
 }
 
 func testShort(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	if got, err := store.Claim(t.Context(), "key", "a", time.Nanosecond); got.State != idempotent.Claimed {
 		t.Fatal(got, err)
 	}
@@ -153,7 +153,7 @@ func testShort(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
 }
 
 func testRepeat(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	for range 2 {
 		s.wantClaim("key", "a", idempotent.Claimed)
 	}
@@ -172,7 +172,7 @@ func testRepeat(t *testing.T, store idempotent.Store, pass func(time.Duration)) 
 }
 
 func testKeys(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	keys := []string{
 		"a", "A", " a", "a ", "1", "1.0", "01", "0x1", "%", "_", "a%", "null", "NULL",
 		"'", "''", `"`, `\`, "$1", "?1", ":a", "/*", "--", "'; DROP TABLE reprise_idempotent; --",
@@ -203,7 +203,7 @@ func testKeys(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
 const concurrency = 16
 
 func testOneWins(t *testing.T, store idempotent.Store, pass func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	round := func(key string, before func(), want map[idempotent.State]int) {
 		t.Helper()
 		before()
@@ -274,7 +274,7 @@ func testExclusion(t *testing.T, store idempotent.Store, _ func(time.Duration)) 
 }
 
 func testContext(t *testing.T, store idempotent.Store, _ func(time.Duration)) {
-	s := on{t, store}
+	s := checkedStore{t, store}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := store.Claim(canceled, "free", "a", lease); !errors.Is(err, context.Canceled) {
