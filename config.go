@@ -102,7 +102,7 @@ func (c *Config) withDefaults() Config {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	if d.Observer != nil {
-		d.Observer = guarded{d.Observer, d.Logger}
+		d.Observer = guardedObserver{d.Observer, d.Logger}
 	}
 	if d.Dial == nil {
 		d.Dial = (&net.Dialer{}).DialContext

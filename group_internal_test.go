@@ -24,8 +24,8 @@ func (j *journal) note(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-// draining is a Runner that drains after a Shutdown, like a Worker.
-type draining struct {
+// drainer is a Runner that drains after a Shutdown, like a Worker.
+type drainer struct {
 	*journal
 	name  string
 	takes time.Duration
@@ -33,11 +33,11 @@ type draining struct {
 	life lifecycle
 }
 
-func newDraining(j *journal, name string, takes time.Duration) *draining {
-	return &draining{journal: j, name: name, takes: takes, life: newLifecycle()}
+func newDraining(j *journal, name string, takes time.Duration) *drainer {
+	return &drainer{journal: j, name: name, takes: takes, life: newLifecycle()}
 }
 
-func (d *draining) Run(ctx context.Context) error {
+func (d *drainer) Run(ctx context.Context) error {
 	ctx, end, err := d.life.start(ctx)
 	if err != nil || end == nil {
 		return err
@@ -55,7 +55,7 @@ func (d *draining) Run(ctx context.Context) error {
 	return nil
 }
 
-func (d *draining) Shutdown(ctx context.Context) error {
+func (d *drainer) Shutdown(ctx context.Context) error {
 	d.life.stop()
 	return d.life.join(ctx)
 }

@@ -21,13 +21,13 @@ type ObserverFunc func(e Event)
 // Observe calls f.
 func (f ObserverFunc) Observe(e Event) { f(e) }
 
-// guarded wraps an Observer and logs its panics.
-type guarded struct {
+// guardedObserver wraps an Observer and logs its panics.
+type guardedObserver struct {
 	observer Observer
 	log      *slog.Logger
 }
 
-func (g guarded) Observe(e Event) {
+func (g guardedObserver) Observe(e Event) {
 	err := guard.Call("observer", func() error {
 		g.observer.Observe(e)
 		return nil

@@ -222,20 +222,20 @@ func (a *Acker) take(paused bool) (batch []settlement, ending bool) {
 type writer struct {
 	ch          Channel
 	commands    *atomic.Uint64
-	settledUpTo uint64             // this tag and all lower tags are settled and written
-	written     ranges             // tags above settledUpTo that are settled and written
-	gapped      map[uint64]waiting // acks that are not written, because of a gap
-	awaiting    []chan<- struct{}  // closed after the next Sync
+	settledUpTo uint64                // this tag and all lower tags are settled and written
+	written     ranges                // tags above settledUpTo that are settled and written
+	gapped      map[uint64]waitingAck // acks that are not written, because of a gap
+	awaiting    []chan<- struct{}     // closed after the next Sync
 }
 
-// waiting is an ack that was not written yet.
-type waiting struct {
+// waitingAck is an ack that was not written yet.
+type waitingAck struct {
 	pauses    int // number of pauses so far
 	confirmed chan<- struct{}
 }
 
 func newWriter(ch Channel, commands *atomic.Uint64) *writer {
-	return &writer{ch: ch, commands: commands, written: newRanges(), gapped: map[uint64]waiting{}}
+	return &writer{ch: ch, commands: commands, written: newRanges(), gapped: map[uint64]waitingAck{}}
 }
 
 // write settles a batch. If the number of acks beyond gaps is at least all, write sends all of them. Otherwise it sends the
@@ -243,7 +243,7 @@ func newWriter(ch Channel, commands *atomic.Uint64) *writer {
 func (w *writer) write(batch []settlement, paused bool, all int) error {
 	for _, s := range batch {
 		if s.verb == Ack {
-			w.gapped[s.tag] = waiting{confirmed: s.confirmed}
+			w.gapped[s.tag] = waitingAck{confirmed: s.confirmed}
 		} else if err := w.writeOther(s); err != nil {
 			return err
 		}
@@ -251,9 +251,9 @@ func (w *writer) write(batch []settlement, paused bool, all int) error {
 	if err := w.writeRun(); err != nil {
 		return err
 	}
-	due := func(ack waiting) bool { return ack.confirmed != nil || ack.pauses >= gapPauses }
+	due := func(ack waitingAck) bool { return ack.confirmed != nil || ack.pauses >= gapPauses }
 	if len(w.gapped) >= all {
-		due = func(waiting) bool { return true }
+		due = func(waitingAck) bool { return true }
 	}
 	if err := w.writeGapped(due); err != nil {
 		return err
@@ -322,7 +322,7 @@ func (w *writer) writeRun() error {
 }
 
 // writeGapped writes the acks beyond gaps that are due.
-func (w *writer) writeGapped(due func(waiting) bool) error {
+func (w *writer) writeGapped(due func(waitingAck) bool) error {
 	var tags []uint64
 	for tag, ack := range w.gapped {
 		if due(ack) {
@@ -341,7 +341,7 @@ func (w *writer) writeGapped(due func(waiting) bool) error {
 	return nil
 }
 
-func (w *writer) remove(tag uint64, ack waiting) {
+func (w *writer) remove(tag uint64, ack waitingAck) {
 	delete(w.gapped, tag)
 	if ack.confirmed != nil {
 		w.awaiting = append(w.awaiting, ack.confirmed)

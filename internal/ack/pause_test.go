@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// timed is a channel that records each settlement and its time.
-type timed struct {
+// timedChannel is a channel that records each settlement and its time.
+type timedChannel struct {
 	recorder
 	from time.Time
 }
 
-func (c *timed) Ack(tag uint64, multiple bool) error {
+func (c *timedChannel) Ack(tag uint64, multiple bool) error {
 	verb := "ack"
 	if multiple {
 		verb = "ack up to"
@@ -105,7 +105,7 @@ func TestAcksWaitForPause(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ch := &timed{from: time.Now()}
+				ch := &timedChannel{from: time.Now()}
 				a := New(ch)
 				a.SetSpare(c.spare)
 				go a.Run(t.Context())
