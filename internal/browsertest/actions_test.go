@@ -29,8 +29,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// testConsole is a console for an archive without workers, so that only actions on pages change the archive. All archives of a
-// browser share one server, because the browser caches the assets of its pages.
+// testConsole is a console for an archive without workers, so that only actions on pages change the archive. All
+// archives that a browser displays share one server, because the browser caches the assets of the pages.
 type testConsole struct {
 	url     string
 	console atomic.Pointer[console.Console]
@@ -127,7 +127,8 @@ func threeGroups(t *testing.T) []byte {
 	}
 	_, err := a.Discard(ctx, failed.Filter{IDs: []failed.ID{1}}, "prepared", "test")
 	must(err)
-	// A finished replay with two failed publications, one of a message that was discarded later, and a running replay.
+	// The first replay finishes with three failed publications. One of these messages is discarded later. The second
+	// replay is running.
 	r, err := a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{IDs: []failed.ID{2, 11, 12, 17}}}, "test")
 	must(err)
 	must(plumbing.Sent(ctx, a, int64(r.ID), 2))
@@ -176,7 +177,7 @@ func changed(before, after map[failed.ID]string) []failed.ID {
 	return ids
 }
 
-// action is a button or link that changes messages, or leads to a page that changes them.
+// action is a button or link that changes messages, or opens a page that changes them.
 type action struct {
 	Label  string
 	Target string // path of the next page

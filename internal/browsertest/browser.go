@@ -18,14 +18,14 @@ import (
 // Browser is a headless Chromium with one tab.
 type Browser struct {
 	Tab  context.Context // context of the tab, for chromedp
-	stop func()          // ends the browser without waiting
+	stop func()          // kills the browser without waiting
 	once sync.Once
 
 	mu       sync.Mutex
 	problems []string
 }
 
-// NewBrowser starts a browser. It ends with ctx or with Close.
+// NewBrowser starts a browser, which runs until ctx is done or Close is called.
 func NewBrowser(ctx context.Context) (*Browser, error) {
 	// Some test machines run Chromium as root, which needs NoSandbox. The browser only loads pages of the tests.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU)
@@ -53,7 +53,7 @@ func (b *Browser) begin() error {
 	return err
 }
 
-// Close shuts the browser down and removes its temporary directory.
+// Close stops the browser and removes its temporary directory.
 func (b *Browser) Close() {
 	b.once.Do(func() {
 		asked, cancel := context.WithTimeout(b.Tab, 10*time.Second)

@@ -250,7 +250,7 @@ func TestDiscardAndUndo(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// A list loads more rows without a new page.
+// A list appends more rows without loading a new page.
 func TestShowMore(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})
@@ -258,7 +258,7 @@ func TestShowMore(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// For hostile messages, all pages have no findings of axe, no elements wider than the screen, and no violations of the content
+// With hostile messages, no page has findings of axe, elements wider than the screen, or violations of the content
 // security policy, in light and dark mode and at both widths.
 func TestPages(t *testing.T) {
 	b := newBrowser(t)
@@ -310,7 +310,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// After the login with a token, the user gets the requested page.
+// After the login with a token, the user sees the requested page.
 func TestSignIn(t *testing.T) {
 	b := newBrowser(t)
 	secret, hash := console.NewToken()
@@ -411,7 +411,7 @@ func TestPublishAndPurge(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// A user selects messages that wait for a retry, for an action.
+// A user selects messages that wait for a retry, and applies an action to them.
 func TestSelectRetrying(t *testing.T) {
 	b := newBrowser(t)
 	shop := newShop(t, ShopConfig{Seeded: true})

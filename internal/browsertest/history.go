@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// traffic describes the work of a queue.
+// traffic describes the messages of a queue.
 type traffic struct {
 	queue   string
 	rate    float64 // messages per minute
@@ -27,7 +27,7 @@ var allTraffic = []traffic{
 }
 
 // SeedHistory records a week of a shop: more traffic by day, an unrecorded night, and an outage of orders from 34 to 13
-// minutes ago, two minutes after a mark. The history uses the clock.
+// minutes ago, which begins two minutes after a mark. The history must use clock.
 func SeedHistory(ctx context.Context, db *sql.DB, h *history.History, a *failed.Archive, clock *Clock, now time.Time) error {
 	defer clock.Release()
 	outage := func(t time.Time) bool {
@@ -115,7 +115,7 @@ func recorded(ctx context.Context, db *sql.DB, now time.Time) error {
 			}
 		}
 	}
-	// SeedHistory has marked these times as recorded.
+	// While SeedHistory filled the history, h.Record marked these gaps as recorded.
 	for _, gap := range [][2]time.Duration{{8 * 24 * time.Hour, 6 * 24 * time.Hour}, {17 * time.Hour, 14 * time.Hour}, {52 * time.Minute, 46 * time.Minute}} {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM `+history.DefaultPrefix+`recorded WHERE start > ? AND start + span < ?`, now.Add(-gap[0]).Unix(), now.Add(-gap[1]).Unix()); err != nil {
 			return err

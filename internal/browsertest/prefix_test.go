@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/console"
 )
 
-// prefixProxy is a proxy that serves a console below /reprise/ and another site below /.
+// prefixProxy is a proxy that serves a console under /reprise/ and another site under /.
 type prefixProxy struct {
 	*httptest.Server
 	mu      sync.Mutex

@@ -33,7 +33,7 @@ func (c *Clock) Now() time.Time {
 	return time.Now()
 }
 
-// fault describes a number of failures with the same error in a period.
+// fault describes failures with the same error in a period.
 type fault struct {
 	queue    string
 	n        int
@@ -182,7 +182,7 @@ func replay(ctx context.Context, a *failed.Archive, p failed.Plan, who failed.Ac
 	return then(r)
 }
 
-// unsent returns the messages of the only running replay, the oldest failure first.
+// unsent returns the IDs of the messages of the only running replay, the oldest failure first.
 func unsent(ctx context.Context, a *failed.Archive) (ids []int64, err error) {
 	for m, err := range a.Each(ctx, failed.Filter{States: []failed.State{failed.Replaying}}) {
 		if err != nil {

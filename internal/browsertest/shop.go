@@ -26,12 +26,12 @@ import (
 
 // ShopConfig describes a Shop.
 type ShopConfig struct {
-	Dir      string                     // of the archive
-	Listen   string                     // of the console; "" is any free port of this machine
-	Handlers map[string]reprise.Handler // the workers, by queue
-	Attempts int                        // of each worker
-	Breakers map[string]string          // displayed state of the circuit breaker of each queue
-	Seeded   bool                       // the archive has the failures of a month
+	Dir      string                     // archive folder
+	Listen   string                     // console address; default: a free local port
+	Handlers map[string]reprise.Handler // worker handlers by queue
+	Attempts int                        // maximum attempts per worker
+	Breakers map[string]string          // displayed circuit breaker state by queue
+	Seeded   bool                       // adds the failures of a month
 	Tokens   []console.Token
 	Prefix   string // console.Config.Prefix
 	Redact   []failed.Rule
@@ -40,7 +40,7 @@ type ShopConfig struct {
 // Shop is a small shop that runs all parts of Reprise in this process: a broker with its management API, workers, and an archive
 // with its console.
 type Shop struct {
-	URL     string // of the console, without the prefix
+	URL     string // URL of the console, without the prefix
 	Archive *failed.Archive
 	Client  *reprise.Client
 	Clock   *Clock

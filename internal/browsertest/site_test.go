@@ -11,7 +11,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// The documentation site works from files, without a server: the search, the links of results, and the layout on a phone.
+// The documentation site works from files, without a server. This includes the search, the links of its results, and
+// the layout on phones.
 func TestDocumentationSite(t *testing.T) {
 	b := newBrowser(t)
 	script, err := os.ReadFile(filepath.Join("axe", "node_modules", "axe-core", "axe.min.js"))
@@ -71,7 +72,8 @@ func TestSiteNavigation(t *testing.T) {
 	checkProblems(t, b)
 }
 
-// The first three results of a search contain the page that answers the question, even if the page uses other words.
+// The first three results of a search contain the page that answers the question, even if the page uses different
+// words.
 func TestSiteSearch(t *testing.T) {
 	b := newBrowser(t)
 	do(t, b, chromedp.Navigate("file://"+buildSite(t)+"/index.html"), chromedp.WaitVisible(chromedp.CSS("main")))

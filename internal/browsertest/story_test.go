@@ -165,7 +165,7 @@ func failPayments(t *testing.T, shop *Shop, n int) (first int) {
 	return first
 }
 
-// grouped formats a number in the format of the pages.
+// grouped formats a number with commas between groups of three digits, as the pages do.
 func grouped(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -63,7 +63,7 @@ func run(ctx context.Context, listen, pictures, readme string) error {
 	return nil
 }
 
-// handler fails for a few percent of the messages, which are retried after an hour.
+// handler returns a handler that fails for the given percentage of the messages, which are retried after an hour.
 func handler(percent int) reprise.Handler {
 	return reprise.HandlerFunc(func(ctx context.Context, m *reprise.Message) error {
 		select {
@@ -71,13 +71,13 @@ func handler(percent int) reprise.Handler {
 		case <-ctx.Done():
 		}
 		if rand.IntN(100) < percent {
-			return reprise.RetryAfter(time.Hour, fmt.Errorf("the downstream is busy"))
+			return reprise.RetryAfter(time.Hour, fmt.Errorf("downstream is busy"))
 		}
 		return nil
 	})
 }
 
-// customers publishes messages until ctx ends.
+// customers publishes messages until ctx is done.
 func customers(ctx context.Context, c *reprise.Client) {
 	for _, q := range []struct {
 		key   string
