@@ -51,7 +51,7 @@ type Broker struct {
 // ownUser is the user of the test's client, if the caller configures the users.
 const ownUser = "reprisetest"
 
-// start creates a broker. The caller must end it.
+// start creates a broker. The caller must call end.
 func (c Config) start(t TB) *Broker {
 	t.Helper()
 	virtual := inBubble()

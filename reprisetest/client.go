@@ -16,7 +16,7 @@ import (
 //
 //	func(network, addr string) (net.Conn, error) { return b.DialContext(t.Context(), network, addr) }
 //
-// The test must close a client that reconnects before the test ends.
+// If the client reconnects, the test must close it before the test ends.
 func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -49,10 +49,9 @@ func (m memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(m))
 // without heartbeats, and each heartbeat costs as much as a small message.
 const heartbeat = time.Hour
 
-// Client dials a client that is closed when t ends. The config may be nil. The defaults of its fields
-// are for tests: Dial connects to the broker, the Logger writes to the log of a failed test, and
-// Reconnect has no jitter. In virtual time, the default Heartbeat is one hour, because clients detect
-// a lost connection in memory without heartbeats.
+// Client dials a client that is closed when t ends. A nil config or a zero field selects a default for tests: Dial
+// connects to the broker, the Logger writes to the log of a failed test, and Reconnect has no jitter. In virtual time,
+// the default Heartbeat is one hour, because clients detect a lost connection in memory without heartbeats.
 func (b *Broker) Client(t TB, config *reprise.Config) *reprise.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.Timeout)

@@ -24,8 +24,8 @@ type Config struct {
 	// Broker configures the broker. Default: in memory, with the user guest.
 	Broker broker.Config
 
-	// Timeout limits the waits of [Broker.Drain] and the other functions that wait. After it, the test
-	// fails. Default: 30 days of virtual time, or 30 s of real time.
+	// Timeout limits each wait of [Broker.Drain] and of the other functions that wait. If a wait exceeds the Timeout,
+	// the test fails. Default: 30 days of virtual time, or 30 s of real time.
 	Timeout time.Duration
 
 	// Limit is the maximum virtual time of a test. Without a limit, a test that waits for an

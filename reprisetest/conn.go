@@ -29,7 +29,7 @@ type conn struct {
 	// Guarded by Broker.mu.
 	vhost    string
 	consumed map[place]bool // queues with a consumer of this connection, now or earlier
-	inOrder  bool           // the client closed the connection
+	clean    bool           // the client closed the connection
 	closed   bool
 	cut      bool // by a fault
 }
@@ -56,7 +56,7 @@ func (c *conn) Close() error {
 	if !c.closed {
 		c.closed = true
 		delete(b.conns, c)
-		if !c.inOrder {
+		if !c.clean {
 			for q := range c.consumed {
 				b.lost[q] = time.Now()
 			}

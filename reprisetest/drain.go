@@ -56,7 +56,7 @@ func (b *Broker) Drain(t TB) {
 	if rest != nil {
 		text += "\nat rest:" + strings.Join(rest, "")
 	}
-	t.Fatalf("reprisetest: Drain: after %s messages are still in flight:%s", time.Since(began), text)
+	t.Fatalf("reprisetest: Drain: timed out after %s; messages are still in flight:%s", time.Since(began), text)
 }
 
 // drained reports whether no message is in flight. Otherwise again is the time of the next event that

@@ -386,7 +386,7 @@ func TestDrainReportsRemainingMessages(t *testing.T) {
 					c.begin(f, b)
 					b.Drain(f)
 				})
-				if len(got.failures) != 1 || !strings.HasPrefix(got.failures[0], "reprisetest: Drain: after 10m0s messages are still in flight:\n\t") {
+				if len(got.failures) != 1 || !strings.HasPrefix(got.failures[0], "reprisetest: Drain: timed out after 10m0s; messages are still in flight:\n\t") {
 					t.Fatalf("unexpected failures:\n%s", got)
 				}
 				for _, want := range c.want {

@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// end ends everything except workers and clients, which end earlier.
+// end stops everything except workers and clients, which stop earlier.
 func (b *Broker) end(t TB) {
 	b.Heal()
 	if b.limitExceeded.Load() {
@@ -24,13 +24,13 @@ func (b *Broker) end(t TB) {
 	}
 	if b.virtual {
 		b.watchdog.Stop()
-		// Time stops with the test, so give goroutines that are ending the time to end.
+		// The clock of the bubble stops with the test, so give goroutines time to return.
 		time.Sleep(time.Minute)
 	}
 }
 
-// giveUp ends everything that advances the clock, so that a test that waits forever becomes a
-// deadlock, which synctest detects. A worker or client that does not end does not delay the others.
+// giveUp stops everything that advances the clock, so that a test that waits forever becomes a deadlock, which synctest
+// detects. A worker or client that does not stop does not delay the others.
 func (b *Broker) giveUp() {
 	b.limitExceeded.Store(true)
 	b.mu.Lock()
@@ -56,7 +56,7 @@ func endAll[T any](all []T, end func(context.Context, T)) {
 // shutdownTimeout limits the shutdown of the broker.
 const shutdownTimeout = 10 * time.Second
 
-// shutdown ends the test's own client and the broker.
+// shutdown closes the test's own client and shuts down the broker.
 func (b *Broker) shutdown() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A till takes money. It is the program under test.
+// till is the program under test: a cash register.
 type till struct{ closedUntil time.Time }
 
 func (t *till) Charge(_ context.Context, m *reprise.Message) error {

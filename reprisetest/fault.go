@@ -44,8 +44,8 @@ func (b *Broker) LoseConfirms(n int) *Fault { return b.arm(confirmLost, "confirm
 // acknowledge several messages with one acknowledgement.)
 func (b *Broker) LoseAcks(n int) *Fault { return b.arm(ackLost, "acknowledgements lost", n) }
 
-// Nack makes the broker refuse the next n messages that are published with confirms, like for a full
-// queue. The broker sends basic.nack, and does not enqueue the messages.
+// Nack makes the broker refuse the next n messages that are published with confirms, as it does if a queue is full. The
+// broker sends basic.nack, and does not enqueue the messages.
 func (b *Broker) Nack(n int) *Fault { return b.arm(publishNacked, "publishes nacked", n) }
 
 // Duplicate duplicates the next n published messages, with the same message id, like a publisher that
@@ -87,13 +87,13 @@ func (f *Fault) Happened() int {
 func (f *Fault) Await(t TB) {
 	t.Helper()
 	if !f.broker.await(func() (bool, time.Time) { return f.Happened() >= f.times, time.Time{} }) {
-		t.Fatalf("reprisetest: after %s: %d %s, want %d", f.broker.config.Timeout, f.Happened(), f.what, f.times)
+		t.Fatalf("reprisetest: timed out after %s: got %d %s, want %d", f.broker.config.Timeout, f.Happened(), f.what, f.times)
 	}
 }
 
-// Cut cuts all connections immediately and without a message, like an unplugged cable. The broker
-// redelivers unacked messages. Clients may reconnect immediately, or after the refusal of
-// [Broker.Refuse]. In a bubble, clients have detected the loss when Cut returns.
+// Cut cuts all connections immediately and without an AMQP close, like an unplugged cable. The broker redelivers unacked
+// messages. Clients may reconnect immediately, or after the refusal of [Broker.Refuse]. In a bubble, clients have
+// detected the loss when Cut returns.
 func (b *Broker) Cut() {
 	b.mu.Lock()
 	all := maps.Clone(b.conns)

@@ -242,7 +242,7 @@ func TestFaultAwait(t *testing.T) {
 			b := reprisetest.Config{Timeout: time.Hour}.New(f)
 			b.Nack(2).Await(f)
 		})
-		if want := "reprisetest: after 1h0m0s: 0 publishes nacked, want 2"; got.String() != want {
+		if want := "reprisetest: timed out after 1h0m0s: got 0 publishes nacked, want 2"; got.String() != want {
 			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})

@@ -26,7 +26,7 @@ func (c *conn) fromClient(f frame) []byte {
 			c.note(func() { c.vhost = m.VirtualHost })
 		}
 	case amqpwire.IDConnectionClose:
-		c.note(func() { c.inOrder = true })
+		c.note(func() { c.clean = true })
 	case amqpwire.IDBasicConsume:
 		var m amqpwire.BasicConsume
 		if amqpwire.Parse(f.arguments(), &m) == nil {
@@ -76,7 +76,7 @@ func (c *conn) publish(f frame) []byte {
 	case b.occurs(publishLost):
 		return nil
 	case c.confirms[f.channel()] && b.occurs(publishNacked):
-		// The broker itself refuses the message, like for a full queue.
+		// The broker itself refuses the message, because this queue is full.
 		m.Exchange, m.RoutingKey = "", b.full(c.vhost)
 		changed, err := amqpwire.AppendMethodFrame(nil, f.channel(), &m)
 		if err != nil {

@@ -8,23 +8,22 @@ import (
 	"testing/synctest"
 )
 
-// Run calls test with a broker, in a bubble of testing/synctest. Before it returns, it ends everything
-// that it has started. Call t.Parallel before Run, because the t of test does not support Run,
-// Parallel and Deadline.
+// Run calls test with a broker, in a bubble of testing/synctest. Before Run returns, it stops everything that it has
+// started. Call t.Parallel before Run, because the t of test does not support Run, Parallel and Deadline.
 func Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	Config{}.Run(t, test)
 }
 
-// New starts a broker that ends with t. In a bubble that the test has created, time is virtual.
-// Outside a bubble, time is real, so use short backoffs.
+// New starts a broker that shuts down when t ends. In a bubble that the test has created, time is virtual. Outside a
+// bubble, time is real, so use short backoffs.
 func New(t TB) *Broker {
 	t.Helper()
 	return Config{}.New(t)
 }
 
-// Listen starts a broker for clients outside the process of the test. The broker listens at
-// [Broker.URL], on a free loopback port, and ends with t. Time is real.
+// Listen starts a broker for clients outside the process of the test. The broker listens at [Broker.URL], on a free
+// loopback port, and shuts down when t ends. Time is real.
 func Listen(t TB) *Broker {
 	t.Helper()
 	return Config{}.Listen(t)
@@ -35,7 +34,7 @@ func (c Config) Run(t *testing.T, test func(t *testing.T, b *Broker)) {
 	t.Helper()
 	var began atomic.Pointer[Broker]
 	defer func() {
-		// A bubble that cannot end panics. Without recover, the panic would end all other tests, too.
+		// A bubble that cannot end panics. Without recover, the panic would also terminate all other tests.
 		if stuck := recover(); stuck != nil {
 			reportStuck(t, began.Load(), stuck)
 		}

@@ -91,7 +91,7 @@ func TestDrainBeyondTheLimit(t *testing.T) {
 			b.Publish(f, order("1"))
 			b.Drain(f)
 		})
-		for _, want := range []string{"reprisetest: Drain: after 1h0m0s", "reprisetest: the test took longer than 1h0m0s of virtual time (Config.Limit)"} {
+		for _, want := range []string{"reprisetest: Drain: timed out after 1h0m0s", "reprisetest: the test took longer than 1h0m0s of virtual time (Config.Limit)"} {
 			if !strings.Contains(got.String(), want) {
 				t.Errorf("failure does not contain %q:\n%s", want, got)
 			}
@@ -169,7 +169,7 @@ func TestParallelTestsAreIndependent(t *testing.T) {
 	}
 }
 
-// A goroutine that ends with the context of the test is not reported, even if it ends late.
+// A goroutine that returns after the context of the test is canceled is not reported, even if it returns late.
 func TestRunWaitsForGoroutines(t *testing.T) {
 	t.Parallel()
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {

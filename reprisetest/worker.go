@@ -21,7 +21,7 @@ type Attempt struct {
 	Took    time.Duration
 }
 
-// Attempts contains attempts in the order of their end.
+// Attempts lists attempts in the order in which they finished.
 type Attempts []Attempt
 
 // Of returns the attempts with the given message id.
@@ -29,8 +29,8 @@ func (a Attempts) Of(messageID string) Attempts {
 	return slices.DeleteFunc(slices.Clone(a), func(x Attempt) bool { return x.Message.MessageID != messageID })
 }
 
-// Delays returns the delay of each attempt: the time from the end of the previous attempt at the same
-// message to its start. It omits first attempts. Messages with the same id count as one message.
+// Delays returns the delay of each attempt: the time from the end of the previous attempt at the same message to the
+// start of the attempt. It omits first attempts. Messages with the same id count as one message.
 func (a Attempts) Delays() []time.Duration {
 	ended := make(map[string]time.Time)
 	var delays []time.Duration
@@ -101,10 +101,10 @@ func (b *Broker) WorkWith(t TB, client *reprise.Client, config reprise.WorkerCon
 		w.cleanup(t)
 	})
 	if !b.await(func() (bool, time.Time) { return w.hasEnded() || b.consumers(w.queue) > before, time.Time{} }) {
-		t.Fatalf("reprisetest: worker of %q does not consume after %s", w.queue, b.config.Timeout)
+		t.Fatalf("reprisetest: worker of %q did not consume within %s", w.queue, b.config.Timeout)
 	}
 	if w.hasEnded() {
-		t.Fatalf("reprisetest: worker of %q has ended: %v", w.queue, w.err)
+		t.Fatalf("reprisetest: worker of %q has stopped: %v", w.queue, w.err)
 	}
 	return w
 }
@@ -115,7 +115,7 @@ func (w *Worker) record(next reprise.Handler) reprise.Handler {
 		given := *m // a handler may change its message
 		given.Body, given.Headers = bytes.Clone(m.Body), maps.Clone(m.Headers)
 		began := time.Now()
-		err = reprise.ErrHandlerExited // applies if the handler ends with runtime.Goexit
+		err = reprise.ErrHandlerExited // remains set if the handler calls runtime.Goexit
 		defer func() {
 			if v := recover(); v != nil {
 				err = &reprise.PanicError{Value: v, Stack: debug.Stack()}
@@ -140,20 +140,20 @@ func (w *Worker) Attempts() Attempts {
 	return slices.Clone(w.attempts)
 }
 
-// Await waits until n attempts have ended. In a bubble, it also waits for the immediate effects of the
-// last attempt. The worker has then settled the message, unless a fault prevents this. If the wait
-// exceeds Config.Timeout, the test fails.
+// Await waits until n attempts have finished. In a bubble, it also waits for the immediate effects of the last attempt.
+// The worker has then settled the message, unless a fault prevents this. If the wait exceeds Config.Timeout, the test
+// fails.
 func (w *Worker) Await(t TB, n int) Attempts {
 	t.Helper()
 	var got Attempts
 	if !w.broker.await(func() (bool, time.Time) { got = w.Attempts(); return len(got) >= n, time.Time{} }) {
-		t.Fatalf("reprisetest: after %s: %d attempts at messages of %q, want %d", w.broker.config.Timeout, len(got), w.queue, n)
+		t.Fatalf("reprisetest: timed out after %s: got %d attempts at messages of %q, want %d", w.broker.config.Timeout, len(got), w.queue, n)
 	}
 	return got
 }
 
-// Stop drains the worker, like the end of a program, waits for the end of its Run, and returns the
-// result. Messages that remain in its queue then count as at rest.
+// Stop drains the worker, as a program does before it exits, waits until Run returns, and returns the result of Run.
+// Messages that remain in its queue then count as at rest.
 func (w *Worker) Stop() error {
 	w.mu.Lock()
 	w.stopped = true
@@ -161,7 +161,7 @@ func (w *Worker) Stop() error {
 	return w.end(context.Background()) // Run limits its drain
 }
 
-// end drains the worker and returns the result of Run, or the cause of ctx if ctx ends first.
+// end drains the worker and returns the result of Run, or the cause of ctx's cancellation if ctx is done first.
 func (w *Worker) end(ctx context.Context) error {
 	_ = w.worker.Shutdown(ctx)
 	select {

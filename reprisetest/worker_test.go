@@ -127,7 +127,7 @@ func TestAwaitWaitsUntilAttemptIsSettled(t *testing.T) {
 			b.Publish(f, order("1"))
 			w.Await(f, 3)
 		})
-		if want := `reprisetest: after 1h0m0s: 2 attempts at messages of "orders", want 3`; got.String() != want {
+		if want := `reprisetest: timed out after 1h0m0s: got 2 attempts at messages of "orders", want 3`; got.String() != want {
 			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})
@@ -192,7 +192,7 @@ func TestWorkFailsImmediatelyWithInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for want, config := range map[string]reprise.WorkerConfig{
 		"reprisetest: reprise: WorkerConfig.Queue must not be empty (set the queue to consume)": {Handler: failing(0)},
-		`reprisetest: worker of "orders" has ended: `: {
+		`reprisetest: worker of "orders" has stopped: `: {
 			Queue: "orders", Handler: failing(0),
 			Topology: topology.Topology{Queues: []topology.Queue{{Name: "orders", Args: topology.Table{"x-message-ttl": "soon"}}}},
 		},
@@ -212,7 +212,7 @@ func TestWorkFailsImmediatelyWithInvalidConfig(t *testing.T) {
 			b.Cut()
 			b.WorkWith(f, client, retrying(0))
 		})
-		if want := `reprisetest: worker of "orders" does not consume after 1h0m0s`; got.failures[0] != want {
+		if want := `reprisetest: worker of "orders" did not consume within 1h0m0s`; got.failures[0] != want {
 			t.Errorf("got failure %q, want %q", got, want)
 		}
 	})
