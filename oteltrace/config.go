@@ -29,7 +29,7 @@ const (
 	// AttemptKey is the number of the attempt, from 1.
 	AttemptKey = attribute.Key("reprise.attempt")
 
-	// OutcomeKey is the request of the handler: "done", "retry" or "park".
+	// OutcomeKey is the action that the result of the handler requests: "done", "retry" or "park".
 	OutcomeKey = attribute.Key("reprise.outcome")
 
 	// RetryAfterKey is the delay in seconds that the handler requested with reprise.RetryAfter or reprise.PauseFor.

@@ -21,11 +21,11 @@
 // last attempt that was copied. The worker does not make a copy if it stops, if its connection fails, or with the strategies
 // topology.Requeuing, DelayedRetry and DeadLettering.
 //
-// The name of a span is "process" and the queue, or "publish" and the exchange. For the default exchange it is "publish" and
-// the queue. The span of an attempt ends when its handler returns, and records the request of the handler as OutcomeKey. The
-// worker decides later whether attempts are left, and reports the decision to the Logger and the Observer of its Config. A
-// failed attempt has the status Error, with the error text, and error.type. The package does not record exception events.
-// For details, see docs/observability.md.
+// The name of a span is "process" and the queue, or "publish" and the exchange. For the default exchange it is "publish"
+// and the queue. The span of an attempt ends when its handler returns, and records the action that the handler requests
+// as OutcomeKey. The worker decides later whether attempts are left, and reports the decision to the Logger and the
+// Observer of its Config. A failed attempt has the status Error, with the error text, and error.type. The package does
+// not record exception events. For details, see docs/observability.md.
 //
 // The package imports the packages reprise, backoff and internal/published, and the OpenTelemetry API.
 package oteltrace

@@ -42,7 +42,8 @@ func record(span trace.Span, err error) {
 // unnamed marks errors without a requested delay.
 const unnamed = backoff.Fixed(math.MaxInt64)
 
-// outcome returns the request of the handler as the worker derives it from the error.
+// outcome returns the span attributes for the action that the worker derives from err: OutcomeKey and, if requested,
+// RetryAfterKey and PauseForKey.
 func outcome(err error) []attribute.KeyValue {
 	d := reprise.Policy{MaxAttempts: 2, Backoff: unnamed}.Decide(err, 1, 0)
 	if !d.Retry {
@@ -80,7 +81,7 @@ func errorType(err error) attribute.KeyValue {
 	}
 }
 
-// text returns the message of an error. It omits the stack of a panic, because the worker records the stack with the
+// text returns the error string of err. It omits the stack of a panic, because the worker records the stack with the
 // message.
 func text(err error) string {
 	s := err.Error()
