@@ -18,7 +18,7 @@ type Config struct {
 
 	// MessageAge has the buckets of reprise_message_age_seconds. Default: 1, 2, 5 and 15 s, 1, 5 and 15 min, 1 and 4 h,
 	// 1 and 7 days. Bounds below 1 s are useless, because AMQP timestamps are whole seconds. The histogram ignores an
-	// age of more than a year as a wrong timestamp, because it would spoil the sum.
+	// age of more than a year as a wrong timestamp, because it would distort the sum.
 	MessageAge []float64
 
 	// RetryDelay has the buckets of reprise_retry_delay_seconds. Default: 100 ms, 1, 5 and 15 s, 1, 5 and 15 min, 1, 4

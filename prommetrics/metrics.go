@@ -39,7 +39,7 @@ func New(cfg Config) (*Metrics, error) {
 	}
 	cfg = cfg.withDefaults()
 	m := &Metrics{}
-	m.stores = m.gauge("store_up", "Whether the database can be used.", "store")
+	m.stores = m.gauge("store_up", "Whether the database is available.", "store")
 	m.notifications = m.counter("notifications_total", "Attempts to send a notification.", "result")
 	m.queues.make = m.newQueues(cfg)
 	m.consumers.make = m.newConsumers()

@@ -37,7 +37,7 @@ func (m *Metrics) Observe(e reprise.Event) {
 }
 
 // maxAge is the maximum age that counts as valid. Any publisher can set a wrong timestamp, and an age since 1970 would
-// spoil the sum permanently.
+// distort the sum permanently.
 const maxAge = 365 * 24 * time.Hour
 
 // queue contains the metrics of one work queue.
@@ -90,7 +90,7 @@ func (m *Metrics) newQueues(cfg Config) func(name string) *queue {
 	copiesFailed := m.counter("copies_failed_total", "Copies of failed messages that the broker did not take at once. They are tried again.", "queue")
 	timeoutsNear := m.counter("consumer_timeouts_near_total", "Messages being handled for nearly as long as the consumer timeout of the broker.", "queue")
 	unreported := m.counter("outcomes_unreported_total", "Outcomes of replayed messages that were not reported to the archive.", "queue")
-	debounced := m.counter("debounced_total", "Messages acknowledged with another one like them, and not handled.", "queue")
+	debounced := m.counter("debounced_total", "Messages acknowledged together with an equal message, and not handled.", "queue")
 
 	return func(name string) *queue {
 		m.consumers.get(name) // creates all series at the first event
@@ -204,7 +204,7 @@ type connection struct {
 // newConnections creates the metrics of connections, as newQueues does.
 func (m *Metrics) newConnections() func(name string) *connection {
 	up := m.gauge("connection_up", "1 if connected to the broker, else 0.", "connection")
-	blocked := m.gauge("connection_blocked", "Whether the broker takes nothing on the connection.", "connection")
+	blocked := m.gauge("connection_blocked", "Whether the broker blocks the connection.", "connection")
 	reconnects := m.counter("reconnects_total", "Connections after the first.", "connection")
 	return func(name string) *connection {
 		return &connection{
