@@ -44,7 +44,7 @@ var (
 func Parse(text []byte) (*Patch, error) {
 	text = bytes.TrimSpace(text)
 	if !json.Valid(text) {
-		return nil, errors.New("the patch is not JSON")
+		return nil, errors.New("patch is not JSON")
 	}
 	if text[0] != '[' {
 		return nil, errors.New("a patch must be an array of operations")
@@ -107,10 +107,10 @@ func parseOperation(text []byte) (o operation, err error) {
 		return o, err
 	}
 	if o.name == "move" && len(o.from) < len(o.path) && slices.Equal(o.from, o.path[:len(o.from)]) {
-		return o, errors.New("a value cannot be moved into itself")
+		return o, errors.New("cannot move a value into itself")
 	}
 	if o.name == "remove" && len(o.path) == 0 || o.name == "move" && len(o.from) == 0 && len(o.path) > 0 {
-		return o, errors.New("the whole document cannot be removed")
+		return o, errors.New("cannot remove the whole document")
 	}
 	return o, nil
 }
@@ -148,7 +148,7 @@ func (o operation) apply(doc []byte) ([]byte, error) {
 	case "test":
 		v, err := find(doc, o.path)
 		if err == nil && !equal(doc[v.start:v.end], o.value) {
-			err = fmt.Errorf("%s has another value", o.path)
+			err = fmt.Errorf("%s has a different value", o.path)
 		}
 		return doc, err
 	}
