@@ -128,7 +128,7 @@ func (b *builder) hop(h topology.Hop, kind Kind) string {
 	return id
 }
 
-// maxExamined limits the examined attempts. A growing backoff has reached its longest delay before.
+// maxExamined limits the examined attempts. A growing backoff reaches its longest delay in fewer attempts.
 const maxExamined = 100
 
 // wait adds the node to which a copy is published, and returns its ID and further declarations. All wait queues of Buckets
@@ -234,7 +234,7 @@ func (b *builder) setKind(ids []string, kind Kind) {
 	}
 }
 
-// returns labels the return edges of messages with a per-message TTL with their waiting time.
+// returns adds the waiting time to the labels of the return edges of messages with a per-message TTL.
 func (b *builder) returns() {
 	for i := range b.Edges {
 		e := &b.Edges[i]

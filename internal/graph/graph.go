@@ -1,5 +1,5 @@
-// Package graph draws the declarations of workers on a broker: exchanges, work queues, and the paths of failed messages with their
-// waiting times.
+// Package graph draws the declarations of workers on a broker: exchanges, work queues, and the paths of failed messages,
+// with their waiting times.
 //
 //	              fails, up to 9 retries
 //	orders ──────────────────────────────► orders.wait.*

@@ -40,7 +40,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the management API at %s returned %s", e.Host, e.Status)
 }
 
-// Get decodes the JSON response for a path below /api/ into a value. The error contains the host, but not the password.
+// Get decodes the JSON response for a path under /api/ into a value. The error contains the host, but not the password.
 func (a API) Get(ctx context.Context, path string, into any) error {
 	base := strings.TrimSuffix(strings.TrimSuffix(a.URL, "/"), "/api")
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/"+path, nil)

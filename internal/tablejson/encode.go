@@ -5,7 +5,7 @@
 //	{"bytes": "AAE="}             base64
 //	{"time": 1767225600}          seconds since 1970
 //	{"decimal": [2, 1234]}        scale and value
-//	{"table": {"name": …}}        a table within
+//	{"table": {"name": …}}        a nested table
 //	{"string": "//4="}            text that is not UTF-8, in base64
 //	{"float64": "7ff8000000000001"}  NaN and infinities: their bits
 //
