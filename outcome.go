@@ -305,8 +305,8 @@ func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcom
 
 const (
 	// reportPause is the time in which a client does not send reports to a queue that did not confirm a report. A report
-	// without a confirm delays the settlement of its message by up to the reportTimeout, and so occupies a place of the
-	// prefetch.
+	// without a confirm delays the settlement of its message by up to the reportTimeout, during which the message
+	// occupies a slot of the prefetch.
 	reportPause = time.Minute
 
 	// maxReportPauses limits the number of remembered queues, because their names come from messages.

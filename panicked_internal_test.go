@@ -30,8 +30,8 @@ func TestLoggedShortensPanic(t *testing.T) {
 			t.Errorf("error does not contain the stack:\n%s", err)
 		}
 	}
-	after := panicked(func() { panic("no price") }).Error() + "\n\nparked, because it cannot be retried: no room"
-	if got := logged(after); strings.Contains(got, "\n") || !strings.HasSuffix(got, "); parked, because it cannot be retried: no room") {
+	after := panicked(func() { panic("no price") }).Error() + "\n\nparked: cannot retry the message: no room"
+	if got := logged(after); strings.Contains(got, "\n") || !strings.HasSuffix(got, "); parked: cannot retry the message: no room") {
 		t.Errorf("panic with a note: got %q", got)
 	}
 	for _, text := range []string{"no price", "a\n\nb", "panic: a\n\nb", panicked(func() { panic(errors.New("a\n\nb")) }).Error()} {

@@ -72,9 +72,9 @@ const MaxPeeks = 5
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
 // drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue
-// stores requeued messages separately, so looking at only some of them changes the order. On RabbitMQ, looking at more
-// than 32 can change it too. On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages to its tail.
-// https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// stores requeued messages separately, so a Peek at only some of the messages changes the order. On RabbitMQ, a Peek at
+// more than 32 messages can also change it. On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages
+// to its tail. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {

@@ -183,10 +183,10 @@ func (w *Worker) replacement(d *delivery, r *result) *replacement {
 		// The headers of the message fill the frame, or the strategy has failed.
 		w.log.Error("cannot be settled", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
 		c = w.newReplacement(d, r)
-		c.failure.Error += "\n\nparked, because it cannot be settled: " + err.Error()
+		c.failure.Error += "\n\nparked: cannot settle the message: " + err.Error()
 	}
-	// If the message stayed unacknowledged, it would occupy a place of the prefetch until the end of the session. Enough
-	// such messages would stop all deliveries.
+	// If the message stayed unacknowledged, it would occupy a slot of the prefetch until the session closes. Enough such
+	// messages would stop all deliveries.
 	if err := w.parkUnmarked(d, c); err != nil {
 		w.log.Error("cannot be parked", "message_id", d.MessageID, "attempt", d.Attempt, "error", err)
 		w.settled(d, Event{Kind: EventDropped, Err: err})
@@ -212,7 +212,7 @@ func (w *Worker) choose(d *delivery, c *replacement, r *result) error {
 		if err == nil {
 			return nil
 		}
-		c.failure.Error += "\n\nparked, because it cannot be retried: " + err.Error()
+		c.failure.Error += "\n\nparked: cannot retry the message: " + err.Error()
 	}
 	c.parked = true
 	c.failure.Reason = cmp.Or(r.reason, decision.Reason)
@@ -351,7 +351,7 @@ func (w *Worker) publishCopy(ctx context.Context, d *delivery, c *replacement, o
 		if errors.Is(err, ErrInvalidMessage) && !c.unmarked {
 			w.copyLogger(d, c).Error("cannot be settled", "error", err)
 			bare := &replacement{failure: c.failure}
-			bare.failure.Error += "\n\nparked, because it cannot be settled: " + err.Error()
+			bare.failure.Error += "\n\nparked: cannot settle the message: " + err.Error()
 			if w.parkUnmarked(d, bare) == nil {
 				*c = *bare
 				continue

@@ -31,7 +31,7 @@ func record(span trace.Span, err error) {
 	// The methods of the error are user code. A panic in them must not change the outcome of the attempt.
 	defer func() {
 		if recover() != nil {
-			span.SetStatus(codes.Error, "the error cannot be read: its methods panic")
+			span.SetStatus(codes.Error, "cannot read the error: its methods panic")
 		}
 	}()
 	span.SetAttributes(outcome(err)...)

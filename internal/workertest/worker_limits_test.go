@@ -87,7 +87,7 @@ func TestWorkerParksMessageThatRouteRejects(t *testing.T) {
 		r.publish("", queue, amqp.Publishing{})
 		errs, _ := r.take(queue + ".failed").Headers["x-reprise-errors"].([]any)
 		first, _ := errs[0].(amqp.Table)
-		if text := first["error"]; text != "retry after 1h0m0s\n\nparked, because it cannot be retried: scripted failure" {
+		if text := first["error"]; text != "retry after 1h0m0s\n\nparked: cannot retry the message: scripted failure" {
 			t.Errorf("unexpected error header: %q", text)
 		}
 	})
