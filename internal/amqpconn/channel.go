@@ -78,9 +78,9 @@ func (ch *Channel) Context() context.Context { return ch.ctx }
 func (ch *Channel) IsClosed() bool { return ch.raw.IsClosed() }
 
 // Close closes the channel after the request in progress, unless the broker does not answer that request in time. It
-// returns when the channel is closed or ctx is canceled. In the second case the channel closes later, at the latest with
-// its connection. Callers must not write to the channel afterwards, because the broker closes the connection if it
-// receives an ack on a closed channel (504).
+// returns when the channel is closed or ctx is canceled. If ctx is canceled first, the channel closes later, at the
+// latest with its connection. Callers must not write to the channel afterwards, because the broker closes the connection
+// if it receives an ack on a closed channel (504).
 func (ch *Channel) Close(ctx context.Context) {
 	_ = call(ctx, ch.conn.tasks, func() error {
 		select {

@@ -20,7 +20,7 @@ const (
 	CDNPurgeWaitQueue    = "cdn-purge.wait"
 )
 
-// Numbers of the wait exchange design.
+// Backoff of the wait exchange design.
 const (
 	CDNPurgeFirst  = 10 * time.Second
 	CDNPurgeFactor = 3.0

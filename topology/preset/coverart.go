@@ -26,7 +26,7 @@ const (
 	CoverArtExceptionsHeader = "mb-exceptions"
 )
 
-// Numbers of the cover art design.
+// Delay and number of retries of the cover art design.
 const (
 	CoverArtRetryDelay = 4 * time.Hour
 	CoverArtRetries    = 4
