@@ -31,13 +31,13 @@ func (d *archiveService) observe(next reprise.Observer, embedded bool) reprise.O
 	}
 	book, err := ledger.NewBook(d.db.DB, cfg)
 	if err != nil {
-		d.log.Error("no book is kept for the ledger", "error", err)
+		d.log.Error("cannot record the activity of the workers for the ledger", "error", err)
 		return next
 	}
 	d.book = func(ctx context.Context) {
 		d.setLedgerHealth(book.Healthy)
 		if err := book.Run(ctx); err != nil {
-			d.log.Error("the ledger does not contain the latest results", "error", err)
+			d.log.Error("cannot add the latest results to the ledger", "error", err)
 		}
 	}
 	return reprise.ObserverFunc(func(e reprise.Event) {

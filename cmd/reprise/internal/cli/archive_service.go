@@ -72,7 +72,7 @@ func (d *archiveService) parts() []dependency {
 
 // errNotOpen is the result of a health check of a store that is not open yet, for example because the broker is
 // unreachable.
-var errNotOpen = errors.New("not open yet: the log has the reason")
+var errNotOpen = errors.New("not open yet (see the log)")
 
 func (d *archiveService) archiveHealthy(ctx context.Context) error {
 	if ended := d.ended.Load(); ended != nil {
@@ -280,7 +280,7 @@ func (d *archiveService) run(ctx context.Context, connect func(context.Context) 
 	})
 	start("workers", func(context.Context) error {
 		if err := list.Run(listening); err != nil { // the console shows the error
-			d.log.Info("workers are not listed", "error", err)
+			d.log.Info("cannot list workers", "error", err)
 		}
 		return nil
 	})

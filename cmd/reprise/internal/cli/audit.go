@@ -60,7 +60,8 @@ func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	})
 }
 
-// verdict returns nil if all accounts are balanced, and otherwise an error with the number of the other accounts.
+// verdict returns nil if all accounts are balanced, and otherwise an error with the number of accounts that differ or
+// are unknown.
 func verdict(a api.Ledger) error {
 	states := map[string]int{}
 	for _, l := range a.Accounts {
@@ -68,11 +69,11 @@ func verdict(a api.Ledger) error {
 	}
 	switch {
 	case !a.Kept:
-		return errors.New("ledger not found; it requires the management API of the broker (reprise console --management URL; or management: below console: in the file of reprise up)")
+		return errors.New("ledger not found; it requires the management API of the broker (reprise console --management URL; or management: under console: in the file of reprise up)")
 	case states["differs"] > 0:
-		return fmt.Errorf("%s with a difference", terminal.Plural(states["differs"], "account"))
+		return fmt.Errorf("ledger has %s with a difference", terminal.Plural(states["differs"], "account"))
 	case states["unknown"] > 0:
-		return fmt.Errorf("%s in unknown state", terminal.Plural(states["unknown"], "account"))
+		return fmt.Errorf("the state of %s is unknown", terminal.Plural(states["unknown"], "account"))
 	case states["opening"] > 0 || len(a.Accounts) == 0:
 		return errors.New("cannot read the ledger while it is being opened (try again in a minute)")
 	}

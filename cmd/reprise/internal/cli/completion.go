@@ -117,7 +117,8 @@ func (c *completeCmd) Run(streams IO, command *kong.Context) error {
 	return nil
 }
 
-// candidate is a possible value of a word. The value may represent files.
+// candidate is a possible completion of a word, with a description. The values of files and dirs make the shell
+// complete file or directory names.
 type candidate struct{ value, help string }
 
 var (

@@ -53,7 +53,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 		}
 	}
 	if err != nil {
-		log.Warn("no control socket: `reprise broker backup` will not work while this broker runs", "path", path, "error", err)
+		log.Warn("cannot serve the control socket: `reprise broker backup` will not work while this broker runs", "path", path, "error", err)
 		return func() {}
 	}
 	mux := http.NewServeMux()
@@ -91,7 +91,7 @@ func serveControl(b backuper, dir string, again <-chan struct{}, log *slog.Logge
 }
 
 // errNoBroker means that no broker responds on a socket.
-var errNoBroker = errors.New("no broker answers")
+var errNoBroker = errors.New("no broker responds")
 
 // askBackup makes the broker of a data directory write a backup.
 func askBackup(ctx context.Context, dir, to string) error {

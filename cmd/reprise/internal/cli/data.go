@@ -27,13 +27,13 @@ func dataDir(dir string) broker.Store {
 	return disk.Dir(dir)
 }
 
-// logData logs the data directory and its numbers of queues and messages.
+// logData logs the data directory, and the number of queues and of messages in it.
 func logData(b *broker.Broker, dir string, log *slog.Logger) {
 	queues, messages := contents(b)
 	log.Info("data directory", "path", absolute(dir), "queues", queues, "messages", messages)
 }
 
-// contents returns the numbers of queues and messages of a broker.
+// contents counts the queues and messages of a broker.
 func contents(b *broker.Broker) (queues, messages int) {
 	for _, q := range b.Queues() {
 		queues++

@@ -83,9 +83,9 @@ func (x *database) await(ctx context.Context, log *slog.Logger, what string, ope
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !unreachable(err):
-			return fmt.Errorf("the %s %s cannot be used: %w", what, x.name, err)
+			return fmt.Errorf("cannot use the %s %s: %w", what, x.name, err)
 		}
-		log.Warn(what+" cannot be reached", "database", x.name, "error", err, "next_try", pause)
+		log.Warn("cannot reach the "+what, "database", x.name, "error", err, "next_try", pause)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -39,7 +39,7 @@ func startEmbedded(stop *signals, cfg *config.Config, log *slog.Logger) (*embedd
 	}
 	e.url, e.served = brokerURL("amqp", l.Addr(), guest, guest), make(chan error, 1)
 	go func() { e.served <- b.Serve(l) }()
-	log.Info("embedded broker", "url", e.url)
+	log.Info("embedded broker listening", "url", e.url)
 	if e.inMemory {
 		log.Info("messages are in memory (data: memory), and are lost when the process ends")
 		return e, nil

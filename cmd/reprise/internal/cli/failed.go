@@ -119,10 +119,10 @@ func (f serverFlags) explained(err error) error {
 	}
 	apiErr, ok := errors.AsType[*api.Error](err)
 	if ok && apiErr.Advice == "" {
-		return fmt.Errorf("something else than a console answers at %s: %s (--server names another)", server, terminal.OneLine(apiErr.Text))
+		return fmt.Errorf("the server at %s is not a console: %s (use --server URL)", server, terminal.OneLine(apiErr.Text))
 	}
 	if ok && apiErr.Status == http.StatusUnauthorized {
-		return fmt.Errorf("%w (set %s, or give --token-file FILE)", apiErr, tokenVariable)
+		return fmt.Errorf("%w (set %s, or pass --token-file FILE)", apiErr, tokenVariable)
 	}
 	return err
 }

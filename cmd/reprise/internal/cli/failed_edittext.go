@@ -57,7 +57,7 @@ func headerLine(name string, value any) string {
 	}
 	text, err := valueJSON(value)
 	if err != nil {
-		return "# " + name + " cannot be shown: " + terminal.OneLine(err.Error())
+		return "# cannot show " + name + ": " + terminal.OneLine(err.Error())
 	}
 	return name + " := " + text
 }

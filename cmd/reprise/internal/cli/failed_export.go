@@ -49,7 +49,7 @@ func (c *failedExportCmd) export(ctx context.Context, streams IO, client *api.Cl
 	if toFile {
 		file, err := os.OpenFile(c.Output, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // messages may contain secrets
 		if errors.Is(err, os.ErrExist) {
-			return usagef("-o %s: file exists already (remove it, or use another name)", c.Output)
+			return usagef("-o %s: file already exists (remove it, or use another name)", c.Output)
 		}
 		if err != nil {
 			return err

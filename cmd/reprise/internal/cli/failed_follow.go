@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/api"
 )
 
-// follow waits for the end of a replay and prints the result. picked is the number of messages that were selected by
-// ID. If verify is not 0, follow waits at most that long for the outcomes.
+// follow waits until a replay has stopped, and prints the result. picked is the number of messages that were selected
+// by ID. If verify is not 0, follow waits at most that long for the outcomes.
 func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client, r api.Replay, verify time.Duration, asJSON bool, picked int) error {
 	r, err := f.wait(ctx, streams, client, r)
 	if err != nil {
@@ -31,19 +31,19 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	case err != nil:
 		return err
 	case isSent(r) && r.Refused > 0:
-		return stoppedError{fmt.Errorf("cannot send %s, still failed (see `reprise failed ls --refused-by %d`)", terminal.Plural(int(r.Refused), "message"), r.ID)}
+		return stoppedError{fmt.Errorf("cannot send %s; they are still failed (see `reprise failed ls --refused-by %d`)", terminal.Plural(int(r.Refused), "message"), r.ID)}
 	case isSent(r) && verify > 0 && r.Succeeded < r.Sent:
 		return stoppedError{fmt.Errorf("%d of %s have not succeeded: `reprise failed ls --state all --sent-by %d` shows their outcomes", r.Sent-r.Succeeded, terminal.Plural(int(r.Sent), "message"), r.ID)}
 	case isSent(r):
 		return checkAllChanged(picked, r.Total)
 	}
-	return stoppedError{fmt.Errorf("replay %d stopped before its end%s", r.ID, unsent(r))}
+	return stoppedError{fmt.Errorf("replay %d stopped early%s", r.ID, unsent(r))}
 }
 
 // polling is the interval between requests for the progress of a replay.
 const polling = 300 * time.Millisecond
 
-// wait shows the progress of a replay until the end of the replay. If ctx is canceled, it cancels the replay.
+// wait shows the progress of a replay until it has stopped. If ctx is canceled, wait cancels the replay.
 func (f serverFlags) wait(ctx context.Context, streams IO, client *api.Client, r api.Replay) (api.Replay, error) {
 	bar := newProgress(streams, "sending")
 	defer bar.end()

@@ -49,7 +49,7 @@ func (failedUnmuteCmd) Help() string {
 `
 }
 
-// Run ends the mute of the group.
+// Run unmutes the group.
 func (c *failedUnmuteCmd) Run(ctx context.Context, streams IO) error {
 	return muted(streams, c.serverFlags, c.Group, c.JSON, func(client *api.Client) (api.Group, error) {
 		return client.Unmute(ctx, c.Group)

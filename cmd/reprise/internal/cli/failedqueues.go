@@ -36,7 +36,7 @@ func (q queueSource) each(ctx context.Context, log *slog.Logger, found func([]st
 		counts, err := queueCounts(ctx, q.management, q.vhost)
 		if err != nil && ctx.Err() == nil && err.Error() != wrong {
 			wrong = err.Error()
-			log.Warn("failed queues cannot be looked for", "error", err, "next_try", finding)
+			log.Warn("cannot list the failed queues", "error", err, "next_try", finding)
 		}
 		if err == nil {
 			wrong = ""

@@ -30,9 +30,9 @@ func adjustAfterEachCollection() {
 	}, 0)
 }
 
-// percentFor returns the percentage by which the heap may grow: up to the floor, but at least 100 %, which is the
+// percentFor returns the percentage by which the heap may grow: up to the floor, but at least 100%, which is the
 // default. The result applies until the next collection, when more of the heap may be live. Go's minimum heap is 4 MiB
-// × GOGC/100, so 500 % reaches the floor for any smaller heap.
+// × GOGC/100, so 500% reaches the floor for any smaller heap.
 func percentFor(live uint64) int {
 	return max(100, int(heapFloor*100/max(live, 4<<20))-100)
 }

@@ -85,7 +85,7 @@ func atLeast(least time.Duration, flag string, d *time.Duration) (time.Duration,
 // default could then be a different broker than the user intends.
 func address(text string, target reflect.Value) error {
 	if text == "" {
-		return errors.New("the address must not be empty (leave the flag out for the default)")
+		return errors.New("the address must not be empty (omit the flag for the default)")
 	}
 	target.SetString(text)
 	return nil

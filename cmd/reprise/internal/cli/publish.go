@@ -78,9 +78,9 @@ func (c *publishCmd) Run(ctx context.Context, streams IO) error {
 	return c.publish(ctx, client.Publish, m, streams)
 }
 
-// The context limits one step, and each step has the full timeout.
+// timeout returns a context for one step. Each step has the full timeout.
 func (c *publishCmd) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
+	return context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
 }
 
 // publish publishes the requested number of messages and prints their IDs.
@@ -100,7 +100,7 @@ func (c *publishCmd) publish(ctx context.Context, publish func(context.Context, 
 			return err
 		}
 		if _, err := fmt.Fprintln(streams.Stdout, one.MessageID); err != nil {
-			return fmt.Errorf("the message was published, but its id cannot be printed: %w", err)
+			return fmt.Errorf("message published, but cannot print its ID: %w", err)
 		}
 	}
 	return nil
@@ -174,7 +174,7 @@ func (c *publishCmd) body(ctx context.Context, streams IO) ([]byte, error) {
 		err  error
 	}
 	read := make(chan input, 1)
-	go func() { // the read cannot be interrupted; it ends with the process
+	go func() { // the read cannot be interrupted; the goroutine runs until the process exits
 		b, err := io.ReadAll(streams.Stdin)
 		read <- input{b, err}
 	}()
@@ -200,7 +200,7 @@ func (c *publishCmd) explain(ctx context.Context, err error) error {
 		case *c.Exchange == "":
 			return fmt.Errorf("queue %q not found; message not stored (the default exchange routes to the queue with the name of the key)", c.Key)
 		}
-		return fmt.Errorf("exchange %q has no queue bound for the key %q: the message was not stored", *c.Exchange, c.Key)
+		return fmt.Errorf("exchange %q has no queue bound for key %q; message not stored", *c.Exchange, c.Key)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, reprise.ErrUnconfirmed) {
 		return cause

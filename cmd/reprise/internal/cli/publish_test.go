@@ -39,7 +39,7 @@ func TestPublishTimeoutAppliesPerMessage(t *testing.T) {
 			}
 			return slow(ctx, m)
 		}, &reprise.Message{}, IO{Stdout: &out})
-		if want := "message 3 of 3: no success within 10s; the 2 before it were published"; err == nil || err.Error() != want {
+		if want := "message 3 of 3: timed out after 10s; the 2 before it were published"; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	})

@@ -130,7 +130,7 @@ func (c *redriveCmd) Run(ctx context.Context, streams IO) error {
 
 // connect returns a client, or an error after the timeout.
 func (c *redriveCmd) connect(ctx context.Context, url string, streams IO) (*reprise.Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("no success within %s", c.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("timed out after %s", c.Timeout))
 	defer cancel()
 	return dial(ctx, url, &reprise.Config{Name: "reprise redrive", Logger: c.logger(streams)})
 }
@@ -180,7 +180,7 @@ func (c *redriveCmd) report(ctx context.Context, streams IO, r redriveResult, to
 	case stopped:
 		return err
 	case err == nil && !r.DryRun && r.Sent < r.Found:
-		return stoppedError{errors.New("another consumer has taken the others")}
+		return stoppedError{errors.New("another consumer received the remaining messages")}
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:

@@ -72,8 +72,9 @@ func (r redriveResult) queues(to *failed.Target) string {
 // looks reports whether the command inspects the destinations before it sends messages.
 func (c *redriveCmd) looks(to *failed.Target) bool { return c.DryRun || to == nil && !c.Yes }
 
-// believe shows the destinations. It returns a function that reports whether a claimed queue is trusted, because the user
-// has seen and confirmed it. Any other claimed queue ends the redrive. believe also reports whether it has shown anything.
+// believe shows the destinations. It returns a function that reports whether a claimed queue is trusted, because the
+// user has seen and confirmed it. Any other claimed queue stops the redrive. believe also reports whether it has shown
+// anything.
 func (c *redriveCmd) believe(ctx context.Context, streams IO, r redriveResult) (believe func(string) bool, shown bool, err error) {
 	if r.Found == 0 {
 		return nil, false, nil

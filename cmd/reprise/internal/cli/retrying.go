@@ -263,7 +263,7 @@ func (c *waitingAct) act(ctx context.Context, streams IO, do failed.WaitingDo, d
 			return streams.result(c.JSON, would, count+" would be "+did+"\n")
 		}
 		if would.Selected == 0 {
-			return errors.New("no messages that wait are selected")
+			return errors.New("no waiting messages match the selection")
 		}
 		if len(c.IDs) == 0 && !c.Yes && streams.interactive() {
 			if yes, err := confirm(ctx, streams, fmt.Sprintf("%s will be %s. Go on?", count, did)); !yes {

@@ -60,7 +60,7 @@ func (l warningLogger) Handle(ctx context.Context, r slog.Record) error {
 	case r.Message == "redrive sends by queue name" && !*l.shown:
 		fmt.Fprintf(l.w, "reprise: warning: messages are sent to %s by its name: %s\n", terminal.OneLine(attrs["queue"]), terminal.OneLine(attrs["warning"]))
 	case r.Message == "bindings cannot be read":
-		fmt.Fprintf(l.w, "reprise: warning: the bindings cannot be read: %s\n", terminal.OneLine(attrs["error"]))
+		fmt.Fprintf(l.w, "reprise: warning: cannot read the bindings: %s\n", terminal.OneLine(attrs["error"]))
 	case strings.HasPrefix(r.Message, "redrive sends"):
 	default:
 		return l.Handler.Handle(ctx, r)

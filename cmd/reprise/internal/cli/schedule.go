@@ -152,7 +152,7 @@ func (c *scheduleCmd) worker(cfg *config.Config) (config.Worker, error) {
 	return workers[0], nil
 }
 
-// workersOf returns the worker of a queue, or all workers of a file if it is "".
+// workersOf returns the worker of a queue, or all workers of the file if queue is "".
 func workersOf(all []config.Worker, queue, file string) ([]config.Worker, error) {
 	if queue == "" {
 		return all, nil

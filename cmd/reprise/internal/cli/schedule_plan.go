@@ -186,7 +186,7 @@ func newPlan(s subject) plan {
 		}
 		wait := s.delay(row.Attempt)
 		next := row.At.plus(wait)
-		if next.high > limit { // the longest delay exceeds the limit of some messages
+		if next.high > limit { // messages with the longest delay exceed the limit, so they are parked
 			p.park(row.Attempt, window{max(row.At.low, limit-wait.high), shown.At.high})
 		}
 		if next.low > limit {

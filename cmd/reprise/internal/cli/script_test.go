@@ -39,7 +39,7 @@ var programs = map[string]func(){
 
 // TestScript runs the scripts in testdata/script. In addition to the commands of testscript, scripts have
 //
-//	exits CODE PROGRAM ARGUMENT...   run a program that ends with this exit code
+//	exits CODE PROGRAM ARGUMENT...   run a program that exits with this code
 //	await FILE REGEXP                wait until a file contains this text
 //	url FILE                         set REPRISE_URL to the first URL of a broker in a file
 //	fetch FILE PATH USER PASSWORD    get a path from the first http URL in a file; fails if the status is an error

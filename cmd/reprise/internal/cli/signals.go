@@ -12,7 +12,7 @@ import (
 )
 
 // signals handles the signals of the process. The first SIGINT, SIGTERM or SIGHUP cancels ctx. The second signal closes
-// again.
+// the channel again.
 type signals struct {
 	ctx   context.Context
 	again <-chan struct{}

@@ -71,7 +71,7 @@ func TestTextTableCutsMiddle(t *testing.T) {
 	}
 }
 
-func TestTextTableOmitsZeroColumns(t *testing.T) {
+func TestTableOmitsZeroColumnsThatDoNotFit(t *testing.T) {
 	table := newTable(column{name: "ACCOUNT"}, column{name: "IN"}, column{name: "WAITING", spare: true}, column{name: "REMOVED", spare: true})
 	table.add("orders", "0", "7", "0")
 	for width, want := range map[int]string{

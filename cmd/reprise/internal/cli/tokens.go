@@ -89,7 +89,7 @@ func (c *tokenCmd) add(line string) error {
 	if there, err := readTokens(c.Tokens); err == nil {
 		for _, t := range there {
 			if t.Name == c.Name {
-				return usagef("%s contains a token of %s already (remove its line, or use another name)", c.Tokens, c.Name)
+				return usagef("%s already contains a token of %s (remove its line, or use another name)", c.Tokens, c.Name)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (c *upCmd) Run(streams IO, stop *signals) error {
 	case err := <-ended:
 		return err
 	case <-stop.again:
-		// Programs would continue as orphans. Everything else ends with this process, and the broker redelivers
+		// Programs would continue as orphans. Everything else stops with this process, and the broker redelivers
 		// unsettled messages.
 		parts.handlers.kill()
 		return errors.New("stopped immediately; unsettled messages are redelivered")
@@ -143,7 +143,7 @@ func (c *upCmd) run(stop *signals, cfg *config.Config, parts *parts, log *slog.L
 	}
 	// The configuration is valid, and the ports are open. The broker and the databases can still be unavailable.
 	if err := notifySystemd("READY=1"); err != nil {
-		log.Warn("the start is not confirmed", "error", err)
+		log.Warn("cannot report readiness", "error", err)
 	}
 	if err := parts.stores.prepare(stop.ctx, log); err != nil {
 		return unlessStopped(stop, err)

@@ -29,7 +29,7 @@ func (b brokerFlags) with(ctx context.Context, name string, streams IO, f func(c
 	if b.Timeout <= 0 || b.Wait <= 0 {
 		return usagef("--timeout and --wait must be positive")
 	}
-	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("no success within %s", b.Timeout))
+	connecting, cancel := context.WithTimeoutCause(ctx, b.Timeout, fmt.Errorf("timed out after %s", b.Timeout))
 	defer cancel()
 	client, err := dial(connecting, cmp.Or(b.URL, defaultURL), &reprise.Config{
 		Name: name, Logger: newWaiting(streams.Stderr, "not connected yet (%s), trying for "+b.Timeout.String(), b.Timeout),
@@ -241,7 +241,7 @@ func (c *resumeCmd) Run(ctx context.Context, streams IO) error {
 // noListener explains that no worker is running.
 func noListener(err error) error {
 	if errors.Is(err, reprise.ErrUnroutable) {
-		return errors.New("no worker listens")
+		return errors.New("no worker responds")
 	}
 	return err
 }

@@ -44,23 +44,23 @@ import (
 )
 
 // ErrUnbalanced is returned by Run if messages are missing in the ledger.
-var ErrUnbalanced = errors.New("demo: missing messages in the ledger")
+var ErrUnbalanced = errors.New("demo: ledger reports missing messages")
 
 // Options are the settings of Run. Out, and one of Dial and BrokerURL, are required.
 type Options struct {
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error) // to the embedded broker
 	BrokerURL string                                                            // a RabbitMQ, amqp://user:password@host:5672/vhost
 
-	// Once ends the run after Events events have been published and settled.
-	// Default: the run continues until the context ends.
+	// Once ends the run after Events events have been published and settled. Default: the run continues until ctx is
+	// done.
 	Once   bool
 	Events int           // default 60
 	Spread time.Duration // duration of publishing Events events; default 5s.
-	Seed   uint64        // of the events and the store's faults; default: random.
+	Seed   uint64        // for the events and the faults of the store; default: random.
 
 	RetryDelay time.Duration // default 2s; 4h in production.
 	Grace      time.Duration // time to wait for duplicates of an event; default 300ms; 10s in production.
-	FaultRate  float64       // share of the requests that the store refuses; default 0.2, negative for none.
+	FaultRate  float64       // fraction of the requests that the store refuses; default 0.2, negative for none.
 	Latency    time.Duration // longest duration of a request; default 40ms, negative for none.
 
 	Out    io.Writer
@@ -123,9 +123,9 @@ type run struct {
 	workers  []*reprise.Worker
 }
 
-// Run runs the demo until Events events are settled (Once) or until ctx ends. It then
-// stops publishing and waits for messages in flight, unless StopWaiting is closed. It prints
-// the ledger, and returns ErrUnbalanced if messages are missing.
+// Run runs the demo until Events events are settled (Once) or until ctx is done. It then stops publishing and waits for
+// messages in flight, unless StopWaiting is closed. It prints the ledger, and returns ErrUnbalanced if messages are
+// missing.
 func Run(ctx context.Context, o Options) (err error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -170,14 +170,14 @@ func (r *run) declare(ctx context.Context) error {
 	const advice = "use a separate virtual host (rabbitmqctl add_vhost demo; amqp://…/demo)"
 	err := r.client.Declare(ctx, r.o.design().Topology())
 	if _, differs := errors.AsType[*reprise.DeclareError](err); differs {
-		return fmt.Errorf("demo: the queues exist with other settings (%s, or pass the same --retry-delay): %w", advice, err)
+		return fmt.Errorf("demo: the queues exist with different settings (%s, or pass the same --retry-delay): %w", advice, err)
 	} else if err != nil {
 		return err
 	}
 	// The connection of a run holds this queue as a lock.
 	lock := topology.Queue{Name: preset.CoverArtExchange + ".demo", Transient: true, Exclusive: true}
 	if err := r.client.Declare(ctx, topology.Topology{Queues: []topology.Queue{lock}}); err != nil {
-		return fmt.Errorf("demo: another demo uses these queues: %s: %w", advice, err)
+		return fmt.Errorf("demo: another demo uses these queues (%s): %w", advice, err)
 	}
 	for _, name := range queueNames {
 		n, err := r.client.Depth(ctx, name)
@@ -213,12 +213,11 @@ func (r *run) makeWorkers() error {
 	return nil
 }
 
-// errEnough ends the work. Run does not return it.
+// errEnough stops the work. Run does not return it.
 var errEnough = errors.New("no more work")
 
-// work runs the producer and the workers, and returns after all of them have stopped. The
-// producer stops when ctx ends or after the last event. The workers stop when no message is
-// in flight. StopWaiting ends both.
+// work runs the producer and the workers, and returns after all of them have stopped. The producer stops when ctx is
+// done or after the last event. The workers stop when no message is in flight. StopWaiting stops both.
 func (r *run) work(ctx context.Context) error {
 	parts, working := errgroup.WithContext(context.WithoutCancel(ctx))
 	publishing, stopPublishing := context.WithCancel(working)

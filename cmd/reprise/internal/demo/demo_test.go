@@ -120,7 +120,7 @@ func (n *notifier) Write(p []byte) (int, error) {
 
 func (n *notifier) String() string { return n.out.String() }
 
-// An interrupt ends the events. The demo then waits for messages in flight.
+// An interrupt stops the producer. The demo then waits for messages in flight.
 func TestInterruptWaitsForMessages(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -134,7 +134,7 @@ func TestInterruptWaitsForMessages(t *testing.T) {
 	wantAll(t, out.String(), " + 0   every message is accounted for")
 }
 
-// A second interrupt also ends the wait. The ledger counts the remaining messages as waiting.
+// A second interrupt also stops the wait. The ledger counts the remaining messages as waiting.
 func TestSecondInterruptStopsImmediately(t *testing.T) {
 	out := &notifier{text: "  retry   ", seen: make(chan struct{})}
 	ctx, interrupt := context.WithCancel(t.Context())

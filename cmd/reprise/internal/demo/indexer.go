@@ -170,8 +170,8 @@ const (
 	spared    = 8
 )
 
-// store is a map of objects. It delays responses, refuses a share of the requests, and
-// refuses every request to the bucket of refusedGID.
+// store is a map of objects. It delays responses, refuses a fraction of the requests, and refuses every request to the
+// bucket of refusedGID.
 type store struct {
 	faultRate float64
 	latency   time.Duration

@@ -189,7 +189,7 @@ func ledgerLines(l ledger, o Options, width int) []line {
 		style  style
 		name   string
 		n      int
-		always bool // also without messages
+		always bool // shown even if n is 0
 		what   string
 	}{
 		{normal, "in", l.in, true, "producer: published, and confirmed by the broker"},

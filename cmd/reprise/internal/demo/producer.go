@@ -18,7 +18,7 @@ type event struct {
 	body   string
 	about  string // title of the release
 	upload string // key of an image to put into the store first
-	burst  bool   // follows the event before without a pause
+	burst  bool   // follows the previous event without a pause
 }
 
 // period is the number of events after which an endless plan repeats the special events.
@@ -96,12 +96,12 @@ type producer struct {
 	tracker  *tracker
 	prefix   string        // of message ids
 	interval time.Duration // between events, except in a burst
-	limit    int           // number of events; 0 for no end
+	limit    int           // number of events; 0 for no limit
 
 	confirmed, unconfirmed []string // valid after run returned
 }
 
-// run publishes until the limit, or until ctx ends.
+// run publishes until the limit is reached or ctx is done.
 func (p *producer) run(ctx context.Context, events iter.Seq[event]) error {
 	tick := time.NewTicker(max(p.interval, time.Microsecond))
 	defer tick.Stop()
