@@ -4,7 +4,7 @@
 //	b, err := broker.New(broker.Config{})          // does not listen yet
 //	go b.Serve(listener)                           // clients in any language
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
-//	b.Shutdown(ctx)                                // closes the connections and ends all goroutines
+//	b.Shutdown(ctx)                                // closes the connections and stops all goroutines
 //
 // A process or a test can run many Brokers. They share only spare write buffers. A Broker reads the clock only through
 // package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run inside testing/synctest,
@@ -24,7 +24,7 @@
 //
 // With a data directory, durable objects and persistent messages survive a restart or a crash, a publisher confirm means
 // that the message is on disk, and messages that exceed the memory limits wait on disk. Without a data directory, the state
-// is lost at the end of the process. The file docs/compatibility.md lists the other differences from RabbitMQ.
+// is lost when the process exits. The file docs/compatibility.md lists the other differences from RabbitMQ.
 package broker
 
 import (
@@ -60,7 +60,7 @@ type Broker struct {
 	listeners map[net.Listener]struct{}
 }
 
-// New returns a broker without connections. The zero Config is sufficient. New returns an error if the configuration is
+// New returns a broker that does not listen yet. The zero Config is valid. New returns an error if the configuration is
 // invalid, or if the data directory cannot be used.
 func New(config Config) (*Broker, error) {
 	config, err := config.complete()
@@ -117,8 +117,8 @@ func (b *Broker) Serve(l net.Listener) error {
 		case err == nil:
 			err = b.node.Serve(conn)
 		case outOfFiles(err):
-			// An error here would let any client end the broker by exhausting its file descriptors.
-			b.config.Logger.Error("connection not accepted", "error", err)
+			// If Serve returned an error here, any client could stop the broker by exhausting its file descriptors.
+			b.config.Logger.Error("cannot accept connection", "error", err)
 			if b.node.Wait(acceptPause) {
 				continue
 			}
@@ -138,7 +138,8 @@ func (b *Broker) Serve(l net.Listener) error {
 // acceptPause is the time that Serve waits for other connections to close before it accepts again.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles reports whether err is temporary, because the shortage ends when other connections close.
+// outOfFiles reports whether err is a lack of file descriptors or memory. Such an error is temporary, because other
+// connections close.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
@@ -151,32 +152,32 @@ func (b *Broker) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 		return nil, err
 	}
 	client, server := net.Pipe()
-	if err := b.node.Serve(inMemory{server, memoryAddr(b.dialled.Add(1))}); err != nil {
+	if err := b.node.Serve(memoryConn{server, memoryAddr(b.dialled.Add(1))}); err != nil {
 		return nil, err
 	}
 	return client, nil
 }
 
-// inMemory is a connection with a unique number as its remote address.
-type inMemory struct {
+// memoryConn is a connection with a unique number as its remote address.
+type memoryConn struct {
 	net.Conn
 	remote memoryAddr
 }
 
-func (c inMemory) RemoteAddr() net.Addr { return c.remote }
-func (c inMemory) LocalAddr() net.Addr  { return memoryAddr(0) }
+func (c memoryConn) RemoteAddr() net.Addr { return c.remote }
+func (c memoryConn) LocalAddr() net.Addr  { return memoryAddr(0) }
 
 type memoryAddr uint64
 
 func (memoryAddr) Network() string  { return "pipe" }
 func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a)) }
 
-// Shutdown stops the listeners and closes the connections like a server shutdown (connection.close 320). It waits until
-// all goroutines of the broker have ended and all durable data is on disk. If ctx ends first, Shutdown cuts the
-// connections and returns the error of ctx. After that it waits at most five seconds for a disk that is full or does not
-// respond, and at most five seconds for a [Broker.Backup]. If one of these limits passes, the returned error reports it.
-// Unconfirmed messages may then be lost, and the broker redelivers delivered messages, as after a crash. In this case the
-// process has to end before another broker can use the directory. Further calls are harmless.
+// Shutdown stops the listeners and closes the connections with the code 320 (CONNECTION_FORCED), as RabbitMQ does on
+// shutdown. It waits until all goroutines of the broker have returned and all durable data is on disk. If ctx is done first,
+// Shutdown cuts the connections and returns the error of ctx. After that it waits at most five seconds for a disk that is
+// full or does not respond, and at most five seconds for a [Broker.Backup]. If one of these timeouts expires, the returned
+// error reports it. Unconfirmed messages may then be lost, and the broker redelivers delivered messages, as after a crash.
+// In this case the process must exit before another broker can use the directory. Further calls are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Config configures a broker. The zero value suits a broker on one machine.
+// Config configures a broker. The zero value configures a broker in memory with the default user.
 type Config struct {
 	// Users maps user names to passwords. The Store may contain further users. Default: the user guest with the password
 	// guest, unless Definitions contain users or the data directory is not new. The broker accepts this well-known login
@@ -49,19 +49,19 @@ type Config struct {
 	// MaxMessageSize is the maximum size of a message body in bytes. Default: 16 MiB.
 	MaxMessageSize int
 
-	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues and exchanges, and
-	// persistent messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns
-	// [ErrInUse], [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md describes the
-	// saved data and the time of each write. Default: none, which keeps everything in memory.
+	// Store saves the state of the broker: virtual hosts, users, permissions, durable queues and exchanges, and persistent
+	// messages. To use a directory, import package broker/disk and set disk.Dir("/var/lib/app"). New returns [ErrInUse],
+	// [ErrFormat] or [ErrDamaged] if it cannot use the directory. The file docs/durability.md describes which data is saved,
+	// and when. Default: none, which keeps everything in memory.
 	Store Store
 
 	// DiskLimit is the minimum free disk space of the Store in bytes. Below it, the broker blocks connections that
 	// publish. Default: 256 MiB.
 	DiskLimit int64
 
-	// MemoryLimit is the maximum size of the messages in all queues, in bytes. Above it, the broker blocks connections
-	// that publish and notifies them with connection.blocked, until the size is 10 % below the limit. With a Store, only
-	// messages in memory count, and the limit must not exceed 2 GiB. Default: 1 GiB.
+	// MemoryLimit is the maximum size of the messages in all queues, in bytes. Above it, the broker blocks connections that
+	// publish and notifies them with connection.blocked, until the size is 10% below the limit. With a Store, only messages
+	// in memory count, and the limit must not exceed 2 GiB. Default: 1 GiB.
 	MemoryLimit int64
 
 	// MessageCache is the maximum size, in bytes, of the messages that stay in memory although they are on disk. It
@@ -75,25 +75,26 @@ type Config struct {
 	// message. Default: 64 MiB, or four times MaxMessageSize if that is more.
 	ConnectionMemoryLimit int64
 
-	// TotalConnectionMemoryLimit is the maximum of the same memory for all connections together, in bytes. Above it, the
-	// broker closes the connection that uses the most. If both limits are set, it must be at least ConnectionMemoryLimit.
-	// Default: 512 MiB, or eight times ConnectionMemoryLimit if that is more.
+	// TotalConnectionMemoryLimit is the maximum memory of all connections together, in bytes, counted like
+	// ConnectionMemoryLimit. Above it, the broker closes the connection that uses the most memory. If both limits are set,
+	// this limit must be at least ConnectionMemoryLimit. Default: 512 MiB, or eight times ConnectionMemoryLimit if that is
+	// more.
 	TotalConnectionMemoryLimit int64
 
 	// TopologyMemoryLimit is the maximum memory, in bytes, of the queues, exchanges and bindings in all virtual hosts,
-	// without messages and without exclusive queues. Above it, a declaration is a channel error. The broker always loads
-	// all objects of the Store. Default: 512 MiB.
+	// without messages and without exclusive queues. Above it, the broker rejects declarations with a channel error. The
+	// broker always loads all objects of the Store. Default: 512 MiB.
 	TopologyMemoryLimit int64
 
 	// MaxConnections is the maximum number of connections. The broker closes further connections immediately. Default: no
 	// limit.
 	MaxConnections int
 
-	// MaxQueues is the maximum number of queues in a virtual host. A further declaration is a channel error. Default: no
-	// limit.
+	// MaxQueues is the maximum number of queues in a virtual host. The broker rejects further declarations with a channel
+	// error. Default: no limit.
 	MaxQueues int
 
-	// CertificateUser returns the user for a verified client certificate. The broker calls it if a client on a TLS
+	// CertificateUser returns the user name for a verified client certificate. The broker calls it if a client on a TLS
 	// listener chooses the mechanism EXTERNAL. The user must exist. Default: the common name of the certificate.
 	CertificateUser func(*x509.Certificate) string
 }
@@ -123,16 +124,16 @@ func (c Config) complete() (Config, error) {
 	if c.CertificateUser == nil {
 		c.CertificateUser = func(certificate *x509.Certificate) string { return certificate.Subject.CommonName }
 	}
+	if field, n := c.negativeLimit(); n < 0 {
+		return c, fmt.Errorf("broker: Config.%s must not be negative: got %d (0 means the default)", field, n)
+	}
 	switch {
 	case c.Heartbeat%time.Second != 0 || c.Heartbeat > 65535*time.Second:
-		return c, fmt.Errorf("broker: Config.Heartbeat must be whole seconds, at most 65535: got %v (a negative number disables heartbeats)", c.Heartbeat)
+		return c, fmt.Errorf("broker: Config.Heartbeat must be in whole seconds, at most 65535: got %v (a negative number disables heartbeats)", c.Heartbeat)
 	case c.FrameMax < minFrameMax || c.FrameMax > maxFrameMax:
 		return c, fmt.Errorf("broker: Config.FrameMax must be between %d and %d bytes: got %d", minFrameMax, maxFrameMax, c.FrameMax)
 	case c.Store != nil && c.MemoryLimit > maxMemoryOnDisk:
 		return c, fmt.Errorf("broker: Config.MemoryLimit must be at most %d bytes with a Store: got %d (further messages wait on disk)", int64(maxMemoryOnDisk), c.MemoryLimit)
-	case c.MaxMessageSize < 0 || c.MemoryLimit < 0 || c.MessageCache < 0 || c.DiskLimit < 0 || c.MaxConnections < 0 || c.MaxQueues < 0,
-		c.ConnectionMemoryLimit < 0, c.TotalConnectionMemoryLimit < 0, c.TopologyMemoryLimit < 0:
-		return c, errors.New("broker: limits in Config must not be negative (0 means the default)")
 	case c.ConnectionMemoryLimit < 2*int64(c.MaxMessageSize):
 		return c, fmt.Errorf("broker: Config.ConnectionMemoryLimit must be at least %d, twice Config.MaxMessageSize: got %d "+
 			"(or lower MaxMessageSize)", 2*c.MaxMessageSize, c.ConnectionMemoryLimit)
@@ -140,11 +141,34 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
+// negativeLimit returns the first limit that is negative, and its field. If no limit is negative, it returns 0.
+func (c *Config) negativeLimit() (field string, n int64) {
+	for _, limit := range []struct {
+		field string
+		n     int64
+	}{
+		{"MaxMessageSize", int64(c.MaxMessageSize)},
+		{"MemoryLimit", c.MemoryLimit},
+		{"MessageCache", c.MessageCache},
+		{"DiskLimit", c.DiskLimit},
+		{"MaxConnections", int64(c.MaxConnections)},
+		{"MaxQueues", int64(c.MaxQueues)},
+		{"ConnectionMemoryLimit", c.ConnectionMemoryLimit},
+		{"TotalConnectionMemoryLimit", c.TotalConnectionMemoryLimit},
+		{"TopologyMemoryLimit", c.TopologyMemoryLimit},
+	} {
+		if limit.n < 0 {
+			return limit.field, limit.n
+		}
+	}
+	return "", 0
+}
+
 const (
 	minFrameMax = 8192
 	maxFrameMax = 16 << 20
-	// maxMemoryOnDisk is far below the maximum size of a commit, because one commit may have to contain all messages in
-	// memory.
+	// maxMemoryOnDisk is the maximum MemoryLimit with a Store. It is far below the maximum size of a commit, because one
+	// commit may have to contain all messages in memory.
 	maxMemoryOnDisk = 2 << 30
 )
 

@@ -11,21 +11,20 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Errors of opening a data directory.
+// Errors that New returns if it cannot use the data directory.
 var (
 	// ErrInUse is returned if another broker, in this or another process, has the directory open.
 	ErrInUse = store.ErrInUse
-	// ErrFormat is returned if another version of Reprise wrote the directory in a format that this version does not
-	// read.
+	// ErrFormat is returned if another version of Reprise wrote the directory in a format that this version cannot read.
 	ErrFormat = store.ErrFormat
 	// ErrDamaged is returned if files are missing or differ from the written data.
 	ErrDamaged = store.ErrDamaged
 )
 
-// Store saves the state of a broker beyond the end of its process. Package broker/disk implements it:
+// Store saves the state of a broker, so that the state survives the process. Package broker/disk implements it:
 // disk.Dir("/var/lib/app").
 //
-// Store is an interface and not a part of this package, so that a broker in memory does not link a database.
+// Store is an interface, so that a program with a broker in memory does not link a database.
 type Store interface {
 	// Open opens the store. The broker closes it.
 	Open(*slog.Logger) (store.Store, error)
@@ -53,15 +52,15 @@ func (b *Broker) open() (err error) {
 		}
 	}
 	if b.node, err = b.config.node(b.disk.store); err != nil {
-		// If the previous broker crashed, this broker has not recovered from the crash. The next broker has to.
+		// Not clean: if the previous broker crashed, this broker has not completed the recovery, and the next one must.
 		_ = b.disk.close(context.Background(), false)
 		return fmt.Errorf("broker: %w", err)
 	}
 	return nil
 }
 
-// close waits for all backups and closes the store once. Parameter clean reports that all other users of the store have
-// ended. After the end of ctx, close does not wait for backups or for a disk that does not respond.
+// close waits for all backups and closes the store once. Clean reports that all other users of the store have stopped. When
+// ctx is done, close stops waiting for backups and for a disk that does not respond.
 func (d *disk) close(ctx context.Context, clean bool) error {
 	if d.store == nil {
 		return nil
@@ -80,7 +79,7 @@ func (d *disk) close(ctx context.Context, clean bool) error {
 	return d.err
 }
 
-// beginBackup registers a backup. It reports false if the store is closed.
+// beginBackup registers a backup. It returns false if the store is closed.
 func (d *disk) beginBackup() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +120,7 @@ func (b *Broker) Backup(ctx context.Context, dir string) error {
 		return err
 	}
 	if b.disk.store == nil {
-		return errors.New("broker: cannot back up a broker without a Store, whose messages are in memory")
+		return errors.New("broker: cannot back up a broker without a Store")
 	}
 	if !b.disk.beginBackup() {
 		return ErrClosed

@@ -10,15 +10,15 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// backedUp is a store whose backup blocks until the test ends it or GiveUp is called.
-type backedUp struct {
+// backupStore is a store whose backup blocks until the test finishes it or GiveUp is called.
+type backupStore struct {
 	store.Store // the test calls no other methods
 	began, end  chan struct{}
 	failed      chan struct{}
 	clean       bool // argument of Close
 }
 
-func (b *backedUp) Backup(string) error {
+func (b *backupStore) Backup(string) error {
 	close(b.began)
 	select {
 	case <-b.end:
@@ -28,11 +28,11 @@ func (b *backedUp) Backup(string) error {
 	}
 }
 
-func (b *backedUp) Behind() time.Duration   { return 0 }
-func (b *backedUp) Failed() <-chan struct{} { return b.failed }
-func (b *backedUp) GiveUp(error)            { close(b.failed) }
+func (b *backupStore) Behind() time.Duration   { return 0 }
+func (b *backupStore) Failed() <-chan struct{} { return b.failed }
+func (b *backupStore) GiveUp(error)            { close(b.failed) }
 
-func (b *backedUp) Close(clean bool) error {
+func (b *backupStore) Close(clean bool) error {
 	b.clean = clean
 	select {
 	case <-b.failed:
@@ -43,8 +43,8 @@ func (b *backedUp) Close(clean bool) error {
 }
 
 // closeDuringBackup closes a store during a backup.
-func closeDuringBackup(ctx context.Context) (s *backedUp, closed, backup chan error) {
-	s = &backedUp{began: make(chan struct{}), end: make(chan struct{}), failed: make(chan struct{})}
+func closeDuringBackup(ctx context.Context) (s *backupStore, closed, backup chan error) {
+	s = &backupStore{began: make(chan struct{}), end: make(chan struct{}), failed: make(chan struct{})}
 	b := &Broker{disk: disk{store: s, idle: make(chan struct{})}}
 	closed, backup = make(chan error, 1), make(chan error, 1)
 	go func() { backup <- b.Backup(context.Background(), "to") }()

@@ -119,5 +119,5 @@ func (i insider) Publish(host, exchange, key string, properties, body []byte) {
 	}
 }
 
-// Node returns the node for tests of packages below this one.
+// Node returns the node for tests of the packages under broker.
 func (i insider) Node() *node.Node { return i.node }

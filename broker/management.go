@@ -7,22 +7,22 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/management"
 )
 
-// Management returns a handler for RabbitMQ's management HTTP API below /api and the metrics below /metrics. The program
-// serves it:
+// Management returns a handler for RabbitMQ's management HTTP API under /api and the metrics under /metrics. Serve it with
+// net/http:
 //
 //	go http.Serve(listener, b.Management())
 //
 // Users log in with their name and password, and need a tag. The users of [Config.Users] are administrators. Serve the
-// handler on loopback or over TLS. The user guest with its default password can log in only from this machine, according
-// to the RemoteAddr of the request. A request of httptest.NewRequest has the RemoteAddr of another machine.
+// handler on loopback or over TLS. The user guest with its default password can log in only from this machine, according to
+// the RemoteAddr of the request. A request from httptest.NewRequest counts as a request from another machine.
 //
-// Set a WriteTimeout on the server. The handler processes at most two lists of a user at a time, and a client that reads
-// slowly occupies one of them.
+// Set a WriteTimeout on the server. The handler processes at most two list requests of a user at a time, and a client that
+// reads slowly occupies one of them.
 //
 // The handler starts no goroutines, and continues to respond after Shutdown.
 func (b *Broker) Management() http.Handler { return b.management }
 
-// Metrics returns a handler that serves only the metrics, for Prometheus, under RabbitMQ's names. It requires no
+// Metrics returns a handler that serves only the metrics, for Prometheus, under RabbitMQ's names. The handler requires no
 // password. The metrics contain numbers and, for paths that end in /per-object, names of queues.
 func (b *Broker) Metrics() http.Handler { return management.Metrics(b.node) }
 

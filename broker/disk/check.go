@@ -21,8 +21,8 @@ type CheckedQueue struct {
 	Found       int    // number of readable messages
 }
 
-// Check reads all data in a data directory. It does not change the directory, which no broker may use at this time. Check
-// returns an error if it cannot check the directory. Damage is not an error.
+// Check reads all data in a data directory. It does not change the directory. No broker may use the directory at this time.
+// Check returns an error if it cannot check the directory. Damage is not an error.
 func Check(dir string) (Checked, error) {
 	r, err := diskstore.Check(diskstore.Options{Dir: dir})
 	if err != nil {
@@ -33,7 +33,7 @@ func Check(dir string) (Checked, error) {
 
 // Salvage rebuilds a damaged data directory from its readable data. No broker may use the directory at this time. Salvage
 // moves the old files to a directory within the data directory, and needs free disk space for another copy of the messages.
-// All messages become redelivered. The directory may again contain messages that were already acknowledged.
+// Salvage marks all messages as redelivered. Messages that were already acknowledged may reappear.
 func Salvage(dir string) (Checked, error) {
 	r, err := diskstore.Salvage(diskstore.Options{Dir: dir}, vhost.Complete)
 	if err != nil {

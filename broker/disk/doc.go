@@ -4,7 +4,8 @@
 //
 // It also copies, restores, counts, checks and salvages data directories that no broker uses.
 //
-// Package broker does not import it, so that a program with a broker in memory does not link the database (Pebble).
+// Package broker does not import this package, so that a program with a broker in memory does not link the database
+// (Pebble).
 package disk
 
 import (

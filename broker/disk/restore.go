@@ -16,11 +16,11 @@ type Restored struct {
 }
 
 // Restore creates a data directory from the output of [Broker.Backup]. The directory must be empty or must not exist.
-// Restore reads the complete backup and returns a summary. After an error, the directory contains the data that was copied
-// so far.
+// Restore reads the complete backup and returns a summary. If Restore fails, the directory contains the data that was copied
+// before the error.
 //
-// A backup does not contain the deliveries at the time of the backup. Therefore all messages of queues from which clients
-// had consumed become redelivered.
+// A backup does not record which messages had been delivered. If clients had consumed from a queue, all its messages are
+// therefore redelivered messages after the restore.
 func Restore(backup, dir string) (found Restored, err error) {
 	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
