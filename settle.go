@@ -284,9 +284,9 @@ func reject(d *delivery, how ack.Verb) *Event {
 	return nil
 }
 
-// publishThenAck publishes the copy, and acknowledges the original after the confirm. It tries only during the session of
-// the delivery, because only that session can acknowledge the original. After the end of the session, the broker redelivers
-// the original. publishThenAck requeues the original before the acknowledgement timeout.
+// publishThenAck publishes the copy, and acknowledges the original after the confirm. It tries only during the session
+// of the delivery, because only that session can acknowledge the original. After the session has closed, the broker
+// redelivers the original. publishThenAck requeues the original before the acknowledgement timeout.
 func (w *Worker) publishThenAck(d *delivery, c *replacement) *Event {
 	ctx := d.InTime()
 	if confirmTimeout := w.client.cfg.ConfirmTimeout; d.Left() < confirmTimeout { // the handler has used most of the time

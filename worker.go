@@ -142,7 +142,7 @@ func (w *Worker) Healthy(ctx context.Context) error {
 	return w.client.Healthy(ctx)
 }
 
-// Consuming reports the same as Healthy, without a request to the broker. It returns nil if the worker consumes, or pauses
+// Consuming is like Healthy, but does not send a request to the broker. It returns nil if the worker consumes, or pauses
 // on purpose, ErrNotConsuming with the reason, or ErrClosed after the worker has stopped. Use it in a program with many
 // workers and one Client.
 func (w *Worker) Consuming() error {

@@ -86,7 +86,7 @@ type WorkerConfig struct {
 
 	// Priority is the priority of this worker among the consumers of the queue. The broker delivers messages to the
 	// consumers with the highest priority first, and to the others when these have reached their prefetch. It may be
-	// negative. Default: 0, which the worker does not send and which equals the priority of all other consumers.
+	// negative. Default: 0, the priority of consumers that do not set a priority.
 	//
 	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active consumer
 	// of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ keeps the
