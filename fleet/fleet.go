@@ -47,7 +47,7 @@ type Worker struct {
 	Silent bool      // no status has arrived for SilentAfter
 }
 
-// Handles returns the time for which a handler had been running when the worker sent its last status.
+// Handles returns the run time of a handler, so far, when the worker sent its last status.
 func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
 // Pause returns an active pause, and false if the worker is not paused. It prefers a pause of the queue to a pause of the

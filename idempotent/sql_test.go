@@ -230,8 +230,8 @@ func TestCompletePurgesTable(t *testing.T) {
 	})
 }
 
-// A claim does not wait indefinitely for another transaction. In PostgreSQL the wait ends with the context, in SQLite
-// with the busy timeout.
+// A claim does not wait indefinitely for another transaction. In PostgreSQL the claim waits until the context is done,
+// and in SQLite until the busy timeout.
 func TestClaimDoesNotWaitIndefinitely(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		s := db.store(t)

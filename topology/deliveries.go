@@ -11,8 +11,8 @@ package topology
 // header x-death contains the number of these deliveries. But any publisher can write x-death, so subtracting its count
 // would permit endless retries.)
 type Deliveries struct {
-	// Classic counts a redelivered message as one delivery if the queue does not count deliveries. It
-	// is for Requeuing.Classic.
+	// Classic counts a redelivered message as one delivery if the queue does not count deliveries. Requeuing.Classic
+	// sets it.
 	Classic bool
 }
 

@@ -118,7 +118,7 @@ func TestEqualComparesNumbersByValue(t *testing.T) {
 	}
 }
 
-// The result of random patches equals the result of a model on the decoded document.
+// The result of random patches matches the result of a model that patches the decoded document.
 func TestApplyMatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		doc := drawJSON(3).Draw(t, "doc")

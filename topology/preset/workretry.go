@@ -45,8 +45,8 @@ const WorkRetryRetryDelay = 5 * time.Minute
 type WorkRetry struct {
 	RetryDelay time.Duration // x-message-ttl of RetryQueue, whole milliseconds; default 5 min
 
-	// Kind is the kind of both exchanges: topology.Direct, Fanout or Topic. It must equal the kind of
-	// the deployed exchanges. Default: topology.Direct, as published.
+	// Kind is the kind of both exchanges: topology.Direct, Fanout or Topic. It must match the kind of the deployed
+	// exchanges. Default: topology.Direct, as published.
 	Kind string
 
 	// Key is the routing key of the bindings of both queues. Other bindings may exist, but each key
