@@ -92,8 +92,7 @@ func (s *session) receive(d *Delivery) {
 
 // canWiden reports whether another subscription may receive more messages. It returns true for a narrow subscription
 // whose message only waits to be settled, because the message would block the others until its copy is confirmed. It
-// also returns true for a subscription with a prefetch below Prefetch as soon as the other unsettled messages are
-// settled.
+// also returns true for a subscription whose prefetch is below Prefetch, when at most one message is unsettled.
 func (s *session) canWiden() bool {
 	n := s.acks.Unsettled()
 	if s.subscription.narrow {

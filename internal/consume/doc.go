@@ -11,7 +11,7 @@
 //   - consumption resumes after any failure of a connection, channel or consumer
 //   - when Run returns, no attempt is running, unless it returns ErrDrainTimeout
 //
-// The files have the order in which a delivery passes through the package:
+// This list has the files in the order in which a delivery passes through them:
 //
 //	consumer.go    Run: consecutive sessions, and the drain at the end
 //	session.go     one channel, with its deliveries and acknowledgements
