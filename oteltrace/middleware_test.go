@@ -178,7 +178,7 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// A handler can forward its headers, so they equal the headers of the published message.
+// A handler can forward its headers, so they must match the headers of the published message.
 func TestMiddlewareHidesInternalHeaders(t *testing.T) {
 	r := newRecorder()
 	_, header := elsewhere(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// maxText is the maximum length of an error text on a span, in bytes. The limit equals the limit on a message.
+// maxText is the maximum length of an error text on a span, in bytes. Error texts on messages have the same limit.
 const maxText = 4 << 10
 
 // record sets the result of a handler on the span of its attempt.

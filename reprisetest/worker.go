@@ -66,9 +66,9 @@ type Worker struct {
 	stopped  bool
 }
 
-// Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. It returns when
-// the worker consumes. The recorded attempts include the middleware of the config, so they equal the
-// attempts of the worker.
+// Work runs a worker with a new client until t ends or the test calls [Worker.Stop]. It returns when the worker
+// consumes. The recorded attempts include the middleware of the config, so they match the attempts that the worker
+// counts.
 func (b *Broker) Work(t TB, config reprise.WorkerConfig) *Worker {
 	t.Helper()
 	return b.WorkWith(t, b.Client(t, nil), config)
