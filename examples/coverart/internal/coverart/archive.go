@@ -21,7 +21,7 @@ type Archive interface {
 	// Delete deletes an object. It returns ErrNotInArchive if the object does not exist.
 	Delete(ctx context.Context, l Location, headers http.Header) error
 
-	// Has reports whether an object exists.
+	// Has reports whether the object exists.
 	Has(ctx context.Context, l Location) (bool, error)
 }
 

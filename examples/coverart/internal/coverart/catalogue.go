@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// ErrUnknownRelease is returned by a Catalogue that does not have a release.
+// ErrUnknownRelease is returned by a Catalogue if it does not contain the release.
 var ErrUnknownRelease = errors.New("coverart: unknown release")
 
 // Catalogue is the part of the database that the indexer reads.
 type Catalogue interface {
-	// Release returns the current release for gid. After a merge, the gid of the old release redirects to another release, so the
-	// result can have another GID. Release returns ErrUnknownRelease if no release exists. It is safe for concurrent use. Callers
-	// do not change the result.
+	// Release returns the current release for gid. After a merge, the gid of the old release redirects to the target of
+	// the merge, so the GID of the result can differ from gid. Release returns ErrUnknownRelease if the release does
+	// not exist. It is safe for concurrent use. Callers must not change the result.
 	Release(ctx context.Context, gid string) (*Release, error)
 }
 
@@ -44,7 +44,7 @@ func (i Image) suffix() string {
 	return i.Suffix
 }
 
-// Memory is a Catalogue in memory. The caller must not change it while it is in use.
+// Memory is a Catalogue in memory. The caller must not change it while handlers use it.
 type Memory struct {
 	Releases  []Release
 	Redirects map[string]string // by the gid of a merged release: the gid of the target

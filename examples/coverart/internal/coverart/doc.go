@@ -26,8 +26,8 @@
 //	reprise.Park    the body is invalid
 //	other errors    the archive or the web service failed this time
 //
-// All retries are left to Reprise, so the handlers make one attempt. Package rehearsal runs the whole design, and examples/coverart
-// is the program.
+// The handlers make one attempt, because Reprise retries failed messages. Package rehearsal runs the whole design, and
+// examples/coverart is the program.
 //
 //	indexer := &coverart.Indexer{Catalogue: catalogue, Archive: archive, WebService: service}
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{

@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// malformed has invalid bodies by event, with a part of the expected error.
+// malformed maps events to invalid bodies, each with a part of the expected error.
 var malformed = map[string]map[string]string{
 	"index": {
 		"":                        "not the MBID",
@@ -84,7 +84,7 @@ func TestParseMalformed(t *testing.T) {
 	}
 }
 
-// An accepted body cannot address another bucket, and does not change when it is written and parsed again.
+// An accepted body cannot address another bucket, and does not change when it is formatted and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(gidA))
 	f.Add([]byte("12\n" + gidA + "\njpg"))

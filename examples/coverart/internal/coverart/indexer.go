@@ -21,7 +21,7 @@ type Indexer struct {
 	Archive    Archive
 	WebService WebService
 
-	// Logger receives skipped events with the reason. Default: none.
+	// Logger logs skipped events with the reason. Default: no logs.
 	Logger *slog.Logger
 }
 
@@ -67,7 +67,7 @@ func (x *Indexer) index(ctx context.Context, gid string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look up release %s: %w", gid, err)
+		return fmt.Errorf("cannot look up release %s: %w", gid, err)
 	}
 	index, err := IndexJSON(r)
 	if err != nil {

@@ -215,7 +215,7 @@ func TestMove(t *testing.T) {
 		t.Error("image not moved")
 	}
 
-	// A repetition, as after a crash, finds the image at its destination and succeeds.
+	// A second attempt, as after a crash, finds the image at its destination and succeeds.
 	if err := x.Move(t.Context(), message(body)); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestMoveOfMissingObjectReturnsError(t *testing.T) {
 	}
 }
 
-// Move copies before it deletes, so that a crash between both does not lose the image.
+// Move copies before it deletes, so that a crash between the two steps does not lose the image.
 func TestMoveKeepsOriginalIfCopyFails(t *testing.T) {
 	x, a, _ := newIndexer(t)
 	from := coverart.ImageLocation(gidA, "12", "jpg")

@@ -58,7 +58,7 @@ func IndexJSON(r *Release) ([]byte, error) {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false) // a comment may say "CD & DVD"
 	if err := enc.Encode(doc); err != nil {
-		return nil, fmt.Errorf("coverart: index of %s: %w", r.GID, err)
+		return nil, fmt.Errorf("coverart: cannot encode index of %s: %w", r.GID, err)
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

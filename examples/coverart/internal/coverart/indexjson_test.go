@@ -36,7 +36,7 @@ func TestIndexJSON(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 
-	// A generic encoder, which sorts keys, has the same output.
+	// A generic encoder, which sorts keys, produces the same output.
 	var generic any
 	if err := json.Unmarshal(got, &generic); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (p *Postgres) Release(ctx context.Context, gid string) (*Release, error) {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, ErrUnknownRelease
 	case err != nil:
-		return nil, fmt.Errorf("coverart: database: %w", err)
+		return nil, fmt.Errorf("coverart: cannot query database: %w", err)
 	}
 	return r, nil
 }
@@ -83,7 +83,7 @@ func (p *Postgres) release(ctx context.Context, gid string) (*Release, error) {
 			return nil, err
 		}
 		if err := json.Unmarshal(types, &i.Types); err != nil {
-			return nil, fmt.Errorf("types of image %d: %w", i.ID, err)
+			return nil, fmt.Errorf("cannot parse types of image %d: %w", i.ID, err)
 		}
 		r.Images = append(r.Images, i)
 	}

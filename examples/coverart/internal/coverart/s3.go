@@ -61,7 +61,7 @@ func NewS3(c S3Config) (*S3, error) {
 		MaxRetries: 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("coverart: S3 client for %s: %w", c.Endpoint, err)
+		return nil, fmt.Errorf("coverart: cannot create S3 client for %s: %w", c.Endpoint, err)
 	}
 	return &S3{client: client}, nil
 }
@@ -99,8 +99,8 @@ func (s *S3) Has(ctx context.Context, l Location) (bool, error) {
 // gone is the message of the Internet Archive for a removed item, instead of status 404.
 const gone = "The item you are trying to edit cannot be retrieved"
 
-// explain returns an error for the failed queue with the answer of the store and the request. The answer is first, because long
-// errors are truncated.
+// explain returns an error with the response of the store and the request, for the failed queue. The response comes
+// first, because long errors are truncated.
 func explain(verb string, l Location, err error) error {
 	if err == nil {
 		return nil

@@ -17,7 +17,7 @@ type WebService interface {
 	ReleaseXML(ctx context.Context, gid string) ([]byte, error)
 }
 
-// maxMetadata is the maximum size of an answer. Typical answers have some kilobytes.
+// maxMetadata is the maximum size of a response. Typical responses have a few kilobytes.
 const maxMetadata = 16 << 20
 
 // maxRetryAfter limits Retry-After to a year, in seconds.
@@ -30,13 +30,13 @@ type HTTPWebService struct {
 	Client    *http.Client // default: http.DefaultClient
 }
 
-// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If the server sends Retry-After, the error is a reprise.RetryAfterError. The
-// design ignores its delay, because all its retries have the same delay.
+// ReleaseXML requests /ws/2/release/{gid}?inc=artists. If the server sends Retry-After, the error is a
+// reprise.RetryAfterError. The design ignores the delay of the server, because all retries have the same delay.
 func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, error) {
 	url := s.BaseURL + "/ws/2/release/" + gid + "?inc=artists"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, fmt.Errorf("coverart: web service: %w", err)
+		return nil, fmt.Errorf("coverart: cannot create request: %w", err)
 	}
 	if s.UserAgent != "" {
 		req.Header.Set("User-Agent", s.UserAgent)
@@ -48,7 +48,7 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("coverart: web service: %w", err)
+		return nil, fmt.Errorf("coverart: cannot reach web service: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // the body was read, or its error was returned
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata+1))
@@ -62,7 +62,7 @@ func (s *HTTPWebService) ReleaseXML(ctx context.Context, gid string) ([]byte, er
 		}
 		return nil, err
 	case len(body) > maxMetadata:
-		return nil, fmt.Errorf("GET %s: the answer is longer than %d bytes", url, maxMetadata)
+		return nil, fmt.Errorf("GET %s: response must have at most %d bytes", url, maxMetadata)
 	}
 	return body, nil
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// busy simulates an overloaded web service. It rejects the first requests for one release.
-type busy struct {
+// overloadedService simulates an overloaded web service. It rejects the first requests for one release.
+type overloadedService struct {
 	gid  string
 	next http.Handler
 
@@ -16,7 +16,7 @@ type busy struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *overloadedService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/"+b.gid) && b.still() {
 		http.Error(w, "The MusicBrainz web server is currently busy.", http.StatusServiceUnavailable)
 		return
@@ -24,7 +24,7 @@ func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.next.ServeHTTP(w, r)
 }
 
-func (b *busy) still() bool {
+func (b *overloadedService) still() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.times == 0 {

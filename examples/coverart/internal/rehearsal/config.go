@@ -21,12 +21,12 @@ const (
 
 // Config configures a rehearsal. Broker and Postgres are required.
 type Config struct {
-	// Broker is an AMQP URL. DialContext, unless nil, opens its connections.
+	// Broker is an AMQP URL. DialContext, if set, opens the connections to the broker.
 	Broker      string
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// Postgres is the URL of a PostgreSQL server with a user who may create databases. The rehearsal creates a temporary database.
-	// The caller must register the driver "pgx".
+	// Postgres is the URL of a PostgreSQL server. The user must have permission to create databases. The rehearsal
+	// creates a temporary database. The caller must register the driver "pgx".
 	Postgres string
 
 	// S3 is the URL of the store. The rehearsal creates missing buckets mbid-… and does not delete them. Do not use the store of
@@ -34,14 +34,14 @@ type Config struct {
 	S3            string
 	S3Credentials *credentials.Credentials // default: requests are not signed
 
-	// RetryDelay and Grace correspond to 4 h and 10 s in production. Defaults: 3 s and 1 s.
+	// RetryDelay and Grace are the retry delay and the grace period. Defaults: 3 s and 1 s (production: 4 h and 10 s).
 	RetryDelay time.Duration
 	Grace      time.Duration
 
 	// QueueType is the type of all queues (preset.CoverArt.QueueType). Default: the broker's default, as in production.
 	QueueType string
 
-	// Serve processes the messages of other programs until the context ends, and publishes nothing.
+	// Serve processes the messages of other programs until the context is done, and publishes nothing.
 	Serve bool
 
 	// Logger receives the logs of clients, workers and the indexer. Default: no logs.
@@ -67,7 +67,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports missing settings and their expected form.
+// Validate returns an error if a required setting is missing or a value is invalid.
 func (c Config) Validate() error {
 	switch {
 	case c.Broker == "":

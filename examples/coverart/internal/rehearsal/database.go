@@ -23,20 +23,20 @@ const tidyUp = 10 * time.Second
 // NewDatabase creates a database with coverart.Schema and a few releases on the PostgreSQL server at address, and returns it.
 // remove closes and deletes the database. The caller must register the driver "pgx".
 //
-// The database is separate because the schemas have the same names as in MusicBrainz.
+// The database is separate, because its schemas have the same names as the schemas of MusicBrainz.
 func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func() error, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		// The error of url.Parse would repeat the password.
-		return nil, nil, errors.New("rehearsal: the address of PostgreSQL must be a URL (example: postgres://user:password@host/database)")
+		// The error of url.Parse would contain the password.
+		return nil, nil, errors.New("rehearsal: PostgreSQL address must be a URL (example: postgres://user:password@host/database)")
 	}
 	server, err := sql.Open("pgx", u.String())
 	if err != nil {
-		return nil, nil, fmt.Errorf("rehearsal: PostgreSQL: %w", err)
+		return nil, nil, fmt.Errorf("rehearsal: cannot open PostgreSQL: %w", err)
 	}
 	name := "reprise_coverart_" + strings.ToLower(rand.Text())
 	if _, err := server.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("rehearsal: cannot create a database in PostgreSQL: %w", err), server.Close())
+		return nil, nil, errors.Join(fmt.Errorf("rehearsal: cannot create PostgreSQL database: %w", err), server.Close())
 	}
 	u.Path = "/" + name
 	db, err = sql.Open("pgx", u.String())
@@ -48,7 +48,7 @@ func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func()
 			errs = append(errs, db.Close())
 		}
 		if _, err := server.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
-			errs = append(errs, fmt.Errorf("rehearsal: PostgreSQL: cannot remove database %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("rehearsal: cannot drop PostgreSQL database %s: %w", name, err))
 		}
 		return errors.Join(append(errs, server.Close())...)
 	}
@@ -56,7 +56,7 @@ func NewDatabase(ctx context.Context, address string) (db *sql.DB, remove func()
 		_, err = db.ExecContext(ctx, coverart.Schema+releasesSQL)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("rehearsal: PostgreSQL: %w", err), remove())
+		return nil, nil, errors.Join(fmt.Errorf("rehearsal: cannot fill PostgreSQL database: %w", err), remove())
 	}
 	return db, remove, nil
 }

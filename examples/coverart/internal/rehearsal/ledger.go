@@ -26,8 +26,8 @@ func (l ledger) balances() bool {
 	return l.published == l.done+l.equal+l.parked+l.elsewhere
 }
 
-// count creates the ledger. found contains the messages in the failed queue, and others is the number of consumers of other
-// programs.
+// count returns the ledger. found contains the messages in the failed queue, and others is the number of consumers of
+// other programs.
 func (t *tally) count(found map[string]int, others int) ledger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (l ledger) write(w io.Writer) {
 }
 
 // report writes the ledger and compares the outcome of each event with the plan.
-func (r *rehearsal) report(ctx context.Context, events []planned, found map[string]int, others int) error {
+func (r *rehearsal) report(ctx context.Context, events []plannedEvent, found map[string]int, others int) error {
 	l := r.tally.count(found, others)
 	l.write(r.Out)
 	if others > 0 {
@@ -119,7 +119,7 @@ func (t *tally) unplanned(found map[string]int) (wrong []string) {
 }
 
 // objects returns the differences between the store and the plan.
-func (r *rehearsal) objects(ctx context.Context, p planned) (wrong []string, err error) {
+func (r *rehearsal) objects(ctx context.Context, p plannedEvent) (wrong []string, err error) {
 	for _, l := range p.present {
 		if has, err := r.archive.Has(ctx, l); err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// The ledger balances if and only if each message is accounted for.
+// The ledger balances if and only if it contains each message once.
 func TestLedgerBalancesUnlessMessagesAreMissing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tally := newTally(&bytes.Buffer{})
@@ -22,7 +22,7 @@ func TestLedgerBalancesUnlessMessagesAreMissing(t *testing.T) {
 		missing := 0
 		for i := range rapid.IntRange(0, 20).Draw(t, "messages") {
 			id := fmt.Sprint(i)
-			tally.expect(id, planned{event: "index"})
+			tally.expect(id, plannedEvent{event: "index"})
 			switch rapid.SampledFrom([]string{"done", "equal", "parked", "moved to the failed queue by hand", "removed after parking", "unknown"}).Draw(t, id) {
 			case "done":
 				tally.Observe(reprise.Event{Kind: reprise.EventDone, MessageID: id})
@@ -57,21 +57,21 @@ func TestLedgerBalancesUnlessMessagesAreMissing(t *testing.T) {
 func TestUnplannedReturnsUnexpectedOutcomes(t *testing.T) {
 	tally := newTally(&bytes.Buffer{})
 	failure := errors.New("out of order")
-	add := func(id string, p planned, kind reprise.EventKind, attempt int) {
+	add := func(id string, p plannedEvent, kind reprise.EventKind, attempt int) {
 		p.event, p.about = "index", id
 		tally.expect(id, p)
 		if kind != 0 {
 			tally.Observe(reprise.Event{Kind: kind, MessageID: id, Attempt: attempt, Err: failure})
 		}
 	}
-	add("as planned", planned{}, reprise.EventDone, 1)
-	add("planned to fail", planned{parked: true, attempts: 5}, reprise.EventParked, 5)
-	add("coalesced", planned{}, reprise.EventDebounced, 1)
-	add("too many attempts", planned{}, reprise.EventDone, 2)
-	add("parked", planned{}, reprise.EventParked, 1)
-	add("done", planned{parked: true}, reprise.EventDone, 1)
-	add("parked too early", planned{parked: true, attempts: 5}, reprise.EventParked, 1)
-	add("unknown outcome", planned{}, 0, 0)
+	add("as planned", plannedEvent{}, reprise.EventDone, 1)
+	add("planned to fail", plannedEvent{parked: true, attempts: 5}, reprise.EventParked, 5)
+	add("coalesced", plannedEvent{}, reprise.EventDebounced, 1)
+	add("too many attempts", plannedEvent{}, reprise.EventDone, 2)
+	add("parked", plannedEvent{}, reprise.EventParked, 1)
+	add("done", plannedEvent{parked: true}, reprise.EventDone, 1)
+	add("parked too early", plannedEvent{parked: true, attempts: 5}, reprise.EventParked, 1)
+	add("unknown outcome", plannedEvent{}, 0, 0)
 	var named []string
 	for _, w := range tally.unplanned(map[string]int{"planned to fail": 5, "parked": 1, "parked too early": 1}) {
 		about, _, _ := strings.Cut(strings.TrimPrefix(w, "index, "), ":")
@@ -87,7 +87,7 @@ func TestUnplannedReturnsUnexpectedOutcomes(t *testing.T) {
 func TestTallyPrintsOneLinePerEvent(t *testing.T) {
 	var out bytes.Buffer
 	tally := newTally(&out)
-	tally.expect("1", planned{event: "index", about: "Dummy"})
+	tally.expect("1", plannedEvent{event: "index", about: "Dummy"})
 	long := errors.New("rejected:\n" + strings.Repeat("no, ", 100))
 	tally.Observe(reprise.Event{Kind: reprise.EventRetried, MessageID: "1", Attempt: 1, Err: long})
 	tally.Observe(reprise.Event{Kind: reprise.EventDone, MessageID: "1", Attempt: 2})

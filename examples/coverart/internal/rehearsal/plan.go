@@ -26,8 +26,8 @@ const (
 	spent     = 5 // attempts when retries are exhausted
 )
 
-// planned is an event and its expected outcome.
-type planned struct {
+// plannedEvent is an event and its expected outcome.
+type plannedEvent struct {
 	event string // index, delete or move: the routing key
 	body  []byte
 	about string
@@ -37,13 +37,13 @@ type planned struct {
 
 	attempts        int // expected number; 0 means 1
 	parked          bool
-	note            string              // meaning of a processed event
+	note            string              // printed after "done"
 	present, absent []coverart.Location // objects that must exist afterwards, and objects that must not
 }
 
-func plan() []planned {
-	index := func(gid, about, note string) planned {
-		return planned{
+func plan() []plannedEvent {
+	index := func(gid, about, note string) plannedEvent {
+		return plannedEvent{
 			event: "index", body: []byte(gid), about: about, note: note,
 			present: []coverart.Location{coverart.IndexLocation(gid), coverart.MetadataLocation(gid)},
 		}
@@ -59,7 +59,7 @@ func plan() []planned {
 	from, to := coverart.ImageLocation(faceIt, "33813499854", "jpg"), coverart.ImageLocation(tension, "33813499854", "jpg")
 	old := coverart.ImageLocation(tension, "35632652601", "png")
 	oldIndex := coverart.IndexLocation(faceIt)
-	return []planned{
+	return []plannedEvent{
 		index(loveBug, "the Love Bug · m-flo", "an index of two images, and metadata"),
 		burstOf,
 		merged,
@@ -93,11 +93,11 @@ func plan() []planned {
 	}
 }
 
-func (p planned) copies() int       { return max(1, p.times) }
-func (p planned) wantAttempts() int { return max(1, p.attempts) }
+func (p plannedEvent) copies() int       { return max(1, p.times) }
+func (p plannedEvent) wantAttempts() int { return max(1, p.attempts) }
 
 // buckets returns the buckets of a plan.
-func buckets(all []planned) []string {
+func buckets(all []plannedEvent) []string {
 	var names []string
 	seen := map[string]bool{}
 	for _, p := range all {

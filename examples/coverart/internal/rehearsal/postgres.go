@@ -55,7 +55,7 @@ func findScript() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("scripts/postgres is not found: run this inside a clone of the repository, or use a running PostgreSQL with -postgres postgres://user:password@host/database")
+			return "", errors.New("scripts/postgres not found (run this program in a clone of the repository, or use a running PostgreSQL with -postgres postgres://user:password@host/database)")
 		}
 		dir = parent
 	}

@@ -27,7 +27,7 @@ func dialRaw(c Config) (*amqp.Connection, error) {
 	}
 	conn, err := amqp.DialConfig(c.Broker, config)
 	if err != nil {
-		return nil, fmt.Errorf("rehearsal: broker: %w", err)
+		return nil, fmt.Errorf("rehearsal: cannot connect to broker: %w", err)
 	}
 	return conn, nil
 }

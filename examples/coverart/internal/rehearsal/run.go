@@ -28,8 +28,8 @@ type rehearsal struct {
 	closing   []func() error // in the order in which they were opened
 }
 
-// Run runs the indexer with a plan of events or, with Serve, until ctx ends. It returns an error if an outcome differs from the
-// plan.
+// Run runs the indexer with a plan of events or, with Serve, until ctx is done. It returns an error if an outcome
+// differs from the plan.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.Validate(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) (err error) {
 func (r *rehearsal) atEnd(f func() error) { r.closing = append(r.closing, f) }
 
 // open opens the services of the workers.
-func (r *rehearsal) open(ctx context.Context, events []planned) error {
+func (r *rehearsal) open(ctx context.Context, events []plannedEvent) error {
 	db, remove, err := NewDatabase(ctx, r.Postgres)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (r *rehearsal) open(ctx context.Context, events []planned) error {
 	if err := r.openStore(ctx, events); err != nil {
 		return err
 	}
-	service, err := standin.Serve(&busy{gid: volcano, times: busyTimes, next: standin.WebService(r.catalogue)})
+	service, err := standin.Serve(&overloadedService{gid: volcano, times: busyTimes, next: standin.WebService(r.catalogue)})
 	if err != nil {
 		return err
 	}
@@ -93,11 +93,11 @@ func (r *rehearsal) open(ctx context.Context, events []planned) error {
 	return nil
 }
 
-// declare declares the queues, or verifies existing ones.
+// declare declares the queues, or verifies the settings of existing queues.
 func (r *rehearsal) declare(ctx context.Context) error {
 	err := r.client.Declare(ctx, r.design().Topology())
 	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.PreconditionFailed {
-		return fmt.Errorf("%w\nThe queues of this design exist with other settings. To use them unchanged, pass their settings with -retry-delay and -queue-type", err)
+		return fmt.Errorf("%w\nThe queues of this design already exist with different settings. To use them unchanged, pass their settings with -retry-delay and -queue-type", err)
 	}
 	return err
 }
@@ -110,7 +110,7 @@ func newTransport() *http.Transport {
 	return &http.Transport{}
 }
 
-func (r *rehearsal) openStore(ctx context.Context, events []planned) error {
+func (r *rehearsal) openStore(ctx context.Context, events []plannedEvent) error {
 	endpoint := r.S3
 	if endpoint == "" {
 		server, err := standin.Serve(standin.NewStore())
@@ -125,7 +125,7 @@ func (r *rehearsal) openStore(ctx context.Context, events []planned) error {
 	var err error
 	r.archive, err = coverart.NewS3(coverart.S3Config{
 		Endpoint: endpoint, Credentials: r.S3Credentials,
-		Transport: refusing{bucket: coverart.Bucket(refused), next: transport},
+		Transport: refusingTransport{bucket: coverart.Bucket(refused), next: transport},
 	})
 	if err == nil && r.S3 != "" {
 		err = makeBuckets(ctx, r.Config, buckets(events))
@@ -133,11 +133,11 @@ func (r *rehearsal) openStore(ctx context.Context, events []planned) error {
 	return err
 }
 
-// introduce prints the environment of the run.
+// introduce prints the services and delays of the run.
 func (r *rehearsal) introduce(ctx context.Context) error {
 	var version string
 	if err := r.catalogue.DB.QueryRowContext(ctx, "SHOW server_version").Scan(&version); err != nil {
-		return fmt.Errorf("rehearsal: PostgreSQL: %w", err)
+		return fmt.Errorf("rehearsal: cannot read the version of PostgreSQL: %w", err)
 	}
 	on, store := "RabbitMQ", r.S3
 	if r.DialContext != nil {
@@ -206,7 +206,7 @@ func (r *rehearsal) consuming(ctx context.Context, workers []*reprise.Worker) er
 }
 
 // play publishes the planned events and waits for their outcomes.
-func (r *rehearsal) play(ctx context.Context, events []planned) error {
+func (r *rehearsal) play(ctx context.Context, events []plannedEvent) error {
 	conn, err := dialRaw(r.Config)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (r *rehearsal) play(ctx context.Context, events []planned) error {
 	if err = errors.Join(err, stop()); err != nil {
 		return err
 	}
-	now, err := consumers(conn) // the workers of this program have stopped, so the others belong to other programs
+	now, err := consumers(conn) // the workers of this program have stopped, so these consumers belong to other programs
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (r *rehearsal) play(ctx context.Context, events []planned) error {
 	return r.report(ctx, events, found, others)
 }
 
-func (r *rehearsal) publish(ctx context.Context, events []planned) error {
+func (r *rehearsal) publish(ctx context.Context, events []plannedEvent) error {
 	run := rand.Text()
 	for i, p := range events {
 		for _, l := range p.upload {
@@ -264,8 +264,8 @@ func (r *rehearsal) publish(ctx context.Context, events []planned) error {
 	return nil
 }
 
-// settled waits until the outcome of every message is known. It waits at most for the duration of all retries. If other programs
-// also consume, it returns when no message has been processed for longer than one retry delay.
+// settled waits until the outcome of every message is known. It waits at most for the total time of all retries. If
+// other programs also consume, it returns when the outcomes have not changed for longer than one retry delay.
 func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) error {
 	limit := time.NewTimer(spent*(r.RetryDelay+r.Grace) + 30*time.Second)
 	defer limit.Stop()
@@ -286,7 +286,7 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 		case <-limit.C:
 			return nil // the ledger reports the result
 		case <-ctx.Done():
-			return fmt.Errorf("rehearsal: interrupted with %d unfinished messages, which stay in the queues of RabbitMQ", n)
+			return fmt.Errorf("rehearsal: interrupted with %d unfinished messages, which remain in the queues", n)
 		}
 	}
 }
@@ -294,7 +294,7 @@ func (r *rehearsal) settled(ctx context.Context, others func() (bool, error)) er
 // quiet is longer than the time until the retry of a waiting message.
 func (r *rehearsal) quiet() time.Duration { return r.RetryDelay + r.Grace + 3*time.Second }
 
-// serve processes the messages of other programs until ctx ends.
+// serve processes the messages of other programs until ctx is done.
 func (r *rehearsal) serve(ctx context.Context) error {
 	stop, err := r.work(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Tests wait at most this time for an expected event.
 const timeout = 2 * time.Minute
 
-// quick returns the configuration of a rehearsal on b with short delays. The test has exclusive use of the queues, which are
-// removed before and after it.
+// quick returns the configuration of a rehearsal on b with short delays. The test has exclusive use of the queues,
+// which are deleted before and after the test.
 func quick(t *testing.T, b testkit.Target, out io.Writer) rehearsal.Config {
 	t.Helper()
 	postgres := pgtest.Server(t)

@@ -19,8 +19,8 @@ func bucketOf(u *url.URL) string {
 	return bucket
 }
 
-// refusing is an HTTP transport to a store that rejects all requests for one bucket.
-type refusing struct {
+// refusingTransport is an HTTP transport to a store that rejects all requests for one bucket.
+type refusingTransport struct {
 	bucket string
 	next   http.RoundTripper
 }
@@ -28,7 +28,7 @@ type refusing struct {
 const slowDown = `<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`
 
 // RoundTrip implements http.RoundTripper.
-func (t refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t refusingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if bucketOf(r.URL) != t.bucket {
 		return t.next.RoundTrip(r)
 	}
@@ -46,13 +46,13 @@ func (t refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 func makeBuckets(ctx context.Context, c Config, names []string) error {
 	u, err := url.Parse(c.S3)
 	if err != nil {
-		return fmt.Errorf("rehearsal: the address of S3 must be a URL (example: http://host:port)")
+		return fmt.Errorf("rehearsal: S3 address must be a URL (example: http://host:port)")
 	}
 	client, err := minio.New(u.Host, &minio.Options{
 		Creds: c.S3Credentials, Secure: u.Scheme == "https", BucketLookup: minio.BucketLookupPath, MaxRetries: 1,
 	})
 	if err != nil {
-		return fmt.Errorf("rehearsal: S3: %w", err)
+		return fmt.Errorf("rehearsal: cannot create S3 client: %w", err)
 	}
 	for _, name := range names {
 		exists, err := client.BucketExists(ctx, name)
@@ -60,7 +60,7 @@ func makeBuckets(ctx context.Context, c Config, names []string) error {
 			err = client.MakeBucket(ctx, name, minio.MakeBucketOptions{})
 		}
 		if err != nil {
-			return fmt.Errorf("rehearsal: S3 bucket %s: %w", name, err)
+			return fmt.Errorf("rehearsal: cannot create S3 bucket %s: %w", name, err)
 		}
 	}
 	return nil

@@ -23,21 +23,21 @@ type tally struct {
 	began time.Time
 
 	mu       sync.Mutex
-	ours     map[string]planned // by message id
+	ours     map[string]plannedEvent // by message id
 	outcomes map[string]outcome
-	kinds    map[reprise.EventKind]int // of messages that other programs published
+	kinds    map[reprise.EventKind]int // outcomes of messages that other programs published
 	changed  chan struct{}             // closed and replaced when an outcome of ours changes
 }
 
 func newTally(out io.Writer) *tally {
 	return &tally{
-		out: out, began: time.Now(), ours: map[string]planned{}, outcomes: map[string]outcome{},
+		out: out, began: time.Now(), ours: map[string]plannedEvent{}, outcomes: map[string]outcome{},
 		kinds: map[reprise.EventKind]int{}, changed: make(chan struct{}),
 	}
 }
 
 // expect records a message before it is published.
-func (t *tally) expect(id string, p planned) {
+func (t *tally) expect(id string, p plannedEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ours[id] = p
@@ -76,7 +76,7 @@ func (t *tally) change() {
 }
 
 // line prints the outcome of an event. The caller holds t.mu.
-func (t *tally) line(p planned, what string) {
+func (t *tally) line(p plannedEvent, what string) {
 	fmt.Fprintf(t.out, "%6.1f s  %-7s %-46s %s\n", time.Since(t.began).Seconds(), p.event, p.about, what)
 }
 
@@ -91,7 +91,7 @@ func (t *tally) handled(h reprise.HandlerFunc, event string) reprise.HandlerFunc
 			if err != nil {
 				what = fmt.Sprintf("failed%s: %s", attempts(m.Attempt), shown(err))
 			}
-			t.line(planned{event: event, about: fmt.Sprintf("%.42q", m.Body)}, what)
+			t.line(plannedEvent{event: event, about: fmt.Sprintf("%.42q", m.Body)}, what)
 		}
 		return err
 	}
@@ -104,7 +104,7 @@ func (t *tally) unsettled() (int, <-chan struct{}) {
 	return len(t.ours) - len(t.outcomes), t.changed
 }
 
-func (p planned) noted() string {
+func (p plannedEvent) noted() string {
 	if p.note == "" {
 		return ""
 	}

@@ -21,7 +21,7 @@ type Server struct {
 func Serve(h http.Handler) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("standin: %w", err)
+		return nil, fmt.Errorf("standin: cannot listen: %w", err)
 	}
 	s := &Server{
 		URL:    "http://" + l.Addr().String(),

@@ -44,7 +44,7 @@ func (s *Store) Upload(l coverart.Location, picture []byte) error {
 		_, err = s.backend.PutObject(l.Bucket, l.Key, map[string]string{"Content-Type": "image/jpeg"}, bytes.NewReader(picture), int64(len(picture)), nil)
 	}
 	if err != nil {
-		return fmt.Errorf("standin: upload %s: %w", l, err)
+		return fmt.Errorf("standin: cannot upload %s: %w", l, err)
 	}
 	return nil
 }
