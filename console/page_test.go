@@ -168,7 +168,7 @@ func TestPageDiscardAndRestore(t *testing.T) {
 	}
 }
 
-func TestPageBeginReplay(t *testing.T) {
+func TestPageBeginsReplay(t *testing.T) {
 	w := &fakeReplayer{}
 	c := newConsole(t, Config{Replayer: w})
 	for range 3 {

@@ -124,8 +124,8 @@ func TestBrokerFormActsOnce(t *testing.T) {
 	}
 }
 
-// API requests with the same key act once. Each request without a key acts.
-func TestIdempotencyKeyActsOnce(t *testing.T) {
+// A repeated API request with the same key has no effect. Without a key, each request acts.
+func TestIdempotencyKeyPreventsRepetition(t *testing.T) {
 	a := newArchive(t, failed.Config{})
 	c := newConsole(t, Config{Archive: a, Replayer: &fakeReplayer{}})
 	discard := func(key string) int {

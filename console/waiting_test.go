@@ -96,8 +96,8 @@ func TestWaitingAPI(t *testing.T) {
 	// The response includes the results before the error.
 	r.err = errors.New("failed: the connection is lost")
 	done = get[api.WaitingDone](t, ask(t, d, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`))
-	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "ended early") {
-		t.Errorf("retry with an error: got %+v", done)
+	if done.Done != 1 || !strings.Contains(done.Refused[len(done.Refused)-1].Why, "stopped early") {
+		t.Errorf("retry with an error: got %+v, want Done 1 and the error", done)
 	}
 	without := newCheckedConsole(t, newConsole(t, Config{Archive: a}))
 	refused(t, ask(t, without, "POST", "/api/v1/waiting/retry", `{"all":true,"filter":{}}`), http.StatusServiceUnavailable, "not connected")
@@ -147,12 +147,12 @@ func TestWaitingPage(t *testing.T) {
 	}
 	r.err = fmt.Errorf("%w: more messages match", failed.ErrState)
 	if got := post("do=retry&queue=orders&at_most=2"); got != http.StatusConflict {
-		t.Errorf("action on more messages: status %d", got)
+		t.Errorf("action on more messages: status %d, want 409", got)
 	}
 	r.err, r.acts = nil, nil
 	r.res = failed.WaitingResult{Selected: 3, Done: 1, Gone: 1, Refused: []failed.WaitingRefusal{{Why: "x", Messages: 1}}}
 	if got := post("do=postpone&queue=orders&at_most=3&delay=90m&reason=down"); got != http.StatusSeeOther {
-		t.Errorf("postpone: status %d", got)
+		t.Errorf("postpone: status %d, want 303", got)
 	}
 	if act := r.acts[0]; act.Do != failed.Postpone || act.Delay != 90*time.Minute || act.AtMost != 3 || act.Reason != "down" || act.Filter.Queue != "orders" {
 		t.Errorf("action: got %+v", act)

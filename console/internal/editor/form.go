@@ -172,7 +172,7 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 	for i, e := range editFields {
 		*e.of(&after.Properties) = f.Properties[i].Value
 		if n := len(f.Properties[i].Value); n > 255 {
-			return after, fmt.Errorf("%s is %d bytes long: AMQP has room for 255", strings.ToLower(e.label), n)
+			return after, fmt.Errorf("%s must have at most 255 bytes: got %d", strings.ToLower(e.label), n)
 		}
 	}
 	after.Headers = topology.Table{}
@@ -186,13 +186,13 @@ func (f *EditFormView) Content(m *failed.Message) (failed.Content, error) {
 			continue // the user removed the header or left the row empty
 		}
 		if show.IsBrokerHeader(h.Name) {
-			return after, fmt.Errorf("header %q is Reprise's or the broker's: choose another name", show.Clip(show.Visible(h.Name), 40))
+			return after, fmt.Errorf("header %q is reserved for Reprise or the broker (use another name)", show.Clip(show.Visible(h.Name), 40))
 		}
 		if _, twice := after.Headers[h.Name]; twice {
 			return after, fmt.Errorf("duplicate header %q (remove one)", show.Clip(show.Visible(h.Name), 40))
 		}
 		if len(h.Name) > 128 {
-			return after, fmt.Errorf("header %q has a name of %d bytes: at most 128 are possible", show.Clip(show.Visible(h.Name), 40), len(h.Name))
+			return after, fmt.Errorf("name of header %q must have at most 128 bytes: got %d", show.Clip(show.Visible(h.Name), 40), len(h.Name))
 		}
 		was, known := before.Headers[h.Name]
 		if h.Fixed {

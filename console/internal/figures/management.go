@@ -150,7 +150,7 @@ type Cached[T any] struct {
 	Age time.Duration
 
 	mu    sync.Mutex
-	busy  chan struct{} // closed at the end of the present fetch; nil without a fetch
+	busy  chan struct{} // closed when the current fetch completes; nil without a fetch
 	at    time.Time
 	value T
 	err   error
@@ -181,7 +181,7 @@ func (r *Cached[T]) Get(ctx context.Context, fetch func(context.Context) (T, err
 	r.busy = done
 	r.mu.Unlock()
 
-	// Other callers wait for this fetch, so the end of this caller's context must not cancel it.
+	// Other callers wait for this fetch, so the cancellation of this caller's context must not cancel it.
 	value, err := fetch(context.WithoutCancel(ctx))
 
 	r.mu.Lock()

@@ -1,4 +1,5 @@
-// Package jsonapi implements the JSON API below /api/v1. Package internal/api defines its types, and openapi.json describes it.
+// Package jsonapi implements the JSON API under /api/v1. Package internal/api defines its types, and openapi.json
+// describes it.
 package jsonapi
 
 import (
@@ -139,8 +140,8 @@ func me(c *web.Call) (api.Me, error) {
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// absentRoutes respond with a JSON error to unknown paths below /api. They have methods so that they do not conflict with the page
-// for all other paths.
+// absentRoutes respond with a JSON error to unknown paths under /api. They have methods so that they do not conflict
+// with the page for all other paths.
 func absentRoutes() []web.Route {
 	var absent []web.Route
 	for _, method := range methods {

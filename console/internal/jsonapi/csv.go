@@ -91,8 +91,8 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// formulas matches the beginning of spreadsheet formulas: = + - @, also in full width, at the beginning of a cell. A spreadsheet
-// with another separator than the comma ignores the quotes, so a cell can also begin after its separator.
+// formulas matches the beginning of spreadsheet formulas: = + - @, also in full width, at the beginning of a cell. A
+// spreadsheet with a separator other than the comma ignores the quotes, so a cell can also begin after its separator.
 var formulas = regexp.MustCompile(`(^|[;|\t\r\n])([\s\p{Z}\p{Cc}"]*)([=+\-@＝＋－＠])`)
 
 // csvText returns t with an apostrophe before each possible formula, so that spreadsheets do not execute it.

@@ -58,7 +58,7 @@ func (l *live) serve(c *web.Call) error {
 	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer the events
 
 	say := func(text string) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(2 * liveBeat)) // leaves time for a clean end of the response
+		_ = out.SetWriteDeadline(time.Now().Add(2 * liveBeat)) // leaves time to complete the response
 		_, err := io.WriteString(c.W, text)
 		return err == nil && out.Flush() == nil
 	}
@@ -112,7 +112,7 @@ func (l *live) look(ctx context.Context) (s stamps, err error) {
 		return s, err
 	}
 	l.rates.observe(time.Now(), running)
-	// The outcomes of a replay arrive after its end.
+	// The outcomes of a replay arrive after it has stopped.
 	latest, _, err := l.archive.Replays(ctx, failed.Page{})
 	if err != nil {
 		return s, err

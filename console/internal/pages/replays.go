@@ -356,7 +356,7 @@ func readPlan(v url.Values) (failed.Plan, error) {
 	return plan, p.err
 }
 
-// cancelReplay ends a replay. Messages that were not sent are failed again.
+// cancelReplay cancels a replay. Unsent messages return to the state failed.
 func (p *Pages) cancelReplay(c *web.Call, id failed.ReplayID) error {
 	err := c.Archive.EndReplay(c.R.Context(), id, failed.ReplayCancelled, "by "+string(c.Who.Actor), c.Who.Actor)
 	if err != nil {

@@ -19,7 +19,7 @@ type searchForm struct {
 	Fields []searchField
 	Rest   []pair // conditions without a field in the form
 	Since  string // time that is not an option of the form
-	Sought bool   // a filter applies besides the state
+	Sought bool   // a filter other than the state applies
 	More   bool   // Fields or Rest contain a condition
 	Wrong  wrong
 }

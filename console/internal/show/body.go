@@ -82,7 +82,7 @@ func gunzip(body []byte) (plain []byte, cut bool, err error) {
 	return plain, len(plain) > MaxBodyShown, nil
 }
 
-// IsText reports whether b is valid UTF-8 and at most 5 % of its characters are control characters other than line breaks and
+// IsText reports whether b is valid UTF-8 and at most 5% of its bytes are control characters other than line breaks and
 // tabs.
 func IsText(b []byte) bool {
 	if !utf8.Valid(b) {

@@ -179,7 +179,7 @@ func (c *Call) Edited(id failed.ID, e api.Edit) (content failed.Content, err err
 		shown = shown.Redact(rules)
 	}
 	if e.Body != nil && e.Text != nil {
-		return content, fault.BadRequest("there is a body and a text", "send one of them")
+		return content, fault.BadRequest("body and text must not both be set", "send one of them")
 	}
 	body := shown.Body
 	switch {

@@ -37,7 +37,7 @@ func (c *Call) HasBroker() bool {
 // ofBroker converts an error of the broker to a failure with advice for the visitor.
 func ofBroker(err error) error {
 	if queue, ok := errors.AsType[*reprise.QueueError](err); ok {
-		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "name a queue that exists, and that this console may use"}
+		return &fault.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(queue.Error(), "reprise: "), Advice: "use a queue that exists and that this console may access"}
 	}
 	return err
 }
@@ -57,7 +57,8 @@ func (c *Call) QueueDepth(queue string) (int, error) {
 	return n, ofBroker(err)
 }
 
-// maxPurge is the maximum number of messages that one request removes from a queue, so that it ends within its 30 seconds.
+// maxPurge is the maximum number of messages that one request removes from a queue, so that the request completes
+// within its 30 seconds.
 const maxPurge = 5000
 
 // PurgeQueue removes the oldest messages of a queue and returns their number.
@@ -80,7 +81,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	case p.Exchange == "" && p.RoutingKey == "":
 		return "", fault.BadRequest("exchange and routing key must not both be empty", `send "routing_key": the name of a queue, or "exchange" and the key`)
 	case p.Body != nil && p.Text != nil:
-		return "", fault.BadRequest("there is a body and a text", "send one of them")
+		return "", fault.BadRequest("body and text must not both be set", "send one of them")
 	}
 	m := &reprise.Message{
 		Exchange: string(p.Exchange), RoutingKey: string(p.RoutingKey), Body: p.Body, Headers: maps.Clone(map[string]any(p.Headers)),
@@ -92,7 +93,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 		m.Body = []byte(*p.Text)
 	}
 	if p.Properties.UserID != "" || p.Properties.Expiration != "" || p.Properties.Exchange != "" {
-		return "", fault.BadRequest("user_id, expiration and exchange cannot be set", "leave these properties out")
+		return "", fault.BadRequest("user_id, expiration and exchange must not be set", "omit these properties")
 	}
 	if m.Timestamp.IsZero() {
 		m.Timestamp = time.Now()
@@ -111,7 +112,7 @@ func (c *Call) Publish(p api.Publish) (id string, err error) {
 	recording, done := context.WithTimeout(context.WithoutCancel(c.R.Context()), commandTimeout)
 	defer done()
 	if err := c.Archive.Record(recording, c.Who.Actor, "publish", "", details); err != nil {
-		return "", errors.Join(failure, fmt.Errorf("message %q is not recorded: %w", m.MessageID, err))
+		return "", errors.Join(failure, fmt.Errorf("cannot record message %q in the audit log: %w", m.MessageID, err))
 	}
 	if failure != nil {
 		return "", &fault.Failure{Status: http.StatusBadGateway, Text: strings.TrimPrefix(failure.Error(), "reprise: "), Advice: "the broker may have stored the message: look before you send it again"}

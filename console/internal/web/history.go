@@ -102,7 +102,7 @@ func (c *Call) recordMark(verb string, m history.Mark) error {
 	details := map[string]any{"text": m.Text, "at": m.At.Format(time.RFC3339), "queue": m.Queue}
 	// Record it even if the visitor has disconnected.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, verb, subject, details); err != nil {
-		return fmt.Errorf("%s of %s was done, and is not in the audit log: %w", verb, subject, err)
+		return fmt.Errorf("cannot record the %s of %s in the audit log: %w", verb, subject, err)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func (c *Call) Read(v any) error {
 		err = checkFields(names, reflect.TypeOf(v))
 	}
 	if err != nil {
-		return fault.BadRequest("the request's body cannot be read: "+strings.TrimPrefix(err.Error(), "json: "), "see /api/v1/openapi.json")
+		return fault.BadRequest("cannot read the request body: "+strings.TrimPrefix(err.Error(), "json: "), "see /api/v1/openapi.json")
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return fault.BadRequest("there is more after the request's JSON", "send one object")
@@ -69,10 +69,10 @@ func (c *Call) Read(v any) error {
 	return nil
 }
 
-// ReadFailure returns the failure for a body that ended early or is too large.
+// ReadFailure returns the failure for a body that is truncated or too large.
 func ReadFailure(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
-	return fault.BadRequest("the request's body cannot be read: "+err.Error(), "send it once more")
+	return fault.BadRequest("cannot read the request body: "+err.Error(), "send it once more")
 }

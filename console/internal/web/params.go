@@ -37,7 +37,7 @@ func (c *Call) readParams() error {
 	}
 	v, err := url.ParseQuery(c.R.URL.RawQuery)
 	if err != nil {
-		return fault.BadRequest("the query cannot be read: "+err.Error(), "write special characters of a parameter as %XX")
+		return fault.BadRequest("cannot read the query: "+err.Error(), "write special characters of a parameter as %XX")
 	}
 	if err := checkNames(v, c.route.Query, "parameter"); err != nil {
 		return err
@@ -82,7 +82,7 @@ func checkNames(v url.Values, known []string, what string) error {
 // Form returns the fields of a form. It refuses fields that the route does not know.
 func (c *Call) Form() (url.Values, error) {
 	if err := c.R.ParseForm(); err != nil {
-		return nil, fault.BadRequest("the form cannot be read: "+err.Error(), "send it as the page does")
+		return nil, fault.BadRequest("cannot read the form: "+err.Error(), "send it as the page does")
 	}
 	return c.R.PostForm, checkNames(c.R.PostForm, c.route.Form, "field")
 }

@@ -90,7 +90,7 @@ type Route struct {
 	Body   int64       // maximum size of the request's body in bytes; 0: SmallBody
 	Query  []string
 	Blanks bool     // permits empty parameters: a form with optional fields submits to this route
-	Form   []string // fields of the form
+	Form   []string // form fields that the route accepts
 	Handle func(*Call) error
 }
 

@@ -17,7 +17,7 @@ type Rescheduler interface {
 	Act(ctx context.Context, act failed.WaitingAct, who failed.Actor) (failed.WaitingResult, error)
 }
 
-// WaitingSummary returns the numbers of waiting messages by queue and by group.
+// WaitingSummary counts the waiting messages by queue and by group.
 func (c *Call) WaitingSummary(f api.WaitingFilter) (s api.WaitingSummary, err error) {
 	ctx, a := c.R.Context(), c.Archive
 	s = api.WaitingSummary{Queues: []api.WaitingQueue{}, Groups: []api.WaitingGroup{}}
@@ -73,7 +73,7 @@ func (c *Call) ActOnWaiting(act failed.WaitingAct) (failed.WaitingResult, error)
 	defer cancel()
 	res, err := c.Rescheduler.Act(ctx, act, c.Who.Actor)
 	if err != nil && res.Selected > 0 { // res.Refused reports the remaining messages
-		res.Refused = append(res.Refused, failed.WaitingRefusal{Why: "it ended early: " + strings.TrimPrefix(err.Error(), "failed: ")})
+		res.Refused = append(res.Refused, failed.WaitingRefusal{Why: "stopped early: " + strings.TrimPrefix(err.Error(), "failed: ")})
 		err = nil
 	}
 	return res, err

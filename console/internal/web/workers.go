@@ -106,14 +106,14 @@ func (c *Call) command(command topology.Command, details map[string]any) error {
 	}
 	// Record it even if the visitor has disconnected, because the command was sent.
 	if err := c.Archive.Record(context.WithoutCancel(c.R.Context()), c.Who.Actor, command.Do, subject, details); err != nil {
-		return fmt.Errorf("%s of %s was done, and is not in the audit log: %w", command.Do, subject, err)
+		return fmt.Errorf("cannot record the %s of %s in the audit log: %w", command.Do, subject, err)
 	}
 	return nil
 }
 
 // notCommanded returns the failure for a command that the broker did not accept.
 func notCommanded(err error) error {
-	f := &fault.Failure{Status: http.StatusServiceUnavailable, Text: "the broker has not taken the command: " + strings.TrimPrefix(err.Error(), "reprise: "), Advice: "look at the list of workers, and try again"}
+	f := &fault.Failure{Status: http.StatusServiceUnavailable, Text: "the broker did not accept the command: " + strings.TrimPrefix(err.Error(), "reprise: "), Advice: "look at the list of workers, and try again"}
 	declare, refused := errors.AsType[*reprise.DeclareError](err)
 	_, denied := errors.AsType[*reprise.RefusedError](err)
 	switch {
@@ -122,7 +122,7 @@ func notCommanded(err error) error {
 	case denied:
 		f.Status, f.Advice = http.StatusForbidden, "docs/security.md lists the permissions that it takes"
 	case errors.Is(err, reprise.ErrUnroutable):
-		f.Status, f.Text = http.StatusConflict, "no worker listens"
+		f.Status, f.Text = http.StatusConflict, "no worker responds"
 	}
 	return f
 }
