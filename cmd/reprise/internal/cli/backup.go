@@ -62,8 +62,8 @@ func (c *backupCmd) visible() error {
 // unanswered explains why no broker responds for a data directory that is in use.
 func (c *backupCmd) unanswered() error {
 	if path, possible := controlPath(absolute(c.Data)); !possible {
-		return fmt.Errorf("cannot ask the broker of %s for a backup: the path of its socket is too long "+
-			"(%s): stop the broker first, or run it in a directory with a shorter path", c.Data, path)
+		return fmt.Errorf("cannot request a backup of %s: the path of the broker's socket is too long "+
+			"(%s); stop the broker first, or run it in a directory with a shorter path", c.Data, path)
 	}
 	return fmt.Errorf("cannot back up %s: another process uses it and has no control socket (stop that process, or have it call Broker.Backup)", c.Data)
 }
