@@ -120,6 +120,9 @@ func Main(args []string, streams IO) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	if len(args) == 1 && args[0] == "--version" {
+		args = []string{"version"}
+	}
 	command, err := parser.Parse(args)
 	if ended >= 0 {
 		return ended
@@ -144,6 +147,9 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 type stoppedError struct{ error }
 
 func (e stoppedError) Unwrap() error { return e.error }
+
+// errPrinted is the error of a command whose result already describes the failure. It determines only the exit code.
+var errPrinted = errors.New("result already printed")
 
 // missing returns the required argument that a command lacks.
 func missing(command *kong.Context, err error) *kong.Positional {
@@ -203,7 +209,9 @@ func report(streams IO, err error) int {
 		fmt.Fprintln(streams.Stderr, problems)
 		return ExitUsage
 	}
-	fmt.Fprintln(streams.Stderr, "reprise:", textOf(err))
+	if !errors.Is(err, errPrinted) {
+		fmt.Fprintln(streams.Stderr, "reprise:", textOf(err))
+	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return ExitUsage
 	}

@@ -16,6 +16,7 @@ type failedDiscardCmd struct {
 	All         bool   `help:"Select all messages in state failed."`
 	Reason      string `placeholder:"TEXT" help:"Reason, for the audit log. Required without --dry-run."`
 	DryRun      bool   `name:"dry-run" help:"Only count the messages."`
+	Yes         bool   `short:"y" help:"Do not ask for confirmation."`
 	JSON        bool   `name:"json" help:"Print JSON."`
 	serverFlags `group:"Console:"`
 }
@@ -41,6 +42,18 @@ func (c *failedDiscardCmd) Run(ctx context.Context, streams IO) error {
 		return usagef("--reason TEXT is required, for the audit log")
 	}
 	return c.ask(streams, func(client *api.Client) error {
+		if !c.DryRun && !c.Yes && len(c.IDs) == 0 && streams.interactive() {
+			found, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, true)
+			if err != nil {
+				return err
+			}
+			if found.Messages > 0 {
+				if ok, err := confirm(ctx, streams, fmt.Sprintf("Discard %s?", terminal.Plural(int(found.Messages), "message"))); !ok {
+					return err
+				}
+				s.AtMost = found.Messages // the answer applies only to the counted messages
+			}
+		}
 		done, err := client.Discard(ctx, api.Discard{Selection: s, Reason: c.Reason}, c.DryRun)
 		return printDone(streams, done, err, c.JSON, "discarded", len(c.IDs))
 	})

@@ -37,7 +37,7 @@ func (f serverFlags) follow(ctx context.Context, streams IO, client *api.Client,
 	case isSent(r):
 		return checkAllChanged(picked, r.Total)
 	}
-	return stoppedError{fmt.Errorf("replay %d stopped early%s", r.ID, unsent(r))}
+	return stoppedError{errPrinted} // the result contains the state
 }
 
 // polling is the interval between requests for the progress of a replay.
@@ -103,14 +103,6 @@ const cancelTimeout = 5 * time.Second
 // maxFailedPolls is the maximum number of consecutive failed requests to the console.
 const maxFailedPolls = 20
 
-// unsent describes the messages that were not sent.
-func unsent(r api.Replay) string {
-	if r.Sent == r.Total {
-		return ""
-	}
-	return fmt.Sprintf(": %s failed as before, without having been sent", terminal.Plural(int(r.Total-r.Sent), "message"))
-}
-
 // replayState describes the state of a replay.
 func replayState(r api.Replay) string {
 	if r.Verifying {
@@ -121,7 +113,11 @@ func replayState(r api.Replay) string {
 
 // replayText describes the result of a replay.
 func replayText(r api.Replay) string {
-	parts := []string{fmt.Sprintf("replay %d %s: %d of %s sent", r.ID, replayState(r), r.Sent, terminal.Plural(int(r.Total), "message"))}
+	canary := ""
+	if r.Plan.Canary > 0 && isSent(r) && r.Succeeded > 0 { // the replay has continued after its canary
+		canary = "canary succeeded, "
+	}
+	parts := []string{fmt.Sprintf("replay %d %s: %s%d of %s sent", r.ID, replayState(r), canary, r.Sent, terminal.Plural(int(r.Total), "message"))}
 	if r.Refused > 0 {
 		parts = append(parts, fmt.Sprintf("%d cannot be", r.Refused))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +86,7 @@ func (c *failedReplayCmd) replay(ctx context.Context, streams IO, client *api.Cl
 			return printDone(streams, api.Done{}, nil, c.JSON, "sent", len(c.IDs))
 		}
 		fmt.Fprint(streams.Stderr, c.destinationsText(done.Destinations), editPreviewText(done.Edit, plan.Edit))
-		if ok, err := confirm(ctx, streams, fmt.Sprintf("Send %s to %s?", terminal.Plural(int(done.Messages), "message"), c.target())); !ok {
+		if ok, err := confirm(ctx, streams, c.question(done)); !ok {
 			return err
 		}
 		plan.AtMost = done.Messages // the answer applies only to the counted messages
@@ -162,6 +163,18 @@ func (c *failedReplayCmd) plan() (api.Plan, error) {
 		return api.Plan{}, usagef("--canary must be positive: got %s", c.Canary)
 	}
 	return api.Plan{Selection: s, To: api.TargetOf(to), Edit: edit, Rate: float64(c.Rate), Ramp: c.Ramp, Canary: api.Duration(c.Canary), IgnoreSame: c.IgnoreSame}, nil
+}
+
+// question asks for confirmation of a replay.
+func (c *failedReplayCmd) question(p api.Preview) string {
+	target := c.target()
+	if c.To == "" {
+		target = "their original queues"
+		if all := p.Destinations; len(all) > 0 && !slices.ContainsFunc(all, func(d api.Destination) bool { return d.Unknown || d.Queue != all[0].Queue }) {
+			target = terminal.OneLine(string(all[0].Queue))
+		}
+	}
+	return fmt.Sprintf("Send %s to %s?", terminal.Plural(int(p.Messages), "message"), target)
 }
 
 func (c *failedReplayCmd) target() string {

@@ -158,7 +158,7 @@ func headersText(headers topology.Table, width int) string {
 		b.WriteString(line + "\n")
 	}
 	if left > 0 {
-		fmt.Fprintf(&b, "  (and %d that its attempts have left; --json has them)\n", left)
+		fmt.Fprintf(&b, "  (%s of earlier attempts hidden; use --json)\n", terminal.Plural(left, "header"))
 	}
 	if b.Len() == 0 {
 		return ""

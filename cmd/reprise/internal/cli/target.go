@@ -25,7 +25,7 @@ func parseTarget(to string) (*failed.Target, error) {
 func targetText(t *failed.Target) string {
 	switch {
 	case t == nil:
-		return "the queue that each failed in"
+		return "the original queues"
 	case t.Exchange == "":
 		return "the queue " + t.RoutingKey
 	}
