@@ -100,7 +100,7 @@ func (w *Worker) refuse(d *delivery) (r result, refused bool) {
 	case exhausted(d, w.cfg.Policy):
 		r = result{reason: "attempts made", text: "not handled again: all its attempts were made, and the last one was never settled"}
 	case d.Crashed():
-		r = result{reason: "never settled", text: fmt.Sprintf("not handled again: it was delivered %d times and never settled, its worker or its connection having ended each time (the limit is %d, CrashLimit)", d.Crashes, d.CrashLimit())}
+		r = result{reason: "never settled", text: fmt.Sprintf("not handled again: %d deliveries ended before the message was settled (CrashLimit %d)", d.Crashes, d.CrashLimit())}
 	default:
 		return result{}, false
 	}

@@ -107,7 +107,7 @@ type WorkerConfig struct {
 
 	// CrashLimit is the maximum number of deliveries of a message during which the process of the worker exits, or its
 	// connection fails, before the message is settled. Then the worker parks the message without calling the handler.
-	// From the second delivery on, the worker handles the message alone, so that a crash does not affect other messages.
+	// After two unsettled deliveries, the worker handles the message alone, so that a crash does not affect other messages.
 	// A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later. Earlier versions also
 	// count requeues, so there the default is the delivery limit of the queue in the broker (20).
 	//

@@ -102,7 +102,7 @@ func TestWorkerParksPoisonMessage(t *testing.T) {
 			t.Errorf("parked message: got %s = %v, want at least 6", reprise.HeaderCrashes, parked.Headers[reprise.HeaderCrashes])
 		}
 		errs, _ := parked.Headers[topology.HeaderErrors].([]any)
-		if len(errs) != 1 || !strings.Contains(fmt.Sprint(errs[0]), "never settled") {
+		if len(errs) != 1 || !strings.Contains(fmt.Sprint(errs[0]), "ended before the message was settled") {
 			t.Errorf("parked message: got errors %v", errs)
 		}
 		handled := map[string]bool{}

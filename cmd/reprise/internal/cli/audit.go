@@ -14,7 +14,7 @@ import (
 
 type auditCmd struct {
 	Accept      string `placeholder:"ACCOUNT" help:"Reopen this account after an investigation of its discrepancies. Requires --reason."`
-	Reason      string `placeholder:"TEXT" help:"Cause of the discrepancies, for the audit log. For --accept."`
+	Reason      string `placeholder:"TEXT" help:"Cause of the discrepancies, for the ledger. For --accept."`
 	JSON        bool   `name:"json" help:"Print JSON."`
 	serverFlags `group:"Console:"`
 }
@@ -42,7 +42,7 @@ Exit codes: 0 balanced, 1 a discrepancy or an account without a result, 2 invali
 func (c *auditCmd) Run(ctx context.Context, streams IO) error {
 	switch {
 	case c.Accept != "" && c.Reason == "":
-		return usagef("--reason TEXT is required, for the audit log")
+		return usagef("--reason TEXT is required, for the ledger")
 	case c.Accept == "" && c.Reason != "":
 		return usagef("--reason requires --accept ACCOUNT")
 	}
@@ -123,7 +123,7 @@ func auditText(a api.Ledger, width int) string {
 			say("%s: as of %s, and no sample since\n", name, sampled(l.At))
 		}
 		if l.State == "balanced" && l.Slack > 0 {
-			say("%s: balanced to within %s: some moved while the queues were counted, one after the other; once they are still, it is exact\n", name, terminal.Plural(int(l.Slack), "message"))
+			say("%s: the count is approximate (±%d): messages moved during the count; run it again after a minute without traffic\n", name, l.Slack)
 		}
 		for _, d := range l.Differences {
 			say("%s: %s\n", name, terminal.OneLine(d.Text))

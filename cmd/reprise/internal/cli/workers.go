@@ -316,9 +316,9 @@ func (b brokerFlags) report(ctx context.Context, streams IO, list *fleet.List, q
 	case id != "":
 		text = fmt.Sprintf("worker %s of queue %s %s\n", id, terminal.OneLine(queue), verb)
 	case result.Workers == 0 && state == topology.WorkerPaused:
-		text = fmt.Sprintf("queue %s paused: no worker has answered; workers that start will find it paused\n", terminal.OneLine(queue))
+		text = fmt.Sprintf("pause of queue %s stored; no worker answered (workers without announcements continue)\n", terminal.OneLine(queue))
 	case result.Workers == 0:
-		text = fmt.Sprintf("queue %s resumed: no worker has answered\n", terminal.OneLine(queue))
+		text = fmt.Sprintf("queue %s resumed; no worker answered\n", terminal.OneLine(queue))
 	}
 	return streams.result(b.JSON, result, text)
 }
