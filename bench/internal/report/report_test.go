@@ -35,12 +35,12 @@ func TestTableContainsMediansRatiosAndShares(t *testing.T) {
 
 How fast.
 
-| broker    |     rounds | messages/s |  spread | × RabbitMQ | of the limit |
-|-----------|-----------:|-----------:|--------:|-----------:|-------------:|
-| ours      |          3 |      3,000 | 41119 % |       2.00 |         50 % |
-| theirs    |          2 |      1,500 |    67 % |       1.00 |         25 % |
-| the limit |          1 |      6,000 |       – |          – |            – |
-| broken    | 0 (failed) |          – |       – |          – |            – |
+| broker    |     rounds | messages/s | spread | × RabbitMQ | of the limit |
+|-----------|-----------:|-----------:|-------:|-----------:|-------------:|
+| ours      |          3 |      3,000 | 41119% |       2.00 |          50% |
+| theirs    |          2 |      1,500 |    67% |       1.00 |          25% |
+| the limit |          1 |      6,000 |      – |          – |            – |
+| broken    | 0 (failed) |          – |      – |          – |            – |
 `
 	if got := b.String(); got != want {
 		t.Errorf("table: got\n%s\nwant\n%s", got, want)

@@ -52,13 +52,13 @@ func (t *Table) row(c *Contender) []string {
 		v, ok := c.Median[column.Metric]
 		row = append(row, cell(ok, "%s", number(v, column.Digits)))
 		if column.Ratio {
-			row = append(row, cell(ok && len(c.Rounds) > 1, "%.0f %%", 100*c.spread(column.Metric)))
+			row = append(row, cell(ok && len(c.Rounds) > 1, "%.0f%%", 100*c.spread(column.Metric)))
 			ratio, known := t.ratio(c, c.Against, column.Metric)
 			row = append(row, cell(known, "%.2f", ratio))
 		}
 		if column.Share {
 			share, known := t.ratio(c, c.Limit, column.Metric)
-			row = append(row, cell(known, "%.0f %%", 100*share))
+			row = append(row, cell(known, "%.0f%%", 100*share))
 		}
 	}
 	return row
