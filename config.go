@@ -53,9 +53,9 @@ type Config struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// TLS replaces the TLS parameters of the URL. It is an error if the scheme of the URL is not amqps. Without a
-	// ServerName, the certificate must be valid for the host in the URL, and with several hosts each certificate for the
-	// respective host. To log in with a client certificate, set the certificate here and auth_mechanism=external in the
-	// URL. Default: the parameters of the URL, or the certificate authorities of the system.
+	// ServerName, the certificate of each host must be valid for the name of the host in the URL. To log in with a
+	// client certificate, set the certificate here and auth_mechanism=external in the URL. Default: the parameters of
+	// the URL, or the certificate authorities of the system.
 	TLS *tls.Config
 
 	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection after at

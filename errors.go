@@ -55,9 +55,9 @@ var (
 //	Text                 string // reply text of the broker
 type UnroutableError = publish.UnroutableError
 
-// RefusedError reports that the broker refuses a message independently of the queues. Examples are a user without write
-// permission for the exchange, a UserID that is the name of another user, and an internal exchange. The message was not
-// stored. A further attempt fails in the same way until the cause is fixed. Its fields are
+// RefusedError reports that the broker refuses a message for a reason that does not concern a queue. Examples are a user
+// without write permission for the exchange, a UserID that is the name of another user, and an internal exchange. The
+// message was not stored. A further attempt fails in the same way until the cause is fixed. Its fields are
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 403 access refused, 406 precondition failed

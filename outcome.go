@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// RetryAfter returns an error that makes the worker retry the message after d, independently of the Backoff of its Policy.
+// RetryAfter returns an error that makes the worker retry the message after d, regardless of the Backoff of its Policy.
 // Use it if a downstream service specifies the delay. The attempt counts. If no attempt is left, the message is parked. A
 // negative d counts as 0. The wait queues of the default strategy delay a message for at most topology.MaxDelay (49 days).
 // If d is longer, the message is retried after MaxDelay, and the handler can return RetryAfter again. Routes with a fixed

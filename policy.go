@@ -182,7 +182,7 @@ func tooLate(delay, since, limit time.Duration) string {
 
 // Rule overrides the fields of a Policy for certain errors. A zero field has the value of the Policy.
 //
-// A Rule applies after an attempt that failed with a matching error. All earlier attempts count, independently of their
+// A Rule applies after an attempt that failed with a matching error. All earlier attempts count, regardless of their
 // errors. A Rule does not override the handler: Park parks the message, and RetryAfter sets the delay. The limits of the
 // Rule also apply to RetryAfter.
 type Rule struct {

@@ -49,14 +49,14 @@ type WorkerConfig struct {
 
 	// Acked is called once for each message whose handler returned nil. A nil error means that the broker has certainly
 	// received the acknowledgement, so it does not redeliver the message, even if the connection fails. A non-nil error
-	// means that the connection failed and this is uncertain, so the broker may redeliver the message. m is the message
-	// that the outermost Middleware received, or the handler if there is no middleware. Use Acked in programs that must
-	// distinguish a redelivered message from another equal message.
+	// means that the connection failed before this was certain, so the broker may redeliver the message. m is the
+	// message that the outermost Middleware received, or the handler if there is no middleware. Use Acked in programs
+	// that must distinguish a redelivered message from a different message with the same content.
 	//
 	// AMQP does not confirm acks, so the worker sends a request after an ack. All acks that are sent together share one
-	// request. On RabbitMQ's quorum queues this is reliable for at most 32 acks at a time, so Prefetch and Concurrency must
-	// be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for it.
-	// Default: none.
+	// request. On RabbitMQ's quorum queues the request proves at most 32 acks at a time, so Prefetch and Concurrency
+	// must be at most 32 with Acked. See docs/guarantees.md. Acked must be safe for concurrent use. A drain waits for
+	// it. Default: none.
 	Acked func(m *Message, err error)
 
 	// Strategy determines how failed messages are delayed, marked and parked. Default: any delay, through the wait queues
@@ -67,9 +67,9 @@ type WorkerConfig struct {
 	// Default: PublishThenAck, which never loses a message.
 	Order Order
 
-	// Topology is declared before the worker consumes, together with the topology of the Strategy. It usually contains the
-	// exchange and the bindings of the queue. If it contains a Queue or an Exchange of the Strategy, it replaces the
-	// declaration of the Strategy. This applies to the work queue, {Queue}.failed, a wait queue, or an exchange of a
+	// Topology is declared before the worker consumes, together with the topology of the Strategy. It usually contains
+	// the exchange and the bindings of the queue. A Queue or an Exchange in Topology replaces the declaration of the
+	// same name in the Strategy. This applies to the work queue, {Queue}.failed, a wait queue, or an exchange of a
 	// preset. You must then ensure that the object does not lose messages. Default: empty.
 	Topology topology.Topology
 

@@ -121,7 +121,7 @@ type Counts struct {
 	Parked    uint64 `json:"parked"`
 }
 
-// Sub returns the difference to an earlier status.
+// Sub returns the difference from an earlier status.
 func (c Counts) Sub(earlier Counts) Counts {
 	return Counts{c.Succeeded - earlier.Succeeded, c.Failed - earlier.Failed, c.Retried - earlier.Retried, c.Parked - earlier.Parked}
 }
@@ -155,7 +155,7 @@ func (h Histogram) Count() (n uint64) {
 	return n
 }
 
-// Sub returns the difference to an earlier status.
+// Sub returns the difference from an earlier status.
 func (h Histogram) Sub(earlier Histogram) Histogram {
 	for i := range h.Buckets {
 		h.Buckets[i] -= earlier.Buckets[i]
