@@ -48,7 +48,7 @@ func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
 	}
 	level := slog.LevelWarn
 	if e.Code == exception.NotFound && (method == amqpwire.IDQueueDeclare || method == amqpwire.IDExchangeDeclare) {
-		level = slog.LevelInfo // clients use passive declarations to check for existence
+		level = slog.LevelDebug // clients use passive declarations to check for existence
 	}
 	s.log.Log(context.Background(), level, "closing a channel", "channel", id, "error", e, "method", method)
 	s.confirms.flush()

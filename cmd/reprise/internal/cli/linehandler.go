@@ -37,10 +37,12 @@ func newLineHandler(w io.Writer, level slog.Leveler, journal bool) slog.Handler 
 	return lineHandler{slog.NewTextHandler(&out.attrs, &slog.HandlerOptions{Level: level, ReplaceAttr: lineAttr}), out, journal}
 }
 
-// lineAttr removes the attributes that Handle writes, and shortens times.
+// lineAttr removes empty texts and the attributes that Handle writes, and shortens times.
 func lineAttr(groups []string, a slog.Attr) slog.Attr {
 	switch v := a.Value; {
 	case len(groups) == 0 && (a.Key == slog.LevelKey || a.Key == slog.MessageKey):
+		return slog.Attr{}
+	case v.Kind() == slog.KindString && v.String() == "":
 		return slog.Attr{}
 	case v.Kind() == slog.KindDuration:
 		a.Value = slog.StringValue(v.Duration().Round(time.Microsecond).String())

@@ -124,8 +124,8 @@ func TestExecLog(t *testing.T) {
 	}
 	got := log.String()
 	for _, want := range []string{
-		`msg="  to stdout" queue=orders message_id=m-1 attempt=3 stream=stdout`,
-		`msg="to stderr" queue=orders message_id=m-1 attempt=3 stream=stderr`,
+		`msg="handler output" queue=orders message_id=m-1 attempt=3 stream=stdout text="  to stdout"`,
+		`msg="handler output" queue=orders message_id=m-1 attempt=3 stream=stderr text="to stderr"`,
 		"msg=\"half" + strings.Repeat("0", maxLine-4) + " …\"",
 		"msg=end ",
 	} {

@@ -44,7 +44,7 @@ func (l *lineLogger) flush() {
 		if l.cut {
 			text += " …"
 		}
-		l.log.Info(text, "stream", l.stream)
+		l.log.Info("handler output", "stream", l.stream, "text", text)
 	}
 	l.line, l.cut = l.line[:0], false
 }
