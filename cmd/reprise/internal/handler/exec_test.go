@@ -126,8 +126,8 @@ func TestExecLog(t *testing.T) {
 	for _, want := range []string{
 		`msg="handler output" queue=orders message_id=m-1 attempt=3 stream=stdout text="  to stdout"`,
 		`msg="handler output" queue=orders message_id=m-1 attempt=3 stream=stderr text="to stderr"`,
-		"msg=\"half" + strings.Repeat("0", maxLine-4) + " …\"",
-		"msg=end ",
+		"text=\"half" + strings.Repeat("0", maxLine-4) + " …\"",
+		"text=end\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%.80q not found in the log", want)
