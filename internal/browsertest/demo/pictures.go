@@ -54,7 +54,7 @@ func takePictures(ctx context.Context, shop *browsertest.Shop, dir, readme strin
 // has measured its rates.
 func takeForReadme(b *browsertest.Browser, url string, all []browsertest.Page, dir string) error {
 	for _, want := range []struct{ name, scheme, ready string }{
-		{"overview", "light", "[...document.querySelectorAll('dt')].some(t => t.innerText === 'Processed per second' && /^[1-9].* [1-9][0-9,.]* incoming/.test(t.nextElementSibling.innerText))"},
+		{"overview", "light", "[...document.querySelectorAll('dt')].some(t => t.innerText === 'Processed per second' && /^[1-9][0-9,.]*\\s+[1-9][0-9,.]* incoming/.test(t.nextElementSibling.innerText))"},
 		{"message-edited", "dark", "true"},
 	} {
 		i := slices.IndexFunc(all, func(p browsertest.Page) bool { return p.Name == want.name })
