@@ -34,8 +34,7 @@ func sans(size vg.Length) text.Style {
 	return text.Style{Color: ink, Font: f, Handler: plot.DefaultTextHandler}
 }
 
-// writeChart draws one panel per result, on the same scale, and writes name.svg and
-// name.png.
+// writeChart draws one panel per result, all on the same scale, and writes name.svg and name.png.
 func writeChart(t *testing.T, name string, results ...result) {
 	t.Helper()
 	most := 0
@@ -67,7 +66,7 @@ func writeChart(t *testing.T, name string, results ...result) {
 	writeFile(t, name+".png", vgimg.PngCanvas{Canvas: png}.WriteTo)
 }
 
-// panel plots the answers per hour of a week.
+// panel plots the responses per hour of a week.
 func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	t.Helper()
 	p := plot.New()
@@ -115,13 +114,13 @@ func panel(t *testing.T, r result, most float64, legend bool) *plot.Plot {
 	return p
 }
 
-// step is an area between two bounds. It lasts until the next step.
+// step is the part of an area from the time at until the next step, between the values low and top.
 type step struct {
 	at       time.Duration
 	low, top float64
 }
 
-// area fills the space between the bounds of steps.
+// area returns a polygon that fills the space between low and top of each step.
 func area(t *testing.T, fill color.Color, steps ...step) *plotter.Polygon {
 	t.Helper()
 	var top, low plotter.XYs

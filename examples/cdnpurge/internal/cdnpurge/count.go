@@ -9,9 +9,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// count records the outcome of each purge of a Show. It is the Observer of the
-// client of the Show. It ignores other messages in the queues, which the worker
-// processes, too.
+// count records the outcome of each purge of a Show. It is the Observer of the Show's client. It ignores messages of
+// other programs in the same queues.
 type count struct {
 	want     int
 	finished chan struct{} // closed when want purges are processed or parked
@@ -35,7 +34,7 @@ func newCount(want int) *count {
 	return &count{want: want, finished: make(chan struct{}), state: map[string]outcome{}}
 }
 
-// sends records a purge before its publication.
+// sends records a purge before it is published.
 func (c *count) sends(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +86,7 @@ func (c *count) ends(id string, how outcome) {
 	}
 }
 
-// now returns the present counts; left counts the purges that are neither processed nor parked.
+// now returns the current counts. left is the number of purges that are neither processed nor parked.
 func (c *count) now() (sent, accepted, refused, left int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +103,7 @@ func (c *count) balance(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "; %d calls, of which %d were refused\n", accepted+refused, refused)
 	if left > 0 || sent < c.want {
-		return fmt.Errorf("purges are missing: published %d of %d, %d are still in the queues", sent, c.want, left)
+		return fmt.Errorf("unfinished purges: published %d of %d, %d remain in the queues", sent, c.want, left)
 	}
 	return nil
 }

@@ -10,12 +10,11 @@
 //	        └─ expires ─ cdn-purge.wait (queue) ◄─ cdn-purge.wait (direct)
 //	                     10 s, 30 s, 90 s …        a copy, under its own key
 //
-// The routing key of a message is the kind of the objects to purge (url, directory,
-// tag), and the body is a JSON array of their names. The CDN stores a purge in a
-// queue. While this queue is full, at the peak hours of all customers, the CDN
-// refuses purges. The message then has to wait, with as few calls as possible.
+// The routing key of a message is the kind of the objects to purge (url, directory, tag), and the body is a JSON array
+// of their names. The CDN stores a purge in a queue. While this queue is full, at the peak hours of all customers, the
+// CDN refuses purges. The message then waits for a retry, with as few calls as possible.
 //
-// The answer of the CDN determines the outcome of an attempt:
+// The response of the CDN determines the outcome of an attempt:
 //
 //	201                       nil: processed
 //	507, 429, 408, other 5xx  an error: retried, also if the CDN is unreachable

@@ -17,7 +17,7 @@ type ledger struct {
 	mu       sync.Mutex
 	sent     int
 	took     map[string]time.Duration // from being published to being accepted, by id
-	evenings [7]time.Duration         // delay between the end of the peak hours and the acceptance of the last earlier purge
+	evenings [7]time.Duration         // from the end of the peak hours until all earlier purges are accepted, by day
 	longest  int                      // maximum backlog
 	hours    []hour
 }
@@ -40,7 +40,7 @@ func (l *ledger) published() {
 	l.longest = max(l.longest, l.sent-len(l.took))
 }
 
-// left returns the number of purges that are published and not yet accepted.
+// left returns the number of purges that are published but not yet accepted.
 func (l *ledger) left() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ type result struct {
 	way
 	calls, refused, done, parked int
 	median, p99, longestWait     time.Duration // from being published to being accepted
-	evening, latestEvening       time.Duration // delay of the last purge before the end of the peak hours: mean, maximum
-	waiting                      int           // maximum number of published and not accepted purges
+	evening, latestEvening       time.Duration // from the end of the peak hours until all earlier purges are accepted: mean, maximum
+	waiting                      int           // maximum number of purges that are published but not accepted
 	hours                        []hour
 }
 

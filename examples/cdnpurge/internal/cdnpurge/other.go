@@ -24,7 +24,7 @@ type Other struct {
 	Done   func(id string) // receives the ID of each acknowledged message
 }
 
-// Run consumes one message at a time, until ctx ends or an operation on ch fails.
+// Run consumes one message at a time, until ctx is done or an AMQP operation fails.
 func (o *Other) Run(ctx context.Context, conn *amqp.Connection) error {
 	ch, err := conn.Channel()
 	if err == nil {
@@ -64,7 +64,7 @@ func (o *Other) backOff(ctx context.Context, ch *amqp.Channel, d amqp.Delivery) 
 	milliseconds := o.Design.First.Milliseconds()
 	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {
 		death, _ := deaths[0].(amqp.Table)
-		// The entry of another queue, such as a wait queue of a scheduled message, has no
+		// The entry of a queue without message expirations, such as a wait queue of a scheduled message, has no
 		// original-expiration.
 		if text, waited := death["original-expiration"].(string); waited {
 			last, err := strconv.ParseFloat(text, 64)

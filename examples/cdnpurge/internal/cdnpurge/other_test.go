@@ -51,7 +51,7 @@ func TestOtherBacksOffScheduledPurges(t *testing.T) {
 			t.Error(err)
 		}
 		if done != "id" || asked.Load() != 2 {
-			t.Errorf("done is %q, the CDN was asked %d times", done, asked.Load())
+			t.Errorf("got %q after %d calls of the CDN, want id after 2 calls", done, asked.Load())
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestOtherUsesNamesOfDesign(t *testing.T) {
 			t.Error(err)
 		}
 		if done != "id" || asked.Load() != 2 {
-			t.Errorf("done is %q, the CDN was asked %d times", done, asked.Load())
+			t.Errorf("got %q after %d calls of the CDN, want id after 2 calls", done, asked.Load())
 		}
 	})
 }

@@ -49,9 +49,8 @@ func (p *Purger) Handler() reprise.Handler {
 	})
 }
 
-// Purge calls the CDN once to purge the named objects. The kind of all names is url,
-// directory or tag. The CDN recognizes a repeated call by the id, which can be
-// empty. The error is a *StatusError if the CDN has responded.
+// Purge calls the CDN once to purge the named objects, which all have the same kind: url, directory or tag. The CDN
+// recognizes a repeated call by the id, which can be empty. The error is a *StatusError if the CDN has responded.
 func (p *Purger) Purge(ctx context.Context, kind string, names []string, id string) error {
 	body, err := json.Marshal(names)
 	if err != nil {
@@ -62,7 +61,7 @@ func (p *Purger) Purge(ctx context.Context, kind string, names []string, id stri
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if id != "" { // an empty key would be a key, too
+	if id != "" { // the CDN would treat an empty key as a key
 		req.Header.Set("Idempotency-Key", id)
 	}
 	resp, err := cmp.Or(p.Client, http.DefaultClient).Do(req)

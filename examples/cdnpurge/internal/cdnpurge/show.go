@@ -30,7 +30,7 @@ type Show struct {
 	// Breaker is the circuit breaker of the worker. Default: none.
 	Breaker reprise.Breaker
 
-	// The second consumer of the queue, such as Other. Default: none.
+	// Foreign, if set, runs a second consumer of the queue, such as Other. Default: none.
 	Foreign func(ctx context.Context, design preset.CDNPurge, p *Purger, done func(id string)) error
 
 	// Dial connects a client with the configuration c to the broker. Required.
@@ -62,8 +62,8 @@ func (s Show) rate(since time.Duration) float64 {
 
 func (s Show) peak(since time.Duration) bool { return since >= s.Over/3 && since < s.Over*2/3 }
 
-// Run runs the service until all purges are processed or parked. It returns an error
-// if an operation fails, or if a purge is missing one minute after the last publish.
+// Run runs the service until all purges are processed or parked. It returns an error if an operation fails, or if a
+// purge is neither processed nor parked one minute after the last publish.
 func (s Show) Run(ctx context.Context) error {
 	s = s.withDefaults()
 	if s.Purges < 1 || s.Over <= 0 || s.Room < 1 {
@@ -147,8 +147,8 @@ func (s Show) play(ctx context.Context, client *reprise.Client, worker *reprise.
 	}
 }
 
-// rows is the number of seconds that have a row. A ticker drops ticks on a busy
-// machine; rows makes up for dropped ticks.
+// rows is the number of seconds that have a row. A ticker drops ticks on a busy machine, so that several rows can be
+// due at one tick.
 type rows int
 
 // due returns the seconds that have passed and have no row yet.
@@ -159,8 +159,8 @@ func (r *rows) due(since time.Duration) (seconds []time.Duration) {
 	return seconds
 }
 
-// last returns the remaining seconds after the end. It includes the second that has
-// begun, because its counts are final.
+// last returns the remaining seconds at the end of the run. It includes the current second, because its counts are
+// final.
 func (r *rows) last(since time.Duration) []time.Duration {
 	return r.due((since + time.Second - 1).Truncate(time.Second))
 }

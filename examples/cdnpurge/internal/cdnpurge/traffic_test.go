@@ -31,9 +31,8 @@ func peak(hour int) bool {
 	return h >= peakBegins && h < peakEnds
 }
 
-// perHour returns the number of purges that the service publishes in an hour of the
-// week, counted from Monday, 0 h. Night hours have few purges, evenings have most. The
-// numbers of the weekend are half as large.
+// perHour returns the number of purges that the service publishes in an hour of the week, counted from Monday, 0 h. The
+// numbers are low at night and highest in the evening. At the weekend, they are half as high.
 func perHour(hour int) float64 {
 	n := 80.0
 	switch h := hour % 24; {

@@ -22,7 +22,7 @@ import (
 
 const seed = 507
 
-// A way processes the messages of the week with one configuration.
+// A way is a configuration that processes the messages of the week.
 type way struct {
 	name, title string
 	consume     func(t *testing.T, b *reprisetest.Broker, p *cdnpurge.Purger)
