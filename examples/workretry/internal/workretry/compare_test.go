@@ -51,13 +51,13 @@ dead-letter exchange       4        19     0       7     0           3
 
 what breaks                                       requeue     publish, then ack  ack, then publish  dead-letter exchange
   in the middle of a retry
-    the process ends before anything is settled   ·           ·                  ·                  ·
-    the process ends between the two steps        –           duplicated         lost               –
+    the process exits before anything is settled  ·           ·                  ·                  ·
+    the process exits between the two steps       –           duplicated         lost               –
     the confirm of the copy is lost               –           duplicated         ·                  –
     the consuming connection is lost              ·           duplicated         lost               ·
   in the middle of being parked
-    the process ends before anything is settled   ·           ·                  ·                  ·
-    the process ends between the two steps        duplicated  duplicated         lost               duplicated
+    the process exits before anything is settled  ·           ·                  ·                  ·
+    the process exits between the two steps       duplicated  duplicated         lost               duplicated
     the confirm of the copy is lost               duplicated  duplicated         ·                  duplicated
     the consuming connection is lost              duplicated  duplicated         lost               duplicated
   · done or parked once, as if nothing had broken; – there is no such moment in this way
@@ -82,7 +82,7 @@ func TestCompareIsDeterministic(t *testing.T) {
 	}
 }
 
-// The output is the same over sockets and with RabbitMQ.
+// The output is the same over TCP and with RabbitMQ.
 func TestComparePrintsSameOutputOnAllBrokers(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		t.Parallel()

@@ -26,8 +26,8 @@
 // retry or the parking of some jobs, it causes one of these failures at a defined
 // frame:
 //
-//	the process ends before anything is settled
-//	the process ends between the two steps
+//	the process exits before anything is settled
+//	the process exits between the two steps
 //	the confirm of the copy is lost, with the connection
 //	the consuming connection is lost
 //

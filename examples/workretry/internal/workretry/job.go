@@ -19,7 +19,7 @@ type Job struct {
 // Never is the value of Fails of a job that never succeeds.
 const Never = -1
 
-// attempt returns the error of the nth attempt.
+// attempt returns the error of the nth attempt, or nil if the attempt succeeds.
 func (j Job) attempt(n int) error {
 	if j.Fails == Never || n <= j.Fails {
 		return fmt.Errorf("job %d failed in attempt %d", j.ID, n)
@@ -61,9 +61,9 @@ var breaks = []Break{endsBefore, endsHalfway, losesConfirm, losesConsuming}
 func (b Break) String() string {
 	switch b {
 	case endsBefore:
-		return "the process ends before anything is settled"
+		return "the process exits before anything is settled"
 	case endsHalfway:
-		return "the process ends between the two steps"
+		return "the process exits between the two steps"
 	case losesConfirm:
 		return "the confirm of the copy is lost"
 	case losesConsuming:

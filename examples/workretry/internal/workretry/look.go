@@ -54,9 +54,9 @@ func (l *look) atRest(t topology.Topology, work string) error {
 		case err != nil:
 			return err
 		case is.Messages > 0:
-			return fmt.Errorf("%d messages in %s", is.Messages, q.Name)
+			return fmt.Errorf("queue %[2]s must be empty: got %[1]d messages", is.Messages, q.Name)
 		case q.Name == work && is.Consumers != 1:
-			return fmt.Errorf("%d consumers of %s", is.Consumers, q.Name)
+			return fmt.Errorf("queue %[2]s must have one consumer: got %[1]d", is.Consumers, q.Name)
 		}
 	}
 	return nil

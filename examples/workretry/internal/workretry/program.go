@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/backoff"
 )
 
-// A program simulates a process with a client and a worker. It ends if its wire is
-// killed, or with a graceful shutdown.
+// A program simulates a process with a client and a worker. It stops if its wire is killed, or after a graceful
+// shutdown.
 type program struct {
 	wire   *wire
 	client *reprise.Client
@@ -21,7 +21,7 @@ type program struct {
 	ended  chan struct{} // closed when err is set
 
 	mu      sync.Mutex
-	running int // attempts
+	running int // number of unsettled attempts
 }
 
 // begin starts a program. The handler receives the wire of the program.
@@ -50,8 +50,8 @@ func begin(ctx context.Context, b Broker, cfg reprise.WorkerConfig, handle func(
 	return p, nil
 }
 
-// end stops the program and waits for its end. If the wire is dead, end
-// only releases resources and returns no error.
+// end stops the program and waits until it has stopped. If the wire is dead, end only releases resources and returns
+// nil.
 func (p *program) end() error {
 	p.stop()
 	gone := p.dead()
@@ -97,7 +97,7 @@ func (p *program) idle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running > 0 {
-		return fmt.Errorf("%d attempts are not settled", p.running)
+		return fmt.Errorf("all attempts must be settled: got %d unsettled", p.running)
 	}
 	return nil
 }

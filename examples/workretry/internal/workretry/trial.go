@@ -22,7 +22,7 @@ type trial struct {
 	client  *reprise.Client // publishes the jobs
 	look    *look
 	program *program       // the current program
-	leaving sync.WaitGroup // waits for the ended programs
+	leaving sync.WaitGroup // waits for programs that are stopping
 
 	mu   sync.Mutex
 	jobs map[int]*state
@@ -79,7 +79,7 @@ func (t *trial) all(ctx context.Context, jobs []Job) ([]Outcome, error) {
 	var outcomes []Outcome
 	for _, j := range jobs {
 		if err := t.missing(j.ID); err != nil { // a late duplicate has changed the outcome
-			return nil, fmt.Errorf("%s: job %d (%s): in the end, %w", t.way.name, j.ID, j.breaks, err)
+			return nil, fmt.Errorf("%s: job %d (%s) after all jobs: %w", t.way.name, j.ID, j.breaks, err)
 		}
 		outcomes = append(outcomes, t.outcome(j.ID))
 	}
@@ -109,7 +109,7 @@ func (t *trial) handle(w *wire, m *reprise.Message) error {
 	defer t.mu.Unlock()
 	s, found := t.jobs[j.ID]
 	if !found {
-		return reprise.Park(errors.New("message does not belong to the comparison"))
+		return reprise.Park(errors.New("job not found in the comparison"))
 	}
 	s.Attempts++
 	err := j.attempt(m.Attempt)
@@ -128,7 +128,7 @@ func (t *trial) handle(w *wire, m *reprise.Message) error {
 	return err
 }
 
-// collect counts the parked messages until the caller calls end.
+// collect counts the parked messages until end is called.
 func (t *trial) collect(ctx context.Context) (end func() error, err error) {
 	l, err := newLook(ctx, t.broker)
 	if err != nil {
@@ -186,8 +186,7 @@ func (t *trial) replace(ctx context.Context) error {
 	return nil
 }
 
-// missing returns an error if the break of a job has not happened, or if the outcome is
-// not the expected outcome.
+// missing returns an error if the failure for a job was not injected, or if the job does not have the expected outcome.
 func (t *trial) missing(id int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,11 +195,11 @@ func (t *trial) missing(id int) error {
 		select {
 		case <-s.fault.injected:
 		default:
-			return errors.New("the break has not happened yet")
+			return errors.New("failure was not injected")
 		}
 	}
 	if got := s.Done + s.Parked; got != s.want.ends() {
-		return fmt.Errorf("processed %d times and parked %d times: total must be %[4]d: got %[3]d", s.Done, s.Parked, got, s.want.ends())
+		return fmt.Errorf("total of %d processed and %d parked copies must be %[4]d: got %[3]d", s.Done, s.Parked, got, s.want.ends())
 	}
 	return nil
 }

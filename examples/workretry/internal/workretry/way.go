@@ -72,7 +72,7 @@ type steps map[Break]struct {
 	effect effect
 }
 
-// effect is the result of a break for a job.
+// effect is the effect of a break on a job.
 type effect int
 
 const (
@@ -89,23 +89,23 @@ func (f effect) String() string {
 }
 
 var (
-	// rejects has a single step, for requeue and the dead-letter exchange. The
-	// broker stores the message before and after the step.
+	// rejects, for requeue and the dead-letter exchange, has a single step. The broker stores the message before and
+	// after this step.
 	rejects = steps{
 		endsBefore:     {frame{consuming, toBroker, basicReject}, true, intact},
 		losesConsuming: {frame{consuming, toBroker, basicReject}, false, intact},
 	}
-	// publishesFirst has two copies of the message on the broker between its steps.
+	// publishesFirst publishes a copy and then acks. Between the two steps, the broker stores two copies of the
+	// message.
 	publishesFirst = steps{
 		endsBefore:     {frame{publishing, toBroker, basicPublish}, true, intact},
 		endsHalfway:    {frame{consuming, toBroker, basicAck}, true, duplicated},
 		losesConfirm:   {frame{publishing, toClient, basicAck}, false, duplicated},
 		losesConsuming: {frame{consuming, toBroker, basicAck}, false, duplicated},
 	}
-	// acksFirst has the message only in the process between its steps. The worker
-	// sends basic.qos after the ack, and the basic.qos-ok proves that the ack has
-	// arrived. The worker does not publish a copy again if the confirm is lost. In
-	// this comparison such a copy has arrived.
+	// acksFirst acks and then publishes a copy. Between the two steps, only the process has the message. The worker
+	// sends basic.qos after the ack, and the basic.qos-ok proves that the ack has arrived. If the confirm of a copy is
+	// lost, the worker does not publish the copy again. In this comparison, the copy has always arrived.
 	acksFirst = steps{
 		endsBefore:     {frame{consuming, toBroker, basicAck}, true, intact},
 		endsHalfway:    {frame{publishing, toBroker, basicPublish}, true, lost},

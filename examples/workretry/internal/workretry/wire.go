@@ -67,7 +67,7 @@ const (
 	confirmSelect method = 85<<16 | 10
 )
 
-var errCut = errors.New("the test cut the connection")
+var errCut = errors.New("connection was cut on purpose")
 
 func newWire(dial dialFunc) *wire {
 	return &wire{dial: dial, conns: make(map[*wireConn]struct{}), died: make(chan struct{})}
@@ -96,8 +96,7 @@ func (w *wire) set(s *fault) {
 	w.armed = s
 }
 
-// kill simulates the end of the process. It closes all connections, and Dial fails
-// afterwards. The caller holds w.mu.
+// kill simulates a killed process. It closes all connections, and Dial fails afterwards. The caller holds w.mu.
 func (w *wire) kill() {
 	if w.dead {
 		return

@@ -38,8 +38,7 @@ func dialled(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func()
 	}
 }
 
-// The bytes before the frame arrive, for any size of the client's writes. No byte of the
-// frame or of later frames arrives.
+// The bytes before the frame arrive, for any size of the client's writes. The frame and later frames do not arrive.
 func TestWireCutsBeforeFrame(t *testing.T) {
 	before := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	before = append(before, methodFrame(basicReject, 9)...)
