@@ -14,7 +14,7 @@ import (
 // log prints a line for each settled message, and counts messages. It implements reprise.Observer.
 type log struct {
 	out   io.Writer
-	width int // of the queues' names
+	width int // length of the longest queue name
 
 	mu       sync.Mutex
 	received int
@@ -76,7 +76,7 @@ func text(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// balance prints the sums.
+// balance prints the number of received messages and their outcomes. It returns an error if a message has no outcome.
 func (l *log) balance() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *log) balance() error {
 	}
 	fmt.Fprintln(l.out)
 	if l.received != done+back+parked+equal+again {
-		return errors.New("the sums differ")
+		return errors.New("number of received messages differs from the number of outcomes")
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// guards are arguments that the presets set on their quorum queues against message loss, and that other programs do not set. A
-// declaration with other values fails.
+// guards are arguments that the presets set on their quorum queues against message loss, and that other programs do not
+// set. A declaration with different values fails.
 var guards = []string{"x-delivery-limit", "x-dead-letter-strategy", "x-overflow"}
 
 // Plain returns a design with the queue arguments of other programs, which set only the type. It does not change the queues in own,

@@ -12,10 +12,10 @@ import (
 // Never is the number of failing attempts of a message that always fails.
 const Never = -1
 
-// asks matches a request to fail in a body.
+// asks matches the number of failing attempts in a body.
 var asks = regexp.MustCompile(`\bfails"?\s*[=:]\s*(-1|\d{1,9})\b`)
 
-// Fails returns the number of failing attempts of a message: the number in its body, or all.
+// Fails returns the number of failing attempts that a body specifies, or all if it does not specify a number.
 func Fails(body []byte, all int) int {
 	found := asks.FindSubmatch(body)
 	if found == nil {
@@ -28,7 +28,8 @@ func Fails(body []byte, all int) int {
 	return n
 }
 
-// rule returns the handler. It counts attempts like the design, and includes the attempts of other programs.
+// rule returns the handler of the service. The attempts that it counts include attempts by other programs, as in the
+// design.
 func rule(all int) reprise.HandlerFunc {
 	return func(_ context.Context, m *reprise.Message) error {
 		n := Fails(m.Body, all)

@@ -1,5 +1,5 @@
-// Package serve implements the flag -serve of the examples. The program handles the messages of other programs in the queues of its
-// design until the user interrupts it. It prints the result of each message, and finally the sums.
+// Package serve implements the flag -serve of the examples. The program handles the messages of other programs in the
+// queues of its design until the user interrupts it. It prints the result of each message, and the totals at the end.
 //
 // The handler accepts any body. The flag -fail-first sets the number of failing attempts of all messages, and a body can override
 // this number:
@@ -21,7 +21,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ErrAlone reports that other programs cannot reach the broker.
+// ErrAlone is returned if other programs cannot reach the broker.
 var ErrAlone = errors.New("-serve requires a broker that other programs can reach (pass -listen 127.0.0.1:5672, or the -url of a RabbitMQ)")
 
 // Flags contains the flags -serve and -fail-first, which all examples have.
@@ -36,7 +36,7 @@ func (f *Flags) Define() {
 	flag.IntVar(&f.FailFirst, "fail-first", 0, "with -serve: number of failing attempts of each message, -1 for all; fails=`n` in a body overrides it")
 }
 
-// Validate reports flags that exclude each other.
+// Validate returns an error if the flags exclude each other or a value is invalid.
 func (f *Flags) Validate() error {
 	switch {
 	case f.FailFirst != 0 && !f.Serve:
@@ -49,7 +49,7 @@ func (f *Flags) Validate() error {
 
 // Service is a set of workers on queues that other programs also use.
 type Service struct {
-	Design    topology.Topology      // declared by Run and by the workers
+	Design    topology.Topology      // Run and the workers declare it
 	Workers   []reprise.WorkerConfig // one for each queue; Run sets the Handler
 	FailFirst int                    // as in Flags
 
@@ -62,7 +62,7 @@ type Service struct {
 	Out io.Writer
 }
 
-// Run handles messages until ctx is canceled. It returns an error if a worker fails or the sums differ.
+// Run handles messages until ctx is canceled. It returns an error if a worker fails or a message has no outcome.
 func (s Service) Run(ctx context.Context, on *stage.Stage) (err error) {
 	if !on.Shared {
 		return ErrAlone

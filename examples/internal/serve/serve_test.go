@@ -74,7 +74,7 @@ func publish(t *testing.T, b *reprisetest.Broker, queue string, messages ...amqp
 	}
 }
 
-// The service prints the result of each message, and the sums after an interrupt.
+// The service prints the result of each message, and the totals after an interrupt.
 func TestServicePrintsResults(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		var out strings.Builder
@@ -137,7 +137,8 @@ func TestServiceReturnsSetupErrors(t *testing.T) {
 	})
 }
 
-// Quorum queues of a program that sets only the type differ from the queues of the preset, and equal the queues of Plain.
+// Quorum queues of a program that sets only the type differ from the queues of the preset, but match the queues of
+// Plain.
 func TestPlainMatchesQueuesOfOtherPrograms(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		design := preset.WorkRetry{QueueType: "quorum"}

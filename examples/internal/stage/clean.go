@@ -73,7 +73,7 @@ func (s *Stage) missing(t topology.Topology) (none topology.Topology, err error)
 	return none, nil
 }
 
-// exists asks on a separate channel, because the broker closes the channel if the queue does not exist.
+// exists calls ask with a separate channel, because the broker closes the channel if the object does not exist.
 func exists(conn *amqp.Connection, ask func(*amqp.Channel) error) (bool, error) {
 	ch, err := conn.Channel()
 	if err != nil {
