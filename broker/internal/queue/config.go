@@ -15,7 +15,7 @@ type Config struct {
 	// relative order, and messages always have 32 priorities.
 	Quorum bool
 
-	// TTL limits the time that a message may wait. NoTTL sets no limit.
+	// TTL is the time after which a waiting message expires. NoTTL sets no limit.
 	TTL time.Duration
 
 	// DeadLetter is the target of dead letters. If it is nil, the queue drops the messages.
@@ -32,7 +32,7 @@ type Config struct {
 	// MaxPriority is the highest priority that a classic queue distinguishes. 0 disables priorities.
 	MaxPriority uint8
 
-	// SingleActive delivers messages to one consumer only. When it leaves, the next consumer becomes active.
+	// SingleActive delivers messages to only one consumer at a time. When this consumer leaves, the next one becomes active.
 	SingleActive bool
 
 	// Expires is the queue TTL: the time after which an unused queue expires. 0 means never.
@@ -50,7 +50,7 @@ type Config struct {
 	ID    uint64
 
 	// Durable makes messages survive the process: persistent messages, and all messages of a quorum queue. Other messages
-	// are in the store only while memory is short.
+	// are in the store only if memory was short.
 	Durable bool
 
 	// Resident is the memory use in bytes, as counted by the Meter, above which the queue evicts messages that are also in
@@ -70,10 +70,10 @@ type Config struct {
 	Dead *stats.Dead
 
 	// Publish routes a dead letter and publishes it to the target queues that are in only, or to all of them if only is nil.
-	// It returns the queues that did not accept the message, and reports whether the message was routed to any queue.
+	// It returns the queues that refused the message, and reports whether the message was routed to any queue.
 	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)
 
-	// Ask requests calls of SendDeadLetters until SendDeadLetters returns false.
+	// Ask requests that another goroutine calls SendDeadLetters until it returns false.
 	Ask func(*Queue)
 
 	// Expired runs in a separate goroutine after the queue was unused for the time in Expires.
@@ -97,7 +97,7 @@ const (
 
 // quorumDefaultPriority is the priority of messages without a priority property. quorumMaxPriority is the highest priority
 // that a quorum queue distinguishes (https://www.rabbitmq.com/docs/quorum-queues#priorities). Requeued messages have the
-// priority quorumReturned instead of their original priority, and so precede all other messages.
+// priority quorumReturned instead of their original priority, so they precede all other messages.
 const (
 	quorumDefaultPriority = 4
 	quorumMaxPriority     = 31

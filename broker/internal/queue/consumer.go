@@ -25,15 +25,15 @@ type Consumer struct {
 	Priority  int64 // consumers with the highest priority receive all messages while they have credit
 	Prefetch  int   // maximum number of unacked messages; 0: unlimited
 
-	waiting   bool // has refused a message, or is exhausted
+	waiting   bool // refused a message, or is exhausted
 	exhausted bool // has Prefetch unacked messages, as counted by the queue
 	unacked   int  // number of unacked messages
-	cancelled bool // cancelled with unacked messages
+	cancelled bool // cancelled while it had unacked messages
 }
 
-// consumers is a round-robin scheduler. A consumer that received a message moves behind the consumers of the same priority.
+// consumers is a round-robin scheduler. A consumer that received a message moves behind the other consumers of its priority.
 type consumers struct {
-	single     bool        // only the first consumer in all is available
+	single     bool        // only the first consumer of all is available
 	preemptive bool        // a consumer with a higher priority replaces the single active consumer
 	all        []*Consumer // sorted by priority, then by arrival
 	available  []*Consumer // consumers that accept messages, in the same order
@@ -95,7 +95,7 @@ func (cs *consumers) activate() {
 	}
 }
 
-// settled records that a consumer has no more unacked messages. It reports whether another consumer becomes active.
+// settled records that a consumer has no unacked messages left. It reports whether another consumer becomes active.
 func (cs *consumers) settled(c *Consumer) bool {
 	if cs.leaving != c {
 		return false
@@ -157,7 +157,7 @@ func (cs *consumers) served(c *Consumer) {
 
 // Errors of [Queue.Consume].
 var (
-	ErrDeleted = errors.New("the queue is deleted")
+	ErrDeleted = errors.New("queue deleted")
 	ErrInUse   = errors.New("exclusive consumer cannot share the queue with another consumer")
 )
 
@@ -213,15 +213,15 @@ func (q *Queue) Resume(c *Consumer) {
 	q.Dispatch()
 }
 
-// Credit makes a consumer available again. It does the same as Resume, but does not deliver messages. Messages that the
-// caller requeues before it calls Dispatch therefore precede other deliveries to the consumer.
+// Credit makes a consumer available again. Unlike Resume, it does not deliver messages. The caller can therefore requeue
+// messages before it calls Dispatch, so that they precede other deliveries to the consumer.
 func (q *Queue) Credit(c *Consumer) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.consumers.resumed(c)
 }
 
-// Dispatch delivers messages. The caller calls it after Credit.
+// Dispatch delivers messages after calls of Credit.
 func (q *Queue) Dispatch() {
 	q.mu.Lock()
 	defer q.unlock()

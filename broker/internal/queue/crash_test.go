@@ -49,7 +49,7 @@ func (c *chain) close(clean bool) {
 	_ = c.store.Close(clean)
 }
 
-// arrived waits for a message for up to 10 s. It returns nil after that time.
+// arrived waits up to 10 s for a message. It returns nil after a timeout.
 func arrived(q *Queue) *Item {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if it := q.take(false); it != nil {
@@ -59,9 +59,9 @@ func arrived(q *Queue) *Item {
 	return nil
 }
 
-// A queue drops a message into a dead-letter queue, which delivers the message. A crash follows before any of these changes
-// is on disk. The queue then drops the message again, and the message must be marked as redelivered, even if the broker
-// restarts a second time before.
+// A queue drops a message into a dead-letter queue, which delivers the message. The broker then crashes before any of these
+// changes is on disk. After the restart, the queue drops the message again. The message must then be marked as redelivered,
+// even if the broker has restarted twice.
 func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 			if err := c.store.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			crashed := fs.crashed()        // excludes the following changes
+			crashed := fs.crashed()        // a copy without the following changes
 			c.source.Publish(large(2, 10)) // drops message 1
 			it := arrived(c.work)
 			if it == nil || numberOf(it) != 1 || it.Redelivered {

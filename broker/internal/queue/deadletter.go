@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// deadLetterBatch is the maximum number of dead letters that a queue publishes before other queues have their turn.
+// deadLetterBatch is the maximum number of dead letters that a queue publishes before it is the turn of other queues.
 const deadLetterBatch = 256
 
 // deadLetters holds the messages that have left the queue and have not yet arrived in another queue.
 //
-// A queue does not publish its dead letters itself. Under its lock it could deadlock with another queue. After the unlock,
-// one publish could cause the next publish in the same goroutine, to a depth equal to the number of queues. Instead, the
-// virtual host calls [Queue.SendDeadLetters] on request, for one queue after the other. This preserves the order. Dead
-// letters count as memory until they are published.
+// A queue does not publish its dead letters itself. If it published them under its lock, it could deadlock with another
+// queue. If it published them after the unlock, a chain of dead-letter queues could recurse once for each queue. Instead,
+// the virtual host calls [Queue.SendDeadLetters] on request, for one queue after another, which preserves the order of the
+// messages. Dead letters count as memory until they are published.
 type deadLetters struct {
 	next      []deadLetter
 	requested bool         // a call of SendDeadLetters is requested or running
 	stranded  []deadLetter // at-least-once dead letters that a target queue did not accept
 	unloaded  int          // number of stranded letters, from the first, that unload has processed
-	retry     *time.Timer  // nil: not running
+	retry     *time.Timer  // retry timer; nil: not running
 
 	// Messages with at-least-once dead-lettering count against the limits of the queue until they have arrived.
 	held      int
@@ -31,13 +31,13 @@ type deadLetter struct {
 	item    *Item    // item in the queue; nil: the queue refused the message
 	reason  Reason
 	at      time.Time
-	bytes   int64    // size that counts against the limit
+	bytes   int64    // size counted against MaxBytes
 	size    int64    // size in memory
-	resent  bool     // the letter was stranded before
+	resent  bool     // the letter was stranded before; this is another attempt
 	pending []string // queues that have not accepted the letter; nil: all, because it was not sent or not routed
 }
 
-// stop drops the unsent dead letters of a deleted queue, and returns their size in memory.
+// stop drops the unsent dead letters of a deleted queue and returns their size in memory.
 func (d *deadLetters) stop() (size int64) {
 	for _, l := range slices.Concat(d.next, d.stranded) {
 		size += l.size
@@ -72,7 +72,8 @@ func (q *Queue) deadLetter(m *Message, it *Item, reason Reason) bool {
 	return true
 }
 
-// hold adds n times the dead letter to the limits of the queue, if dead-lettering is at-least-once. n is 1 or -1.
+// hold counts the dead letter against the limits of the queue if n is 1, and stops counting it if n is -1. It has no effect
+// unless dead-lettering is at-least-once.
 func (q *Queue) hold(l deadLetter, n int) {
 	if q.config.DeadLetter.AtLeastOnce {
 		q.dead.held += n
@@ -80,7 +81,7 @@ func (q *Queue) hold(l deadLetter, n int) {
 	}
 }
 
-// saveDelivered records in the store that a dead letter, which may stay in this queue, has been delivered.
+// saveDelivered records in the store that a dead letter was delivered, because the letter may stay in this queue.
 func (q *Queue) saveDelivered(l deadLetter) {
 	if l.item != nil && l.item.Redelivered {
 		q.update(l.item, q.key(l.item))
@@ -137,8 +138,8 @@ func (q *Queue) send(letters []deadLetter) (stranded []deadLetter) {
 	return stranded
 }
 
-// sendOne publishes a dead letter, and reports whether it is done. In one atomic change of the store, the letter leaves this
-// queue and enters the target queues.
+// sendOne publishes a dead letter, and reports whether it needs no further attempt. In one atomic change of the store, the
+// letter leaves this queue and enters the target queues.
 func (q *Queue) sendOne(l *deadLetter) (done bool) {
 	m := l.message
 	if m == nil {

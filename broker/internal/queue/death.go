@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Reason is the reason for dead-lettering, as in the x-death header.
+// Reason is the reason for dead-lettering in the x-death header.
 type Reason string
 
 // The reasons for dead-lettering (https://www.rabbitmq.com/docs/dlx#effects).
@@ -107,7 +107,7 @@ func (m *Message) DiedInCircle(queue string) bool {
 	return false
 }
 
-// headers overwrites the headers from the client with the history.
+// headers overwrites the dead-lettering headers of the client with the history.
 func (p *deathHistory) headers(h amqpwire.Table, last death) amqpwire.Table {
 	entries := make(amqpwire.Array, len(p.deaths))
 	for i, d := range p.deaths {
@@ -125,7 +125,7 @@ func (p *deathHistory) headers(h amqpwire.Table, last death) amqpwire.Table {
 	return h
 }
 
-// replace sets a header and removes all other headers of that name, because clients choose differently among duplicates.
+// replace sets a header and removes all other headers of that name, because clients differ in which duplicate they read.
 func replace(h amqpwire.Table, name string, v any) amqpwire.Table { return h.Delete(name).Set(name, v) }
 
 func (d death) table() amqpwire.Table {

@@ -4,9 +4,9 @@ import "time"
 
 // restoreDied finds the messages that the broker may have dead-lettered before a crash. Such a message is in the queue again
 // if its removal was not yet on disk. A consumer of the target queue may have received the message already, so a second copy
-// must be marked as redelivered. The note about consumed queues covers rejected messages. This note covers messages that the
-// queue dead-letters without a consumer. The store keeps the note, because such a message may be dead-lettered again only
-// after further restarts.
+// must be marked as redelivered. For rejected messages, consumedNote has this effect. The note diedNote covers messages that
+// the queue dead-letters without a consumer. The store keeps diedNote, because several restarts may precede the next
+// dead-lettering of such a message.
 func (q *Queue) restoreDied() (err error) {
 	q.died, _, err = q.recall(diedNote, q.config.DeadLetter != nil)
 	return err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The flags of an encoded message. The encoding omits fields whose flag is not set.
+// The flags of an encoded message. The encoding contains a field only if its flag is set.
 const (
 	isPersistent = 1 << iota
 	hasPriority
@@ -90,10 +90,10 @@ func appendTexts(dst []byte, all []string) []byte {
 	return dst
 }
 
-var errEncoding = errors.New("a message that cannot be decoded")
+var errEncoding = errors.New("cannot decode stored message")
 
-// decodeMessage is the inverse of [Message.Append]. Properties and body are slices of b. The encoding omits data that is
-// only necessary for publishing: the TTL is already part of the deadline, and the headers are in the properties.
+// decodeMessage is the inverse of [Message.Append]. Properties and body are slices of b. The encoding omits data that only
+// publishing needs: the TTL is already part of the deadline, and the headers are in the properties.
 func decodeMessage(b []byte) (*Message, error) {
 	d := decoder{rest: b}
 	flags := d.byte()

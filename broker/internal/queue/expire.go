@@ -34,7 +34,7 @@ func (q *Queue) expireFrom(next func() *Item, now time.Time) time.Time {
 }
 
 // wakeAt sets the timer to the given time, unless it fires earlier. The timer may fire too early if its message has left the
-// queue. An early call costs less than stopping the timer each time.
+// queue. An early call of the timer costs less than stopping the timer each time.
 func (q *Queue) wakeAt(at, now time.Time) {
 	if !q.timerAt.IsZero() && !at.Before(q.timerAt) {
 		return

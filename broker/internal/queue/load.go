@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// A queue loads its messages in chunks. The first chunk is small. The size grows while consumers need more messages.
+// A queue loads its messages in chunks. The first chunk is small. Chunks grow while consumers need more messages.
 const (
 	chunkMin   = 16
 	chunkMax   = 1024
 	chunkBytes = 256 << 10
 )
 
-// maxDead is the number of unsent dead letters above which the queue stops loading messages that may also expire.
+// maxDead is the number of unsent dead letters above which the queue stops loading messages, which may have expired too.
 const maxDead = 4 * deadLetterBatch
 
 // retryLoad is the delay before the queue retries a failed load.
 const retryLoad = 5 * time.Second
 
-// memoryCheckInterval is the interval at which a queue checks for free memory. The queue notices its own releases, so the
-// interval only concerns memory that other queues release.
+// memoryCheckInterval is the interval at which a queue checks for free memory. A queue notices immediately when it releases
+// memory itself, so the interval matters only for memory that other queues release.
 const memoryCheckInterval = time.Second
 
 // errMissing reports a defect of the broker, or files that another program changed. The queue does not wait for missing
 // messages, because the wait would block the messages behind them.
-var errMissing = errors.New("counted messages not found in the store")
+var errMissing = errors.New("messages not found in the store")
 
 // fetch starts loads of messages that reach the head soon.
 func (q *Queue) fetch() {
@@ -63,8 +63,8 @@ func (q *Queue) manyDead() bool {
 
 // exceedsMemoryShare reports whether memory is short and the unacked messages of this queue exceed its share. Without this
 // limit, a consumer without prefetch would load all messages from the disk. A queue with few unacked messages continues,
-// because it may not be the cause. A queue with a waiting basic.get continues too, because it takes one message at a time.
-// Requeued messages stay in memory, so a queue must not load more messages than it can deliver.
+// because it may not be the cause. A queue with a waiting basic.get continues too, because basic.get takes one message at a
+// time. Requeued messages stay in memory, so a queue must not load more messages than it can deliver.
 func (q *Queue) exceedsMemoryShare() bool {
 	if q.unacked <= roomFor && q.held <= roomBytes || q.getting > 0 || !q.config.Meter.exceeded() {
 		return false
@@ -107,7 +107,7 @@ func (q *Queue) load(p uint8) {
 	disk = &q.ready.level(p).disk
 	switch {
 	case q.deleted || q.closed:
-	case disk.load != was.load: // a purge has removed the messages
+	case disk.load != was.load: // a purge removed the messages
 	case errors.Is(err, errMissing):
 		disk.loading, disk.err = false, nil
 		q.config.Trouble(fmt.Errorf("%w: %d messages", err, was.n))
@@ -122,7 +122,7 @@ func (q *Queue) load(p uint8) {
 			q.reloads = map[uint8]*time.Timer{}
 		}
 		if earlier := q.reloads[p]; earlier != nil {
-			earlier.Stop() // a purge has removed its messages
+			earlier.Stop() // a purge removed its messages
 		}
 		q.reloads[p] = time.AfterFunc(retryLoad, func() { q.loadAgain(p, was.load) })
 	default:

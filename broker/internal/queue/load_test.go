@@ -15,7 +15,7 @@ import (
 )
 
 // filled returns a store in which queue 7 has n messages of the given size, numbered from 1. The messages are only on disk,
-// because filled reopens the store. Change, if not nil, modifies each entry before it is saved.
+// because filled reopens the store. If change is not nil, filled calls it for each entry before it saves the entry.
 func filled(t *testing.T, n, size int, change func(i int, e *store.Entry)) store.Store {
 	t.Helper()
 	fs := newMemDisk()
@@ -45,7 +45,7 @@ func numberOf(it *Item) (n int) {
 	return n
 }
 
-// restored returns queue 7. At the end of the test it closes the queue, then the store.
+// restored returns queue 7. When the test is complete, it closes the queue and then the store.
 func restored(t *testing.T, s store.Store, change func(*Config)) *Queue {
 	t.Helper()
 	var reading sync.WaitGroup
@@ -83,7 +83,7 @@ func (u *unreadable) Load(queue uint64, level uint8, after uint64, n, bytes int)
 	return u.Store.Load(queue, level, after, n, bytes)
 }
 
-// If a message is unreadable, Get returns the error. If the message is readable again, Get returns the message.
+// While a message is unreadable, Get returns an error. When it is readable again, Get returns it.
 func TestGetReturnsReadError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &unreadable{Store: filled(t, 3, 100, nil)}
@@ -169,7 +169,7 @@ func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 	})
 }
 
-// While memory is short, a queue may have a few messages in memory, but limits their total size.
+// While memory is short, a queue still keeps a few messages in memory, but limits their total size.
 func TestLargeMessagesSpillToDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := restored(t, filled(t, 0, 0, nil), nil)
@@ -191,8 +191,8 @@ func TestLargeMessagesSpillToDisk(t *testing.T) {
 	})
 }
 
-// A consumer without prefetch receives only the messages that fit into memory. It receives the other messages after it has
-// settled these messages.
+// A consumer without prefetch first receives only the messages that fit into memory. It receives more messages after it has
+// settled some of them.
 func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 3000
@@ -261,7 +261,7 @@ func TestGetSendsExpiredMessages(t *testing.T) {
 			c.DeadLetter, c.Ask = &DeadLetter{}, send
 			c.Publish = func(*Message, Reason, []string) ([]string, bool) { return nil, true }
 		})
-		for range 2 * maxDead { // more than maxDead messages fit into memory
+		for range 2 * maxDead { // memory has room for more than maxDead messages
 			m := large(0, 600)
 			m.TTL = time.Second
 			q.Publish(m)

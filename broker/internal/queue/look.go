@@ -14,7 +14,7 @@ type Waiting struct {
 }
 
 // Look returns the waiting messages in delivery order, followed by the messages that wait for a delayed retry. It does not
-// deliver messages, and returns only messages that are in memory.
+// deliver them, and omits messages that are only on disk.
 func (q *Queue) Look() []Waiting {
 	q.mu.Lock()
 	defer q.unlock()
@@ -36,7 +36,7 @@ func (q *Queue) Look() []Waiting {
 	return all
 }
 
-// Outlook describes the next actions of a queue that do not need a client.
+// Outlook contains the next actions of a queue that need no client.
 type Outlook struct {
 	Leaving bool      // dead letters are in flight to other queues
 	Expires time.Time // expiry of the next message, if it is not delivered before; zero: none

@@ -42,7 +42,7 @@ func newMemDisk() *memDisk {
 	return &memDisk{messages: map[store.Key]savedMessage{}, orders: map[memLevel][]uint64{}, documents: map[string][]byte{}, counts: map[memLevel]memCount{}}
 }
 
-// crashed returns the disk after a power failure. It contains all committed changes.
+// crashed returns the disk after a power failure, with all committed changes.
 func (d *memDisk) crashed() *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,18 +15,18 @@ const NoTTL time.Duration = -1
 type Message struct {
 	Exchange   string
 	RoutingKey string
-	CC, BCC    []string // further routing keys; deliveries omit the BCC header
+	CC, BCC    []string // additional routing keys; deliveries omit the BCC header
 	Properties []byte   // encoded, as in a delivery
 	Headers    amqpwire.Table
 	Body       []byte
 
-	TTL         time.Duration // from the expiration property; or NoTTL
+	TTL         time.Duration // from the expiration property, or NoTTL
 	Persistent  bool
 	HasPriority bool
 	Priority    uint8
 
 	failures int64         // number of failed deliveries in earlier queues
-	suspect  bool          // may have been in the target queue before a crash of the broker
+	suspect  bool          // the target queue may have had it before a crash of the broker
 	history  *deathHistory // dead-lettering history; nil: never dead-lettered
 }
 
@@ -56,7 +56,7 @@ type Item struct {
 	Redelivered bool
 
 	deliveries int64 // number of earlier failed deliveries
-	acquired   int64 // number of all earlier deliveries, in a quorum queue
+	acquired   int64 // number of all earlier deliveries; only in a quorum queue
 	presumed   bool  // acquired was derived from deliveries, because a dead letter does not carry it
 
 	holder  *Consumer // consumer of the unacked message; nil: none, or unacked after basic.get
@@ -93,9 +93,9 @@ func editHeaders(encoded []byte, edit func(amqpwire.Table) amqpwire.Table) []byt
 	})
 }
 
-// editProperties edits encoded properties. The broker decoded all properties once when they were published, and encodes only
-// values of wire types, so neither direction can fail. If one fails nevertheless, the message keeps its properties and is
-// not lost.
+// editProperties edits encoded properties. The broker decoded all properties when they were published, and encodes only
+// values of wire types, so neither decoding nor encoding can fail. If one fails nevertheless, the message keeps its
+// properties.
 func editProperties(encoded []byte, edit func(*amqpwire.Properties)) []byte {
 	p, err := amqpwire.ParseProperties(encoded)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // itemOverhead is the approximate size of a message without its body and properties.
 const itemOverhead = 256
 
-// keyOverhead is the approximate size of a further routing key without its text.
+// keyOverhead is the approximate size of an additional routing key, without its text.
 const keyOverhead = 24
 
 // Size returns the approximate memory of the message.
@@ -51,8 +51,8 @@ func (m *Meter) Used() int64 {
 	return m.used.Load()
 }
 
-// Alarm returns the memory alarm. It is raised above the limit, and cleared at nine tenths of the limit, so that it does not
-// change with each message.
+// Alarm returns the memory alarm. It is raised above the limit and cleared at 90% of the limit, so that it does not toggle
+// with each message.
 func (m *Meter) Alarm() *alarm.Alarm { return &m.over }
 
 func (m *Meter) exceeded() bool { return m != nil && m.over.Raised() != nil }
@@ -66,7 +66,7 @@ func (m *Meter) Add(n int64) {
 	}
 	used := m.used.Add(n)
 	if n > 0 && used <= m.limit || n < 0 && (used > m.low() || used-n <= m.low()) {
-		return // did not cross a threshold
+		return // no threshold was crossed
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// note is a document in the store that a queue needs after a crash. The value is the prefix of the document name. The
-// document contains the highest order of the affected messages. An empty document affects all messages that remain after a
-// crash.
+// note is a kind of document in the store that a queue needs after a crash. Its value is the prefix of the document name.
+// The document contains the highest order of the affected messages. An empty document affects all messages that remain after
+// a crash.
 type note string
 
 const (
@@ -20,8 +20,8 @@ const (
 
 func (n note) document(queue uint64) string { return fmt.Sprintf("%s%016x", string(n), queue) }
 
-// recall reads a note. After a crash, it updates the note if the note exists or force is true. The updated note covers
-// all messages that were restored. Later messages get higher orders and are not affected.
+// recall reads a note. After a crash, it extends the note if the note exists or force is true. The extended note covers all
+// messages that were restored. Later messages get higher orders and are not affected.
 func (q *Queue) recall(n note, force bool) (upTo uint64, there bool, err error) {
 	s, name := q.config.Store, n.document(q.config.ID)
 	for d, err := range s.Documents(name) {

@@ -28,8 +28,8 @@ func (q *Queue) trim() {
 	}
 }
 
-// charged returns the length and size that count against the limits. They include ready messages, and dead letters that must
-// not be lost and are not yet in another queue.
+// charged returns the length and size that count against the limits. They include ready messages, and at-least-once dead
+// letters that are not yet in another queue.
 func (q *Queue) charged() (length, bytes int64) {
 	return int64(q.ready.len() + q.dead.held), q.ready.bytes + q.dead.heldBytes
 }

@@ -7,11 +7,11 @@
 //	                                          ▼   └─ Reject
 //	                                   dead-lettered, or dropped
 //
-// A queue works in the goroutine of the caller, under the lock of the queue. It has no goroutine, and one timer for expiry
-// and delayed retries. Messages leave the queue in two ways, and neither way blocks or calls the locked queue. Consumers
-// accept a message in [Receiver.Offer], which must not block. The queue collects dead letters, and [Queue.SendDeadLetters]
-// publishes them in order. No goroutine therefore locks two queues at the same time, or follows a chain of dead-letter
-// queues.
+// A queue works in the goroutine of the caller, under the lock of the queue. It has no goroutine, and only one timer for
+// expiry and delayed retries. Messages leave the queue in two ways, which do not block and do not call the locked queue.
+// Consumers accept a message in [Receiver.Offer], which must not block. The queue collects dead letters, and
+// [Queue.SendDeadLetters] publishes them in order. No goroutine therefore locks two queues at the same time, or follows a
+// chain of dead-letter queues.
 package queue
 
 import (
@@ -33,7 +33,7 @@ type Queue struct {
 	unacked      int
 	promised     int    // number of messages that open transactions will publish
 	onUnheld     func() // called when unacked and promised are 0; nil: none
-	otherHolders int    // number of holders of unacked messages that are not consumers: basic.get, and cancelled consumers
+	otherHolders int    // number of basic.get and of cancelled consumers that hold unacked messages
 	held         int64  // size of the unacked messages in bytes
 	counts       stats.Counts
 	order        uint64
@@ -58,7 +58,7 @@ type Queue struct {
 
 	consumed consumed
 	suspect  uint64 // messages up to this order may have been delivered before the store was opened
-	died     uint64 // messages up to this order may have been dead-lettered before; see restoreDied
+	died     uint64 // messages up to this order may have been dead-lettered before a crash; see restoreDied
 }
 
 // New returns an empty queue.
@@ -111,7 +111,7 @@ func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	it.Redelivered = m.failures > 0 || m.suspect // in a classic queue, failures mark only a message that had to wait
 	q.enter(it)
 	ticket = it.ref.Ticket
-	q.trim() // counts the new message even if it expires immediately afterwards
+	q.trim() // before expire, so that the new message counts even if it expires immediately
 	q.dispatch()
 	return true, ticket
 }
@@ -163,7 +163,7 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	q.expire()
 	it, err := q.awaitHead()
 	if err != nil {
-		return false, fmt.Errorf("the next message of queue %q cannot be read: %w", q.config.Name, err)
+		return false, fmt.Errorf("cannot read the next message of queue %q: %w", q.config.Name, err)
 	}
 	if it == nil {
 		q.counts[stats.GetEmpty]++
@@ -171,7 +171,7 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	}
 	q.ready.remove(it)
 	if !q.config.Quorum || noAck {
-		q.expire() // otherwise a quorum queue includes expired messages in the count
+		q.expire() // so that the count of a quorum queue excludes expired messages
 	}
 	taken(it, q.ready.len())
 	q.acquire(it, noAck, stats.Get, stats.GetNoAck)
@@ -185,8 +185,8 @@ func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err
 	return true, nil
 }
 
-// awaitHead returns the message at the head, or nil if the queue is empty. It waits while the message is loaded. After a
-// failed load it returns the error instead of waiting for the next attempt, so that the caller is not blocked.
+// awaitHead returns the message at the head, or nil if the queue is empty. It waits while the message is loaded. If a load
+// fails, it returns the error and does not wait for the next attempt.
 func (q *Queue) awaitHead() (*Item, error) {
 	q.getting++
 	defer func() { q.getting-- }()
@@ -200,7 +200,7 @@ func (q *Queue) awaitHead() (*Item, error) {
 			return nil, err
 		}
 		if q.sendingDue() {
-			// Expired messages must be sent before the next load.
+			// Send expired messages before the next load.
 			q.unlock()
 			q.mu.Lock()
 			continue
@@ -228,7 +228,7 @@ func (q *Queue) Purge() int {
 	return n
 }
 
-// Condition is a condition for deleting a queue.
+// Condition contains the conditions for deleting a queue.
 type Condition struct {
 	Unused, Empty bool
 	Over          bool // the queue TTL has expired
@@ -267,16 +267,16 @@ func (q *Queue) Delete(if_ Condition) (n int, failed Condition) {
 	return n, failed
 }
 
-// Promise adds n to the number of messages that open transactions will publish to the queue. A negative n removes the
-// messages of a completed transaction.
+// Promise adds n to the number of messages that open transactions will publish to the queue. n is negative when a
+// transaction is complete.
 func (q *Queue) Promise(n int) {
 	q.mu.Lock()
 	defer q.unlock()
 	q.promised += n
 }
 
-// WhenUnheld calls a function when the queue has no unacked messages, and no open transaction publishes to it. After that
-// the broker can forget a deleted queue. WhenUnheld may call the function immediately.
+// WhenUnheld calls f when the queue has no unacked messages and no open transaction publishes to it, possibly immediately.
+// The broker can then forget a deleted queue.
 func (q *Queue) WhenUnheld(f func()) {
 	q.mu.Lock()
 	defer q.unlock()

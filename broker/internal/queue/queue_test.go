@@ -45,7 +45,7 @@ func message(body string) *Message {
 	return &Message{Body: []byte(body), TTL: NoTTL, Properties: []byte{0, 0}}
 }
 
-// send publishes dead letters in another goroutine, like a virtual host.
+// send publishes dead letters in another goroutine, as a virtual host does.
 func send(q *Queue) {
 	go func() {
 		for q.SendDeadLetters() {
@@ -212,7 +212,7 @@ func TestDeliveryLimit(t *testing.T) {
 		},
 	})
 	q.Publish(message("x"))
-	for range 5 { // an intentional requeue is not a failure
+	for range 5 { // intentional requeues are not failures
 		it := q.take(false)
 		q.Requeue(false, it)
 	}

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// queueTTL expires a queue that had no consumer, declaration or basic.get for the time in Config.Expires
+// queueTTL expires a queue that has had no consumer, declaration or basic.get for Config.Expires
 // (https://www.rabbitmq.com/docs/ttl#queue-ttl).
 type queueTTL struct {
 	timer *time.Timer
@@ -16,7 +16,7 @@ func (q *Queue) Touch() {
 	q.touch()
 }
 
-// touch does not reset the timer, because that would be expensive. The timer detects the renewal when it fires.
+// touch only records the time, because resetting the timer would be expensive. The timer checks the time when it fires.
 func (q *Queue) touch() {
 	if q.config.Expires == 0 {
 		return
@@ -36,7 +36,7 @@ func (q *Queue) expireUnused() {
 	}
 }
 
-// ttlRunning reports whether the queue TTL has not yet expired. In this case it resets the timer.
+// ttlRunning reports whether the queue TTL has not expired. If so, it resets the timer.
 func (q *Queue) ttlRunning() bool {
 	left := time.Until(q.ttl.until)
 	if q.consumers.len() > 0 { // the time restarts when the last consumer leaves

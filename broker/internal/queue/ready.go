@@ -7,12 +7,13 @@ import (
 )
 
 // ready holds the ready messages in delivery order: by priority, then by order. A requeued message of a classic queue keeps
-// its order, and so returns to its position. Requeued messages of a quorum queue have a separate priority, the highest.
+// its order, and therefore returns to its position. Requeued messages of a quorum queue have a separate priority, the
+// highest.
 type ready struct {
 	levels []level // by priority; grows as needed
 	filled bitset  // the levels that are not empty
 	n      int
-	bytes  int64 // size that counts against the limit
+	bytes  int64 // size counted against MaxBytes
 	size   int64 // size of the messages in memory
 	onDisk int   // number of messages that are not in memory
 }
@@ -82,7 +83,7 @@ func (r *ready) load(l *level, it *Item) {
 	l.fresh.push(it)
 }
 
-// lose subtracts missing messages from the counts.
+// lose subtracts messages that are missing in the store from the counts.
 func (r *ready) lose(p uint8, what segment) {
 	l := &r.levels[p]
 	r.n -= what.n
@@ -95,10 +96,10 @@ func (r *ready) lose(p uint8, what segment) {
 	}
 }
 
-// unreadable returns the error of the last load of the head, or nil if the load succeeded or did not happen.
+// unreadable returns the error of the last load of the head, or nil if the head has no failed load.
 func (r *ready) unreadable() error { return r.levels[r.filled.highest()].disk.err }
 
-// onDiskBytes returns the size of the messages that are not in memory, as it counts against the limit.
+// onDiskBytes returns the size, counted against MaxBytes, of the messages that are not in memory.
 func (r *ready) onDiskBytes() (n int64) {
 	for i := range r.levels {
 		n += r.levels[i].disk.bytes
@@ -153,7 +154,7 @@ func (r *ready) heads() iter.Seq[*Item] {
 	}
 }
 
-// remove removes the first message of its priority.
+// remove removes a message, which must be the first of its priority.
 func (r *ready) remove(it *Item) {
 	l := &r.levels[it.priority]
 	if l.fresh.head() == it {

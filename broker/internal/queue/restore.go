@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Restore returns a queue with its messages from the store. It dead-letters messages that have expired in the meantime.
+// Restore returns a queue with the messages in its store. It dead-letters messages that have expired in the meantime.
 func Restore(config Config) (*Queue, error) {
 	q := New(config)
 	if err := q.restore(); err != nil {
@@ -46,7 +46,7 @@ func (q *Queue) restore() error {
 	return q.restoreDelayed(delayed)
 }
 
-// restore sets a level to its messages on disk.
+// restore initializes a level from the counts of its messages on disk.
 func (r *ready) restore(l store.Level) {
 	r.level(l.Level).disk = segment{n: l.Messages, bytes: l.Bytes}
 	r.filled.set(int(l.Level))
@@ -74,7 +74,7 @@ func (q *Queue) restoreDelayed(n int) error {
 }
 
 // Close stops the timers and loads of the queue, and leaves the messages in the store. The caller must stop all clients of
-// the queue first, so that all deliveries are settled. Each message was requeued, or is an unsent dead letter.
+// the queue first, so that each message is either ready or an unsent dead letter.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,9 +94,9 @@ func (q *Queue) Close() {
 	}
 }
 
-// consumed is the note in the store that messages of the queue may have been delivered. A record of each delivery would cost
-// an fsync per delivery. Instead, after a crash the queue marks all messages as redelivered if it has this note. The note
-// then contains the highest affected order, and remains.
+// consumed is the state of the note that messages of the queue may have been delivered. Recording each delivery would cost
+// an fsync per delivery. Instead, if the note exists after a crash, the queue marks all messages as redelivered. It then
+// writes the highest affected order to the note and keeps the note.
 type consumed struct {
 	ticket    store.Ticket // zero: not written
 	committed atomic.Bool

@@ -25,7 +25,7 @@ func (r Retry) delay(it *Item, failed bool) time.Duration {
 	return r.Min * time.Duration(times)
 }
 
-// delay holds a message back until its due time.
+// delay makes a message wait until its due time.
 func (q *Queue) delay(it *Item) {
 	heap.Push(&q.delayed, it)
 	q.wakeAt(q.delayed[0].due, time.Now())

@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// mustSave reports whether a message survives the process: all messages of a durable quorum queue, and persistent messages
-// of a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
+// mustSave reports whether a message must survive the process: all messages of a durable quorum queue, and persistent
+// messages of a durable classic queue (https://www.rabbitmq.com/docs/queues#durability).
 func (q *Queue) mustSave(m *Message) bool {
 	return q.config.Store != nil && q.config.Durable && (m.Persistent || q.config.Quorum)
 }
@@ -18,7 +18,7 @@ func (q *Queue) save(it *Item) {
 	it.saved, q.stored = true, true
 }
 
-// entry returns the entry of a message for the store.
+// entry returns the store entry of a message.
 func (q *Queue) entry(it *Item) store.Entry {
 	e := store.Entry{Key: q.key(it), Message: it.Message, State: store.State{
 		Bytes: it.bytes, Deliveries: it.deliveries, Acquired: it.acquired, Redelivered: it.Redelivered, Transient: !q.mustSave(it.Message),
@@ -35,8 +35,8 @@ func (q *Queue) entry(it *Item) store.Entry {
 	return e
 }
 
-// key returns the key of a message in the store. It equals the position in the queue, except that messages that wait for a
-// delayed retry have a separate level.
+// key returns the key of a message in the store. The key is the position in the queue, except for messages that wait for a
+// delayed retry, which have a separate level.
 func (q *Queue) key(it *Item) store.Key {
 	level := it.priority
 	if !it.due.IsZero() {
@@ -45,7 +45,7 @@ func (q *Queue) key(it *Item) store.Key {
 	return store.Key{Queue: q.config.ID, Level: level, Order: it.order}
 }
 
-// update saves the new position and history of a requeued message. From is the previous key.
+// update saves the new position and history of a requeued message. from is the previous key.
 func (q *Queue) update(it *Item, from store.Key) {
 	switch to := q.entry(it); {
 	case !it.saved:
@@ -120,7 +120,7 @@ func (q *Queue) restored(l store.Loaded) (*Item, error) {
 	if l.Order <= q.suspect {
 		it.Redelivered, m.suspect = true, true
 		if it.deliveries == 0 {
-			it.acquired = 0 // a delivery count would imply that no delivery has failed
+			it.acquired = 0 // with a delivery count but no failure, all deliveries would count as successful
 		}
 	}
 	if l.Order <= q.died && q.mayHaveDied(it) {

@@ -19,7 +19,7 @@ func (q *Queue) Ack(items ...*Item) {
 	}
 }
 
-// settle records that messages are no longer unacked. It reports whether another consumer can receive messages now.
+// settle records that messages are no longer unacked. It reports whether a consumer can now receive messages.
 func (q *Queue) settle(items []*Item) (next bool) {
 	q.unacked -= len(items)
 	for _, it := range items {
@@ -29,14 +29,14 @@ func (q *Queue) settle(items []*Item) (next bool) {
 	return next
 }
 
-// release removes the holder of a message. It reports whether another consumer can receive messages now.
+// release removes the holder of a message. It reports whether a consumer can now receive messages.
 func (q *Queue) release(it *Item) (next bool) {
 	holderDone := it.fetched
 	if c := it.holder; c != nil {
 		c.unacked--
 		holderDone = c.cancelled && c.unacked == 0
 		if c.exhausted {
-			// The receiver may still have credit, and then does not request to be resumed.
+			// A receiver that still has credit does not call Resume.
 			next = q.consumers.resumed(c)
 		}
 		if c.unacked == 0 {
@@ -70,7 +70,7 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 		return
 	}
 	for _, it := range items {
-		it.Redelivered = true // for a restart before the message is dead-lettered
+		it.Redelivered = true // in case of a restart before the message is dead-lettered
 		if failed {
 			it.deliveries++
 		}
@@ -81,15 +81,14 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 	}
 }
 
-// Requeue requeues delivered messages in the given order. Failed reports that the deliveries failed, instead of being
-// requeued intentionally. Failed deliveries count towards the delivery limit of a quorum queue, and dead letters carry their
-// number.
+// Requeue requeues delivered messages in the given order. Failed distinguishes failed deliveries from intentional requeues.
+// Failed deliveries count towards the delivery limit of a quorum queue, and dead letters carry their count.
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()
 	var served []*Consumer
 	if q.config.Quorum {
-		// A quorum queue grants credit for requeued messages before it selects the next consumer.
+		// A quorum queue returns the credit for requeued messages before it selects the next consumer.
 		served = holders(items)
 	}
 	q.settle(items)
@@ -125,7 +124,7 @@ func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.trim()
 }
 
-// holders returns the consumers of these messages.
+// holders returns the consumers that hold these messages.
 func holders(items []*Item) (all []*Consumer) {
 	for _, it := range items {
 		if it.holder != nil && !slices.Contains(all, it.holder) {

@@ -2,8 +2,8 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/store"
 
-// roomFor is the number of messages that a level may always have in memory, even if memory is short. roomBytes limits their
-// size; the last message may exceed it.
+// roomFor is the number of messages that a level may have in memory even if memory is short. roomBytes limits their total
+// size, which the last message may exceed.
 const (
 	roomFor   = 64
 	roomBytes = 256 << 10
@@ -13,9 +13,9 @@ const (
 type segment struct {
 	n       int
 	bytes   int64
-	after   uint64 // all messages have a higher order
-	chunk   int    // requested length of the last load, or its result if that was shorter
-	full    bool   // the last load returned the requested number
+	after   uint64 // all messages of the segment have a higher order
+	chunk   int    // number of messages that the last load requested, or returned if it returned fewer
+	full    bool   // the last load returned the requested number of messages
 	loading bool
 	err     error  // error of the last load
 	load    uint64 // number of the load; a different number means that the queue was purged
@@ -45,7 +45,7 @@ func (q *Queue) spills(it *Item) bool {
 	return l.spilled() || full && q.config.Meter.Used() > q.config.Resident
 }
 
-// awaitDisk requests a call of [Queue.Committed] after the messages of the tails are on disk.
+// awaitDisk requests a call of [Queue.Committed] when the messages of the tails are on disk.
 func (q *Queue) awaitDisk() {
 	if !q.awaiting {
 		q.awaiting = true
@@ -53,7 +53,7 @@ func (q *Queue) awaitDisk() {
 	}
 }
 
-// Committed implements [store.Waiter]. It evicts messages that are now on disk from memory.
+// Committed implements [store.Waiter]. It removes messages from memory that are now on disk.
 func (q *Queue) Committed(upTo store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()

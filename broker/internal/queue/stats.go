@@ -2,12 +2,12 @@ package queue
 
 import "github.com/reprisemq/reprise/broker/internal/stats"
 
-// Stats is a snapshot of a queue. Only Delayed counts messages that wait for a delayed retry. Only Dead and DeadBytes count
-// dead letters that must not be lost and are not yet in another queue.
+// Stats is a snapshot of a queue. Messages that wait for a delayed retry count only in Delayed. At-least-once dead letters
+// that are not yet in another queue count only in Dead and DeadBytes.
 type Stats struct {
 	Ready, Unacked, Consumers int
 	OnDisk                    int   // ready messages that are not in memory
-	ReadyBytes, UnackedBytes  int64 // sizes that count against the limit
+	ReadyBytes, UnackedBytes  int64 // sizes counted against MaxBytes
 	OnDiskBytes               int64
 	Memory                    int64 // memory of all ready messages
 	Delayed, Dead             int
@@ -15,8 +15,8 @@ type Stats struct {
 	Counts                    stats.Counts // since the declaration of the queue
 
 	// Declared is the number of consumers in the reply to a declaration. In a quorum queue, it excludes consumers that wait
-	// for the single active consumer to leave. It includes each holder of an unacked message that is not a consumer:
-	// basic.get, and cancelled consumers.
+	// for the single active consumer to leave. It also counts each basic.get and each cancelled consumer that holds unacked
+	// messages.
 	Declared int
 }
 
@@ -33,8 +33,8 @@ func (q *Queue) Stats() Stats {
 	}
 }
 
-// Active reports whether a consumer may receive messages. In a queue with a single active consumer, this is true for one
-// consumer only.
+// Active reports whether a consumer may receive messages. In a queue with a single active consumer, it returns true for only
+// one consumer.
 func (q *Queue) Active(c *Consumer) bool {
 	q.mu.Lock()
 	defer q.unlock()

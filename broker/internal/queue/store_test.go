@@ -43,7 +43,7 @@ func (k *storedQueue) restart(c Config) {
 	}
 }
 
-// settle waits until the queue has completed its loads.
+// settle waits until the queue has no loads in progress.
 func (k *storedQueue) settle() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,7 +61,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 		config.Meter = NewMeter(1 << 40)
 		config.Quorum = rapid.Bool().Draw(t, "quorum")
 		config.MaxPriority = rapid.SampledFrom([]uint8{0, 3}).Draw(t, "priorities")
-		limited := rapid.Bool().Draw(t, "limited") // excludes priorities, because the head may be in the middle of a load
+		limited := rapid.Bool().Draw(t, "limited") // without priorities, because the head may still be loading
 		if limited {
 			config.MaxLength = 150
 		}
@@ -77,7 +77,7 @@ func TestQueueOnDiskMatchesQueueInMemory(t *testing.T) {
 
 		var held, heldStored []*Item
 		number := 0
-		// pick removes some unacked messages from both lists.
+		// pick removes the same random unacked messages from both lists.
 		pick := func(t *rapid.T) (a, b []*Item) {
 			if len(held) == 0 {
 				t.Skip()
@@ -203,7 +203,7 @@ func TestQueueSkipsMissingMessages(t *testing.T) {
 	}
 }
 
-// A purge during a load removes the messages that the load returns.
+// A purge during a load also removes the messages that the load returns.
 func TestPurgeDuringLoad(t *testing.T) {
 	fs := newMemDisk()
 	s := openStore(fs)

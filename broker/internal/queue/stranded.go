@@ -9,11 +9,11 @@ import (
 )
 
 // retryUndeliverable is the delay before the queue retries an at-least-once dead letter that no queue accepted. RabbitMQ
-// waits 180 s (dead_letter_worker_publisher_confirm_timeout). Here a longer delay has no benefit, because an attempt is
-// cheap and the queue retries at most maxDead letters at a time.
+// waits 180 s (dead_letter_worker_publisher_confirm_timeout). This queue waits less, because an attempt is cheap and it
+// retries at most maxDead letters at a time.
 const retryUndeliverable = 5 * time.Second
 
-// sent updates the queue after a publication of dead letters. It schedules the next attempt for the stranded letters.
+// sent updates the queue after dead letters were published. It schedules the next attempt for the stranded letters.
 func (q *Queue) sent(letters, stranded []deadLetter) {
 	if q.deleted {
 		stranded = nil
@@ -48,7 +48,7 @@ func (q *Queue) sent(letters, stranded []deadLetter) {
 	switch {
 	case q.deleted || len(q.dead.stranded) == 0:
 	case taken > 0:
-		q.resend() // a target queue accepts messages now
+		q.resend() // a target queue accepts messages again
 	case q.dead.retry == nil:
 		q.dead.retry = time.AfterFunc(retryUndeliverable, q.retryStranded)
 	}
@@ -70,8 +70,8 @@ func (q *Queue) resend() {
 	d.unloaded = max(0, d.unloaded-n)
 }
 
-// unload evicts stranded messages that are on disk from memory, because their number is limited only by the queue length. It
-// reports whether other stranded messages are not committed yet.
+// unload removes stranded messages from memory if they are on disk, because their number is limited only by the queue
+// length. It reports whether other stranded messages are not committed yet.
 func (q *Queue) unload(committed store.Ticket) (left bool) {
 	d := &q.dead
 	for ; d.unloaded < len(d.stranded); d.unloaded++ {
@@ -109,7 +109,7 @@ func (q *Queue) reread(it *Item) (*Message, error) {
 	case q.deleted:
 		return nil, nil
 	case errors.Is(err, errMissing):
-		q.config.Trouble(fmt.Errorf("%w: a dead letter", err))
+		q.config.Trouble(fmt.Errorf("%w: 1 dead letter", err))
 		q.deleteSaved(it) // updates the count in the store
 		return nil, nil
 	}

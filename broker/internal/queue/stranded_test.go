@@ -35,8 +35,8 @@ func strandedQueue(t *testing.T, n, live int) (q *Queue, target *atomic.Pointer[
 	return q, target
 }
 
-// Stranded dead letters do not block the messages behind them, and their content does not occupy memory. The broker
-// publishes them when a target queue is available.
+// Stranded dead letters do not block the messages behind them, and their content does not occupy memory. The queue sends
+// them when a target queue is available.
 func TestStrandedDeadLettersDoNotBlockQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, live = 3000, 100
