@@ -1,11 +1,9 @@
-// Command staking simulates the staking queues: an indexer, its services, and a database
-// that fails occasionally. Its exit code is 1 if the sent messages are not exactly the
-// booked and parked messages.
+// Command staking simulates the staking queues: an indexer, its services, and a database that fails occasionally. Its
+// exit code is 1 unless each sent message is either booked or parked, exactly once.
 //
 //	go run ./examples/staking [-url amqp://…] [-type quorum] [-delay 500ms] [-serve [-book] | -send]
 //
-// With -serve or -send it runs only the services or only the indexer. Another program is the other
-// side.
+// With -serve it runs only the services, with -send only the indexer. Another program takes the other part.
 package main
 
 import (
@@ -43,11 +41,11 @@ func main() {
 	stage.Main(func(ctx context.Context, s *stage.Stage) error {
 		switch {
 		case *stakes < 0 || *retries < 1 || *fail < 0 || *fail == 1:
-			return errors.New("-stakes and -fail must not be negative, -retries must be at least 1, and -fail must not be 1")
+			return errors.New("-stakes must not be negative, -retries must be at least 1, and -fail must be 0 or at least 2")
 		case f.Serve && *send:
 			return errors.New("-serve and -send exclude each other (without them, the program does both)")
 		case *book && (!f.Serve || f.FailFirst != 0 || *queues != ""):
-			return errors.New("-book requires -serve, the queues of the design, and -fail instead of -fail-first")
+			return errors.New("-book requires -serve, and excludes -queues and -fail-first (use -fail)")
 		case *rejected && (f.Serve || *send):
 			return errors.New("-rejected excludes -serve and -send")
 		case *queues != "" && !f.Serve:

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// No receiver requeues a message that terminates the receiver's process. If the queue counts deliveries, the message is
-// parked before the broker reaches the delivery limit and dead-letters the message into the delay queue, where it would
-// block other messages.
+// A message that terminates the process of its receiver is redelivered by the broker, without a retry count. If the
+// queue counts deliveries, the message is parked before it reaches the delivery limit. At the limit, the broker would
+// dead-letter the message into the delay queue, where it would block other messages.
 func TestQueueParksPoisonMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")
@@ -30,7 +30,7 @@ func TestQueueParksPoisonMessages(t *testing.T) {
 			testkit.Eventually(t, within, func() bool { return o.depth(name) == 1 })
 		}
 		config := staking.Config{}
-		if b.Version == "3.10" { // the header of 3.10 also counts other deliveries
+		if b.Version == "3.10" { // the header of 3.10 also counts deliveries without a crash
 			config.CrashLimit = 5
 		}
 		q := open(t, b.URL, name, config)

@@ -27,7 +27,7 @@ type Demo struct {
 	Out io.Writer
 }
 
-// A Demo returns an error after this time without progress.
+// timeout is the time without progress after which a Demo returns an error.
 const timeout = 30 * time.Second
 
 // Run runs the indexer and the services until each event is booked or parked, and prints the results. It returns an error if the
@@ -63,7 +63,7 @@ func (d Demo) Index(ctx context.Context) error {
 	})
 }
 
-// Serve runs only the services, until ctx ends. Other programs send the events.
+// Serve runs only the services, until ctx is done. Other programs send the events.
 func (d Demo) Serve(ctx context.Context) error {
 	return d.play(ctx, func(client *reprise.Client, t *tally) error {
 		stop, err := d.serve(ctx, client, t, &Ledger{FailEvery: d.FailEvery})
@@ -75,7 +75,7 @@ func (d Demo) Serve(ctx context.Context) error {
 	})
 }
 
-// terms describes the failures of the database and the retries of a message.
+// terms describes the failures of the database and the retries, for the output.
 func (d Demo) terms() string {
 	fails := "The database never fails"
 	if d.FailEvery > 0 {
@@ -103,7 +103,7 @@ func (d Demo) play(ctx context.Context, do func(*reprise.Client, *tally) error) 
 func (d Demo) serve(ctx context.Context, client *reprise.Client, t *tally, ledger *Ledger) (stop func() error, err error) {
 	config := d.Client
 	config.Observer = t
-	var running []func() error // each function stops a service and waits for its end
+	var running []func() error // each function stops a service and waits until it has stopped
 	stop = func() error {
 		var errs []error
 		for _, end := range running {
@@ -164,7 +164,8 @@ func (d Demo) send(ctx context.Context, client *reprise.Client, tally *tally) er
 	return nil
 }
 
-// settled returns when no message is in flight. It returns an error if ctx ends, or if nothing changes for the given timeout.
+// settled returns when no message is in flight. It returns an error if ctx is done, or if nothing changes for the given
+// timeout.
 func settled(ctx context.Context, t *tally, timeout time.Duration) error {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -177,7 +178,7 @@ func settled(ctx context.Context, t *tally, timeout time.Duration) error {
 		case <-changed:
 			timer.Reset(timeout)
 		case <-timer.C:
-			return fmt.Errorf("staking: no message delivered, retried or parked for %s", timeout)
+			return fmt.Errorf("staking: timed out after %s without a processed, retried or parked message", timeout)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

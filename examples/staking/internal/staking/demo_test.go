@@ -23,7 +23,7 @@ func TestLedgerRejectsEarlyEvents(t *testing.T) {
 	for i, e := range steps {
 		for _, later := range steps[i+1:] {
 			if _, skips := later.(*staking.ExpiredStaking); skips && i > 0 {
-				continue // not every stake is withdrawn before the end of its time lock
+				continue // an active stake can expire without unbonding
 			}
 			if err := l.Book(later); !errors.Is(err, staking.ErrTooEarly) {
 				t.Errorf("%s before %s: got %v, want ErrTooEarly", later.Kind(), e.Kind(), err)
@@ -52,7 +52,7 @@ func TestDemoBalances(t *testing.T) {
 				}
 				for _, want := range []string{
 					"unbonding_staking_queue      11     10",
-					"staking_stats_queue, attempt 1: reprise: the body is not the JSON",
+					"staking_stats_queue, attempt 1: reprise: cannot decode body as ",
 					"unbonding_staking_queue, attempt 11: staking: ",
 					"balance: 72 sent = 70 done + 2 parked\n",
 					"ledger:  10 stakes withdrawn, newest block 857919, newest confirmed block 857919\n",

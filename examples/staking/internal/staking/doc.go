@@ -10,7 +10,7 @@
 //	BtcInfo          btc_info_queue            BtcInfoUpdate        6
 //	ConfirmedInfo    confirmed_info_queue      ConfirmedInfoUpdate  7
 //
-// If a service cannot book a message yet, it requeues the message. The service retries it after 5 s. The header
+// If a service cannot book a message yet, it requeues the message, which is retried after 5 s. The header
 // x-processing-attempts counts the retries:
 //
 //	indexer ─► {queue} ─► service ─► booked ─────────► ack
@@ -24,7 +24,8 @@
 // In contrast to the original programs, a requeued message keeps its properties, the number of retries is limited, and the client
 // reconnects.
 //
-// There are two ways to consume. A new program has a handler, and an error requeues the message ([Ledger.Handler] is an example):
+// There are two ways to consume. A new program has a handler. If the handler returns an error, the message is requeued
+// ([Ledger.Handler] is an example):
 //
 //	worker, err := reprise.NewWorker(client, reprise.WorkerConfig{
 //		Queue:    preset.StakingActiveQueue,

@@ -49,8 +49,8 @@ func (k Kind) String() string {
 // Queue returns the name of the kind's queue, or "" if the kind is unknown.
 func (k Kind) Queue() string { return kinds[k].queue }
 
-// Head contains the first fields of every event. Encode sets them. Programs from before August 2024 do not write schema_version. In
-// their events, SchemaVersion is 0.
+// Head contains the first fields of every event. Encode sets them. Programs from before August 2024 do not write
+// schema_version, so SchemaVersion is 0 in their events.
 type Head struct {
 	SchemaVersion int  `json:"schema_version"`
 	EventType     Kind `json:"event_type"`
@@ -104,7 +104,7 @@ type UnbondingStaking struct {
 	UnbondingTxHash string `json:"unbonding_tx_hash_hex"`
 }
 
-// WithdrawStaking reports the payout of a stake. Below schema version 1, the event contains only the first field.
+// WithdrawStaking reports the payout of a stake. Before schema version 1, the event contains only the first field.
 type WithdrawStaking struct {
 	Head
 	StakingTxHash  string `json:"staking_tx_hash_hex"`

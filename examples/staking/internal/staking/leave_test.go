@@ -10,7 +10,8 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// A worker without the preset takes over the existing queue, including the messages in the delay queue, and continues the count.
+// A worker without the preset can replace the workers of the existing queue. It processes the messages in the delay
+// queue, too, and continues their count.
 func TestWorkerWithoutPresetContinuesCount(t *testing.T) {
 	reprisetest.Run(t, func(t *testing.T, b *reprisetest.Broker) {
 		down := reprise.HandlerFunc(func(context.Context, *reprise.Message) error { return errors.New("down") })

@@ -9,10 +9,10 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// The booking errors are temporary, or can be temporary.
+// These errors are returned by Book. A retry can succeed.
 var (
 	// ErrUnavailable is returned if the database does not respond.
-	ErrUnavailable = errors.New("staking: the database is not available")
+	ErrUnavailable = errors.New("staking: database is not available")
 
 	// ErrTooEarly is returned if the preceding event has not been booked.
 	ErrTooEarly = errors.New("staking: too early")
@@ -67,8 +67,7 @@ func (l *Ledger) Book(e Event) error {
 	return nil
 }
 
-// states contains the states of a stake in their order. A stake can change from active to unbonded, because not every stake is
-// withdrawn before the end of its time lock.
+// states orders the states of a stake. A stake can change directly from active to unbonded, when its time lock expires.
 var states = map[string]int{"": 0, "active": 1, "unbonding": 2, "unbonded": 3, "withdrawn": 4}
 
 // step changes the state of a stake.
@@ -78,7 +77,7 @@ func (l *Ledger) step(hash, to string) error {
 	case states[to] <= states[from]:
 		return nil // already booked
 	case from == "" && to != "active", to == "withdrawn" && from != "unbonded":
-		return fmt.Errorf("%w: stake %.8s… is %s, and cannot be %s yet", ErrTooEarly, hash, named(from), to)
+		return fmt.Errorf("%w: stake %.8s… is %s and cannot become %s yet", ErrTooEarly, hash, named(from), to)
 	}
 	if l.stakes == nil {
 		l.stakes = make(map[string]string)
@@ -142,8 +141,8 @@ func booking[E any, P interface {
 	return reprise.JSON(func(_ context.Context, e E, _ *reprise.Message) error { return l.Book(P(&e)) })
 }
 
-// Serve books the messages of q until q is stopped or ctx ends. It has the same effect as Handler, but uses the operations of the
-// original client.
+// Serve books the messages of q until q is stopped or ctx is done. It has the same effect as Handler, but uses the
+// operations of the original client.
 func (l *Ledger) Serve(ctx context.Context, q *Queue) error {
 	for {
 		m, err := q.Receive(ctx)

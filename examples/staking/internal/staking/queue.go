@@ -35,9 +35,10 @@ type Config struct {
 	// Receive. When the limit is reached, Receive waits for a Delete, Requeue or Park. Maximum: 65535. Default: 100.
 	Unsettled int
 
-	// CrashLimit limits the number of consumers that a message can terminate before it is parked. Default: 5 on quorum queues of
-	// RabbitMQ 4.3 and later, otherwise no limit, because before 4.3 the messages that Stop returns to the queue also count. On
-	// RabbitMQ 4.0 to 4.2, use a value below 20, because of the behavior of the wait queue that preset.Staking documents.
+	// CrashLimit limits the number of consumers that a message can terminate before it is parked. Default: 5 on quorum
+	// queues of RabbitMQ 4.3 and later. Otherwise there is no limit, because earlier versions also count the messages
+	// that Stop returns to the queue. On RabbitMQ 4.0 to 4.2, use a value below 20, because of the behavior of the wait
+	// queue that preset.Staking documents.
 	CrashLimit int
 
 	// Client configures the connections, for example the logger and TLS. Default: nil.
@@ -54,7 +55,7 @@ func (c *Config) withDefaults() Config {
 	return d
 }
 
-// Validate reports invalid settings and the valid alternatives.
+// Validate returns an error that lists the invalid settings with their valid values.
 func (c *Config) Validate() error {
 	d := c.withDefaults()
 	var errs []error
@@ -110,7 +111,7 @@ type Received struct {
 }
 
 // Open connects to the broker at url, declares the queue and its related queues, and returns. The url has the form that
-// reprise.Dial accepts. ctx limits the connection attempt. If the queue exists with other arguments, Open returns a
+// reprise.Dial accepts. ctx limits the connection attempt. If the queue exists with different arguments, Open returns a
 // *reprise.DeclareError. Consumption starts with the first call to Receive.
 func Open(ctx context.Context, url, name string, config *Config) (*Queue, error) {
 	if err := config.Validate(); err != nil {
@@ -160,9 +161,9 @@ func (q *Queue) Send(ctx context.Context, body []byte) error {
 	return q.client.Publish(ctx, message(q.name, body))
 }
 
-// Receive returns the next message. If the queue is empty or the connection is lost, Receive waits until ctx ends (and returns its
-// cause) or Stop is called (ErrStopped). A message that has terminated the processes or connections of two receivers is delivered
-// alone, after all other messages are settled and before the next message.
+// Receive returns the next message. If the queue is empty or the connection is lost, Receive waits until ctx is done
+// (and returns its cause) or Stop is called (ErrStopped). A message that has terminated the processes or connections of
+// two receivers is delivered alone, after all other messages are settled and before the next message.
 func (q *Queue) Receive(ctx context.Context) (Received, error) {
 	q.start.Do(func() {
 		q.begun.Store(true)
@@ -191,7 +192,7 @@ func (q *Queue) Delete(receipt string) error { return q.settle("delete", receipt
 // Requeue does not wait for the broker. The Queue publishes the copy until it succeeds, and acknowledges the original after the
 // broker has confirmed the copy. If the connection fails before the confirm, the broker redelivers the original.
 func (q *Queue) Requeue(receipt string, reason error) error {
-	return q.settle("re-queue", receipt, cmp.Or(reason, errRequeued))
+	return q.settle("requeue", receipt, cmp.Or(reason, errRequeued))
 }
 
 // Park moves a received message, which no retry can process, to the failed queue, with the given reason.
@@ -199,7 +200,7 @@ func (q *Queue) Park(receipt string, reason error) error {
 	return q.settle("park", receipt, reprise.Park(reason))
 }
 
-var errRequeued = errors.New("re-queued")
+var errRequeued = errors.New("requeued")
 
 func (q *Queue) settle(verb, receipt string, verdict error) error {
 	if err := q.receipts.settle(receipt, verdict); err != nil {
@@ -217,9 +218,9 @@ func (q *Queue) Ping(ctx context.Context) error {
 	return q.client.Healthy(ctx)
 }
 
-// Stop ends Receive, settles the messages of completed Delete, Requeue and Park calls, returns the other messages to the queue, and
-// closes the connections. ctx limits the duration. After Stop, the receipts of the other messages are invalid (ErrStopped). Stop
-// can be called repeatedly.
+// Stop unblocks Receive, settles the messages of completed Delete, Requeue and Park calls, returns the other messages
+// to the queue, and closes the connections. ctx limits the duration. After Stop, the receipts of the other messages are
+// invalid (ErrStopped). Stop can be called repeatedly.
 func (q *Queue) Stop(ctx context.Context) error {
 	q.start.Do(func() { close(q.ended) })
 	err := q.worker.Shutdown(ctx)

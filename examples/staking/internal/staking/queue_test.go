@@ -38,7 +38,7 @@ func TestQueueRejectsReceiptsOfEarlierConnections(t *testing.T) {
 			t.Fatalf("received: got %v, want both messages", again)
 		}
 		for verb, err := range map[string]error{
-			"delete": q.Delete(before.Receipt), "re-queue": q.Requeue(before.Receipt, nil), "park": q.Park(before.Receipt, nil),
+			"delete": q.Delete(before.Receipt), "requeue": q.Requeue(before.Receipt, nil), "park": q.Park(before.Receipt, nil),
 		} {
 			if !errors.Is(err, staking.ErrStale) || !strings.Contains(err.Error(), "cannot "+verb) {
 				t.Errorf("%s: got %v, want ErrStale", verb, err)

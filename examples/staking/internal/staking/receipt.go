@@ -12,16 +12,16 @@ var (
 	// ErrStale is returned if the connection that received the message has failed. If the message was not settled before, the
 	// broker redelivers it, and the redelivery has another receipt. RabbitMQ 4.3 requeues a single message after the consumer
 	// timeout (30 min by default). The client cannot detect this case, so the Queue accepts the receipt, without effect.
-	ErrStale = errors.New("the connection of the receipt is closed (a message that was not settled before is redelivered)")
+	ErrStale = errors.New("connection of the receipt is closed (the broker redelivers the message if it was not settled)")
 
 	// ErrSettled is returned if the message has already been deleted, requeued or parked.
-	ErrSettled = errors.New("the receipt was used before (the message was deleted, requeued or parked)")
+	ErrSettled = errors.New("receipt was used before (the message was deleted, requeued or parked)")
 
 	// ErrForeign is returned if this Queue did not issue the receipt.
-	ErrForeign = errors.New("the receipt is not from this Queue")
+	ErrForeign = errors.New("receipt is not from this Queue")
 
 	// ErrStopped is returned after Stop. The broker redelivers messages that were not settled.
-	ErrStopped = errors.New("staking: the Queue was stopped")
+	ErrStopped = errors.New("staking: queue is stopped")
 )
 
 // receipts tracks the messages that wait for a result. A receipt contains the id of the Queue, the generation of the channel, and a
@@ -53,7 +53,7 @@ func (r *receipts) issue() (receipt string, held <-chan error) {
 	return receipt, verdict
 }
 
-// settle passes a result to the handler that waits for it.
+// settle passes a result to the handler that waits for the result of the receipt.
 func (r *receipts) settle(receipt string, verdict error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *receipts) settle(receipt string, verdict error) error {
 	return ErrSettled
 }
 
-// withdraw invalidates a receipt. It reports false if the receipt has already been settled or invalidated.
+// withdraw invalidates a receipt. It returns false if the receipt has already been settled or invalidated.
 func (r *receipts) withdraw(receipt string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

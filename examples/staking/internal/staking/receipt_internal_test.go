@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Receipts become invalid when their channel is closed, and not earlier. An invalid receipt ends the handler without an error,
-// which would acknowledge the message on an open channel.
+// Receipts become invalid when their channel is closed, and not earlier. When a receipt becomes invalid, its handler
+// returns nil. On an open channel, this result would acknowledge the message.
 func TestClosedChannelInvalidatesReceipts(t *testing.T) {
 	closed := fmt.Errorf("consuming channel closed: %w", &amqp.Error{Code: amqp.PreconditionFailed})
 	for _, tc := range []struct {

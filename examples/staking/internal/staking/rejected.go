@@ -80,7 +80,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if returned, err := within(ctx, 4*d.Design.RetryDelay, back); err != nil {
 		return err
 	} else if returned {
-		return errors.New("staking: delay queue is not blocked by the rejected message")
+		return errors.New("staking: rejected message does not block the delay queue")
 	}
 	say("A worker requeues another message for %s. It does not return within %s.\n%s_delay has 2 messages, the rejected message first.",
 		d.Design.RetryDelay, 4*d.Design.RetryDelay, RejectedQueue)
@@ -95,7 +95,7 @@ func (d Demo) Rejected(ctx context.Context) (err error) {
 	if returned, err := within(ctx, timeout, back); err != nil {
 		return err
 	} else if !returned {
-		return fmt.Errorf("staking: message not redelivered within %s", timeout)
+		return fmt.Errorf("staking: timed out after %s waiting for the requeued message", timeout)
 	}
 	say("The requeued message is done.\n\nbalance: 2 sent = 1 done + %d moved", moved)
 	return nil
@@ -109,7 +109,7 @@ func reject(ctx context.Context, ch *amqp.Channel) error {
 	}
 	m, ok := <-deliveries
 	if !ok {
-		return errors.Join(context.Cause(ctx), errors.New("staking: the connection is lost"))
+		return errors.Join(context.Cause(ctx), errors.New("staking: connection is lost"))
 	}
 	return errors.Join(m.Reject(false), ch.Cancel(m.ConsumerTag, false))
 }

@@ -247,7 +247,8 @@ func errorsOf(t *testing.T, d amqp.Delivery) []amqp.Table {
 	return tables
 }
 
-// The failed queue does not belong to the original design, and it does not change the queues that the original declares.
+// The failed queue does not belong to the original design. It does not change the queues that the original client
+// declares.
 func TestParkStoresReason(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		name := testkit.Name(t, "staking")

@@ -38,7 +38,7 @@ type message struct {
 	wire     amqp.Delivery
 }
 
-// newOriginal connects and declares the queues of the original client. The queues are deleted when t ends.
+// newOriginal connects and declares the queues of the original client. The queues are deleted at the end of t.
 func newOriginal(t *testing.T, url, queue, queueType string, delay time.Duration) *original {
 	t.Helper()
 	conn, err := amqp.Dial(url)
@@ -157,7 +157,7 @@ func (o *original) depth(queue string) int {
 	return q.Messages
 }
 
-// open opens a Queue and stops it when t ends.
+// open opens a Queue and stops it at the end of t.
 func open(t *testing.T, url, name string, config staking.Config) *staking.Queue {
 	t.Helper()
 	client := reprise.Config{}

@@ -64,7 +64,8 @@ func (t *tally) Observe(e reprise.Event) {
 	t.changed = make(chan struct{})
 }
 
-// ended records the end of a message. A duplicate ends twice, and messages of other programs can lack an id.
+// ended records that a message was processed or parked. A duplicate is recorded twice, and messages of other programs
+// can lack an ID.
 func (t *tally) ended(e reprise.Event) {
 	if _, sent := t.open[e.MessageID]; !sent {
 		t.strange++
