@@ -17,10 +17,10 @@ import (
 type Account struct {
 	Work []string // work queues, usually one
 
-	// Wait contains additional wait queues. The account automatically includes the wait queues of topology.Buckets for the
-	// work queues, and the queue NAME.aside, which preset.CDNPurge declares for its wait queue NAME. If workers use the
-	// Route topology.Levels, add QUEUE.level.*. Otherwise the ledger assumes that the messages in these queues were
-	// scheduled by PublishAt, and counts them as published there. Default: none.
+	// Wait contains additional wait queues. The account automatically includes the wait queues of topology.Buckets for
+	// the work queues, and the queue NAME.aside, which preset.CDNPurge declares for its wait queue NAME. If workers use
+	// the Route topology.Levels, add QUEUE.level.*. Otherwise the ledger assumes that PublishAt scheduled the messages
+	// in these queues, and counts them as published there. Default: none.
 	Wait []string
 
 	// Failed contains the failed queues. Default: QUEUE.failed for each work queue.

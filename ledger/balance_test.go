@@ -29,7 +29,7 @@ func obey(_ context.Context, m *reprise.Message) error {
 	return nil
 }
 
-// wants compares the numbers of a balanced account.
+// wants compares a line with the expected line of a balanced account.
 func wants(t *testing.T, got, want ledger.Line) {
 	t.Helper()
 	want.Name, want.State, want.Since, want.At = "orders", ledger.Balanced, got.Since, got.At

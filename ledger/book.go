@@ -30,7 +30,7 @@ type Book struct {
 	made    atomic.Bool // the tables were created at least once
 	writing sync.Mutex
 	ready   bool             // the tables exist
-	stored  map[string]entry // counts that the database contains, in rows of id or its predecessor
+	stored  map[string]entry // counts that the database contains, in the current and earlier rows of id
 	base    map[string]entry // counts that are in rows before the current row of id
 }
 
@@ -61,8 +61,8 @@ func NewBook(db *sql.DB, cfg BookConfig) (*Book, error) {
 // ErrNotOpen is returned by Book.Healthy until Run or Write has created the tables.
 var ErrNotOpen = errors.New("ledger: not open yet (the log contains the reason)")
 
-// Healthy returns nil if it can read the tables, and ErrNotOpen until the Book has created them. Other errors contain the
-// reason. The error is a failed.ErrUnavailable if the database caused it. ctx should have a deadline.
+// Healthy returns nil if it can read the tables, and ErrNotOpen until the Book has created them. Otherwise it returns
+// the cause, which is a failed.ErrUnavailable if the database does not work. ctx should have a deadline.
 func (b *Book) Healthy(ctx context.Context) error {
 	if !b.made.Load() {
 		return ErrNotOpen
@@ -103,9 +103,9 @@ func (b *Book) Observe(e reprise.Event) {
 	b.counts[e.Queue] = b.counts[e.Queue].plus(n)
 }
 
-// Run writes the counts every BookConfig.Every, until ctx ends. Then it writes the counts and the end of the process. End
-// ctx after the workers have stopped. Run retries failed writes, and logs them. It returns an error if the last write
-// fails, or if the tables cannot be created by then.
+// Run writes the counts every BookConfig.Every, until ctx is done. Then it writes the counts and records that the
+// process has stopped. Cancel ctx after the workers have stopped. Run logs and retries failed writes. It returns an
+// error if the last write fails, or if it could not create the tables.
 func (b *Book) Run(ctx context.Context) error {
 	ticker := time.NewTicker(b.cfg.Every)
 	defer ticker.Stop()
@@ -165,7 +165,7 @@ func (b *Book) writeOne(ctx context.Context, queue string, n entry, ended bool) 
 			b.stored[queue] = n
 			return nil
 		}
-		// The process was silent for so long that its row was added to the past, which made its counts final.
+		// The process did not write for so long that its row was added to the past, so those counts are final.
 		b.base[queue] = b.stored[queue]
 	}
 	_, err := b.db.Write(ctx, `INSERT INTO {book} (process, queue, name, counts, every, seen, ended) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -194,7 +194,7 @@ type page struct {
 	ended bool
 }
 
-// died reports whether a process has stopped writing for a long time without recording its end.
+// died reports whether a process has not written for a long time and has not recorded that it stopped.
 func (p *page) died(now time.Time) bool { return !p.ended && now.Sub(p.seen) > 4*p.every+time.Second }
 
 func (s *store) pages(ctx context.Context) (all []page, err error) {
@@ -214,7 +214,7 @@ func (s *store) pages(ctx context.Context) (all []page, err error) {
 // past is the process ID of the rows that contain the sums of old processes.
 const past = "past"
 
-// Minimum ages of the rows of ended and dead processes before they are added to the past.
+// Minimum ages at which the rows of stopped and killed processes are added to the past.
 const (
 	endedAge = 24 * time.Hour
 	diedAge  = 7 * 24 * time.Hour

@@ -33,16 +33,16 @@ type Config struct {
 	// requires twice that interval plus 5 s. Default: 15 s.
 	Every time.Duration
 
-	// Keep is the number of samples that the ledger stores for each account. A sample without a change does not count. The
-	// start of a discrepancy that is older than all stored samples is unknown. Minimum: 100. Default: 10000, which is at
-	// least 41 hours.
+	// Keep is the number of samples that the ledger stores for each account. A sample without a change does not count.
+	// If a discrepancy is older than all stored samples, its start is unknown. Minimum: 100. Default: 10000, which is
+	// at least 41 hours.
 	Keep int
 
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives "messages are missing" and "more messages than came in" with account, messages, since, until (Error),
-	// "account is balanced again" with account (Info), and "cannot be audited" with error (Warn). Default: none.
+	// Logger receives "messages are missing" and "more messages than came in" with account, messages, since, until
+	// (Error), "account is balanced again" with account (Info), and "cannot audit" with error (Warn). Default: none.
 	Logger *slog.Logger
 }
 
@@ -74,7 +74,7 @@ type BookConfig struct {
 	// Dialect is the SQL dialect of the database. Required.
 	Dialect failed.Dialect
 
-	// Prefix is the prefix of the table names, as in Config.
+	// Prefix is the prefix of the table names: see Config.Prefix.
 	Prefix string
 
 	// Process is the name of this process in reports. Default: host name and process ID.

@@ -106,7 +106,7 @@ func TestDiscrepancies(t *testing.T) {
 			name: "lost by AckThenPublish", want: 1, reason: "messages lost by workers, up to 1",
 			wrong: func(t *testing.T, h *env) {
 				w := h.orders(t, obey, func(c *reprise.WorkerConfig) { c.Order = reprise.AckThenPublish; c.DrainTimeout = time.Second })
-				fault := h.LoseConfirms(1) // the worker does not know whether the broker has the copy, and the test deletes the copy
+				fault := h.LoseConfirms(1) // the worker cannot know whether the broker has the copy, which the test deletes
 				h.publish(t, "late")
 				for _, q := range h.Queues() {
 					if strings.HasPrefix(q.Name, "orders.wait.") {
@@ -178,7 +178,7 @@ func TestCompensatedLossIsBalanced(t *testing.T) {
 		if l := h.line(t); l.State != ledger.Differs || l.Missing != 1 {
 			t.Fatalf("after the purge: got %+v, want 1 missing message", l)
 		}
-		// An imported message is one message more than was published, which compensates for the loss.
+		// An added message that was never published compensates for the loss.
 		if _, err := h.archive.Add(t.Context(), []failed.Message{{Queue: "orders", FailedQueue: "orders.failed"}}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,9 @@
 //	= done + ready + unacked + waiting + failed + replayed + discarded + removed
 //
 // A deviation is a Difference: messages are missing, or there are more messages than were published. A Difference has
-// Reasons and a window, from the last sample without the discrepancy to the first sample with it. The figures of a sample
-// are from different times, so each sample has a slack, and only the part of a deviation that exceeds the slack counts.
+// Reasons and a window, from the last sample without the discrepancy to the first sample with it. The figures of a
+// sample are from slightly different times. Therefore each sample has a slack, and only the part of a deviation that
+// exceeds the slack counts.
 //
 // The ledger counts messages and does not compare contents. docs/ledger.md specifies each term, the conditions for a
 // discrepancy, the losses that the ledger detects and the limits of the proof.

@@ -122,7 +122,7 @@ func (h *env) publish(t *testing.T, bodies ...string) {
 	}
 }
 
-// line waits until the samples show the current state, and returns the account orders.
+// line waits until the samples show the current state, and returns the line of the account orders.
 func (h *env) line(t *testing.T) ledger.Line {
 	t.Helper()
 	time.Sleep(time.Minute)

@@ -10,12 +10,12 @@ type sample struct {
 }
 
 // still reports whether the account had no activity at the time of the sample. The figures of a broker are from
-// different times, so two of them may contain a message in flight, or none. Figures that are unchanged in three
-// samples are exact. Two samples are not enough, because figures of different age can stay the same once.
+// different times, so a message in flight may be in two figures or in none. Figures that are unchanged in three samples
+// are exact. Two samples are not enough, because outdated figures can be equal once.
 func (x *sample) still() bool { return x.times >= 3 }
 
-// oldest is the maximum age of the broker's figures. RabbitMQ's management plugin updates them every 5 s, one after the
-// other.
+// oldest is the maximum age of the broker's figures. RabbitMQ's management plugin updates each figure every 5 s, but
+// not all at once.
 const oldest = 10 * time.Second
 
 // empty reports whether all queues of the account were certainly empty at the time of the sample.
@@ -23,8 +23,8 @@ func (x *sample) empty() bool {
 	return x.still() && x.terms[ready]+x.terms[unacked]+x.terms[waiting]+x.terms[inParking] == 0
 }
 
-// slack returns the maximum error of a sample's discrepancy. It returns false if the error is unknown, because the sample
-// is the last one and the figures have just changed.
+// slack returns the maximum error of the discrepancy of samples[i]. It returns false if the error is unknown, because
+// the sample is the last one and the figures have just changed.
 func slack(samples []sample, i int) (int64, bool) {
 	if samples[i].still() {
 		return 0, true
@@ -49,7 +49,7 @@ type step struct {
 	n      int64 // number of missing messages; negative: too many
 }
 
-// steps returns the changes that add up to the present discrepancy.
+// steps returns the changes whose sum is the current discrepancy.
 func steps(from opening, samples []sample) []step {
 	var found []step
 	level := int64(0)

@@ -86,8 +86,8 @@ const elsewhere = refused
 
 func moment(n int) time.Time { return time.Unix(int64(n), 0) }
 
-// samples takes a sample every ten steps. Each term is at most nine steps old. The ready and unacked messages of the work
-// queue are one figure, and the counts of the archive are also one figure.
+// samples takes a sample every ten steps. Each term is at most nine steps old. The terms of one figure have the same
+// age.
 func (s *system) samples(t *rapid.T) (all []sample) {
 	age := rapid.OneOf(rapid.IntRange(0, everyMoments-1), rapid.SampledFrom([]int{0, everyMoments - 1}))
 	for at := everyMoments; at < len(s.history); at += everyMoments {
@@ -110,8 +110,8 @@ func (s *system) samples(t *rapid.T) (all []sample) {
 	return all
 }
 
-// Figures of different times do not cause a discrepancy, even in a busy queue. A loss is found exactly, and within its
-// window, after the queue has no activity.
+// Figures of different times do not cause a discrepancy, even in a busy queue. After the activity in the queue has
+// stopped, a loss is found with its exact number and within its window.
 func TestSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &system{}
@@ -154,8 +154,8 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// In a queue with permanent activity, a loss of any rate is found when it exceeds the number of messages that are
-// published and done between two samples.
+// In a queue with permanent activity, a loss is found when it exceeds the number of messages that are published and
+// done between two samples.
 func TestStepsOfBusyQueue(t *testing.T) {
 	const each = 10 // published and done between two samples
 	for name, losses := range map[string][]int64{
@@ -190,7 +190,7 @@ func TestStepsIgnoreMovingLastSample(t *testing.T) {
 	}
 }
 
-// A single moving message counts once for each place in which a move was visible, independently of its number of attempts.
+// A single moving message counts once for each place where its move is visible, regardless of its number of attempts.
 func TestMotionOfOneMessage(t *testing.T) {
 	before := terms{published: 5, done: 5}
 	at, after := before, before

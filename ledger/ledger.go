@@ -52,8 +52,8 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Ledger, error) {
 // Config returns the configuration, including the defaults.
 func (l *Ledger) Config() Config { return l.cfg }
 
-// Run takes samples of the current accounts every Config.Every, until ctx ends. It logs discrepancies and errors, and omits
-// a sample after an error. It must be called only once.
+// Run takes samples of the current accounts every Config.Every, until ctx is done. It logs discrepancies and errors.
+// After an error it continues with the next sample. It must be called only once.
 func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Account) {
 	ticker := time.NewTicker(l.cfg.Every)
 	defer ticker.Stop()
@@ -68,7 +68,7 @@ func (l *Ledger) Run(ctx context.Context, from Sources, accounts func() []Accoun
 			wrong = ""
 		case ctx.Err() == nil && err.Error() != wrong:
 			wrong = err.Error()
-			l.cfg.Logger.Warn("cannot be audited", "error", err)
+			l.cfg.Logger.Warn("cannot audit", "error", err)
 		}
 		select {
 		case <-ticker.C:
@@ -104,8 +104,8 @@ func (l *Ledger) logChanges(ctx context.Context) error {
 	return nil
 }
 
-// Accept restarts an account, after an operator has examined and accepted the present discrepancy. Reports show the
-// operator and the reason from then on. It returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
+// Accept restarts an account after an operator has examined and accepted the current discrepancy. From then on, reports
+// show the operator and the reason. It returns ErrNoAccount or ErrTooEarly, or an error if reason is empty.
 func (l *Ledger) Accept(ctx context.Context, name string, who failed.Actor, reason string) error {
 	if reason == "" {
 		return errors.New("ledger: Accept: reason must not be empty (describe the discrepancy)")

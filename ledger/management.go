@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/mgmtapi"
 )
 
-// Figures contains the figures of a broker for a queue. Published and Taken start at an arbitrary time, and start again
-// after a restart of the broker.
+// Figures contains the figures of a broker for a queue. Published and Taken count from an arbitrary time, and start
+// again at 0 after a restart of the broker.
 type Figures struct {
 	Published int64 // published by clients, directly or through exchanges
 	Taken     int64 // acknowledged, or delivered without acknowledgement

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// Rate is the present throughput of the workers of an account.
+// Rate is the current throughput of the workers of an account.
 type Rate struct {
 	Work []string // work queues of the account
 	Done float64  // messages per second whose handler returned nil
 }
 
-// Rates returns the rates of the accounts whose workers have a Book, and that have recent samples. A rate is the average
-// over twice Config.Every. It does not include messages that were retried, parked or debounced, although the broker's rate
-// of acknowledgements includes them. A message is debounced independently of the outcome of its burst.
+// Rates returns the rates of the accounts whose workers have a Book, and that have recent samples. A rate is the
+// average over twice Config.Every. It does not include messages that were retried, parked or debounced, although the
+// broker's rate of acknowledgements includes them. A debounced message does not count, regardless of the outcome of its
+// burst.
 func (l *Ledger) Rates(ctx context.Context) ([]Rate, error) {
 	known, err := l.accounts(ctx)
 	if err != nil {

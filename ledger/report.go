@@ -13,7 +13,7 @@ type State string
 // States of an account.
 const (
 	Opening  State = "opening"  // there are too few samples
-	Balanced State = "balanced" // exactly, if Line.Slack is 0
+	Balanced State = "balanced" // no discrepancy; exact if Line.Slack is 0
 	Differs  State = "differs"
 	Unknown  State = "unknown" // no worker of the account has a Book, or there are no recent figures
 )
@@ -54,7 +54,7 @@ type Line struct {
 	Note        string       // the reason passed to Accept, or the reason of the State Unknown
 }
 
-// Difference describes a discrepancy: messages that are missing, or too many, since a window of time.
+// Difference describes a discrepancy: the number of missing or surplus messages, and the window in which it occurred.
 type Difference struct {
 	Messages     int64     // number of missing messages; negative: too many
 	Since, Until time.Time // the window; Since is zero if the start is older than all samples
@@ -140,7 +140,7 @@ func (l *Ledger) line(now time.Time, a account, samples []sample, pages []page) 
 	return line
 }
 
-// fill sets the numbers.
+// fill sets the counts of the line.
 func (l *Line) fill(from, to *terms) {
 	l.In = from.stock() - from[replayed] - from[removed] + to.incoming() - from.incoming()
 	l.Done = to.ended() - from.ended()

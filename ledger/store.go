@@ -54,8 +54,8 @@ func newStore(db *sql.DB, d sqlkit.Dialect, prefix string) store {
 	return store{sqlkit.New(db, d, prefix), d}
 }
 
-// Healthy returns nil if it can read the tables, and otherwise the reason. The error is a failed.ErrUnavailable if the
-// database caused it. ctx should have a deadline.
+// Healthy returns nil if it can read the tables, and otherwise the cause. The error is a failed.ErrUnavailable if the
+// database does not work. ctx should have a deadline.
 func (s *store) Healthy(ctx context.Context) error {
 	var version string
 	if err := s.db.Row(ctx, `SELECT value FROM {about} WHERE name = 'version'`).Scan(&version); err != nil {
@@ -152,7 +152,7 @@ func (s *store) begin(ctx context.Context, a *account) error {
 	return err
 }
 
-// written returns the JSON of a value that can always be encoded.
+// written returns the JSON encoding of a value. It panics if the encoding fails.
 func written(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

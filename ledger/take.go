@@ -202,9 +202,9 @@ func (x *sample) workers(a Account, pages []page) {
 	}
 }
 
-// open opens the account with one of its newest samples, preferably without activity, because the figures are exact then.
-// An account that was opened during activity becomes exact with the first sample without activity. Its counts do not
-// change.
+// open opens the account with one of its newest samples, preferably a sample without activity, because its figures are
+// exact. An account that was opened during activity becomes exact with the first sample without activity. Its counts do
+// not change.
 func (r *account) open(newest []sample) bool {
 	for i := len(newest) - 1; i >= 0; i-- {
 		s, known := slack(newest, i)

@@ -33,7 +33,7 @@ const (
 	termCount
 )
 
-// terms contains the values of all terms.
+// terms contains the value of each term.
 type terms [termCount]int64
 
 // incoming returns the number of published messages.
@@ -52,11 +52,11 @@ func (t *terms) missing(opening *terms) int64 {
 	return t.incoming() - opening.incoming() - (t.ended() - opening.ended()) - (t.stock() - opening.stock())
 }
 
-// motion returns the maximum error of the deviation in a sample, because its places were not read at the same time.
-// For each place, it takes the larger change since the previous sample or until the next sample, and returns the sum.
-// A message is in neither place if it leaves one place before that place is read, and enters the other place after
-// the other place was read. In the opposite case it is in both places. The number in a place may stay constant while
-// as many messages enter as leave. In this case the counts of the workers show the number of moved messages.
+// motion returns the maximum error of the deviation in a sample, because its places were not read at the same time. For
+// each place, it takes the larger of the changes since the previous sample and until the next sample, and returns the
+// sum. A message that moves between two places while they are read may be counted in neither place or in both. The
+// number in a place stays constant while as many messages enter as leave. In this case the counts of the workers show
+// the number of moved messages.
 func motion(before, at, after *terms) int64 {
 	n := int64(0)
 	for _, place := range places {
