@@ -58,8 +58,11 @@ func messageText(m api.Message, content api.Content, now time.Time, width int) s
 	}
 	field("message id", string(m.MessageID))
 	last := fmt.Sprintf("%s (%s)", ago(m.LastFailed, now), m.LastFailed.Local().Format(time.RFC3339))
-	if m.Attempts > 0 {
+	switch {
+	case m.Attempts > 1:
 		last = fmt.Sprintf("%s, the last %s", terminal.Plural(m.Attempts, "attempt"), last)
+	case m.Attempts == 1:
+		last = "1 attempt, " + last
 	}
 	field("failed", last)
 	field("error", m.Error)
