@@ -2,8 +2,8 @@ package session
 
 import "github.com/reprisemq/reprise/internal/amqpwire"
 
-// acks holds the acks that the session has read and not yet processed. Clients usually send one ack for each message. The
-// session processes consecutive acks together, and so at the cost of one ack for the queue.
+// acks holds the acks that the session has read but not yet processed. Clients usually send one ack for each message. The
+// session combines consecutive acks into one call to the queue.
 type acks struct {
 	list  []received
 	taken []delivery // reusable buffer for the settled deliveries
@@ -34,7 +34,7 @@ func isAck(f amqpwire.Frame) bool {
 // processAcks processes the stored acks. The session calls it before it handles any other frame or error.
 func (s *Session) processAcks() {
 	all := s.acks.list
-	s.acks.list = nil // an error below calls processAcks again
+	s.acks.list = nil // because raise calls processAcks again
 	for rest := all; len(rest) > 0; {
 		ch, n := rest[0].ch, 1
 		for n < len(rest) && rest[n].ch == ch {
@@ -51,7 +51,7 @@ func (s *Session) processAcks() {
 // settleAcks settles the acked deliveries of a channel, up to the first error.
 func (ch *channel) settleAcks(acks []received) (err error) {
 	if ch.closing {
-		return nil // after an earlier error
+		return nil // channel closed by an earlier error
 	}
 	taken := ch.s.acks.taken[:0]
 	ch.mu.Lock()

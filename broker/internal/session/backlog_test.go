@@ -9,8 +9,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// withBacklog calls the test while the store has a backlog and the session waits for the store, because its client has
-// started to publish.
+// withBacklog calls the test while the store has a backlog. The client has started to publish, so the session waits for the
+// store.
 func withBacklog(t *testing.T, test func(w *waitingSession, disk *fakeStore, low *alarm.Alarm)) {
 	t.Helper()
 	low := &alarm.Alarm{Resource: alarm.Disk}

@@ -22,11 +22,11 @@ func (s *Session) backlog() <-chan struct{} {
 }
 
 // alarmInterval is the interval at which a session checks for alarms while it waits for a commit. A disk that does not
-// respond raises an alarm, and the session must notify the client.
+// respond raises an alarm, and the session must then notify the client.
 const alarmInterval = 100 * time.Millisecond
 
 // awaitCommit blocks a publishing connection while the store has a backlog. It does not notify the client, because the wait
-// ends with the current commit, or an alarm is raised.
+// lasts only until the current commit or an alarm.
 func (s *Session) awaitCommit() {
 	begins := s.backlog()
 	if begins == nil {
@@ -68,7 +68,7 @@ func (s *Session) block() error {
 	if s.notifiesBlocked {
 		s.send(0, &amqpwire.ConnectionBlocked{Reason: reason})
 	}
-	// The session cannot detect silence while it does not read.
+	// While the session does not read, it cannot know whether the client is silent.
 	s.blocked.Store(true)
 	defer s.blocked.Store(false)
 	// Another alarm may have been raised in the meantime.

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// exceed makes the session exceed its memory limit. Although its client does not respond, the session must end, requeue its
-// messages and release its memory.
+// exceed makes the session exceed its memory limit. The session must requeue its messages, release its memory and return,
+// although its client does not respond.
 func (w *waitingSession) exceed() {
 	w.t.Helper()
 	w.account.Take(budget.Consumers, 1<<40)

@@ -18,19 +18,19 @@ type channel struct {
 	counter stats.Counter
 
 	// Used by the reader only.
-	closing    bool // channel.close was sent, and channel.close-ok is missing
+	closing    bool // channel.close was sent; channel.close-ok has not arrived
 	parser     amqpwire.Parser
-	content    content // the message that the client publishes
+	content    content // message that the client is publishing
 	routeCache routeCache
 	tx         *transaction // nil: not transactional
 	replies    *vhost.Queue // queue of the direct-reply consumer; nil: none
-	lastQueue  string       // the last declared queue, for methods with an empty queue name
+	lastQueue  string       // last declared queue, which an empty queue name selects
 	prefetch   uint16       // for new consumers
 
 	unconfirmed unconfirmed
 
-	// Shares of the memory account of the connection.
-	contentMemory budget.Share // the message that the client publishes
+	// Shares of the connection's memory account.
+	contentMemory budget.Share // message that the client is publishing
 	txMemory      budget.Share // the transaction
 
 	// Used by deliveries, in any goroutine.
@@ -39,7 +39,7 @@ type channel struct {
 	lastTag        uint64
 	unacked        unacked
 	consumers      map[string]*consumer
-	consumerCount  uint64 // number of consumers that were ever started
+	consumerCount  uint64 // number of consumers started so far
 	consumerMemory budget.Share
 }
 
@@ -67,7 +67,7 @@ func (ch *channel) reply(noWait bool, m amqpwire.Method) {
 	}
 }
 
-// release requeues the unacked messages and cancels the consumers, which do not accept further messages.
+// release requeues the unacked messages and cancels the consumers. The consumers do not accept further messages.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	if ch.released {

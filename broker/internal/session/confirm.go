@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// unconfirmed holds the published messages of a channel that are not yet confirmed to the client. The lock of [confirms]
+// unconfirmed holds the published messages of a channel that the session has not yet confirmed. The lock of [confirms]
 // guards all fields except on, which only the reader uses.
 type unconfirmed struct {
 	on        bool
@@ -18,7 +18,7 @@ type unconfirmed struct {
 	runs      []run  // unconfirmed messages, in order
 }
 
-// run is a range of consecutive messages with the same result and the same commit.
+// run is a range of consecutive messages with the same result and commit.
 type run struct {
 	upTo     uint64       // tag of the last message
 	commit   store.Ticket // commit that makes these and all earlier messages durable
@@ -34,7 +34,7 @@ func (ch *channel) confirmSelect(m *amqpwire.ConfirmSelect) error {
 	return nil
 }
 
-// last returns the commit after which all messages can be confirmed.
+// last returns the commit after which the session can confirm all messages.
 func (u *unconfirmed) last() store.Ticket {
 	if len(u.runs) == 0 {
 		return 0
@@ -53,7 +53,7 @@ func (u *unconfirmed) add(accepted bool, kept store.Ticket) {
 	u.runs = append(u.runs, r)
 }
 
-// due returns the runs that can be confirmed after a commit.
+// due returns the runs that the session can confirm after a commit.
 func (u *unconfirmed) due(committed store.Ticket) []run {
 	n := 0
 	for n < len(u.runs) && u.runs[n].commit <= committed {
@@ -63,7 +63,7 @@ func (u *unconfirmed) due(committed store.Ticket) []run {
 }
 
 // appendConfirms encodes the confirms that are due after a commit. It combines consecutive acks in one frame. It sends each
-// nack separately, because some clients do not support nacks with multiple.
+// nack separately, because some clients do not support multiple in nacks.
 func (ch *channel) appendConfirms(b []byte, committed store.Ticket) []byte {
 	u := &ch.unconfirmed
 	due := u.due(committed)

@@ -75,8 +75,8 @@ func TestConfirmsWaitForCommit(t *testing.T) {
 	s.wantSent("ack..4, nack 5, ack 6, ack 2", "after the commit")
 }
 
-// The session confirms each tag exactly once, in order, with the correct result, after its commit, and no later than the
-// next flush.
+// The session confirms each tag exactly once, in order and with the correct result, after the commit of its message and no
+// later than the next flush.
 func TestConfirmsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		type message struct {
@@ -203,7 +203,7 @@ func TestExceptionSendsDueConfirms(t *testing.T) {
 	s.wantSent("", "closed channel")
 }
 
-func TestFailedStoreConfirmsNothing(t *testing.T) {
+func TestSessionSendsNoConfirmsAfterStoreFailure(t *testing.T) {
 	disk := newFakeStore()
 	s := openConfirming(t, disk, 1)
 	s.published(1, true, disk.nextTicket())

@@ -10,9 +10,9 @@ import (
 // confirms sends publisher confirms, in order on each channel. It confirms a message that must be durable only after its
 // commit.
 //
-// It combines several confirms. The reader confirms messages that are not saved when it has no other work. The committing
-// goroutine confirms saved messages after their commit. That goroutine must never wait for the reader, which may itself wait
-// for a commit, so confirms has a separate lock.
+// It combines several confirms in one frame. When the reader has no other work, it confirms the messages that are not saved.
+// The committing goroutine confirms saved messages after their commit. That goroutine must never wait for the reader, which
+// may itself wait for a commit, so confirms has a separate lock.
 type confirms struct {
 	store store.Store // nil: no messages are saved
 	out   *outbox
@@ -73,7 +73,7 @@ func (c *confirms) sendDue() {
 	c.channels = slices.DeleteFunc(c.channels, func(ch *channel) bool { return len(ch.unconfirmed.runs) == 0 })
 }
 
-// last returns the commit after which all messages of the channels can be confirmed.
+// last returns the commit after which the session can confirm all messages of the channels.
 func (c *confirms) last(channels []*channel) (last store.Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *confirms) last(channels []*channel) (last store.Ticket) {
 	return last
 }
 
-// remove removes a closed channel, whose messages are not confirmed any further.
+// remove removes a closed channel. The session sends no more confirms for its messages.
 func (c *confirms) remove(ch *channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,8 +36,8 @@ type consumer struct {
 	// Guarded by the lock of the channel.
 	window    window
 	cancelled bool                  // removed from the channel, except for its unacked messages
-	refused   bool                  // refused a message, because of missing credit or memory
-	deliver   amqpwire.BasicDeliver // the last delivery
+	refused   bool                  // refused a message for lack of credit or memory
+	deliver   amqpwire.BasicDeliver // last delivery, reused for the next one
 }
 
 // consumerSize is the approximate memory of a consumer in the session and in the queue, without its tag and arguments.
@@ -169,7 +169,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	if !c.NoAck && (c.window.full() || c.saturated()) {
-		c.refused = true // finish grants credit under the same lock, so that no wake-up is lost
+		c.refused = true // under the lock with which finish returns credit, so that no wake-up is lost
 		return false
 	}
 	tag := ch.lastTag + 1
@@ -188,7 +188,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 	if !c.NoAck {
 		way = stats.Deliver
 		c.window.used++
-		c.refused = c.window.full() // a quorum queue counts the same limit, and does not offer further messages
+		c.refused = c.window.full() // a quorum queue enforces the limit itself, and offers no further messages
 		d := delivery{tag: tag, item: it, queue: c.queue, consumer: c}
 		if c.timeout > 0 {
 			d.due = time.Now().Add(c.timeout)
@@ -202,24 +202,24 @@ func (c *consumer) Offer(it *queue.Item) bool {
 
 // If unacked deliveries use more than throttlePercent of the memory limit of a connection, a consumer with throttleUnacked
 // unacked messages does not get further messages. The remaining memory is for clients that acknowledge many messages
-// together. Above singleMessagePercent, a consumer gets one message at a time. While memory for all connections is scarce,
-// possibly because of other connections, the limit throttleUnacked also applies to consumers without a prefetch. A consumer
-// with a prefetch is limited already, and may wait for all of its messages before the first acknowledgement.
+// together. Above singleMessagePercent, a consumer gets one message at a time. While the memory for all connections is
+// scarce, throttleUnacked also limits consumers without a prefetch, even if other connections use the memory. A consumer
+// with a prefetch already has a limit, and may wait for that number of messages before its first acknowledgement.
 const (
 	throttlePercent      = 50
 	singleMessagePercent = 75
 	throttleUnacked      = 1000
 )
 
-// saturated reports whether a consumer has reached its share of the available memory. The session slows down a client that
-// falls behind. It does not disconnect the client, because a disconnection would count as a failure of all its unacked
-// messages. The caller must hold the lock of the channel.
+// saturated reports whether a consumer has reached its share of the available memory. The session throttles a client that
+// falls behind. It does not disconnect the client, because then all its unacked messages would count as failed. The caller
+// must hold the lock of the channel.
 func (c *consumer) saturated() bool {
 	if !c.exceedsShare() {
 		return false
 	}
 	c.ch.s.saturated.Store(true)
-	return c.exceedsShare() // check again, because resumeSaturated may have run before the flag was set
+	return c.exceedsShare() // check again: resumeSaturated may have run before the flag was set
 }
 
 func (c *consumer) exceedsShare() bool {
@@ -234,7 +234,7 @@ func (c *consumer) exceedsShare() bool {
 }
 
 // resumeSaturated resumes saturated consumers if memory is available again, possibly because other consumers have
-// acknowledged messages. The reader calls it with the locks of the session.
+// acknowledged messages. The reader calls it while it holds the locks of the session.
 func (s *Session) resumeSaturated() {
 	if !s.saturated.Load() || s.account.Exceeds(budget.Unacked, singleMessagePercent) {
 		return
@@ -284,7 +284,7 @@ func (ch *channel) basicGet(m *amqpwire.BasicGet) error {
 		return err
 	}
 	found := false
-	err = ch.s.await(func(context.Context) (err error) { // the queue may have to read the message from the disk
+	err = ch.s.await(func(context.Context) (err error) { // the queue may have to read the message from disk
 		found, err = q.Get(m.NoAck, func(it *queue.Item, left int) { ch.sendGetOk(q, m.NoAck, it, left) })
 		return err
 	})

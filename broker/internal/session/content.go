@@ -10,11 +10,11 @@ import (
 // content is a message that arrives in parts: the method, a header frame, and body frames up to the announced size.
 type content struct {
 	method     *amqpwire.BasicPublish // nil: no content expected
-	header     bool                   // was received
+	header     bool                   // the header frame was received
 	size       uint64                 // announced size of the body
 	properties int                    // number of property bytes in message
 	message    []byte                 // properties and body, in a single allocation
-	check      uint64                 // last check by [contents] before the last part arrived
+	check      uint64                 // number of checks by [contents] when the last part arrived
 
 	scratch []byte // reusable buffer for properties until the first body frame
 }
@@ -94,8 +94,8 @@ func (ch *channel) contentBody(f amqpwire.Frame) error {
 	return nil
 }
 
-// add appends a part of the body. It allocates space for further parts, but limits the space in proportion to the received
-// bytes, because a client can announce a false size.
+// add appends a part of the body. It also allocates space for further parts, but only in proportion to the bytes received,
+// because a client can announce a false size.
 func (c *content) add(part []byte) {
 	if cap(c.message)-len(c.message) < len(part) {
 		room := min(c.missing(), uint64(max(4*len(part), len(c.message))))
@@ -104,7 +104,7 @@ func (c *content) add(part []byte) {
 	c.message = append(c.message, part...)
 }
 
-// dropContent drops the message that the client publishes.
+// dropContent drops the message that the client is publishing.
 func (ch *channel) dropContent() {
 	c := &ch.content
 	ch.contentMemory.Set(0)

@@ -10,12 +10,12 @@ import (
 // contentTimeout is the maximum time between two parts of a message.
 const contentTimeout = time.Minute
 
-// contentChecks is the number of checks per contentTimeout. A message that is unchanged for more than contentChecks checks
-// is unchanged for at least contentTimeout.
+// contentChecks is the number of checks per contentTimeout. If a message has not changed for more than contentChecks checks,
+// it has not changed for at least contentTimeout.
 const contentChecks = 4
 
-// contents checks for messages that a client has started to publish and not completed. One timer serves all channels of a
-// session, because most messages are complete a moment later.
+// contents detects messages that a client has started to publish but does not complete. All channels of a session share one
+// timer, because most messages are complete before the next check.
 type contents struct {
 	// Guarded like Session.channels:
 	checks  uint64 // number of checks so far
@@ -46,7 +46,7 @@ func (c *contents) start(s *Session) {
 	}
 }
 
-// stop stops the checks at the end of the session.
+// stop stops the checks when the session is closed.
 func (c *contents) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,7 @@ func (c *contents) stop() {
 
 // checkContents closes the connection if the client does not continue a message. A check counts only while the session reads
 // from the client. The session does not read during an alarm, while the client does not read its replies, or while the
-// reader waits for the disk. A waiting reader keeps its turn, so checkContents only tries to lock the turn.
+// reader waits for the disk. A waiting reader holds the turn, so checkContents uses TryLock for the turn.
 func (s *Session) checkContents() {
 	c := &s.contents
 	if s.readsPaused() || s.out.full.Load() || !s.turn.TryLock() {

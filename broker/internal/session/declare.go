@@ -53,8 +53,8 @@ func (ch *channel) queueDeclare(m *amqpwire.QueueDeclare) error {
 	})
 }
 
-// named applies the defaults for empty names. An empty queue name selects the last declared queue, and an empty routing key
-// is then the name of that queue.
+// named applies the defaults for empty names. An empty queue name selects the last declared queue. An empty routing key then
+// becomes the name of that queue.
 func (ch *channel) named(queue, key string) (string, string, error) {
 	switch queue = vhost.Clean(queue); {
 	case queue != "":
@@ -67,7 +67,7 @@ func (ch *channel) named(queue, key string) (string, string, error) {
 	return ch.lastQueue, key, nil
 }
 
-// queue returns the queue of a method, if the user has the permission for the operation.
+// queue returns the queue with the name if the user has the permission for the operation.
 func (ch *channel) queue(name string, op access.Operation) (*vhost.Queue, error) {
 	name, _, err := ch.named(name, "")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// frame handles one frame. Done reports an orderly close of the connection.
+// frame handles one frame. Done reports whether the close of the connection is complete.
 func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	switch {
 	case s.closing.Load() && (f.Type != amqpwire.FrameMethod || f.Channel != 0):
@@ -39,7 +39,7 @@ func (s *Session) frame(f amqpwire.Frame) (done bool) {
 
 // raise reports an error to the client. It closes the channel, or the connection if the error is a hard error.
 func (s *Session) raise(id uint16, method amqpwire.MethodID, err error) {
-	s.processAcks() // settle the acks before the error
+	s.processAcks() // process the acks that precede the error
 	e := asException(err)
 	ch := s.channels[id]
 	if e.Code.Hard() || ch == nil {
@@ -92,7 +92,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 		s.closing.Store(true)
 		s.closeSent = true
 		return true
-	case *amqpwire.ConnectionUpdateSecret: // there are no secrets that expire
+	case *amqpwire.ConnectionUpdateSecret: // no effect, because secrets do not expire
 		s.send(0, &amqpwire.ConnectionUpdateSecretOk{})
 	default:
 		s.fail(exception.New(exception.ChannelError, "unexpected method in connection state running"), m.ID())
@@ -100,7 +100,7 @@ func (s *Session) connectionFrame(f amqpwire.Frame) (done bool) {
 	return false
 }
 
-// channel returns the channel with the given number, or nil. It caches the last channel, because most frames are for the
+// channel returns the channel with the given number, or nil. It caches the last channel, because most frames belong to the
 // same channel as the previous frame.
 func (s *Session) channel(id uint16) *channel {
 	if s.last == nil || s.last.id != id {
@@ -117,8 +117,8 @@ func (s *Session) drop(ch *channel) {
 	s.last = nil
 }
 
-// channelFrame handles a frame on a channel other than 0. With an error for the client, it returns the method that caused
-// the error.
+// channelFrame handles a frame on a channel other than 0. If it returns an error for the client, it also returns the method
+// that caused the error.
 func (s *Session) channelFrame(f amqpwire.Frame) (amqpwire.MethodID, error) {
 	ch := s.channel(f.Channel)
 	if ch != nil && ch.closing {
@@ -175,7 +175,7 @@ func (s *Session) awaitClose(ch *channel, f amqpwire.Frame) (amqpwire.MethodID, 
 	return id, err
 }
 
-// parseMethod parses a method and returns its ID. With an error, it returns the ID for the error reply to the client.
+// parseMethod parses a method and returns its ID. If it returns an error, the ID is for the error reply to the client.
 func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, error)) (amqpwire.Method, amqpwire.MethodID, error) {
 	if f.Type != amqpwire.FrameMethod {
 		return nil, 0, exception.New(exception.UnexpectedFrame, "expected method frame, got non method frame instead")
@@ -193,7 +193,7 @@ func parseMethod(f amqpwire.Frame, parse func(payload []byte) (amqpwire.Method, 
 	return nil, 0, exception.New(exception.CommandInvalid, "unknown method %v", id)
 }
 
-// known reports whether the type of a frame is known, and the frame has the fixed part of that type.
+// known reports whether the type of a frame is known and the payload contains the fixed fields of that type.
 func known(f amqpwire.Frame) bool {
 	switch f.Type {
 	case amqpwire.FrameMethod:
@@ -224,7 +224,7 @@ func frameError(e *amqpwire.FrameError) *exception.Error {
 	return exception.New(exception.FrameError, "type %d, %s: {invalid_frame_end_marker,%d}", e.Type, snippet(e.Payload), e.End)
 }
 
-// snippet formats the start of a payload like RabbitMQ, with text as text.
+// snippet formats the start of a payload like RabbitMQ, as text if it is printable.
 func snippet(payload []byte) string {
 	if len(payload) > 16 {
 		return "first 16 octets = " + term(payload[:16])
@@ -269,7 +269,7 @@ func printable(text []rune) (quoted string, ok bool) {
 	return `"` + escapes.Replace(string(text)) + `"`, true
 }
 
-// octets formats bytes as numbers in Erlang notation. It stops at 255 bytes, because an error message is not longer.
+// octets formats bytes as numbers in Erlang notation. It stops at 255 bytes, the maximum length of an error message.
 func octets(b []byte) string {
 	numbers := make([]string, min(len(b), 255))
 	for i := range numbers {

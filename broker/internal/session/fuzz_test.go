@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzSession sends arbitrary data after a valid handshake, with or without framing. The session must reply or close the
-// connection, and must end when the client disconnects.
+// connection, and Serve must return when the client disconnects.
 func FuzzSession(f *testing.F) {
 	var script []byte
 	for _, m := range []amqpwire.Method{

@@ -13,10 +13,10 @@ import (
 // RabbitMQ, the broker serves these clients as AMQP 0-9-1 clients.
 var amqp09Header = [8]byte{'A', 'M', 'Q', 'P', 1, 1, 0, 9}
 
-// handshake handles a connection from the protocol header to connection.open-ok. An error ends the connection. The handshake
-// has already sent the client all information about the error.
+// handshake handles a connection from the protocol header to connection.open-ok. If it returns an error, the caller closes
+// the connection. The handshake has then already sent the client any reply about the error.
 func (s *Session) handshake() error {
-	// The deadline includes writes, because a client may start TLS and not read.
+	// The deadline includes writes, because a client may start TLS and never read.
 	_ = s.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	header, err := s.in.ReadProtocolHeader()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Session) setTimeout(timeout time.Duration) error {
 	return err
 }
 
-// refuse flushes the outbox before the connection ends with an error. It returns err.
+// refuse flushes the outbox before the connection is closed, and returns err.
 func (s *Session) refuse(err error) error {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(closeTimeout))
 	s.out.finish()
@@ -59,8 +59,8 @@ func (s *Session) refuse(err error) error {
 	return err
 }
 
-// expect reads a method that the handshake requires. If a client sends something else before connection.open, the connection
-// ends without an error reply.
+// expect reads a method that the handshake requires. If a client sends anything else before connection.open, the broker
+// closes the connection without an error reply.
 func (s *Session) expect(m amqpwire.Method) error {
 	for {
 		f, err := s.in.ReadFrame()
@@ -81,7 +81,7 @@ func (s *Session) expect(m amqpwire.Method) error {
 	}
 }
 
-// parseExpected parses a method of the handshake. With an error, it returns the ID for the error reply to the client.
+// parseExpected parses a method of the handshake. If it returns an error, the ID is for the error reply to the client.
 func parseExpected(f amqpwire.Frame, m amqpwire.Method) (amqpwire.MethodID, error) {
 	if !known(f) {
 		return 0, unknownFrame(f)
@@ -164,8 +164,8 @@ func (s *Session) tune() error {
 	if err := s.expect(&ok); err != nil {
 		return err
 	}
-	// 0 requests no limit, which exceeds the offer of the server. Like RabbitMQ, the broker closes the connection without a
-	// reply, because the connection is not open yet and the client violates the protocol.
+	// 0 requests no limit, and so exceeds the limit that the server offers. Like RabbitMQ, the broker closes the connection
+	// without a reply, because the connection is not open yet and the client violates the protocol.
 	switch {
 	case ok.ChannelMax == 0 || ok.ChannelMax > s.config.ChannelMax:
 		return fmt.Errorf("handshake: negotiated channel_max = %d is higher than the maximum allowed value (%d)",

@@ -8,15 +8,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// silentHalves is the number of half intervals without data after which the session ends: two intervals, as in the
-// specification, and one half interval for the transit of the last heartbeat.
+// silentHalves is the number of half heartbeat intervals without data after which the broker closes the connection: two
+// intervals, as in the specification, and half an interval for the transit of the last heartbeat.
 const silentHalves = 5
 
 var errSilent = errors.New("missed heartbeats from the client")
 
-// startHeartbeats sends a heartbeat every half interval, and ends the session if no data arrives. If the client reads
-// slowly, the session may not have read the heartbeats of the client, so progress of the client's reads also counts as a
-// sign of life. The returned function stops the heartbeats and waits for their goroutine.
+// startHeartbeats sends a heartbeat every half interval, and cancels the session if no data arrives. While the client reads
+// slowly, the session may pause its reads and miss the client's heartbeats. Progress of the client's reads therefore also
+// counts as activity. The returned function stops the heartbeats and waits until their goroutine has returned.
 func (s *Session) startHeartbeats() (stop func()) {
 	if s.heartbeat == 0 {
 		return func() {}

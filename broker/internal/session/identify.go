@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// mechanisms returns the authentication mechanisms: by password, and over TLS also by a verified client certificate.
+// mechanisms returns the supported authentication mechanisms: passwords and, over TLS, verified client certificates.
 func (s *Session) mechanisms() string {
 	if s.certificate() != nil {
 		return "PLAIN AMQPLAIN EXTERNAL"
@@ -40,14 +40,14 @@ func (s *Session) certificate() *x509.Certificate {
 	return chains[0][0]
 }
 
-// refusal is the reason for a refused login. The client does not receive the reason.
+// refusal is the reason why a login was refused. The broker does not send it to the client.
 type refusal struct{ error }
 
 // Unwrap supports [errors.As].
 func (r refusal) Unwrap() error { return r.error }
 
 func refused(user, reason string) refusal {
-	return refusal{fmt.Errorf("user %q was refused: %s", user, reason)}
+	return refusal{fmt.Errorf("login of user %q refused: %s", user, reason)}
 }
 
 // identify authenticates the client and returns its user. If the broker refuses the login, the error is a [refusal].
@@ -65,7 +65,7 @@ func (s *Session) identify(mechanism, response string) (user string, err error) 
 		return "", err
 	}
 	peer, authentic := s.conn.RemoteAddr(), false
-	if peer.Network() == "pipe" { // a pipe connects within this process
+	if peer.Network() == "pipe" { // a pipe is a connection within this process
 		authentic = control.Authenticate(user, password)
 	} else {
 		authentic, err = control.AwaitLogin(s.serving, peer.String(), user, password)

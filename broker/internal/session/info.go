@@ -36,7 +36,7 @@ type ChannelInfo struct {
 	Tx       bool
 	Prefetch uint16
 	Unacked  int
-	// Messages without a publisher confirm, and the messages and acks in an open transaction.
+	// Counts of messages without a publisher confirm, and of messages and acks in an open transaction.
 	Unconfirmed     uint64
 	Uncommitted     int
 	AcksUncommitted int
@@ -52,7 +52,7 @@ type ConsumerInfo struct {
 	Exclusive bool
 	Prefetch  int
 	Timeout   time.Duration
-	Active    bool // may receive messages
+	Active    bool // the queue may deliver messages to it
 	// SingleActive reports that only one consumer of the queue is active at a time.
 	SingleActive bool
 	Arguments    amqpwire.Table
@@ -77,7 +77,7 @@ func (s *Session) Info() Info {
 		Reads: s.traffic.readsIn.Load(), Writes: s.traffic.writesOut.Load(),
 	}
 	if !s.opened {
-		return info // before that, only the reader may access the results of the handshake
+		return info // until then, only the reader may access the results of the handshake
 	}
 	info.User, info.VHost, info.ClientProperties = s.user, s.vhost.Name(), s.clientProperties
 	info.Heartbeat, info.FrameMax, info.ChannelMax = s.heartbeat, s.frameMax, s.channelMax
@@ -103,7 +103,7 @@ func (s *Session) state() string {
 
 func (ch *channel) info() ChannelInfo {
 	info, consumers := ch.describe()
-	// The lock order forbids calls of a queue under the lock of a channel.
+	// The lock order forbids calling a queue while the lock of a channel is held.
 	for i, c := range consumers {
 		info.Consumers[i].Active = c.queue.Active(&c.Consumer)
 	}

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// outboxLimit is the number of unread bytes above which consumers get no deliveries, and the session does not read
-	// frames from the client, because each frame may require a reply. Deliveries and reads resume at half of the limit.
-	// While memory for connections is scarce, the limit is outboxBatch. One message may exceed the limit. A second message
-	// may not, because the limit includes the batch that is being written.
+	// outboxLimit is the number of bytes, not yet read by the client, above which the session stops deliveries to its
+	// consumers. It also stops reading from the client, because each frame may require a reply. Deliveries and reads resume
+	// at half of the limit. While memory for connections is scarce, the limit is outboxBatch. One message may exceed the
+	// limit. A second message may not, because the batch that is being written also counts.
 	outboxLimit = 1 << 20
-	// outboxStep is the granularity of memory accounting. Most connections have less unread data and avoid the accounting.
+	// outboxStep is the granularity of memory accounting. Most connections have less unread data, and so avoid the cost of
+	// accounting.
 	outboxStep = 64 << 10
 	// outboxBatch is the approximate size of a write. Larger writes are not faster.
 	outboxBatch = 64 << 10
 )
 
 // spares holds written batches for reuse by any connection, so that idle connections do not hold batches. A sync.Pool is not
-// suitable, because a processor rarely gets a batch that another processor has put into the pool.
+// suitable, because a processor rarely gets a batch that another processor returned to the pool.
 var spares = make(chan []byte, 32)
 
 func spare() []byte {
@@ -46,8 +47,8 @@ func keepSpare(b []byte) {
 	}
 }
 
-// outbox collects encoded frames. While the writer writes a batch, the next batches grow. A busy connection therefore writes
-// many frames at a time, and the writer sends a single frame immediately.
+// outbox collects encoded frames. While the writer writes a batch, the next batches grow. The writer therefore sends many
+// frames at a time on a busy connection, and a single frame immediately on an idle connection.
 type outbox struct {
 	mu      sync.Mutex
 	batches [][]byte // in order; the last one grows
@@ -63,7 +64,7 @@ type outbox struct {
 	done       chan struct{} // closed after the last write
 }
 
-// stalled is a sender that was refused. The outbox resumes it when space is available.
+// stalled is a sender whose data the outbox refused. The outbox resumes it when space is available.
 type stalled interface{ resume() }
 
 func newOutbox(a *budget.Account) *outbox {
@@ -99,7 +100,7 @@ func (o *outbox) add(appendTo func([]byte) []byte) {
 	}
 	if n := len(o.batches); n == 0 || len(o.batches[n-1]) >= outboxBatch {
 		o.batches = append(o.batches, spare())
-		if n == 0 { // otherwise the writer finds the batch without a signal
+		if n == 0 { // otherwise the writer takes the batch without a signal
 			signal(o.dataAdded)
 		}
 	}
@@ -131,7 +132,7 @@ func (o *outbox) offer(appendTo func([]byte) []byte, by stalled) bool {
 	return true
 }
 
-// waitForRoom blocks while the peer reads too slowly. It returns the cause of the context if the context ends first.
+// waitForRoom blocks while the peer reads too slowly. If ctx is done first, it returns the cause of ctx.
 func (o *outbox) waitForRoom(ctx context.Context) error {
 	for o.full.Load() {
 		select {

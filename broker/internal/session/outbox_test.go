@@ -35,7 +35,7 @@ func TestOutboxAcceptsOneMessageAboveLimit(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- o.run(server) }()
 			messages := &offerer{out: o, size: size}
-			for range 2 { // offers again while the outbox writes
+			for range 2 { // the second time, while the outbox writes
 				messages.offer()
 				synctest.Wait()
 			}

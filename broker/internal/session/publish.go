@@ -74,8 +74,8 @@ func (ch *channel) replyQueue() string {
 func appendContent(b []byte, ch *channel, m amqpwire.Method, properties, body []byte) []byte {
 	framed, err := amqpwire.AppendMethodFrame(b, ch.id, m)
 	if err != nil {
-		// All names arrived as short strings or were checked for their length.
-		ch.s.log.Error("message not sent", "method", m.ID(), "error", err)
+		// Cannot happen: all names arrived as short strings, or their length was checked.
+		ch.s.log.Error("cannot send message", "method", m.ID(), "error", err)
 		return b
 	}
 	framed = amqpwire.AppendHeaderFrame(framed, ch.id, classBasic, uint64(len(body)), properties)

@@ -12,7 +12,7 @@ import (
 // maxFramesPerLock limits the number of frames that the reader handles under one lock, and so the duration of the lock.
 const maxFramesPerLock = 64
 
-// read handles frames from the client until the session ends.
+// read handles frames from the client until the connection is closed.
 func (s *Session) read() error {
 	if err := s.handshake(); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (s *Session) read() error {
 	}
 }
 
-// handle processes a frame, and further frames that are already buffered. Locking for each frame would cost more than the
-// processing of most frames. Done reports an orderly close of the connection.
+// handle processes a frame, and further frames that are already buffered. Locking for each frame would cost more than
+// processing most frames. Done reports whether the close of the connection is complete.
 func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 	s.lock()
 	defer s.unlock()
@@ -73,8 +73,8 @@ func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 	return done, err
 }
 
-// readsPaused reports whether the broker has stopped reading from the client. In this case, missing data does not mean that
-// the client is silent.
+// readsPaused reports whether the broker has stopped reading from the client. If so, a lack of data does not mean that the
+// client is silent.
 func (s *Session) readsPaused() bool { return s.blocked.Load() || s.waiting.Load() }
 
 // handleReadError handles a failed read. It reports a malformed frame to the client.
@@ -93,7 +93,7 @@ func (s *Session) handleReadError(err error) error {
 	return nil
 }
 
-// lost returns the error for a connection that ended without connection.close.
+// lost returns the error for a connection that was closed without connection.close.
 func (s *Session) lost(err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause

@@ -13,8 +13,8 @@ type routeCache struct {
 }
 
 const (
-	// routeCacheQueues is the maximum number of queues that a channel caches between batches of frames. A deleted queue in
-	// the cache is not accounted for, and uses about a third of the accounted size of a channel.
+	// routeCacheQueues is the maximum number of queues that a channel caches between batches of frames. The memory account
+	// excludes deleted queues in the cache. A deleted queue uses about a third of channelSize.
 	routeCacheQueues = 4
 	// routeCacheCap is the maximum capacity of the slice that a channel keeps.
 	routeCacheCap = 32
@@ -23,7 +23,7 @@ const (
 // route returns the queues for a message. The slice is valid until the next message.
 func (ch *channel) route(m *queue.Message) ([]*vhost.Queue, error) {
 	w, now := &ch.routeCache, ch.s.vhost.Generation()
-	byKey := len(m.Headers) == 0 // otherwise the headers may change the route
+	byKey := len(m.Headers) == 0 // otherwise the route may depend on the headers
 	if byKey && w.generation == now && w.exchange == m.Exchange && w.key == m.RoutingKey {
 		return w.queues, nil
 	}

@@ -9,13 +9,13 @@
 //
 // The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine only writes the
 // [outbox]. The outbox receives replies from the reader, and deliveries from queues in the goroutine of the publisher. A
-// third goroutine handles heartbeats. The cause of the session context is the reason for the end of a session.
+// third goroutine handles heartbeats. The cause of the session context is the reason why the session was closed.
 //
 // The lock order is turn, session, queue, channel, confirms, outbox. Only the turn may be held while a goroutine blocks. The
 // turn is the right to change channels. The reader holds the turn while it handles frames, and may wait for the store.
-// Between frames, a timer may take the turn. While the reader waits, it releases the session lock, so that the broker can
-// inspect the session. The state does not change during the wait. The channel lock guards the fields of a channel that
-// deliveries use. The lock of [confirms] guards the fields that commits of the store use.
+// Between frames, a timer may take the turn. While the reader waits, it releases only the session lock, so that the broker
+// can inspect the session, whose state does not change. The channel lock guards the fields of a channel that deliveries use.
+// The lock of [confirms] guards the fields that commits of the store use.
 package session
 
 import (
@@ -43,10 +43,10 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// closeTimeout is the maximum time for the client to read the outbox and to reply to connection.close.
+	// closeTimeout is the time in which the client must read the outbox and reply to connection.close.
 	closeTimeout = 5 * time.Second
-	// lingerTimeout is the maximum time for the client to close the socket after connection.close-ok. A shorter heartbeat
-	// interval lowers the limit.
+	// lingerTimeout is the time in which the client must close the socket after connection.close-ok. A shorter heartbeat
+	// interval replaces it.
 	lingerTimeout = 30 * time.Second
 	// confirmEvery limits the number of confirms that the session collects for one frame.
 	confirmEvery = 256
@@ -84,8 +84,8 @@ type Session struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// serving ends with ctx, or earlier with Shutdown. After that, the reader does not wait for replies, because the client
-	// does not read further replies.
+	// serving is done when ctx is done, or earlier when Shutdown is called. After that, the reader does not wait for the
+	// store, because the client does not read further replies.
 	serving     context.Context
 	stopServing context.CancelFunc
 
@@ -121,7 +121,7 @@ type Session struct {
 	notifiesBlocked  bool // the client supports connection.blocked
 
 	turn        sync.Mutex // required for changes of the following fields
-	mu          sync.Mutex // guards the following fields for readers
+	mu          sync.Mutex // also required for changes; sufficient for reads
 	opened      bool       // the handshake is complete
 	channels    map[uint16]*channel
 	last        *channel // the last channel that a frame was for
@@ -170,10 +170,10 @@ func New(conn net.Conn, config *Config) *Session {
 	return s
 }
 
-// Serve runs the session until the session and all its goroutines have ended. It returns the reason, or nil after an orderly
-// close or Abort.
+// Serve runs the session until the connection is closed and all its goroutines have returned. It returns the reason, or nil
+// after Abort or a complete exchange of connection.close.
 func (s *Session) Serve() error {
-	// The cancellation of the context unblocks both goroutines that may be blocked on the socket.
+	// Closing the socket unblocks the reader and the writer.
 	stop := context.AfterFunc(s.ctx, func() { _ = s.conn.Close() })
 	defer stop()
 
@@ -205,7 +205,7 @@ func (s *Session) Serve() error {
 	s.closeAccount()
 
 	if errors.Is(err, context.Canceled) {
-		return nil // by Abort
+		return nil // canceled by Abort
 	}
 	return err
 }
@@ -228,15 +228,15 @@ func (s *Session) sendClose(e *exception.Error, method amqpwire.MethodID) {
 	_ = s.conn.SetDeadline(time.Now().Add(closeTimeout)) // includes writes
 }
 
-// discard reads and ignores data until the client has closed its side. If the session closed the socket with unread data,
-// the operating system would reset the connection, and the client could lose the error before it reads the error.
+// discard reads and ignores data until the client has closed its side. If the session closed the socket while data was
+// unread, the operating system would reset the connection, and the client might never read the error.
 func (s *Session) discard() {
 	_ = s.conn.SetReadDeadline(time.Now().Add(closeTimeout))
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// discardAfterClose is like discard, after connection.close-ok. The client may still be writing and may read the reply only
-// afterwards. Shutdown ends discardAfterClose.
+// discardAfterClose is like discard, after connection.close-ok. The client may still be writing, and read the reply only
+// afterwards. Shutdown makes discardAfterClose return.
 func (s *Session) discardAfterClose() {
 	timeout := lingerTimeout
 	if s.heartbeat > 0 {
@@ -248,13 +248,12 @@ func (s *Session) discardAfterClose() {
 	_, _ = io.Copy(io.Discard, s.conn)
 }
 
-// Shutdown ends the session with connection.close and the reason. It returns immediately. Serve returns after the close is
-// complete.
+// Shutdown sends connection.close with the reason. It returns immediately. Serve returns when the connection is closed.
 func (s *Session) Shutdown(reason string) {
 	s.Force("broker forced connection closure with reason '" + reason + "'")
 }
 
-// Force is like Shutdown, with the complete text for the client.
+// Force is like Shutdown, but sends text to the client unchanged.
 func (s *Session) Force(text string) {
 	s.stopServing()
 	if !s.closing.Swap(true) {
@@ -262,7 +261,7 @@ func (s *Session) Force(text string) {
 	}
 }
 
-// Abort ends the session without connection.close.
+// Abort closes the connection without connection.close.
 func (s *Session) Abort() { s.cancel(context.Canceled) }
 
 // lock locks the turn and the session for changes.
@@ -288,8 +287,8 @@ func (s *Session) release() {
 	}
 }
 
-// exceeded closes the connection of a client that exceeds its memory limit. It drops all unwritten data, because this data
-// may cause the excess.
+// exceeded closes the connection of a client that exceeds its memory limit. It drops all unwritten data, which may have
+// caused the excess.
 func (s *Session) exceeded(e budget.Excess) {
 	if s.closing.Swap(true) {
 		return
@@ -313,13 +312,13 @@ func excess(e budget.Excess) *exception.Error {
 		"to raise it, set ConnectionMemoryLimit or --connection-memory-limit", e.Limit, e.Mostly)
 }
 
-// closeAccount closes the memory account of an ended session.
+// closeAccount closes the memory account of a closed session.
 func (s *Session) closeAccount() {
 	s.identity.Set(0)
 	s.buffer.Set(0)
 	s.out.drop()
 	if left := s.account.Close(); left != 0 {
-		s.log.Error("the memory of a connection was not counted correctly", "left", left)
+		s.log.Error("memory account of a closed connection is not empty", "left", left)
 	}
 }
 
@@ -335,7 +334,7 @@ func (s *Session) send(channel uint16, m amqpwire.Method) {
 func (s *Session) appendMethod(b []byte, channel uint16, m amqpwire.Method) []byte {
 	framed, err := amqpwire.AppendMethodFrame(b, channel, m)
 	if err != nil {
-		s.log.Error("method not sent", "method", m.ID(), "error", err)
+		s.log.Error("cannot send method", "method", m.ID(), "error", err)
 	}
 	return framed // unchanged after an error
 }

@@ -24,8 +24,8 @@ func ack(ch *channel, q *vhost.Queue, items []*queue.Item) {
 	q.Ack(items...)
 }
 
-// nack requeues or rejects deliveries. Failed marks them as failed deliveries. This applies to basic.reject and to the end
-// of a channel, but not to basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
+// nack requeues or rejects deliveries. Failed marks them as failed deliveries. Failed is set for basic.reject and for a
+// closed channel, but not for basic.nack (https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling).
 func nack(requeue, failed bool) disposition {
 	return func(_ *channel, q *vhost.Queue, items []*queue.Item) {
 		if requeue {
@@ -92,7 +92,7 @@ func (ch *channel) finish(s settlement) {
 			continue
 		}
 		d.consumer.settled()
-		if d.consumer.refused { // refused a message without credit, and has credit now
+		if d.consumer.refused { // refused a message for lack of credit, and has credit now
 			d.consumer.refused = false
 			credited = append(credited, d.consumer)
 		}
@@ -116,7 +116,7 @@ func (ch *channel) basicRecover(again bool, ok amqpwire.Method) error {
 	ch.mu.Lock()
 	all := ch.unacked.takeAll(nil)
 	ch.mu.Unlock()
-	ch.finish(settlement{all, nack(true, false)}) // a transaction does not delay the requeue
+	ch.finish(settlement{all, nack(true, false)}) // immediately, even in a transaction
 	if ok != nil {
 		ch.send(ok)
 	}

@@ -7,14 +7,15 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// errUnanswered ends a method without a reply, because the client has disconnected or the session has sent connection.close.
-var errUnanswered = errors.New("the session ends")
+// errUnanswered stops a method without a reply, because the client has disconnected or the session has sent
+// connection.close.
+var errUnanswered = errors.New("session is closing")
 
-// await runs a function that waits for the disk. The reader calls it and keeps its turn, so that the state of the session
-// does not change. It releases the session lock, so that callers that inspect the session do not wait for the disk.
+// await runs a function that waits for the disk. The reader calls it and keeps the turn, so that the state of the session
+// does not change. await releases the session lock, so that callers that inspect the session do not wait for the disk.
 //
-// While the session does not read, it cannot detect a silent client. It detects a lost connection when it cannot write a
-// heartbeat.
+// While the session waits, it does not read and cannot detect a silent client. It still detects a lost connection, because
+// it cannot write heartbeats.
 func (s *Session) await(do func(context.Context) error) error {
 	s.waiting.Store(true)
 	s.mu.Unlock()
@@ -36,14 +37,14 @@ func (s *Session) saveAtomically(do func()) error {
 	}
 	disk.Hold()
 	do()
-	commit := disk.Notify(&s.confirms) // no commit starts between Hold and Release, so this commit includes all changes
+	commit := disk.Notify(&s.confirms) // before Release, so that this commit includes all changes
 	disk.Release()
 	return s.await(func(ctx context.Context) error { return disk.Wait(ctx, commit) })
 }
 
-// changed replies to a method that may have changed the topology. After the reply the client can rely on the change. With
-// no-wait, the method waits only while the store has a backlog, because otherwise the client could increase the backlog
-// without limit.
+// changed replies to a method that may have changed the topology. It waits until the change is durable, so that the client
+// can rely on it after the reply. With no-wait, it waits only while the store has a backlog, so that the client cannot
+// increase the backlog without limit.
 func (ch *channel) changed(noWait bool, m amqpwire.Method) error {
 	if noWait && ch.s.backlog() == nil {
 		return nil
@@ -55,7 +56,7 @@ func (ch *channel) changed(noWait bool, m amqpwire.Method) error {
 	return nil
 }
 
-// conclude sends all outstanding confirms of channels, and waits for the store. If the store fails, conclude does not
+// conclude waits for the store and sends all outstanding confirms of the channels. If the store fails, conclude does not
 // confirm the messages that are not durable.
 func (s *Session) conclude(channels ...*channel) {
 	last := s.confirms.last(channels)

@@ -20,7 +20,7 @@ type waitingSession struct {
 	ended  chan error
 }
 
-// serve returns a session that does not yet wait.
+// serve returns a session that is not yet waiting.
 func serve(t *testing.T, config *Config) *waitingSession {
 	t.Helper()
 	client, server := net.Pipe()
@@ -67,7 +67,7 @@ func (w *waitingSession) over() bool {
 	}
 }
 
-// eachWait calls the test for each operation during which a session can wait for the disk. The disk does not respond before
+// eachWait calls the test for each operation during which a session can wait for the disk. The disk does not respond until
 // the test returns.
 func eachWait(t *testing.T, test func(t *testing.T, w *waitingSession)) {
 	for name, wait := range map[string]func(w *waitingSession, disk *fakeStore){
@@ -112,7 +112,7 @@ func (w *waitingSession) queue() queue.Stats {
 	return q.Stats()
 }
 
-// A waiting session does not read. It must not treat its client as silent, and Info must not block.
+// A session that waits for the disk does not read. It must not treat its client as silent, and Info must not block.
 func TestSessionRespondsWhileItWaitsForDisk(t *testing.T) {
 	eachWait(t, func(t *testing.T, w *waitingSession) {
 		time.Sleep(time.Hour)

@@ -10,7 +10,7 @@ import (
 )
 
 // flow is a publisher and a consumer on separate connections. Their frames are encoded in advance, so that the benchmark
-// measures little besides the broker.
+// measures mainly the broker.
 type flow struct {
 	tb                  testing.TB
 	publisher, consumer net.Conn
@@ -184,19 +184,19 @@ func BenchmarkAcked(b *testing.B)        { benchmarkFlow(b, 16, true) }
 func BenchmarkAutoAck1KiB(b *testing.B)  { benchmarkFlow(b, 1<<10, false) }
 func BenchmarkAutoAck64KiB(b *testing.B) { benchmarkFlow(b, 64<<10, false) }
 
-// A message needs three allocations between the two sockets: for the message, for its item in the queue, and for the bytes
-// of the message.
+// The broker needs three allocations per message: for the message, for its item in the queue, and for the bytes of the
+// message.
 func TestAllocationsPerMessage(t *testing.T) {
 	for name, ack := range map[string]bool{"auto-ack": false, "acked": true} {
 		t.Run(name, func(t *testing.T) {
 			const messages = 10_000
 			f := newFlow(t, 16, ack)
-			f.run(messages) // grows the buffers before the measurement
+			f.run(messages) // lets the buffers grow before the measurement
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			f.run(messages)
 			runtime.ReadMemStats(&after)
-			if each := float64(after.Mallocs-before.Mallocs) / messages; each >= 3.5 { // a buffer grows occasionally
+			if each := float64(after.Mallocs-before.Mallocs) / messages; each >= 3.5 { // more than 3, because a buffer grows occasionally
 				t.Errorf("allocations per message: got %.2f, want less than 3.5", each)
 			}
 		})

@@ -50,7 +50,7 @@ func (s *Session) ackTimeouts() {
 		for c := range late {
 			ch.timedOut(c)
 		}
-		ch.settleAll(settlement{overdue, nack(true, false)}) // after the consumers were cancelled, so that they do not receive the messages again
+		ch.settleAll(settlement{overdue, nack(true, false)}) // only now, so that the cancelled consumers do not receive the messages again
 	}
 }
 
@@ -58,7 +58,7 @@ func (s *Session) ackTimeouts() {
 var requeuedItem = new(queue.Item)
 
 // overdue takes the deliveries that have exceeded the timeout. It returns their consumers, and the time at which the next
-// delivery is due. A client may still settle an overdue delivery. The settlement has no effect and causes no error.
+// delivery is due. If a client later settles such a delivery, the settlement has no effect and causes no error.
 func (ch *channel) overdue(now time.Time) (taken []delivery, late map[*consumer]struct{}, next time.Time) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -86,7 +86,7 @@ func (ch *channel) timedOut(c *consumer) {
 	if !there {
 		return // already cancelled
 	}
-	ch.s.log.Warn("consumer has kept a message for too long", "channel", ch.id, "consumer", c.tag, "queue", c.queue.Name(),
+	ch.s.log.Warn("consumer exceeded the acknowledgement timeout", "channel", ch.id, "consumer", c.tag, "queue", c.queue.Name(),
 		"timeout", c.timeout)
 	if !ch.s.notifiesCancel {
 		ch.s.raise(ch.id, 0, exception.New(exception.PreconditionFailed,

@@ -22,7 +22,7 @@ func (t *traffic) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// writeMost limits the size of a write, so that the progress of a large batch to a slow reader is visible.
+// writeMost limits the size of a write, so that the session notices the progress of a slow client during a large batch.
 const writeMost = 128 << 10
 
 // Write implements [net.Conn].
@@ -45,7 +45,7 @@ func (ch *channel) count() {
 	}
 }
 
-// detachCounts detaches the channel from the totals when the channel ends. The totals keep its counts.
+// detachCounts detaches a closed channel from the totals. The totals keep its counts.
 func (ch *channel) detachCounts() {
 	ch.s.stats.Churn.ChannelsClosed.Add(1)
 	for _, totals := range ch.totals() {

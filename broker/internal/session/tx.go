@@ -17,10 +17,10 @@ type transaction struct {
 	settled   []settlement
 }
 
-// pending is a message that was checked and is not yet published.
+// pending is a message that was checked but not yet published.
 type pending struct {
 	message   *queue.Message
-	queues    []*vhost.Queue // routed at the time of publishing; later deletions and bindings have no effect
+	queues    []*vhost.Queue // determined when the client published; later changes of the topology have no effect
 	mandatory bool
 }
 

@@ -35,8 +35,8 @@ type unacked struct {
 // deliverySize is the memory of a delivery, without its message.
 const deliverySize = int64(unsafe.Sizeof(delivery{}))
 
-// unackedKeep is the list capacity that a channel keeps while it has no unacked messages. While memory for connections, or
-// for the unacked deliveries of this connection, is scarce, the limit is unackedScarce.
+// unackedKeep is the list capacity that a channel keeps while it has no unacked messages. It keeps only unackedScarce while
+// memory is scarce, either for all connections or for the unacked deliveries of this connection.
 const (
 	unackedKeep   = 1024
 	unackedScarce = 64
@@ -78,7 +78,7 @@ func (u *unacked) take(dst []delivery, tag uint64, multiple bool) ([]delivery, b
 }
 
 // find returns the index of a tag. Tags grow by at least one, so the difference of the tags limits the distance from the
-// first delivery. Most searches are for the first delivery.
+// first delivery. Most searches find the first delivery.
 func (u *unacked) find(tag uint64) (i int, found bool) {
 	live := u.list[u.from:]
 	if len(live) == 0 || tag < live[0].tag {
@@ -95,7 +95,7 @@ func (u *unacked) takeRange(dst []delivery, from, to int) []delivery {
 	for i := from; i < to; i++ {
 		if d := &u.list[i]; !settled(*d) {
 			dst = append(dst, *d)
-			*d = delivery{tag: d.tag} // keeps the tag, for searches
+			*d = delivery{tag: d.tag} // keeps the tag for searches
 			u.holes++
 		}
 	}
@@ -142,7 +142,7 @@ func (u *unacked) restore(ds []delivery) {
 func settled(d delivery) bool { return d.item == nil }
 
 // byConsumer compares deliveries by their consumers, in the order of subscription. Deliveries by basic.get come last. When a
-// channel ends, its deliveries return to a quorum queue in this order. A classic queue restores the original order.
+// channel is closed, its deliveries return to a quorum queue in this order. A classic queue restores the original order.
 func byConsumer(a, b delivery) int {
 	number := func(d delivery) uint64 {
 		if d.consumer == nil {

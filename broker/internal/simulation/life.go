@@ -25,7 +25,7 @@ type Life struct {
 	Book    *Book
 
 	dir     string
-	leaks   atomic.Bool // goroutines of a broker with a failed disk never end, because its process does not exit
+	leaks   atomic.Bool // goroutines of a broker with a failed disk never return, because its process does not exit
 	actors  []Actor
 	running sync.WaitGroup
 
@@ -44,7 +44,8 @@ type Actor interface {
 	// Begin starts the actor. The broker is running.
 	Begin(l *Life)
 
-	// Heal ends the faults of the actor, for example restarts a stopped worker. The actor continues its remaining work.
+	// Heal removes the faults of the actor; for example, it restarts a stopped worker. The actor continues its
+	// remaining work.
 	Heal(l *Life)
 
 	// Idle returns a description of the remaining work of the actor; "": none. A life is quiet if all actors are idle and no
@@ -99,7 +100,8 @@ func (l *Life) Count(kind string) {
 	l.events[kind]++
 }
 
-// A Disturbance is a period in which a fault or an orderly stop affected a participant. Checks permit exceptions for it.
+// A Disturbance is a period in which a fault or a graceful shutdown affected a participant. Checks permit exceptions
+// for it.
 type Disturbance struct {
 	Who  string // the owner of a connection, a worker, "broker" or "queue/NAME"
 	Why  string // the kind, such as "cut", "crash" or "stop"
@@ -168,7 +170,7 @@ type logHandler struct {
 
 // These warnings report disturbances of messages.
 const (
-	ackOverdue = "consumer has kept a message for too long"
+	ackOverdue = "consumer exceeded the acknowledgement timeout"
 	waitedLong = "waited too long to begin"
 )
 
@@ -273,7 +275,7 @@ func (l *Life) tick(ended <-chan struct{}) {
 	}
 }
 
-// heal ends all faults.
+// heal removes all faults.
 func (l *Life) heal() {
 	l.mu.Lock()
 	l.healed = true
@@ -293,7 +295,7 @@ const (
 
 const promiseQuiet = "in the end, each message is done or parked"
 
-// quiet waits until no work remains and no message is in flight. It reports whether this happened in time.
+// quiet waits until no work remains and no message is in flight. It reports whether the life became quiet in time.
 func (l *Life) quiet() bool {
 	step, quiet, within := quietLook, 0, quietWithin
 	if l.Script.Shape.Archive != nil {
