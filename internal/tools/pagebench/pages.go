@@ -135,7 +135,7 @@ func pagesOf(ctx context.Context, a *failed.Archive) ([]page, error) {
 		get("/api/v1/messages: "+l.name, address("/api/v1/messages", ""))
 		get("/api/v1/messages/count: "+l.name, address("/api/v1/messages/count", ""))
 		if l.name == "failed" || l.name == "discarded" {
-			continue // an act requires a filter besides the state
+			continue // an act requires a filter in addition to the state
 		}
 		act := func(r *rand.Rand) failed.Filter {
 			f := l.filter(r)

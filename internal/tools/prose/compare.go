@@ -55,7 +55,7 @@ func compare(out io.Writer, o options) error {
 	for name := range strings.SplitSeq(o.compare, ",") {
 		i := slices.IndexFunc(models, func(m model) bool { return m.name == name })
 		if i < 0 {
-			return fmt.Errorf("model project %q not found (have %s)", name, strings.Join(modelNames(), ", "))
+			return fmt.Errorf("model project %q not found (use %s)", name, strings.Join(modelNames(), ", "))
 		}
 		dir, err := download(models[i].module)
 		if err != nil {

@@ -121,7 +121,7 @@ func match(patterns []string, matched []bool, file string) bool {
 	return found
 }
 
-// measure finds units, counts their words and checks them. A unit without words or strings is left out.
+// measure finds units, counts their words and checks them. measure omits units without words or strings.
 func measure(o options, root string, patterns []string) ([]*unit, error) {
 	units, err := find(root, patterns)
 	if err != nil {

@@ -2,7 +2,7 @@ package main
 
 import "regexp"
 
-// rule describes strings that do not have the form of docs/style.md.
+// rule matches strings that violate docs/style.md.
 type rule struct {
 	name   string
 	match  *regexp.Regexp

@@ -254,7 +254,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// value fails the test unless err is nil.
+// value returns a function that returns v, or fails the test if err is not nil.
 func value[V any](v V, err error) func(t *testing.T) V {
 	return func(t *testing.T) V {
 		t.Helper()

@@ -58,7 +58,7 @@ const testLine = "Test: "
 func parsePatch(text string) (p patch, err error) {
 	header, diff, found := strings.Cut(text, "\n\n")
 	if !found {
-		return p, errors.New("a header and an empty line must come first")
+		return p, errors.New("patch must start with a header and an empty line")
 	}
 	var about []string
 	for line := range strings.SplitSeq(header, "\n") {
@@ -102,7 +102,7 @@ func parsePatch(text string) (p patch, err error) {
 	}
 	switch {
 	case len(p.hunks) == 0:
-		return p, errors.New("it has no hunk")
+		return p, errors.New("patch must have a hunk")
 	case len(p.tests) == 0:
 		return p, fmt.Errorf("the header must name a test that fails (%s./package -run TestName)", testLine)
 	}

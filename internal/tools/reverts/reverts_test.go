@@ -12,7 +12,7 @@ import (
 const root = "../../.."
 
 // The patches apply to the tree, and the named tests exist.
-func TestPatchesFitTree(t *testing.T) {
+func TestPatchesApplyToTree(t *testing.T) {
 	tree := os.DirFS(root)
 	all, err := readPatches(tree)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestApply(t *testing.T) {
 		"within a line":   {"@@ -2 +2 @@\n-ne\n+1\n", "", "found 0 times"},
 		"two hunks":       {"@@ -1,2 +1,2 @@\n one\n-two\n@@ -3 +2 @@\n three\n-two\n", "one\nthree\n", ""},
 		"two files":       {"@@ -1 +1 @@\n-one\n+1\ndiff --git a/b.go b/b.go\n--- a/b.go\n+++ b/b.go\n@@ -1 +1 @@\n-x\n+y\n", "1\ntwo\nthree\ntwo\n", ""},
-		"no hunk":         {"", "", "no hunk"},
+		"no hunk":         {"", "", "must have a hunk"},
 		"an unknown file": {"--- a/c.go\n+++ b/c.go\n@@ -1 +1 @@\n-x\n", "", "c.go"},
 	} {
 		t.Run(name, func(t *testing.T) {

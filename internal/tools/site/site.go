@@ -26,7 +26,7 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// repository is the address of files that are not pages.
+// repository is the address of files that are not pages of the site.
 const repository = "https://github.com/reprisemq/reprise/blob/main/"
 
 // copied lists the extensions of files that are copied to the site.
@@ -163,7 +163,7 @@ func (s *site) load(sec *section) error {
 		}
 		for _, name := range names {
 			if s.pages[name] != nil {
-				return fmt.Errorf("docs/site.yaml: file %s is in the list twice", name)
+				return fmt.Errorf("docs/site.yaml: file %s is listed twice", name)
 			}
 			source, err := fs.ReadFile(s.root, name)
 			if err != nil {
@@ -172,7 +172,7 @@ func (s *site) load(sec *section) error {
 			p := &page{Source: name, Target: target(name), source: document(name, source)}
 			for _, other := range s.pages {
 				if other.Target == p.Target {
-					return fmt.Errorf("docs/site.yaml: %s and %s have the same page %s", other.Source, name, p.Target)
+					return fmt.Errorf("docs/site.yaml: %s and %s must not have the same page %s", other.Source, name, p.Target)
 				}
 			}
 			p.parse()
@@ -212,7 +212,7 @@ func (s *site) complete() error {
 	var faults []error
 	err := fs.WalkDir(s.root, "docs", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && path.Ext(name) == ".md" && s.pages[name] == nil {
-			faults = append(faults, fmt.Errorf("docs/site.yaml: %s is not in the list", name))
+			faults = append(faults, fmt.Errorf("docs/site.yaml: page %s is missing (add it to the list)", name))
 		}
 		return err
 	})

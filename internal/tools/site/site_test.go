@@ -75,12 +75,12 @@ func TestReadRejectsInvalidDocuments(t *testing.T) {
 		"missing heading":   {map[string]string{"README.md": "# A\n\n[b](docs/a/one.md#b)\n"}, "README.md: link docs/a/one.md#b: heading not found in docs/a/one.md"},
 		"missing own":       {map[string]string{"README.md": "# A\n\n[b](#b)\n"}, "README.md: link #b: heading not found in README.md"},
 		"no title":          {map[string]string{"README.md": "text\n"}, "README.md: the first heading must be a title"},
-		"unlisted document": {map[string]string{"docs/more.md": "# More\n"}, "docs/site.yaml: docs/more.md is not in the list"},
-		"listed twice":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [README.md, README.md]\n"}, "README.md is in the list twice"},
+		"unlisted document": {map[string]string{"docs/more.md": "# More\n"}, "docs/site.yaml: page docs/more.md is missing"},
+		"listed twice":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [README.md, README.md]\n"}, "README.md is listed twice"},
 		"missing page":      {map[string]string{"docs/site.yaml": "- section: A\n  pages: [docs/none.md]\n"}, "file docs/none.md not found"},
 		"same page": {
 			map[string]string{"docs/other.md": "# Other\n", "docs/site.yaml": "- section: A\n  pages: [README.md, docs/a/*.md, docs/other.*]\n"},
-			"docs/other.md and docs/other.yaml have the same page docs/other.html",
+			"docs/other.md and docs/other.yaml must not have the same page docs/other.html",
 		},
 		"unknown key": {map[string]string{"docs/site.yaml": "- title: A\n"}, "cannot read docs/site.yaml"},
 	} {

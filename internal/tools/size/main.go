@@ -44,7 +44,7 @@ func run(out io.Writer, base string) error {
 	return write(out, now, before)
 }
 
-// columns lists the numbers of a row, in order.
+// columns lists the columns of the table.
 var columns = []struct {
 	name string
 	of   func(s size) int

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// workingTree counts the files in a folder and below it.
+// workingTree counts the files in a folder and its subfolders.
 func workingTree(dir string) (map[string]size, error) {
 	packages := make(map[string]size)
 	root := os.DirFS(dir)

@@ -1,5 +1,5 @@
-// Testreport reads the output of `go test -json`. It prints a line when a package ends, followed by the complete output of its
-// failed tests. At the end it prints the names of all failed and skipped tests.
+// Testreport reads the output of `go test -json`. It prints a line when a package finishes, followed by the complete
+// output of its failed tests. At the end it prints the names of all failed and skipped tests.
 //
 //	go test -json ./... | go run ./internal/tools/testreport
 //
@@ -13,8 +13,8 @@
 //	  internal/queue TestExpire
 //	143 tests in 2 packages in 3.4s: 1 failed, 0 skipped
 //
-// It exits with status 1 if a test, a package or a build failed, if the input ends too early, if a test was skipped, or if no test
-// ran. In a long log, each of these cases could be mistaken for a success.
+// It exits with status 1 if a test, a package or a build failed, if the input is truncated, if a test was skipped, or
+// if no test ran. In a long log, each of these cases could be mistaken for a success.
 package main
 
 import (

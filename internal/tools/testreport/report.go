@@ -23,11 +23,11 @@ type event struct {
 	FailedBuild string // ImportPath of the failed build of a package
 }
 
-// report collects events. It prints the result of each package when the package ends.
+// report collects events. It prints the result of each package when the package finishes.
 type report struct {
 	out      io.Writer
 	start    time.Time
-	packages map[string]*pkg // started packages without an end
+	packages map[string]*pkg // packages that have started and not finished
 	order    []string        // names, in the order of their start
 	builds   map[string]*build
 
