@@ -93,7 +93,7 @@ func newOrders(queue string, route topology.Route) *orders {
 
 func name(n int) string { return fmt.Sprint("order-", n) }
 
-// work publishes orders and handles them until the test ends.
+// work publishes orders and handles them until the test finishes.
 func (o *orders) work(t *testing.T, url string) {
 	t.Helper()
 	client, err := reprise.Dial(t.Context(), url, &reprise.Config{
@@ -186,7 +186,7 @@ func (o *orders) Observe(e reprise.Event) {
 	}
 }
 
-// more returns a function that waits until 60 messages have been done or parked since the call of more.
+// more returns a function that waits until 60 further messages are done or parked.
 func (o *orders) more(t *testing.T) func() {
 	const wanted = 60
 	handled := func() int {

@@ -63,7 +63,7 @@ func TestClientPublishesWhileQueueHasNoMajority(t *testing.T) {
 			}
 			return nil
 		}
-		testkit.Eventually(t, timeout, func() error { return steady(100) }) // after the client has opened another connection
+		testkit.Eventually(t, timeout, func() error { return steady(100) }) // after the client has opened a second connection
 		for until := time.Now().Add(3 * confirmTimeout); time.Now().Before(until); {
 			if err := steady(1); err != nil {
 				t.Fatalf("cannot publish to another queue: %v", err)

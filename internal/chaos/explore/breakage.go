@@ -1,7 +1,7 @@
 package explore
 
-// A Breakage is a failure of connections or of the worker's process. By default, the broker and the worker notice it
-// immediately.
+// A Breakage is a failure of connections or of the worker's process. By default, the broker and the worker notice the
+// failure immediately.
 type Breakage struct {
 	Name  string
 	lines []string // connections that the failure cuts

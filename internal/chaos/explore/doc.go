@@ -12,7 +12,7 @@
 // repetition, the failure occurs immediately before one of the frames, after all earlier frames have arrived and taken effect. The
 // clients reconnect and continue until no attempt is in progress. Then the package counts the copies of the message.
 //
-//	Way        the method to settle a failed message: requeue, publish then ack …
+//	Way        how the worker settles a failed message: requeue, publish then ack …
 //	Life       the course of the message: it is retried, parked, done
 //	Breakage   the failure: of a connection, of the worker's process
 //	Outcome    the final state: Intact, Lost, Duplicated
@@ -23,7 +23,8 @@
 // with its ID exist, which can be in queues at the same time and are each settled finally. A redelivery of an unsettled message is
 // not a copy, however often the handler receives the message.
 //
-// To count the copies exactly, no life ends with an acknowledgement alone. A retried message and its copies are parked afterwards.
-// The frames determine the number of copies: one, plus one for each published copy, minus one for each acknowledgement. The life
-// ends when the failed queue has this number of messages and no attempt is in progress.
+// To count the copies exactly, the life of a failed message does not end with an acknowledgement alone. A retried
+// message and its copies are parked afterwards. The frames determine the number of copies: one, plus one for each
+// published copy, minus one for each acknowledgement. The life is complete when the failed queue has this number of
+// messages and no attempt is in progress.
 package explore

@@ -168,7 +168,7 @@ func (x *explorer) send(id string) error {
 		MessageId: id, Body: []byte(id), DeliveryMode: amqp.Persistent,
 	})
 	if err == nil && !confirm.Wait() {
-		err = errors.New("the broker has not taken the message")
+		err = errors.New("the broker has not confirmed the message")
 	}
 	return err
 }
@@ -194,9 +194,9 @@ func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 		case err != nil:
 			return err
 		case seen != accountOf(append(before, p)...):
-			return errors.New("something is going on")
+			return errors.New("messages are still in flight")
 		case parked != seen.copies():
-			return fmt.Errorf("%d copies are parked, %d exist", parked, seen.copies())
+			return fmt.Errorf("%d copies are parked, want %d", parked, seen.copies())
 		}
 		return nil
 	})
@@ -206,7 +206,7 @@ func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 	for range parked {
 		d, _, err := x.ch.Get(failed, true)
 		if err != nil || d.MessageId != x.id() || string(d.Body) != d.MessageId {
-			return 0, fmt.Errorf("%q with id %q is parked, not %q (%v)", d.Body, d.MessageId, x.id(), err)
+			return 0, fmt.Errorf("parked message is %q with id %q, want id %q (%v)", d.Body, d.MessageId, x.id(), err)
 		}
 	}
 	if x.life.Name == Done.Name {

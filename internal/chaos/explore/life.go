@@ -13,7 +13,7 @@ type Life struct {
 	Name   string
 	handle func(m *reprise.Message) error
 
-	// frames returns the number of frames of the life in the recorded frames all.
+	// frames returns the number of frames in the life. The slice all contains the recorded frames.
 	frames func(all []testkit.Crossing) int
 }
 

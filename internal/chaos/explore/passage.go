@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// A Passage is a Life in a Way, with the results of its exploration.
+// A Passage combines a Life with a Way, and contains the results of its exploration.
 type Passage struct {
 	Way    Way
 	Life   Life

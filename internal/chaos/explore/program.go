@@ -112,7 +112,8 @@ func (p *program) ready() error {
 	return err
 }
 
-// end stops a program. It does not wait for a program without connections, which needs longer.
+// end stops a program. end does not wait for a program without connections, because such a program takes longer to
+// stop.
 func (x *explorer) end(p *program) {
 	p.tap.Release()
 	p.stop()
@@ -149,7 +150,7 @@ func (p *program) count(kinds ...reprise.EventKind) (n int) {
 func (p *program) idle() error {
 	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost)
 	if begun := p.count(reprise.EventStarted); settled != begun {
-		return fmt.Errorf("%d attempts, %d of them settled", begun, settled)
+		return fmt.Errorf("%d of %d attempts are settled", settled, begun)
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func (p *program) notice(lines []string) {
 	for _, line := range lines {
 		_ = await(func() error {
 			if p.count(events[line]) == 0 {
-				return errors.New("it has not noticed")
+				return errors.New("program has not noticed the loss of its connections")
 			}
 			return nil
 		})

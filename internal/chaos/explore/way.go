@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// A Way is a method to settle a failed message.
+// A Way specifies how a worker settles a failed message.
 type Way struct {
 	Name  string
 	Order reprise.Order

@@ -59,7 +59,7 @@ func (l *Ledger) begin() (life int) {
 	return l.life
 }
 
-// End records that the test is about to kill the broker. Later answers of the broker do not count.
+// End records that the test is about to kill the broker. Later replies of the broker do not count.
 func (l *Ledger) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +87,8 @@ func (l *Ledger) confirm(life int, m message) {
 	l.note(m, "confirmed")
 }
 
-// deliver records a delivery. It reports whether the broker was alive, so that the caller should
-// settle the delivery.
+// deliver records a delivery. It reports whether the broker is still running, and the caller should settle the
+// delivery.
 func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,7 +51,7 @@ type Use struct {
 	Ledger *Ledger
 	Dial   func() (*amqp.Connection, error)
 	Pause  func()          // called after each publish, if not nil
-	Done   context.Context // ends the publishing, if not nil
+	Done   context.Context // stops the publishing when done, if not nil
 
 	life  int
 	conns []*amqp.Connection
@@ -122,7 +122,7 @@ func (u *Use) publish(queue string, ch *amqp.Channel, flight chan<- sent) {
 			DeliveryMode: amqp.Persistent, Body: []byte(m.String()),
 		})
 		if err != nil {
-			return // the broker has been ended
+			return // the broker was killed
 		}
 		flight <- sent{m, c}
 		if u.Pause != nil {
@@ -158,7 +158,7 @@ func (u *Use) consume(t *testing.T, queue string, deliveries <-chan amqp.Deliver
 			err = d.Ack(false)
 		}
 		if err != nil && !errors.Is(err, amqp.ErrClosed) {
-			return // the broker has been ended
+			return // the broker was killed
 		}
 	}
 }
@@ -169,7 +169,7 @@ func (u *Use) Lost() {
 	u.group.Wait()
 }
 
-// Finish waits until every confirmed message has arrived, and closes the connections. The context Done must have ended.
+// Finish waits until every confirmed message has arrived, and closes the connections. The context Done must be done.
 func (u *Use) Finish(t *testing.T) {
 	t.Helper()
 	u.publishing.Wait()

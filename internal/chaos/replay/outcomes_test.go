@@ -163,7 +163,7 @@ func (h *system) start(role string) (firstLine string) {
 	return p.firstLine
 }
 
-// killAtRandom kills and restarts a random process each time that a further share of the outcomes is known.
+// killAtRandom kills and restarts a random process each time that a further fraction of the outcomes is known.
 func (h *system) killAtRandom(known func() int64, total int64) {
 	h.Helper()
 	draw := rand.New(rand.NewPCG(*seed, 0))

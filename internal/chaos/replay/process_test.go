@@ -103,7 +103,7 @@ func ingest(ctx context.Context) error {
 	return take(ctx, a, c)
 }
 
-// take adds messages to an archive until ctx ends.
+// take adds messages to an archive until ctx is done.
 func take(ctx context.Context, a *failed.Archive, c *reprise.Client) error {
 	in, err := failed.NewIngest(c, a, failed.IngestConfig{Queues: []string{failedQueue}, Lease: lease})
 	if err != nil {
