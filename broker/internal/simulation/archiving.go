@@ -127,8 +127,8 @@ func (a *archiving) Begin(l *Life) {
 	a.system = system
 }
 
-// forgotAck reports whether the broker ended between two times before it had written the acknowledgement of a message to its
-// disk. This happens if the broker crashes within grace after the first time, or if the disk was faulty.
+// forgotAck reports whether the broker stopped between two times and may have lost the acknowledgement of a message:
+// the broker crashed within grace after the first time, or its disk was faulty.
 func (l *Life) forgotAck(stored, again time.Time) bool {
 	for _, d := range l.Disturbed(brokerName, stored, again, "crash", "stop") {
 		last := d.Why == "crash" && d.From.Sub(stored) <= grace

@@ -62,7 +62,7 @@ type Run struct {
 	Began       time.Time
 	Ended       time.Time // zero: the handler is running
 	Manner      manner
-	Cut         bool          // the handler's context or process ended before the handler did
+	Cut         bool          // the context was canceled or the process exited before the handler returned
 	Asked       time.Duration // requested delay; negative: none
 	Settled     time.Time
 	How         reprise.EventKind // 0: unknown
@@ -270,7 +270,7 @@ func (b *Book) unsettled(process any) (n int) {
 	return n
 }
 
-// processEnded records the end of a process. The broker redelivers the messages that the process has not settled.
+// processEnded records that a process has exited. The broker redelivers the messages that the process has not settled.
 func (b *Book) processEnded(process any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -123,7 +123,7 @@ func (f *faultyFS) set(change func()) {
 	f.changed.Broadcast()
 }
 
-// release ends all faults except a failed disk, which fails until the broker stops.
+// release removes all faults except a failed disk, which fails until the broker stops.
 func (f *faultyFS) release() { f.set(func() { f.hangs, f.full, f.low = false, false, false }) }
 
 // hadFault reports whether the disk has hung, been full or failed since the broker started.

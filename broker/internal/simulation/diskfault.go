@@ -105,7 +105,7 @@ const (
 	promiseTolerated = "a broker starts if only one copy of a duplicated file is damaged"
 )
 
-// damageAfter ends the broker, damages a file in a copy of its data directory and tries to start a broker on the copy.
+// damageAfter stops the broker, damages a file in a copy of its data directory and tries to start a broker on the copy.
 func (s *Server) damageAfter(step Step, after string) {
 	if s.Disk == nil {
 		return

@@ -177,7 +177,7 @@ func (p *program) End(*Life) {
 	p.group.Wait()
 }
 
-// consume processes one message at a time until the connection fails or the program ends.
+// consume processes one message at a time until the connection fails or the program stops.
 func (p *program) consume() {
 	conn, err := p.l.Open(p.name)
 	if err != nil {

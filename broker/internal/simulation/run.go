@@ -17,7 +17,7 @@ const standstill = 2 * time.Minute
 // clock is the last recorded virtual time of the life.
 var clock atomic.Int64
 
-// watch ends the process if virtual time stops. The returned function ends the watch.
+// watch exits the process if virtual time stops. The returned function stops the watch.
 func watch(seed uint64) (stop func()) {
 	ended := make(chan struct{})
 	clock.Store(0)
@@ -65,7 +65,7 @@ func Play(t *testing.T, script Script) (r *Result) {
 	dir := t.TempDir()
 	synctest.Test(t, func(*testing.T) {
 		defer func() {
-			if v := recover(); v != nil { // the bubble can no longer end
+			if v := recover(); v != nil { // the bubble can no longer exit
 				panic(fmt.Sprintf("seed %d: %v\n%s", script.Seed, v, debug.Stack()))
 			}
 		}()

@@ -55,7 +55,7 @@ func (s Step) String() string {
 func parseStep(line string) (s Step, err error) {
 	words := strings.Fields(line)
 	if len(words) < 2 {
-		return s, errors.New("a step has a time and an act")
+		return s, errors.New("step must have a time and an act")
 	}
 	if s.At, err = time.ParseDuration(words[0]); err != nil {
 		return s, err
@@ -76,7 +76,7 @@ func parseStep(line string) (s Step, err error) {
 		case "seed":
 			s.Seed, err = strconv.ParseUint(value, 16, 64)
 		default:
-			err = fmt.Errorf("%q is not an argument", w)
+			err = fmt.Errorf("%q is not an argument of a step", w)
 		}
 		if err != nil {
 			return s, err

@@ -103,7 +103,7 @@ func (s *Server) take(why string) *broker.Broker {
 	return b
 }
 
-// outage ends the broker with a function and restarts it after a while, in a goroutine.
+// outage stops the broker with a function and restarts it after a while, in a goroutine.
 func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker)) {
 	select {
 	case s.turn <- struct{}{}:
@@ -128,20 +128,20 @@ func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker
 
 const promiseStop = "an orderly shutdown succeeds"
 
-// Stop shuts the broker down in order, within a time limit, and restarts it after a while.
+// Stop shuts the broker down gracefully, within a time limit, and restarts it after a while.
 func (s *Server) Stop(within, after time.Duration) {
 	s.outage("stop", after, func(b *broker.Broker) { s.stop(b, within) })
 }
 
-// stop shuts the broker down and reports whether it stopped in order.
-func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
+// stop shuts the broker down and reports whether the shutdown was graceful.
+func (s *Server) stop(b *broker.Broker, within time.Duration) (graceful bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	err := b.Shutdown(ctx)
 	switch {
 	case err == nil || err.Error() == context.DeadlineExceeded.Error():
 	case s.Disk != nil && s.Disk.running().hadFault():
-		// The broker ended like a crashed process. Its writes are on the disk, and its goroutines never end.
+		// The broker stopped like a crashed process. Its writes are on the disk, and its goroutines never return.
 		s.Disk.abandon()
 		s.l.leaks.Store(true)
 		s.l.Count("stop-broker on a bad disk")
@@ -152,7 +152,7 @@ func (s *Server) stop(b *broker.Broker, within time.Duration) (inOrder bool) {
 	return true
 }
 
-// Crash ends the broker like a crash of its machine.
+// Crash stops the broker like a crash of its machine.
 func (s *Server) Crash(step Step) {
 	if s.Disk == nil {
 		return
@@ -187,7 +187,7 @@ func (s *Server) Block(blocked bool) {
 	}
 }
 
-// heal starts the broker if it is down, and ends the faults of its disk.
+// heal starts the broker if it is down, and removes the faults of its disk.
 func (s *Server) heal() {
 	if s.Disk != nil {
 		if fs := s.Disk.running(); fs != nil {
@@ -222,7 +222,7 @@ const (
 	promiseCheck  = "a data directory has no damage after an orderly shutdown"
 )
 
-// end shuts the broker down in order and checks its data directory.
+// end shuts the broker down gracefully and checks its data directory.
 func (s *Server) end() {
 	b := s.Broker()
 	if b == nil {

@@ -182,7 +182,7 @@ func (n *Network) mute(key string, d time.Duration) {
 	time.AfterFunc(d, func() { n.release(key) })
 }
 
-// release ends mute.
+// release undoes mute.
 func (n *Network) release(key string) {
 	n.mu.Lock()
 	delete(n.muted, key)

@@ -148,7 +148,7 @@ func (p *process) observe(l *Life, who string, e reprise.Event) {
 	}
 }
 
-// outage ends the process with a function and restarts it after a while, in a goroutine.
+// outage stops the process with a function and restarts it after a while, in a goroutine.
 func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	if w == nil {
 		return
@@ -175,7 +175,7 @@ func (w *worker) outage(why string, after time.Duration, end func(*process)) {
 	})
 }
 
-// stop shuts a process down in order, within a time limit.
+// stop shuts a process down gracefully, within a time limit.
 func (p *process) stop(l *Life, name string, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -193,7 +193,7 @@ func (p *process) stop(l *Life, name string, within time.Duration) {
 	}
 }
 
-// crash ends a process like SIGKILL. It cuts the connections, so that later actions of its goroutines have no effect.
+// crash stops a process like SIGKILL. It cuts the connections, so that later actions of its goroutines have no effect.
 func (p *process) crash(l *Life, name string) {
 	l.Network.Kill(name) // before the cancellation, so that no action of the handlers reaches the broker
 	close(p.dead)

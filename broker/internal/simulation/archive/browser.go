@@ -70,7 +70,7 @@ func (b *Browser) do(method, address string, form url.Values) (*Page, error) {
 		}
 		return read(w, r.URL)
 	}
-	return nil, fmt.Errorf("%s redirects without end", address)
+	return nil, fmt.Errorf("%s redirects endlessly", address)
 }
 
 func read(w *httptest.ResponseRecorder, at *url.URL) (*Page, error) {

@@ -25,7 +25,7 @@ const (
 	promiseEnds    = "a process of the archive does not exit unexpectedly"
 )
 
-// Heal ends all faults and starts the stopped processes.
+// Heal removes all faults and starts the stopped processes.
 func (s *System) Heal() {
 	s.mu.Lock()
 	s.ending = true
@@ -387,7 +387,7 @@ func (s *System) disturbed() (all []string) {
 	return all
 }
 
-// End stops the processes and waits for them.
+// End stops the processes and waits until they have exited.
 func (s *System) End() {
 	for _, p := range s.processes() {
 		if err := p.Stop(); err != nil && !errors.Is(err, errDead) {

@@ -17,8 +17,8 @@ import (
 // busyTimeout is the time that a statement waits for a locked database. The command uses the same value.
 const busyTimeout = 5 * time.Second
 
-// Database gives one process access to an SQLite file. It is a [driver.Connector] whose statements can hang, fail or end the
-// process.
+// Database gives one process access to an SQLite file. It is a [driver.Connector] whose statements can hang, fail or
+// kill the process.
 //
 // SQLite waits for locks in a system call, during which the virtual clock stops. Therefore the busy timeout of SQLite is 0, and
 // Database waits for locks itself.
@@ -48,7 +48,7 @@ func newDatabase(path string) *Database {
 
 // Fault is a fault of a database.
 type Fault struct {
-	Hangs  bool // statements return only when their context ends
+	Hangs  bool // statements return only when their context is done
 	Code   int  // SQLite result code of statements; 0: success
 	Writes bool // the fault affects only statements that write
 	After  bool // a commit is executed before it fails
@@ -63,7 +63,7 @@ const (
 	CodeFull     = 13
 )
 
-// Break replaces the current fault. It affects all later statements. The returned function ends only this fault.
+// Break replaces the current fault. It affects all later statements. The returned function removes only this fault.
 func (d *Database) Break(f Fault) (heal func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,7 @@ func (d *Database) Break(f Fault) (heal func()) {
 	}
 }
 
-// Heal ends the fault. Statements that hang then continue.
+// Heal removes the fault. Statements that hang then continue.
 func (d *Database) Heal() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

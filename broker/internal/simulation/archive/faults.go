@@ -26,8 +26,8 @@ const (
 	promiseStates    = "in the end, each replay is done, cancelled or stopped, and no message is replaying"
 )
 
-// settled is the time after the end of a fault until every process has noticed the end. A process queries the database at
-// least every 30 s.
+// settled is the maximum time from the repair of a fault until every process has noticed the repair. A process queries
+// the database at least every 30 s.
 const settled = 2 * time.Minute
 
 // batch is the maximum number of messages that a crash repeats.
@@ -111,7 +111,7 @@ func (s *System) KillAt(p *Process, n int, after bool, pause time.Duration) {
 	})
 }
 
-// Stop stops a process in order and restarts it after a pause.
+// Stop shuts a process down gracefully and restarts it after a pause.
 func (s *System) Stop(p *Process, pause time.Duration) {
 	if p == nil || p.Killed() {
 		return
@@ -212,7 +212,8 @@ func (s *System) Break(what string, f Fault, last time.Duration) {
 	s.mu.Lock()
 	s.breaks++
 	s.mu.Unlock()
-	// If the database rejects writes, a process notices this at its next write, for example when it renews a lease.
+	// If the database rejects writes, a process notices the fault at its next write, for example when it renews a
+	// lease.
 	noticed := 5 * time.Second
 	if f.Writes {
 		noticed = 90 * time.Second

@@ -152,7 +152,7 @@ func move(path, dir string) (string, error) {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		err := os.Rename(path+suffix, to+suffix)
 		if err != nil && !(suffix != "" && os.IsNotExist(err)) {
-			return "", fmt.Errorf("moving a database: %w", err)
+			return "", fmt.Errorf("cannot move a database: %w", err)
 		}
 	}
 	return to, nil

@@ -30,7 +30,7 @@ func (p Publish) header(name string) string {
 	return ""
 }
 
-// network contains the connections of one process. They end with the process.
+// network contains the connections of one process. They are closed when the process exits.
 type network struct {
 	dial      Dial
 	published func(Publish)

@@ -39,7 +39,7 @@ type Config struct {
 	Broker   ledger.Broker // nil means no ledger
 	Accounts []ledger.Account
 
-	// Work runs workers on a client until ctx ends. Without Work, the process has no workers.
+	// Work runs workers on a client until ctx is done. Without Work, the process has no workers.
 	Work func(ctx context.Context, p *Process, observer reprise.Observer) error
 
 	// Published is called for each message that the process publishes. It must be safe for concurrent use.
@@ -60,7 +60,7 @@ type Process struct {
 	killed  atomic.Bool
 	stop    context.CancelCauseFunc
 	ended   chan struct{}
-	err     error // cause of the end; valid after ended is closed
+	err     error // why the process exited; valid after ended is closed
 
 	archive atomic.Pointer[failed.Archive] // nil: not open yet
 	console atomic.Pointer[console.Console]
@@ -101,7 +101,7 @@ func Start(cfg Config, file string) *Process {
 	return p
 }
 
-// run runs the process until ctx ends.
+// run runs the process until ctx is done.
 func (p *Process) run(ctx context.Context) error {
 	archive, err := await(ctx, func() (*failed.Archive, error) {
 		return failed.Open(ctx, p.pool, failed.Config{Dialect: failed.SQLite, Retention: p.Retention, Logger: p.Logger})
@@ -183,7 +183,7 @@ func (p *Process) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// await calls open until it succeeds or ctx ends.
+// await calls open until it succeeds or ctx is done.
 func await[T any](ctx context.Context, open func() (T, error)) (T, error) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		opened, err := open()
@@ -237,10 +237,10 @@ func (p *Process) Open(file string) *sql.DB {
 	return sql.OpenDB(d)
 }
 
-// errStopped is the cause of the end after SIGTERM.
-var errStopped = errors.New("stopped in order")
+// errStopped is the cause of a shutdown by SIGTERM.
+var errStopped = errors.New("process was stopped")
 
-// Stop stops the process in order and waits for it.
+// Stop shuts the process down gracefully and waits until it has exited.
 func (p *Process) Stop() error {
 	p.stop(errStopped)
 	<-p.ended
@@ -250,8 +250,8 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
-// Kill ends the process immediately, like SIGKILL. It executes no further statement and its connections are closed. Kill calls
-// keep while the files do not change. The goroutines return later, when they notice the kill.
+// Kill stops the process immediately, like SIGKILL. It executes no further statement and its connections are closed.
+// Kill calls keep while the files do not change. The goroutines return later, when they notice the kill.
 func (p *Process) Kill(keep func()) {
 	if p.killed.Swap(true) {
 		return
@@ -330,7 +330,7 @@ func copyDatabase(from, to string) error {
 	for _, suffix := range []string{"", "-wal"} {
 		err := copyFile(from+suffix, to+suffix)
 		if err != nil && !(suffix != "" && errors.Is(err, os.ErrNotExist)) {
-			return fmt.Errorf("copying a database: %w", err)
+			return fmt.Errorf("cannot copy a database: %w", err)
 		}
 	}
 	return nil
