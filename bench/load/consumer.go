@@ -72,7 +72,7 @@ func newConsumer(o *Options, l *link, run uint16, id int, progress *progress) (*
 
 func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 	if f.Type != c.expected {
-		return fmt.Errorf("a consumer expected a frame of type %d%s", c.expected, reason(f))
+		return fmt.Errorf("consumer expected a frame of type %d%s", c.expected, reason(f))
 	}
 	switch f.Type {
 	case amqpwire.FrameMethod:
@@ -83,21 +83,21 @@ func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 			return err
 		}
 		if h.BodySize != uint64(c.o.Body) {
-			return fmt.Errorf("queue %d: a body of %d bytes was delivered", c.queue, h.BodySize)
+			return fmt.Errorf("queue %d: delivered body has %d bytes, want %d", c.queue, h.BodySize, c.o.Body)
 		}
 		c.expected, c.left = amqpwire.FrameBody, h.BodySize
 		return nil
 	}
 	if c.left == uint64(c.o.Body) {
 		if len(f.Payload) < stampSize {
-			return fmt.Errorf("queue %d: a body that begins with a frame of %d bytes", c.queue, len(f.Payload))
+			return fmt.Errorf("queue %d: first body frame must have at least %d bytes: got %d", c.queue, stampSize, len(f.Payload))
 		}
 		if err := c.receive(readStamp(f.Payload), now); err != nil {
 			return err
 		}
 	}
 	if uint64(len(f.Payload)) > c.left {
-		return fmt.Errorf("queue %d: a body that is longer than announced", c.queue)
+		return fmt.Errorf("queue %d: body is longer than its header announces", c.queue)
 	}
 	if c.left -= uint64(len(f.Payload)); c.left == 0 {
 		c.expected = amqpwire.FrameMethod
@@ -114,7 +114,7 @@ func (c *consumer) deliver(f amqpwire.Frame) error {
 	}
 	b := f.Payload[4:]
 	if len(b) < 1 || len(b) < 1+int(b[0])+9 {
-		return fmt.Errorf("basic.deliver of %d bytes", len(b))
+		return fmt.Errorf("basic.deliver is truncated: got %d bytes", len(b))
 	}
 	c.queue = 0
 	for _, digit := range b[1 : 1+b[0]] {

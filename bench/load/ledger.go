@@ -36,7 +36,7 @@ const furthest = 1 << 26
 // receive records a message from a queue.
 func (l *ledger) receive(queue int, s stamp) error {
 	if s.run != l.run {
-		return fmt.Errorf("a message in queue %d that this run has not published", queue)
+		return fmt.Errorf("queue %d has a message that this run has not published", queue)
 	}
 	f := flow{queue, s.publisher}
 	if f != l.last || l.lastSeen == nil {
@@ -58,7 +58,7 @@ func (l *ledger) receive(queue int, s stamp) error {
 	return nil
 }
 
-// settle compares the messages of all consumers with the numbers of published messages per flow.
+// settle compares the messages of all consumers with the number of published messages of each flow.
 func settle(published map[flow]int64, ledgers []*ledger) error {
 	all := make(map[flow]*bitset)
 	for _, l := range ledgers {
@@ -82,7 +82,7 @@ func settle(published map[flow]int64, ledgers []*ledger) error {
 	}
 	for f, got := range all {
 		if n := int64(got.count()); n != published[f] {
-			return fmt.Errorf("queue %d: %d messages of publisher %d, who published %d", f.queue, n, f.publisher, published[f])
+			return fmt.Errorf("queue %d: got %d messages of publisher %d, which published %d", f.queue, n, f.publisher, published[f])
 		}
 	}
 	return nil

@@ -155,7 +155,7 @@ func (l *link) dispatch(f amqpwire.Frame, now int64) (closed bool, err error) {
 	case f.Channel == 0:
 		return control(f)
 	case int(f.Channel) >= len(l.channels) || l.channels[f.Channel] == nil:
-		return false, fmt.Errorf("a frame on channel %d, which is not open%s", f.Channel, reason(f))
+		return false, fmt.Errorf("unexpected frame on channel %d, which is not open%s", f.Channel, reason(f))
 	}
 	return false, l.channels[f.Channel].frame(f, now)
 }
@@ -171,7 +171,7 @@ func control(f amqpwire.Frame) (closed bool, err error) {
 	case amqpwire.IDConnectionBlocked, amqpwire.IDConnectionUnblocked:
 		return false, nil
 	}
-	return false, errors.New("the broker ended the connection" + reason(f))
+	return false, errors.New("the broker closed the connection" + reason(f))
 }
 
 // reason describes an unexpected frame for an error message.

@@ -69,13 +69,13 @@ func (o Options) complete() (Options, error) {
 	}
 	switch {
 	case (o.Count > 0) == (o.Duration > 0):
-		return o, errors.New("give a count or a duration, and not both")
+		return o, errors.New("either Count or Duration must be set, not both")
 	case o.Publishers < 0 || o.Queues < 0 || o.Connections < 0 || o.Confirms < 0 || o.Rate < 0 || o.TTL < 0:
-		return o, errors.New("a number is negative")
+		return o, errors.New("numbers must not be negative")
 	case o.Publishers > maxPublishers:
-		return o, fmt.Errorf("%d publishers: %d at most", o.Publishers, maxPublishers)
+		return o, fmt.Errorf("publishers must be at most %d: got %d", maxPublishers, o.Publishers)
 	case o.Body < stampSize:
-		return o, fmt.Errorf("a body of %d bytes has no room for the stamp of %d", o.Body, stampSize)
+		return o, fmt.Errorf("body must have at least %d bytes: got %d", stampSize, o.Body)
 	case o.Prefetch < 0 || o.Prefetch > 65535:
 		return o, fmt.Errorf("prefetch must be 0 to 65535: got %d", o.Prefetch)
 	case o.Ack != AckAuto && o.Ack != AckEach && o.Ack != AckMultiple:
@@ -104,7 +104,8 @@ func (o *Options) outName(i int) string {
 	return o.queueName(i)
 }
 
-// share returns the items, out of n, of taker i. Each taker has at least one item, and each item has at least one taker.
+// share returns the items of taker i, out of n items. Each taker has at least one item, and each item has at least one
+// taker.
 func share(i, takers, n int) []int {
 	if n <= takers {
 		return []int{i % n}

@@ -96,7 +96,7 @@ func (p *publisher) publish(plan plan) error {
 			at = clock()
 		}
 		if err := p.write(n, at); err != nil {
-			return fmt.Errorf("publishing: %w", err)
+			return fmt.Errorf("cannot publish: %w", err)
 		}
 		sent += n
 		p.progress.published.Add(n)
@@ -113,7 +113,7 @@ func (p *publisher) write(n, at int64) error {
 			p.next = 0
 		}
 		if t.messages > math.MaxUint32 {
-			return fmt.Errorf("more than %d messages for queue %d", t.messages, t.queue)
+			return fmt.Errorf("queue %d must receive at most %d messages per publisher", t.queue, int64(math.MaxUint32))
 		}
 		start := len(p.buf)
 		p.buf = append(p.buf, t.encoded...)
@@ -128,7 +128,7 @@ func (p *publisher) write(n, at int64) error {
 func (p *publisher) frame(f amqpwire.Frame, now int64) error {
 	id, _ := amqpwire.PeekMethodID(f.Payload)
 	if f.Type != amqpwire.FrameMethod || id != amqpwire.IDBasicAck || p.window == nil {
-		return fmt.Errorf("unexpected answer at publisher %d%s", p.id, reason(f))
+		return fmt.Errorf("unexpected reply to publisher %d%s", p.id, reason(f))
 	}
 	var ack amqpwire.BasicAck
 	if err := amqpwire.Parse(f.Payload[4:], &ack); err != nil {

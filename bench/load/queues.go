@@ -16,13 +16,13 @@ type admin struct {
 	channel uint16
 }
 
-// nothing is the handler of a channel that receives only replies.
-type nothing struct{}
+// unexpected returns an error for any frame other than the awaited reply.
+type unexpected struct{}
 
-func (nothing) frame(f amqpwire.Frame, _ int64) error {
-	return fmt.Errorf("the broker refused%s", reason(f))
+func (unexpected) frame(f amqpwire.Frame, _ int64) error {
+	return fmt.Errorf("the broker refused the request%s", reason(f))
 }
-func (nothing) flush() {}
+func (unexpected) flush() {}
 
 func newAdmin(o *Options) (*admin, error) {
 	l, err := open(o)
@@ -30,7 +30,7 @@ func newAdmin(o *Options) (*admin, error) {
 		return nil, err
 	}
 	a := &admin{o: o, link: l}
-	if a.channel, err = l.channel(nothing{}); err != nil {
+	if a.channel, err = l.channel(unexpected{}); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (a *admin) names(i int) []string {
 
 const depthTimeout = 2 * time.Second
 
-// Depth returns the number of messages in a queue, which must exist. A result shows that the broker is ready.
-// If the broker accepts the connection but does not reply within two seconds, Depth returns an error.
+// Depth returns the number of messages in a queue, which must exist. A result without an error shows that the broker is
+// ready. If the broker accepts the connection but does not reply within two seconds, Depth returns an error.
 func Depth(url, queue string) (messages int, err error) {
 	o, err := Options{URL: url, Count: 1, Dial: func(network, address string) (net.Conn, error) {
 		conn, err := net.DialTimeout(network, address, depthTimeout)
@@ -140,7 +140,7 @@ func (a *admin) empty(ctx context.Context) error {
 				select {
 				case <-time.After(10 * time.Millisecond):
 				case <-ctx.Done():
-					return fmt.Errorf("queue %q still has %d messages when all have been delivered", name, n)
+					return fmt.Errorf("queue %q has %d messages after the last delivery, want 0", name, n)
 				}
 			}
 		}

@@ -101,12 +101,12 @@ func (r *runner) serve() {
 		r.serving.Go(func() {
 			defer l.later.end()
 			if err := l.run(); err != nil {
-				r.progress.fail(fmt.Errorf("reading: %w", err))
+				r.progress.fail(fmt.Errorf("cannot read: %w", err))
 			}
 		})
 		r.serving.Go(func() {
 			if err := l.later.run(l.conn); err != nil {
-				r.progress.fail(fmt.Errorf("acking: %w", err))
+				r.progress.fail(fmt.Errorf("cannot ack: %w", err))
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func (r *runner) verify(ctx context.Context) error {
 	return r.admin.remove()
 }
 
-// histograms merges the histograms of the consumers into the result. Call it after the consumers have ended.
+// histograms merges the histograms of the consumers into the result. Call histograms after the consumers have stopped.
 func (r *runner) histograms(result *Result) {
 	if r.o.Consumers == 0 {
 		return

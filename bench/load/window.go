@@ -46,7 +46,7 @@ func (w *window) reserve(most int64) int64 {
 func (w *window) ack(tag uint64, multiple bool) error {
 	n := int64(tag)
 	if n-w.low > furthest {
-		return fmt.Errorf("confirm %d, when %d is the first that is due", tag, w.low)
+		return fmt.Errorf("unexpected confirm of message %d: the first unconfirmed message is %d", tag, w.low)
 	}
 	if multiple {
 		for ; w.low <= n; w.low++ {
@@ -81,7 +81,7 @@ func (w *window) flush() (fresh int64, err error) {
 	w.confirmed += fresh
 	w.moved.Signal()
 	if w.confirmed > w.sent {
-		return fresh, fmt.Errorf("%d messages were confirmed of %d that were sent", w.confirmed, w.sent)
+		return fresh, fmt.Errorf("%d messages are confirmed, but only %d were sent", w.confirmed, w.sent)
 	}
 	return fresh, nil
 }

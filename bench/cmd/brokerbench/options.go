@@ -40,7 +40,7 @@ func flags(o *options) *flag.FlagSet {
 			}
 			for _, name := range *to {
 				if !slices.Contains(known, name) {
-					return fmt.Errorf("%q is none of %s", name, strings.Join(known, ", "))
+					return fmt.Errorf("%q not found (use one of %s)", name, strings.Join(known, ", "))
 				}
 			}
 			return nil

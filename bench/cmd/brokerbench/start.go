@@ -19,7 +19,7 @@ const (
 
 var start = scenario{
 	name: "start",
-	text: "A broker with durable messages of 1 KiB (-messages) is ended, in order or by SIGKILL, and started again, three times\n" +
+	text: "A broker with durable messages of 1 KiB (-messages) is stopped, gracefully or by SIGKILL, and started again, three times\n" +
 		"a round: from exec until a client has connected and found as many messages in the queue. RabbitMQ's time has in it\n" +
 		"what scripts/rabbitmq does before it starts the node, some tenths of a second.",
 

@@ -67,7 +67,7 @@ func run(o options) (result, error) {
 	for time.Since(begin) < o.duration {
 		if o.ahead > 0 && written+int64(len(batch)) > allocated {
 			if err := syscall.Fallocate(int(f.Fd()), 0, allocated, o.ahead); err != nil {
-				return result{}, fmt.Errorf("allocating ahead: %w", err)
+				return result{}, fmt.Errorf("cannot preallocate the file: %w", err)
 			}
 			allocated += o.ahead
 		}

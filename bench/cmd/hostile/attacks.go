@@ -15,7 +15,7 @@ import (
 type attack struct {
 	name    string
 	flags   []string      // flags of the broker
-	lasts   time.Duration // minimum duration of an attack without an end
+	lasts   time.Duration // minimum duration of an attack that runs until its time limit
 	blocks  bool          // blocks all publishers during the attack
 	prepare func(context.Context, *target) error
 	run     func(context.Context, *target) string
@@ -154,7 +154,7 @@ func flood(method func(i int) amqpwire.Method) func(context.Context, *target) st
 	}
 }
 
-// reading is the same as repeat, for a client that also reads.
+// reading is like repeat, for a client that also reads.
 func (t *target) reading(ctx context.Context, c *client, do func(i int) error) string {
 	ended := make(chan error, 1)
 	go func() { ended <- c.end() }()

@@ -4,8 +4,8 @@
 //	hostile -reprise bin/reprise
 //	hostile -reprise bin/reprise -run 'tables|channels' -duration 30s
 //
-// The well-behaved client publishes 200 messages per second with confirms, and consumes and acknowledges them. The command measures
-// it for five seconds before the attack, and until the end of the attack.
+// The well-behaved client publishes 200 messages per second with confirms, and consumes and acknowledges them. The
+// command measures the latency of this client during the five seconds before the attack, and during the attack.
 package main
 
 import (
@@ -104,7 +104,7 @@ func (o *options) attempt(ctx context.Context, a attack) (string, error) {
 	t := &target{address: at.Host, url: server.URL, management: "http://" + management, most: o.most}
 	if a.prepare != nil {
 		if err := a.prepare(ctx, t); err != nil {
-			return "", fmt.Errorf("preparing: %w", err)
+			return "", fmt.Errorf("cannot prepare the attack: %w", err)
 		}
 		t.sent.Store(0)
 	}

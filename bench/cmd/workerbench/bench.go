@@ -94,7 +94,7 @@ func (b *bench) round(ctx context.Context, s scenario, e entry) (report.Metrics,
 		where = waitQueue
 	}
 	if err := b.fill(ctx, filled); err != nil {
-		return nil, fmt.Errorf("filling the queue: %w", err)
+		return nil, fmt.Errorf("cannot fill the queue: %w", err)
 	}
 	// On a machine that does not become idle, the result includes the processor use of other programs.
 	if _, err := proc.AwaitIdle(ctx, proc.Busy); err != nil {

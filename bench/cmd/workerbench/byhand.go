@@ -8,8 +8,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Code "by hand" is written directly with the AMQP client for one purpose. It does less than package reprise. For example, it ends when
-// the connection is lost.
+// Code "by hand" is written directly with the AMQP client for one purpose. It does less than package reprise. For
+// example, it stops when the connection is lost.
 
 // byHand is a connection with a channel.
 type byHand struct {
@@ -57,7 +57,8 @@ func (j *job) consume(autoAck bool) (*consumer, error) {
 // a quorum queue has not processed.
 const grace = 500 * time.Millisecond
 
-// finish ends the measurement when the broker has read all acks, and closes the channel when the broker has processed them.
+// finish stops the measurement when the broker has read all acks, and closes the channel when the broker has processed
+// them.
 func (j *job) finish(c *consumer) error {
 	if err := c.ch.Qos(1, 0, false); err != nil {
 		return err

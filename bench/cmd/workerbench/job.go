@@ -52,7 +52,7 @@ func parseJob(args []string) (*job, error) {
 	f := flag.NewFlagSet(contending, flag.ContinueOnError)
 	f.Func("name", "name of the contender", func(name string) error {
 		if j.contender = contenders[name]; j.contender == nil {
-			return fmt.Errorf("there are %q", slices.Sorted(maps.Keys(contenders)))
+			return fmt.Errorf("contender %q not found (use one of %q)", name, slices.Sorted(maps.Keys(contenders)))
 		}
 		return nil
 	})

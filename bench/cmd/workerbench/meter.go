@@ -40,7 +40,7 @@ func (m *meter) handled() {
 	}
 }
 
-// end records the end. Call it when the broker has received all acks.
+// end records the end of the measurement. Call it when the broker has received all acks.
 func (m *meter) end() { m.to = m.sample() }
 
 // sample is the resource use until a point in time.
@@ -80,7 +80,7 @@ type result struct {
 func (m *meter) result() (result, error) {
 	from, to := m.from.Load(), m.to
 	if from == nil || to.at.IsZero() {
-		return result{}, errors.New("it ended before all messages were handled")
+		return result{}, errors.New("contender stopped before all messages were handled")
 	}
 	r := result{
 		Messages: float64(m.messages - m.warmUp), Seconds: to.at.Sub(from.at).Seconds(),

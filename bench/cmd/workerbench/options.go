@@ -33,7 +33,7 @@ func flags(o *options) *flag.FlagSet {
 		}
 		for _, name := range o.scenarios {
 			if !slices.Contains(names(), name) {
-				return fmt.Errorf("%q is none of %s", name, strings.Join(names(), ", "))
+				return fmt.Errorf("%q not found (use one of %s)", name, strings.Join(names(), ", "))
 			}
 		}
 		return nil

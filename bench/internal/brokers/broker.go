@@ -19,7 +19,7 @@ type Broker interface {
 	URL() string
 	// PID returns the process ID of the broker.
 	PID() int
-	// Stop shuts the broker down gracefully. Kill ends its process immediately.
+	// Stop shuts the broker down gracefully. Kill stops its process immediately.
 	Stop() error
 	Kill() error
 	// Remove stops the broker, if it runs, and removes its files.

@@ -78,7 +78,7 @@ func (b *rabbit) find(ctx context.Context) (int, error) {
 			return strconv.Atoi(f[2])
 		}
 	}
-	return 0, fmt.Errorf("node %s does not run", b.name)
+	return 0, fmt.Errorf("node %s is not running", b.name)
 }
 
 func (b *rabbit) URL() string { return b.url }

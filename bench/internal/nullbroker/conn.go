@@ -95,7 +95,7 @@ func (c *conn) frame(f amqpwire.Frame) (closed bool, err error) {
 	case f.Type == amqpwire.FrameHeartbeat:
 		return false, nil
 	case f.Type != p.expected:
-		return false, fmt.Errorf("frame of type %d where %d was expected", f.Type, p.expected)
+		return false, fmt.Errorf("unexpected frame: got type %d, want %d", f.Type, p.expected)
 	case f.Type == amqpwire.FrameMethod:
 		return c.method(p, f)
 	case f.Type == amqpwire.FrameHeader:
@@ -144,18 +144,18 @@ func (c *conn) method(p *publishing, f amqpwire.Frame) (closed bool, err error) 
 func (c *conn) publish(p *publishing, arguments []byte) error {
 	b := arguments
 	if len(b) < 3 || len(b) < 4+int(b[2]) {
-		return fmt.Errorf("basic.publish of %d bytes", len(b))
+		return fmt.Errorf("basic.publish is truncated: got %d bytes", len(b))
 	}
 	b = b[3+b[2]:]
 	if len(b) < 1+int(b[0]) {
-		return fmt.Errorf("basic.publish of %d bytes", len(arguments))
+		return fmt.Errorf("basic.publish is truncated: got %d bytes", len(arguments))
 	}
 	if key := b[1 : 1+b[0]]; p.queue == nil || string(key) != string(p.lastKey) {
 		p.lastKey = append(p.lastKey[:0], key...)
 		p.queue = c.server.queue(key)
 	}
 	if c.partial {
-		return errors.New("a message that begins within another")
+		return errors.New("message begins before the previous message is complete")
 	}
 	c.partial = true
 	p.tag++

@@ -79,7 +79,7 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
-// Close closes all connections and waits for their end. The caller closes the listeners.
+// Close closes all connections and waits for their goroutines. The caller closes the listeners.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.ended = true

@@ -11,8 +11,9 @@ const (
 	idleTries = 200
 )
 
-// AwaitIdle waits until the processor time that the function used returns stops growing; see [Busy]. Otherwise, a broker
-// that still collects garbage from one round would delay the next round. AwaitIdle returns false after a minute.
+// AwaitIdle waits until the processor time that the function used returns stops growing; see [Busy]. Otherwise, a
+// broker that still collects garbage from one round would delay the next round. AwaitIdle returns false if the machine
+// is still busy after a minute.
 func AwaitIdle(ctx context.Context, used func() (float64, error)) (bool, error) {
 	for range idleTries {
 		before, err := used()

@@ -38,7 +38,7 @@ func Start(ctx context.Context, log io.Writer, name string, args ...string) (*Se
 	line, err := lines.ReadString('\n')
 	if err != nil {
 		s.Kill()
-		return nil, fmt.Errorf("%s ended before it printed its URL", strings.Join(cmd.Args, " "))
+		return nil, fmt.Errorf("%s exited before printing its URL", strings.Join(cmd.Args, " "))
 	}
 	s.URL = strings.TrimSpace(line)
 	return s, nil

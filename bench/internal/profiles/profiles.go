@@ -49,7 +49,7 @@ func (p *Files) Restart() error {
 	return errors.Join(p.cpuFile.Close(), p.Start())
 }
 
-// Stop ends the profiles and writes them.
+// Stop stops the profiles and writes them.
 func (p *Files) Stop() (err error) {
 	if p.cpu != "" {
 		pprof.StopCPUProfile()

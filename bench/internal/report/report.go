@@ -16,7 +16,7 @@ type Contender struct {
 	Limit   string    `json:"limit,omitempty"`   // the base contender of the percentage
 	Rounds  []Metrics `json:"rounds"`
 	Median  Metrics   `json:"median"`
-	Failed  string    `json:"failed,omitempty"` // error that ended its rounds
+	Failed  string    `json:"failed,omitempty"` // error after which its rounds were omitted
 }
 
 // Add adds a round.
@@ -58,7 +58,7 @@ type Column struct {
 	Title  string `json:"title"`
 	Digits int    `json:"-"` // decimal places
 	Ratio  bool   `json:"-"` // add a column with the ratio to Against
-	Share  bool   `json:"-"` // add a column with the share of Limit
+	Share  bool   `json:"-"` // add a column with the percentage of Limit
 }
 
 // Table is the result of a scenario.

@@ -15,9 +15,9 @@ const Others = "others_cpus"
 // Tolerable is the maximum value of Others: the load of idle brokers and of kernel threads.
 const Tolerable = 0.15
 
-// Interleave measures the contenders in turn, so that a temporary disturbance of the machine affects all of them. After an error,
-// Interleave omits a contender from further rounds and reports the error in the table. It writes a line to log for each round. It
-// calls measure with the index of the contender, and ignores the result after the end of ctx.
+// Interleave measures the contenders in turn, so that a temporary disturbance of the machine affects all of them. After
+// an error, Interleave omits a contender from further rounds and reports the error in the table. It writes a line to
+// log for each round. It calls measure with the index of the contender, and ignores the result if ctx is done.
 func (t *Table) Interleave(ctx context.Context, rounds int, log io.Writer, measure func(i int) (Metrics, error)) error {
 	for round := range rounds {
 		for i, c := range t.Contenders {
