@@ -133,7 +133,8 @@ func TestWorkerContinuesWhileCopyIsUnconfirmed(t *testing.T) {
 				if handled != 1 {
 					t.Errorf("next message was handled %d times, want 1", handled)
 				}
-				// The worker acts before the acknowledgement timeout, which would cost its other messages a delivery.
+				// The worker acts before the acknowledgement timeout, because the timeout would add a delivery to the
+				// counts of its other messages.
 				time.Sleep(3 * time.Hour)
 				if n := c.log.count("consumer cancelled") + c.log.count("consuming interrupted"); n != 0 {
 					t.Errorf("broker ended the consumption %d times, want 0", n)

@@ -144,7 +144,7 @@ func TestDialTriesNextAddressAfterRefusedUser(t *testing.T) {
 	}
 }
 
-// A host that does not respond costs the timeout of one attempt.
+// A host that does not respond delays Dial by the timeout of one attempt.
 func TestDialTimesOutOnUnresponsiveHost(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]time.Duration{

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Messages that wait behind a slow handler do not cost the worker its channel. The worker requeues them before the
+// Messages that wait behind a slow handler do not cause an acknowledgement timeout. The worker requeues them before the
 // acknowledgement timeout and processes them later. The log warns about the slow handler.
 func TestWorkerRequeuesDeliveriesBeforeConsumerTimeout(t *testing.T) {
 	t.Parallel()

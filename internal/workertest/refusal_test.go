@@ -118,7 +118,7 @@ func TestRefusalOfLateDestinationDoesNotAffectOtherMessages(t *testing.T) {
 }
 
 // RabbitMQ may refuse one routing key of an exchange that accepts other keys. After the first refusal, messages with
-// that key do not cost other messages their confirms. The embedded broker accepts all keys.
+// that key do not affect the confirms of other messages. The embedded broker accepts all keys.
 func TestRefusedRoutingKeyDoesNotAffectOtherKeys(t *testing.T) {
 	t.Parallel()
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
