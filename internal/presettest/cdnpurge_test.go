@@ -175,7 +175,7 @@ func TestCDNPurgeStrategy(t *testing.T) {
 			seen[hop.TTL] = true
 		}
 		if len(seen) < 10 {
-			t.Errorf("Wait after %s returned only %d different delays", expired.last, len(seen))
+			t.Errorf("Wait after %s: got %d different delays, want at least 10", expired.last, len(seen))
 		}
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
