@@ -143,7 +143,7 @@ func area(t *testing.T, fill color.Color, steps ...step) *plotter.Polygon {
 	return p
 }
 
-// days returns a labelled tick for the beginning of each day.
+// days returns a labeled tick for the beginning of each day.
 func days() plot.ConstantTicks {
 	var ticks plot.ConstantTicks
 	for i, name := range []string{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"} {

@@ -17,9 +17,9 @@ func methodFrame(m method, n int) []byte {
 	return append(append(f, make([]byte, n)...), 0xCE)
 }
 
-// dialled returns a connection over a wire and the other end of the connection. arrived
+// dialed returns a connection over a wire and the other end of the connection. arrived
 // returns the received bytes after the connection is closed.
-func dialled(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func() []byte) {
+func dialed(t *testing.T) (w *wire, c net.Conn, broker net.Conn, arrived func() []byte) {
 	t.Helper()
 	near, far := net.Pipe()
 	w = newWire(func(context.Context, string, string) (net.Conn, error) { return near, nil })
@@ -44,7 +44,7 @@ func TestWireCutsBeforeFrame(t *testing.T) {
 	before = append(before, methodFrame(basicReject, 9)...)
 	stream := append(append(bytes.Clone(before), methodFrame(basicAck, 9)...), methodFrame(basicReject, 9)...)
 	for size := 1; size <= len(stream); size++ {
-		w, c, _, arrived := dialled(t)
+		w, c, _, arrived := dialed(t)
 		s := &fault{frame: frame{consuming, toBroker, basicAck}, injected: make(chan struct{})}
 		w.set(s)
 		for rest := stream; len(rest) > 0; {
@@ -70,7 +70,7 @@ func TestWirePassesOtherFrames(t *testing.T) {
 	stream := append([]byte("AMQP\x00\x00\x09\x01"), methodFrame(basicConsume, 11)...)
 	stream = append(stream, methodFrame(basicPublish, 300)...)
 	for size := 1; size <= len(stream); size++ {
-		w, c, _, arrived := dialled(t)
+		w, c, _, arrived := dialed(t)
 		w.set(&fault{frame: frame{publishing, toBroker, basicPublish}, injected: make(chan struct{})})
 		for rest := stream; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			if _, err := c.Write(rest[:min(size, len(rest))]); err != nil {
@@ -85,7 +85,7 @@ func TestWirePassesOtherFrames(t *testing.T) {
 
 // Dial fails after kill.
 func TestWireRefusesConnectionsAfterKill(t *testing.T) {
-	w, c, _, arrived := dialled(t)
+	w, c, _, arrived := dialed(t)
 	w.set(&fault{frame: frame{publishing, toBroker, confirmSelect}, kills: true, injected: make(chan struct{})})
 	if _, err := c.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
 		t.Fatal(err)
