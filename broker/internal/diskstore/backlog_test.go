@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// openBlocked opens a store whose disk blocks in the middle of a commit until the returned function is called.
+// openBlocked opens a store whose disk blocks in the middle of a commit until the test calls resume.
 func openBlocked(t *testing.T) (d *disk, resume func()) {
 	t.Helper()
 	answer := make(chan struct{})
@@ -31,7 +31,7 @@ func openBlocked(t *testing.T) (d *disk, resume func()) {
 	return d, func() { close(answer) }
 }
 
-// sized returns an entry with the given size.
+// sized returns an entry whose message has the given size.
 func sized(order uint64, bytes int64) Entry {
 	e := entry(keyOf(1, 0, order), "body")
 	e.Bytes = bytes
@@ -41,7 +41,7 @@ func sized(order uint64, bytes int64) Entry {
 func raised(d *disk) bool { return d.Backlog() != nil }
 
 // Publishers wait after backlogBytes of pending changes, even if they are much faster than the disk. An acknowledgement is
-// durable after the running commit and the next one.
+// durable when the running commit and the next one are complete.
 func TestBacklogLimitsPendingCommits(t *testing.T) {
 	d, resume := openBlocked(t)
 	last := uint64(1)
@@ -73,7 +73,7 @@ func TestBacklogLimitsPendingCommits(t *testing.T) {
 	}
 }
 
-// Messages that are consumed while the disk does not respond do not count towards the backlog.
+// Messages that are consumed before they are written do not count towards the backlog.
 func TestBacklogExcludesConsumedMessages(t *testing.T) {
 	d, resume := openBlocked(t)
 	for order := uint64(2); order < 1000; order++ {

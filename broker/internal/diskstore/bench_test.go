@@ -96,7 +96,7 @@ func (w *ackWaits) report(b *testing.B) {
 	b.ReportMetric(float64(w.all[len(w.all)-1].Microseconds())/1000, "max-ms/ack")
 }
 
-// acknowledged is the first acknowledgement of a commit.
+// acknowledged measures the time until the first acknowledgement of a commit is durable.
 type acknowledged struct {
 	at    time.Time
 	waits *ackWaits

@@ -13,23 +13,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Report is the result of a check or a salvage of a data directory.
+// Report is the result of Check or Salvage.
 type Report struct {
 	Damage    []Damage
 	Queues    []Contents
 	Documents []Document
-	Aside     string // directory of the old files; empty if they were not moved
+	Aside     string // directory to which Salvage moved the old files; empty if it did not move them
 }
 
 // Contents describes the messages of a queue.
 type Contents struct {
 	Queue    uint64
-	Expected int // number of messages according to the saved counts; -1 if the counts cannot be read
+	Expected int // number of messages according to the saved counts; -1 if the counts are unreadable
 	Found    int // number of readable messages
 }
 
-// Check reads all files of a data directory that no process has open. It does not change them. The report contains the
-// damage. Check returns an error if it cannot check the directory.
+// Check reads all files of a data directory that no process has open. Check does not change the files. The report contains
+// the damage. Check returns an error if it cannot check the directory.
 func Check(o Options) (Report, error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -68,7 +68,7 @@ func Check(o Options) (Report, error) {
 // errNoData is returned for a directory that is not a data directory.
 var errNoData = fmt.Errorf("file %s and directory %s not found", formatFile, databaseDir)
 
-// openOffline locks an existing data directory. It reports whether the file FORMAT is intact.
+// openOffline locks an existing data directory. whole reports whether the file FORMAT is intact.
 func openOffline(o *Options) (d *disk, whole bool, err error) {
 	o.FS = cmp.Or(o.FS, system)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -94,7 +94,7 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 	return d, whole, nil
 }
 
-// isFormatDamaged reports whether the content of the file FORMAT is damaged. If it is not, another version wrote the file.
+// isFormatDamaged reports whether the content of the file FORMAT is damaged, and not a format of another version.
 func isFormatDamaged(fs vfs.FS, dir string) bool {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))

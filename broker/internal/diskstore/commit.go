@@ -27,7 +27,7 @@ func (d *disk) commitNow() {
 	}
 }
 
-// maxReused is the maximum number of changes whose memory is reused for the next commit.
+// maxReused is the maximum number of changes for which the next commit reuses the memory.
 const maxReused = 16 << 10
 
 // run commits until the store is closed or has failed.
@@ -55,7 +55,7 @@ func (d *disk) run() {
 			return
 		}
 		if spare = sealed; cap(spare.changes) > maxReused {
-			spare = changeSet{} // releases the memory of a large burst
+			spare = changeSet{} // release the memory of a large burst
 		}
 		clear(spare.changes)
 		clear(spare.others)
@@ -152,8 +152,8 @@ func (g *changeSet) write(batch *pebble.Batch, before, p part) error {
 	return nil
 }
 
-// finish notifies the callers that wait for a commit, unless the store has failed in the meantime. It reports whether it
-// notified them.
+// finish notifies the callers that wait for a commit, and returns true. If the store has failed in the meantime, finish
+// returns false.
 func (d *disk) finish(g *changeSet) (reported bool) {
 	d.mu.Lock()
 	if reported = d.err == nil; reported {
@@ -169,11 +169,11 @@ func (d *disk) finish(g *changeSet) (reported bool) {
 	return reported
 }
 
-// fail ends all commits after a failed write.
+// fail stops all commits after a failed write.
 func (d *disk) fail(cause error) {
-	err := fmt.Errorf("the data directory %s can no longer be written, and nothing more is confirmed: %w", d.dir, cause)
+	err := fmt.Errorf("cannot write data directory %s: %w (further messages are not confirmed)", d.dir, cause)
 	if d.end(err, cause) && d.running.Load() {
-		d.log.Error("the store has failed: end the broker and start it again once the cause is mended; everything confirmed so far is kept",
+		d.log.Error("store has failed; fix the cause and restart the broker (all confirmed messages are kept)",
 			"directory", d.dir, "error", cause)
 	}
 }
@@ -197,7 +197,7 @@ func (d *disk) end(err, cause error) bool {
 // GiveUp implements [store.Store].
 func (d *disk) GiveUp(why error) {
 	if d.end(fmt.Errorf("data directory %s closed after an error: %w", d.dir, why), why) {
-		d.log.Error("the store is closed after an error: unconfirmed messages may be lost, and delivered messages are redelivered",
+		d.log.Error("store closed after an error; unconfirmed messages may be lost, and delivered messages are redelivered",
 			"directory", d.dir, "reason", why)
 	}
 }

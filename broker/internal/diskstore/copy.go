@@ -10,8 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Copy copies a backup, or a data directory that no process has open. The destination must be missing or empty. Copy
-// blocks.
+// Copy copies a backup, or a data directory that no process has open. The destination must be empty or must not exist.
 func Copy(from, to string) error {
 	fs := system
 	if err := copyable(fs, from, to); err != nil {
@@ -21,7 +20,7 @@ func Copy(from, to string) error {
 	switch {
 	case err == nil:
 		defer lock.Close()
-	case errors.Is(err, syscall.EROFS): // no other process can have a directory on a read-only file system open
+	case errors.Is(err, syscall.EROFS): // on a read-only file system, no other process can have the directory open
 	default:
 		return fmt.Errorf("%s: %w", from, inUse(err))
 	}
@@ -38,7 +37,7 @@ func Copy(from, to string) error {
 	return writeFormat(fs, to) // FORMAT comes last, because a copy without it is not a data directory
 }
 
-// copyable returns an error if the data directory cannot be copied to the destination.
+// copyable returns an error if Copy cannot copy the data directory to the destination.
 func copyable(fs vfs.FS, from, to string) error {
 	whole, err := hasFormat(fs, from)
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// level identifies a level of a queue.
+// level identifies the messages of one queue that have the same store level (see [store.Key]).
 type level struct {
 	queue uint64
 	level uint8
 }
 
-// tally is the number of messages in a level. The store writes it together with the changes, so that opening the store
-// does not require a count of all messages.
+// tally is the saved number and size of the messages in a level. The store writes it together with the changes of the level,
+// so that Open does not have to count all messages.
 type tally struct {
 	level    level
 	messages int
@@ -26,7 +26,7 @@ type tally struct {
 // count is the current tally of a level.
 type count struct {
 	tally
-	dirty   bool // included in changeSet.counts
+	dirty   bool // is in changeSet.counts
 	deleted bool // the queue was deleted
 }
 
@@ -53,7 +53,7 @@ func (d *disk) countOf(at level) *count {
 	return c
 }
 
-// cut completes the current part.
+// cut completes the current part of the change set.
 func (g *changeSet) cut() {
 	p := part{changes: len(g.changes), others: len(g.others)}
 	for _, c := range g.counts {

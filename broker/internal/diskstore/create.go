@@ -12,14 +12,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// format is the content of the file FORMAT in a data directory. A version that does not know the format does not open the
-// directory. Format 1 had no inventory and is not supported.
+// format is the content of the file FORMAT in a data directory. A version of Reprise does not open a directory whose format
+// it does not know. Format 1 had no inventory and is not supported.
 const (
 	formatFile = "FORMAT"
 	format     = "reprise 2\n"
 )
 
-// unfinished is the suffix of a file or directory until it is complete.
+// unfinished is the name suffix of a file or directory that is not complete yet.
 const unfinished = ".new"
 
 // create initializes a data directory, unless it already has a database.
@@ -41,7 +41,7 @@ func (d *disk) create() error {
 	if err := d.fs.RemoveAll(path + unfinished); err != nil {
 		return err
 	}
-	// Other users may have access to the existing parent directory, but must not read message bodies.
+	// Other users of the machine may have access to the parent directory, but must not read message bodies.
 	if err := d.fs.MkdirAll(path+unfinished, 0o700); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (d *disk) checkEmpty() error {
 		ErrDamaged, names[0], formatFile)
 }
 
-// hasFormat reports whether a data directory has a supported format file. It returns an error for any other format.
+// hasFormat reports whether a data directory has the file FORMAT. It returns an error if the format is not supported.
 func hasFormat(fs vfs.FS, dir string) (bool, error) {
 	name := fs.PathJoin(dir, formatFile)
 	f, err := fs.Open(name)

@@ -106,8 +106,8 @@ func TestOpenReportsUnusableDirectory(t *testing.T) {
 	}
 }
 
-// A changed bit in the log is detected, so that no record is lost without an error. At the end of the log, a changed bit
-// looks like an interrupted write.
+// Open detects a changed bit in the log, so that no record is lost without an error. The exception is the end of the log,
+// where a changed bit looks like an interrupted write.
 func TestOpenDetectsDamagedLog(t *testing.T) {
 	power := vfs.NewCrashableMem()
 	d := openOn(t, power)
@@ -175,7 +175,7 @@ func removeAll(t *testing.T, fs vfs.FS, like string) {
 	}
 }
 
-// scramble changes a byte in the middle of each file whose name contains like.
+// scramble changes a byte in the middle of each file whose name contains the string like.
 func scramble(t *testing.T, fs vfs.FS, like string) {
 	t.Helper()
 	for _, name := range files(t, fs, like) {
@@ -211,7 +211,7 @@ func write(t *testing.T, fs vfs.FS, name, content string) {
 	}
 }
 
-// MakeRoom frees the disk space of deleted messages without further puts. It does not free logs, which Pebble reuses.
+// MakeRoom frees the disk space of deleted messages without further puts. It does not free logs, because Pebble reuses them.
 func TestMakeRoomFreesDiskSpace(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openOn(t, fs)

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// Memory limits of Pebble: two memtables at a time, and the cache of blocks. A message that is deleted before its
-// memtable is full is never written to a table.
+// Memory limits of Pebble: two memtables at a time, and the cache of blocks. Pebble never writes a message to a table if the
+// message is deleted before its memtable is full.
 const (
 	memTableSize = 8 << 20
 	cacheSize    = 8 << 20
@@ -68,15 +68,15 @@ func (d *disk) backgroundError(err error) {
 	if pebble.IsCorruptionError(err) || errors.Is(err, ErrDamaged) {
 		d.damageOnce.Do(func() { close(d.damaged) })
 	} else {
-		d.log.Error("the database cannot do its work in the background", "directory", d.dir, "error", err)
+		d.log.Error("background work of the database failed", "directory", d.dir, "error", err)
 	}
 	time.Sleep(backgroundPause)
 }
 
-// recordDamage logs and records a file that was found damaged while the store is open.
+// recordDamage logs and records a file that is found damaged while the store is open.
 func (d *disk) recordDamage(file string, err error) {
 	if _, logged := d.corrupt.LoadOrStore(file, true); !logged {
-		d.log.Error("the data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)
+		d.log.Error("data directory is damaged: "+advice, "directory", d.dir, "file", file, "error", err)
 	}
 	d.damageOnce.Do(func() { close(d.damaged) })
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // commitDelay is the delay before changes without a waiting caller are committed. Most of them are acknowledgements. If a
-// commit is running, these changes wait for its end and then for the next commit. After a crash before that, the broker
-// redelivers the messages, as redelivered. Any acknowledgement in flight has the same risk.
+// commit is running, these changes are part of the next commit. If the broker crashes before they are durable, it redelivers
+// the acknowledged messages. Any acknowledgement in flight has the same risk.
 const commitDelay = 10 * time.Millisecond
 
 // disk implements Store on a file system with Pebble (https://github.com/cockroachdb/pebble).
@@ -27,7 +27,7 @@ type disk struct {
 	lock    *pebble.Lock
 	unclean bool
 
-	hold sync.RWMutex // locked for writing while a commit is sealed
+	hold sync.RWMutex // write-locked while seal takes the pending changes
 
 	mu        sync.Mutex
 	pending   changeSet
@@ -36,13 +36,13 @@ type disk struct {
 	counts    map[uint64][]*count // by queue
 	committed Ticket
 	progress  *sync.Cond // signals changes of committed or err
-	err       error      // reason why no further commit can succeed
+	err       error      // why no further commit can succeed; nil: usable
 	cause     error      // the failed write, if any
 
 	backlog       alarm.Alarm   // raised above backlogBytes
 	running       atomic.Bool   // false during Open and Close
 	corrupt       sync.Map      // damaged files already logged
-	damageOnce    sync.Once     // guards closing damaged
+	damageOnce    sync.Once     // closes damaged
 	commitStarted atomic.Int64  // start of the running commit in Unix nanoseconds, or 0
 	wake          chan struct{} // requests a commit
 	delayTimer    *time.Timer   // writes to wake after commitDelay
@@ -58,12 +58,12 @@ type disk struct {
 type changeSet struct {
 	ticket  Ticket
 	changes []change
-	dropped int   // number of changes that were undone before they were written
+	dropped int   // number of changes undone before they were written
 	size    int64 // approximate size of the changes that are not undone
 	others  []other
 	parts   []part
 	waiters []Waiter
-	delayed bool // delayTimer is running
+	delayed bool // delayTimer is running for these changes
 
 	// The current part:
 	from   int      // index of its first change
@@ -74,18 +74,17 @@ type changeSet struct {
 // part is the content of one batch. Most commits have one part. A batch is limited to 4 GiB and should be much smaller,
 // because it is a copy of the data.
 type part struct {
-	changes, others int // total number, including the earlier parts
+	changes, others int // numbers of changes and others, including the earlier parts
 	counts          []tally
 }
 
-// partBytes is the size after which the next part begins, unless a caller of Hold has to keep its changes together.
+// partBytes is the size after which the next part begins. Changes between Hold and Release stay in one part.
 const partBytes = 64 << 20
 
 const (
-	// backlogBytes is the size of pending changes above which publishers wait for the next commit to begin. An
-	// acknowledgement is durable after the running commit and the next one, so this limits its delay. A lower value
-	// reduces the throughput, because the disk is idle while publishers catch up, and publishers are idle while the disk
-	// catches up.
+	// backlogBytes is the size of pending changes above which publishers wait for the next commit to begin. It limits the
+	// time until an acknowledgement is durable, which takes the running commit and the next one. A lower value reduces the
+	// throughput, because the disk is idle while publishers catch up, and publishers are idle while the disk catches up.
 	backlogBytes = 16 << 20
 	// changeBytes is the approximate overhead of a change, in addition to the message.
 	changeBytes = 128
@@ -99,7 +98,7 @@ type change struct {
 
 // other is a change that does not belong to one message.
 type other struct {
-	before int // index of the change that follows it
+	before int // index of the change that must follow it
 	do     func(*pebble.Batch) error
 }
 
@@ -153,9 +152,9 @@ func (d *disk) Move(from Key, old Ref, to Entry) Ref {
 	return d.put(put, to)
 }
 
-// replaceable reports whether another put can replace a change. The change must be an unwritten put without a later entry
-// in others that must precede the new change. Without replacement, a message that moves repeatedly would add a change for
-// each move, without limit while the disk does not respond.
+// replaceable reports whether a new put can replace a pending change. The pending change must be an unwritten put, and no
+// later entry in others may have to precede the new put. Without replacement, a message that moves repeatedly would add a
+// change for each move, without limit while the disk does not respond.
 func (d *disk) replaceable(r Ref) bool {
 	g := &d.pending
 	return d.undoable(r) && g.changes[r.Slot].kind == put && (len(g.others) == 0 || g.others[len(g.others)-1].before <= r.Slot)
@@ -164,8 +163,7 @@ func (d *disk) replaceable(r Ref) bool {
 func (d *disk) put(how kind, e Entry) Ref {
 	g := &d.pending
 	if d.err != nil {
-		// The store does not collect changes that cannot be committed. The ticket makes callers wait and receive the
-		// error.
+		// A failed store collects no changes. Callers that wait for the ticket receive the error.
 		return Ref{Ticket: g.ticket, Slot: -1}
 	}
 	if g.bytes > d.partBytes && d.holders == 0 {
@@ -178,8 +176,8 @@ func (d *disk) put(how kind, e Entry) Ref {
 	return Ref{Ticket: g.ticket, Slot: len(g.changes) - 1}
 }
 
-// undo reverts the pending change that put a message. If the change is already written, undo deletes the message. An undone
-// update becomes a deletion, because the previous version of the message is on disk.
+// undo reverts the pending change that put a message. If the change is already written, undo deletes the message. Undo turns
+// an update into a deletion, because the previous version of the message is on disk.
 func (d *disk) undo(k Key, r Ref) {
 	g := &d.pending
 	if d.err != nil {

@@ -1,8 +1,7 @@
 // Package diskstore implements [store.Store] on a file system with Pebble (https://github.com/cockroachdb/pebble).
 //
-// It guarantees that the data of a successful commit survives a crash of the process and of the machine, and that damage
-// is detected before the data is used. See docs/adr/0010-an-inventory-of-the-data-directory.md. Only this package imports
-// Pebble.
+// It guarantees that the data of a successful commit survives a crash of the process or the machine, and that it detects
+// damage before it uses the data. See docs/adr/0010-an-inventory-of-the-data-directory.md. Only this package imports Pebble.
 package diskstore
 
 import "github.com/reprisemq/reprise/broker/internal/store"
@@ -22,7 +21,7 @@ type (
 	Waiter   = store.Waiter
 )
 
-// Errors of opening a data directory, and of a closed store.
+// Errors of [Open], and of a closed store.
 var (
 	ErrInUse   = store.ErrInUse
 	ErrFormat  = store.ErrFormat

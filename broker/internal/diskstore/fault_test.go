@@ -35,7 +35,7 @@ func (b *faultFS) inject(op errorfs.Op) error {
 	return b.err
 }
 
-// work puts messages, a few in each commit, and returns the confirmed messages.
+// work puts messages, a few in each commit, and returns the keys of the confirmed messages.
 func work(d *disk, messages int) (confirmed []Key, err error) { return workWith(d, messages, "body") }
 
 func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
@@ -54,8 +54,8 @@ func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
 	return confirmed, d.sync()
 }
 
-// The test fails each write in turn, alone or together with all later writes. The confirmed messages survive a power
-// failure. After the store has failed, it reports the failure and does not confirm further messages.
+// The test makes each write fail in turn, alone or together with all later writes. The confirmed messages must survive a
+// power failure. After the store has failed, it reports the failure and does not confirm further messages.
 func TestFailedWriteIsNotConfirmed(t *testing.T) {
 	healthy := &faultFS{}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
@@ -86,7 +86,7 @@ func TestFailedWriteIsNotConfirmed(t *testing.T) {
 					t.Fatalf("write %d: Close: got %v, want EIO", n, err)
 				}
 			} else {
-				_ = d.Close(true) // may fail on the same disk
+				_ = d.Close(true) // fails on the same disk, or not
 			}
 			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
 		}
@@ -111,8 +111,8 @@ func checkConfirmed(t *testing.T, fs vfs.FS, confirmed []Key, when string) {
 	}
 }
 
-// A full or failed disk during Open or Close causes an error. It does not block or terminate the process. The confirmed
-// messages are available after the disk works again.
+// If the disk is full or fails during Open or Close, they return an error and do not block or terminate the process. The
+// confirmed messages are available after the disk works again.
 func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		for n := int64(1); ; n++ {
@@ -136,7 +136,7 @@ func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 			}
 			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, %v", n, cause))
 			if err == nil && b.seen.Load() < n {
-				break // each write has failed once
+				break // no write was left to fail
 			}
 		}
 	}
@@ -208,8 +208,8 @@ func TestWaitReturnsAfterCloseOrCancel(t *testing.T) {
 	}
 }
 
-// A lack of file descriptors delays a commit, but does not make the store fail, because it is temporary and unrelated to
-// the disk.
+// A lack of file descriptors delays a commit, but does not make the store fail, because the lack is temporary and unrelated
+// to the disk.
 func TestStoreWaitsForFileDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var exhausted atomic.Bool
@@ -287,7 +287,7 @@ func TestMakeRoomReturnsErrorOfFailedStore(t *testing.T) {
 			t.Fatalf("MakeRoom: got %v, want EIO", err)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests start goroutines, too
+	if n := runtime.NumGoroutine(); n > before+100 { // concurrent tests start goroutines too
 		t.Errorf("goroutines: got %d, want about %d", n, before)
 	}
 	_ = d.Close(true) // returns the error of the disk

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FS is a file system: the file system of the machine, or a test double that injects errors.
+// FS is the file system of the machine, or a test double that injects errors.
 type FS = vfs.FS
 
 // Dir implements [store.Store].
@@ -19,7 +19,7 @@ func (d *disk) Free() (uint64, error) {
 	return usage.AvailBytes, err
 }
 
-// makeDir creates a directory and its missing parents, and makes them durable.
+// makeDir creates a directory and its missing parents, and syncs them.
 func makeDir(fs vfs.FS, dir string) error {
 	_, err := fs.Stat(dir)
 	if !errors.Is(err, os.ErrNotExist) {

@@ -21,11 +21,10 @@ import (
 // fullRetryDelay is the delay before a write to a full disk is retried.
 const fullRetryDelay = time.Second
 
-// guard is the file system that Pebble writes to. Pebble cannot continue after a failed write, but terminates the process,
-// or panics with locks released. The guard therefore hides failed writes. A write to a full disk waits until there is
-// space. Any other error makes the store fail, and the write does not return. As a result, unconfirmed data never counts
-// as written, the data in memory and on disk remains readable, and publishers receive an error instead of a closed
-// connection.
+// guard is the file system that Pebble writes to. After a failed write, Pebble terminates the process, or panics with locks
+// released. The guard therefore hides failed writes from Pebble. A write to a full disk waits until there is space. After
+// any other error, the store fails and the write never returns. As a result, unconfirmed data never counts as written, the
+// data in memory and on disk remains readable, and publishers receive an error instead of a closed connection.
 //
 // The guard applies only to files in the data directory. A backup in another directory may fail.
 type guard struct {
@@ -50,8 +49,8 @@ func (g *guard) contains(name string) bool {
 	return found && (rest == "" || os.IsPathSeparator(rest[0]))
 }
 
-// shouldRetry handles the result of a write. It reports whether the caller has to retry. If not, the write has succeeded, or
-// the caller has to return the error.
+// shouldRetry handles the result of a write. It reports whether the caller must retry, and returns false if the write has
+// succeeded. After any other error, the store fails and shouldRetry never returns.
 func (g *guard) shouldRetry(err error) (again bool) {
 	switch {
 	case err == nil:
@@ -76,7 +75,7 @@ func (g *guard) awaitSpace(err error) bool {
 	return g.wait()
 }
 
-// wait waits for fullRetryDelay. It reports false if the store is not in use or ends in the meantime.
+// wait waits for fullRetryDelay. It returns false if the store is being opened or closed, or fails in the meantime.
 func (g *guard) wait() bool {
 	if !g.d.running.Load() {
 		return false
@@ -102,11 +101,11 @@ func isTemporary(err error) bool {
 func (g *guard) logFull(err error) {
 	now := time.Now().Unix()
 	if last := g.loggedFull.Load(); now-last >= 60 && g.loggedFull.CompareAndSwap(last, now) {
-		g.d.log.Error("the disk is full: no message is confirmed until space is free", "directory", g.d.dir, "error", err)
+		g.d.log.Error("disk is full; messages are not confirmed until space is free", "directory", g.d.dir, "error", err)
 	}
 }
 
-// blockForever blocks the goroutine forever.
+// blockForever never returns.
 func blockForever() { select {} }
 
 func (g *guard) file(name string, open func() (vfs.File, error)) (vfs.File, error) {
@@ -157,7 +156,7 @@ func (g *guard) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (
 	return g.trackFile(to, f), err
 }
 
-// trackFile makes the tracker follow a new file.
+// trackFile registers a new file with the tracker.
 func (g *guard) trackFile(name string, f vfs.File) vfs.File {
 	if opened, ok := f.(*guarded); ok {
 		if base, ok := g.trackedName(name); ok && listed(base) {
@@ -179,7 +178,7 @@ func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	return g.FS.Open(name, options...)
 }
 
-// checkBlob returns the error of a value file that Pebble would report as damaged or missing.
+// checkBlob returns an error if a value file is missing or has no valid end.
 func checkBlob(fs vfs.FS, name string) error {
 	f, err := fs.Open(name)
 	if err != nil {
@@ -241,7 +240,7 @@ func (g *guard) Rename(from, to string) (err error) {
 // Unwrap implements [vfs.FS].
 func (g *guard) Unwrap() vfs.FS { return g.FS }
 
-// guarded is a file opened through a guard.
+// guarded is a file that a guard has opened.
 type guarded struct {
 	vfs.File
 	g    *guard
@@ -279,11 +278,11 @@ func (f *guarded) Write(b []byte) (written int, err error) {
 
 // WriteAt implements [vfs.File].
 func (f *guarded) WriteAt([]byte, int64) (int, error) {
-	return 0, errors.ErrUnsupported // Pebble does not call it, and the running checksum does not support it
+	return 0, errors.ErrUnsupported // Pebble does not call it, and the checksum of appended data would not include it
 }
 
-// Sync implements [vfs.File]. It is not retried, even on a full disk, because the system may have dropped unwritten pages
-// and report success the next time.
+// Sync implements [vfs.File]. It does not retry, even on a full disk, because the system may have dropped unwritten pages,
+// and may then report success.
 func (f *guarded) Sync() error { return f.sync(f.File.Sync) }
 
 // SyncData implements [vfs.File].
@@ -311,7 +310,7 @@ func (f *guarded) sync(do func() error) error {
 		return f.g.synced(do())
 	}
 	if isManifest(f.name) {
-		f.g.inventory() // lists all files that the MANIFEST is about to refer to
+		f.g.inventory() // to list all files that the MANIFEST is about to refer to
 	}
 	written := f.t.written
 	err := f.g.synced(do())

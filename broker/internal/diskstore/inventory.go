@@ -34,7 +34,7 @@ func (e extent) add(b []byte) extent {
 // docs/adr/0010-an-inventory-of-the-data-directory.md.
 type inventory struct {
 	number uint64 // higher in the newer inventory
-	sealed bool   // list of files is complete
+	sealed bool   // the list of files is complete
 	files  map[string]extent
 }
 
@@ -87,7 +87,7 @@ func decodeInventory(text []byte) (v inventory, err error) {
 			v.files[words[0]] = e
 			err = errors.Join(err, err2)
 		default:
-			err = fmt.Errorf("line %q is not known", line)
+			err = fmt.Errorf("line %q is not an inventory entry", line)
 		}
 		if err != nil {
 			return v, err
@@ -97,7 +97,7 @@ func decodeInventory(text []byte) (v inventory, err error) {
 }
 
 // readInventory returns the current inventory of a database, and the damage of the inventory files. After a crash, one of
-// them may be torn. It returns an error if it cannot read either file.
+// these files may be torn. It returns an error if it cannot read either file.
 func readInventory(fs vfs.FS, database string) (current inventory, wrong []Damage, err error) {
 	found := 0
 	for _, name := range inventoryFiles {
@@ -205,7 +205,7 @@ func writeFile(fs vfs.FS, name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// describe returns the message of an error without the name of the file.
+// describe returns the message of an error, without the name of the file.
 func describe(err error) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return "it is missing"

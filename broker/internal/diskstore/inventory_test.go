@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Open does not change a directory of another program.
+// Open does not change a directory that belongs to another program.
 func TestOpenDoesNotChangeOtherDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "passwd"), nil, 0o600); err != nil {

@@ -37,7 +37,7 @@ func (d *disk) messages(queue uint64, l uint8, after uint64, visit func(Loaded) 
 	})
 }
 
-// scan visits the keys from the first key up to, but not including, the second key.
+// scan visits the keys in [from, to).
 func (d *disk) scan(from, to []byte, visit func(key, value []byte) (more bool, err error)) (err error) {
 	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *disk) unreadable(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		d.damageOnce.Do(func() { close(d.damaged) })
 	}
-	return fmt.Errorf("the data directory %s cannot be read: %w", d.dir, err)
+	return fmt.Errorf("cannot read data directory %s: %w", d.dir, err)
 }
 
 // Levels implements [store.Store].
@@ -95,8 +95,8 @@ func (d *disk) Levels(queue uint64) (all []Level, err error) {
 	return all, err
 }
 
-// dropTransients removes the messages that were on disk only for lack of memory. They do not survive a restart, like
-// messages in memory.
+// dropTransients removes the messages that were on disk only for lack of memory. Like messages in memory, they do not
+// survive a restart.
 func (d *disk) dropTransients(c *tally) error {
 	b := d.db.NewBatch()
 	defer b.Close()
@@ -104,7 +104,7 @@ func (d *disk) dropTransients(c *tally) error {
 		if m.Transient {
 			c.messages--
 			c.bytes -= m.Bytes
-			_ = b.Delete(messageKey(m.Key), nil) // cannot fail on an open batch
+			_ = b.Delete(messageKey(m.Key), nil) // cannot fail, because the batch is open
 		}
 		return true
 	})

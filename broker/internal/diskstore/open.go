@@ -28,8 +28,8 @@ type Options struct {
 	Everything bool
 }
 
-// Open opens a data directory. It creates a missing directory. After an error of the disk itself, as opposed to an error
-// of the data, the same process cannot open the directory again.
+// Open opens a data directory. It creates a missing directory. If Open fails because of the disk, and not because of the
+// data, the same process cannot open the directory again.
 func Open(o Options) (Store, error) {
 	o.FS = cmp.Or(o.FS, system)
 	d := &disk{
@@ -57,8 +57,8 @@ func Open(o Options) (Store, error) {
 	return d, nil
 }
 
-// catchWriteError runs a function that writes. If a write fails, the function never returns (see [guard]), and
-// catchWriteError returns the error of the write.
+// catchWriteError runs do, which writes. If a write fails, do never returns (see [guard]), and catchWriteError returns the
+// error of the write.
 func (d *disk) catchWriteError(do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -143,9 +143,9 @@ func (d *disk) track(path string, v inventory) (err error) {
 	return t.write(false)
 }
 
-// openError classifies an error of opening a database.
+// openError classifies the error of opening a database.
 func openError(err error) error {
-	// Pebble does not mark all errors about damage. An error of the system always has an errno.
+	// Pebble does not mark all errors about damage. An error of the operating system always has an errno.
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if held := inUse(err); errors.Is(held, ErrInUse) || ok && errno != syscall.ENOENT {
 		return held

@@ -67,7 +67,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 		private("a copy", step[1])
 	}
-	// simulates a restore by another program or version
+	// simulate a restore by another program or version
 	err := filepath.WalkDir(filepath.Join(restored, databaseDir), func(path string, f fs.DirEntry, err error) error {
 		if f.IsDir() {
 			return os.Chmod(path, 0o755)

@@ -65,7 +65,7 @@ func repairLog(content []byte, number uint32) ([]byte, error) {
 	var out bytes.Buffer
 	w := record.NewWriter(&out)
 	var text []byte
-	begun, end := false, 0 // begun: the start of a record was read; end: offset after its last chunk
+	begun, end := false, 0 // begun: the start of a record was read; end: the offset after its last chunk
 	for at := 0; at+chunkHeader < len(content); {
 		payload, kind, size := readChunk(content[at:], number)
 		if size == 0 {
@@ -100,8 +100,8 @@ const (
 	lastPiece
 )
 
-// readChunk reads a chunk of a log. It returns the size 0 if there is no valid chunk. The three formats have headers of
-// different length: checksum, length, kind, then the number of the log, then the synced offset.
+// readChunk reads a chunk of a log. The size is 0 if the chunk is not valid. The three formats have headers of different
+// lengths: checksum, length, kind, then the number of the log, then the synced offset.
 func readChunk(content []byte, number uint32) (payload []byte, kind, size int) {
 	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
 	if encoding < 1 || encoding > 12 {

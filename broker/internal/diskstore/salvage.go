@@ -20,12 +20,12 @@ import (
 // salvagedDir is the directory of the new database during a salvage.
 const salvagedDir = databaseDir + ".salvage"
 
-// Salvage creates a database from the readable data of a data directory that no process has open, and moves the old
-// database to a subdirectory. The function repair may add missing documents. The report lists the found and the missing
-// data.
+// Salvage creates a database from the readable data of a data directory that no process has open, and moves the old database
+// to a subdirectory. The function repair may add missing documents. The report compares the expected data with the data
+// found.
 //
-// Salvage leaves out a table that is completely unreadable. If this table contained deletions of messages in older
-// tables, the broker delivers those messages again.
+// Salvage omits tables that are completely unreadable. If such a table contained deletions of messages in older tables, the
+// broker delivers these messages again.
 func Salvage(o Options, repair func([]Document) []Document) (r Report, err error) {
 	d, whole, err := openOffline(&o)
 	if err != nil {
@@ -35,11 +35,11 @@ func Salvage(o Options, repair func([]Document) []Document) (r Report, err error
 	fs := d.fs.FS
 	old, made := fs.PathJoin(o.Dir, databaseDir), fs.PathJoin(o.Dir, salvagedDir)
 	if _, err := fs.Stat(old); errors.Is(err, os.ErrNotExist) {
-		// The previous salvage was interrupted between its last steps.
+		// A previous salvage was interrupted after it had completed the new database.
 		if v, _, err := readInventory(fs, made); err == nil && v.sealed {
 			return r, d.install(made, old)
 		}
-		return r, fmt.Errorf("data directory %s: %s is missing", o.Dir, old)
+		return r, fmt.Errorf("data directory %s: %s not found", o.Dir, old)
 	}
 	if r.Damage, err = d.compare(old, whole); err != nil {
 		return r, err
@@ -113,7 +113,7 @@ func (d *disk) rewrite(from *source, made string, repair func([]Document) []Docu
 	for _, n := range c.found {
 		err = errors.Join(err, n.write(b))
 	}
-	// The deliveries before the damage are unknown, so the new database counts as not closed cleanly.
+	// It is unknown which messages were delivered before the damage, so mark the new database as not closed cleanly.
 	if err = errors.Join(err, b.Set([]byte{prefixOpen}, nil, nil)); err == nil {
 		err = flush()
 	}
@@ -139,14 +139,14 @@ func valueOf(it *pebble.Iterator) (value []byte, err error) {
 // span is a range of keys, excluding the end.
 type span struct{ from, to []byte }
 
-// source is a database with unreadable ranges of keys. A scan reads these ranges without the damaged tables.
+// source is a database with unreadable ranges of keys. In these ranges, a scan omits the damaged tables.
 type source struct {
 	db      *pebble.DB
 	gaps    []span // sorted and disjoint
 	without *pebble.DB
 }
 
-// scan visits the readable entries between two keys. It reports whether all entries were readable.
+// scan visits the readable entries in [from, to). It reports whether all entries were readable.
 func (s *source) scan(from, to []byte, visit func(key, value []byte) error) (complete bool, err error) {
 	complete = true
 	read := func(db *pebble.DB, from, to []byte) {
@@ -240,7 +240,7 @@ type table struct {
 	num   uint64
 	keys  span
 	path  string
-	blobs []uint64 // the value files that it refers to
+	blobs []uint64 // numbers of the value files that the table refers to
 }
 
 // tables returns the tables of a database.
@@ -306,7 +306,7 @@ func (d *disk) readSource(v *view, database string, do func(*source) error) erro
 	})
 }
 
-// leaveOut returns a view of the database without some of its tables.
+// leaveOut returns a view of the database without the given tables.
 func (v *view) leaveOut(all, tables []table) (*view, error) {
 	const deletedTable, deletedBlob = 6, 108 // tags in a version edit of Pebble
 	var edit []byte
@@ -350,7 +350,7 @@ func (v *view) leaveOut(all, tables []table) (*view, error) {
 	return &other, nil
 }
 
-// checkTable reports whether Pebble can use a table, and whether all of the table is readable.
+// checkTable reports whether Pebble can use a table, and whether the whole table is readable.
 func checkTable(fs vfs.FS, name string) (usable, whole bool) {
 	f, err := fs.Open(name)
 	if err != nil {

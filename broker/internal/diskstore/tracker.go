@@ -10,11 +10,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// inventoryDelay is the time during which changes are collected before the inventory is written.
+// inventoryDelay is the time during which the tracker collects changes before it writes the inventory.
 const inventoryDelay = 500 * time.Millisecond
 
-// tracker maintains the inventory of an open database. [guard] reports writes to the tracker, and the tracker removes
-// files after the inventory no longer lists them.
+// tracker maintains the inventory of an open database. [guard] reports all writes to it. The tracker removes a file only
+// when the inventory no longer lists the file.
 type tracker struct {
 	fs  vfs.FS // without the guard
 	dir string // directory of the database
@@ -26,7 +26,7 @@ type tracker struct {
 	mu       sync.Mutex
 	files    map[string]*tracked
 	obsolete map[string]bool // names of files to be removed
-	pending  *time.Timer     // nil if the inventory is up to date or ended is set
+	pending  *time.Timer     // timer of the next write; nil: the inventory is up to date, or ended is set
 	ended    bool
 
 	update func() // calls refresh, in a goroutine of the timer
@@ -34,7 +34,7 @@ type tracker struct {
 
 // tracked is a file of the database.
 type tracked struct {
-	written extent // changed by the writer of the file; read under the lock of the writer, or after the file is closed
+	written extent // changed only by the writer of the file; others read it while they hold the writer's lock, or after the file is closed
 	synced  extent
 	named   bool // the directory entry is durable
 }
@@ -70,7 +70,7 @@ func (t *tracker) changed() {
 	}
 }
 
-// stop ends the scheduled writes. It does not wait for a running one.
+// stop cancels scheduled writes. It does not wait for a write in progress.
 func (t *tracker) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +111,7 @@ func (t *tracker) renamed(from, to string) {
 	}
 }
 
-// remove removes a file after the inventory no longer lists it.
+// remove removes a file when the inventory no longer lists it.
 func (t *tracker) remove(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,8 +182,7 @@ func (t *tracker) syncNames() error {
 	return nil
 }
 
-// write writes the inventory and removes the files that it no longer lists. If the write finds the disk full, a later
-// write may find room for the longer inventory.
+// write writes the inventory and removes the files that it no longer lists. If the disk is full, a later write may succeed.
 func (t *tracker) write(sealed bool) error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -203,7 +202,7 @@ func (t *tracker) refresh() error {
 	return t.writeNext(false)
 }
 
-// writeNext is write for a caller that holds writing.
+// writeNext is like write, for a caller that holds writing.
 func (t *tracker) writeNext(sealed bool) error {
 	t.mu.Lock()
 	if t.pending != nil {
@@ -254,7 +253,7 @@ func (t *tracker) seal() error {
 	if err != nil {
 		return err
 	}
-	// The removal of obsolete files comes first, because a sealed inventory lists exactly the existing files.
+	// Remove obsolete files first, because a sealed inventory must list exactly the existing files.
 	if err := errors.Join(t.syncNames(), t.write(false), t.syncNames()); err != nil {
 		return err
 	}
@@ -300,8 +299,8 @@ func syncFile(fs vfs.FS, name string) error {
 // isMarker reports whether the name of a file specifies the current MANIFEST.
 func isMarker(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }
 
-// manifestCopy is the name prefix of the copy of a MANIFEST. There is a copy because only the MANIFEST records which
-// files contain which messages.
+// manifestCopy is the name prefix of the copy of a MANIFEST. The tracker keeps a copy because only the MANIFEST records
+// which files contain which messages.
 const manifestCopy = "COPY-"
 
 func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") }

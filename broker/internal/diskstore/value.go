@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Flags at the start of a value. Fields that are zero are omitted.
+// Flags at the start of a value. A value omits fields that are zero.
 const (
 	hasDeadline = 1 << iota
 	hasDue
@@ -14,7 +14,7 @@ const (
 	isTransient
 )
 
-var errValue = fmt.Errorf("the state of a message: %w", ErrDamaged)
+var errValue = fmt.Errorf("message state: %w", ErrDamaged)
 
 // appendValue encodes the state of a message and the message.
 //
@@ -59,7 +59,7 @@ func parseValue(b []byte) (s State, message []byte, err error) {
 	s.Redelivered, s.Transient = flags&isRedelivered != 0, flags&isTransient != 0
 	b = b[1:]
 	for _, f := range []struct {
-		in byte // required flag; 0: always present
+		in byte // flag of the field; 0: always present
 		to *int64
 	}{
 		{0, &s.Bytes},

@@ -20,7 +20,7 @@ const (
 	verifyBytes = 64 << 20
 )
 
-// Damage describes a file that differs from the written data.
+// Damage describes a file whose content differs from the written data.
 type Damage struct {
 	File    string
 	Problem string
@@ -51,8 +51,8 @@ func unreadable(err error) error {
 	return fmt.Errorf("%w: %s: %s", ErrDamaged, text, advice)
 }
 
-// verify compares the files of a database with its inventory. Unless everything is set, it may skip tables and value
-// files, starting with the oldest. It returns an error if the disk cannot be read.
+// verify compares the files of a database with its inventory. Unless everything is set, it may skip tables and value files,
+// starting with the oldest. It returns an error if it cannot read the disk.
 func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []Damage, err error) {
 	began, read := time.Now(), int64(0)
 	for _, name := range slices.SortedFunc(maps.Keys(v.files), smallFirst) {
@@ -115,7 +115,7 @@ func (d *disk) examine(database string, everything bool) (v inventory, err error
 		return v, damaged(append(found, wrong...))
 	}
 	for _, w := range wrong {
-		d.log.Warn("cannot read one of two inventories, using the other", "file", w.File, "problem", w.Problem)
+		d.log.Warn("cannot read one of two inventories; using the other", "file", w.File, "problem", w.Problem)
 	}
 	if v.sealed {
 		return v, nil
@@ -134,7 +134,7 @@ func (d *disk) tryOpen(database string) error {
 		return db.Close()
 	}
 	if last := read.last.Load(); last != nil {
-		err = fmt.Errorf("%w (the file read last was %s)", err, *last)
+		err = fmt.Errorf("%w (last file read: %s)", err, *last)
 	}
 	return openError(err)
 }
@@ -151,7 +151,7 @@ func (r *lastOpened) Open(name string, options ...vfs.OpenOption) (vfs.File, err
 	return r.FS.Open(name, options...)
 }
 
-// complete adds the files and bytes written after the last write of the inventory. It syncs the added data.
+// complete adds the files and bytes that were written after the inventory, and syncs them.
 func (v inventory) complete(fs vfs.FS, database string) error {
 	names, err := fs.List(database)
 	if err != nil {

@@ -39,15 +39,15 @@ func (v *view) List(dir string) ([]string, error) {
 	return append(names, v.added...), err
 }
 
-// Lock implements [vfs.FS]. It does not lock, because the data directory is already locked, and the database may be open
-// twice.
+// Lock implements [vfs.FS]. It has no effect, because the data directory is already locked, and one process may open the
+// database twice.
 func (*view) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 // readView opens a database read-only while do runs.
 func (d *disk) readView(v *view, database string, do func(*pebble.DB) error) error {
 	options := d.options()
 	options.FS, options.ReadOnly, options.ErrorIfNotExists = v, true, true
-	options.DisableConsistencyCheck = true // ignores missing files
+	options.DisableConsistencyCheck = true // ignore missing files
 	db, err := pebble.Open(database, options)
 	if err != nil {
 		return unreadable(err)
@@ -101,7 +101,7 @@ func (v *view) repair(database string, wrong []Damage) error {
 	return nil
 }
 
-// manifest returns the name and the content of the MANIFEST to use: the newest one, its copy, or the longest readable
+// manifest returns the name and the content of the MANIFEST to use: the newest MANIFEST, its copy, or the longest readable
 // part of either.
 func (v *view) manifest(database string, names []string, broken func(string) bool) (name string, content []byte, err error) {
 	for _, n := range append(slices.Clone(names), wrongNames(names)...) {
