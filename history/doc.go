@@ -5,20 +5,20 @@
 //	                       ├─► Run ─► totals ──────┤
 //	failed.Archive ────────┘                       └─► marks
 //
-// Workers announce totals since their start (topology.WorkerStatus). A History adds the difference from the stored
-// totals of the same worker, in one transaction. Therefore:
+// Workers announce totals since their start (topology.WorkerStatus). A History adds the difference to the stored totals
+// of the same worker, in one transaction. Therefore:
 //
 //   - a lost status does not lose events, and a repeated status does not add events
 //   - any number of processes can record the same workers into one database
-//   - the events of a time without a recording process are added later and spread evenly over that time. Its
-//     intervals are not Recorded, because their sum is exact, but the distribution of the events is not known
+//   - if no process records for some time, the events of that time are added later and spread evenly over it. Its
+//     intervals are not Recorded: their sum is exact, but the distribution of the events is not known
 //
 // Messages that arrive in the archive count at the time of their failure, even if their workers do not announce
 // themselves.
 //
-// Each queue has rows of a minute, of five minutes and of an hour. Each event is in one row of each length. The rows
-// are removed after 3 hours, 25 hours and 8 days, respectively. A queue has at most 700 rows of about 100 bytes. A
-// database has at most MaxQueues queues.
+// Each queue has one row per minute, per five minutes and per hour, and each event counts in one row of each kind.
+// These rows are removed after 3 hours, 25 hours and 8 days, respectively. A queue has at most 700 rows of about 100
+// bytes. A database has at most MaxQueues queues.
 //
 // The package imports the packages failed, topology and internal/sqlkit. docs/history.md is the user's guide.
 package history

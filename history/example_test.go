@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// A program with an archive records a history, for its console or for its own use.
+// A program records a history in the database of its archive, for its console or for other purposes.
 func Example() {
 	var (
 		ctx     context.Context

@@ -67,7 +67,7 @@ type History struct {
 	recorder recorder // state of Run
 }
 
-var errNoDatabase = errors.New("history: Open needs a database: sql.Open returns one")
+var errNoDatabase = errors.New("history: Open: database must not be nil")
 
 // Open returns the history in db. The caller closes db. Open creates missing tables, and returns an error for tables
 // of a newer version. Any number of processes may open the same history.
@@ -85,7 +85,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 	}
 	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), observed: map[string]observed{}}
 	if err := h.db.Create(ctx, tables); err != nil {
-		return nil, fmt.Errorf("history: opening it in %s: %w", cfg.Dialect, err)
+		return nil, fmt.Errorf("history: cannot open the history in %s: %w", cfg.Dialect, err)
 	}
 	return h, nil
 }
@@ -100,7 +100,7 @@ func (h *History) now() time.Time { return h.cfg.Clock().UTC().Truncate(time.Mil
 type observed struct {
 	queue   string
 	totals  Totals
-	began   time.Time // start of the worker, by our clock
+	began   time.Time // start of the worker, by the local clock
 	at      time.Time
 	sent    time.Time // by the clock of the worker
 	stopped bool
@@ -145,8 +145,8 @@ type Sources struct {
 // Every is the interval between two transactions of Run.
 const Every = topology.StatusInterval
 
-// Run records observed statuses, and messages that arrive in the archive, until ctx ends. After a database error it
-// continues, and records the numbers later. It must be called only once. Several processes may record the same
+// Run records observed statuses, and messages that arrive in the archive, until ctx is done. After a database error it
+// continues, and records the missing events later. It must be called only once. Several processes may record the same
 // workers at the same time.
 func (h *History) Run(ctx context.Context, from Sources) {
 	tick := time.NewTicker(Every)
@@ -168,7 +168,7 @@ func (h *History) Run(ctx context.Context, from Sources) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.CommitTimeout)
 			defer cancel()
-			if err := h.Record(last, Sources{Archive: from.Archive}); err != nil { // workers that stop at the same time do not announce their totals again
+			if err := h.Record(last, Sources{Archive: from.Archive}); err != nil { // for the final totals of workers
 				h.cfg.Logger.Warn("history is not recorded", "error", err)
 			}
 			return

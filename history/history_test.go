@@ -118,8 +118,8 @@ func (w *worker) status(now time.Time) topology.WorkerStatus {
 	return w.WorkerStatus
 }
 
-// A constant rate leads to equal numbers in all minutes, independent of the times of the statuses. Unrecorded time is
-// a gap.
+// A constant rate results in equal counts in all minutes, regardless of the times of the statuses. Unrecorded time is a
+// gap.
 func TestConstantRateWithGap(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db *database) {
 		h := db.history(t)
@@ -137,7 +137,7 @@ func TestConstantRateWithGap(t *testing.T) {
 			}
 		}
 		s := must(h.Series(t.Context(), "orders", Hour))(t)
-		if sum := s.Sum(); sum.Succeeded != 2*45*60-2*7 { // without the work since the last status
+		if sum := s.Sum(); sum.Succeeded != 2*45*60-2*7 { // the events since the last status are not announced yet
 			t.Errorf("got %d successes", sum.Succeeded)
 		}
 		for _, p := range s.Points {

@@ -35,8 +35,8 @@ type Mark struct {
 // For reports whether the mark concerns a queue.
 func (m Mark) For(queue string) bool { return m.Queue == "" || m.Queue == queue }
 
-// AddMark stores a mark and returns it with its ID. If At is zero, AddMark uses the current time. It returns
-// ErrInvalid if a field is invalid. It removes the oldest additions, so that at most MaxMarks marks remain.
+// AddMark stores a mark and returns it with its ID. If At is zero, AddMark uses the current time. It returns ErrInvalid
+// if a field is invalid. If the database has more than MaxMarks marks, AddMark removes the marks that were added first.
 func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	now := h.now()
 	if m.At.IsZero() {

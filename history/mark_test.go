@@ -34,7 +34,7 @@ func TestMarks(t *testing.T) {
 		if _, err := h.RemoveMark(t.Context(), 2); !errors.Is(err, ErrNoMark) {
 			t.Errorf("second RemoveMark: got error %v, want ErrNoMark", err)
 		}
-		if three := must(h.AddMark(t.Context(), Mark{Text: "v2.5", By: "ann"}))(t); three.ID != 3 { // the audit log still refers to 2
+		if three := must(h.AddMark(t.Context(), Mark{Text: "v2.5", By: "ann"}))(t); three.ID != 3 { // the audit log refers to 2
 			t.Errorf("AddMark: got %+v, want ID 3", three)
 		}
 		for _, m := range []Mark{

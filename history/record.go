@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxBetween is the maximum time between two transactions that counts as recorded.
+	// maxBetween is the maximum time between two transactions for which the time between them counts as recorded.
 	maxBetween = 3 * Every
 
 	// maxUnrecorded is the maximum age of a status that is recorded. It is shorter than keepStopped, so that the
-	// totals of the worker are still in the database and do not count again.
+	// database still has the totals of the worker, and does not count them again.
 	maxUnrecorded = time.Hour
 	keepStopped   = 2 * time.Hour
 
@@ -30,7 +30,7 @@ const (
 
 // recorder is the state of Run in one process.
 type recorder struct {
-	until  time.Time       // end of the recorded time; zero: none
+	until  time.Time       // end of the recorded time; zero if nothing is recorded
 	pruned time.Time       // time of the last removal of old rows
 	queues map[string]bool // queues that have rows
 }
@@ -73,15 +73,15 @@ func (h *History) unrecorded(now time.Time) map[string]observed {
 	return maps.Clone(h.observed)
 }
 
-// recorded removes the statuses that are in the database now.
+// recorded removes statuses that have been written to the database.
 func (h *History) recorded(statuses map[string]observed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.observed, func(id string, s observed) bool { return s == statuses[id] })
 }
 
-// record writes statuses of workers in one transaction. It also marks the time up to until as recorded, unless until
-// is zero.
+// record writes statuses of workers in one transaction. It also marks the time from the previous until to until as
+// recorded, unless until is zero.
 func (h *History) record(ctx context.Context, now, until time.Time, statuses map[string]observed) error {
 	r := &h.recorder
 	prune := now.Sub(r.pruned) >= pruneEvery || now.Before(r.pruned)

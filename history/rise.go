@@ -48,12 +48,13 @@ type Rise struct {
 //   - Their mean rate is at least 3 times the mean rate of the 5 to 30 recorded intervals before that do not belong to
 //     another rise.
 //   - They have at least 10 failures.
-//   - By the Chernoff bound, the probability that a constant rate leads to such a difference is less than e^-20.
+//   - By the Chernoff bound, the probability of such a difference at a constant rate is less than e^-20.
 //   - The first interval has at least half the failures of each of the others, so that the start is not too early.
 //
-// A rise ends at the first interval whose rate, and whose mean rate with the two intervals after it, has fallen by at
-// least three quarters of the difference. The mark of a rise is at most 30 minutes before its start, or two intervals
-// if they are longer.
+// A rise ends at the first interval in which the rate has fallen by at least three quarters of the difference between
+// the mean rate of the rise and the mean rate before. The mean rate of this interval and the two intervals after it
+// must also have fallen by this amount. The mark of a rise is at most 30 minutes before its start, or two intervals if
+// they are longer.
 func (s Series) Rises(marks []Mark) []Rise {
 	type sample struct {
 		at       int // index in Points
@@ -111,8 +112,8 @@ func isRise(baseline, next []float64) bool {
 		unevenness(n, before*float64(len(baseline)), float64(len(next))/float64(len(next)+len(baseline))) > riseChance
 }
 
-// unevenness returns the negative logarithm of an upper bound of the probability that at least n of n+rest events
-// occur in a share of the time, if the rate is constant. n must be more than the share.
+// unevenness returns the negative logarithm of an upper bound of the probability that at least n of n+rest events occur
+// in a share of the time, if the rate is constant. n must exceed share*(n+rest).
 func unevenness(n, rest, share float64) float64 {
 	all := n + rest
 	d := n * math.Log(n/all/share)
@@ -175,7 +176,7 @@ func minutesText(d time.Duration) string {
 	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
-// clock formats a time, with the day if it is not the present day.
+// clock formats a time, and includes the day unless it is the current day.
 func (r Rise) clock(t time.Time) string {
 	t, now := t.UTC(), r.now.UTC()
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {

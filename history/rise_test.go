@@ -11,8 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seriesOf returns a series of recorded intervals with the given numbers of failures. The last interval has not
-// ended.
+// seriesOf returns a series of recorded intervals with the given failures. The last interval has not ended.
 func seriesOf(r Range, failures []float64) Series {
 	s := r.empty("orders", noon.Add(r.Step/2))
 	s.Points = s.Points[len(s.Points)-len(failures):]
@@ -22,7 +21,7 @@ func seriesOf(r Range, failures []float64) Series {
 	return s
 }
 
-// poisson draws a number of events with a mean.
+// poisson draws from the Poisson distribution with mean m.
 func poisson(r *rand.Rand, m float64) float64 {
 	if m > 50 {
 		return max(0, math.Round(m+math.Sqrt(m)*r.NormFloat64()))
@@ -34,7 +33,7 @@ func poisson(r *rand.Rand, m float64) float64 {
 	return n
 }
 
-// noise draws intervals of a constant rate.
+// noise draws the failures of n intervals with a constant mean.
 func noise(r *rand.Rand, n int, m float64) []float64 {
 	all := make([]float64, n)
 	for i := range all {

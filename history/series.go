@@ -57,7 +57,7 @@ type Point struct {
 	Totals
 
 	// Recorded is the recorded part of the interval, to the minute. If it is 0, no process recorded the interval. The
-	// numbers are then not measured. They are zero, or an even share of the events of a longer time.
+	// counts are then zero, or an even share of the events of a longer time.
 	Recorded time.Duration
 }
 
@@ -133,7 +133,7 @@ func (r Range) empty(queue string, now time.Time) Series {
 	return s
 }
 
-// at returns the interval that begins at a time, or nil.
+// at returns the interval that begins at start, or nil.
 func (s *Series) at(start time.Time) *Point {
 	i := int(start.Sub(s.Points[0].Start) / s.Range.Step)
 	if start.Before(s.Points[0].Start) || i >= len(s.Points) {

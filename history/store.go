@@ -49,7 +49,7 @@ const (
 	aboutMark    = "mark"    // ID of the newest mark
 )
 
-// write runs a transaction. The transactions of all processes run one after the other.
+// write runs a transaction. Write transactions of all processes run one at a time.
 func (h *History) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
 	return h.db.Transaction(ctx, h.cfg.Dialect.WritingAlone(tables.Lock), f)
 }
@@ -92,7 +92,7 @@ func (h *History) All(ctx context.Context, r Range) ([]Series, error) {
 	return sorted(all), nil
 }
 
-// series returns the histories of some queues, and one without events for the queue "".
+// series returns the histories of the queues that match a condition, by queue, and an empty history for the queue "".
 func (h *History) series(ctx context.Context, r Range, condition string, args ...any) (map[string]*Series, error) {
 	blank := r.empty("", h.now())
 	args = append([]any{seconds(r.Step), blank.Points[0].Start.Unix()}, args...)

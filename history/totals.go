@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Totals contains the numbers of events in a period.
+// Totals counts the events in a period.
 type Totals struct {
 	topology.Counts                    // as announced by workers
 	Arrived         uint64             // messages that failed in the period and were archived
@@ -31,7 +31,7 @@ func (t Totals) Add(other Totals) Totals {
 	return totalsOf(a)
 }
 
-// numbers contains all numbers of Totals in the stored order. Add a new number at the end.
+// numbers contains the counts of Totals in the stored order. Add a new count at the end.
 type numbers [6 + topology.TookBuckets]uint64
 
 func (t Totals) numbers() (n numbers) {
@@ -71,8 +71,8 @@ func (t Totals) plausible() bool {
 	return true
 }
 
-// before returns the share of t in the first part of a time over which t is spread evenly. The shares are rounded so
-// that the shares of all parts add up to t.
+// before returns the share of t that falls into the first part of a time over which t is spread evenly. The rounded
+// shares of all parts add up to t.
 func (t Totals) before(part, whole time.Duration) Totals {
 	if part >= whole {
 		return t
@@ -99,7 +99,7 @@ func (t Totals) encode() []byte {
 	return b
 }
 
-var errDamaged = errors.New("history: a row is damaged")
+var errDamaged = errors.New("history: row is damaged")
 
 func decode(b []byte) (Totals, error) {
 	var n numbers
