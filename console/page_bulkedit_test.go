@@ -101,7 +101,7 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 		{"set_name", "Enter the name of the header.", url.Values{"set_value": {"x"}}},
 		{"set_name", "an edit cannot change it", url.Values{"set_name": {"x-death"}}},
 		{"remove", "an edit cannot change it", url.Values{"remove": {"x-reprise-queue"}}},
-		{"remove", "is listed twice", url.Values{"remove": {"a"}, "set_name": {"a"}}},
+		{"remove", "must not be listed twice", url.Values{"remove": {"a"}, "set_name": {"a"}}},
 		{"patch", "Enter a patch, a text or a header.", url.Values{"send_impossible": {"yes"}}},
 	} {
 		tc.form.Set("id", "1")

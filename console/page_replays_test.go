@@ -53,7 +53,7 @@ func TestReplayFormShowsRoutes(t *testing.T) {
 		"orders exchange shop, original routing keys shop.failed 2",
 		"refunds shop.failed 1",
 		`1 to refunds: consumers see the routing key "refunds", not the original key`,
-		`(the original key leads from exchange "shop" to "audit" as well)`,
+		`(exchange "shop" also routes the original key to "audit")`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("page does not contain %q: %s", want, text)

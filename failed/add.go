@@ -10,7 +10,7 @@ import (
 )
 
 // Add stores new messages in state failed, in one transaction, and returns their IDs in the same order. Add is for
-// messages from sources other than a failed queue. An Ingest archives the messages of a failed queue.
+// messages from sources other than a failed queue. Use an Ingest to archive the messages of a failed queue.
 //
 // If the error is ErrUnstorable, Add stores none of the messages. Add them one by one to find the invalid message.
 func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
@@ -28,11 +28,10 @@ func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 // same order.
 //
 // A redelivered message may already be in the archive, if a process failed or lost its connection between ingest and
-// the acknowledgement. Such a stored message has the same failed queue, properties, headers (except the delivery
-// counts of the broker) and body as the arrival. Its delivery belongs to another session and is not recorded as
-// settled. In this case ingest returns the ID of the stored message. A stored message matches only one arrival in
-// each session. Therefore ingest neither stores a redelivery twice nor drops a second failure that is equal in every
-// byte.
+// the acknowledgement. In this case ingest returns the ID of the stored message. A stored message matches an arrival if
+// it has the same failed queue, properties, headers (except the delivery counts of the broker) and body, and if its
+// delivery belongs to another session and is not recorded as settled. A stored message matches only one arrival in each
+// session. Therefore ingest neither stores a redelivery twice nor drops a second failure that is equal in every byte.
 //
 // If another owner has the lease of the failed queue, ingest stores nothing and returns ErrState.
 func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error) {
@@ -83,7 +82,7 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 
 // markSettled records that the deliveries of messages are acknowledged. A later equal arrival is a new message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
-	defer annotate(&err, "noting that %d messages are settled", len(ids))
+	defer annotate(&err, "recording that %d messages are settled", len(ids))
 	if len(ids) == 0 {
 		return nil
 	}
@@ -180,8 +179,8 @@ func orNull(s string) any {
 	return []byte(s)
 }
 
-// verifyBack checks the replay and the message that the header of an arrival names, and records that the message
-// failed again. If the replay did not send the message, verifyBack clears the reference.
+// verifyBack checks the replay and the message that the header of an arrival names, and records that the message failed
+// again. If the replay did not send the message, verifyBack clears Back and BackOf.
 func (t *tx) verifyBack(e *arrival) error {
 	if e.m.Back == 0 {
 		return nil

@@ -20,14 +20,14 @@ type Config struct {
 	// Dialect is the SQL dialect of the database: SQLite or PostgreSQL.
 	Dialect Dialect
 
-	// Prefix is the prefix of the names of tables and indexes: at most 40 lowercase
-	// letters, digits and underscores, and not a digit first. In PostgreSQL they are in
-	// the first schema of the search path. Default: "reprise_failed_".
+	// Prefix is the prefix of the names of tables and indexes: at most 40 lowercase letters, digits and underscores,
+	// and not a digit first. In PostgreSQL, the tables are in the first schema of the search path. Default:
+	// "reprise_failed_".
 	Prefix string
 
-	// Redact specifies secrets that the search does not find. The archive stores them nevertheless, because a replay
-	// needs the complete message. A program that shows messages must call Message.Redact with the same rules. A new
-	// rule does not affect the search for messages that are already archived.
+	// Redact specifies secrets that the search does not find. The archive still stores them, because a replay needs the
+	// complete message. A program that shows messages must call Message.Redact with the same rules. A new rule does not
+	// affect the search for messages that are already archived.
 	Redact []Rule
 
 	// Retention is the time after the arrival for which the archive keeps messages, in any

@@ -56,8 +56,8 @@ func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, er
 	return acts, "", nil
 }
 
-// Record writes an entry of the audit log for an action that does not concern archived messages. For example, the
-// console records that workers were paused.
+// Record writes an audit log entry for an action that does not concern archived messages, such as pausing workers in
+// the console.
 func (a *Archive) Record(ctx context.Context, who Actor, verb, subject string, details map[string]any) (err error) {
 	defer annotate(&err, "recording an act")
 	if err := who.validate(); err != nil {
@@ -69,7 +69,7 @@ func (a *Archive) Record(ctx context.Context, who Actor, verb, subject string, d
 	})
 }
 
-// act writes an entry of the audit log.
+// act writes an entry to the audit log.
 func (t *tx) act(who Actor, verb, subject string, details map[string]any) (id int64, err error) {
 	written, err := json.Marshal(details)
 	if err != nil {

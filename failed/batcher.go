@@ -23,16 +23,16 @@ type ingestStore interface {
 	releaseQueue(ctx context.Context, queue, owner string) error
 }
 
-// batcher stores messages that arrive one by one in batches. Each transaction stores all messages that arrived during
-// the previous transaction.
+// batcher collects messages that arrive one by one and stores them in batches. Each transaction stores all messages
+// that arrived during the previous transaction.
 //
 //	add ─► waiting ─► ingest ─► unacked ─► acked ─► settled ─► markSettled
 //	                              └─ ack lost ─► redelivered
 //
 // The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
 // may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive
-// recognizes the redelivery. For the same reason, a batch that contains a message that may already be stored starts a
-// new session (delivered.Session). The batcher starts the session only when the result of every earlier ack is known.
+// recognizes the redelivery. For the same reason, the batcher starts a new session (delivered.Session) before it stores
+// a batch with a redelivered message, as soon as the result of every earlier ack is known.
 type batcher struct {
 	store   ingestStore
 	maxSize int // maximum size of a batch
@@ -101,7 +101,7 @@ func (b *batcher) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// add blocks until the message is stored, and then returns nil. If ctx ends first, it returns the cause.
+// add blocks until the message is stored, and then returns nil. If ctx is done first, it returns the cause.
 func (b *batcher) add(ctx context.Context, m *reprise.Message, a delivered) error {
 	e := &entry{arrival: a, message: m, done: make(chan struct{})}
 	b.mu.Lock()
@@ -136,7 +136,7 @@ func (b *batcher) acked(m *reprise.Message, err error) {
 	b.wake.send()
 }
 
-// run stores messages until ctx ends.
+// run stores messages until ctx is done.
 func (b *batcher) run(ctx context.Context) {
 	size := b.maxSize
 	for ctx.Err() == nil {
@@ -161,14 +161,13 @@ func (b *batcher) run(ctx context.Context) {
 			size = b.maxSize
 			continue
 		default:
-			size = max(1, len(batch)/2) // one of the messages may be the cause
+			size = max(1, len(batch)/2) // one of the messages may have caused the error
 		}
 		b.afterAttempt(ctx, err)
 	}
 }
 
-// afterAttempt logs a failure of the store and waits before the next attempt. If err is nil, it logs the end of the
-// failure.
+// afterAttempt logs a failure of the store and waits before the next attempt. If err is nil, it logs the recovery.
 func (b *batcher) afterAttempt(ctx context.Context, err error) {
 	b.mu.Lock()
 	held := len(b.waiting)
@@ -189,8 +188,8 @@ func (b *batcher) afterAttempt(ctx context.Context, err error) {
 	}
 }
 
-// next returns the next batch: the oldest messages that wait, or one refused message that is due. If the batch is
-// empty, next returns the earliest time at which a refused message is due, or the zero time.
+// next returns the next batch: the oldest waiting messages, or one refused message that is due. If the batch is empty,
+// next returns the earliest time at which a refused message is due, or the zero time if no message was refused.
 func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,7 +214,7 @@ func (b *batcher) next(size int) (batch []*entry, again time.Time) {
 	return batch, again
 }
 
-// await blocks until there may be work, until the given time, or until ctx ends.
+// await blocks until there may be work, until the given time, or until ctx is done.
 func (b *batcher) await(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {
@@ -308,7 +307,7 @@ func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) 
 }
 
 // putAfterOther handles a message that the store has refused once. It stores another message first, and then retries
-// this message. refused reports whether the store takes the other message and refuses this one. left is the remaining
+// this message. refused reports whether the store accepts the other message and refuses this one. left is the remaining
 // error.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.retryAt.IsZero() {
@@ -336,5 +335,5 @@ func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refus
 // refuse delays the next attempt to store a message by refusedFor.
 func (b *batcher) refuse(e *entry, err error) {
 	e.retryAt = time.Now().Add(refusedFor)
-	b.log.Error("cannot be archived", "queue", e.arrival.FailedQueue, "message_id", e.message.MessageID, "error", err)
+	b.log.Error("cannot archive message", "queue", e.arrival.FailedQueue, "message_id", e.message.MessageID, "error", err)
 }

@@ -159,8 +159,8 @@ func TestBatcherReportsRecoveryWithoutWaitingMessages(t *testing.T) {
 	})
 }
 
-// A message that the store refuses does not block other messages. The batcher retries it, and the worker requeues it
-// at the end.
+// A message that the store refuses does not block other messages. The batcher retries it, and the worker requeues it on
+// shutdown.
 func TestRefusedMessageDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()
@@ -249,7 +249,7 @@ func TestBatcherStoresWaitingMessageBeforeItsRedelivery(t *testing.T) {
 	})
 }
 
-// The same applies if both deliveries wait for the same call of the store.
+// A batcher that holds both deliveries of a message stores only one of them.
 func TestBatcherStoresOneOfTwoWaitingDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newMemory()

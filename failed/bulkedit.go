@@ -18,11 +18,10 @@ import (
 )
 
 // BulkEdit changes all messages of a replay in the same way. The replay edits each message when it sends the message.
-// It applies the steps in the order of the fields to the content that it would otherwise send (Message.Current). The
-// result depends only on the message and the edit. Therefore a message that is sent again after a crash has the same
-// bytes.
+// It applies the steps to Message.Current, in the order of the fields below. The result depends only on the message and
+// the edit. Therefore a message that is sent again after a crash has the same bytes.
 //
-// An edit changes a message completely or not at all. The edit is not possible if the body
+// An edit changes a message completely or not at all. An edit of the body is not possible if the body
 //
 //   - is encoded (Properties.ContentEncoding),
 //   - is not JSON (for Patch) or not UTF-8 (for Replace),
@@ -61,7 +60,7 @@ type BulkEdit struct {
 // Replacement specifies a text to replace in a body.
 type Replacement struct {
 	Old    string `json:"old"`              // the text, or a regular expression in the syntax of RE2
-	New    string `json:"new"`              // if Regexp is set, $1 is the text of the first group, and $$ is a dollar sign
+	New    string `json:"new"`              // if Regexp is set, $1 is the first submatch, and $$ a dollar sign
 	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression
 }
 
@@ -79,7 +78,7 @@ func (e *BulkEdit) Validate() error {
 	return err
 }
 
-// String summarizes the edit without its texts.
+// String summarizes the edit without the replaced and inserted texts.
 func (e *BulkEdit) String() string {
 	var parts []string
 	if e.Patch != "" {
@@ -119,7 +118,7 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 	}
 	x := &editor{BulkEdit: e, secrets: secrets}
 	if e.Patch == "" && len(e.Replace)+len(e.SetHeaders)+len(e.RemoveHeaders) == 0 {
-		return invalid("the edit is empty (give a patch, a text or a header)")
+		return invalid("edit must not be empty (set a patch, a text or a header)")
 	}
 	size := len(e.Patch)
 	if e.Patch != "" {
@@ -165,9 +164,9 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 		case name == "" || len(name) > 255:
 			return invalid("header %.80q must have a name of 1 to 255 bytes", name)
 		case i > 0 && name == names[i-1]:
-			return invalid("header %.80q is listed twice", name)
+			return invalid("header %.80q must not be listed twice", name)
 		case strings.HasPrefix(name, "x-reprise-") || isAttemptHeader(name, nil) || name == "CC" || name == "BCC":
-			return invalid("header %.80q is one of Reprise or the broker: an edit cannot change it", name)
+			return invalid("header %.80q must not be edited (it belongs to Reprise or the broker)", name)
 		}
 	}
 	text, err := encodeTable(e.SetHeaders)
@@ -180,8 +179,8 @@ func (e *BulkEdit) compile(secrets []Rule) (*editor, error) {
 
 var reference = regexp.MustCompile(`\$\$|\$(\w+)|\$\{(\w*)\}`)
 
-// checkTemplate returns an error if a template refers to a group that the expression does not have. Otherwise the
-// replacement would silently be empty. For example, $1x refers to the group 1x.
+// checkTemplate returns an error if a template refers to a group that the expression does not have, because package
+// regexp silently replaces such a reference with an empty text. For example, $1x refers to the group 1x.
 func checkTemplate(x *regexp.Regexp, template string) error {
 	for _, m := range reference.FindAllStringSubmatch(template, -1) {
 		name := m[1] + m[2]
@@ -193,18 +192,17 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 	return nil
 }
 
-// errUneditable is the reason for which a replay with an edit does not send a message.
+// errUneditable matches every uneditable, which is the reason why a replay with an edit does not send a message.
 var errUneditable = errors.New("not edited")
 
-// uneditable is the reason for which an edit does not apply. The reason is equal for all messages with the same
-// problem.
+// uneditable is the reason why an edit does not apply. All messages with the same problem have the same reason.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }
 func (e uneditable) Is(target error) bool { return target == errUneditable }
 
 const (
-	errUnchanged uneditable = "the edit changes nothing"
+	errUnchanged uneditable = "the edit has no effect"
 	errSecrets   uneditable = "the message has secrets that the editor may not see"
 )
 
@@ -217,7 +215,7 @@ func (x *editor) apply(c Content) (Content, error) {
 	out := c
 	if x.patch != nil || len(x.Replace) > 0 {
 		if !c.Properties.plain() {
-			return c, uneditable(fmt.Sprintf("the body is encoded (%.40q)", c.Properties.ContentEncoding))
+			return c, uneditable(fmt.Sprintf("the body has a content encoding (%.40q)", c.Properties.ContentEncoding))
 		}
 		var err error
 		if out.Body, err = x.body(c.Body); err != nil {
@@ -277,7 +275,7 @@ func (x *editor) body(body []byte) ([]byte, error) {
 		}
 	}
 	if wasJSON && !json.Valid(body) {
-		return nil, errors.New("edited body is not valid JSON")
+		return nil, errors.New("the edited body is not JSON")
 	}
 	return body, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// storedEdit is the value of {replay}.edit.
+// storedEdit is the value of the column {replay}.edit.
 type storedEdit struct {
 	BulkEdit
 	Headers string `json:"set_headers,omitempty"` // SetHeaders with their types
@@ -118,7 +118,7 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	return err
 }
 
-// EditPreview is the effect that a BulkEdit would have on the messages of a plan.
+// EditPreview describes the effect of a BulkEdit on the messages of a plan.
 type EditPreview struct {
 	Changed    int64
 	Unchanged  int64
@@ -128,7 +128,7 @@ type EditPreview struct {
 	More       bool         // the preview does not cover all selected messages
 }
 
-// EditReason is a reason for which an edit is not possible, with the number of messages.
+// EditReason is a reason why an edit is not possible, with the number of messages.
 type EditReason struct {
 	Why      string
 	Messages int64

@@ -43,8 +43,8 @@ var editCases = []editCase{
 	},
 }
 
-// A bulk edit sends exactly the messages of its preview, with exactly the bytes of the oracle. It records each edit,
-// keeps the originals, and does not change other messages.
+// A bulk edit sends exactly the messages of its preview, with exactly the expected bytes. It records each edit, keeps
+// the originals, and does not change other messages.
 func TestBulkEditMatchesItsPreview(t *testing.T) {
 	flags.Default(t, "rapid.checks", "30")
 	eachDatabase(t, func(t *testing.T, db database) {
@@ -80,7 +80,7 @@ func TestBulkEditMatchesItsPreview(t *testing.T) {
 
 			// The expected results.
 			f := failed.Filter{Queue: "a"}
-			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // of the messages that are sent
+			bodies, headers := map[failed.ID]string{}, map[failed.ID]topology.Table{} // by ID, of the messages to send
 			want := failed.EditPreview{}
 			isChanged := map[failed.ID]bool{}
 			for _, id := range ids {
@@ -207,7 +207,7 @@ func TestReportRecordsBulkEdit(t *testing.T) {
 		report(1)
 		want(1, failed.Replayed, "edited by hand")
 
-		// Another replay contains the message by now, and must not send it.
+		// Another replay has selected the message in the meantime, and must not send it.
 		value(a.BeginReplay(ctx, failed.Plan{Filter: failed.Filter{All: true}}, "carl"))(t)
 		report(2)
 		want(2, failed.Replayed, "edited 2")
@@ -237,7 +237,7 @@ func TestPreviewEdit(t *testing.T) {
 			Reasons: []failed.EditReason{{"the body is not JSON", 2}, {"operation 1, replace: /a is missing", 1}, {secret, 1}},
 			Samples: []failed.EditSample{
 				{ID: ids[1], Before: content(`{"a":1}`), After: content(`{"a":2}`)},
-				{ID: ids[2], Before: content(`{"a":2}`), Why: "the edit changes nothing"},
+				{ID: ids[2], Before: content(`{"a":2}`), Why: "the edit has no effect"},
 				{ID: ids[0], Before: content("text"), Why: "the body is not JSON"},
 				{ID: ids[3], Before: content(`{"b":1}`), Why: "operation 1, replace: /a is missing"},
 				{ID: ids[5], Why: secret},

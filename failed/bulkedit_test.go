@@ -27,7 +27,7 @@ func TestBulkEditOfBodies(t *testing.T) {
 		want string // the body, or the error
 	}{
 		{"patch", patch(`[{"op":"replace","path":"/amount","value":5.00}]`), order, `{ "amount": 5.00, "to":"anna <a@x>" }`},
-		{"patch that changes nothing", patch(`[{"op":"replace","path":"/amount","value":9.10}]`), order, "the edit changes nothing"},
+		{"patch that changes nothing", patch(`[{"op":"replace","path":"/amount","value":9.10}]`), order, "the edit has no effect"},
 		{"another form of a number is a change", patch(`[{"op":"replace","path":"/amount","value":9.1}]`), order, `{ "amount": 9.1, "to":"anna <a@x>" }`},
 		{"patch without its path", patch(`[{"op":"remove","path":"/fee"}]`), order, "operation 1, remove: /fee is missing"},
 		{"patch of text", patch(`[{"op":"remove","path":"/fee"}]`), "text", "the body is not JSON"},
@@ -35,8 +35,8 @@ func TestBulkEditOfBodies(t *testing.T) {
 		{"text", replace("anna", "ben"), "anna and anna", "ben and ben"},
 		{"missing text", replace("anna", "ben"), "carl", `text "anna" not found`},
 		{"text in bytes", replace("anna", "ben"), "anna\xff", "the body is not UTF-8"},
-		{"text that invalidates JSON", replace(`"to"`, "to"), order, "edited body is not valid JSON"},
-		{"text replaced by itself", replace("anna", "anna"), "anna", "the edit changes nothing"},
+		{"text that invalidates JSON", replace(`"to"`, "to"), order, "the edited body is not JSON"},
+		{"text replaced by itself", replace("anna", "anna"), "anna", "the edit has no effect"},
 		{"dollar sign in literal text", replace("anna", "$1"), "anna", "$1"},
 		{"regular expression", regexp(`(\w+) <(\S+)>`, "$2 ${1}x $$"), "anna <a@x> ben <b@x>", "a@x annax $ b@x benx $"},
 		{"regular expression without a match", regexp(`^b`, "x"), "anna", `regular expression "^b" not found`},
@@ -69,7 +69,7 @@ func TestBulkEditOfHeaders(t *testing.T) {
 	if d := gocmp.Diff(topology.Table{"keep": int32(2), "n": int64(5), "t": topology.Table{"x": "y"}}, got.Headers); d != "" || len(before.Headers) != 2 {
 		t.Error(d)
 	}
-	if _, err := edit.Apply(got, nil); err == nil || err.Error() != "the edit changes nothing" {
+	if _, err := edit.Apply(got, nil); err == nil || err.Error() != "the edit has no effect" {
 		t.Errorf("second application: got error %v, want no change", err)
 	}
 }
@@ -77,7 +77,7 @@ func TestBulkEditOfHeaders(t *testing.T) {
 func TestBulkEditRefusesEncodedBodiesAndSecrets(t *testing.T) {
 	edit := &failed.BulkEdit{Replace: []failed.Replacement{{Old: "a", New: "b"}}, SpareSecrets: true, SendImpossible: true}
 	_, err := edit.Apply(failed.Content{Body: []byte("a"), Properties: failed.Properties{ContentEncoding: "gzip"}}, nil)
-	if err == nil || err.Error() != `the body is encoded ("gzip")` {
+	if err == nil || err.Error() != `the body has a content encoding ("gzip")` {
 		t.Error(err)
 	}
 	rules := []failed.Rule{{Header: "token"}, {Path: "card"}}

@@ -25,8 +25,8 @@ func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, le
 	return n == 1 && err == nil, err
 }
 
-// releaseReplay ends the lease of an owner. It does nothing if the owner does not have the replay. If the replay is
-// in state ReplayCancelling, releaseReplay also ends the replay.
+// releaseReplay ends the lease of an owner. It does nothing if the owner does not have the lease. If the replay is in
+// state ReplayCancelling, releaseReplay also ends the replay.
 func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) (err error) {
 	defer annotate(&err, "releasing replay %d", id)
 	return a.writeMany(ctx, func(tx *tx) error {
@@ -62,8 +62,8 @@ func (a *Archive) claimQueue(ctx context.Context, queue, owner string, lease tim
 }
 
 // renewQueue extends the lease of a queue. It reports false if another owner has held the lease in the meantime, even
-// if that owner has released the lease or let it expire. Messages that were delivered before that may be archived and
-// settled by the other owner.
+// if that owner has released the lease or let it expire. The other owner may have archived and settled messages that
+// were delivered before the loss.
 func (a *Archive) renewQueue(ctx context.Context, queue, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "claiming the queue %q", queue)
 	now := a.now()
@@ -85,8 +85,7 @@ func (a *Archive) releaseQueue(ctx context.Context, queue, owner string) (err er
 	})
 }
 
-// owned returns ErrState if the owner of an arrival is not the last owner that claimed its failed queue. The last
-// owner receives the messages.
+// owned returns ErrState if the owner of an arrival is not the last owner that claimed its failed queue.
 func (t *tx) owned(arrivals []delivered) error {
 	checked := make(map[[2]string]bool)
 	for _, a := range arrivals {
@@ -101,7 +100,7 @@ func (t *tx) owned(arrivals []delivered) error {
 			return err
 		}
 		if owner != a.Owner {
-			return fmt.Errorf("%w: another process empties the queue %q", ErrState, a.FailedQueue)
+			return fmt.Errorf("%w: another process archives queue %q", ErrState, a.FailedQueue)
 		}
 	}
 	return nil

@@ -60,7 +60,7 @@ func TestReplayHasOneOwner(t *testing.T) {
 	})
 }
 
-// A replay that is cancelled while it has an owner ends when the owner releases it. Until then the owner records the
+// A replay that is cancelled while it has an owner ends when the owner releases it. Until then the owner can record
 // messages in flight as sent. After the lease has expired, any process can end the replay.
 func TestCancelledReplayEndsWhenReleased(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {

@@ -17,7 +17,7 @@ type collector[T any] struct {
 	log      *slog.Logger
 	queue    string
 	topology topology.Topology // declaration of the queue
-	waits    string            // log message if reports have to wait
+	waits    string            // log message if reports cannot be recorded yet
 
 	read func(*reprise.Message) (T, bool)
 	note func(context.Context, []T) error // in one transaction
@@ -41,7 +41,7 @@ func (c *collector[T]) declare(ctx context.Context) (err error) {
 	return c.client.Declare(ctx, c.topology)
 }
 
-// collect records reports until ctx ends. Several processes may collect reports for one archive.
+// collect records reports until ctx is done. Several processes may collect reports for one archive.
 func (c *collector[T]) collect(ctx context.Context) {
 	for failures := 1; ; failures++ {
 		err := c.consume(ctx)
@@ -57,8 +57,8 @@ func (c *collector[T]) collect(ctx context.Context) {
 	}
 }
 
-// consume records reports until ctx ends. It returns an error if it cannot declare the queue at the beginning. After
-// that it does not return before ctx ends, because its worker reconnects and declares a deleted queue again.
+// consume records reports until ctx is done. It returns an error if it cannot declare the queue at the beginning. After
+// that it does not return before ctx is done, because its worker reconnects and declares a deleted queue again.
 // Therefore all failures that collect counts precede the first success.
 func (c *collector[T]) consume(ctx context.Context) error {
 	arrived := make(chan *report[T])
@@ -91,7 +91,7 @@ type report[T any] struct {
 	noted chan struct{} // closed when the report is recorded
 }
 
-var errNoReport = errors.New("the message is not a report")
+var errNoReport = errors.New("message is not a report")
 
 // take passes the report in a message to gather, and returns when it is recorded.
 func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
@@ -114,7 +114,7 @@ func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived cha
 	}
 }
 
-// gather records reports until ctx ends. Reports that arrive during a transaction form the next batch.
+// gather records reports until ctx is done. Reports that arrive during a transaction form the next batch.
 func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	for {
 		var batch []*report[T]
@@ -142,8 +142,8 @@ func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 // that no database accepts must not block other reports.
 const maxNoteFailures = 3
 
-// noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an
-// error only after ctx ends.
+// noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an error
+// only after ctx is done.
 func (c *collector[T]) noteAll(ctx context.Context, batch []*report[T]) error {
 	var all []T
 	for _, r := range batch {

@@ -58,7 +58,7 @@ func newCollecting(t *testing.T, url string) (*wire, *collector[topology.Outcome
 	return w, c, logged
 }
 
-// occupy replaces the queue of a collector by a queue that conflicts with its declaration.
+// occupy replaces the queue of a collector with a queue that conflicts with its declaration.
 func (w *wire) occupy(queue string) {
 	w.Helper()
 	_, err := w.raw.QueueDelete(queue, false, false, false)
@@ -89,7 +89,7 @@ func TestCollectorLogsWhyItIgnoresAReport(t *testing.T) {
 		if len(all) != 1 {
 			return errors.New("want exactly one log record")
 		}
-		if want := "report ignored queue=" + c.queue + " message_id=17 error=the message is not a report"; all[0] != want {
+		if want := "report ignored queue=" + c.queue + " message_id=17 error=message is not a report"; all[0] != want {
 			t.Errorf("got %q, want %q", all[0], want)
 		}
 		return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// codes are the values of the states in the database. They are also the indexes of counted.
+// codes contains the value of each state in the database, which is also its index in counted.
 var codes = map[State]int{Failed: 0, Replaying: 1, Replayed: 2, Discarded: 3}
 
-// counted are the columns with the number of messages in each state, by code.
+// counted contains, by code of the state, the columns with the number of messages.
 var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
 
 func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
@@ -40,7 +40,7 @@ func (c *countChanges) add(group GroupID, queue int64, code int, n int64) {
 	c.queues[queue][code] += n
 }
 
-// count writes the changes to the database.
+// count adds the changes to the counts in the database.
 func (t *tx) count(c countChanges) error {
 	const set = ` SET failed = failed + $2, replaying = replaying + $3, replayed = replayed + $4, discarded = discarded + $5 WHERE id = $1`
 	for id, n := range c.groups {
@@ -56,7 +56,7 @@ func (t *tx) count(c countChanges) error {
 	return nil
 }
 
-// failures are the failures of one group in one transaction.
+// failures contains the failures of one group in one transaction.
 type failures struct {
 	text, example string
 	queue         int64
@@ -76,7 +76,7 @@ func groupSum(queue, text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(queue + "\x00" + text))
 }
 
-// group finds or creates the queues and groups of messages, and adds the messages to their counts.
+// group finds or creates the work queues and groups of the messages, and updates their counts.
 func (t *tx) group(added []*arrival) error {
 	queues := make(map[string]int64)
 	groups := make(map[[sha256.Size]byte]*failures)

@@ -17,8 +17,8 @@ const (
 	ofWaiting        = "w"
 )
 
-// cursorOf returns a cursor with the list, the position at the end of the page, and a checksum. The checksum detects
-// a cursor with missing or changed characters.
+// cursorOf returns a cursor that contains the list, the position at the end of the page, and a checksum. The checksum
+// detects a cursor with missing or changed characters.
 func cursorOf(list string, at ...int64) string {
 	var s strings.Builder
 	s.WriteString(list)

@@ -139,7 +139,7 @@ func TestFailedMessageIsArchivedAndReplayed(t *testing.T) {
 }
 
 // A replay stops if its messages fail with their previous error, and the unsent messages return to state failed. If
-// they fail with another error, the replay continues.
+// they fail with a different error, the replay continues.
 func TestReplayStopsOnRepeatedFailure(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broken func(*reprise.Message) error
@@ -258,7 +258,7 @@ func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 	}
 }
 
-// If the archive is down for longer than the acknowledgement timeout of the broker, it receives each message once.
+// If the archive is down for longer than the acknowledgement timeout of the broker, it still stores each message once.
 func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		synctest.Wait() // the consumer has started
@@ -292,7 +292,7 @@ func TestReplayToMissingTargetStops(t *testing.T) {
 		s.broker.Drain(t)
 		r, err := s.replayer.Finish(t.Context(), s.begin(Plan{To: &Target{RoutingKey: "nowhere"}}))
 		must(t, err)
-		if r.State != ReplayStopped || !strings.Contains(r.Why, `message 1 cannot be sent: reprise: unroutable: queue "nowhere" does not exist`) || s.states()[Failed] != 5 {
+		if r.State != ReplayStopped || !strings.Contains(r.Why, `cannot send message 1: reprise: unroutable: queue "nowhere" does not exist`) || s.states()[Failed] != 5 {
 			t.Errorf("got replay %+v and states %v", r, s.states())
 		}
 	})
@@ -355,7 +355,7 @@ func TestReplayRamp(t *testing.T) {
 }
 
 // Only one of several Replayers executes a replay at a time. If it stops, another Replayer continues.
-func TestOneReplayerExecutesAReplay(t *testing.T) {
+func TestOnlyOneReplayerExecutesReplay(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		s.breaks(down)
 		s.publish(t, 300)

@@ -22,7 +22,7 @@ import (
 type database struct {
 	*sql.DB
 	dialect failed.Dialect
-	made    *atomic.Int64 // number of archives
+	made    *atomic.Int64 // number of archives made so far
 	source  string
 }
 

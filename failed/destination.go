@@ -18,9 +18,9 @@ type Destination struct {
 	// sets the target of all messages.
 	Queue string
 
-	// Warning describes the effect on consumers other than Reprise workers, if the messages are sent by the name of
-	// their queue, but were or may have been published to another target. It includes the reason. If it is empty, the
-	// messages are sent to their original target.
+	// Warning is set if the messages are sent by the name of their queue, but were or may have been published to a
+	// different target. It describes the reason, and the effect on consumers other than Reprise workers. If it is
+	// empty, the messages are sent to their original target.
 	Warning string
 
 	// Keys reports that the messages have different routing keys. Each message is sent with its own key.
@@ -33,17 +33,17 @@ type Destination struct {
 	// Plan.To sets a target.
 	Unknown bool
 
-	// Claimed reports that only a header names the queue, and the publisher of the messages may have written that
-	// header. Only LookBeforeRedrive sets it; an Archive does not.
+	// Claimed reports that only a header names the queue. The publisher of the messages may have written this header.
+	// Only LookBeforeRedrive sets it; an Archive does not.
 	Claimed bool
 }
 
 // Destinations returns the destinations to which a Replayer with this Routing would send the messages of a plan, in
 // descending order of the number of messages. Review them before you begin a replay, because the work queue of a
-// message may be known only from headers that its publisher can have written (see IngestConfig.Origin). Destinations
+// message may be known only from headers that its publisher may have written (see IngestConfig.Origin). Destinations
 // reads all selected messages.
 func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []Destination, err error) {
-	defer annotate(&err, "looking where messages would be sent")
+	defer annotate(&err, "determining the destinations of messages")
 	s, err := a.selection(ctx, p.Filter)
 	if err != nil || s == nil {
 		return nil, errors.Join(p.validate(), err)
@@ -54,7 +54,7 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 // Preview is a fast variant of Destinations for a page. It reads at most a few thousand messages and returns their
 // destinations. It counts the selected messages as Count does.
 func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, t Total, err error) {
-	defer annotate(&err, "looking where messages would be sent")
+	defer annotate(&err, "determining the destinations of messages")
 	p.Filter.All, p.Filter.States = false, []State{Failed}
 	s, err := a.selection(ctx, p.Filter)
 	if err != nil || s == nil {

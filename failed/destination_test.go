@@ -33,7 +33,7 @@ func TestDestinations(t *testing.T) {
 		prints.Exchange, prints.RoutingKey, prints.Keys = "shop", "", true
 		byName := back("prints", "prints.failed", 1)
 		byName.Warning = `consumers see the routing key "prints", not the original key; a consumer that republishes with this key ` +
-			`may lose the message (the original key leads from exchange "shop" to "audit" as well)`
+			`may lose the message (exchange "shop" also routes the original key to "audit")`
 		bound := failed.Routing{Bindings: func(context.Context) (topology.Topology, error) {
 			return topology.Topology{
 				Exchanges: []topology.Exchange{{Name: "shop", Kind: topology.Topic}},

@@ -36,14 +36,14 @@ func (d dialect) begin(prefix string, long bool) []string {
 	return begin
 }
 
-// along returns a condition and the matching columns for ORDER BY. The condition requires that columns of {message}
-// AS m have the given values, and that from <= position < before.
+// along returns a condition and the columns for ORDER BY with which the query reads one index in order. The condition
+// requires that columns of {message} AS m have the given values, and that from <= position < before.
 //
 // For PostgreSQL, the condition compares the last column and the position as a row, so that only the index on the
 // columns and the position provides the order. Otherwise the planner can choose another index with this order. If a
-// queue or a group began to fail only recently, that choice is wrong, and PostgreSQL scans all other messages. The
-// values of the other columns are in subqueries, so that the planner does not know them. Otherwise it uses the
-// partial index of the messages that are being replayed, and sorts all of them.
+// queue or a group began to fail only recently, PostgreSQL then scans all other messages. The values of the other
+// columns are in subqueries, so that the planner does not know them. Otherwise it uses the partial index of the
+// messages that are being replayed, and sorts all of them.
 func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
 	position := fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before)
 	order = []string{"m.pos"}
@@ -65,7 +65,8 @@ func (d dialect) along(columns []equal, from, before int64) (where string, order
 // equal is a condition that a column equals a value.
 type equal struct{ column, value string }
 
-// in returns a condition that a column is one of the numbers in an argument. The function list encodes the argument.
+// in returns a condition that a column is one of the numbers in an argument. Encode the argument with the function
+// list.
 func (d dialect) in(column, arg string) string {
 	if d.Dialect == SQLite {
 		return column + " IN (SELECT value FROM json_each(" + arg + "))"

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Edit sets the content that a replay of the message sends. The archive keeps the original and all earlier edits, see
+// Edit sets the content that a replay of the message sends. The archive keeps the original and all earlier edits: see
 // Edits. Only a message in state failed can be edited.
 //
 // Seen is the Message.Revision on which the caller based c. Edit returns ErrState if another user has edited the
@@ -121,7 +121,7 @@ func (a *Archive) Revert(ctx context.Context, id ID, seen int, who Actor) (err e
 	})
 }
 
-// editable returns ErrState if the message is not in state failed, or has another revision than seen.
+// editable returns ErrState if the message is not in state failed, or its revision is not seen.
 func (t *tx) editable(id ID, seen int) error {
 	var state, edited int
 	err := t.Row(`SELECT state, edited FROM {message} WHERE id = $1`, int64(id)).Scan(&state, &edited)
@@ -133,7 +133,7 @@ func (t *tx) editable(id ID, seen int) error {
 	case s != Failed:
 		return fmt.Errorf("%w: message must be failed to be changed: got %s", ErrState, s)
 	case edited != seen:
-		return fmt.Errorf("%w: message was edited in the meantime: revision is %d, expected %d", ErrState, edited, seen)
+		return fmt.Errorf("%w: message was edited in the meantime: got revision %d, want %d", ErrState, edited, seen)
 	}
 	return nil
 }

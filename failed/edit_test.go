@@ -97,8 +97,8 @@ func TestEditWithoutChangeIsNotRecorded(t *testing.T) {
 	})
 }
 
-// EditAndReplay is one action, so the replay sends the content of the edit. If another user has changed the message
-// first, nothing is sent.
+// The replay of EditAndReplay sends the content of the edit. If another user has edited the message first,
+// EditAndReplay does nothing.
 func TestEditAndReplay(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

@@ -38,16 +38,16 @@ const (
 )
 
 // EmptyQueue removes ready messages from a queue, the oldest first, and returns their number. It removes at most
-// cfg.Limit messages. It does not use queue.purge, which would also remove messages that arrived after they were
-// counted. It does not remove messages that consumers have not acknowledged. Consumers still receive other messages,
-// but not the up to 500 messages of the current batch.
+// cfg.Limit messages. It does not use queue.purge, which would also remove messages that arrived after the operator
+// counted them. It does not remove unacked messages. In the meantime, consumers receive the other messages of the
+// queue, but not the current batch of up to 500 messages.
 //
 // Unless cfg.Drop is set, EmptyQueue saves each message in the archive in state discarded before it removes the
 // message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in
 // the queue. An Act records each batch before it is removed. After a crash or an error between the two steps, a batch
 // may be both in the archive and in the queue.
 //
-// The ledger reports messages as missing if they were removed from a work queue with Drop.
+// If messages are removed from a work queue with Drop, the ledger reports them as missing.
 func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {
 	defer annotate(&err, "emptying queue %q", cfg.Queue)
 	if err := errors.Join(who.validate(), cfg.Validate()); err != nil {

@@ -14,14 +14,13 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Erase permanently deletes the contents of the selected messages: bodies, headers, properties, errors, edits,
-// message IDs, routing keys, and their words in the search index. Use it for personal data that must not be stored.
-// It returns the number of erased messages.
+// Erase permanently deletes the contents of the selected messages: bodies, headers, properties, errors, edits, message
+// IDs, routing keys, and their words in the search index. It returns the number of erased messages. Use it for personal
+// data that must not be stored.
 //
-// The archive keeps a record of each message with its queue, state, times and counts, and sets Message.Erased.
-// Messages in state failed become discarded: an erased message can neither be replayed nor restored. Erase skips
-// messages of a running replay. It erases nothing and returns ErrState if more messages than Filter.AtMost are
-// selected.
+// The archive keeps a record of each message with its queue, state, times and counts, and sets Message.Erased. Messages
+// in state failed become discarded: an erased message can neither be replayed nor restored. Erase skips messages of a
+// running replay. If more messages than Filter.AtMost are selected, Erase changes nothing and returns ErrState.
 //
 // An Act records the actor, the number of messages, the time, the reason and the conditions of the filter. The Act
 // does not contain the search strings of the filter, because they may be personal data. The reason must not be empty.
@@ -40,9 +39,9 @@ import (
 // find the erased bytes, but the files contain dead rows until VACUUM and later writes replace them. Erase does not
 // change backups, exports, logs, unsent notifications, the list of waiting messages or the queues of the broker.
 func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor) (n int64, err error) {
-	defer annotate(&err, "erasing")
+	defer annotate(&err, "erasing messages")
 	if strings.TrimSpace(reason) == "" {
-		return 0, fmt.Errorf("%w: the reason must not be empty", ErrInvalid)
+		return 0, fmt.Errorf("%w: reason must not be empty", ErrInvalid)
 	}
 	if err := errors.Join(who.validate(), f.checkForAct()); err != nil {
 		return 0, err
@@ -65,7 +64,7 @@ func (a *Archive) Erase(ctx context.Context, f Filter, reason string, who Actor)
 	}
 	err = a.writeAlone(ctx, func() error { return a.db.Compact(sqlkit.Long(ctx)) })
 	if err != nil {
-		err = fmt.Errorf("the messages are erased, but the file of the database may still have their bytes (repeat the call): %w", err)
+		err = fmt.Errorf("messages erased, but the database file may still contain their bytes (repeat the call): %w", err)
 	}
 	return n, err
 }
@@ -176,8 +175,8 @@ func (t *tx) eraseContents(ids []ID) error {
 	return nil
 }
 
-// eraseGroup replaces the example of a group by another message that is not erased. If no such message exists, it
-// erases the fingerprint of the group, and the next failure of this kind creates a new group.
+// eraseGroup replaces the example of a group with a message that is not erased. If no such message exists, it erases
+// the fingerprint of the group, and the next failure of this kind creates a new group.
 func (t *tx) eraseGroup(id GroupID) error {
 	var example []byte
 	err := t.Row(`SELECT m.error FROM {message} m WHERE m.grp = $1 AND m.state IN (0, 1, 2, 3)`+erasable+` ORDER BY m.pos DESC LIMIT 1`, int64(id)).Scan(&example)
@@ -338,7 +337,7 @@ func textsOf(value json.RawMessage) string {
 	return b.String()
 }
 
-// eraseJSON replaces the values in a JSON object and in its filter for which the function is reports true.
+// eraseJSON replaces the values for which is returns true, in a JSON object and in its member "filter".
 func eraseJSON(text []byte, is func(name, value string) bool) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {

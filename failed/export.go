@@ -55,7 +55,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		}
 		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: rawString(r.Actor), lineContent: c})
 	}
-	l.Edited = m.Revision // read before the revisions, so the revisions include it
+	l.Edited = m.Revision // Get precedes the read of the revisions, so they include this revision
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -64,8 +64,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 	return err
 }
 
-// importBatch is the maximum number of messages in a transaction of Import. importBytes is the size of the lines
-// after which the transaction starts earlier.
+// Import stores a batch when it has importBatch messages or importBytes of lines.
 const (
 	importBatch = 500
 	importBytes = 32 << 20
@@ -73,9 +72,9 @@ const (
 
 // Import reads the output of Export and returns the number of new messages. It skips messages that are in the archive
 // or were imported before. A message in state replaying becomes failed. The export does not contain the replays of a
-// message. Messages count as archived now, so Config.Retention starts again. Import stops at the first invalid line
-// and returns an error with the line number. The lines before it are imported. Correct the file and import it again
-// to add the remaining messages.
+// message. The time of arrival is the time of the import, so Config.Retention starts again. Import stops at the first
+// invalid line and returns an error with the line number. The lines before it are imported. Correct the file and import
+// it again to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, withAction(err, "importing")

@@ -84,11 +84,11 @@ func TestImportReportsInvalidLine(t *testing.T) {
 		lines := strings.SplitAfter(file.String(), "\n")
 		for bad, says := range map[string]string{
 			"{\n":                           "unexpected end",
-			"{}\n":                          "not a line of an export",
-			`{"archive":"x","id":1}` + "\n": "not a line of an export",
+			"{}\n":                          "not an exported message",
+			`{"archive":"x","id":1}` + "\n": "not an exported message",
 			strings.Replace(lines[0], `"state":"failed"`, `"state":"lost"`, 1):      `state "lost" not found`,
 			strings.Replace(lines[0], `"headers":{}`, `"headers":{"a":1}`, 1):       `must have a type`,
-			strings.Replace(lines[0], `"headers":{}`, `"headers":{},"edited":1`, 1): `0 revisions`,
+			strings.Replace(lines[0], `"headers":{}`, `"headers":{},"edited":1`, 1): `edited must be between 0 and 0: got 1`,
 		} {
 			n, err := to.Import(t.Context(), strings.NewReader(lines[0]+bad+lines[1]), "me")
 			if !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), says) {

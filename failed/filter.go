@@ -15,12 +15,12 @@ import (
 	"github.com/reprisemq/reprise/internal/params"
 )
 
-// Filter selects the messages that meet all conditions that are set. The zero Filter selects all messages for a read.
+// Filter selects the messages that meet all conditions that are set. For reads, the zero Filter selects all messages.
 // Actions refuse the zero Filter with ErrInvalid, so that a lost filter does not select all messages.
 //
 // A Filter has equivalent forms as URL parameters (Values, ParseFilter), as JSON and as text (String).
 type Filter struct {
-	// All selects all messages for an action. It excludes other conditions.
+	// All selects all messages for an action. It cannot be combined with other conditions.
 	All bool
 
 	Queue  string  // the work queue
@@ -30,10 +30,9 @@ type Filter struct {
 	// Since and Until limit the time of the last failure: Since ≤ time < Until.
 	Since, Until time.Time
 
-	// Text contains words. Each word must be in the errors, the message id, the correlation id or the
-	// first 256 KiB of a textual body, as they arrived. It matches whole words and ignores case. It has
-	// no syntax: all characters except letters and digits separate words. The search does not find secrets
-	// that Config.Redact hides.
+	// Text contains words. Each word must be in the errors, the message id, the correlation id or the first 256 KiB of
+	// a textual body, as they arrived. The search matches whole words and ignores case. Text has no syntax: all
+	// characters except letters and digits separate words. The search does not find secrets that Config.Redact hides.
 	Text string
 
 	// Error is a substring of the last error, with exact spelling and case. It may begin inside a word. The
@@ -67,9 +66,9 @@ type Filter struct {
 	// then contains the outcome for SentBy.
 	Outcome Outcome
 
-	// AtMost limits an action (Discard, Restore, BeginReplay). If the filter selects more messages,
-	// the action returns ErrState and changes nothing. This excludes messages that failed after an operator
-	// confirmed a number. AtMost does not select messages. 0: no limit.
+	// AtMost limits an action (Discard, Restore, BeginReplay). If the filter selects more messages, the action returns
+	// ErrState and changes nothing. This protects against acting on messages that failed after an operator confirmed
+	// the number. AtMost does not select messages. 0: no limit.
 	AtMost int64
 }
 
@@ -79,7 +78,7 @@ type FilterParam struct {
 	Flag     string // name of the flag, without dashes; "": an argument
 	Value    string // kind of value, such as "NAME"; "": boolean
 	Help     string
-	Repeated bool // accepts several values
+	Repeated bool // may be given several times
 }
 
 // FilterParams returns all conditions of a Filter except All and AtMost.
@@ -166,7 +165,7 @@ var conditions = []condition{
 	},
 }
 
-// set yields the conditions that are set, with pointers to their values.
+// set yields each condition that is set, with a pointer to its value.
 func (f *Filter) set(yield func(condition, any) bool) {
 	for _, c := range conditions {
 		if field := c.field(f); !params.IsZero(field) && !yield(c, field) {
@@ -248,7 +247,7 @@ func (f *Filter) UnmarshalJSON(b []byte) error {
 // maxNamed is the maximum number of IDs in the result of String.
 const maxNamed = 10
 
-// String returns the conditions as text. It does not escape values, so the caller must.
+// String returns the conditions as text. It does not escape values: the caller must.
 func (f Filter) String() string {
 	var parts []string
 	for c, field := range f.set {
@@ -297,7 +296,7 @@ func join[T any](list []T, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// invalidFilter is an ErrInvalid whose text contains only the cause.
+// invalidFilter is an ErrInvalid whose text does not repeat "failed: invalid".
 type invalidFilter string
 
 func (e invalidFilter) Error() string        { return string(e) }
@@ -330,15 +329,15 @@ func (f Filter) Validate() error {
 	}
 	switch {
 	case f.All && !f.IsZero():
-		return invalid("", "all must not be set beside a condition (leave one out)")
+		return invalid("", "all must not be combined with other conditions")
 	case f.Outcome != "" && !slices.Contains(Outcomes(), f.Outcome):
 		return invalid("outcome", "outcome %.40q not found (use pending, retrying, settled, succeeded, failed again or unknown)", f.Outcome)
 	case f.Outcome != "" && f.SentBy == 0:
-		return invalid("outcome", "outcome must have sent_by beside it: an outcome is that of a replay")
+		return invalid("outcome", "outcome must be combined with sent_by")
 	case f.SentBy != 0 && f.RefusedBy != 0:
-		return invalid("sent_by", "sent_by must not be set beside refused_by (leave one out)")
+		return invalid("sent_by", "sent_by must not be combined with refused_by")
 	case f.Group < 0 || f.Replay < 0 || f.RefusedBy < 0 || f.SentBy < 0 || f.MinAttempts < 0 || f.MaxAttempts < 0 || f.AtMost < 0:
-		return invalid("", "group, replay, refused_by, sent_by, at_most and numbers of attempts must not be negative")
+		return invalid("", "group, replay, refused_by, sent_by, at_most, min_attempts and max_attempts must not be negative")
 	case f.MaxAttempts > 0 && f.MinAttempts > f.MaxAttempts:
 		return invalid("min_attempts", "min_attempts must not be more than max_attempts: got %d and %d (swap them)", f.MinAttempts, f.MaxAttempts)
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
@@ -358,7 +357,7 @@ func (f Filter) checkForAct() error {
 // allows returns ErrState if n is more than Filter.AtMost.
 func (f Filter) allows(n int64) error {
 	if f.AtMost > 0 && n > f.AtMost {
-		return fmt.Errorf("%w: %d messages are selected by now, more than the %d expected", ErrState, n, f.AtMost)
+		return fmt.Errorf("%w: filter selects %d messages, more than the expected %d", ErrState, n, f.AtMost)
 	}
 	return nil
 }

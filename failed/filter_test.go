@@ -26,7 +26,7 @@ func maybe[T any](t *rapid.T, list *rapid.Generator[[]T]) []T {
 	return list.Draw(t, "list")
 }
 
-// notBlank draws a string that is empty or contains other characters than blanks.
+// notBlank draws a string that is empty or contains a character other than blanks.
 func notBlank(t *rapid.T) string {
 	return rapid.Map(anyName, func(text string) string {
 		if strings.TrimSpace(text) == "" {
@@ -36,7 +36,7 @@ func notBlank(t *rapid.T) string {
 	}).Draw(t, "not blank")
 }
 
-// anyName draws names: text, bytes that are invalid UTF-8, and strings that look like their encoding.
+// anyName draws names: text, invalid UTF-8, and strings that look like encoded names.
 var anyName = rapid.OneOf(
 	rapid.String(),
 	rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),

@@ -11,7 +11,7 @@ import (
 const maxFingerprint = 4 << 10
 
 // fingerprint returns the common part of errors that differ only in details. It replaces numbers, IDs, addresses and
-// times by "*". It also replaces quoted strings that contain such a detail. It keeps codes: exit statuses, signals,
+// times with "*". It also replaces quoted strings that contain such a detail. It keeps codes: exit statuses, signals,
 // HTTP statuses, SQLSTATE, and numbers that the error calls a code or an errno.
 //
 //	order 17: dial tcp 10.0.0.7:5432: i/o timeout after 1.5s
@@ -19,8 +19,8 @@ const maxFingerprint = 4 << 10
 //	POST /orders/17: 503 Service Unavailable
 //	POST /orders/*: 503 Service Unavailable
 //
-// Failures of one queue with the same fingerprint form a Group. The function is pure and idempotent. The result has
-// at most 4 KiB and is not longer than the error.
+// Failures of one queue with the same fingerprint form a Group. The function is pure and idempotent. The result is at
+// most 4 KiB long and not longer than the error.
 func fingerprint(errorText string) string {
 	s := cut(strings.ToValidUTF8(cut(errorText, maxFingerprint), "?"), maxFingerprint)
 	for {

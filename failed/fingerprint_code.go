@@ -71,7 +71,7 @@ func reasons() string {
 // does not contain these bytes.
 const hidden = 0xF5
 
-// hideCodes replaces the digits of codes by the bytes from hidden on.
+// hideCodes replaces the digits 0 to 9 of codes with the bytes hidden to hidden+9.
 func hideCodes(s string) string {
 	if !strings.ContainsAny(s, "0123456789") {
 		return s

@@ -6,7 +6,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Codes distinguish two errors; IDs, ports and counts do not.
+// Codes are part of the fingerprint; IDs, ports and counts are not.
 func TestFingerprintKeepsCodes(t *testing.T) {
 	for _, c := range []struct{ err, want string }{
 		// Processes.

@@ -34,19 +34,19 @@ func TestConfigsRejectInvalidFields(t *testing.T) {
 			}
 		}
 	}
-	if _, err := NewIngest(nil, nil, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "needs an Archive") {
+	if _, err := NewIngest(nil, nil, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "archive must not be nil") {
 		t.Error(err)
 	}
-	if _, err := NewIngest(nil, &Archive{}, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
+	if _, err := NewIngest(nil, &Archive{}, IngestConfig{}); err == nil || !strings.Contains(err.Error(), "client must not be nil") {
 		t.Error(err)
 	}
-	if _, err := NewReplayer(nil, &Archive{}, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
+	if _, err := NewReplayer(nil, &Archive{}, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "client must not be nil") {
 		t.Error(err)
 	}
-	if _, err := NewReplayer(&reprise.Client{}, nil, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "needs an Archive") {
+	if _, err := NewReplayer(&reprise.Client{}, nil, ReplayerConfig{}); err == nil || !strings.Contains(err.Error(), "archive must not be nil") {
 		t.Error(err)
 	}
-	if _, err := redriveFrom(t.Context(), nil, RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "needs a Client") {
+	if _, err := redriveFrom(t.Context(), nil, RedriveConfig{}); err == nil || !strings.Contains(err.Error(), "client must not be nil") {
 		t.Error(err)
 	}
 }

@@ -17,17 +17,17 @@ type Group struct {
 	Text    string // the normalized error of the fingerprint; "" if the error is unknown
 	Example string // the error of the latest arrival
 	Counts  Counts
-	First   time.Time // earliest first failure of all messages that the archive ever had in the group
-	Last    time.Time // latest last failure of all messages that the archive ever had in the group
+	First   time.Time // first failure of any message that was ever in the group
+	Last    time.Time // latest failure of any message that was ever in the group
 	Muted   time.Time // no notifications until this time, see Archive.Mute; zero: never muted
 
-	// Hours and Days are the numbers of failures per hour and per day, regardless of the current states
-	// of the messages. The buckets are in ascending order, without gaps, and end with the current bucket.
+	// Hours and Days count the failures per hour and per day, regardless of the current states of the messages. The
+	// buckets are in ascending order, without gaps, and end with the current bucket.
 	Hours []Bucket // 24 buckets
 	Days  []Bucket // 30 buckets, in UTC
 }
 
-// Counts contains the numbers of messages by state.
+// Counts contains the number of messages in each state.
 type Counts struct {
 	Failed    int64 `json:"failed"`
 	Replaying int64 `json:"replaying"`
@@ -66,9 +66,8 @@ type QueueSummary struct {
 	Oldest, Newest time.Time
 }
 
-// Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor
-// marks the last page. A group that changes between two pages also changes its place, and may be on both pages or on
-// neither.
+// Groups returns a page of groups. A page may be short or empty although more groups follow. Only an empty cursor marks
+// the last page. A group that changes between two calls may move, and then be on both pages or on neither.
 func (a *Archive) Groups(ctx context.Context, f GroupFilter, p Page) (groups []Group, next string, err error) {
 	defer annotate(&err, "listing groups")
 	size, err := p.size()
@@ -170,7 +169,7 @@ func (f GroupFilter) where(s *selection) (indexed, others string) {
 	return strings.Join(conditions, " AND "), strings.Join(look, " AND ")
 }
 
-// groupsOf returns groups with their trends, in the order of the IDs.
+// groupsOf returns groups with their Hours and Days, in the order of ids.
 func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) {
 	if len(ids) == 0 {
 		return nil, nil

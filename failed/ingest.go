@@ -28,21 +28,21 @@ type IngestConfig struct {
 	Queues []string
 
 	// Origin returns the name of the work queue in which a message failed. Derive the name from reliable information,
-	// such as the work queue that belongs to a failed queue, because the publisher can have written everything in the
-	// message. The result takes precedence. If it is "", the Ingest uses the first source that is present, in this
-	// order: the broker's x-death entries other than expiry; the header x-reprise-queue; the other x-death entries;
-	// the name of the failed queue without ".failed". If the result is the failed queue itself, the work queue is not
-	// known, and a replay needs Plan.To. Origin receives the message as delivered. Default: none.
+	// such as the name of the failed queue, because the publisher may have written everything in the message. The
+	// result takes precedence. If it is "", the Ingest uses the first source that is present, in this order: the
+	// broker's x-death entries other than expiry; the header x-reprise-queue; the other x-death entries; the name of
+	// the failed queue without ".failed". If the result is the failed queue itself, the work queue is not known, and a
+	// replay needs Plan.To. Origin receives the message as delivered. Default: none.
 	Origin func(*reprise.Message) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
-	// memory until they are stored. The Ingest holds at most 32 messages of a queue in memory, even if Batch is
-	// higher. Default: 100.
+	// memory until they are stored. The Ingest holds at most 32 messages of a queue at a time, even if Batch is higher.
+	// Default: 100.
 	Batch int
 
 	// Lease is the time after which another process takes over a queue, if the current owner does not renew its lease.
-	// After a process was killed, no process archives the queue for this time. The owner renews the lease three times
-	// per Lease. The lease does not have to allow for network partitions, because a disconnected owner cannot store
+	// If the owner is killed, no process archives the queue for this time. The owner renews the lease three times per
+	// Lease. The lease does not have to allow for network partitions, because a disconnected owner cannot store
 	// messages after another process has taken over. At least 1 s. Default: 5 s.
 	Lease time.Duration
 
@@ -92,10 +92,10 @@ func (c IngestConfig) Validate() error {
 //	                 └ fails: try again later
 //
 // A crash or a lost connection does not lose messages and does not store duplicates, because the archive recognizes a
-// redelivery. There are two exceptions. First, the connection is lost or the process is killed, so that the result of
-// an ack is not known. If the broker then redelivers another message that is equal in every byte, including its
-// message ID, the archive takes it for the first message. Second, a broker that fails before an ack is on its disk
-// loses the ack. It redelivers the message, and the archive stores a duplicate. See docs/guarantees.md.
+// redelivery. There are two exceptions. First, the connection is lost or the process is killed before the result of an
+// ack is known. If the broker then redelivers another message that is equal in every byte, including its message ID,
+// the archive mistakes it for the first message. Second, a broker that fails before it has written an ack to disk loses
+// the ack. It redelivers the message, and the archive stores a duplicate. See docs/guarantees.md.
 //
 // Any number of processes can archive the same queues into one archive. One process at a time has the lease of a
 // queue (claimQueue); the others wait and do not consume. If that process exits, or does not renew the lease for the
@@ -111,7 +111,7 @@ func (c IngestConfig) Validate() error {
 //
 //	archive unavailable  error, next_try, held       (Warn)
 //	archive available    held                        (Info)
-//	cannot be archived   queue, message_id, error    (Error; the message stays in the queue)
+//	cannot archive message  queue, message_id, error    (Error; the message stays in the queue)
 //	queue taken          queue                       (Info: another process has the lease, and this process waits)
 type Ingest struct {
 	store  ingestStore
@@ -125,14 +125,14 @@ type Ingest struct {
 // NewIngest checks cfg and returns an Ingest for Run to start. It does not connect to the broker or to the database.
 func NewIngest(c *reprise.Client, a *Archive, cfg IngestConfig) (*Ingest, error) {
 	if a == nil {
-		return nil, errors.New("failed: NewIngest needs an Archive: Open returns one")
+		return nil, errors.New("failed: NewIngest: archive must not be nil")
 	}
 	return newIngest(c, a, cfg)
 }
 
 func newIngest(c *reprise.Client, a ingestStore, cfg IngestConfig) (*Ingest, error) {
 	if c == nil {
-		return nil, errors.New("failed: NewIngest needs a Client: reprise.Dial returns one")
+		return nil, errors.New("failed: NewIngest: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -170,10 +170,10 @@ func (in *Ingest) worker(queue, owner string, b *batcher) (*reprise.Worker, erro
 // maxTaken is the maximum Prefetch with reliable acknowledgements: see reprise.WorkerConfig.Acked.
 const maxTaken = 32
 
-// drainTimeout limits the time to store the messages in flight when Run ends.
+// drainTimeout limits the time to store the messages in flight after ctx is done.
 const drainTimeout = 5 * time.Second
 
-// Run archives the messages of the queues until ctx ends. Then it stores and acknowledges the messages in flight. It
+// Run archives the messages of the queues until ctx is done. Then it stores and acknowledges the messages in flight. It
 // requeues the messages that it cannot store within 5 s. Run must be called only once. It returns the errors of
 // reprise.Worker.Run.
 func (in *Ingest) Run(ctx context.Context) error {
@@ -186,7 +186,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	var errs []error
 	for range in.cfg.Queues {
 		err := <-ended
-		cancel() // if one worker ends, all end; otherwise Run would hide the failure
+		cancel() // if one worker stops, all stop; otherwise Run would hide the failure
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -194,7 +194,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 
 // ingestQueue archives the messages of a queue whenever this process has the lease.
 func (in *Ingest) ingestQueue(ctx context.Context, queue string) error {
-	// Each lease has a new owner ID, so that messages of an earlier lease cannot be stored.
+	// Each lease has a new owner ID, so that the archive refuses messages of an earlier lease.
 	owner, waits := rand.Text(), false
 	for failures := 0; ctx.Err() == nil; {
 		mine, err := in.store.claimQueue(ctx, queue, owner, in.cfg.Lease)
@@ -232,7 +232,7 @@ func (in *Ingest) ingestQueue(ctx context.Context, queue string) error {
 	return nil
 }
 
-// ingestWithLease archives the messages of a queue until ctx ends. It returns errTaken if ctx ends because another process has
+// ingestWithLease archives the messages of a queue until ctx is done. It returns errTaken if another process has taken
 // the lease.
 func (in *Ingest) ingestWithLease(ctx context.Context, queue, owner string) error {
 	b := newBatcher(in.store, in.cfg.Batch, in.cfg.Logger)
@@ -257,7 +257,7 @@ func (in *Ingest) Healthy() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, queue := range slices.Sorted(maps.Keys(in.failed)) {
-		return fmt.Errorf("failed: messages of %s cannot be archived: %w", queue, in.failed[queue])
+		return fmt.Errorf("failed: cannot archive messages of queue %q: %w", queue, in.failed[queue])
 	}
 	return nil
 }

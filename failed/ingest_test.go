@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// unreachable is an archive that is sometimes unreachable for one process.
+// unreachable is an archive that the test can make unreachable.
 type unreachable struct {
 	*memory
 	down atomic.Bool
@@ -63,8 +63,8 @@ func (a *unreachable) releaseQueue(ctx context.Context, queue, owner string) err
 }
 
 // If two processes archive one queue, the first process has the lease. The second process takes over after the first
-// has exited or has not reached the archive for the lease. Each message is archived once, even if connections fail,
-// or if the first process reclaims the lease before it notices the loss.
+// has exited or could not reach the archive for the duration of the lease. Each message is archived once, even if
+// connections fail, or if the first process reclaims the lease before it notices the loss.
 func TestTwoIngestsArchiveEachMessageOnce(t *testing.T) {
 	for name, happens := range map[string]func(t *testing.T, b *reprisetest.Broker, first *unreachable, endFirst, endSecond func()){
 		"first ends":      func(_ *testing.T, _ *reprisetest.Broker, _ *unreachable, endFirst, _ func()) { endFirst() },

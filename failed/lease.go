@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// errTaken reports that another process has the lease.
-var errTaken = errors.New("failed: another process does it")
+// errTaken is returned if another process has the lease.
+var errTaken = errors.New("failed: another process has the lease")
 
 // leaseHolder renews a lease while a function runs.
 type leaseHolder struct {
@@ -16,13 +16,13 @@ type leaseHolder struct {
 	lease time.Duration
 
 	// fenced specifies that the store refuses the writes of a former owner. The function may then continue after the
-	// lease has expired, as long as the store does not respond.
+	// lease has expired while the store does not respond.
 	fenced bool
 }
 
-// run calls f and renews the lease three times per lease duration, until f returns. It also renews the lease after
-// the end of ctx, while f finishes. If another owner takes the lease, or the lease expires and fenced is not set, run
-// cancels the context of f and returns errTaken, unless f returns nil.
+// run calls f and renews the lease three times per lease duration, until f returns. It also renews the lease after ctx
+// is done, until f returns. If another owner takes the lease, or the lease expires and fenced is not set, run cancels
+// the context of f and returns errTaken, unless f returns nil.
 func (h leaseHolder) run(ctx context.Context, f func(context.Context) error) error {
 	running, end := context.WithCancelCause(ctx)
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))

@@ -105,7 +105,7 @@ func parseLine(b []byte) (*line, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if l.Archive == "" || len(l.Archive) > 40 || l.ID <= 0 || l.FailedQueue == "" && l.Queue == "" {
-		return nil, fmt.Errorf("%w: line is not a line of an export (archive, id and queue are required)", ErrInvalid)
+		return nil, fmt.Errorf("%w: line is not an exported message (archive, id and queue are required)", ErrInvalid)
 	}
 	if _, ok := codes[l.State]; !ok {
 		return nil, fmt.Errorf("%w: state %q not found (use %q)", ErrInvalid, l.State, States())
@@ -117,7 +117,7 @@ func parseLine(b []byte) (*line, error) {
 		l.Discarded = "imported without a reason"
 	}
 	if l.Edited < 0 || l.Edited > len(l.Revisions) {
-		return nil, fmt.Errorf("%w: edited is %d, and there are %d revisions", ErrInvalid, l.Edited, len(l.Revisions))
+		return nil, fmt.Errorf("%w: edited must be between 0 and %[3]d: got %[2]d", ErrInvalid, l.Edited, len(l.Revisions))
 	}
 	if err := l.read(); err != nil {
 		return nil, err

@@ -10,11 +10,11 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// ErrUnavailable reports that the database of the archive is not usable. The database does not respond within 10 s
-// (20 s for a change), cannot be reached, or rejects writes. It may also differ from the database that was opened,
+// ErrUnavailable is returned if the database of the archive is not usable. Either the database does not respond within
+// 10 s (20 s for a change), cannot be reached, or rejects writes. Or it is no longer the database that was opened,
 // because its file was deleted or replaced, its tables were dropped, or it was restored from a backup that lacks
-// changes of this process. Either nothing was changed, or it is not known whether the change succeeded. The same call
-// may succeed later. After the restore of a backup, call Open again.
+// changes of this process. After a failed change, it may be unknown whether the change took effect. The same call may
+// succeed later. After restoring a backup, call Open again.
 var ErrUnavailable = sqlkit.ErrUnavailable
 
 // lineage detects a replaced or restored database. Each writing transaction increments a counter in the database, and
@@ -26,8 +26,8 @@ type lineage struct {
 	refused atomic.Bool           // the latest transaction failed with ErrUnavailable
 }
 
-// errEmptied is returned during a restore, when the tables exist but the rows do not.
-var errEmptied = sqlkit.Gone("the tables are empty: the name and age of the archive are missing (restore the rows)")
+// errEmptied is returned during a restore, while the tables exist but are empty.
+var errEmptied = sqlkit.Gone("tables of the archive are empty (restore the rows)")
 
 // commit runs f in a transaction and increments the commit counter.
 func (a *Archive) commit(ctx context.Context, long bool, f func(*tx) error) error {
@@ -65,27 +65,27 @@ func (a *Archive) descends(origin string, commits, known int64) error {
 	var err error
 	switch {
 	case origin != a.origin:
-		err = sqlkit.Gone("the database has another archive now than the one that was opened (restart this process to use it)")
+		err = sqlkit.Gone("database contains a different archive than the one opened (restart this process to use it)")
 	case commits < known:
 		err = sqlkit.Gone(fmt.Sprintf("changes of this process are missing in the database: %d (if it was restored from a backup, restart this process)", known-commits))
 	default:
 		return nil
 	}
 	if a.broken.CompareAndSwap(nil, &err) {
-		a.cfg.Logger.Error("archive is another one", "error", err)
+		a.cfg.Logger.Error("archive replaced", "error", err)
 	}
 	return err
 }
 
-// Healthy returns nil if the archive is readable and writable. Otherwise it returns an ErrUnavailable or another
-// cause. It sends one query and does not wait for other writers. After a failed write it also tries an empty
-// transaction. ctx should have a deadline.
+// Healthy returns nil if the archive is readable and writable. Otherwise it returns the cause, usually an
+// ErrUnavailable. It sends one query and does not wait for other writers. If the latest write failed with
+// ErrUnavailable, Healthy also commits an empty transaction, which does wait. ctx should have a deadline.
 func (a *Archive) Healthy(ctx context.Context) (err error) {
-	defer annotate(&err, "asking the archive")
+	defer annotate(&err, "checking the archive")
 	if broken := a.broken.Load(); broken != nil {
 		return *broken
 	}
-	known := a.commits.Load() // read before the query, so that it is not higher than the counter
+	known := a.commits.Load() // before the query, because another call may commit in the meantime
 	var commits int64
 	var origin string
 	err = a.db.Row(ctx, `SELECT c.last, o.value FROM {counter} c, {about} o WHERE c.name = 'commit' AND o.name = 'archive'`).Scan(&commits, &origin)

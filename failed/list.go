@@ -100,7 +100,7 @@ func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summar
 }
 
 // Each yields complete messages, the oldest failure first, with one message at a time in memory. It does not include
-// messages that arrive during the iteration. It ends after the first error.
+// messages that arrive during the iteration. The iteration stops after the first error.
 func (a *Archive) Each(ctx context.Context, f Filter) iter.Seq2[*Message, error] {
 	return func(yield func(*Message, error) bool) {
 		ids, err := a.ids(ctx, f)
@@ -137,7 +137,7 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 	return ids, nil
 }
 
-// Count counts messages. For filters of only queue, states and group, the result is exact. For other filters, Count
+// Count counts messages. If the filter sets only queue, states and group, the result is exact. For other filters, Count
 // stops after a few thousand messages and sets Total.More.
 func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	defer annotate(&err, "counting messages")
@@ -152,7 +152,8 @@ func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	return Total{N: int64(len(at)), More: more}, err
 }
 
-// counted returns the sum of the counters, if the filter sets only conditions with counters. Otherwise ok is false.
+// counted returns the number of selected messages from the counters, if the filter sets only conditions with counters.
+// Otherwise ok is false.
 func (a *Archive) counted(ctx context.Context, f Filter) (n int64, ok bool, err error) {
 	if !f.hasOnlyCounters() {
 		return 0, false, nil

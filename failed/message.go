@@ -59,8 +59,8 @@ type Message struct {
 	Group GroupID
 	State State
 
-	// Queue is the work queue in which the message failed. FailedQueue is the queue from which
-	// the archive took it. If Queue is empty on arrival, it is FailedQueue without ".failed".
+	// Queue is the work queue in which the message failed. FailedQueue is the queue from which the archive took it. If
+	// Queue is empty on arrival, it is set to FailedQueue without ".failed".
 	Queue, FailedQueue string
 
 	// Archived is the time of arrival in the archive, to the millisecond.
@@ -72,7 +72,7 @@ type Message struct {
 	Attempts      int
 	Errors        []reprise.AttemptError // oldest first; errors in the middle may be missing
 	ErrorsDropped int                    // number of missing errors
-	Reason        string                 // reason for parking, in addition to the last error
+	Reason        string                 // reason why the worker parked the message, in addition to the last error
 
 	// Error is the last error. If it is unknown, Error is the broker's reason for
 	// dead-lettering the message. The fingerprint of Error determines the group.
@@ -93,8 +93,8 @@ type Message struct {
 	// edits were undone. A caller that edits the message passes the revision that it has read.
 	Revision int
 
-	// ReplayedBy is the latest replay that includes or included the message, or 0. A replay that
-	// ended before it sent the message does not count.
+	// ReplayedBy is the latest replay that includes or included the message, or 0. It ignores replays that ended before
+	// they sent the message.
 	ReplayedBy ReplayID
 
 	// Outcome is the outcome of the message after ReplayedBy sent it, or "" if it was not sent. WhyUnknown is the
@@ -102,8 +102,8 @@ type Message struct {
 	Outcome    Outcome
 	WhyUnknown string
 
-	// Back is the replay that sent this message before it failed again. BackOf is the ID of the
-	// message in that replay. Both are 0 if no replay sent it.
+	// Back is the replay that sent this message before it failed again. BackOf is the ID that the message had in that
+	// replay. Both are 0 if no replay sent it.
 	Back   ReplayID
 	BackOf ID
 
@@ -115,8 +115,8 @@ type Message struct {
 	Erased bool
 
 	// Refused is the reason why the latest replay could not send the message. It is "" if the replay sent the message
-	// or did not try to. The message itself is the cause. An edit may correct it. If the work queue is unknown, the
-	// replay needs another target.
+	// or did not try to. The cause is the message itself, so an edit may solve the problem. If the work queue is
+	// unknown, set Plan.To.
 	Refused string
 }
 

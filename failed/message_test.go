@@ -99,7 +99,7 @@ func TestLargeAndHostileMessages(t *testing.T) {
 			deep = topology.Table{"d": []any{deep}}
 		}
 		large := slices.Repeat([]byte{0, 0xff, 'a', '\n'}, 4<<20)
-		words := func() []byte { // distinct words only
+		words := func() []byte { // many different words
 			var b bytes.Buffer
 			for i := range 1 << 20 {
 				b.WriteString("w" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26)) + string(rune('a'+i/17576%26)) + " ")
@@ -145,7 +145,7 @@ func TestAddRefusesUnknownTypes(t *testing.T) {
 }
 
 // The archive sets missing fields of an arrival.
-func TestAddSetsMissingFields(t *testing.T) {
+func TestIngestSetsMissingFields(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		c := newClock()
 		a := db.archive(t, c.use)

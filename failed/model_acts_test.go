@@ -67,7 +67,7 @@ func (m *model) edit(t *rapid.T) {
 	}
 	check(t, err)
 	if x.Edited != nil && gocmp.Equal(*x.Edited, c, same) {
-		return // the edit changes nothing
+		return // the edit has no effect
 	}
 	x.Edited = &c
 	m.acts++

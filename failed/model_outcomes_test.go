@@ -22,7 +22,7 @@ func (m *model) ask(t *rapid.T) {
 	m.secrets[r.ID] = secret
 }
 
-// report reports outcomes as consumers do: in any order, twice, and for messages that are not recorded as sent.
+// report sends outcome reports as consumers do: in any order, twice, and for messages that are not recorded as sent.
 func (m *model) report(t *rapid.T) {
 	r := m.replay(t)
 	var reports []topology.Outcome

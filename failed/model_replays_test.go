@@ -94,7 +94,7 @@ func (m *model) refuse(t *rapid.T) {
 func (m *model) noteRefused(r *failed.Replay, id failed.ID, why string) {
 	r.Refused++
 	if r.Why == "" {
-		r.Why = fmt.Sprintf("message %d cannot be sent: %s", id, why)
+		r.Why = fmt.Sprintf("cannot send message %d: %s", id, why)
 	}
 	m.items[r.ID][id] = true
 	if m.refused[r.ID] == nil {

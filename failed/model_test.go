@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// After any sequence of acts, the archive and a list of messages in memory are equal. Filters select the same messages in
-// the same order, and groups and queues have the right counts. The audit log has one entry for each act and no other
+// After any sequence of acts, the archive equals a list of messages in memory. Filters select the same messages in the
+// same order, and groups and queues have the right counts. The audit log has one entry for each act and no other
 // entries.
 func TestArchiveMatchesModel(t *testing.T) {
 	flags.Default(t, "rapid.checks", "20")
@@ -63,7 +63,7 @@ type model struct {
 	all     []*failed.Message // by ID, from 1
 	edits   map[failed.ID]int
 	replays []*failed.Replay
-	items   map[failed.ReplayID]map[failed.ID]bool // true if the message is sent
+	items   map[failed.ReplayID]map[failed.ID]bool // true: the message was sent
 	secrets map[failed.ReplayID]string             // of replays that request outcome reports
 	known   map[failed.ReplayID]map[failed.ID]failed.Outcome
 	pending map[failed.ReplayID]int64

@@ -16,12 +16,12 @@ const (
 	actUnmute = "unmute"
 )
 
-// Mute excludes a group from notifications until a time. It can change the end of an earlier Mute. It returns
-// ErrInvalid if the time is not in the future.
+// Mute excludes a group from notifications until a time. It replaces the time of an earlier Mute. It returns ErrInvalid
+// if the time is not in the future.
 func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Actor) (err error) {
 	defer annotate(&err, "muting group %d", id)
 	if !until.After(a.now()) {
-		return fmt.Errorf("%w: the end %s must be in the future", ErrInvalid, until.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: end of the mute must be in the future: got %s", ErrInvalid, until.UTC().Format(time.RFC3339))
 	}
 	details := map[string]any{}
 	if until.Before(MutedForever) {

@@ -93,7 +93,7 @@ func TestOpenRefusesInvalidConfig(t *testing.T) {
 		{failed.Config{}, "use PostgreSQL or SQLite"},
 		{failed.Config{Dialect: failed.SQLite, Prefix: "a; DROP"}, "at most 40 lowercase letters"},
 		{failed.Config{Dialect: failed.SQLite, Retention: -time.Hour}, "must not be negative"},
-		{failed.Config{Dialect: failed.SQLite, Redact: []failed.Rule{{}}}, "needs either a Header or a Path"},
+		{failed.Config{Dialect: failed.SQLite, Redact: []failed.Rule{{}}}, "must have either a Header or a Path"},
 	} {
 		_, err := failed.Open(t.Context(), db.DB, c.cfg)
 		if err == nil || !errors.Is(err, failed.ErrInvalid) || !strings.Contains(err.Error(), c.says) {

@@ -24,13 +24,13 @@ type Outcome string
 const (
 	OutcomePending     Outcome = "pending"      // no report yet
 	OutcomeRetrying    Outcome = "retrying"     // the first attempt failed, and a retry follows
-	OutcomeSettled     Outcome = "settled"      // no report, but its queues were empty: processed or dropped
+	OutcomeSettled     Outcome = "settled"      // no report, but its queues are empty: processed or dropped
 	OutcomeSucceeded   Outcome = "succeeded"    // the handler returned nil
 	OutcomeFailedAgain Outcome = "failed again" // in the archive again; replaces any other outcome
 	OutcomeUnknown     Outcome = "unknown"      // no report requested, or none within VerifyTime
 )
 
-// VerifyTime is the time for which a replay waits for outcomes after its end.
+// VerifyTime is the time for which the archive waits for outcomes after the end of a replay.
 const VerifyTime = 24 * time.Hour
 
 // Outcomes returns all outcomes.
@@ -48,13 +48,14 @@ const (
 	codeSettled
 )
 
-// ranks are the ranks of outcomes by code. An outcome replaces outcomes of a lower rank.
+// ranks contains the ranks of outcomes by code. An outcome replaces outcomes with a lower rank.
 var ranks = []int{codeUnknown: 0, codePending: 1, codeRetrying: 2, codeSettled: 3, codeSucceeded: 4, codeFailedAgain: 5}
 
-// codedOutcomes are the outcomes by code.
+// codedOutcomes contains the outcomes by code.
 var codedOutcomes = []Outcome{OutcomeUnknown, OutcomePending, OutcomeRetrying, OutcomeSucceeded, OutcomeFailedAgain, OutcomeSettled}
 
-// counterOf contains, by code, the column of {replay} that counts an outcome. The remaining sent messages are unknown.
+// counterOf contains, by code, the column of {replay} that counts an outcome. All other sent messages have
+// OutcomeUnknown.
 var counterOf = []string{codePending: "pending", codeRetrying: "retrying", codeSucceeded: "succeeded", codeFailedAgain: "back", codeSettled: "settled"}
 
 // unasked is the reason why a sent message has no report, in {item}.unasked.
@@ -70,14 +71,15 @@ const (
 
 // unknownReasons contains the values of Message.WhyUnknown.
 var unknownReasons = map[unasked]string{
-	asked:       "the replay did not ask for reports",
-	noQueue:     "no report was asked for: the queue for outcomes could not be declared",
-	noRoom:      "no report was asked for: the headers leave no room for the request",
-	noSingle:    "no report was asked for: the target is not known to lead to exactly one queue",
-	lateOutcome: fmt.Sprintf("no report of the end within %.0f hours after the replay", VerifyTime.Hours()),
+	asked:       "the replay did not request reports",
+	noQueue:     "no report requested: cannot declare the queue for outcomes",
+	noRoom:      "no report requested: the headers leave no room for the request",
+	noSingle:    "no report requested: the target is not known to route to exactly one queue",
+	lateOutcome: fmt.Sprintf("no report within %.0f hours after the end of the replay", VerifyTime.Hours()),
 }
 
-// overdue returns the latest end of replays for which the archive no longer waits for outcomes.
+// overdue returns the time at or before which a replay must have ended for the archive to stop waiting for its
+// outcomes.
 func overdue(now time.Time) int64 { return sqlkit.Millis(now.Add(-VerifyTime)) }
 
 // outcomeColumn returns the SQL expression for the outcome of message m in a replay, as a number for outcomeFrom.
@@ -103,7 +105,7 @@ func (r *Replay) Pending() int64 {
 	return max(0, r.Sent-r.Back-r.Succeeded-r.Settled-r.Retrying-r.Unknown)
 }
 
-// verify sets the fields that depend on the current time and on the number of pending messages.
+// verify sets Retrying, Unknown and Verifying, which depend on the current time and on the number of pending messages.
 func (r *Replay) verify(pending int64, now time.Time) {
 	if !r.Ended.IsZero() && sqlkit.Millis(r.Ended) <= overdue(now) {
 		pending, r.Retrying = 0, 0
@@ -112,9 +114,10 @@ func (r *Replay) verify(pending int64, now time.Time) {
 	r.Verifying = r.State == ReplayDone && pending+r.Retrying > 0
 }
 
-// askOutcomes returns the secret of a replay, which generates the keys of its requests. The first call creates the secret.
+// askOutcomes returns the secret of a replay, from which the keys of its requests are derived. The first call creates
+// the secret.
 func (a *Archive) askOutcomes(ctx context.Context, id ReplayID) (secret string, err error) {
-	defer annotate(&err, "asking for the outcomes of replay %d", id)
+	defer annotate(&err, "requesting outcomes of replay %d", id)
 	err = a.write(ctx, func(tx *tx) error {
 		return tx.Row(`UPDATE {replay} SET secret = CASE WHEN secret = '' THEN $2 ELSE secret END WHERE id = $1 RETURNING secret`,
 			int64(id), rand.Text()).Scan(&secret)
@@ -159,7 +162,7 @@ func (a *Archive) outcomeTopology() topology.Topology {
 // noteOutcomes records reports. It ignores reports without a matching request, and reports that are less definite than the
 // recorded outcome.
 func (a *Archive) noteOutcomes(ctx context.Context, reports []topology.Outcome) (err error) {
-	defer annotate(&err, "noting %d outcomes", len(reports))
+	defer annotate(&err, "recording %d outcomes", len(reports))
 	return a.write(ctx, func(tx *tx) error {
 		for _, o := range reports {
 			if err := tx.noteReport(o); err != nil {
@@ -213,7 +216,7 @@ func (t *tx) sentItem(id ReplayID, message ID) (*sentItem, error) {
 }
 
 // prove records an outcome with a valid key. The key also proves that the message was sent. The Replayer may not have
-// recorded that yet, because its process was killed or is slower than the worker.
+// recorded the send yet, because its process was killed or is slower than the worker.
 func (t *tx) prove(s *sentItem, code int) error {
 	if !s.noted {
 		if err := t.markSent(s.replay, []ID{s.message}, asked); err != nil {
@@ -244,7 +247,7 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 }
 
 // failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that,
-// because any publisher can write topology.HeaderReplay, and a handler may copy the headers of its message to a new
+// because any publisher can write topology.HeaderReplay, and a handler can copy the headers of its message to a new
 // message. An arrival with a request must match the queue, message id and key of the request. An arrival without a
 // request must have the message id with which the replay sent the message.
 func (t *tx) failedAgain(e *arrival) (known bool, err error) {
@@ -254,7 +257,7 @@ func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 		return false, err
 	}
 	if r := e.request; r != nil {
-		inQueue := r.Queue == m.Queue || m.Queue == m.FailedQueue // the work queue is unknown
+		inQueue := r.Queue == m.Queue || m.Queue == m.FailedQueue // the arrival has no known work queue
 		if !inQueue || r.MessageID != m.Properties.MessageID || !isOutcomeKey(r.Key, s.secret, s.replay, s.message, r.Queue) {
 			return false, nil
 		}
@@ -291,7 +294,7 @@ func (t *tx) sentID(id ID) (string, error) {
 
 // retried reports whether the first attempt of any message of a replay has failed, and returns the first such error.
 func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bool, err error) {
-	defer annotate(&err, "reading whether messages of replay %d are retried", id)
+	defer annotate(&err, "reading the retries of replay %d", id)
 	var found sql.NullString
 	err = a.db.Row(ctx, `SELECT retried FROM {replay} WHERE id = $1`, int64(id)).Scan(&found)
 	return found.String, found.Valid, err
@@ -299,7 +302,7 @@ func (a *Archive) retried(ctx context.Context, id ReplayID) (text string, yes bo
 
 // hasReported reports whether any worker of this queue has ever reported an outcome.
 func (a *Archive) hasReported(ctx context.Context, queue string) (yes bool, err error) {
-	defer annotate(&err, "reading whether the workers of %s report outcomes", queue)
+	defer annotate(&err, "checking whether workers of %s report outcomes", queue)
 	var n int
 	err = a.db.Row(ctx, `SELECT count(*) FROM {reporting} WHERE queue = $1`, []byte(queue)).Scan(&n)
 	return n > 0, err

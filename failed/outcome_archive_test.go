@@ -123,8 +123,8 @@ func (r *reported) want(outcomes ...Outcome) {
 	}
 }
 
-// A process sends messages and is killed before it records that. A report proves that a message was sent. No other
-// process sends the message, and it is not failed when the replay ends.
+// A process sends messages and is killed before it records them as sent. A report proves that a message was sent. No
+// other process sends the message, and it is not failed when the replay ends.
 func TestReportProvesThatMessageWasSent(t *testing.T) {
 	r := newReported(t, archiveAt(t, time.Now), 4)
 	r.sent(3)
@@ -149,8 +149,8 @@ func TestReportProvesThatMessageWasSent(t *testing.T) {
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 }
 
-// A process was killed after it sent a message and before it recorded that. The worker's report arrives when the
-// message belongs to a second replay. The second replay does not send it again.
+// A process is killed after it has sent a message and before it records the send. When the worker's report arrives, the
+// message belongs to a second replay, which then does not send it again.
 func TestReportPreventsSecondSend(t *testing.T) {
 	for _, result := range []string{topology.OutcomeSucceeded, topology.OutcomeRetrying} {
 		r := newReported(t, archiveAt(t, time.Now), 2)
@@ -218,7 +218,7 @@ func TestFailedAgainBeforeSendIsRecorded(t *testing.T) {
 	}
 	request := r.request(0, "q")
 	r.arrives(message(0), &request)
-	r.arrives(message(1), nil) // any publisher could have published it, so the message may not have been sent
+	r.arrives(message(1), nil) // any publisher could have published it, so it does not prove that message 1 was sent
 	next, err := r.archive.unsentOf(t.Context(), r.id, 10)
 	must(t, err)
 	if len(next) != 2 || next[0].ID != r.ids[1] {

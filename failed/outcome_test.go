@@ -221,8 +221,8 @@ func TestForgedReportsHaveNoEffect(t *testing.T) {
 	})
 }
 
-// A replay proceeds if the outcome queue cannot be declared, because the user has no permission or the queue has
-// other arguments.
+// A replay proceeds if it cannot declare the outcome queue, because the user lacks the permission or the queue exists
+// with different arguments.
 func TestReplayWithoutOutcomeQueue(t *testing.T) {
 	one := func(t *testing.T, w *wire, c *reprise.Client, work string) {
 		_, err := w.archive.Add(t.Context(), []Message{{Queue: work, FailedQueue: work + ".failed"}})
@@ -264,8 +264,8 @@ func TestReplayWithoutOutcomeQueue(t *testing.T) {
 	})
 }
 
-// If a handler copies the headers of its message to another message, and that message fails, the success of the
-// handler's message remains.
+// If a handler copies the headers of its message to another message, and the copy fails, the outcome of the original
+// stays succeeded.
 func TestSuccessRemainsIfMessageWithCopiedHeadersFails(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})
@@ -356,7 +356,7 @@ func TestReplayerRedeclaresDeletedOutcomeQueue(t *testing.T) {
 }
 
 // A replay to an exchange that may route to several queues does not request reports. A worker of one queue does not
-// know the others, and a worker of a failed queue that sends an alert returns nil.
+// know the outcomes in the others. For example, a worker that only sends an alert would report a success.
 func TestReplayToExchangeDoesNotRequestOutcomes(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

@@ -11,7 +11,7 @@ const rampStep = 10 * time.Second
 // rampEnd is the rate above which a ramp without Plan.Rate becomes unlimited.
 const rampEnd = 10_000
 
-// pace calculates the time and the size of the next batch of a replay. A batch contains the messages of a tenth of a
+// pace calculates the time and the size of the next batch of a replay. A batch contains the messages for a tenth of a
 // second. If the broker or the archive delays a batch, pace does not increase the rate to compensate.
 type pace struct {
 	rate  float64 // messages per second; 0: unlimited
@@ -55,8 +55,8 @@ func (r *Replay) Remaining(rate float64) time.Duration {
 	if !r.Plan.Ramp {
 		return seconds(left / rate)
 	}
-	// The number of sent messages determines the position on the ramp, because the replay may have waited for its
-	// canary or may have restarted in another process.
+	// The number of sent messages determines the step of the ramp, because the replay may have waited for its canary or
+	// may have restarted in another process.
 	var start time.Time
 	p, at := newPace(r.Plan, 1, start), start
 	planned := p.at(at)

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Limits on the number of messages to check. PostgreSQL can cheaply read a list in order and check the words of each
-// message. It is expensive to fetch the matches of the word index, because they are unsorted and each match is in a
-// different page of the table.
+// Limits on the number of messages to check. In PostgreSQL it is cheap to read a list in order and check the words of
+// each message. It is expensive to fetch the matches of the word index, because they are unsorted and each match is in
+// a different page of the table.
 const (
 	maxLooked = 5_000  // by a page, and by Count
 	maxAsked  = 10_000 // by a page of a PostgreSQL search
@@ -29,7 +29,8 @@ type walk struct {
 	end    bool
 }
 
-// until continues the walk until it has found more than size messages, has checked most messages, or has reached the end.
+// until continues the walk until it has found more than size messages, has checked the maximum number of messages
+// (most), or has reached the end.
 func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) error {
 	// Start with few messages, because usually most of the checked messages are selected.
 	for ; !w.end && len(w.found) <= size && w.looked < most; limit = w.more(size, limit) {
@@ -56,8 +57,8 @@ func (a *Archive) until(ctx context.Context, w *walk, size, limit, most int) err
 	return nil
 }
 
-// more returns the number of messages to check next, after limit. It is four times limit, or less if the hit rate so
-// far promises to fill the page earlier. PostgreSQL computes all requested rows even if the caller stops reading.
+// more returns the number of messages to check next, after limit. It is four times limit, or less if fewer messages
+// fill the page at the hit rate so far. PostgreSQL computes all requested rows even if the caller stops reading.
 func (w *walk) more(size, limit int) int {
 	more := 4 * limit
 	if n := len(w.found); n > 0 {
@@ -107,8 +108,8 @@ func (a *Archive) search(ctx context.Context, w *walk, size int) error {
 	return a.until(ctx, w, size, 4*probe, maxAsked)
 }
 
-// some returns the positions of selected messages, and reports whether more messages follow. Normally, these are the latest
-// messages. If the words are rare but have more than maxFew matches, some positions are arbitrary matches.
+// some returns the positions of selected messages, and reports whether there are more. Usually these are the latest
+// messages. If the words are rare but have more than maxFew matches, the positions may belong to arbitrary matches.
 func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool, err error) {
 	w := &walk{s: s, next: fromTheTop}
 	if a.searches(s) {

@@ -14,8 +14,8 @@ import (
 type place struct {
 	queue string
 
-	// claimed means that only a header names the queue, and the publisher can have written the header. A replay must
-	// not trust it, or a publisher could choose the destination of the message.
+	// claimed means that only a header names the queue, which the publisher may have written. A replay must not trust
+	// it, or a publisher could choose the destination of the message.
 	claimed bool
 }
 

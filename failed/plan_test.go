@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// No page scans a complete table or index that grows with the messages, and no page sorts more rows than it reads.
-// The test checks the plans of the databases, of PostgreSQL after ANALYZE.
+// No page scans a complete table or index that grows with the messages, and no page sorts more than maxSorted rows. The
+// test checks the query plans of both databases, for PostgreSQL after ANALYZE.
 func TestPagesUseIndexes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -106,7 +106,7 @@ var plannedIndexes = map[string]string{
 	"settled":                                 "_replay_ended",
 }
 
-// plannedFor is the number of messages: several times the number that a page reads.
+// plannedFor is the number of messages: several times as many as a page reads.
 const plannedFor = 50_000
 
 // fillForPlans fills an archive quickly, and updates the statistics of the planner.

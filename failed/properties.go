@@ -9,8 +9,8 @@ import (
 
 // Properties and attempts are stored as AMQP tables, which preserve any bytes.
 
-// texts returns the string properties by name. The exchange and the routing key are not properties of the AMQP basic
-// class, but of a delivery.
+// texts returns the string properties by name. AMQP defines the exchange and the routing key as fields of a delivery,
+// not as properties of the basic class.
 func (p *Properties) texts() map[string]*string {
 	return map[string]*string{
 		"content-type": &p.ContentType, "content-encoding": &p.ContentEncoding,

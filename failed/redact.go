@@ -19,14 +19,14 @@ type Rule struct {
 	Header string
 
 	// Path is the location of the secret in a JSON body: names separated by points, with "*" for any name or index.
-	// Examples: "card.number", "items.*.token". The whole value at the path is hidden.
+	// Examples: "card.number", "items.*.token". Redact hides the whole value at the path.
 	Path string
 }
 
 // Validate returns an error unless exactly one field is set.
 func (r Rule) Validate() error {
 	if (r.Header == "") == (r.Path == "") {
-		return fmt.Errorf("%w: a rule of Redact needs either a Header or a Path, not %+v", ErrInvalid, r)
+		return fmt.Errorf("%w: rule must have either a Header or a Path: got %+v", ErrInvalid, r)
 	}
 	return nil
 }
@@ -143,7 +143,8 @@ type redactor struct {
 	d       *json.Decoder
 }
 
-// value processes one JSON value. paths are the paths to hide below this value. An empty path hides the value itself.
+// value processes one JSON value. paths contains the paths to hide, relative to this value. An empty path hides the
+// value itself.
 func (w *redactor) value(paths [][]string, depth int) error {
 	if depth > maxJSONDepth {
 		return errors.New("nested too deep")

@@ -14,25 +14,25 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// redrivePoll is the interval of checks whether another consumer has emptied the queue.
+// redrivePoll is the interval at which Redrive checks whether another consumer has emptied the queue.
 const redrivePoll = 250 * time.Millisecond
 
-// Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order
-// and one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. It
+// Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order and
+// one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. It
 // returns the number of messages in the queue at the call, up to RedriveConfig.Limit, and the number of confirmed
-// messages that it removed from the queue. Redrive does not need an archive. The messages have all their attempts
-// again, as with a Replayer.
+// messages that it removed from the queue. Redrive does not need an archive. As with a Replayer, a worker counts the
+// attempts of each message from the beginning.
 //
 // A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later
-// arrivals in the queue, so that it ends even if all messages fail again immediately. After a lost connection, it may
-// send later arrivals instead of messages whose removal is uncertain.
+// arrivals in the queue, so that it returns even if all messages fail again immediately. After a lost connection, it
+// may send later arrivals instead of messages whose removal is uncertain.
 //
 // An error reports why Redrive ended early. If the queue or exchange does not exist or the broker refuses a message,
-// this message and the messages behind it stay in the queue. While the broker does not accept messages, Redrive waits
-// until ctx ends. It does not send messages that another consumer takes in the meantime.
+// this message and the messages behind it stay in the queue. While the broker does not accept messages, Redrive waits,
+// at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
-		return 0, 0, errors.New("failed: Redrive needs a Client: reprise.Dial returns one")
+		return 0, 0, errors.New("failed: Redrive: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return 0, 0, err
@@ -62,7 +62,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 		Concurrency: 1,
 		Prefetch:    1, // before RabbitMQ 4.3, each requeue counts as a failed delivery
 		CrashLimit:  -1,
-		// publish extends the context of a message in flight by redriveGrace.
+		// publish waits for a message in flight for redriveGrace
 		DrainTimeout: time.Millisecond,
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 	return d.found, d.sent, err
 }
 
-// errDone ends a redrive after its last message.
+// errDone is the cause with which a redrive is canceled after its last message.
 var errDone = errors.New("all messages were sent")
 
 // redrive is a running Redrive.
@@ -119,7 +119,7 @@ func (d *redrive) Wait(ctx context.Context) error {
 	}
 }
 
-// waitForPace waits until the pace permits the next message. It counts the message as started only while it waits,
+// waitForPace waits until the pace permits the next message. It counts the message as started only during the wait,
 // because the worker may not start the handler. The handler counts the message again when it starts. Only one message
 // waits at a time.
 func (d *redrive) waitForPace(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (d *redrive) waitForPace(ctx context.Context) error {
 	return nil
 }
 
-// count changes the number of started messages with an unknown result.
+// count adds n to the number of started messages with an unknown result.
 func (d *redrive) count(n int) {
 	d.mu.Lock()
 	d.open += n
@@ -141,7 +141,8 @@ func (d *redrive) count(n int) {
 	d.changed.send()
 }
 
-// move is the handler. It returns an error only after ctx ends. The worker then requeues the message to its original place.
+// move is the handler. It returns an error only after ctx is done. The worker then requeues the message, and the broker
+// restores its position.
 func (d *redrive) move(ctx context.Context, m *reprise.Message) error {
 	d.count(1) // until the worker calls acked
 	out, err := d.message(ctx, m)
@@ -176,7 +177,7 @@ func (d *redrive) message(ctx context.Context, m *reprise.Message) (*reprise.Mes
 	return out, nil
 }
 
-// publish retries until the broker confirms the message, or reports an error that a retry cannot solve.
+// publish retries until the broker confirms the message, or an error occurs that a retry cannot solve.
 func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 	longer, cancel := grace(ctx, redriveGrace)
 	defer cancel()
@@ -186,7 +187,7 @@ func (d *redrive) publish(ctx context.Context, m *reprise.Message) error {
 		case err == nil:
 			return nil
 		case isMessageError(err), isTargetError(err), errors.Is(err, reprise.ErrClosed):
-			return withAction(err, "redrive of %q: message %q cannot be sent", d.cfg.From, m.MessageID)
+			return withAction(err, "redrive of %q: cannot send message %q", d.cfg.From, m.MessageID)
 		}
 		delay := storeBackoff.Delay(failures)
 		d.cfg.Logger.Warn("redrive waits", "queue", d.cfg.From, "error", err, "next_try", delay)
@@ -220,7 +221,7 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	}
 }
 
-// watch ends a redrive whose queue is empty, because another consumer has taken some of its messages.
+// watch stops a redrive if its queue is empty because another consumer has taken some of its messages.
 func (d *redrive) watch(ctx context.Context) {
 	last := -1
 	for sleep(ctx, redrivePoll) == nil {
@@ -240,21 +241,19 @@ type RedriveConfig struct {
 	From string  // the failed queue
 	To   *Target // destination; nil: the work queue in which each message failed
 
-	// Origin returns the work queue in which a message failed, as IngestConfig.Origin does.
-	// Default: none.
+	// Origin returns the work queue in which a message failed: see IngestConfig.Origin. Default: none.
 	Origin func(*reprise.Message) string
 
-	// Believe decides whether to send a message to a work queue that only a header names. The publisher
-	// can have written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, the
-	// redrive ends with a *ClaimError. Redrive does not call Believe if Origin, the broker's x-death or the
-	// name of the failed queue confirms the work queue. LookBeforeRedrive lists the work queues to decide
-	// on. Default: accept all.
+	// Believe decides whether to send a message to a work queue that only a header names. The publisher may have
+	// written this header (x-reprise-queue or x-first-death-queue). If Believe returns false, Redrive stops and returns
+	// a *ClaimError. Redrive does not call Believe if Origin, the broker's x-death or the name of the failed queue
+	// confirms the work queue. LookBeforeRedrive lists these work queues. Default: accept all.
 	Believe func(queue string) bool
 
-	// Routing describes the way back to the work queues, as ReplayerConfig.Routing does.
+	// Routing determines how messages return to their work queues: see ReplayerConfig.Routing.
 	Routing Routing
 
-	// Marks are the marks of workers with a custom design, as in ReplayerConfig.Marks.
+	// Marks contains the marks of workers with a custom design: see ReplayerConfig.Marks.
 	Marks []topology.Marks
 
 	// Limit is the maximum number of messages to send, from the head of the queue. Default: 0 (all
@@ -264,14 +263,13 @@ type RedriveConfig struct {
 	// Rate is the maximum number of messages per second. Default: 0 (no limit).
 	Rate float64
 
-	// Progress receives the numbers that Redrive returns, after each sent message. Calls do not overlap.
+	// Progress is called after each sent message, with the numbers that Redrive would return. Calls do not overlap.
 	// Default: none.
 	Progress func(found, sent int)
 
-	// Logger receives three events with level Warn. "redrive waits" has the attributes queue, error and
-	// next_try, and reports that the broker does not accept messages. "redrive sends by queue name" has
-	// queue and warning, see Destination.Warning. "bindings cannot be read" has error and next_try.
-	// Default: no logging.
+	// Logger receives three events with level Warn. "redrive waits" has the attributes queue, error and next_try, and
+	// reports that the broker does not accept messages. "redrive sends by queue name" has queue and warning, see
+	// Destination.Warning. "cannot read bindings" has error and next_try. Default: no logging.
 	Logger *slog.Logger
 }
 

@@ -52,8 +52,8 @@ func TestRedriveRate(t *testing.T) {
 	})
 }
 
-// A message that has permission to start may not start, because the worker loses its connection at that moment
-// or before the message arrives. The next message can start anyway.
+// After the limiter has permitted a message, the message may still not start, because the worker loses its connection.
+// The next message can start anyway.
 func TestRedriveContinuesAfterUnstartedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &redrive{

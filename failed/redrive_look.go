@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// ClaimError is returned if only a header of a message names its work queue, and RedriveConfig.Believe does not accept the
-// header.
+// ClaimError is returned if only a header of a message names its work queue, and RedriveConfig.Believe returns false
+// for this queue.
 type ClaimError struct {
 	Queue string
 }
@@ -30,7 +30,7 @@ const maxLook = 1000
 // RedriveConfig.To is set, it does not read messages, because all of them have the same destination.
 func LookBeforeRedrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found int, all []Destination, err error) {
 	if c == nil {
-		return 0, nil, errors.New("failed: LookBeforeRedrive needs a Client: reprise.Dial returns one")
+		return 0, nil, errors.New("failed: LookBeforeRedrive: client must not be nil")
 	}
 	if err := cfg.Validate(); err != nil {
 		return 0, nil, err

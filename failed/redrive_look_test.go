@@ -11,9 +11,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// LookBeforeRedrive returns the destinations of the messages, and the messages whose destination depends on a
-// forgeable header. It does not remove messages. Messages with an untrusted destination and all messages behind them
-// stay.
+// LookBeforeRedrive returns the destinations of the messages, and marks destinations that depend on a forgeable header.
+// It does not remove messages. Redrive stops at the first message with an untrusted destination.
 func TestLookBeforeRedrive(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

@@ -64,7 +64,7 @@ func TestRedriveToMissingQueueStops(t *testing.T) {
 			config RedriveConfig
 			want   string
 		}{
-			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `message "id-0" cannot be sent: reprise: unroutable: queue "nowhere" does not exist`},
+			{RedriveConfig{To: &Target{RoutingKey: "nowhere"}}, `cannot send message "id-0": reprise: unroutable: queue "nowhere" does not exist`},
 			{RedriveConfig{To: &Target{Exchange: "amq.direct", RoutingKey: "nowhere"}}, `leads to no queue`},
 			{RedriveConfig{}, `message "id-0": queue in which the message failed is unknown`},
 		} {

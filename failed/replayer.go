@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// policyReplay is the Actor that ends a replay which is done or has stopped.
+// policyReplay is the Actor that ends a replay as done or stopped.
 const policyReplay Actor = "policy:replay"
 
 // Defaults of ReplayerConfig.
@@ -27,12 +27,12 @@ const (
 
 // ReplayerConfig configures a Replayer. The zero value selects the defaults.
 type ReplayerConfig struct {
-	// Marks are the marks of workers with a custom design. The Replayer removes their headers as
-	// well as the headers of Reprise and of the presets. Default: none.
+	// Marks contains the marks of workers with a custom design. The Replayer removes their headers, and the headers of
+	// Reprise and of the presets. Default: none.
 	Marks []topology.Marks
 
-	// Routing describes the way back to the work queues. Default: the zero value, with which the
-	// Replayer sends messages to their work queues by name.
+	// Routing determines how messages return to their work queues. Default: the Replayer sends messages to their work
+	// queues by name.
 	Routing Routing
 
 	// Batch is the maximum number of messages to send before the Replayer records them as sent. After a
@@ -40,7 +40,7 @@ type ReplayerConfig struct {
 	// rate. Default: 100.
 	Batch int
 
-	// Poll is the interval of checks for new and cancelled replays, and for messages that failed
+	// Poll is the interval at which the Replayer checks for new and cancelled replays, and for messages that failed
 	// again. Default: 1 s.
 	Poll time.Duration
 
@@ -48,8 +48,8 @@ type ReplayerConfig struct {
 	// lease. Minimum: 1 s. Default: 15 s.
 	Lease time.Duration
 
-	// DrainTimeout is the maximum time to wait for publisher confirms when Run or Finish ends. The
-	// next Replayer sends unconfirmed messages again. Default: 15 s.
+	// DrainTimeout is the maximum time for which Run and Finish wait for publisher confirms after ctx is done or the
+	// replay is cancelled. The next Replayer sends unconfirmed messages again. Default: 15 s.
 	DrainTimeout time.Duration
 
 	// Logger receives the events listed at Replayer. Default: no logging.
@@ -110,10 +110,10 @@ type publisher interface {
 //
 //	unsent messages ─► published ─► confirmed ─► recorded as sent ─► next batch …
 //
-// A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. It has all
-// its attempts again, because the Replayer removes the retry headers of Reprise, of the presets and of the broker. It
-// keeps all other headers, and the headers with the destination of the first publish. It adds topology.HeaderReplay,
-// by which the archive recognizes the message if it fails again.
+// A message goes to the work queue in which it failed, as Routing specifies, or to the Target of its Plan. A worker
+// counts its attempts from the beginning, because the Replayer removes the retry headers of Reprise, of the presets and
+// of the broker. It keeps all other headers, including the headers with the destination of the first publish. It adds
+// topology.HeaderReplay, by which the archive recognizes the message if it fails again.
 //
 // The Replayer records messages as sent after the broker has confirmed them. After a crash or a lost connection
 // before that, it sends up to a batch of messages again, but does not lose messages. If the Replayer shuts down or
@@ -148,8 +148,8 @@ type publisher interface {
 // request if the headers leave no room for it, if the target is not known to route to exactly one queue, or while the
 // queue for outcomes cannot be declared. The outcome of such a message is unknown, unless it fails again.
 //
-// Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay.
-// If it ends, or does not renew its lease within ReplayerConfig.Lease, another Replayer takes over.
+// Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay. If
+// that Replayer stops, or does not renew its lease within ReplayerConfig.Lease, another Replayer takes over.
 //
 // Its Logger receives:
 //
@@ -161,7 +161,7 @@ type publisher interface {
 //	outcomes wait     error, next_try                  (Warn: the database is not available; without next_try: cannot declare the queue for outcomes)
 //	report ignored    queue, message_id, error         (Warn: a message in the queue for outcomes is not a report, or no database accepts it)
 //	replay sends by queue name  replay, queue, warning (Warn: see Destination.Warning)
-//	bindings cannot be read     error, next_try        (Warn: see Routing.Bindings)
+//	cannot read bindings        error, next_try        (Warn: see Routing.Bindings)
 type Replayer struct {
 	store   replayStore
 	out     publisher
@@ -182,9 +182,9 @@ type Replayer struct {
 func NewReplayer(c *reprise.Client, a *Archive, cfg ReplayerConfig) (*Replayer, error) {
 	switch {
 	case a == nil:
-		return nil, errors.New("failed: NewReplayer needs an Archive: Open returns one")
+		return nil, errors.New("failed: NewReplayer: archive must not be nil")
 	case c == nil:
-		return nil, errors.New("failed: NewReplayer needs a Client: reprise.Dial returns one")
+		return nil, errors.New("failed: NewReplayer: client must not be nil")
 	}
 	r, err := newReplayer(c, a, cfg)
 	if err == nil {
@@ -203,7 +203,7 @@ func newReplayer(c publisher, a replayStore, cfg ReplayerConfig) (*Replayer, err
 	return &Replayer{store: a, out: c, cfg: cfg, router: newRouter(cfg.Routing, cfg.Logger), owner: rand.Text(), wake: newSignal(), active: map[ReplayID]bool{}}, nil
 }
 
-// Run executes all replays concurrently until ctx ends. Then it records the messages in flight and returns nil.
+// Run executes all replays concurrently until ctx is done. Then it records the messages in flight and returns nil.
 func (r *Replayer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -243,9 +243,9 @@ func (r *Replayer) Run(ctx context.Context) error {
 // Wake makes Run check for replays immediately.
 func (r *Replayer) Wake() { r.wake.send() }
 
-// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes
-// it, Finish waits, and continues the replay if that Replayer stops. If ctx ends, it returns an error and the last
-// known state of the replay. It returns ErrNotFound if the replay does not exist.
+// Finish executes one replay and returns its final state. While another Replayer, or Run of this Replayer, executes it,
+// Finish waits, and continues the replay if that Replayer stops. If ctx is done, it returns an error and the last known
+// state of the replay. It returns ErrNotFound if the replay does not exist.
 func (r *Replayer) Finish(ctx context.Context, id ReplayID) (*Replay, error) {
 	if r.outcomes != nil {
 		taking, stop := context.WithCancel(ctx)

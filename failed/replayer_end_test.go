@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// slowPublisher accepts all messages immediately, and confirms them after a delay. If the context ends first, the
-// result is ErrUnconfirmed.
+// slowPublisher accepts all messages immediately, and confirms them after a delay. If the context is canceled first,
+// the result is ErrUnconfirmed.
 type slowPublisher struct {
 	delay time.Duration
 
@@ -48,8 +48,8 @@ func (s *slowPublisher) check(t *testing.T, want int) {
 	}
 }
 
-// When a Replayer ends, it waits for the confirms of messages in flight, at most for its DrainTimeout. It keeps its
-// lease until then, so no message is sent twice.
+// On shutdown, a Replayer waits for the confirms of messages in flight, at most for its DrainTimeout. It keeps its
+// lease until then, so that no message is sent twice.
 func TestReplayerShutdownWaitsForConfirms(t *testing.T) {
 	for _, delay := range []time.Duration{time.Second, defaultLease - time.Second, defaultReplayDrain - time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// killedProcess is a process that is killed at one of its steps: a call of the store or a published message. After that it has
-// no effect, but the last step may have taken effect.
+// killedProcess is a process that is killed at one of its steps: a call of the store or a published message. After that
+// its calls have no effect. The last step may have taken effect.
 type killedProcess struct {
 	left   int // remaining steps
 	happen bool
@@ -55,8 +55,8 @@ func (l *killedProcess) PublishBatch(_ context.Context, messages []*reprise.Mess
 	return nil
 }
 
-// If a replay is killed at any step, another process continues. In the end each message is replayed once in the
-// archive, has arrived, and at most one batch has arrived twice.
+// If a Replayer is killed at any step, another process continues. In the end each message is in state replayed and has
+// arrived, and at most one batch has arrived twice.
 func TestReplayFinishesAfterKillAtAnyStep(t *testing.T) {
 	const messages, batch = 12, 5
 	for _, plan := range []Plan{{}, {Canary: time.Minute}, {Rate: 20, Ramp: true}} {

@@ -22,7 +22,7 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 	}{
 		"headers too large":  {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": strings.Repeat("h", 200_000)}} }, "headers must have at most"},
 		"integer too large":  {func(m *Message) { m.Edited = &Content{Headers: topology.Table{"h": uint64(math.MaxUint64)}} }, "does not fit into AMQP's signed 64 bits"},
-		"long property":      {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "the type has 300 bytes"},
+		"long property":      {func(m *Message) { m.Properties.Type = strings.Repeat("t", 300) }, "type must have at most 255 bytes: got 300"},
 		"unknown work queue": {func(m *Message) { m.Queue = m.FailedQueue }, "queue in which the message failed is unknown"},
 	} {
 		for _, plan := range []Plan{{}, {Canary: 1}, {Rate: 10}} {
@@ -39,7 +39,7 @@ func TestUnsendableMessageDoesNotBlockOthers(t *testing.T) {
 					r, err := s.replayer.Finish(t.Context(), s.begin(plan))
 					must(t, err)
 					s.broker.Drain(t)
-					if r.State != ReplayDone || r.Sent != 27 || r.Refused != 3 || !strings.Contains(r.Why, "message 1 cannot be sent: ") || !strings.Contains(r.Why, tc.want) {
+					if r.State != ReplayDone || r.Sent != 27 || r.Refused != 3 || !strings.Contains(r.Why, "cannot send message 1: ") || !strings.Contains(r.Why, tc.want) {
 						t.Errorf("got replay %+v, want error %q", r, tc.want)
 					}
 					if n := len(s.worker.Attempts()) - before; n != 27 || s.states()[Failed] != 3 || s.states()[Replayed] != 27 {
@@ -100,13 +100,13 @@ func TestReplayEndsOnTargetErrorsOnly(t *testing.T) {
 			!tc.stops && (got.State != ReplayDone || got.Sent != 11 || got.Refused != 1 || a.states()[Failed] != 1) {
 			t.Errorf("%s: got replay %+v and states %v", name, got, a.states())
 		}
-		if !strings.Contains(got.Why, "message 5 cannot be sent: "+tc.err.Error()) {
+		if !strings.Contains(got.Why, "cannot send message 5: "+tc.err.Error()) {
 			t.Errorf("%s: got reason %q, want %v", name, got.Why, tc.err)
 		}
 	}
 }
 
-// A message of another program in the failed queue may fit into a frame, but not after brokers add headers.
+// The headers of a message in the failed queue may fit into a frame, but no longer fit when the broker adds headers.
 func TestReplayOfMessageThatFillsItsFrame(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		w := newWire(t, b.URL)

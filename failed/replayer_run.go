@@ -28,10 +28,10 @@ type stopped struct{ why string }
 
 func (s *stopped) Error() string { return s.why }
 
-// errOver is returned after a replay was ended, or while it is being cancelled.
+// errOver is returned unless the state of the replay is ReplayRunning.
 var errOver = errors.New("replay ended")
 
-// noteGrace is the additional time for writes to the database when the Replayer ends.
+// noteGrace is the additional time for writes to the database after ctx is done.
 const noteGrace = 5 * time.Second
 
 // execute runs a replay to its end.
@@ -84,7 +84,7 @@ func (x *run) prepareEdit() (err error) {
 		return nil
 	}
 	if x.edit, err = x.replay.Plan.Edit.compile(x.secrets); err != nil {
-		return &stopped{fmt.Sprintf("the edit cannot be carried out: %v", err)}
+		return &stopped{fmt.Sprintf("cannot apply the edit: %v", err)}
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (x *run) canary(ctx context.Context) error {
 	}
 }
 
-// If the queue for outcomes cannot be declared, the replay must not wait for long.
+// Limits of the attempts to declare the queue for outcomes. If they fail, the replay continues without requests.
 const (
 	askTimeout = 5 * time.Second // maximum duration of an attempt to declare the queue
 	askPause   = time.Minute     // delay before the next attempt
@@ -264,8 +264,7 @@ func (x *run) refresh(ctx context.Context) error {
 	return nil
 }
 
-// retry retries do until the database responds. It returns errOver if the archive refuses the action
-// because the replay is no longer running.
+// retry retries do until the database responds. It returns errOver if the replay is no longer running.
 func (x *run) retry(ctx context.Context, do func(context.Context) error) error {
 	for failures := 1; ; failures++ {
 		err := do(ctx)

@@ -89,7 +89,7 @@ func (x *run) publish(ctx context.Context, batch []*Message) []published {
 	return all
 }
 
-// request adds a request for a report to a message, or returns why it cannot.
+// request adds a request for a report to a message, or returns why it did not.
 func (x *run) request(out *reprise.Message, id ID, to route) unasked {
 	switch {
 	case x.secret == "":
@@ -123,7 +123,7 @@ type sending struct {
 	sent    map[unasked][]ID // sent and confirmed
 	refused []refusal
 	wrong   error // cause of the latest failure that can be retried
-	ends    error // ends the replay, because the other messages would fail in the same way
+	ends    error // stops the replay, because the other messages would fail in the same way
 }
 
 // add adds the result of publishing a message.
@@ -184,8 +184,8 @@ func (x *run) pause(ctx context.Context, done sending) error {
 	return x.retry(ctx, x.refresh)
 }
 
-// refusalText returns the reason of a refusal, with the ID of its message.
-func refusalText(r refusal) string { return fmt.Sprintf("message %d cannot be sent: %s", r.ID, r.Why) }
+// refusalText returns the reason for a refusal, with the ID of the message.
+func refusalText(r refusal) string { return fmt.Sprintf("cannot send message %d: %s", r.ID, r.Why) }
 
 // isMessageError reports whether the error concerns only this message, which would fail at any destination and at any time.
 func isMessageError(err error) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Plan specifies the messages to replay, their destination and the pace.
+// Plan specifies the messages, destination and pace of a replay.
 type Plan struct {
 	// Filter selects the messages. A replay includes only messages in state failed.
 	Filter Filter
@@ -33,7 +33,7 @@ type Plan struct {
 
 	// Canary makes the replay send one message first and wait for its outcome. If the message succeeds, the replay
 	// sends the others. If its first attempt fails, the replay stops. Canary is the maximum time to wait. After this
-	// time the replay stops if the message asked for a report and workers of the queue have reported outcomes before.
+	// time the replay stops if the message requested a report and workers of the queue have reported outcomes before.
 	// Otherwise it continues. Default: 0 (no canary).
 	Canary time.Duration
 
@@ -71,14 +71,15 @@ type Replay struct {
 	Sent    int64 // sent and confirmed
 	Refused int64 // cannot be sent, see Message.Refused
 
-	// Numbers of sent messages by outcome, see Outcome.
+	// Counts of sent messages by outcome, see Outcome.
 	Back      int64 // failed again
 	Succeeded int64
 	Settled   int64
 	Retrying  int64
 	Unknown   int64
 
-	// Verifying reports that the state is ReplayDone, some outcomes are pending or retrying, and VerifyTime has not elapsed.
+	// Verifying reports whether the state is ReplayDone, some outcomes are pending or retrying, and VerifyTime has not
+	// elapsed.
 	Verifying bool
 }
 
@@ -194,7 +195,7 @@ func (a *Archive) unsentOf(ctx context.Context, id ReplayID, n int) (_ []*Messag
 // is the reason. Their state becomes replayed. A caller may pass a message more than once. If the replay is no longer
 // running and the message is in state failed, its state also becomes replayed, because it was sent.
 func (a *Archive) markSent(ctx context.Context, id ReplayID, ids []ID, why unasked) (err error) {
-	defer annotate(&err, "noting %d messages of replay %d as sent", len(ids), id)
+	defer annotate(&err, "recording %d messages of replay %d as sent", len(ids), id)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -212,7 +213,7 @@ func (t *tx) markSent(id ReplayID, ids []ID, why unasked) error {
 	}
 	var sent []sentBase
 	var s sentBase
-	var counts [codeFailedAgain + 1]int // by outcome, because a message may already have failed again
+	var counts [codeFailedAgain + 1]int // by outcome: some messages may already have failed again
 	rows := t.Rows(fmt.Sprintf(`UPDATE {item} SET sent = 1, unasked = %d, outcome = CASE WHEN outcome > %d THEN outcome ELSE %[2]d END
 		WHERE replay = $1 AND sent = 0 AND `, why, code)+t.d.in("message", "$2")+` RETURNING message, base, outcome`, int64(id), list(t.d, ids))
 	for err := range rows.Scan(&s.message, &s.base, &code) {
@@ -283,7 +284,7 @@ type refusal struct {
 // reason, and the replay continues without them. A caller may pass a message more than once. markRefused ignores messages
 // that were sent, or that do not belong to the replay.
 func (a *Archive) markRefused(ctx context.Context, id ReplayID, refusals []refusal) (err error) {
-	defer annotate(&err, "noting that %d messages of replay %d cannot be sent", len(refusals), id)
+	defer annotate(&err, "recording %d refusals of replay %d", len(refusals), id)
 	if len(refusals) == 0 {
 		return nil
 	}
@@ -346,7 +347,7 @@ func (a *Archive) EndReplay(ctx context.Context, id ReplayID, s ReplayState, why
 		case r.State != ReplayRunning:
 			return fmt.Errorf("%w: replay is already %s", ErrState, r.State)
 		case s == ReplayDone && r.Left() > 0:
-			return fmt.Errorf("%w: replay with %d of %d messages not sent must end as cancelled or stopped", ErrState, r.Left(), r.Total)
+			return fmt.Errorf("%w: replay must end as cancelled or stopped: %d of %d messages are not sent", ErrState, r.Left(), r.Total)
 		}
 		if claimed && s == ReplayCancelled {
 			_, err = tx.Exec(`UPDATE {replay} SET state = $2 WHERE id = $1`, int64(id), string(ReplayCancelling))
@@ -396,7 +397,7 @@ func (a *Archive) BeginReplay(ctx context.Context, p Plan, who Actor) (r *Replay
 	return r, nil
 }
 
-// storedPlan is a Plan in the column {replay}.plan: JSON with the names of the fields.
+// storedPlan is the JSON form of a Plan in the column {replay}.plan.
 type storedPlan struct {
 	Filter     storedFilter
 	To         *Target

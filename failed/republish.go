@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers of existing programs: see package topology/preset.
+// Headers that existing programs set: see package topology/preset.
 const (
 	headerRetries    = "mb-retries"
 	headerExceptions = "mb-exceptions"
@@ -21,7 +21,7 @@ const (
 )
 
 // isAttemptHeader reports whether a header results from earlier attempts. Without such headers, a worker counts the
-// attempts from the beginning. marks are the marks of workers with a custom design, in addition to the marks of
+// attempts from the beginning. marks contains the marks of workers with a custom design, in addition to the marks of
 // Reprise and of the presets.
 func isAttemptHeader(header string, marks []topology.Marks) bool {
 	switch header {
@@ -35,8 +35,9 @@ func isAttemptHeader(header string, marks []topology.Marks) bool {
 }
 
 // resetAttempts returns a message to publish, without the headers of earlier attempts. Three values must not be sent
-// unchanged, because the broker would route by CC, refuse a foreign user-id, and let the message expire.
-// resetAttempts moves them to other headers, from which a worker restores them for its handler.
+// unchanged, because the broker would route by the header CC, refuse the user-id of another user, and let the message
+// expire after its expiration. resetAttempts moves them to other headers, from which a worker restores them for its
+// handler.
 func resetAttempts(c Content, marks []topology.Marks) *reprise.Message {
 	headers := make(map[string]any, len(c.Headers)+1)
 	for name, value := range c.Headers {

@@ -43,9 +43,9 @@ type Rescheduler struct {
 func NewRescheduler(c *reprise.Client, a *Archive, cfg ReschedulerConfig) (*Rescheduler, error) {
 	switch {
 	case a == nil:
-		return nil, errors.New("failed: NewRescheduler needs an Archive: Open returns one")
+		return nil, errors.New("failed: NewRescheduler: archive must not be nil")
 	case c == nil:
-		return nil, errors.New("failed: NewRescheduler needs a Client: reprise.Dial returns one")
+		return nil, errors.New("failed: NewRescheduler: client must not be nil")
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Rescheduler{client: c, archive: a, cfg: cfg}, nil
@@ -54,7 +54,7 @@ func NewRescheduler(c *reprise.Client, a *Archive, cfg ReschedulerConfig) (*Resc
 // forgetEvery is the interval at which Run removes overdue retries.
 const forgetEvery = 15 * time.Second
 
-// Run receives reports until ctx ends.
+// Run receives reports until ctx is done.
 func (r *Rescheduler) Run(ctx context.Context) error {
 	a := r.archive
 	t := a.retriesTopology()

@@ -21,12 +21,14 @@ const (
 	maxCopies  = 500    // maximum number of messages that are copied while they are unacked
 	copyLimit  = 15 * time.Second
 
-	// siftLimit is the maximum time of reading a wait queue. After an act has found its messages, it reads the others
-	// for up to half of this time, and requeues all of them together, so that they keep their order: see Client.Sift.
+	// siftLimit is the maximum time for which an act reads a wait queue. After an act has found its messages, it reads
+	// the others for up to half of this time, and requeues all of them together, so that they keep their order: see
+	// Client.Sift.
 	siftLimit = 10 * time.Second
 
-	// maxLooks is the maximum number of failed deliveries of a message that Act reads. RabbitMQ dead-letters a message
-	// after 20 failed deliveries, and with five more a worker would treat it as a poison message.
+	// maxLooks is the value of x-delivery-count at which Act stops reading. Before RabbitMQ 4.3, each read counts as a
+	// failed delivery, and from 4.0 to 4.2 the broker dead-letters a message, and thus retries it early, after more
+	// than 20 of them.
 	maxLooks = 10
 )
 
@@ -34,23 +36,23 @@ const (
 // order in which they are due. If more messages than WaitingAct.AtMost are selected, Act changes nothing and returns
 // ErrState.
 //
-// Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. Only one act per
-// archive reads a wait queue at a time, for at most 10 seconds. Messages that become due in the meantime are delayed
-// by up to this time. If this time is too short to read them all, messages in a quorum queue may change their order.
-// Before Act reads a wait queue, it proves through the broker that the wait queue has the arguments of its design.
-// The names of the two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with
-// default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue
-// and to no other queue. Other presets dead-letter to an exchange, which must exist.
+// Act searches the first 10,000 messages of each wait queue for the message IDs and attempts. Only one act per archive
+// reads a wait queue at a time, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
+// 10 seconds. If this time is too short to read the whole queue, messages in a quorum queue may change their order.
+// Before Act reads a wait queue, it proves through the broker that the wait queue has the arguments of its design. The
+// names of the two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with default
+// names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue and to no
+// other queue. Other presets dead-letter to an exchange, which must exist.
 //
-//   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message, so no
-//     message is duplicated, and none is lost that would not be lost when it is due.
-//   - Postpone and ParkNow publish a copy, and acknowledge the message after the broker has confirmed the copy. A message
-//     is not lost. A crash or a lost connection between the two steps leaves up to 500 duplicates with the same ID: see
-//     WaitingResult.Unsure.
+//   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message. Therefore it
+//     does not duplicate messages, and it loses a message only if the message would also be lost when it is due.
+//   - Postpone and ParkNow publish a copy, and acknowledge the message after the broker has confirmed the copy. No
+//     message is lost. A crash or a lost connection between the two steps leaves up to 500 duplicates with the same ID:
+//     see WaitingResult.Unsure.
 //
-// Messages that do not permit the action stay unchanged and count as Refused: messages without an ID, and messages
-// that do not wait in the wait queue of one of these designs. Postpone requires topology.Buckets, because the wait
-// queues of other designs have one delay, or a longer delay would delay other messages.
+// Messages without an ID, and messages that are not in a wait queue of one of these designs, stay unchanged and count
+// as Refused. Postpone requires topology.Buckets: in other designs, a wait queue has one fixed delay, or a message with
+// a longer delay would block the messages behind it.
 func (r *Rescheduler) Act(ctx context.Context, act WaitingAct, who Actor) (res WaitingResult, err error) {
 	defer annotate(&err, "acting on waiting messages")
 	if err := cmp.Or(act.Validate(), who.validate()); err != nil {
@@ -102,7 +104,7 @@ func (r *Rescheduler) selected(ctx context.Context, act WaitingAct) ([]Waiting, 
 			return nil, err
 		}
 		if n.Messages > act.AtMost {
-			return nil, fmt.Errorf("%w: %d waiting messages are selected, more than the %d that were confirmed", ErrState, n.Messages, act.AtMost)
+			return nil, fmt.Errorf("%w: filter selects %d waiting messages, more than the expected %d", ErrState, n.Messages, act.AtMost)
 		}
 	}
 	most := maxActRows
@@ -115,7 +117,7 @@ func (r *Rescheduler) selected(ctx context.Context, act WaitingAct) ([]Waiting, 
 // waitingPlace is a work queue and the wait queue of its messages.
 type waitingPlace struct{ queue, wait string }
 
-// byPlace groups messages by queue, in the order of the earliest due time.
+// byPlace groups messages by place, in the order of the earliest due time.
 func byPlace(rows []Waiting) func(yield func(waitingPlace, []Waiting) bool) {
 	var places []waitingPlace
 	all := map[waitingPlace][]Waiting{}
@@ -158,7 +160,7 @@ func (x *waitingAct) refuse(why string) {
 	x.left = nil
 }
 
-// unfit returns the reason for which messages at a place do not permit an action, or "" if they permit it.
+// unfit returns the reason why the act is not possible for messages at this place, or "".
 func (x *waitingAct) unfit() string {
 	switch p := x.place; {
 	case p.wait == withoutID:
@@ -237,7 +239,7 @@ func containsID(rows []Waiting, id WaitingID) bool {
 	return slices.ContainsFunc(rows, func(w Waiting) bool { return w.ID == id })
 }
 
-// found is a message in the wait queue that the act selects.
+// found is a selected message in the wait queue.
 type found struct {
 	row Waiting
 	m   *reprise.Message
@@ -255,7 +257,7 @@ func (x *waitingAct) sift(ctx context.Context) error {
 		most = maxSift
 	}
 	began := time.Now()
-	looking, cancel := context.WithTimeoutCause(ctx, siftLimit, errors.New("the wait queue could not be looked through in time"))
+	looking, cancel := context.WithTimeoutCause(ctx, siftLimit, errors.New("timed out while reading the wait queue"))
 	defer cancel()
 	var all []*found
 	var atLimit bool // a message has reached maxLooks
@@ -307,7 +309,7 @@ func (x *waitingAct) sift(ctx context.Context) error {
 	case len(all) == most: // the wait queue may contain more selected messages
 		return nil
 	case atLimit:
-		x.refuse("a message before them was looked at too often: RabbitMQ before 4.3 counts that")
+		x.refuse("a message before them was read too often (RabbitMQ before 4.3 counts reads as deliveries)")
 		return nil
 	case more:
 		x.refuse(fmt.Sprintf("they are not among the first %d messages of their wait queue", looked))
@@ -381,7 +383,7 @@ func (x *waitingAct) settle(ctx context.Context, all []*found) []reprise.Verdict
 	return verdicts
 }
 
-// later returns the hop of a postponed message.
+// later returns the hop through which a message is postponed.
 func (x *waitingAct) later(d topology.Delivery) (topology.Hop, error) {
 	return x.design.strategy.Route.Wait(d, x.act.Delay)
 }

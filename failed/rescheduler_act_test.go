@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// actor is a worker for tests of acts. Its messages fail at their first attempt, and then wait for an hour.
+// actor is a worker whose messages fail at their first attempt, and then wait for an hour.
 type actor struct {
 	*retrying
 	wait string
@@ -95,7 +95,8 @@ func (x *actor) attempts() []string {
 	return all
 }
 
-// order returns the message ids in the wait queue. A worker may publish copies in another order than it handles messages.
+// order returns the message ids in the wait queue. A worker may publish copies in a different order than it handles
+// messages.
 func (x *actor) order(n int) (ids []string) {
 	x.Helper()
 	_, _, err := x.client.Sift(x.Context(), x.wait, n, func(m *reprise.Message) (picked, last bool) {
@@ -275,8 +276,8 @@ func TestActOnManyWaitingMessages(t *testing.T) {
 	})
 }
 
-// An act leaves messages unchanged that do not permit the action, and returns the reason. Reports only determine the
-// ID to search for.
+// An act does not change messages for which the action is not possible, and returns the reason. It trusts only the ID
+// in a report.
 func TestActRefusesUnverifiedMessages(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		x := newActor(t, b.URL, 1)
@@ -348,7 +349,7 @@ func TestActSurvivesConnectionLossAtAnyFrame(t *testing.T) {
 				for frame := 1 + first%step; frame <= 26; frame += step {
 					w.cutAct(t, b, do, direction, frame, n)
 				}
-				first += 2 // so that each act is cut at other frames, even with large steps
+				first += 2 // so that each act is cut at different frames, even with large steps
 			}
 		}
 	})

@@ -20,7 +20,7 @@ const purgeBatch = 1000
 // skips messages of a running replay. It logs the number of messages, and writes an Act with the actor and the number
 // of messages by queue and state.
 //
-// Purge can be canceled through ctx at any time. The Act contains the messages that were removed before that.
+// If ctx is canceled, Purge stops, and the Act counts the messages that were removed before.
 func (a *Archive) Purge(ctx context.Context, who Actor) (total int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, withAction(err, "removing expired messages")
@@ -71,7 +71,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// cutoffs are the limits of the time of arrival: Purge removes older messages.
+// cutoffs contains the limits of the time of arrival: Purge removes older messages.
 type cutoffs struct {
 	queues map[string]time.Time // of queues with a rule
 	others time.Time            // of all other queues; the zero time if there is no limit

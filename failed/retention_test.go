@@ -13,7 +13,7 @@ import (
 // indefinitely without a retention.
 func TestRetentionRules(t *testing.T) {
 	const day = 24 * time.Hour
-	const each = 600 // messages of a queue at a time: more than a transaction removes
+	const each = 600 // messages per queue and arrival time: a purge needs several transactions
 	eachDatabase(t, func(t *testing.T, db database) {
 		for _, c := range []struct {
 			retention time.Duration

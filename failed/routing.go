@@ -16,12 +16,12 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Routing determines how messages return to their work queues. The zero value contains no information about
-// exchanges.
+// Routing determines how messages return to their work queues. With the zero value, messages return by the name of the
+// queue.
 //
-// A message returns through an exchange, with its original routing key, if it is proven that this target routes to
-// its work queue and to no other queue. Then a program that knows only the published design can handle the message
-// and fail it as usual. The proof is
+// A message returns through an exchange, with its original routing key, if this target provably routes to its work
+// queue and to no other queue. Then programs other than Reprise workers can also process the message and retry it as
+// usual. The proof is
 //
 //   - Bindings, for the original exchange of the message, for the exchange of the queue's worker, or for the only
 //     exchange that routes to the queue;
@@ -36,7 +36,7 @@ type Routing struct {
 	Workers []reprise.WorkerConfig
 
 	// Bindings returns all exchanges and bindings of the virtual host, as the management API lists them. It is called
-	// during a replay, at most every 5 s, so a replay ignores changes within this time. If it returns an error,
+	// during a replay, at most every 5 s, so a replay may notice a change up to 5 s late. If it returns an error,
 	// Workers determine the routing. Default: none.
 	Bindings func(context.Context) (topology.Topology, error)
 }
@@ -82,7 +82,7 @@ func newRouter(r Routing, log *slog.Logger) *router {
 // maxFound limits the size of the cache, because publishers can choose any number of routing keys.
 const maxFound = 10_000
 
-// of returns the target to which a message returns. It returns an error only after the end of ctx.
+// of returns the target to which a message returns. It returns an error only if ctx is done.
 func (r *router) of(ctx context.Context, m sentFrom) (route, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func (r *router) ask(ctx context.Context) error {
 			r.all, r.live = all, true
 		default:
 			r.err = err
-			r.log.Warn("bindings cannot be read", "error", err, "next_try", maxBindingsAge)
+			r.log.Warn("cannot read bindings", "error", err, "next_try", maxBindingsAge)
 		}
 	}
 	r.asked = time.Now()
@@ -193,7 +193,7 @@ func (r *router) candidates(m sentFrom, designed string, keyless bool) iter.Seq[
 	}
 }
 
-// before returns the exchanges from which bindings route to a queue, with any key.
+// before returns the exchanges from which bindings lead to a queue, directly or through other exchanges, with any key.
 func (r *router) before(queue string) (exchanges []string) {
 	for grown := true; grown; {
 		grown = false
@@ -221,9 +221,9 @@ func (r *router) leadsOnlyTo(queue, exchange, key string) error {
 	others := slices.DeleteFunc(reached, func(name string) bool { return name == queue })
 	switch {
 	case len(others) == len(reached):
-		return fmt.Errorf("the original key does not lead from exchange %q to %q", exchange, queue)
+		return fmt.Errorf("exchange %q does not route the original key to %q", exchange, queue)
 	case len(others) > 0:
-		return fmt.Errorf("the original key leads from exchange %q to %q as well", exchange, others[0])
+		return fmt.Errorf("exchange %q also routes the original key to %q", exchange, others[0])
 	}
 	return nil
 }
@@ -244,10 +244,10 @@ func (r *router) onlyKey(exchange, queue string) (string, bool) {
 }
 
 // errNoBindings reports that the bindings of a queue are not known.
-var errNoBindings = errors.New("no management API and no preset shows an exchange that leads there")
+var errNoBindings = errors.New("neither a management API nor a preset shows an exchange that routes to this queue")
 
 // warning describes the effect of sending a message to its queue by name. It does not contain the routing key of the
-// message, because each message may have another key, and equal warnings are grouped.
+// message, because each message may have a different key, and equal warnings are grouped.
 func (r *router) warning(m sentFrom, why error) string {
 	was := "the original key is unknown"
 	if m.exchange != "" || m.key != "" {
@@ -258,7 +258,7 @@ func (r *router) warning(m sentFrom, why error) string {
 	case r.err != nil:
 		why = fmt.Errorf("cannot read the bindings: %w", r.err)
 	case r.live:
-		why = fmt.Errorf("no exchange leads to %q, and to no other queue, by the original key", m.queue)
+		why = fmt.Errorf("no exchange routes the original key only to %q", m.queue)
 	default:
 		why = errNoBindings
 	}
@@ -268,7 +268,7 @@ func (r *router) warning(m sentFrom, why error) string {
 // warned contains the queues for which a Warning was logged.
 type warned map[string]bool
 
-// first reports whether the Warning of a route must be logged, and marks it as logged.
+// first reports whether the Warning of a route was not logged yet, and marks it as logged.
 func (w *warned) first(to route) bool {
 	if to.Warning == "" || (*w)[to.Queue] {
 		return false

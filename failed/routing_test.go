@@ -102,23 +102,23 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 			"fanout": {"fanout", func(*boundQueue) {}, ""},
 			"another queue": {
 				"direct", func(x *boundQueue) { x.bind(x.audit, x.exchange, boundKey) },
-				`the original key leads from exchange %q to`,
+				`exchange %q also routes the original key to`,
 			},
-			"pattern": {"topic", func(x *boundQueue) { x.bind(x.audit, x.exchange, "*.new") }, `the original key leads from exchange %q to`},
+			"pattern": {"topic", func(x *boundQueue) { x.bind(x.audit, x.exchange, "*.new") }, `exchange %q also routes the original key to`},
 			"another queue of a fanout exchange": {
 				"fanout", func(x *boundQueue) { x.bind(x.audit, x.exchange, "") },
-				`the original key leads from exchange %q to`,
+				`exchange %q also routes the original key to`,
 			},
 			"exchange binding": {"direct", func(x *boundQueue) {
 				next := x.declare("fanout", nil)
 				x.bind(x.audit, next, "")
 				x.join(next, x.exchange, boundKey)
-			}, `the original key leads from exchange %q to`},
+			}, `exchange %q also routes the original key to`},
 			"alternate exchange of a bound exchange": {"direct", func(x *boundQueue) {
 				last := x.declare("fanout", nil)
 				x.bind(x.audit, last, "")
 				x.join(x.declare("direct", amqp.Table{"alternate-exchange": last}), x.exchange, boundKey)
-			}, `the original key leads from exchange %q to`},
+			}, `exchange %q also routes the original key to`},
 			"headers exchange": {"direct", func(x *boundQueue) {
 				x.join(x.declare("headers", nil), x.exchange, boundKey)
 			}, `is of kind headers, which does not route by the key alone`},
@@ -149,7 +149,7 @@ func TestRedriveReachesOnlyWorkQueue(t *testing.T) {
 	})
 }
 
-// A policy can set an alternate exchange, which is not visible in the arguments of an exchange.
+// A policy can set an alternate exchange, which the arguments of the exchange do not show.
 func TestRedriveDetectsAlternateExchangeOfPolicy(t *testing.T) {
 	testkit.EachManaged(t, func(t *testing.T, b testkit.Target, api string) {
 		if !b.IsRabbitMQ {
@@ -237,7 +237,7 @@ func TestRoutingTargets(t *testing.T) {
 		t.Bindings = append(t.Bindings, more...)
 		return func(context.Context) (topology.Topology, error) { return t, nil }
 	}
-	const lost = "(no management API and no preset shows an exchange that leads there)"
+	const lost = "(neither a management API nor a preset shows an exchange that routes to this queue)"
 	for name, tc := range map[string]struct {
 		routing Routing
 		from    sentFrom
@@ -248,10 +248,10 @@ func TestRoutingTargets(t *testing.T) {
 		"published by name":         {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},
 		"published to failed queue": {Routing{}, sentFrom{"plain", "plain.failed", "", "plain.failed"}, Target{"", "plain"}, lost},
 		"exchange of the design":    {known, sentFrom{"two", "parked", "parked", "b"}, Target{"work", "b"}, ""},
-		"by name, unknown key":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(the original key does not lead from exchange "work" to "two")`},
+		"by name, unknown key":      {known, sentFrom{"two", "parked", "", "two"}, Target{"", "two"}, `(exchange "work" does not route the original key to "two")`},
 		"only key of the design":    {known, sentFrom{"one", "parked", "", "one"}, Target{"work", "single"}, ""},
 		"redriven by name before":   {known, sentFrom{"one", "parked", "parked", "one"}, Target{"work", "single"}, ""},
-		"key of another queue":      {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(the original key does not lead from exchange "work" to "one")`},
+		"key of another queue":      {known, sentFrom{"one", "parked", "parked", "a"}, Target{"", "one"}, `(exchange "work" does not route the original key to "one")`},
 		"worker without exchange":   {known, sentFrom{"plain", "plain.failed", "shop", "x"}, Target{"", "plain"}, lost},
 		"only listed exchange": {
 			Routing{Bindings: listed()}, sentFrom{"two", "parked", "parked", "a"}, Target{"work", "a"}, "",
@@ -260,7 +260,7 @@ func TestRoutingTargets(t *testing.T) {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})},
 			sentFrom{"two", "parked", "", "a"},
 			Target{"", "two"},
-			`(no exchange leads to "two", and to no other queue, by the original key)`,
+			`(no exchange routes the original key only to "two")`,
 		},
 		"original exchange of two listed exchanges": {
 			Routing{Bindings: listed(topology.Binding{Exchange: "shop", Queue: "two", RoutingKey: "a"})}, sentFrom{"two", "parked", "shop", "a"}, Target{"shop", "a"}, "",
@@ -275,7 +275,7 @@ func TestRoutingTargets(t *testing.T) {
 			Routing{Workers: known.Workers, Bindings: listed(topology.Binding{Exchange: "work", Queue: "audit", RoutingKey: "single"})},
 			sentFrom{"one", "parked", "parked", "single"},
 			Target{"", "one"},
-			`(the original key leads from exchange "work" to "audit" as well)`,
+			`(exchange "work" also routes the original key to "audit")`,
 		},
 		"unreadable bindings": {
 			Routing{Bindings: func(context.Context) (topology.Topology, error) { return topology.Topology{}, errors.New("refused") }},

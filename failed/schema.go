@@ -66,7 +66,7 @@ var migrations = []func(d Dialect) []string{
 				PRIMARY KEY (grp, span, start)
 			) WITHOUT ROWID`,
 
-			// pos defines the order of lists: see position. Columns that lists do not show are in {content}, so that
+			// pos defines the order of lists: see position. {content} has the columns that lists do not show, so that
 			// scans of {message} are fast.
 			`CREATE TABLE {message} (
 				pos           BIGINT PRIMARY KEY,
@@ -169,7 +169,7 @@ var migrations = []func(d Dialect) []string{
 			search,
 		}, searched...)
 	},
-	// Messages that can never be sent, with {item}.sent = 2, and the owners of failed queues.
+	// Messages that no replay can send, with {item}.sent = 2, and the owners of failed queues.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {message} ADD COLUMN refused BYTES`, // why the latest replay could not send the message
@@ -177,7 +177,7 @@ var migrations = []func(d Dialect) []string{
 			`CREATE TABLE {ingest} (queue BYTES PRIMARY KEY, owner TEXT NOT NULL, lease BIGINT NOT NULL)`,
 		}
 	},
-	// The reason for which each replay could not send a message. {message} has only the reason of the latest replay.
+	// The reason why each replay could not send a message. {message} has only the reason of the latest replay.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {item} ADD COLUMN refused BYTES`,
@@ -216,7 +216,7 @@ var migrations = []func(d Dialect) []string{
 			`CREATE INDEX {replay_ended} ON {replay} (ended, id)`,
 		}
 	},
-	// Edits of replays. A program of an older version does not know the edits and would send the messages unedited.
+	// Edits of replays. The new version prevents older programs from sending these messages unedited.
 	func(Dialect) []string {
 		return []string{
 			`ALTER TABLE {replay} ADD COLUMN edit TEXT`,                          // NULL: no edit
@@ -252,7 +252,7 @@ func (a *Archive) migrate(ctx context.Context) error {
 		at, _ := strconv.Atoi(about["version"])
 		switch {
 		case at > version:
-			return fmt.Errorf("tables must have at most version %d: got %d (use a newer program)", version, at)
+			return fmt.Errorf("schema version must be at most %d: got %d (use a newer program)", version, at)
 		case at == version:
 			return tx.learn()
 		}
@@ -296,4 +296,4 @@ func (a *Archive) ready(ctx context.Context) bool {
 	return err == nil && at == strconv.Itoa(version)
 }
 
-var errNoDatabase = errors.New("failed: Open needs a database: sql.Open returns one")
+var errNoDatabase = errors.New("failed: Open: database must not be nil")

@@ -35,7 +35,7 @@ func TestSearchInManyMessages(t *testing.T) {
 			}})
 		}
 		var all []failed.ID
-		for some := range slices.Chunk(arrivals, 1000) { // each transaction has a time limit
+		for some := range slices.Chunk(arrivals, 1000) { // in several transactions, because each has a time limit
 			all = append(all, value(a.Ingest(t.Context(), some))(t)...)
 		}
 		value(a.Discard(t.Context(), failed.Filter{Text: "fifth"}, "so", "me"))(t)

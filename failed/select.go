@@ -12,7 +12,7 @@ import (
 // selection is a Filter as SQL. It separates the conditions that an index supports from the other conditions, which
 // the query checks message by message, so that a page checks at most maxLooked messages.
 //
-// Statements contain numbers and terms as literals, so that the database plans each statement for its values.
+// Numbers and terms are literals in the statements, so that the database plans each statement for its values.
 type selection struct {
 	d     dialect
 	args  []any
@@ -20,7 +20,7 @@ type selection struct {
 
 	ids     string  // condition on m.id, or ""
 	outcome Outcome // outcome for sentBy; "": any outcome
-	overdue bool    // the archive no longer waits for outcomes of sentBy
+	overdue bool    // VerifyTime of sentBy has passed
 	by      int64   // the replay that refused the messages; 0 in this field and the next four: no condition
 	sentBy  int64
 	back    int64
@@ -220,8 +220,8 @@ func judge(others []string) string {
 	return fmt.Sprintf(`CASE WHEN %s THEN %d ELSE %d END`, strings.Join(append([]string{"1 = 1"}, others...), " AND "), lookedSelected, lookedFound)
 }
 
-// look returns the query for a part of a page: the next messages below before, each with its position and the result
-// of the check.
+// look returns the query for a part of a page: the next limit messages at positions below before, each with its
+// position and the result of the check.
 func (s *selection) look(before int64, limit int) string {
 	before = min(before, s.until)
 	switch {
@@ -246,7 +246,8 @@ func through(candidates string, conditions []string) string {
 		FROM (%s) f ORDER BY f.pos DESC`, judge(conditions), lookedAt, candidates)
 }
 
-// isShort reports whether along reads a list of few messages.
+// isShort reports whether along reads a list that is usually short, which has IDs, a replay, or states other than
+// failed.
 func (s *selection) isShort() bool {
 	return s.ids != "" || s.by != 0 || s.sentBy != 0 || s.back != 0 || s.states != nil && !slices.Contains(s.states, codes[Failed])
 }

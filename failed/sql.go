@@ -19,8 +19,8 @@ type tx struct {
 	*Archive
 }
 
-// write runs f in a transaction and commits it if f returns nil. It fails if another database has replaced the
-// database that was opened. The time limit includes the wait for other writers.
+// write runs f in a transaction and commits it if f returns nil. It returns ErrUnavailable if another database has
+// replaced the opened database. The time limit includes the wait for other writers.
 func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
 	end := time.Now().Add(sqlkit.WriteLimit)
 	return a.writeAlone(ctx, func() error {
@@ -30,12 +30,12 @@ func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
 	})
 }
 
-// writeMany is the same as write, but for a change of many messages, which may take a long time.
+// writeMany is like write, but permits more time, for a change of many messages.
 func (a *Archive) writeMany(ctx context.Context, f func(*tx) error) error {
 	return a.writeAlone(ctx, func() error { return a.commit(sqlkit.Long(ctx), true, f) })
 }
 
-// writeAlone runs f while nothing else in this process writes. Otherwise other writers would poll in SQLite, and
+// writeAlone runs f while no other goroutine of this process writes. Otherwise other writers would poll in SQLite, and
 // would take connections from readers in PostgreSQL.
 func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
 	begun := time.Now()
@@ -51,7 +51,7 @@ func (a *Archive) writeAlone(ctx context.Context, f func() error) error {
 			return context.Cause(ctx)
 		}
 	}
-	return fmt.Errorf("%w: other changes have taken %s: try again", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond))
+	return fmt.Errorf("%w: timed out after %s while waiting for other writers (try again)", ErrUnavailable, time.Since(begun).Round(100*time.Millisecond))
 }
 
 func (a *Archive) transaction(ctx context.Context, begin []string, f func(*tx) error) error {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// If the deadline of a caller passes before the other writers end, the caller receives ErrUnavailable.
+// If the deadline of a caller passes while it waits for other writers, the caller receives ErrUnavailable.
 func TestWaitingWriterReturnsAtDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -17,7 +17,7 @@ func TestWaitingWriterReturnsAtDeadline(t *testing.T) {
 		a.writing <- struct{}{} // another writer
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := a.write(ctx, nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "other changes have taken 3s") {
+		if err := a.write(ctx, nil); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "timed out after 3s") {
 			t.Errorf("write with a deadline: got error %v, want ErrUnavailable", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())

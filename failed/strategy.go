@@ -33,5 +33,5 @@ func (noMarks) Retry(h topology.Table, _ topology.Failure) topology.Table { retu
 func (noMarks) Park(h topology.Table, _ topology.Failure) topology.Table  { return h }
 func (noMarks) Owns(string) bool                                          { return false }
 
-// Crashes returns 0, because these workers never handle messages that could terminate the process.
+// Crashes returns 0, because these workers only store or forward messages, so a message cannot crash the process.
 func (noMarks) Crashes(topology.Delivery) int { return 0 }

@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// submissionsKept is the time after which a key of ClaimSubmission can be claimed again.
+// submissionsKept is the time after which a key can be claimed again.
 const submissionsKept = 30 * 24 * time.Hour
 
 // ClaimSubmission reserves a key for the caller, so that a form or request that is submitted twice acts once. It
@@ -16,8 +16,8 @@ const submissionsKept = 30 * 24 * time.Hour
 // ClaimSubmission directly before the action, and do not act if it returns an error. The key is a random string of at
 // most 100 bytes that the form or request contains.
 //
-// The archive removes a key after 30 days. A key stays claimed if the action fails, because the caller cannot always
-// know whether it did.
+// The archive removes a key after 30 days. If the action fails, the key stays claimed, because the caller cannot always
+// know whether the action had an effect.
 func (a *Archive) ClaimSubmission(ctx context.Context, key string) (err error) {
 	defer annotate(&err, "claiming a submission")
 	if key == "" || len(key) > 100 {
@@ -30,7 +30,7 @@ func (a *Archive) ClaimSubmission(ctx context.Context, key string) (err error) {
 		}
 		n, err := t.Exec(`INSERT INTO {submission} (name, at) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, []byte(key), sqlkit.Millis(now))
 		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: the key was claimed before", ErrState)
+			err = fmt.Errorf("%w: key is already claimed", ErrState)
 		}
 		return err
 	})

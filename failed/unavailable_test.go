@@ -112,11 +112,11 @@ func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 						db.exec(t, `DROP TABLE saved_`+table)
 					}
 				},
-				want: "the tables are empty",
+				want: "tables of the archive are empty",
 			},
 			"another": {
 				cause:     func(t *testing.T) { db.exec(t, `UPDATE `+p+`about SET value = 'other' WHERE name = 'archive'`) },
-				want:      "the database has another archive now",
+				want:      "database contains a different archive",
 				permanent: true,
 			},
 		}
@@ -152,7 +152,7 @@ func TestArchiveReportsReadOnlyFile(t *testing.T) {
 	testFault(t, db, nil, fault{cause: mode("ro"), repair: mode("rwc"), want: "attempt to write a readonly database"})
 }
 
-// A change that its caller cancels does not make an unavailable archive healthy.
+// If a caller cancels a change, an unavailable archive does not become healthy.
 func TestCancelledChangeDoesNotRestoreHealth(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}
@@ -215,7 +215,7 @@ func testFault(t *testing.T, db database, reopen func() *failed.Archive, x fault
 		check(t, a.Healthy(t.Context()))
 		check(t, arrive(t.Context(), a))
 		if n := value(a.Count(t.Context(), failed.Filter{}))(t).N; n != before+6 && n != before+7 {
-			t.Errorf("got %d messages, want 6 or 7 more than %d", n, before) // a refused change may be in a file that was restored
+			t.Errorf("got %d messages, want 6 or 7 more than %d", n, before) // a refused change may be in the restored file
 		}
 		return
 	}
@@ -252,8 +252,8 @@ func move(t *testing.T, from, to string) {
 	}
 }
 
-// Healthy also detects a backup that SQLite itself restores into the file.
-func TestHealthyDetectsRestoredBackup(t *testing.T) {
+// The archive also detects a backup that was restored into the open file through SQL.
+func TestArchiveDetectsRestoredBackup(t *testing.T) {
 	dir := t.TempDir()
 	path, backup := filepath.Join(dir, "test.db"), filepath.Join(dir, "backup.db")
 	db := openFile(t, path)

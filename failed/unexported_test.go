@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// These declarations export methods and types of Ingest and Replayer to the tests of package failed_test.
+// These declarations export unexported methods and types to the tests of package failed_test.
 
 type (
 	Arrival = delivered

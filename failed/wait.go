@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sleep waits for d and returns nil. If ctx ends first, it returns the cause.
+// sleep waits for d and returns nil. If ctx is done first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -17,8 +17,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// grace returns a context that ends d after ctx, to complete work that has begun. Call the CancelFunc when the work
-// is complete.
+// grace returns a context that is canceled d after ctx is done, to complete work that has begun. Call the CancelFunc
+// when the work is complete.
 func grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -25,7 +25,7 @@ type Waiting struct {
 	MessageID string    // "" if the route does not copy and the publisher has not set an ID.
 	Host      string    // the host of the worker
 	Attempt   int       // number of the failed attempt
-	Failed    time.Time // end of the failed attempt
+	Failed    time.Time // time at which the attempt failed
 	Due       time.Time // time of the next attempt, by the clock of the worker
 	Error     string    // the first KiB of the error
 	Group     string    // WaitingGroup.Key
@@ -42,13 +42,13 @@ type WaitingGroup struct {
 	Counts  WaitingCounts
 }
 
-// WaitingQueue contains the numbers of waiting messages of a work queue.
+// WaitingQueue counts the waiting messages of a work queue.
 type WaitingQueue struct {
 	Queue  string
 	Counts WaitingCounts
 }
 
-// WaitingCounts contains numbers of waiting messages.
+// WaitingCounts summarizes waiting messages.
 type WaitingCounts struct {
 	Messages int64     // all messages
 	Due      int64     // messages that are due and whose next attempt was not reported yet
@@ -75,7 +75,7 @@ func (f WaitingFilter) Validate() error {
 	case f.Attempt < 0:
 		return fmt.Errorf("%w: WaitingFilter.Attempt must not be negative: got %d", ErrInvalid, f.Attempt)
 	case len(f.IDs) > maxWaitingIDs:
-		return fmt.Errorf("%w: WaitingFilter.IDs has %d numbers: at most %d are possible", ErrInvalid, len(f.IDs), maxWaitingIDs)
+		return fmt.Errorf("%w: WaitingFilter.IDs must have at most %[3]d IDs: got %[2]d", ErrInvalid, len(f.IDs), maxWaitingIDs)
 	case strings.Trim(f.Group, "0123456789abcdef") != "" || len(f.Group) > 2*groupDigestSize:
 		return fmt.Errorf("%w: WaitingFilter.Group must be the key of a group: got %q", ErrInvalid, f.Group)
 	}
@@ -122,7 +122,7 @@ func (a *Archive) waitingWhere(f WaitingFilter) (where string, args []any, err e
 }
 
 // Waiting lists the messages that wait for a retry by an announced worker, in ascending order of Due. The list is for
-// display, because it consists of the reports that a Rescheduler receives from workers:
+// display only, because it is built from the reports that a Rescheduler receives from workers:
 //
 //   - It lacks messages whose report was lost, and messages that were retried while no Rescheduler ran and the queue of
 //     reports was full. It also lacks messages of workers that do not announce, delays of less than a second, and
@@ -172,7 +172,7 @@ func (a *Archive) waiting(ctx context.Context, where string, args []any, limit i
 	return out, nil
 }
 
-// CountWaiting returns the numbers of listed messages that f selects.
+// CountWaiting counts the listed messages that f selects.
 func (a *Archive) CountWaiting(ctx context.Context, f WaitingFilter) (c WaitingCounts, err error) {
 	defer annotate(&err, "counting waiting messages")
 	where, args, err := a.waitingWhere(f)

@@ -40,11 +40,11 @@ func (a WaitingAct) Validate() error {
 	case a.Do == Postpone && (a.Delay < MinPostpone || a.Delay > topology.MaxDelay):
 		return fmt.Errorf("%w: WaitingAct.Delay must be from %s to %s: got %s", ErrInvalid, MinPostpone, topology.MaxDelay, a.Delay)
 	case a.Do != Postpone && a.Delay != 0:
-		return fmt.Errorf("%w: WaitingAct.Delay is of %q alone", ErrInvalid, Postpone)
+		return fmt.Errorf("%w: WaitingAct.Delay must not be set unless Do is %q", ErrInvalid, Postpone)
 	case a.AtMost < 0:
 		return fmt.Errorf("%w: WaitingAct.AtMost must not be negative: got %d", ErrInvalid, a.AtMost)
 	case len(a.Reason) > maxActReason:
-		return fmt.Errorf("%w: WaitingAct.Reason has %d bytes: at most %d are possible", ErrInvalid, len(a.Reason), maxActReason)
+		return fmt.Errorf("%w: WaitingAct.Reason must have at most %[3]d bytes: got %[2]d", ErrInvalid, len(a.Reason), maxActReason)
 	case a.Filter.isZero() && !a.All:
 		return fmt.Errorf("%w: the filter selects all waiting messages (set All to permit this)", ErrInvalid)
 	case a.All && !a.Filter.isZero():
@@ -58,11 +58,11 @@ type WaitingResult struct {
 	Selected int64
 	Done     int64 // Moved to the work queue, a wait queue or the failed queue.
 	Gone     int64 // Not found in the wait queue, because they became due or another act moved them.
-	Unsure   int64 // Unknown, because the connection failed. Copied messages may be duplicated.
+	Unsure   int64 // Result unknown, because the connection failed. Copied messages may be duplicated.
 	Refused  []WaitingRefusal
 }
 
-// WaitingRefusal is the reason for which an act left messages unchanged.
+// WaitingRefusal is the reason why an act left messages unchanged.
 type WaitingRefusal struct {
 	Why      string
 	Messages int64

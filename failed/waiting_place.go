@@ -16,17 +16,16 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// waitDesign is a design that can have a wait queue, with the declaration of this wait queue.
+// waitDesign is a design to which a wait queue may belong, with the declaration of this wait queue.
 type waitDesign struct {
 	strategy topology.Strategy
 	wait     topology.Queue
-	topology topology.Topology // the way back from the wait queue
-	longer   string            // the reason for which a message cannot wait longer; "": it can
+	topology topology.Topology // the wait queue and its way back
+	longer   string            // the reason why a message cannot be postponed; "": it can
 }
 
 // designsOf returns the designs in which messages of the work queue wait in the wait queue. Only the names of the two
-// queues determine the designs, because reports are not trusted. In each of these designs, that name is the name of a
-// wait queue, and proven verifies the arguments.
+// queues determine the designs, because reports are not trusted. proven then verifies the arguments of the wait queue.
 func designsOf(p waitingPlace) (all []waitDesign) {
 	if rest, ok := strings.CutPrefix(p.wait, p.queue+".wait."); ok && !strings.Contains(rest, ".") && amqpvalue.IsWaitQueue(p.wait) {
 		all = appendDesign(all, p, topology.Strategy{}, "", func(q *topology.Queue) { q.Name = p.wait }) // any Base and Growth
@@ -111,8 +110,8 @@ func (x waitDesign) exchange() string {
 	return exchange
 }
 
-// waits reports whether the broker ends the wait of a message in the wait queue. A message without an
-// expiration would wait forever, unless the queue has a delay.
+// waits reports whether the broker will dead-letter a message from the wait queue. A message without an expiration
+// would wait forever, unless the queue has a delay.
 func (x waitDesign) waits(m *reprise.Message) bool {
 	return m.Expiration > 0 || x.wait.Args["x-message-ttl"] != nil
 }
@@ -160,18 +159,18 @@ func (x waitDesign) parked(m *reprise.Message, w Waiting, reason string) topolog
 	return x.strategy.Marks.Park(headers, f)
 }
 
-// currentTTL matches RabbitMQ's refusal of a declaration with another x-message-ttl.
+// currentTTL matches RabbitMQ's refusal of a declaration with a different x-message-ttl.
 var currentTTL = regexp.MustCompile(`inequivalent arg 'x-message-ttl' for queue .* but current is '([0-9]+)'`)
 
 // proven returns the first design whose wait queue the broker has. The broker accepts a declaration only with the
-// arguments of the existing queue. The delay of a design is configurable, so proven takes it from the error with
-// which the broker refuses another delay.
+// arguments of the existing queue. The delay of a design is configurable, so proven reads it from the error with which
+// the broker refuses a wrong delay.
 func proven(ctx context.Context, c *reprise.Client, designs []waitDesign) (waitDesign, error) {
 	var refused error
 	for _, x := range designs {
 		err := c.Declare(ctx, topology.Topology{Queues: []topology.Queue{x.wait}})
 		if ttl := currentTTL.FindStringSubmatch(fmt.Sprint(err)); ttl != nil && x.wait.Args["x-message-ttl"] != nil {
-			ms, _ := strconv.ParseInt(ttl[1], 10, 64) // another number would be refused
+			ms, _ := strconv.ParseInt(ttl[1], 10, 64) // the next declaration would be refused
 			x.wait.Args = x.wait.Args.Clone()
 			x.wait.Args["x-message-ttl"] = ms
 			err = c.Declare(ctx, topology.Topology{Queues: []topology.Queue{x.wait}})

@@ -21,15 +21,15 @@ import (
 // depends on them.
 
 const (
-	// MaxWaiting is the maximum number of waiting messages in an archive. Beyond this limit the archive omits and
-	// counts reports: see WaitingReports.Missing.
+	// MaxWaiting is the maximum number of waiting messages in an archive. Beyond this limit the archive omits messages
+	// and only counts them: see WaitingReports.Missing.
 	MaxWaiting = 100_000
 
 	// waitingGrace is the time for which a message stays listed after it is due. A quarter of its delay is added,
 	// because a bucket of topology.Buckets may be late by that time.
 	waitingGrace = time.Minute
 
-	// reportingFor is the time after its last report for which a queue counts as a queue whose workers report.
+	// reportingFor is the time for which a queue counts as reporting after its last report.
 	reportingFor = 7 * 24 * time.Hour
 
 	// maxReporting is the maximum number of reporting queues in the database. It is limited because anyone who can
@@ -93,7 +93,7 @@ func groupDigest(queue, text string) []byte {
 
 var waitingColumns = []string{"id", "digest", "queue", "grp", "text", "wait", "message_id", "host", "attempt", "failed", "due", "ends", "error"}
 
-// replaceWaiting replaces a message by its next attempt, with a new ID. Therefore an act on the attempt that was
+// replaceWaiting replaces a message with its next attempt, which has a new ID. Therefore an act on the attempt that was
 // displayed does not affect the next attempt.
 var replaceWaiting = func() string {
 	var set []string
@@ -138,7 +138,7 @@ func waitingRows(reports []topology.RetryReport, now time.Time) (rows []*waiting
 
 // noteRetries stores the reports of workers.
 func (a *Archive) noteRetries(ctx context.Context, reports []topology.RetryReport) (err error) {
-	defer annotate(&err, "noting %d reports of retries", len(reports))
+	defer annotate(&err, "recording %d reports of retries", len(reports))
 	now := a.now()
 	rows := waitingRows(reports, now)
 	heard := map[string]bool{}
@@ -268,7 +268,7 @@ func (a *Archive) removeWaiting(ctx context.Context, rows []Waiting) (err error)
 
 // postponeWaiting records a later due time of messages.
 func (a *Archive) postponeWaiting(ctx context.Context, rows []Waiting, wait string, due time.Time, delay time.Duration) (err error) {
-	defer annotate(&err, "noting %d postponed retries", len(rows))
+	defer annotate(&err, "recording %d postponed retries", len(rows))
 	if len(rows) == 0 {
 		return nil
 	}

@@ -41,7 +41,7 @@ func TestWaitingListsLatestAttempts(t *testing.T) {
 				"report": func(t *rapid.T) {
 					r := retry(queues.Draw(t, "queue"), ids.Draw(t, "id"), rapid.IntRange(1, 9).Draw(t, "attempt"), c.now(),
 						time.Duration(rapid.IntRange(1, 7200).Draw(t, "delay"))*time.Second, fmt.Sprintf("no route to host %d", rapid.IntRange(1, 3).Draw(t, "text")))
-					c.pass(time.Millisecond) // two attempts of a message do not end at the same time
+					c.pass(time.Millisecond) // the attempts of a message end at different times
 					if rapid.Bool().Draw(t, "late") {
 						late = append(late, r)
 						return

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/tablejson"
 )
 
-// This package splits texts into words, not the databases, so that both databases return the same results and search
-// texts have no syntax.
+// This package splits texts into words instead of the databases, so that both databases return the same results and
+// search texts have no syntax.
 const (
 	maxWord       = 64        // significant bytes of a word
 	searchedBytes = 256 << 10 // indexed bytes of a body

@@ -59,7 +59,7 @@ func (l warningLogger) Handle(ctx context.Context, r slog.Record) error {
 	switch {
 	case r.Message == "redrive sends by queue name" && !*l.shown:
 		fmt.Fprintf(l.w, "reprise: warning: messages are sent to %s by its name: %s\n", terminal.OneLine(attrs["queue"]), terminal.OneLine(attrs["warning"]))
-	case r.Message == "bindings cannot be read":
+	case r.Message == "cannot read bindings":
 		fmt.Fprintf(l.w, "reprise: warning: cannot read the bindings: %s\n", terminal.OneLine(attrs["error"]))
 	case strings.HasPrefix(r.Message, "redrive sends"):
 	default:
