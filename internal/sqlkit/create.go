@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Tables are the tables of a store, with a version.
+// Tables contains the statements that create the tables of a store, and their version.
 type Tables struct {
 	Version    int
 	Statements []string // for both dialects, see Dialect.Types; each with IF NOT EXISTS
@@ -16,8 +16,8 @@ type Tables struct {
 const versionQuery = `SELECT value FROM {about} WHERE name = 'version'`
 
 // Create creates the tables unless they exist, and the table {about} with their version. It returns an error if the
-// existing tables have a newer version. Several processes may call it at the same time, because it does not lock
-// existing tables. Create also calls Watch.
+// existing tables have a newer version. Several processes may call it at the same time. It does not lock existing
+// tables. Create also calls Watch.
 func (d *DB) Create(ctx context.Context, t Tables) error {
 	if err := d.create(ctx, t); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (d *DB) create(ctx context.Context, t Tables) error {
 
 func (t Tables) check(at string) error {
 	if n, _ := strconv.Atoi(at); n > t.Version {
-		return fmt.Errorf("tables must have at most version %d: got %s (use a newer program)", t.Version, at)
+		return fmt.Errorf("schema version must be at most %d: got %s (use a newer program)", t.Version, at)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (changed int64
 	if err != nil {
 		return 0, explain(err, begun)
 	}
-	defer conn.Close() // after the check of the file, because the last connection removes the log when it closes
+	defer conn.Close() // after the check of the log, because the last connection removes the log when it closes
 	result, err := conn.ExecContext(ctx, d.sql(query), args...)
 	if err != nil {
 		return 0, explain(err, begun)
@@ -87,12 +87,12 @@ func (d *DB) Begin(ctx context.Context, options *sql.TxOptions) (*sql.Tx, error)
 	return tx, explain(err, begun)
 }
 
-// Committed returns an error if the last commit went into a removed or replaced file.
+// Committed returns ErrGone if the last commit went into a removed or replaced file.
 func (d *DB) Committed() error { return d.file.check(false) }
 
 // Transaction runs f in a transaction that the statements of begin start. It commits if f returns nil. If ctx is
-// canceled during the commit, Transaction waits for the result up to CommitTimeout, and then returns ErrUnknown. It returns
-// ErrGone if the file was removed or replaced before the end.
+// canceled during the commit, Transaction waits up to CommitTimeout for the result, and then returns ErrUnknown. It
+// returns ErrGone if the file was removed or replaced before the commit completed.
 func (d *DB) Transaction(ctx context.Context, begin []string, f func(*Tx) error) error {
 	if err := d.file.check(false); err != nil {
 		return err
@@ -123,7 +123,8 @@ func (d *DB) Watch(ctx context.Context) error {
 }
 
 // Compact rewrites an SQLite file without deleted data, and empties its write-ahead log. In PostgreSQL it does nothing.
-// During the call no other transaction can write. It can empty the log only when no transaction reads an older state.
+// During the call no other transaction can write. Compact can empty the log only when no transaction reads an older
+// state.
 func (d *DB) Compact(ctx context.Context) error {
 	if d.dialect != SQLite {
 		return nil
@@ -156,8 +157,8 @@ func (d *DB) Compact(ctx context.Context) error {
 }
 
 // WriteAhead sets the journal mode of an SQLite file to WAL, so that readers and a writer do not wait for each other.
-// While another connection does the same, SQLite refuses the change immediately, even with a busy_timeout. WriteAhead
-// therefore retries for some seconds.
+// While another connection changes the mode, SQLite refuses the change immediately, even with a busy_timeout.
+// WriteAhead therefore retries for some seconds.
 func (d *DB) WriteAhead(ctx context.Context) (err error) {
 	if err := d.file.check(false); err != nil {
 		return err // a new connection would create another file in its place

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// ErrUnavailable means that the database is not available at present. For example, it does not answer in time, is
+// ErrUnavailable is returned if the database is currently not available. For example, it does not respond in time, is
 // unreachable, refuses writes, or was removed. The same call may succeed later.
 var ErrUnavailable = errors.New("database not available")
 
-// ErrGone means that the database differs from the opened database, because its file was deleted or replaced, or its
-// tables were dropped. It also matches ErrUnavailable.
-var ErrGone error = gone("the database is no longer available")
+// ErrGone is returned if the database is no longer the database that was opened, because its file was deleted or
+// replaced, or its tables were dropped. It also matches ErrUnavailable.
+var ErrGone error = gone("database no longer available")
 
 type gone string
 

@@ -74,8 +74,8 @@ func (w *watched) check(written bool) error {
 	return f.checkLog()
 }
 
-// checkLog returns ErrGone if the write-ahead log is missing or has no header. In an emptied log, SQLite writes after
-// the hole, and does not read any of that data after a crash.
+// checkLog returns ErrGone if the write-ahead log is missing or has no header. If another process has truncated the
+// log, SQLite appends behind a gap, and does not read the appended data after a crash.
 func (f *file) checkLog() error {
 	path := f.path + "-wal"
 	log, err := os.Open(path) // closing the log releases no lock, because SQLite does not lock it

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit/pgtest"
 )
 
-// The server aborts the transaction of a client that is cut off. Otherwise other clients could wait for its locks until
-// the network reports the failure.
+// The server aborts the transaction of a client whose network connection fails. Otherwise other clients could wait for
+// its locks until the network reports the failure.
 func TestServerAbortsAbandonedTransaction(t *testing.T) {
 	pool, err := sql.Open("pgx", pgtest.Server(t))
 	if err != nil {

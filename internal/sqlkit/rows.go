@@ -35,11 +35,11 @@ func (d *DB) Row(ctx context.Context, query string, args ...any) *Row {
 	return &Row{row: d.pool.QueryRowContext(ctx, d.sql(query), args...), cancel: cancel, begun: begun}
 }
 
-// Rows are the rows of a query. The query runs when the caller scans the rows.
+// Rows is a sequence of the rows of a query. The query runs when the caller scans the rows.
 type Rows func(yield func(*sql.Rows, error) bool)
 
-// Scan copies one row after the other into dest, as sql.Rows.Scan does. It yields nil for each row, and yields an error
-// last.
+// Scan copies one row after the other into dest, as sql.Rows.Scan does. It yields nil for each row, and finally the
+// error, if any.
 func (r Rows) Scan(dest ...any) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		for row, err := range r {

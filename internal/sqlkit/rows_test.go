@@ -23,7 +23,7 @@ func TestTimeRoundTrip(t *testing.T) {
 	})
 }
 
-// A column replaces the whole old value, because rows share their variables.
+// A Scanner replaces the whole old value, because all rows are scanned into the same variables.
 func TestScanReplacesOldValue(t *testing.T) {
 	values, text, at := map[string]int{"before": 1}, "before", time.Now()
 	for _, c := range []struct {

@@ -10,28 +10,27 @@ import (
 )
 
 // Statements that begin a transaction with writes in SQLite. The transaction waits for its turn at the start, because
-// SQLite refuses a transaction that reads first and writes while another transaction writes. One of the two has to
-// yield. Wait limits the wait to the remaining time of the context, because SQLite does not notice the cancellation of
-// the context.
+// SQLite fails a transaction that has read and then tries to write while another transaction writes. Wait limits the
+// wait to the remaining time of the context, because SQLite does not notice the cancellation of the context.
 const (
 	Wait      = "PRAGMA busy_timeout"
 	Immediate = "BEGIN IMMEDIATE"
 )
 
 // Begin begins a transaction in PostgreSQL with the time limit of WriteLimit. Without the limit, a server whose client
-// is cut off would keep the locks of the transaction until the network reports the failure, which can take hours.
-// Longer extends the statement timeout for a transaction with a Long context.
+// has lost its connection would keep the locks of the transaction until the network reports the failure, which can take
+// hours. Longer extends the statement timeout for a transaction with a Long context.
 const (
 	Begin  = "BEGIN; SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '20s'"
 	Longer = "SET LOCAL statement_timeout = '5min'"
 )
 
-// CommitTimeout is the maximum time to wait for the answer to COMMIT or ROLLBACK, even after the context is canceled. The
-// limit exists so that a database that does not respond cannot block a shutdown.
+// CommitTimeout is the maximum time to wait for the response to COMMIT or ROLLBACK, even after the context is canceled.
+// It prevents an unresponsive database from blocking a shutdown.
 const CommitTimeout = 5 * time.Second
 
-// ErrUnknown means that the result of a commit is unknown. The caller must allow for both results.
-var ErrUnknown = errors.New("the database does not answer, and may have committed it or not")
+// ErrUnknown is returned if the result of a commit is unknown. The caller must allow for both results.
+var ErrUnknown = errors.New("result of the commit is unknown: the database does not respond")
 
 // Tx is an open transaction. Its statements use the syntax of DB.
 type Tx struct {
@@ -84,7 +83,7 @@ func transaction(starting context.Context, db *sql.DB, begin []string, f func(*s
 	defer conn.Close()
 	open := true
 	defer func() {
-		if open && end(starting, conn, "ROLLBACK") != nil { // after a panic, too
+		if open && end(starting, conn, "ROLLBACK") != nil { // also after a panic
 			drop(conn)
 		}
 	}()

@@ -191,7 +191,8 @@ func write(t *testing.T, d design, dir string) (lived time.Duration) {
 	return lived
 }
 
-// resume starts a system on a data directory that another system filled during lived. It returns the events.
+// resume starts a broker and a worker on a data directory that write has filled for the duration lived. It returns the
+// events.
 func resume(t *testing.T, d design, dir string, lived time.Duration) (result string) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &record{began: time.Now()}

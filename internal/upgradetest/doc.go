@@ -1,9 +1,9 @@
 // Package upgradetest tests that this version can use the data of older versions, and that older versions can use the
-// data of this version. The data are data directories of the broker with waiting messages, archives, ledgers and
-// stores of duplicates. docs/durability.md ("Upgrade and downgrade") specifies the guarantees.
+// data of this version. The data consists of data directories of the broker with waiting messages, archives, ledgers
+// and deduplication stores. docs/durability.md ("Upgrade and downgrade") specifies the guarantees.
 //
 // The name of each folder in testdata is the format of its fixtures. Fixtures of older formats do not change. If this
-// version has a new format, this command adds its fixtures:
+// version has a new format, add its fixtures with:
 //
 //	scripts/test ./internal/upgradetest -run TestFixtures -update
 package upgradetest

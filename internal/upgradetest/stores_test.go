@@ -30,7 +30,7 @@ const (
 	schemaName    = "fixture_schema" // in dumps of PostgreSQL
 )
 
-// database contains an archive, a ledger and a store of duplicates.
+// database contains an archive, a ledger and a deduplication store.
 type database struct {
 	*sql.DB
 	dialect failed.Dialect
@@ -146,14 +146,14 @@ func openStores(t testing.TB, d database, now time.Time) *stores {
 	return s
 }
 
-// figures are the counts that the broker returns to the ledger.
+// figures contains the counts that the simulated broker returns to the ledger.
 type figures ledger.Figures
 
 func (f figures) Queues(context.Context) (map[string]ledger.Figures, error) {
 	return map[string]ledger.Figures{"orders": ledger.Figures(f)}, nil
 }
 
-// count takes samples until the ledger accepts them as proven.
+// count takes enough samples for the ledger to accept them as exact.
 func (s *stores) count(t testing.TB, f ledger.Figures) {
 	t.Helper()
 	for range 4 {
@@ -266,7 +266,7 @@ func (s *stores) content(t testing.TB) string {
 	return b.String()
 }
 
-// began is the time at which the fixtures begin.
+// began is the virtual time at which the fixtures start.
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func updateStores(t *testing.T) {
@@ -331,7 +331,7 @@ func (s *stores) use(t testing.TB) {
 	}
 	must(t, s.archive.Healthy(ctx))
 
-	// Two further messages are published, and one of them is missing.
+	// Two more messages are published, and one of them is missing.
 	s.book.Observe(reprise.Event{Kind: reprise.EventConsuming, Queue: "orders"})
 	s.book.Observe(reprise.Event{Kind: reprise.EventDone, Queue: "orders"})
 	s.count(t, ledger.Figures{Published: 12, Taken: 9, Messages: 1})
@@ -361,7 +361,7 @@ func TestFixturesOfCurrentStoresExist(t *testing.T) {
 	}
 }
 
-// A version does not change tables with a schema version that it does not know.
+// A store refuses tables with a newer schema version, and does not change them.
 func TestNewerStoresAreRefused(t *testing.T) {
 	eachStore(t, func(t *testing.T, d database, _ string) {
 		for _, table := range []string{"reprise_failed_about", "reprise_ledger_about"} {
