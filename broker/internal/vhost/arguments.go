@@ -26,12 +26,12 @@ const (
 	either = classic | quorum
 )
 
-// argument is a queue argument that RabbitMQ knows. The broker accepts and ignores all other arguments.
+// argument is a queue argument that RabbitMQ defines. The broker accepts and ignores all other arguments.
 type argument struct {
 	name string
 	for_ kinds
-	// set checks and applies the value. It describes an invalid value in RabbitMQ's format. If set is nil, the broker
-	// accepts and ignores any value.
+	// set checks and applies the value. If the value is invalid, set returns a description in RabbitMQ's format. If set is
+	// nil, the broker accepts and ignores any value.
 	set func(c *queue.Config, v any) (problem string)
 }
 
@@ -126,7 +126,7 @@ var arguments = []argument{
 	}},
 	{"x-delayed-retry-max", quorum, func(c *queue.Config, v any) string {
 		ms, _ := natural(v)
-		c.Retry.Max = milliseconds(ms) // applies even if it is less than the minimum
+		c.Retry.Max = milliseconds(ms) // even if it is less than the minimum
 		return ""
 	}},
 	{"x-queue-mode", classic, nil},
@@ -147,7 +147,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	c.Publish, c.Ask = v.publishDead, v.deadLetters.request
 	c.Meter, c.Dead = v.config.Meter, &v.config.Stats.Dead
 	c.Store, c.Resident, c.Durable, c.Go = v.store, v.config.Resident, isDurable(d), v.reading.Go
-	c.Trouble = func(err error) { v.log.Error("messages cannot be read for now", "queue", name, "error", err) }
+	c.Trouble = func(err error) { v.log.Error("cannot read messages", "queue", name, "error", err) }
 	kind, err := v.kind(name, d.Arguments)
 	if err != nil {
 		return c, err
@@ -191,7 +191,7 @@ func (v *VHost) queueConfig(name string, d *amqpwire.QueueDeclare) (queue.Config
 	return c, err
 }
 
-// kind returns the requested queue type.
+// kind returns the queue type that a declaration requests.
 func (v *VHost) kind(name string, args amqpwire.Table) (kinds, error) {
 	value, found := args.Get("x-queue-type")
 	if !found {

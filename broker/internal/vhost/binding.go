@@ -29,7 +29,7 @@ func (v *VHost) Bind(b BindingInfo, owner any) error {
 	return v.bind(b, owner)
 }
 
-// Unbind removes a binding. It succeeds if the binding or one of its ends does not exist.
+// Unbind removes a binding. It also succeeds if the binding, its source or its destination does not exist.
 func (v *VHost) Unbind(b BindingInfo, owner any) error {
 	b = b.clean()
 	if b.Source == "" || b.ToExchange && b.Destination == "" {
@@ -45,7 +45,7 @@ func (v *VHost) Unbind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
-	if !v.routes.Bound(x, made) { // safe without mu, because every change holds the lock change
+	if !v.routes.Bound(x, made) { // safe without mu, because all changes hold v.change
 		return nil
 	}
 	if !b.ToExchange {
@@ -72,7 +72,7 @@ func (v *VHost) destination(b BindingInfo) destination {
 	return destination{Queue: v.lookupQueue(b.Destination)}
 }
 
-// bind checks the source first. If both ends are missing, the error names the source.
+// bind checks the source first. If source and destination are missing, the error names the source.
 func (v *VHost) bind(b BindingInfo, owner any) error {
 	if b.Source == "" {
 		return defaultExchange()
@@ -96,7 +96,7 @@ func (v *VHost) bind(b BindingInfo, owner any) error {
 	if err != nil {
 		return err
 	}
-	if v.routes.Bound(x, made) { // safe without mu, because every change holds the lock change
+	if v.routes.Bound(x, made) { // safe without mu, because all changes hold v.change
 		return nil
 	}
 	if err := v.reserve(sizeOfBinding(x, made), d.Queue, "binding to "+v.exchange(b.Source)); err != nil {

@@ -11,14 +11,14 @@ import (
 type deadLetterSender struct {
 	mu      sync.Mutex
 	queues  []*queue.Queue // queues that have dead letters
-	paused  bool           // true until resume
+	paused  bool           // true until resume is called
 	running bool
 	closed  bool
 	done    sync.WaitGroup
 }
 
-// request requests that the dead letters of a queue are sent. The queue calls it once, and again only after SendDeadLetters
-// has reported that no dead letters remain.
+// request adds a queue with dead letters. The queue calls request again only after SendDeadLetters has reported that no dead
+// letters remain.
 func (l *deadLetterSender) request(q *queue.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,8 +36,8 @@ func (l *deadLetterSender) start() {
 	}
 }
 
-// resume starts the sending. The broker pauses dead letters while it loads its virtual hosts, because their queues and
-// bindings may not be loaded yet.
+// resume starts the sender. The sender is paused while the broker loads its virtual hosts, because their queues and bindings
+// may not be loaded yet.
 func (l *deadLetterSender) resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (l *deadLetterSender) requeue(q *queue.Queue) {
 	l.queues = append(l.queues, q)
 }
 
-// close stops the sending and waits until the goroutine has returned.
+// close stops the sender and waits until its goroutine has returned.
 func (l *deadLetterSender) close() {
 	l.mu.Lock()
 	l.closed = true

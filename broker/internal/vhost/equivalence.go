@@ -6,8 +6,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// compared lists, for each type of an existing queue, the arguments that a repeated declaration must match. Errors follow
-// RabbitMQ's order.
+// compared lists, for each type of an existing queue, the arguments that a repeated declaration must match. The order is the
+// order in which RabbitMQ reports differences.
 var compared = map[kinds][]string{
 	classic: {
 		"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
@@ -41,7 +41,7 @@ func (v *VHost) sameArguments(q *Queue, received amqpwire.Table) error {
 func sameArgument(name, of string, received, current amqpwire.Table) error {
 	is, has := received.Get(name)
 	was, had := current.Get(name)
-	if name == "x-queue-type" { // the default type is classic
+	if name == "x-queue-type" { // a queue without a type is classic
 		is, has = orClassic(is, has)
 		was, had = orClassic(was, had)
 	}

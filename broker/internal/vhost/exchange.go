@@ -76,7 +76,7 @@ func (v *VHost) sameExchange(x *route.Exchange[*Queue], d *amqpwire.ExchangeDecl
 // alternateExchange is the only supported argument of exchanges (https://www.rabbitmq.com/docs/ae).
 const alternateExchange = "alternate-exchange"
 
-// DeleteExchange removes an exchange. It succeeds if the exchange does not exist.
+// DeleteExchange removes an exchange. It also succeeds if the exchange does not exist.
 func (v *VHost) DeleteExchange(name string, ifUnused bool) error {
 	name = Clean(name)
 	switch {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// lock guards the maps. It counts the write locks, because each write lock may change the maps.
+// lock guards the maps. It counts the write locks, because the maps may change under each of them.
 type lock struct {
 	sync.RWMutex
 	changes atomic.Uint64
@@ -18,5 +18,5 @@ func (l *lock) Unlock() {
 }
 
 // Generation returns a number that changes with each change of an exchange, a queue or a binding. A caller that caches a
-// route compares the number to detect an outdated route. The number is never zero.
+// route compares the numbers to detect an outdated route. The number is never zero.
 func (v *VHost) Generation() uint64 { return v.mu.changes.Load() + 1 }

@@ -105,7 +105,7 @@ func (v *VHost) Bindings() []BindingInfo {
 	return v.BindingsWhere(func(BindingInfo) bool { return true })
 }
 
-// BindingsWhere returns the bindings for which wanted returns true, in the same order. The function must not use the
+// BindingsWhere returns the bindings for which wanted returns true, in the same order. The function wanted must not use the
 // virtual host.
 func (v *VHost) BindingsWhere(wanted func(BindingInfo) bool) []BindingInfo {
 	v.mu.RLock()

@@ -9,10 +9,10 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Load returns the virtual hosts in the registry, by name, with all declared objects. A crash may have interrupted a
-// change, so Load removes objects whose virtual host, exchange or queue is missing.
+// Load returns the virtual hosts in the registry, by name, with all declared objects. If a crash has interrupted a change,
+// the virtual host, exchange or queue of an object may be missing. Load removes such objects.
 //
-// Dead letters are not sent, and queue TTLs do not expire queues, until all objects are loaded.
+// Until all objects are loaded, no dead letters are sent and no queue expires.
 func Load(config Config) (hosts map[string]*VHost, err error) {
 	l := loader{config: config, hosts: make(map[string]*VHost)}
 	defer func() {
@@ -140,8 +140,8 @@ func (l *loader) binding(d *registry.Document[bindingDocument]) error {
 	return err
 }
 
-// sweep removes the stored messages and notes of queues that no longer exist. Such messages were on disk for lack of
-// memory, or the process crashed before it removed them.
+// sweep removes the stored messages and notes of queues that no longer exist. Such messages were on disk only for lack of
+// memory, or the broker crashed before it removed them.
 func (l *loader) sweep() error {
 	if l.config.Store == nil {
 		return nil

@@ -22,8 +22,9 @@ const (
 	wordSize     = 384 // for each word of the key of a binding to a topic exchange
 )
 
-// Owner is the connection that owns exclusive queues. The memory of an exclusive queue counts for its connection, because
-// the queue ends with the connection. The memory of all other objects has a separate limit.
+// Owner is the connection that owns exclusive queues. The memory of an exclusive queue counts against the limit of its
+// connection, because the broker deletes the queue with the connection. The memory of all other objects has a separate
+// limit.
 type Owner interface {
 	Account() *budget.Account
 }
@@ -75,7 +76,7 @@ func (v *VHost) ownedBy(owner any) []*Queue {
 }
 
 // release removes a queue from its owner. If transactions of other connections still refer to the queue, its remaining
-// memory counts for the topology.
+// memory counts against the limit of the topology.
 func (v *VHost) release(q *Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
@@ -92,8 +93,9 @@ func (v *VHost) release(q *Queue) {
 	}
 }
 
-// reserve reserves memory for a new object. The memory counts for the exclusive queue that the object belongs to, or for the
-// topology. While objects are loaded from disk, reserve ignores the limit.
+// reserve reserves memory for a new object. If the object belongs to an exclusive queue, the memory counts against the limit
+// of its connection, and otherwise against the limit of the topology. While objects are loaded from disk, reserve ignores
+// the limit.
 func (v *VHost) reserve(n int64, of *Queue, what string) error {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()
@@ -127,7 +129,7 @@ func (v *VHost) count(n int64, of *Queue) {
 	}
 }
 
-// freeAll releases the memory of all objects at the end of the virtual host.
+// freeAll releases the memory of all objects when the virtual host is closed.
 func (v *VHost) freeAll(queues map[string]*Queue) {
 	v.sizes.Lock()
 	defer v.sizes.Unlock()

@@ -23,7 +23,7 @@ type Published struct {
 	Exchange, RoutingKey string
 	Properties           []byte // in wire format
 	Body                 []byte
-	User                 string // publishing user
+	User                 string // user of the publishing connection
 	ReplyQueue           string // queue for direct replies; may be empty
 }
 
@@ -83,11 +83,11 @@ func editProperties(properties []byte, headers amqpwire.Table, replyTo string) (
 	return p.Append(nil)
 }
 
-// expiration parses the property expiration: milliseconds in decimal.
+// expiration parses the property expiration, a decimal number of milliseconds.
 func expiration(text string) (time.Duration, error) {
 	end := len(text) - len(strings.TrimLeft(strings.TrimLeft(text, "+-"), "0123456789"))
 	number, rest := text[:end], text[end:]
-	ms, err := strconv.ParseInt(number, 10, 64) // if the number is too large, ms is the maximum
+	ms, err := strconv.ParseInt(number, 10, 64) // if the number is too large, ms is the maximum of int64
 	problem := ""
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):

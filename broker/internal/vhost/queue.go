@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Queue is a queue with its immutable declaration.
+// Queue is a declared queue.
 type Queue struct {
 	*queue.Queue
 	Durable, AutoDelete bool
@@ -27,20 +27,20 @@ type Queue struct {
 	size  int64 // of the queue and its bindings, if owned
 }
 
-// Arguments returns the declared arguments. It returns nil after the deletion of the queue, because a channel may keep a
-// reference for a long time.
+// Arguments returns the declared arguments. It returns nil after the queue is deleted. A channel may refer to a deleted
+// queue for a long time, and must not keep its arguments in memory.
 func (q *Queue) Arguments() amqpwire.Table {
 	q.vhost.mu.RLock()
 	defer q.vhost.mu.RUnlock()
 	return q.arguments
 }
 
-// String returns the name for error messages: "queue 'q' in vhost '/'".
+// String returns the queue's description for error messages: "queue 'q' in vhost '/'".
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
-// DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A
-// passive declaration only checks that the queue exists. For an empty name, the broker generates a name. Owner identifies
-// the connection. DeclareQueue calls may to check the permission for the name.
+// DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A passive
+// declaration only checks that the queue exists. If the name is empty, the broker generates a name. Owner identifies the
+// connection. DeclareQueue checks the configure permission by calling may with the name.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if isReply(name) {
@@ -126,7 +126,7 @@ func (v *VHost) roomForQueue(name string) error {
 	return nil
 }
 
-// declaredQueues returns the number of queues without the queues of direct reply-to. The caller holds the lock.
+// declaredQueues returns the number of queues, excluding the queues of direct reply-to. The caller holds the lock.
 func (v *VHost) declaredQueues() (n int) {
 	for name := range v.queues {
 		if !isReply(name) {
@@ -148,7 +148,8 @@ func (v *VHost) sameQueue(q *Queue, d *amqpwire.QueueDeclare, owner any) error {
 	)
 }
 
-// Queue returns the queue with the name, unless it belongs to another connection.
+// Queue returns the queue with the name. It returns an error if the queue does not exist, or is the exclusive queue of
+// another connection.
 func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	q := v.lookupQueue(name)
 	if q == nil {
@@ -160,7 +161,7 @@ func (v *VHost) Queue(name string, owner any) (*Queue, error) {
 	return q, nil
 }
 
-// DeleteQueue removes a queue if the condition holds. It returns the number of ready messages.
+// DeleteQueue deletes a queue if the conditions are met. It returns the number of ready messages.
 func (v *VHost) DeleteQueue(q *Queue, if_ queue.Condition) (int, error) {
 	v.change.Lock()
 	defer v.change.Unlock()
@@ -221,7 +222,7 @@ func (v *VHost) OwnerGone(owner any) {
 	v.change.Lock()
 	defer v.change.Unlock()
 	for _, q := range owned {
-		_, _ = v.deleteQueue(q, queue.Condition{}) // cannot fail without a condition
+		_, _ = v.deleteQueue(q, queue.Condition{}) // cannot fail, because it has no conditions
 		v.release(q)
 	}
 }

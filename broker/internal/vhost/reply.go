@@ -15,22 +15,23 @@ const ReplyTo = "amq.rabbitmq.reply-to"
 // isReply reports whether the name is ReplyTo or the name of a reply queue.
 func isReply(name string) bool { return strings.HasPrefix(name, ReplyTo) }
 
-// NewReplyQueue returns the queue for the direct replies to one channel. Any client that knows its name may publish to
-// the queue, but only the owner consumes from it. It is deleted with its consumer.
+// NewReplyQueue returns the queue for the direct replies to one channel. Any client that knows its name may publish to the
+// queue, but only the owner consumes from it. The broker deletes the queue with its consumer.
 func (v *VHost) NewReplyQueue(owner any) *Queue {
 	name := RandomName(ReplyTo + ".")
 	config := queue.Defaults(name)
 	config.Meter = v.config.Meter
 	q := &Queue{Queue: queue.New(config), AutoDelete: true, vhost: v}
 	v.addOwned(q, owner)
-	_ = v.reserve(sizeOfQueue(&config, nil), q, "") // cannot fail, because the queue has an owner
+	_ = v.reserve(sizeOfQueue(&config, nil), q, "") // cannot fail, because the limit does not apply to exclusive queues
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queues[name] = q
 	return q
 }
 
-// declareReply checks whether a reply queue still exists. Clients use it to find out whether the requester still waits.
+// declareReply checks whether a reply queue still exists. A server uses it to find out whether the client still waits for
+// the reply.
 func (v *VHost) declareReply(name string) (*Queue, error) {
 	if name == ReplyTo {
 		return &Queue{vhost: v, Queue: queue.New(queue.Defaults(name))}, nil

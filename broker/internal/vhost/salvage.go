@@ -5,7 +5,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Complete adds missing virtual hosts to salvaged documents, because the broker removes queues without a virtual host.
+// Complete adds missing virtual hosts to salvaged documents, because Load removes queues without a virtual host.
 func Complete(documents []store.Document) []store.Document {
 	there := make(map[string]bool)
 	for _, d := range registry.Of[hostDocument](documents, hostKind, 1) {

@@ -98,8 +98,8 @@ func (v *VHost) saveQueue(name string, id uint64, d *amqpwire.QueueDeclare) erro
 	return err
 }
 
-// isDurable reports whether a queue survives a restart of the broker. An exclusive queue ends with its connection, even if
-// it is durable.
+// isDurable reports whether a queue survives a restart of the broker. The broker deletes an exclusive queue with its
+// connection, even if the queue is durable.
 func isDurable(d *amqpwire.QueueDeclare) bool { return d.Durable && !d.Exclusive }
 
 func (q *Queue) isDurable() bool { return q.Durable && q.Owner == nil }
@@ -117,7 +117,7 @@ func (v *VHost) saveBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) 
 	args, _ := b.Arguments.(amqpwire.Table)
 	encoded, err := encodeArgs(args)
 	if err != nil {
-		return // cannot fail, because Bind has encoded the arguments before
+		return // cannot fail, because Bind has already encoded the arguments
 	}
 	v.registry.Set(bindingDocument{encoded}, bindingKind, v.bindingNames(x, b)...)
 }
@@ -128,7 +128,7 @@ func (v *VHost) deleteSavedBinding(x *route.Exchange[*Queue], b route.Binding[*Q
 	}
 }
 
-// isDurableBinding reports whether both ends of a binding survive a restart.
+// isDurableBinding reports whether source and destination of a binding survive a restart.
 func isDurableBinding(x *route.Exchange[*Queue], b route.Binding[*Queue]) bool {
 	if to := b.Destination.Exchange; to != nil {
 		return x.Durable && to.Durable

@@ -5,7 +5,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Survey returns the number of queues and messages in a store, without loading the store.
+// Survey counts the queues and messages in a store without loading them.
 func Survey(s store.Store) (queues, messages int, err error) {
 	r, err := registry.New(s)
 	if err != nil {

@@ -56,7 +56,7 @@ func positive(v any) (n int64, problem string) {
 // maxName is the maximum length of a name or a routing key in the wire format.
 const maxName = 255
 
-// text stores a name or a routing key in to.
+// text copies v, which must be a name or a routing key, to *to.
 func text(v any, to *string) (problem string) {
 	s, ok := v.(string)
 	switch {
@@ -69,7 +69,7 @@ func text(v any, to *string) (problem string) {
 	return ""
 }
 
-// oneOf returns the index of a value among the known strings.
+// oneOf returns the index of v in known.
 func oneOf(v any, unknown string, known ...string) (index int, problem string) {
 	s, ok := v.(string)
 	if !ok {
@@ -87,7 +87,7 @@ func expectedInteger(v any) string {
 
 func unacceptable(v any) string { return fmt.Sprintf("{unacceptable_type,%s}", amqpwire.TypeName(v)) }
 
-// equivalent reports whether two values are equal, regardless of the width of integers.
+// equivalent reports whether two values are equal. It ignores the width of integers.
 func equivalent(a, b any) bool {
 	x, xOK := integer(a)
 	y, yOK := integer(b)

@@ -1,10 +1,10 @@
 // Package vhost implements virtual hosts with exchanges, queues and bindings, and the routing of messages.
 //
-// Errors of clients are returned as an *[exception.Error] with RabbitMQ's code and text for the wire.
+// If a client causes an error, the error is an *[exception.Error] with RabbitMQ's code and text for the wire.
 //
-// There are two main locks. The lock change serializes changes of the topology, so that a check and the following change
-// are atomic. The lock mu guards only the maps. It is never held during a call to a queue, because queues publish their
-// dead letters through the virtual host, possibly during a change.
+// There are two main locks. The lock VHost.change serializes changes of the topology, so that a check and the subsequent
+// change are atomic. The lock VHost.mu guards only the maps. It is never held during a call to a queue, because queues
+// publish their dead letters through the virtual host, possibly during a change.
 package vhost
 
 import (
@@ -32,15 +32,15 @@ type VHost struct {
 	messages stats.Totals
 
 	deadLetters deadLetterSender
-	reading     sync.WaitGroup // reads of messages from disk
+	reading     sync.WaitGroup // counts goroutines that read messages from disk
 
 	change   sync.Mutex         // held during a change of the topology
 	registry *registry.Registry // saves changes; nil if they are not saved
-	store    store.Store        // for new queues; nil in memory
+	store    store.Store        // saves messages of new queues; nil in memory
 	loading  bool               // objects are being loaded from the registry
 
 	sizes sync.Mutex                  // guards the memory accounting; locked after all other locks
-	ended bool                        // the memory of the topology is no longer counted
+	ended bool                        // memory is no longer counted
 	size  int64                       // memory of the objects without an owner
 	owned map[any]map[*Queue]struct{} // exclusive queues by owner, including deleted queues that are still counted
 
@@ -61,7 +61,7 @@ type Config struct {
 	// Store saves messages, and Registry saves declarations. Both are nil for a broker in memory.
 	Store    store.Store
 	Registry *registry.Registry
-	// Resident is the memory use in bytes above which queues evict messages that are also in the store.
+	// Resident is the memory use in bytes above which queues remove messages from memory that are also in the store.
 	Resident int64
 }
 
@@ -96,8 +96,8 @@ func newVHost(name string, config Config) *VHost {
 	} {
 		v.routes.Add(route.Exchange[*Queue]{Name: name, Kind: kind, Durable: true, Arguments: amqpwire.Table(nil)})
 	}
-	// RabbitMQ publishes traced messages to this exchange. The broker does not trace, but programs may bind to the
-	// exchange.
+	// RabbitMQ publishes traced messages to this exchange. This broker does not support tracing, but programs may bind to
+	// the exchange.
 	v.routes.Add(route.Exchange[*Queue]{
 		Name: "amq.rabbitmq.trace", Kind: route.Topic, Durable: true, Internal: true, Arguments: amqpwire.Table(nil),
 	})
@@ -109,8 +109,8 @@ func newVHost(name string, config Config) *VHost {
 func (v *VHost) Name() string { return v.name }
 
 // Publish routes a message and delivers it to the queues. It returns the number of queues and reports whether all of them
-// accepted the message. It waits until the message is durable in the queues that save it. A missing exchange is an error.
-// A message without a matching queue is not an error.
+// accepted the message. It waits until the message is durable in the queues that save it. It returns an error if the
+// exchange is missing, but not if no queue matches.
 func (v *VHost) Publish(m *queue.Message) (routed int, accepted bool, err error) {
 	var buffer [4]*Queue
 	queues, err := v.Route(buffer[:0], m)
@@ -138,8 +138,8 @@ func (v *VHost) Route(dst []*Queue, m *queue.Message) ([]*Queue, error) {
 // Deliver publishes a message to queues, usually the result of Route. It reports whether all queues accepted the message,
 // and returns the ticket of the commit after which the message is durable in all queues that save it.
 //
-// Deliver drops the decoded headers. They take many times the memory of the encoded headers, and routing no longer needs
-// them.
+// Deliver drops the decoded headers, because they need many times the memory of the encoded headers, and routing is
+// complete.
 func Deliver(m *queue.Message, queues []*Queue) (accepted bool, ticket store.Ticket) {
 	accepted = true
 	m.Headers = nil
@@ -191,7 +191,7 @@ func (v *VHost) publishDead(m *queue.Message, reason queue.Reason, only []string
 	return refused, len(queues) > 0
 }
 
-// route routes by all keys of the message. The default exchange has no bindings. It routes to the queue whose name equals
+// route routes by all keys of the message. The default exchange has no bindings, and routes to the queue whose name equals
 // the key.
 func (v *VHost) route(dst []*Queue, x *route.Exchange[*Queue], m *queue.Message) []*Queue {
 	var more []string
@@ -215,7 +215,8 @@ func (v *VHost) routeToName(dst []*Queue, name string) []*Queue {
 	return dst
 }
 
-// Close stops all activity in the virtual host and waits for its end. Data on disk is not affected.
+// Close closes all queues, stops dead-lettering, and waits for all goroutines of the virtual host. It does not affect the
+// data on disk.
 func (v *VHost) Close() {
 	v.end((*queue.Queue).Close)
 }
@@ -235,7 +236,7 @@ func (v *VHost) Delete() {
 	v.end(func(q *queue.Queue) { q.Delete(queue.Condition{}) })
 }
 
-// end ends all queues. It stops dead-lettering first, because ended queues do not accept messages.
+// end calls end for all queues. It stops dead-lettering first, because closed and deleted queues do not accept messages.
 func (v *VHost) end(end func(*queue.Queue)) {
 	v.deadLetters.close()
 	v.change.Lock()
