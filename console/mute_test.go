@@ -51,7 +51,7 @@ func TestMuteAPI(t *testing.T) {
 		{"PUT", "/api/v1/groups/1/mute", `{}`, `"muted":"9999-12-31T00:00:00Z"`, http.StatusOK},
 		{"PUT", "/api/v1/groups/1/mute", `{"seconds": 60}`, `"muted":"20`, http.StatusOK},
 		{"DELETE", "/api/v1/groups/1/mute", ``, `"days":[`, http.StatusOK},
-		{"PUT", "/api/v1/groups/1/mute", `{"seconds": -1}`, `seconds is negative`, http.StatusBadRequest},
+		{"PUT", "/api/v1/groups/1/mute", `{"seconds": -1}`, `seconds must not be negative`, http.StatusBadRequest},
 		{"PUT", "/api/v1/groups/7/mute", `{}`, `group 7`, http.StatusNotFound},
 		{"DELETE", "/api/v1/groups/7/mute", ``, `group 7`, http.StatusNotFound},
 	} {

@@ -140,7 +140,7 @@ func revert(c *web.Call, id int64) (m api.Message, err error) {
 	revision := c.Params.Get("revision")
 	seen, err := strconv.Atoi(revision)
 	if err != nil {
-		return m, fault.BadRequest("revision "+strconv.Quote(revision)+" cannot be", "send revision= with the revision of the message that you have read, so that no edit is lost")
+		return m, fault.BadRequest("revision must be an integer: got "+strconv.Quote(revision), "send revision= with the revision of the message that you have read, so that no edit is lost")
 	}
 	if err := c.Archive.Revert(c.R.Context(), failed.ID(id), seen, c.Who.Actor); err != nil {
 		return m, err
@@ -187,7 +187,7 @@ func beginReplay(c *web.Call) error {
 		}
 	}
 	if plan.Rate < 0 || plan.Canary < 0 {
-		return fault.BadRequest("rate or canary is negative", "leave them out for no limit and no canary")
+		return fault.BadRequest("rate and canary must not be negative", "omit them for no limit and no canary")
 	}
 	if isDryRun {
 		destinations, err := c.Archive.Destinations(c.R.Context(), plan.Plan(), c.Routing)
@@ -246,7 +246,7 @@ func mute(c *web.Call, id int64) (g api.Group, err error) {
 		return g, err
 	}
 	if m.Seconds < 0 {
-		return g, fault.BadRequest("seconds is negative", "leave it out to mute the group until it is unmuted")
+		return g, fault.BadRequest("seconds must not be negative", "omit it to mute the group until it is unmuted")
 	}
 	if err := c.Mute(failed.GroupID(id), m.Seconds); err != nil {
 		return g, err

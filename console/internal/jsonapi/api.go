@@ -160,10 +160,10 @@ func notFound(c *web.Call) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return &fault.Failure{Status: http.StatusNotFound, Text: "there is nothing at this path", Advice: "see /api/v1/openapi.json"}
+		return &fault.Failure{Status: http.StatusNotFound, Text: "path not found", Advice: "see /api/v1/openapi.json"}
 	}
 	c.W.Header().Set("Allow", strings.Join(allowed, ", "))
 	return &fault.Failure{
-		Status: http.StatusMethodNotAllowed, Text: "this path does not take " + c.R.Method, Advice: "use " + strings.Join(allowed, " or "),
+		Status: http.StatusMethodNotAllowed, Text: "this path does not support " + c.R.Method, Advice: "use " + strings.Join(allowed, " or "),
 	}
 }

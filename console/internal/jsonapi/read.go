@@ -20,7 +20,7 @@ func page[T any](f func(*web.Call, failed.Page) (T, error)) handler {
 		if text := c.Params.Get("size"); text != "" {
 			p.Size, err = strconv.Atoi(text)
 			if err != nil || p.Size < 1 || p.Size > maxPageSize {
-				return v, fault.BadRequest("size "+strconv.Quote(text)+" cannot be", "write a number from 1 to "+strconv.Itoa(maxPageSize))
+				return v, fault.BadRequest("size must be an integer from 1 to "+strconv.Itoa(maxPageSize)+": got "+strconv.Quote(text), "correct the parameter")
 			}
 		}
 		return f(c, p)

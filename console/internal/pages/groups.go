@@ -138,7 +138,7 @@ func (p *Pages) group(c *web.Call, id failed.GroupID) error {
 			span = "hours"
 		}
 	default:
-		return fault.BadRequest(fmt.Sprintf("span %q cannot be", show.Clip(span, 80)), "write hours or days")
+		return fault.BadRequest(fmt.Sprintf("span must be hours or days: got %q", show.Clip(span, 80)), "correct the parameter")
 	}
 	path := fmt.Sprintf("/groups/%d", id)
 	list, err := listMessages(c, path, web.Only(c.Params, []string{"state", "span"}), f)

@@ -64,7 +64,7 @@ func (c *Call) Read(v any) error {
 		return fault.BadRequest("cannot read the request body: "+strings.TrimPrefix(err.Error(), "json: "), "see /api/v1/openapi.json")
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fault.BadRequest("there is more after the request's JSON", "send one object")
+		return fault.BadRequest("request body must contain a single JSON object", "remove the text after the object")
 	}
 	return nil
 }

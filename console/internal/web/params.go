@@ -47,16 +47,16 @@ func (c *Call) readParams() error {
 	}
 	for name, values := range v {
 		if slices.Contains(values, "") {
-			return fault.BadRequest("parameter "+strconv.Quote(name)+" is empty", "give it a value, or leave it out")
+			return fault.BadRequest("parameter "+strconv.Quote(name)+" must not be empty", "set a value, or omit the parameter")
 		}
 	}
 	for _, n := range slices.Concat(v["n"], v["of"], v["undo"]) {
 		if _, err := strconv.ParseUint(n, 10, 63); err != nil {
-			return fault.BadRequest("n, of and undo must be numbers", "leave them out")
+			return fault.BadRequest("n, of and undo must be numbers", "omit them")
 		}
 	}
 	if did := v.Get("did"); did != "" && !slices.Contains(didWords, did) {
-		return fault.BadRequest("did "+strconv.Quote(show.Clip(did, 80))+" cannot be", "leave it out")
+		return fault.BadRequest("did must be the name of an action: got "+strconv.Quote(show.Clip(did, 80)), "omit it")
 	}
 	c.Params = v
 	return nil
@@ -122,7 +122,7 @@ func (c *Call) Flag(name string) (bool, error) {
 	case "true":
 		return true, nil
 	default:
-		return false, fault.BadRequest(name+" "+strconv.Quote(show.Clip(text, 80))+" cannot be", "write "+name+"=true, or leave it out")
+		return false, fault.BadRequest(name+" must be true or false: got "+strconv.Quote(show.Clip(text, 80)), "use "+name+"=true, or omit the parameter")
 	}
 }
 

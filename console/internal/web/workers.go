@@ -47,9 +47,9 @@ func (c *Call) PauseWorkers(p api.Pause) error {
 	lasts := time.Duration(p.For)
 	switch {
 	case lasts < 0 || lasts > maxPause:
-		return fault.BadRequest("for cannot be "+lasts.String(), "send a duration of at most a year, such as 10m, or omit it to pause until the queue is resumed")
+		return fault.BadRequest("for must be from 0 to a year: got "+lasts.String(), "send a duration of at most a year, such as 10m, or omit it to pause until the queue is resumed")
 	case len(p.Reason) > 500:
-		return fault.BadRequest("the reason has more than 500 bytes", "write a shorter one")
+		return fault.BadRequest("reason must have at most 500 bytes", "send a shorter reason")
 	}
 	if err := c.checkWorker(p.Queue, p.Worker, true); err != nil {
 		return err

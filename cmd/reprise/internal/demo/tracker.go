@@ -25,7 +25,7 @@ type attempt struct {
 	number  int
 }
 
-// counts contains numbers of messages, except retries (attempts) and running (handlers).
+// counts counts messages, except for retries (attempts) and running (handlers).
 type counts struct{ in, done, failed, retries, running int }
 
 func (c counts) waiting() int { return max(0, c.in-c.done-c.failed) }
