@@ -30,7 +30,7 @@ const (
 const CommitTimeout = 5 * time.Second
 
 // ErrUnknown is returned if the result of a commit is unknown. The caller must allow for both results.
-var ErrUnknown = errors.New("result of the commit is unknown: the database does not respond")
+var ErrUnknown = errors.New("result of the commit is unknown (the database does not respond)")
 
 // Tx is an open transaction. Its statements use the syntax of DB.
 type Tx struct {
