@@ -29,7 +29,7 @@ const (
 	lease  = 2 * requestTimeout
 )
 
-// Config configures a Notifier. All fields are required except the numbers, Logger, Sent, Clock and Client.
+// Config configures a Notifier. Gather, Cooldown, Growth, Logger, Sent, Clock and Client are optional.
 type Config struct {
 	DB      *sql.DB
 	Dialect sqlkit.Dialect
@@ -40,9 +40,9 @@ type Config struct {
 	// Read returns the current content of the archive, or an error if the archive is unavailable.
 	Read func(context.Context) (*Reading, error)
 
-	Gather   time.Duration // time that a message collects events before it is sent. Default: 30s
+	Gather   time.Duration // time for which a message collects events before it is sent. Default: 30s
 	Cooldown time.Duration // minimum time between two equal events. Default: 1h
-	Growth   int           // number of messages within 5 minutes that triggers an event. Default: 100
+	Growth   int           // growth of a group within 5 minutes that triggers an event. Default: 100
 
 	// Logger receives "notifications" and "notification sent" (Info), "notification not accepted" and "notifications
 	// wait for their database" (Warn), and "notification given up" (Error). Default: no logging.
@@ -119,7 +119,8 @@ func New(cfg Config) *Notifier {
 // maxReported limits the number of reported events that wait for the database.
 const maxReported = 200
 
-// Report adds an event that no reading shows. It does not block. It ignores an event that equals a waiting event.
+// Report adds an event that readings do not contain. It does not block. It ignores an event that equals a waiting
+// event.
 func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	e := Event{Kind: kind, Time: n.cfg.Clock().UTC(), Subject: subject, Title: line(title), Detail: line(detail)}
 	for _, w := range n.webhooks {
@@ -132,7 +133,7 @@ func (n *Notifier) Report(kind Kind, subject, title, detail string) {
 	}
 }
 
-// Run reads the archive and sends messages until ctx ends. Unsent messages stay in the database.
+// Run reads the archive and sends messages until ctx is done. Unsent messages stay in the database.
 func (n *Notifier) Run(ctx context.Context) {
 	var senders sync.WaitGroup
 	defer senders.Wait()
@@ -146,7 +147,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// pause waits for d, or until a signal on wake. It reports false if ctx ends first.
+// pause waits for d, or until a signal on wake. It reports false if ctx is done first.
 func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -178,7 +179,7 @@ func (n *Notifier) poll(ctx context.Context) bool {
 	return err == nil
 }
 
-// logCondition logs whether notifications work, each time that changes.
+// logCondition logs each change of the condition of the notifier.
 func (n *Notifier) logCondition(ctx context.Context, err error) {
 	is := working
 	switch {
@@ -274,7 +275,7 @@ func (n *Notifier) bypass(w *receiver) {
 	w.wakeUp()
 }
 
-// sendUntil sends the messages of a webhook until ctx ends.
+// sendUntil sends the messages of a webhook until ctx is done.
 func (n *Notifier) sendUntil(ctx context.Context, w *receiver) {
 	for {
 		for n.sendNext(ctx, w) {
@@ -306,7 +307,7 @@ func (n *Notifier) sendNext(ctx context.Context, w *receiver) bool {
 		return false // poll logs database errors
 	}
 	next := n.attempt(ctx, w, m, now)
-	// Record the result even if ctx ends during the attempt.
+	// Record the result even if ctx is canceled during the attempt.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqlkit.CommitTimeout)
 	defer cancel()
 	if next.IsZero() {

@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// The notifier reports that the archive is unavailable without the archive. Other events wait for it.
+// While the archive is unavailable, the notifier still reports this fact. Other events wait for the archive.
 func TestNotifierWithoutDatabase(t *testing.T) {
 	h := &env{t: t, dialect: sqlkit.SQLite, now: noon, unread: errors.New("not open")}
 	dir := t.TempDir()

@@ -42,8 +42,8 @@ type outbox struct {
 	ready   atomic.Bool // the tables exist
 }
 
-// open creates the tables on the first call. It removes messages created before old, because no process may have
-// their webhooks any longer.
+// open creates the tables on the first call. It also removes messages created before old, whose webhooks may no longer
+// be configured.
 func (o *outbox) open(ctx context.Context, old time.Time) error {
 	if o.ready.Load() {
 		return nil
@@ -56,14 +56,13 @@ func (o *outbox) open(ctx context.Context, old time.Time) error {
 	return err
 }
 
-// write runs a transaction. The transactions of all processes run one after the other.
+// write runs a transaction. Write transactions of all processes run one at a time.
 func (o *outbox) write(ctx context.Context, f func(*sqlkit.Tx) error) error {
 	return o.db.Transaction(ctx, o.dialect.WritingAlone(tables.Lock), f)
 }
 
-// update replaces the state of a webhook by the state that advance returns, and stores the message that advance
-// returns. Both happen in one transaction. It does not write an unchanged state. It reports whether it
-// stored a message.
+// update replaces the state of a webhook with the state that advance returns, and stores the message that advance
+// returns, in one transaction. It does not write an unchanged state. It reports whether it stored a message.
 func (o *outbox) update(ctx context.Context, webhook string, advance func(state) (state, *message)) (sent bool, err error) {
 	const query = `SELECT state FROM {webhook} WHERE id = $1`
 	changed, _, err := advanced(o.db.Row(ctx, query, webhook), advance)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/ledger"
 )
 
-// Reading is the content of an archive and a ledger at a point in time. Fields that detect does not compare with a
-// later reading are not stored.
+// Reading is the content of an archive and a ledger at a point in time. The database stores only the fields that detect
+// compares with a later reading.
 type Reading struct {
 	Time    time.Time        `json:"time"`
 	Newest  failed.GroupID   `json:"newest"` // highest group ID

@@ -52,7 +52,7 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 		if !set.wants(e.Kind) || recent && now.Sub(last) < set.cooldown {
 			continue
 		}
-		if e.Kind != NewGroup && e.Kind != ReplayDone && e.Kind != ReplayStopped { // the excluded kinds occur once for each subject
+		if e.Kind != NewGroup && e.Kind != ReplayDone && e.Kind != ReplayStopped { // these kinds occur only once for each subject
 			next.Told[e.key()] = now
 		}
 		if len(next.Counts) == 0 {
@@ -70,8 +70,8 @@ func (s state) advance(now time.Time, r *Reading, events []Event, set settings) 
 	return next, due
 }
 
-// followed returns the reading to compare with the next one. It keeps the time and the groups from the beginning of a
-// window, and takes the rest from now.
+// followed returns the reading to compare with the next one. It keeps the time and groups from the start of the window,
+// and takes the other fields from now.
 func (r Reading) followed(now *Reading) Reading {
 	next := *now
 	if !r.Time.IsZero() && now.Time.Sub(r.Time) < window {

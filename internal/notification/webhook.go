@@ -30,7 +30,7 @@ const (
 
 // Webhook is a receiver of messages.
 type Webhook struct {
-	URL    string // http or https. It can contain a secret and is not logged
+	URL    string // http or https; may contain a secret, so it is not logged
 	Format Format
 	Secret string // if empty, messages are not signed
 	Events []Kind // if empty, all kinds
@@ -124,7 +124,7 @@ func accepted(status int) bool { return status >= 200 && status < 300 }
 func (w *Webhook) post(ctx context.Context, client *http.Client, id string, at time.Time, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the URL cannot be used") // err contains the URL
+		return nil, errors.New("cannot use the URL") // err contains the URL
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "Reprise")
@@ -142,7 +142,7 @@ func (w *Webhook) post(ctx context.Context, client *http.Client, id string, at t
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err
 			if bad.Timeout() {
-				err = errors.New("no answer in time")
+				err = errors.New("timed out before the receiver responded")
 			}
 		}
 		return nil, err
