@@ -4,7 +4,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Acts are a page of the audit log.
+// Acts is one page of the audit log.
 type Acts struct {
 	Acts []failed.Act `json:"acts"`
 	Next string       `json:"next,omitempty"`

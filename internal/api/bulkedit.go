@@ -21,7 +21,7 @@ type BulkEdit struct {
 type Replacement struct {
 	Old    string `json:"old"`
 	New    string `json:"new"`
-	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression in RE2 syntax; $1 in New is its first group
+	Regexp bool   `json:"regexp,omitempty"` // Old is a regular expression in RE2 syntax; $1 in New is its first submatch
 }
 
 // BulkEdit converts e to the type of package failed. The result is nil if e is nil.

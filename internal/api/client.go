@@ -108,7 +108,7 @@ func decode[T any](r io.Reader) (v T, err error) {
 	d := json.NewDecoder(r)
 	d.UseNumber() // details of an act may have 64-bit numbers
 	if err := d.Decode(&v); err != nil {
-		return v, fmt.Errorf("the console's answer cannot be read: %w", err)
+		return v, fmt.Errorf("cannot decode the response of the console: %w", err)
 	}
 	return v, nil
 }
@@ -171,7 +171,7 @@ func (c *Client) Revision(ctx context.Context, id int64, number int) (Revision, 
 	return get[Revision](ctx, c, at("messages", id, "revisions", strconv.Itoa(number)), nil)
 }
 
-// Diff returns the differences that the edits of a message have made.
+// Diff returns the difference between the original and the edited message.
 func (c *Client) Diff(ctx context.Context, id int64) (Diff, error) {
 	return get[Diff](ctx, c, at("messages", id, "diff"), nil)
 }
@@ -181,13 +181,13 @@ func (c *Client) Edit(ctx context.Context, id int64, e Edit) (Message, error) {
 	return call[Message](ctx, c, http.MethodPut, at("messages", id, "edit"), nil, e)
 }
 
-// EditAndReplay changes the content of a message and begins to replay the message, in one transaction. It does neither
-// if the message has a different revision than e.Revision.
+// EditAndReplay changes the content of a message and begins its replay, in one transaction. If the revision of the
+// message is not e.Revision, EditAndReplay fails and does neither.
 func (c *Client) EditAndReplay(ctx context.Context, id int64, e EditAndReplay) (Replay, error) {
 	return call[Replay](ctx, c, http.MethodPost, at("messages", id, "replay"), nil, e)
 }
 
-// Revert removes the edits of a message. It fails if the message has a different revision than seen.
+// Revert removes the edits of a message. It fails if the revision of the message is not seen.
 func (c *Client) Revert(ctx context.Context, id int64, seen int) (Message, error) {
 	return call[Message](ctx, c, http.MethodDelete, at("messages", id, "edit"), url.Values{"revision": {strconv.Itoa(seen)}}, nil)
 }
@@ -235,7 +235,7 @@ func (c *Client) Export(ctx context.Context, f failed.Filter, w io.Writer) (int6
 	defer answer.Body.Close()
 	n, err := io.Copy(w, answer.Body)
 	if err != nil {
-		return n, fmt.Errorf("the export ended early: %w", err)
+		return n, fmt.Errorf("export is incomplete: %w", err)
 	}
 	return n, nil
 }
@@ -270,7 +270,7 @@ func (c *Client) Unmute(ctx context.Context, id int64) (Group, error) {
 	return call[Group](ctx, c, http.MethodDelete, at("groups", id, "mute"), nil, nil)
 }
 
-// Queues returns the numbers of archived messages of each work queue.
+// Queues counts the archived messages of each work queue.
 func (c *Client) Queues(ctx context.Context) (Queues, error) {
 	return get[Queues](ctx, c, "queues", nil)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// MaxText is the maximum size of a body that Content.Text repeats.
+// MaxText is the maximum size of a body that Content.Text contains.
 const MaxText = 1 << 20
 
 // Content is a message's body, headers and properties.
@@ -90,7 +90,7 @@ func IsText(body []byte) bool {
 
 // Edit specifies changes to a message. Omitted fields do not change.
 type Edit struct {
-	Revision   *int        `json:"revision"`       // revision that the caller has seen; a message with a different revision does not change
+	Revision   *int        `json:"revision"`       // revision that the caller has seen; otherwise the edit fails
 	Body       *[]byte     `json:"body,omitempty"` // base64; alternative to Text
 	Text       *string     `json:"text,omitempty"`
 	Headers    *Headers    `json:"headers,omitempty"`    // replace all headers
@@ -111,7 +111,7 @@ type RevisionSummary struct {
 	Replay int64     `json:"replay,omitempty"` // replay with this bulk edit; 0: edit of the single message by a user
 }
 
-// Revisions are all edits of a message, oldest first.
+// Revisions contains all edits of a message, oldest first.
 type Revisions struct {
 	Revisions []RevisionSummary `json:"revisions"`
 }

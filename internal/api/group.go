@@ -25,7 +25,7 @@ type Group struct {
 	Muted   time.Time       `json:"muted,omitzero"` // end of the mute: no notification mentions the group until then
 }
 
-// Groups are a page of a list.
+// Groups is one page of a list of groups.
 type Groups struct {
 	Groups []Group `json:"groups"`
 	Next   string  `json:"next,omitempty"`
@@ -51,7 +51,7 @@ type Queue struct {
 	Newest time.Time     `json:"newest,omitzero"`
 }
 
-// Queues are all work queues that have, or had, archived messages.
+// Queues contains all work queues that have, or had, archived messages.
 type Queues struct {
 	Queues []Queue `json:"queues"`
 }
@@ -82,7 +82,7 @@ func (f GroupFilter) Filter() failed.GroupFilter {
 	return failed.GroupFilter{Queue: string(f.Queue), State: failed.State(f.State), Text: f.Text, MostFailed: f.Order == byFailed}
 }
 
-// GroupNames are the parameters of a GroupFilter.
+// GroupNames contains the parameter names of a GroupFilter.
 var GroupNames = []string{"queue", "state", "text", "order"}
 
 // Values returns the filter as URL parameters.

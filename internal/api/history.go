@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/history"
 )
 
-// HistoryNames are the parameters of a request for a History.
+// HistoryNames contains the parameter names of a request for a History.
 var HistoryNames = []string{"queue", "range"}
 
 // History contains the activity of queues in a time range.
@@ -62,7 +62,7 @@ type Rise struct {
 	Mark     int64     `json:"mark,omitempty"` // ID of the mark shortly before the rise
 }
 
-// Marks are the marks of all queues, newest first.
+// Marks contains the marks of all queues, newest first.
 type Marks struct {
 	Marks []Mark `json:"marks"`
 }

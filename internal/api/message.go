@@ -34,7 +34,7 @@ type Summary struct {
 	Size        int       `json:"size"` // size of the original body in bytes
 }
 
-// Messages are a page of a list.
+// Messages is one page of a list of messages.
 type Messages struct {
 	Messages []Summary `json:"messages"`
 	Next     string    `json:"next,omitempty"` // value of after for the next page; absent on the last page

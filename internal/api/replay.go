@@ -7,7 +7,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// Plan specifies the messages of a replay and the replay's settings. Rate is in messages per second; 0: no limit.
+// Plan specifies the messages and the settings of a replay. Rate is in messages per second; 0: no limit.
 type Plan struct {
 	Selection
 	To         *Target   `json:"to,omitempty"`   // absent: the work queue in which each message failed
@@ -110,7 +110,7 @@ type Replay struct {
 	Verifying bool  `json:"verifying"` // the replay is done, but some outcomes are unknown
 }
 
-// Replays are a page of a list.
+// Replays is one page of a list of replays.
 type Replays struct {
 	Replays []Replay `json:"replays"`
 	Next    string   `json:"next,omitempty"`

@@ -51,7 +51,7 @@ func (s Selection) Validate() error {
 	conditions.States = nil // an act applies only to messages in one state
 	switch {
 	case conditions.IsZero() && !s.All:
-		return errors.New("the filter selects all messages (set all to true if you mean all of them)")
+		return errors.New("filter selects all messages (set all to true to permit this)")
 	case s.All && !s.Filter.IsZero():
 		return errors.New("all must not be combined with a filter")
 	}

@@ -40,7 +40,7 @@ type WaitingPage struct {
 	Next     string    `json:"next,omitempty"`
 }
 
-// WaitingCounts are counts of waiting messages.
+// WaitingCounts summarizes waiting messages.
 type WaitingCounts struct {
 	Messages int64     `json:"messages"`
 	Due      int64     `json:"due"`           // messages whose retry is due
@@ -48,13 +48,13 @@ type WaitingCounts struct {
 	Next     time.Time `json:"next,omitzero"` // earliest due time in the future
 }
 
-// WaitingQueue are the waiting messages of a work queue.
+// WaitingQueue counts the waiting messages of a work queue.
 type WaitingQueue struct {
 	Queue  Text          `json:"queue"`
 	Counts WaitingCounts `json:"counts"`
 }
 
-// WaitingGroup are the waiting messages of a work queue with the same fingerprint.
+// WaitingGroup counts the waiting messages of a work queue with the same fingerprint.
 type WaitingGroup struct {
 	Group   string        `json:"group"`
 	Failed  int64         `json:"failed_group,omitempty"` // ID of the group of the same failures
@@ -145,7 +145,7 @@ type WaitingDone struct {
 	Selected int64            `json:"selected"`
 	Done     int64            `json:"done"`
 	Gone     int64            `json:"gone"`   // already due, or changed by another act
-	Unsure   int64            `json:"unsure"` // the connection was lost: the act was performed or not, or, if copied, both copies exist
+	Unsure   int64            `json:"unsure"` // result unknown, because the connection was lost
 	Refused  []WaitingRefusal `json:"refused"`
 	DryRun   bool             `json:"dry_run,omitempty"` // the act was not performed
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Workers are the workers of all processes.
+// Workers contains the workers of all processes.
 type Workers struct {
 	Workers []Worker `json:"workers"`
 	Problem string   `json:"problem,omitempty"` // why the list is not available
