@@ -61,7 +61,7 @@ func (v value) own(name string) bool {
 func (p field) namesQueue() bool {
 	key := value{decoder: p.decoder, name: "the work queue", at: p.keyAt}
 	if p.key == "" {
-		return key.fail("%s has an empty name; write a name", key.name)
+		return key.fail("%s has an empty name; add a name", key.name)
 	}
 	return key.fits(p.key, len(topology.FailedQueue(""))) && key.own(p.key)
 }

@@ -118,7 +118,7 @@ func (p *published) workers(v value) []located {
 func (p *published) known(x field, before int) bool {
 	switch {
 	case p.queues == nil && before > 0:
-		return x.failAt(x.keyAt, "preset %s has one work queue, and this is a second; write another - preset: %s for it, with another exchange", p.name, p.name)
+		return x.failAt(x.keyAt, "preset %s has only one work queue; to add a second queue, write another - preset: %s for it, with another exchange", p.name, p.name)
 	case p.queues == nil:
 		return x.namesQueue()
 	case slices.Contains(p.queues, x.key):
