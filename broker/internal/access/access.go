@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/internal/throttle"
 )
 
-// User is a user that can log in.
+// User is a user of the broker.
 type User struct {
 	Name string
 	Hash Hash
@@ -46,7 +46,7 @@ const (
 func (op Operation) String() string { return [...]string{"configure", "write", "read"}[op] }
 
 // ErrUnknownUser is returned if a user does not exist.
-var ErrUnknownUser = errors.New("no such user")
+var ErrUnknownUser = errors.New("user not found")
 
 // Control stores users and permissions. Its methods are safe for concurrent use.
 type Control struct {
@@ -83,10 +83,10 @@ func New() *Control {
 // The number is never zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 
-// SetUser adds or replaces a user.
+// SetUser adds a user, or replaces the user with the same name.
 func (c *Control) SetUser(u User) error {
 	if u.Name == "" {
-		return errors.New("a user needs a name")
+		return errors.New("user name must not be empty")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,8 @@ func (c *Control) SetUser(u User) error {
 	return nil
 }
 
-// AddTemporary adds a user with all permissions in a virtual host until the process exits. The saved users do not change.
+// AddTemporary adds a user with all permissions in a virtual host. It does not save the user, who exists only until the
+// process exits.
 func (c *Control) AddTemporary(u User, vhost string) error {
 	p := Permission{User: u.Name, VHost: vhost, Configure: ".*", Write: ".*", Read: ".*"}
 	granted, err := compile(p)
@@ -110,7 +111,7 @@ func (c *Control) AddTemporary(u User, vhost string) error {
 	return nil
 }
 
-// DeleteUser removes a user and all permissions of the user.
+// DeleteUser removes a user with all permissions.
 func (c *Control) DeleteUser(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +139,7 @@ func (c *Control) Users() []User {
 	return slices.SortedFunc(maps.Values(c.users), func(a, b User) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Authenticate reports whether the password of a user is correct. It takes the same time for an unknown user.
+// Authenticate reports whether password is the password of the user. It takes the same time if the user does not exist.
 func (c *Control) Authenticate(name, password string) bool {
 	u, known := c.User(name)
 	return u.Hash.Matches(password) && known

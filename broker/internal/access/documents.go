@@ -47,7 +47,7 @@ func Load(r *registry.Registry) (*Control, error) {
 		}
 		user, vhost := d.Names[0], d.Names[1]
 		if _, known := c.users[user]; !known {
-			r.Delete(permissionKind, user, vhost) // the process ended while it deleted the user
+			r.Delete(permissionKind, user, vhost) // the process exited while it was deleting the user
 			continue
 		}
 		kept := d.Value

@@ -30,7 +30,7 @@ func ParseHash(text string) (Hash, error) {
 	return newHash(b)
 }
 
-var errHash = errors.New("the password hash is not one of rabbit_password_hashing_sha256: 36 bytes in base64")
+var errHash = errors.New("password hash is not in the format rabbit_password_hashing_sha256 (36 bytes in base64)")
 
 func newHash(saltAndSum []byte) (Hash, error) {
 	if n := len(saltAndSum); n != 0 && n != saltSize+sha256.Size {

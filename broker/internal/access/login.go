@@ -14,11 +14,11 @@ import (
 const (
 	// maxDelay is the maximum delay of a login after wrong passwords. Clients time out after ten seconds or more.
 	maxDelay = 5 * time.Second
-	// maxDelayed is the maximum number of delayed logins from an address. Further logins that must wait are refused
-	// immediately. All addresses together have no limit, because attackers could exhaust the limit and so affect other
-	// users. A delayed login uses no more resources than any other connection.
+	// maxDelayed is the maximum number of delayed logins from an address. The broker immediately refuses further logins that
+	// must wait. There is no limit for all addresses together, because attackers could exhaust it and lock out other users.
+	// A delayed login uses no more resources than any other connection.
 	maxDelayed = 100
-	// maxDelayedForKnown is the maximum number of delayed logins from an address at which a known user can still log in
+	// maxDelayedForKnown is the maximum number of delayed logins from an address up to which a known user can log in there
 	// without a delay.
 	maxDelayedForKnown = maxDelayed / 2
 	// knownDuration is the time for which a user is known at an address after a login.
@@ -39,10 +39,10 @@ type knownUsers struct {
 	addresses *bounded.Map[userAddress, time.Time]
 }
 
-// has reports whether a user has recently logged in from an address. A correct password is then probably from the user and
-// not from an attacker, and the login is not delayed. Workers with a new password can log in although another worker at the
-// address repeats the old password. An attacker at this address gains little, because only a few logins from there can be
-// delayed at a time.
+// has reports whether a user has recently logged in from an address. A correct password there is probably from the user and
+// not from an attacker, so the broker does not delay the login. Workers with a new password can log in although another
+// worker at the address repeats the old password. An attacker at this address gains little, because only a few logins from
+// there can be delayed at a time.
 func (k *knownUsers) has(p userAddress) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *delayedLogins) count(from netip.Prefix) int {
 	return h.at[from]
 }
 
-// begin counts an additional delayed login. It reports false if the limit is reached.
+// begin counts an additional delayed login. It returns false if the limit is reached.
 func (h *delayedLogins) begin(from netip.Prefix) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +87,7 @@ func (h *delayedLogins) end(from netip.Prefix) {
 	}
 }
 
-// WaitError is returned for a login that was not checked, because of too many wrong passwords.
+// WaitError is returned for a login whose password was not checked, because of earlier wrong passwords.
 type WaitError struct {
 	User string
 	Wait time.Duration // time until the next login is checked
@@ -100,12 +100,12 @@ func (e *WaitError) Error() string {
 }
 
 // Login reports whether the password of a user is correct. After a wrong password, the next login of this user from the same
-// address must wait. Login returns a [*WaitError] for a login that must wait, with any password.
+// address must wait. If a login must wait, Login returns a [*WaitError], even if the password is correct.
 func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }
 
-// admit decides whether a login counts, given whether its password is right.
+// admit returns the result of a login. Right reports whether the password is correct.
 func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	if wait := c.guesses.Try(peer, name, right); wait > 0 {
 		return false, &WaitError{User: name, Wait: wait}
@@ -113,8 +113,8 @@ func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	return right, nil
 }
 
-// AwaitLogin is like Login, but delays a login that must wait, for some seconds or until ctx ends. It does not delay a user
-// that has recently logged in from the address.
+// AwaitLogin is like Login, but delays a login that must wait, for a few seconds or until ctx is done. It does not delay
+// users who have recently logged in from the same address.
 func (c *Control) AwaitLogin(ctx context.Context, peer, name, password string) (ok bool, err error) {
 	at := userAddress{throttle.Network(peer), name}
 	right := c.authenticFrom(peer, name, password)

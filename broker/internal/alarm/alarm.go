@@ -11,7 +11,7 @@ import (
 // Resource is the resource of an alarm, with RabbitMQ's name.
 type Resource string
 
-// Store and Damage do not exist in RabbitMQ, which stops if its disk fails.
+// RabbitMQ has no alarms Store and Damage, because it stops if its disk fails.
 const (
 	Memory Resource = "memory"
 	Disk   Resource = "disk"
@@ -23,7 +23,7 @@ const (
 type Alarm struct {
 	Resource Resource
 
-	mu   sync.Mutex                    // held while it is raised or cleared
+	mu   sync.Mutex                    // held while the alarm is raised or cleared
 	over atomic.Pointer[chan struct{}] // nil if the alarm is not raised
 }
 
@@ -81,7 +81,7 @@ func (s Set) Resources() (all []Resource) {
 // Has reports whether the alarm of a resource is raised.
 func (s Set) Has(r Resource) bool { return slices.Contains(s.Resources(), r) }
 
-// Reason returns the reason that blocked publishers receive.
+// Reason returns the reason that the broker sends to blocked publishers.
 func Reason(resources []Resource) string {
 	var low []string
 	for _, r := range resources {

@@ -6,12 +6,12 @@
 //	              └── Account of another connection
 //	Limit: queues, exchanges and bindings, which outlive connections
 //
-// A [Limit] without free memory refuses a declaration. An [Account] of a connection never refuses memory, because the
+// A [Limit] refuses a declaration if no memory is left. An [Account] of a connection never refuses memory, because the
 // connection may be in the middle of an operation. Instead, the broker closes a connection that exceeds the limit of a
 // connection. If all connections together exceed their limit, the broker closes the connection with the largest account.
 //
-// The numbers are approximate. They differ from the used memory by at most a factor of about two. Therefore the budget
-// counts the capacity of a list of deliveries, and not each delivery.
+// The numbers are approximate. They differ from the real memory use by a factor of at most about two. For example, the
+// budget counts the capacity of a list of deliveries, and not each delivery.
 package budget
 
 import (
@@ -53,7 +53,7 @@ type Connections struct {
 	closing  map[*Account]struct{} // accounts of connections that are being closed
 }
 
-// NewConnections returns a budget of limit bytes. Each connection may use up to each bytes.
+// NewConnections returns a budget of limit bytes, and lets each connection use up to each bytes.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
 		each: each, limit: limit, accounts: make(map[*Account]struct{}), closing: make(map[*Account]struct{}),
@@ -71,7 +71,7 @@ func (c *Connections) Used() int64 {
 // Limit returns the limit of all connections in bytes.
 func (c *Connections) Limit() int64 { return c.limit }
 
-// Excess is the reason why a connection must be closed.
+// Excess describes why the broker must close a connection.
 type Excess struct {
 	Together bool  // all connections together exceed their limit, and this connection uses the most
 	Limit    int64 // exceeded limit in bytes
@@ -92,8 +92,8 @@ func (c *Connections) Open(exceeded func(Excess)) *Account {
 	return a
 }
 
-// check closes the connection of an account that exceeds its limit. Then it closes the largest connections until the
-// remaining connections are within the common limit.
+// check closes the connection of a if it exceeds its limit. Then it closes the largest connections until the others are
+// within the limit for all connections.
 func (c *Connections) check(a *Account) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +127,8 @@ func (c *Connections) close(a *Account, e Excess) {
 	a.closing.Go(func() { a.exceeded(e) })
 }
 
-// Account is the memory use of a connection. It is safe for concurrent use, even while the caller holds a lock. A nil
-// Account does not count.
+// Account counts the memory of a connection. It is safe for concurrent use, even while the caller holds a lock. A nil
+// Account counts nothing.
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
@@ -193,7 +193,8 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is a part of an account that changes as a whole. The owner must synchronize access. The zero Share does not count.
+// Share is a part of an account whose size is set as a whole. It is not safe for concurrent use. The zero Share counts
+// nothing.
 type Share struct {
 	account *Account
 	kind    Kind

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// closed records the reasons for closed connections.
+// closed records why connections were closed.
 type closed struct {
 	mu  sync.Mutex
 	why map[string]Excess

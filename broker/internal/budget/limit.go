@@ -2,7 +2,7 @@ package budget
 
 import "sync/atomic"
 
-// Limit is a fixed amount of memory. A nil Limit is unlimited.
+// Limit is a limited amount of memory. A nil Limit is unlimited.
 type Limit struct {
 	most int64
 	used atomic.Int64

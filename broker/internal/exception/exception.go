@@ -1,7 +1,7 @@
 // Package exception defines the errors of AMQP 0-9-1: a reply code and a reply text.
 //
 // The code determines the scope of an error. A soft error closes the channel, a hard error closes the connection (AMQP
-// 0-9-1, section 1.2, "hard error" and "soft error"). Clients compare the texts, so the texts equal RabbitMQ's texts,
+// 0-9-1, section 1.2, "hard error" and "soft error"). Clients compare the texts, so they are identical to RabbitMQ's texts,
 // including the name of the code at the start: "NOT_FOUND - no queue 'x' in vhost '/'".
 package exception
 
@@ -49,7 +49,7 @@ var names = map[Code]string{
 	InternalError:      "INTERNAL_ERROR",
 }
 
-// String returns the name of the code in the specification, in upper case as in RabbitMQ.
+// String returns the name of the code in the specification, in upper case like RabbitMQ.
 func (c Code) String() string {
 	if name, ok := names[c]; ok {
 		return name

@@ -13,12 +13,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// diskInterval is the interval between two checks of the free disk space. RabbitMQ's interval is at most 10 s while much
-// space is free. A check takes about a microsecond.
+// diskInterval is the interval between two checks of the free disk space. RabbitMQ checks at least every 10 s, and more
+// often if little space is free. A check takes about a microsecond.
 const diskInterval = 100 * time.Millisecond
 
-// slowCommit is the duration of a commit above which the broker blocks publishers, because the disk does not respond or is
-// full. Messages published in the meantime stay in memory, even if they are already acknowledged.
+// slowCommit is the duration of a commit above which the broker blocks publishers, because the disk is full or does not
+// respond. Otherwise the messages published in the meantime would stay in memory, even after their acknowledgement.
 const slowCommit = 2 * time.Second
 
 // Disk is the state of the file system of the data directory.
@@ -29,7 +29,7 @@ type Disk struct {
 
 	low, failed, damaged alarm.Alarm
 
-	unknown      bool // the unknown free space is already logged
+	unknown      bool // already logged that the free space is unknown
 	makingRoom   atomic.Bool
 	lastMakeRoom time.Time // time of the last call of MakeRoom
 }
@@ -59,13 +59,13 @@ func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		d.store.GiveUp(errors.New("directory not found"))
+		d.store.GiveUp(errors.New("data directory not found"))
 	case err != nil && !d.unknown:
 		log.Warn("cannot determine the free disk space; publishers are not blocked if it is low", "error", err)
 	case changed && d.low.Raised() != nil && d.Free() >= d.limit:
 		log.Warn("disk does not respond; publishers are blocked until it responds", "directory", d.Dir(), "since", d.store.Behind().Round(time.Second))
 	case changed && d.low.Raised() != nil:
-		log.Warn("low on disk; publishers are blocked until space is available", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
+		log.Warn("low disk space; publishers are blocked until space is available", "directory", d.Dir(), "free", d.Free(), "limit", d.limit)
 	case changed:
 		log.Info("publishing resumed because the disk has space and responds", "free", d.Free(), "limit", d.limit)
 	}
@@ -98,11 +98,11 @@ func (d *Disk) makeRoomDue() bool {
 	return true
 }
 
-// makeRoom frees the disk space of deleted messages. While publishers are blocked, the store does not free it
-// automatically, because that happens only when it saves new messages.
+// makeRoom frees the disk space of deleted messages. The store frees this space automatically only when it saves new
+// messages, and not while publishers are blocked.
 func (d *Disk) makeRoom(ctx context.Context) {
 	defer d.makingRoom.Store(false)
-	_ = d.store.MakeRoom(ctx) // an error also affects the next commit, which reports it
+	_ = d.store.MakeRoom(ctx) // an error also makes the next commit fail, which reports it
 }
 
 // watchStore raises the permanent alarms for a failed or damaged store.

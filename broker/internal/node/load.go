@@ -34,11 +34,11 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
-// Begun reports whether the store already contained a node. Such a node does not create the initial objects again,
+// Begun reports whether Begin was called for this store before. If so, the broker does not create the initial objects again,
 // because an operator may have deleted them.
 func (n *Node) Begun() bool { return n.begun }
 
-// Begin records that the node has its initial objects.
+// Begin records that the broker has created the initial objects.
 func (n *Node) Begin() { n.registry.Begin() }
 
 // Sync waits until all earlier changes of durable objects are on disk. It returns an error if they are not.

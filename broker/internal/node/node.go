@@ -1,5 +1,5 @@
-// Package node contains the state of a broker, which consists of virtual hosts, users and connections. AMQP sessions run
-// on a node, and the management API displays and changes it.
+// Package node contains the state of a broker, which consists of virtual hosts, users and connections. AMQP sessions run on
+// a node. The management API shows and changes its state.
 package node
 
 import (
@@ -25,17 +25,18 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// ErrClosed is returned after the shutdown of the node.
+// ErrClosed is returned after Shutdown has been called.
 var ErrClosed = errors.New("broker: shut down")
 
 // Config configures a node.
 type Config struct {
 	Log      *slog.Logger
-	Sessions session.Config // New sets VHost, Access, Budget, Alarms, Store, Stats and Log
+	Sessions session.Config // New sets the fields VHost, Access, Budget, Alarms, Store, Stats and Log
 
-	// MemoryLimit is the size of all messages in bytes above which the node blocks publishers.
+	// MemoryLimit is the total size of messages, in bytes, above which the node blocks publishers.
 	MemoryLimit int64
-	// MaxConnections limits the connections, and MaxQueues the queues of each virtual host. Zero means no limit.
+	// MaxConnections limits the number of connections, and MaxQueues the number of queues in each virtual host. Zero means
+	// no limit.
 	MaxConnections int
 	MaxQueues      int
 	// ConnectionMemory, TotalMemory and TopologyMemory limit the memory, in bytes and without messages, of a connection,
@@ -47,7 +48,7 @@ type Config struct {
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the memory use in bytes above which queues evict messages that are also in the store.
+	// Resident is the memory use in bytes above which queues remove messages from memory that are also in the store.
 	Resident int64
 }
 
@@ -78,7 +79,7 @@ type Node struct {
 	closing  chan struct{}  // closed when closed is set
 }
 
-// New returns a node with the contents of its store. A new node has the virtual host "/" and no users.
+// New returns a node with the state in its store. With an empty store, the node has the virtual host "/" and no users.
 func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:      access.New(),
@@ -130,8 +131,8 @@ func (n *Node) VHosts() []*vhost.VHost {
 	return slices.SortedFunc(maps.Values(n.vhosts), func(a, b *vhost.VHost) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Shutdown waits for the end of
-// the deletion.
+// hosts returns all virtual hosts. It includes virtual hosts that are being deleted, because Shutdown waits until they are
+// deleted.
 func (n *Node) hosts() []*vhost.VHost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -191,7 +192,7 @@ func (n *Node) removeVHost(name string) *vhost.VHost {
 	return host
 }
 
-// Sessions returns the connections, sorted by age with the oldest first.
+// Sessions returns the connections, oldest first.
 func (n *Node) Sessions() []*session.Session {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -200,7 +201,7 @@ func (n *Node) Sessions() []*session.Session {
 	})
 }
 
-// Serve runs a session on a connection. It closes the connection if the limit is reached.
+// Serve runs a session on conn in a new goroutine. If MaxConnections is reached, it closes conn and returns nil.
 func (n *Node) Serve(conn net.Conn) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,7 +210,7 @@ func (n *Node) Serve(conn net.Conn) error {
 		return ErrClosed
 	}
 	if limit := n.config.MaxConnections; limit > 0 && len(n.live) >= limit {
-		n.config.Log.Warn("connection refused because the limit is reached", "peer", conn.RemoteAddr().String(), "limit", limit)
+		n.config.Log.Warn("connection refused; connection limit reached", "peer", conn.RemoteAddr().String(), "limit", limit)
 		_ = conn.Close()
 		return nil
 	}
@@ -228,8 +229,8 @@ func (n *Node) Serve(conn net.Conn) error {
 	return nil
 }
 
-// logLevel returns the log level for the end of a connection. Immediately refused logins are logged at debug level, because
-// their number is unlimited.
+// logLevel returns the level for logging why a connection was closed. It returns the debug level for logins that were
+// refused immediately, because their number is unlimited.
 func logLevel(err error) slog.Level {
 	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
 		return slog.LevelDebug
@@ -237,7 +238,7 @@ func logLevel(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Wait waits for d. It reports false if the node is shut down in the meantime.
+// Wait waits for d. It returns false if the node is shut down in the meantime.
 func (n *Node) Wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -249,8 +250,8 @@ func (n *Node) Wait(d time.Duration) bool {
 	}
 }
 
-// Shutdown closes all connections and waits for their end. If ctx ends first, Shutdown cuts the connections, and does not
-// wait for a disk that does not respond.
+// Shutdown closes all connections and waits until their sessions have returned. If ctx is done first, Shutdown cuts the
+// connections, and does not wait for a disk that does not respond.
 func (n *Node) Shutdown(ctx context.Context) error {
 	defer LimitShutdown(ctx, n.config.Store, nil)()
 	n.mu.Lock()

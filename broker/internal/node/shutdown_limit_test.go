@@ -42,7 +42,7 @@ func (b *busyStore) givenUp() bool {
 	}
 }
 
-// A shutdown waits for a slow disk. It waits for a disk that does not respond only until the context is canceled.
+// A shutdown waits for a slow disk. If the disk does not respond, the shutdown waits only until the context is canceled.
 func TestLimitShutdown(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *busyStore, end func()){
 		"context is not canceled": func(t *testing.T, b *busyStore, _ func()) {

@@ -35,7 +35,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// testNode is a node with its store on a file system of the test, and a client of the node.
+// testNode is a node whose store is on a test file system, and a client of the node.
 type testNode struct {
 	*node.Node
 	t     *testing.T
@@ -112,7 +112,7 @@ func (s *limitedDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: s.free.Load()}, nil
 }
 
-// newFillableDisk returns a disk that is full while the test sets full.
+// newFillableDisk returns a disk that is full while full is true.
 func newFillableDisk() (fs vfs.FS, full *atomic.Bool) {
 	full = new(atomic.Bool)
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -167,7 +167,7 @@ func TestDiskAlarmBlocksPublishers(t *testing.T) {
 }
 
 // After a failed write, the broker does not confirm messages and reports the error to all publishers. After a restart, all
-// messages that were confirmed before still exist.
+// messages confirmed before the failure still exist.
 func TestFailedDiskConfirmsNoMessages(t *testing.T) {
 	memory := vfs.NewCrashableMem()
 	var broken atomic.Bool

@@ -3,16 +3,16 @@ package registry
 import "sync"
 
 // idBlock is the number of IDs that the registry reserves at a time. If the process exits, the unused IDs of a block are
-// lost. This is harmless, because a uint64 has enough IDs.
+// lost, which is harmless because a uint64 has enough IDs.
 const idBlock = 1000
 
 // numbers is the name of the document that records the reserved IDs.
 const numbers = "numbers"
 
-// ids assigns each queue an ID that was never used before.
+// ids assigns each queue an ID that no queue had before.
 type ids struct {
 	mu    sync.Mutex
-	taken taken  // reserved IDs, equal to the document
+	taken taken  // reserved IDs, as saved in the document
 	last  uint64 // last assigned ID
 }
 

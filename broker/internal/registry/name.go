@@ -8,7 +8,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// documentName joins the kind and the names with slashes. Each name is escaped like a path segment, because names may be
+// documentName joins the kind and the names with slashes. It escapes each name like a path segment, because names may be
 // empty and may contain any bytes.
 func documentName(kind string, names []string) string {
 	var b strings.Builder

@@ -22,12 +22,12 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Registry saves documents. A nil Registry belongs to a broker without a disk. It is empty and ignores changes. A Registry
-// is safe for concurrent use.
+// Registry saves documents. A nil Registry is empty and ignores changes; a broker in memory uses it. A Registry is safe for
+// concurrent use.
 type Registry struct {
 	ids ids
 
-	mu    sync.RWMutex // held for reading while the store is used
+	mu    sync.RWMutex // read-locked while the store is in use
 	store store.Store  // nil after Close
 }
 
@@ -47,7 +47,7 @@ func (r *Registry) Close() {
 	r.store = nil
 }
 
-// Set saves an object. It replaces an object of the same kind and names.
+// Set saves an object, and replaces any object of the same kind with the same names.
 func (r *Registry) Set(value any, kind string, names ...string) {
 	r.change(func(s store.Store) {
 		text, _ := json.Marshal(value) // cannot fail, because values are structs of strings, numbers and bytes
@@ -72,7 +72,7 @@ func (r *Registry) change(do func(store.Store)) {
 	do(r.store)
 }
 
-// Sync waits until all earlier changes are on disk. After an error, no later change reaches the disk.
+// Sync waits until all earlier changes are on disk. If it returns an error, no later change reaches the disk.
 func (r *Registry) Sync(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -81,7 +81,7 @@ func (r *Registry) Sync(ctx context.Context) error {
 	s := r.store
 	r.mu.RUnlock()
 	if s == nil {
-		return nil // closing the store saves all changes
+		return nil // Close was called; closing the store saves all changes
 	}
 	return s.Flush(ctx)
 }
@@ -104,7 +104,7 @@ func parse[T any](found store.Document, kind string, names int) (d *Document[T],
 	return d, nil
 }
 
-// Damaged returns an error that reports the document as invalid. The error wraps [store.ErrDamaged] and err.
+// Damaged returns an error for an invalid document. The error wraps [store.ErrDamaged] and err.
 func (d *Document[T]) Damaged(err error) error {
 	return fmt.Errorf("%s %q in the data directory: %w (%w)", d.kind, d.Names, store.ErrDamaged, err)
 }
@@ -157,6 +157,6 @@ func (r *Registry) Begun() (bool, error) {
 	return false, nil
 }
 
-// Begin records that the broker has created its initial objects. The broker does not create them again, even if an operator
-// deletes them.
+// Begin records that the broker has created its initial objects. The broker then never creates them again, even if an
+// operator deletes them.
 func (r *Registry) Begin() { r.Set(struct{}{}, begun) }

@@ -22,7 +22,8 @@ func (m headers[Q]) match(dst []Destination[Q], _ string, message Arguments) []D
 	return dst
 }
 
-// Values of x-match. The values without "with-x" ignore names that begin with "x-". All values ignore x-match itself.
+// Values of x-match. Only the values that end in "with-x" match names that begin with "x-". All values ignore x-match
+// itself.
 const (
 	matchAll      = "all"
 	matchAny      = "any"
@@ -47,7 +48,7 @@ func headersMatch(wanted, message Arguments) bool {
 			continue
 		}
 		has, present := message.Get(name)
-		// A binding without a value only requires the header to be present.
+		// A binding argument without a value only requires that the header is present.
 		switch matches := present && (want == nil || sameValue(want, has)); {
 		case matches && !all:
 			return true

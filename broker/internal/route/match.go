@@ -1,6 +1,6 @@
 package route
 
-// refs contains the number of bindings to each destination.
+// refs counts the bindings to each destination.
 type refs[Q comparable] map[Destination[Q]]int
 
 func (r refs[Q]) add(d Destination[Q]) { r[d]++ }

@@ -46,7 +46,7 @@ type Destination[Q comparable] struct {
 	Exchange *Exchange[Q] // nil if the destination is Queue
 }
 
-// Exchange is a named set of bindings with a matching rule.
+// Exchange is an exchange with its bindings.
 type Exchange[Q comparable] struct {
 	Name       string
 	Kind       Kind
@@ -55,17 +55,17 @@ type Exchange[Q comparable] struct {
 	Internal   bool
 	// Alternate is the exchange for messages without a matching binding. An empty name means no alternate exchange.
 	Alternate string
-	Arguments Arguments // as declared
+	Arguments Arguments // declared arguments
 
 	matcher  matcher[Q]
 	bindings map[binding[Q]]Binding[Q]
 }
 
-// binding is the identity of a binding. A repeated bind has no effect, and one unbind removes the binding.
+// binding is the identity of a binding. Binding again has no effect, and a single unbind removes the binding.
 type binding[Q comparable] struct {
 	destination Destination[Q]
 	key         string
-	args        string // encoded, because bindings with different arguments are different
+	args        string // encoded arguments; bindings with different arguments are different bindings
 }
 
 // Binding describes a binding from an exchange.
@@ -78,8 +78,8 @@ type Binding[Q comparable] struct {
 
 func (b Binding[Q]) identity() binding[Q] { return binding[Q]{b.Destination, b.Key, b.Encoded} }
 
-// matcher is the matching rule of an exchange type. Several bindings with the same key and destination may differ in
-// their arguments, so add and remove count the bindings.
+// matcher is the matching rule of an exchange type. Bindings with the same key and destination may have different arguments,
+// so add and remove count the bindings.
 type matcher[Q comparable] interface {
 	add(Binding[Q])
 	remove(Binding[Q])
@@ -89,8 +89,8 @@ type matcher[Q comparable] interface {
 
 // Table contains the exchanges of a virtual host by name.
 type Table[Q comparable] struct {
-	// Unbound and Deleted are called for each removed binding and each removed exchange, including the
-	// consequences of another removal. They may be nil.
+	// Unbound and Deleted are called for each removed binding and exchange, including bindings and exchanges that another
+	// removal removes. They may be nil.
 	Unbound func(*Exchange[Q], Binding[Q])
 	Deleted func(*Exchange[Q])
 
@@ -219,13 +219,13 @@ func (t *Table[Q]) unindex(x *Exchange[Q], b Binding[Q]) {
 // Route appends the destination queues of a message published to x, each queue once. The message has one key and
 // optionally more keys. If no key matches a binding of an exchange, Route uses its alternate exchange.
 //
-// A message with many keys or many destination queues must not take a disproportionate share of time and memory.
-// Destinations are therefore sets, and Route evaluates an exchange that ignores keys only once.
+// Time and memory must not grow out of proportion for a message with many keys or destination queues. Route therefore stores
+// destinations in sets, and evaluates an exchange that ignores keys only once.
 func (t *Table[Q]) Route(dst []Q, x *Exchange[Q], key string, headers Arguments, more ...string) []Q {
 	var buffer [8]Destination[Q]
 	matched := buffer[:0]
 	queues := set[Q]{list: dst}
-	var exchanges set[*Exchange[Q]] // reachable from x; evaluated after x, may reach others
+	var exchanges set[*Exchange[Q]] // exchanges reachable from x, evaluated after x
 	for i, asked := 0, x; ; i++ {
 		keys := more
 		switch asked.Kind {

@@ -5,8 +5,8 @@ import "strings"
 // topic matches words separated by dots. In a binding key, "*" matches exactly one word, and "#" matches zero or more
 // words (https://www.rabbitmq.com/docs/exchanges#topic).
 //
-// The bindings form a tree with a word on each edge, so that the cost of a match depends on the words of the key and not
-// on the number of bindings.
+// The bindings form a tree with a word on each edge, so that the cost of a match depends on the number of words in the key,
+// and not on the number of bindings.
 type topic[Q comparable] struct {
 	root *topicNode[Q]
 }
@@ -19,7 +19,7 @@ type topicNode[Q comparable] struct {
 
 func newTopic[Q comparable]() *topic[Q] { return &topic[Q]{root: &topicNode[Q]{}} }
 
-// words splits a key. Like in RabbitMQ, the empty key has no words, and "." has two empty words.
+// words splits a key. As in RabbitMQ, the empty key has no words, and "." has two empty words.
 func words(key string) []string {
 	if key == "" {
 		return nil
@@ -64,7 +64,8 @@ func (n *topicNode[Q]) remove(rest []string, d Destination[Q]) {
 	}
 }
 
-// match evaluates all possible matches of the key together, as a set of nodes, so that combinations of "#" are not slow.
+// match follows all possible matches of the key at the same time, as a set of nodes, so that keys with several "#" are not
+// slow.
 func (m *topic[Q]) match(dst []Destination[Q], key string, _ Arguments) []Destination[Q] {
 	var nodes nodeSet[Q]
 	nodes.enter(m.root)

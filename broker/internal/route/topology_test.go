@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// oracle routes like a broker with the given infrastructure. The queue handles are their names.
+// oracle routes messages like a broker with the given topology. Its queue handles are queue names.
 type oracle struct{ table *route.Table[string] }
 
 func newOracle(t topology.Topology) oracle {
@@ -75,8 +75,8 @@ func checkReturn(t *rapid.T, topo topology.Topology, own string) {
 	}
 }
 
-// The broker silently drops an expired copy whose key matches no queue. The key of the copy must therefore route back for
-// every key of the message, and must equal the key of the message if that key routes back.
+// If the key of an expired copy matches no queue, the broker silently drops the copy. The key of the copy must therefore
+// route back to the work queue. If the key of the message routes back, the copy must have the same key.
 func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo := topology.Topology{Exchanges: []topology.Exchange{{Name: "orders", Kind: topology.Topic}}}
@@ -87,8 +87,8 @@ func TestReturnKeyRoutesThroughTopicExchange(t *testing.T) {
 	})
 }
 
-// This also applies to exchanges that are bound to each other and to alternate exchanges, if a binding key or the key of the
-// message matches along the whole path.
+// The key also routes back through bound exchanges and alternate exchanges, if a binding key or the key of the message
+// matches along the whole path.
 func TestReturnKeyRoutesThroughSeveralExchanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		topo, own := someTopology(t, "work", "other"), someKey().Draw(t, "own")

@@ -24,7 +24,7 @@ type Dead struct {
 // Reason is the reason why a queue removed a message.
 type Reason uint8
 
-// Reasons.
+// Reasons for removing a message.
 const (
 	Expired Reason = iota
 	Rejected
@@ -36,7 +36,7 @@ const (
 // Strategy is the dead-letter strategy that applied to the message.
 type Strategy uint8
 
-// Strategies. Disabled means that the queue dropped the message.
+// Dead-letter strategies. Disabled means that the queue dropped the message.
 const (
 	Disabled Strategy = iota
 	AtMostOnce

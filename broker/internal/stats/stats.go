@@ -1,7 +1,7 @@
 // Package stats counts messages, connections and queues of a broker.
 //
-// Each channel has a [Counter]. Only one goroutine at a time adds to a Counter, so that processors do not compete for a
-// lock. A [Totals] adds the counters of the open channels to the sums of the closed channels.
+// Each channel has a [Counter]. Only one goroutine at a time adds to a Counter, so that goroutines do not contend for a
+// lock. A [Totals] adds up the counters of open channels and the sums of closed channels.
 package stats
 
 import (
@@ -12,7 +12,7 @@ import (
 // Kind is a kind of message event. The names are from message_stats in RabbitMQ's management API.
 type Kind uint8
 
-// Kinds up to Unroutable are between a client and an exchange. Kinds from Get on are between a client and a queue.
+// Kinds up to Unroutable occur between a client and an exchange. Kinds from Get on occur between a client and a queue.
 const (
 	Publish   Kind = iota
 	Confirm        // the broker confirmed the message
@@ -32,7 +32,7 @@ const (
 // Counts contains the number of messages for each kind.
 type Counts [kinds]uint64
 
-// Of returns the number of a kind.
+// Of returns the number of events of a kind.
 func (c *Counts) Of(k Kind) uint64 { return c[k] }
 
 // DeliverGet returns the number of messages that clients received in any way.
@@ -45,10 +45,10 @@ func (c *Counts) Add(other *Counts) {
 	}
 }
 
-// Split contains separate numbers for classic queues and quorum queues. Events without a queue count as classic.
+// Split contains separate counts for classic queues and quorum queues. Events without a queue count as classic.
 type Split struct{ Classic, Quorum Counts }
 
-// Sum returns the numbers of all queues.
+// Sum returns the counts of all queues.
 func (s *Split) Sum() Counts {
 	sum := s.Classic
 	sum.Add(&s.Quorum)
@@ -77,7 +77,7 @@ func (c *Counter) AddFrom(quorum bool, k Kind, n uint64) {
 	c.byType[0][k].Add(n)
 }
 
-// Out counts a message that a client received. The way must be Get or a later Kind.
+// Out counts a message that a client received. Way must be Get or a later Kind.
 func (c *Counter) Out(quorum, redelivered bool, way Kind) {
 	c.AddFrom(quorum, way, 1)
 	if redelivered {
@@ -85,7 +85,7 @@ func (c *Counter) Out(quorum, redelivered bool, way Kind) {
 	}
 }
 
-// Split returns the numbers by queue type.
+// Split returns the counts by queue type.
 func (c *Counter) Split() Split {
 	var s Split
 	for k := range kinds {
@@ -94,7 +94,7 @@ func (c *Counter) Split() Split {
 	return s
 }
 
-// Counts returns the numbers of all queues.
+// Counts returns the counts of all queues.
 func (c *Counter) Counts() Counts {
 	s := c.Split()
 	return s.Sum()
@@ -117,13 +117,13 @@ func (t *Totals) Join(c *Counter) {
 	t.live[c] = struct{}{}
 }
 
-// Add adds the numbers of a counter that has not joined.
+// Add adds the counts of a counter that has not joined.
 func (t *Totals) Add(c *Counter) {
 	t.Join(c)
 	t.Leave(c)
 }
 
-// Leave keeps the numbers of a counter and removes the counter.
+// Leave removes a counter, and keeps its counts in the totals.
 func (t *Totals) Leave(c *Counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

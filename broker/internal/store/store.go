@@ -9,12 +9,11 @@
 //	                                   └─────── the next changes collect ───────┘
 //
 // One fsync therefore serves all waiting callers, and a slower fsync serves more of them. Publishers wait while many changes
-// are pending ([Store.Backlog]). This limits the size of a commit, and so the time until an acknowledgement is durable. A
-// Put and a Delete of one message within the same commit do not write the message to the disk, because it was published,
-// delivered and acknowledged.
+// are pending ([Store.Backlog]). The wait limits the size of a commit, and therefore the time until an acknowledgement is
+// durable. If Put and Delete of a message are part of the same commit, the store never writes the message.
 //
-// After a failed commit the store does not save or confirm further changes, because the content of the disk is unknown and
-// the page cache does not reveal it. [Store.Err] returns the cause. Earlier commits are available after a restart.
+// After a failed commit, the content of the disk is unknown, and the page cache does not reveal it. The store therefore does
+// not save or confirm further changes. [Store.Err] returns the cause. Earlier commits are available after a restart.
 package store
 
 import (
@@ -28,7 +27,7 @@ import (
 // the disk, and the caller may hold locks.
 type Store interface {
 	// Put saves a message in a queue. The message is durable when the commit in the Ref has succeeded. A crash before that
-	// may lose the message, but never loses an earlier message while it keeps this one. The store encodes the message later,
+	// may lose the message, but if the message survives, all earlier messages survive. The store encodes the message later,
 	// so the caller must not change it.
 	Put(Entry) Ref
 
@@ -40,7 +39,7 @@ type Store interface {
 	// Entry.
 	Delete(k Key, r Ref, bytes int64)
 
-	// Move deletes one key and puts another in one step. A crash cannot lose or duplicate the message.
+	// Move deletes one key and puts another atomically. A crash cannot lose or duplicate the message.
 	Move(from Key, old Ref, to Entry) Ref
 
 	// DeleteRange removes the n messages of a level whose order is between after and before, both exclusive. All of them
@@ -54,20 +53,20 @@ type Store interface {
 	// DeleteDocument removes a document. The change is durable when the commit with the returned ticket has succeeded.
 	DeleteDocument(name string) Ticket
 
-	// Hold makes the changes until Release atomic: the store saves all of them or none. Hold may block briefly. The caller
-	// must not nest Hold, and must not hold a lock that it also takes between Hold and Release.
+	// Hold makes the following changes atomic, up to Release: the store saves all of them or none. Hold may block briefly.
+	// The caller must not nest Hold, and must not hold a lock that it also takes between Hold and Release.
 	Hold()
-	// Release ends the atomic changes that Hold started.
+	// Release completes the atomic changes that began with Hold.
 	Release()
 
 	// Notify calls the waiter once, after the pending commit, and returns the ticket of that commit.
 	Notify(Waiter) Ticket
 
 	// Wait blocks until a commit has succeeded. It returns an error if the context is canceled first, or if the store has
-	// failed or closed, so that no commit can succeed.
+	// failed or was closed.
 	Wait(context.Context, Ticket) error
 
-	// Flush waits for all earlier changes.
+	// Flush waits until all earlier changes are durable.
 	Flush(context.Context) error
 
 	// Load reads committed messages of a level whose order is higher than after. It returns at most n messages, and stops
@@ -85,16 +84,17 @@ type Store interface {
 	// blocks.
 	Documents(prefix string) iter.Seq2[Document, error]
 
-	// Unclean reports whether the last process did not close the store cleanly. The deliveries of that process are unknown.
+	// Unclean reports whether the previous process did not close the store cleanly. If so, the deliveries of that process
+	// are unknown.
 	Unclean() bool
 
 	// MakeRoom frees the disk space of deleted messages. Without MakeRoom, the store frees the space gradually, while it
-	// saves new messages. MakeRoom blocks, for a long time if much space can be freed.
+	// saves new messages. MakeRoom blocks, and may take long if it frees much space.
 	MakeRoom(context.Context) error
 
 	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit starts
-	// with these changes. Publishers wait for that channel. Without the wait, publishers could outpace the disk
-	// indefinitely, and each commit would be larger than the previous commit. The call is cheap.
+	// with these changes. Publishers wait for that channel. Otherwise publishers could outpace the disk indefinitely, and
+	// each commit would be larger than the previous one. A call of Backlog is cheap.
 	Backlog() <-chan struct{}
 
 	// Behind returns the time that the current commit has taken so far, or 0 if no commit is running.
@@ -112,7 +112,8 @@ type Store interface {
 	// Dir returns the directory of the store.
 	Dir() string
 
-	// Free returns the number of bytes that this user may still write to the file system. It makes a system call and blocks.
+	// Free returns the number of bytes that the user of the process can still write to the file system. It makes a system
+	// call and may block.
 	Free() (uint64, error)
 
 	// GiveUp makes the store fail, so that the caller does not have to wait for a disk that is full or does not respond.
@@ -120,10 +121,10 @@ type Store interface {
 	GiveUp(why error)
 
 	// Backup creates a directory and writes a copy of all earlier changes into it. Other callers may use the store at the
-	// same time. It blocks.
+	// same time. Backup blocks.
 	Backup(dir string) error
 
-	// Close commits the pending changes and releases the disk. It blocks. Clean reports that the broker has recorded all
+	// Close commits the pending changes and releases the directory. It blocks. Clean states that the broker has recorded all
 	// deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a commit, now or later, get
 	// ErrClosed.
 	Close(clean bool) error
@@ -152,7 +153,7 @@ type Message interface {
 type State struct {
 	Deadline    int64 // expiry in Unix nanoseconds; 0: none
 	Due         int64 // time at which the message becomes ready, in Unix nanoseconds; 0: ready now
-	Bytes       int64 // size that counts against the limit of the queue
+	Bytes       int64 // size that counts against the size limit of the queue
 	Deliveries  int64 // number of earlier failed deliveries
 	Acquired    int64 // number of all earlier deliveries
 	Redelivered bool
@@ -170,7 +171,7 @@ type Loaded struct {
 type Level struct {
 	Level    uint8
 	Messages int
-	Bytes    int64  // size that counts against the limit of the queue
+	Bytes    int64  // size that counts against the size limit of the queue
 	Last     uint64 // highest order
 }
 
@@ -197,12 +198,12 @@ type Waiter interface {
 	Committed(upTo Ticket)
 }
 
-// Errors of opening a data directory.
+// Errors for a data directory that cannot be opened or is damaged.
 var (
 	ErrInUse   = errors.New("another process is using it")
 	ErrFormat  = errors.New("format is not supported by this version")
 	ErrDamaged = errors.New("data is damaged")
 )
 
-// ErrClosed is returned by a store that has been closed.
-var ErrClosed = errors.New("the store is closed")
+// ErrClosed is returned by the methods of a closed store.
+var ErrClosed = errors.New("store closed")
