@@ -99,8 +99,8 @@ func TestReplayFormReportsInvalidEdit(t *testing.T) {
 		{"find", "Enter the text to replace.", url.Values{"with": {"x"}}},
 		{"find", "must not match an empty text", url.Values{"find": {"a*"}, "regexp": {"yes"}}},
 		{"set_name", "Enter the name of the header.", url.Values{"set_value": {"x"}}},
-		{"set_name", "an edit cannot change it", url.Values{"set_name": {"x-death"}}},
-		{"remove", "an edit cannot change it", url.Values{"remove": {"x-reprise-queue"}}},
+		{"set_name", "must not be edited", url.Values{"set_name": {"x-death"}}},
+		{"remove", "must not be edited", url.Values{"remove": {"x-reprise-queue"}}},
 		{"remove", "must not be listed twice", url.Values{"remove": {"a"}, "set_name": {"a"}}},
 		{"patch", "Enter a patch, a text or a header.", url.Values{"send_impossible": {"yes"}}},
 	} {

@@ -171,7 +171,7 @@ func (c *Client) Revision(ctx context.Context, id int64, number int) (Revision, 
 	return get[Revision](ctx, c, at("messages", id, "revisions", strconv.Itoa(number)), nil)
 }
 
-// Diff returns the difference between the original and the edited message.
+// Diff returns the differences between the original and the edited message.
 func (c *Client) Diff(ctx context.Context, id int64) (Diff, error) {
 	return get[Diff](ctx, c, at("messages", id, "diff"), nil)
 }

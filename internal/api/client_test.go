@@ -281,7 +281,7 @@ func TestClientReportsTruncatedExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines bytes.Buffer
-	if _, err := c.Export(t.Context(), failed.Filter{}, &lines); err == nil || !strings.Contains(err.Error(), "ended early") {
-		t.Errorf("got error %v after %q", err, &lines)
+	if _, err := c.Export(t.Context(), failed.Filter{}, &lines); err == nil || !strings.Contains(err.Error(), "export is incomplete") {
+		t.Errorf("got error %v after %q, want an incomplete export", err, &lines)
 	}
 }
