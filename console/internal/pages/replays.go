@@ -117,16 +117,17 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	return v
 }
 
-// canaryResult describes the progress of the canary. A replay sends a second message only after the canary has passed.
+// canaryResult describes the progress of the canary. A replay sends a second message only after the canary has passed: it
+// succeeded, or the workers of the queue have never reported an outcome and its time is over. Only the success of a single
+// sent message is the success of the canary.
 func canaryResult(r *failed.Replay) string {
 	switch {
 	case r.Plan.Canary <= 0:
 		return ""
-	case r.Sent > 1, r.Sent == 1 && r.Succeeded == 1:
-		if r.Succeeded == 0 {
-			return "passed"
-		}
+	case r.Sent == 1 && r.Succeeded == 1:
 		return "succeeded"
+	case r.Sent > 1:
+		return "passed"
 	case r.State == failed.ReplayRunning && r.Sent == 1:
 		return "waiting for its outcome"
 	}

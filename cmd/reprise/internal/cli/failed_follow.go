@@ -114,8 +114,8 @@ func replayState(r api.Replay) string {
 // replayText describes the result of a replay.
 func replayText(r api.Replay) string {
 	canary := ""
-	if r.Plan.Canary > 0 && isSent(r) && r.Succeeded > 0 { // the replay has continued after its canary
-		canary = "canary succeeded, "
+	if r.Plan.Canary > 0 && r.Sent > 1 { // the replay has continued after its canary, which may have no outcome
+		canary = "canary passed, "
 	}
 	parts := []string{fmt.Sprintf("replay %d %s: %s%d of %s sent", r.ID, replayState(r), canary, r.Sent, terminal.Plural(int(r.Total), "message"))}
 	if r.Refused > 0 {

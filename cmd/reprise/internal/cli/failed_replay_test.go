@@ -23,7 +23,7 @@ func TestReplayQuestionNamesQueue(t *testing.T) {
 
 func TestReplayTextReportsCanary(t *testing.T) {
 	r := api.Replay{ID: 1, State: "done", Total: 20, Sent: 20, Succeeded: 20, Plan: api.Plan{Canary: api.Duration(time.Minute)}}
-	const want = "replay 1 done: canary succeeded, 20 of 20 messages sent, 20 succeeded"
+	const want = "replay 1 done: canary passed, 20 of 20 messages sent, 20 succeeded"
 	if got := replayText(r); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
