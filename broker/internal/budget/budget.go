@@ -128,7 +128,7 @@ func (c *Connections) close(a *Account, e Excess) {
 }
 
 // Account counts the memory of a connection. It is safe for concurrent use, even while the caller holds a lock. A nil
-// Account counts nothing.
+// Account does not count.
 type Account struct {
 	all      *Connections
 	exceeded func(Excess)
