@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// codec reads or writes the arguments of a method. A method lists its arguments once, for both directions.
+// codec reads or writes the arguments of a method. Each method lists its arguments only once, for both directions.
 type codec struct {
 	decoder // reading: the remaining input; writing: the output so far
 	writing bool
@@ -38,7 +38,7 @@ func (c *codec) shortstr(v *string) *codec {
 	return field(c, v, (*decoder).shortstr, (*encoder).shortstr)
 }
 
-// rawstr reads or writes a short string of any bytes. If the read value equals the old value of v, rawstr does not allocate.
+// rawstr reads or writes a short string of any bytes. If the value read equals the old value of v, rawstr does not allocate.
 func (c *codec) rawstr(v *string) *codec {
 	earlier := *v
 	return field(c, v, func(d *decoder) string { return d.rawstrCached(earlier) }, (*encoder).shortstr)
@@ -69,10 +69,10 @@ func (c *codec) zeroShort() *codec  { return c.short(new(uint16)) }
 func (c *codec) emptyShort() *codec { return c.rawstr(new(string)) }
 func (c *codec) emptyLong() *codec  { return c.longstr(new(string)) }
 
-// codecs reuses codecs, because a codec that is passed to a [Method] is on the heap.
+// codecs is a pool of codecs, because a codec that is passed to a [Method] escapes to the heap.
 var codecs = sync.Pool{New: func() any { return new(codec) }}
 
-// run reads or writes the arguments of a method. It returns the remaining input, or all output.
+// run reads or writes the arguments of a method. The result holds the remaining input, or all output.
 func run(m Method, b []byte, writing bool) decoder {
 	c := codecs.Get().(*codec)
 	c.b, c.err, c.writing = b, nil, writing
@@ -84,7 +84,7 @@ func run(m Method, b []byte, writing bool) decoder {
 }
 
 // Append appends the arguments of a method. It returns an error if a value does not fit its field, such as a short string of
-// more than 255 bytes. After an error it returns dst unchanged.
+// more than 255 bytes. In this case it returns dst unchanged.
 func Append(dst []byte, m Method) ([]byte, error) {
 	var e encoder
 	if deliver, ok := m.(*BasicDeliver); ok {
@@ -99,8 +99,8 @@ func Append(dst []byte, m Method) ([]byte, error) {
 	return e.b, nil
 }
 
-// Parse sets all fields of a method from its arguments. Bytes after the last argument are an error. After an error the
-// fields are undefined.
+// Parse sets all fields of a method from its arguments. It returns an error if bytes follow the last argument. After an
+// error, the fields are undefined.
 func Parse(args []byte, m Method) error {
 	d := decoder{b: args}
 	switch m := m.(type) {

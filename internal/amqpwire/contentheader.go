@@ -5,7 +5,7 @@ import "fmt"
 // contentHeaderSize is the size of a content header without its properties.
 const contentHeaderSize = 12
 
-// ContentHeader is the payload of a header frame. The Properties are encoded, with flags and list, and alias that
+// ContentHeader is the payload of a header frame. Properties contains the encoded flags and property list, and aliases the
 // payload. A broker does not need to parse the properties of most messages; see [PeekPropertyFlags].
 type ContentHeader struct {
 	ClassID    uint16
@@ -25,7 +25,7 @@ func ParseContentHeader(payload []byte) (ContentHeader, error) {
 	case d.err != nil:
 		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w", d.err)
 	case weight != 0:
-		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w: weight %d", ErrMalformed, weight)
+		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w: weight must be 0: got %d", ErrMalformed, weight)
 	case len(h.Properties) < 2:
 		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w: no property flags", ErrMalformed)
 	}

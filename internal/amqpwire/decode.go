@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by every error about bytes that cannot be decoded.
+	// ErrMalformed is wrapped by every decoding error.
 	ErrMalformed = errors.New("malformed")
 	// ErrUTF8 wraps ErrMalformed. It is a separate error because RabbitMQ has a separate message for it, "Malformed
 	// UTF-8 in shortstr".
@@ -31,7 +31,7 @@ func (d *decoder) fail(err error) {
 	d.b = nil
 }
 
-// take returns the next n bytes, which alias the input. It returns nil if fewer bytes are left.
+// take returns the next n bytes, which alias the input. If fewer bytes are left, it returns nil.
 func (d *decoder) take(n int) []byte {
 	if n > len(d.b) {
 		d.fail(errTruncated)
@@ -98,8 +98,8 @@ func (d *decoder) shortstr() string {
 
 func (d *decoder) longstr() string { return string(d.block()) }
 
-// block reads a four byte length and that many bytes, which alias the input. The comparison uses 64 bits because an int
-// may not hold the length.
+// block reads a four byte length and that many bytes, which alias the input. The comparison uses 64 bits, because the length
+// may not fit into an int.
 func (d *decoder) block() []byte {
 	n := d.long()
 	if uint64(n) > uint64(len(d.b)) {
@@ -109,7 +109,7 @@ func (d *decoder) block() []byte {
 	return d.take(int(n))
 }
 
-// end returns the first error. Remaining bytes are an error, too.
+// end returns the first error, or an error if bytes remain.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) > 0 {
 		d.err = fmt.Errorf("%w: %d bytes left over", ErrMalformed, len(d.b))

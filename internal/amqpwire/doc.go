@@ -2,8 +2,8 @@
 // RabbitMQ's extensions. It converts bytes to values and values to bytes. It does not handle connections or channels.
 // The worker library and the broker share the package. It imports only the standard library.
 //
-// A client opens a connection with the eight bytes of [ProtocolHeader]. After that both sides send frames. [Frame]
-// describes their format, [Table] the types of a field.
+// A client opens a connection with the eight bytes of [ProtocolHeader]. After that both sides send frames. [Frame] describes
+// their format, and [Table] describes the types of field values.
 //
 // The package guarantees that decoders do not panic on any input, and that they do not allocate memory in proportion to
 // a length that exceeds the input. Tables and arrays nest at most [MaxDepth] deep. Decoded strings and tables are

@@ -25,7 +25,7 @@ func (e *encoder) longlong(v uint64) { e.b = binary.BigEndian.AppendUint64(e.b, 
 
 func (e *encoder) shortstr(s string) {
 	if len(s) > math.MaxUint8 {
-		e.fail(fmt.Errorf("short string of %d bytes", len(s)))
+		e.fail(fmt.Errorf("short string must have at most 255 bytes: got %d", len(s)))
 		return
 	}
 	e.b = append(append(e.b, uint8(len(s))), s...)
@@ -46,7 +46,7 @@ func (e *encoder) openBlock() (mark int) {
 func (e *encoder) closeBlock(mark int) {
 	size := uint64(len(e.b) - mark)
 	if size > math.MaxUint32 {
-		e.fail(fmt.Errorf("%d bytes exceed a length of four octets", size))
+		e.fail(fmt.Errorf("length must fit in four octets: got %d bytes", size))
 		return
 	}
 	binary.BigEndian.PutUint32(e.b[mark-4:], uint32(size))

@@ -2,8 +2,8 @@ package amqpwire
 
 import "unsafe"
 
-// Footprint returns the approximate number of bytes of memory that the decoded table needs. The number can be twenty
-// times the encoded size.
+// Footprint returns the approximate number of bytes of memory that the decoded table needs. It can be twenty times the
+// encoded size.
 func (t Table) Footprint() int64 {
 	n := int64(cap(t)) * int64(unsafe.Sizeof(Field{}))
 	for _, f := range t {
@@ -52,5 +52,5 @@ func valueFootprint(v any) int64 {
 		}
 		return n
 	}
-	return slot / 2 // a number
+	return slot / 2 // numbers
 }

@@ -23,8 +23,8 @@ const (
 	FrameEnd = 0xCE
 	// FrameOverhead is the size of a frame without its payload: type, channel, size and end.
 	FrameOverhead = 8
-	// MinFrameMax is the smallest frame-max that the specification permits. Every peer must therefore accept frames of
-	// this size before the negotiation.
+	// MinFrameMax is the smallest frame-max that the specification permits. Every peer must accept frames of this size even
+	// before the negotiation.
 	MinFrameMax = 4096
 	// DefaultFrameMax replaces a frame-max of 0, which means no limit.
 	DefaultFrameMax = 131072
@@ -32,11 +32,11 @@ const (
 	frameHeaderSize = FrameOverhead - 1
 )
 
-// ProtocolHeader is the first data of an AMQP 0-9-1 client. A server also replies with it to any other protocol header.
+// ProtocolHeader is the first data of an AMQP 0-9-1 client. A server also sends it in reply to any other protocol header.
 var ProtocolHeader = [8]byte{'A', 'M', 'Q', 'P', 0, 0, 9, 1}
 
-// Frame is one frame. The Payload aliases the buffer of the [Reader] that returned it and is valid until the next
-// ReadFrame of that reader.
+// Frame is one frame. The Payload aliases the buffer of the [Reader] that returned it and is valid until the next call of
+// ReadFrame.
 //
 // All integers are big endian.
 //
@@ -92,16 +92,16 @@ const (
 	BadEnd
 )
 
-// FrameError reports a malformed frame. The rest of the stream cannot be parsed, so the reader returns the same error
-// on every later call.
+// FrameError reports a malformed frame. The reader cannot parse the rest of the stream, so it returns the same error on
+// every later call.
 type FrameError struct {
 	Reason  FrameErrorReason
 	Type    FrameType
 	Channel uint16
 	Size    uint32 // announced size of the payload
 	Max     uint32 // maximum size of the payload
-	End     byte   // octet at the position of FrameEnd; BadEnd only
-	Payload []byte // copy of at most the first 16 octets of the payload; BadEnd only
+	End     byte   // octet at the position of FrameEnd; only for BadEnd
+	Payload []byte // copy of at most the first 16 octets of the payload; only for BadEnd
 }
 
 // Error describes the malformed frame.
@@ -113,7 +113,7 @@ func (e *FrameError) Error() string {
 	return fmt.Sprintf("amqpwire: frame of type %d on channel %d: invalid end marker %d", e.Type, e.Channel, e.End)
 }
 
-// limitFrameMax returns a frame-max within the limits of memory and int.
+// limitFrameMax applies the default and the permitted range to a frame-max.
 func limitFrameMax(n uint32) uint32 {
 	if n == 0 {
 		return DefaultFrameMax
@@ -121,8 +121,8 @@ func limitFrameMax(n uint32) uint32 {
 	return min(max(n, MinFrameMax), math.MaxInt32)
 }
 
-// AppendMethodFrame appends a method frame. A method cannot be split, so the caller must check frame-max. After an error it
-// returns dst unchanged.
+// AppendMethodFrame appends a method frame. A method cannot be split into several frames, so the caller must check
+// frame-max. After an error it returns dst unchanged.
 func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	start := len(dst)
 	b := appendFrameHeader(dst, FrameMethod, channel, 0)
@@ -133,7 +133,7 @@ func AppendMethodFrame(dst []byte, channel uint16, m Method) ([]byte, error) {
 	}
 	size := len(b) - start - frameHeaderSize
 	if uint64(size) > math.MaxUint32 {
-		return dst, fmt.Errorf("amqpwire: %v: arguments of %d bytes do not fit a frame", m.ID(), size)
+		return dst, fmt.Errorf("amqpwire: %v: arguments must fit in one frame: got %d bytes", m.ID(), size)
 	}
 	binary.BigEndian.PutUint32(b[start+3:], uint32(size))
 	return append(b, FrameEnd), nil
@@ -149,8 +149,8 @@ func AppendHeaderFrame(dst []byte, channel, class uint16, bodySize uint64, prope
 	return append(dst, FrameEnd)
 }
 
-// AppendBodyFrames appends the body, split into frames of at most frameMax bytes. For an empty body it appends nothing.
-// A frameMax of 0 means [DefaultFrameMax]. It raises a frameMax below [MinFrameMax] to that minimum.
+// AppendBodyFrames appends the body, split into frames of at most frameMax bytes. It does not append a frame for an empty
+// body. A frameMax of 0 means [DefaultFrameMax], and a frameMax below [MinFrameMax] means MinFrameMax.
 func AppendBodyFrames(dst []byte, channel uint16, body []byte, frameMax uint32) []byte {
 	limit := int(limitFrameMax(frameMax)) - FrameOverhead
 	frames := (len(body) + limit - 1) / limit
@@ -161,7 +161,7 @@ func AppendBodyFrames(dst []byte, channel uint16, body []byte, frameMax uint32) 
 	return dst
 }
 
-// AppendHeartbeatFrame appends a heartbeat frame, which has constant content.
+// AppendHeartbeatFrame appends a heartbeat frame. All heartbeat frames are identical.
 func AppendHeartbeatFrame(dst []byte) []byte {
 	return appendFrame(dst, FrameHeartbeat, 0, nil)
 }

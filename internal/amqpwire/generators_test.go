@@ -48,8 +48,8 @@ func mustEqual(t testing.TB, want, have any) {
 	}
 }
 
-// allIDs finds the methods by trying all numbers below 256. A second list of methods could have the same gaps as the first
-// list.
+// allIDs finds the methods by trying all classes and methods below 256, because a second list of methods could have the same
+// gaps as the list in the package.
 func allIDs() []MethodID {
 	var ids []MethodID
 	for class := range uint32(256) {

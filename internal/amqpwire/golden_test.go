@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The bytes in this file follow the specification and were written by hand. A round trip alone cannot detect an error that
-// encoder and decoder share.
+// The bytes in this file follow the specification and were written by hand. A round trip cannot detect an error that encoder
+// and decoder share.
 
 func unhex(t *testing.T, s string) []byte {
 	t.Helper()

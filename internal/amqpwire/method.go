@@ -7,7 +7,7 @@ import (
 
 // Method is an AMQP method with its arguments. Every implementation is a pointer to a struct of this package.
 type Method interface {
-	// ID returns the class and the method.
+	// ID returns the method ID.
 	ID() MethodID
 	// arguments reads or writes the fields. [Parse] and [Append] call it.
 	arguments(*codec) *codec
@@ -36,7 +36,7 @@ func (id MethodID) String() string {
 	return fmt.Sprintf("method %d.%d", id.Class(), id.Method())
 }
 
-// UnknownMethodError reports a method without a struct in this package.
+// UnknownMethodError reports a method that this package does not support.
 type UnknownMethodError struct{ ID MethodID }
 
 // Error returns a message with the class and the method.
@@ -44,10 +44,10 @@ func (e *UnknownMethodError) Error() string {
 	return fmt.Sprintf("amqpwire: unknown method %d.%d", e.ID.Class(), e.ID.Method())
 }
 
-// PeekMethodID returns the method of a method frame's payload. It does not parse the arguments.
+// PeekMethodID returns the ID of the method in the payload of a method frame, without parsing the arguments.
 func PeekMethodID(payload []byte) (MethodID, error) {
 	if len(payload) < 4 {
-		return 0, fmt.Errorf("amqpwire: %w: method payload of %d bytes", ErrMalformed, len(payload))
+		return 0, fmt.Errorf("amqpwire: %w: method payload must have at least 4 bytes: got %d", ErrMalformed, len(payload))
 	}
 	return MethodID(binary.BigEndian.Uint32(payload)), nil
 }

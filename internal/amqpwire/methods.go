@@ -1,6 +1,6 @@
 package amqpwire
 
-// IDs of the methods of AMQP 0-9-1 and of RabbitMQ's extensions.
+// Method IDs of AMQP 0-9-1 and of RabbitMQ's extensions.
 const (
 	IDConnectionStart          MethodID = 10<<16 | 10
 	IDConnectionStartOk        MethodID = 10<<16 | 11
@@ -71,7 +71,7 @@ const (
 )
 
 var methods = map[MethodID]struct {
-	name   string // in the specification
+	name   string // name in the specification
 	create func() Method
 }{
 	IDConnectionStart:          {"connection.start", func() Method { return new(ConnectionStart) }},

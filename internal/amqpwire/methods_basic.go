@@ -4,7 +4,7 @@ package amqpwire
 type BasicQos struct {
 	PrefetchSize  uint32 // in bytes, 0 for no limit
 	PrefetchCount uint16 // in messages, 0 for no limit
-	Global        bool   // for the whole channel; otherwise, with RabbitMQ, for each new consumer
+	Global        bool   // applies to the whole channel; if unset, RabbitMQ applies the limits to each new consumer
 }
 
 // ID returns [IDBasicQos].
@@ -51,8 +51,8 @@ func (m *BasicConsumeOk) arguments(c *codec) *codec {
 	return c.shortstr(&m.ConsumerTag)
 }
 
-// BasicCancel ends a consumer. RabbitMQ also sends it when it ends a consumer, for example because the queue was
-// deleted.
+// BasicCancel cancels a consumer. RabbitMQ also sends it to the client when it cancels a consumer, for example because the
+// queue was deleted.
 type BasicCancel struct {
 	ConsumerTag string
 	NoWait      bool // send no reply
@@ -162,7 +162,7 @@ func (*BasicGetEmpty) ID() MethodID { return IDBasicGetEmpty }
 
 func (*BasicGetEmpty) arguments(c *codec) *codec { return c.emptyShort() }
 
-// BasicAck settles deliveries. From RabbitMQ to the client, it confirms publications.
+// BasicAck acknowledges deliveries. Sent by RabbitMQ, it confirms publications.
 type BasicAck struct {
 	DeliveryTag uint64
 	Multiple    bool // also all earlier ones
@@ -175,7 +175,7 @@ func (m *BasicAck) arguments(c *codec) *codec {
 	return c.longlong(&m.DeliveryTag).bits(&m.Multiple)
 }
 
-// BasicReject refuses a delivery.
+// BasicReject rejects a delivery.
 type BasicReject struct {
 	DeliveryTag uint64
 	Requeue     bool
@@ -200,7 +200,7 @@ func (m *BasicRecoverAsync) arguments(c *codec) *codec {
 	return c.bits(&m.Requeue)
 }
 
-// BasicRecover requests the redelivery of all unacked deliveries.
+// BasicRecover requests the redelivery of all unacked messages.
 type BasicRecover struct {
 	Requeue bool
 }
@@ -218,7 +218,7 @@ type BasicRecoverOk struct{ noArguments }
 // ID returns [IDBasicRecoverOk].
 func (*BasicRecoverOk) ID() MethodID { return IDBasicRecoverOk }
 
-// BasicNack refuses deliveries. From RabbitMQ to the client, it refuses publications.
+// BasicNack rejects deliveries. Sent by RabbitMQ, it reports that publications failed.
 type BasicNack struct {
 	DeliveryTag uint64
 	Multiple    bool // also all earlier ones
@@ -262,7 +262,7 @@ type TxSelectOk struct{ noArguments }
 // ID returns [IDTxSelectOk].
 func (*TxSelectOk) ID() MethodID { return IDTxSelectOk }
 
-// TxCommit commits the transaction and starts the next.
+// TxCommit commits the transaction and starts a new one.
 type TxCommit struct{ noArguments }
 
 // ID returns [IDTxCommit].
@@ -274,7 +274,7 @@ type TxCommitOk struct{ noArguments }
 // ID returns [IDTxCommitOk].
 func (*TxCommitOk) ID() MethodID { return IDTxCommitOk }
 
-// TxRollback discards the transaction and starts the next.
+// TxRollback discards the transaction and starts a new one.
 type TxRollback struct{ noArguments }
 
 // ID returns [IDTxRollback].

@@ -99,7 +99,7 @@ func (*ConnectionOpenOk) ID() MethodID { return IDConnectionOpenOk }
 
 func (*ConnectionOpenOk) arguments(c *codec) *codec { return c.emptyShort() }
 
-// ConnectionClose requests the close of the connection. The class and the method identify the failed method, or are 0.
+// ConnectionClose requests the close of the connection. ClassID and MethodID identify the method that failed, or are 0.
 type ConnectionClose struct {
 	ReplyCode uint16
 	ReplyText string
@@ -114,7 +114,7 @@ func (m *ConnectionClose) arguments(c *codec) *codec {
 	return c.short(&m.ReplyCode).shortstr(&m.ReplyText).short(&m.ClassID).short(&m.MethodID)
 }
 
-// ConnectionCloseOk confirms the close. The sender does not send anything after it.
+// ConnectionCloseOk confirms a connection.close. It is the last method of its sender.
 type ConnectionCloseOk struct{ noArguments }
 
 // ID returns [IDConnectionCloseOk].
@@ -173,7 +173,7 @@ func (*ChannelOpenOk) ID() MethodID { return IDChannelOpenOk }
 
 func (*ChannelOpenOk) arguments(c *codec) *codec { return c.emptyLong() }
 
-// ChannelFlow asks the peer to stop or to resume sending content.
+// ChannelFlow asks the peer to pause or resume sending content.
 type ChannelFlow struct {
 	Active bool
 }
@@ -197,7 +197,7 @@ func (m *ChannelFlowOk) arguments(c *codec) *codec {
 	return c.bits(&m.Active)
 }
 
-// ChannelClose requests the close of the channel. The class and the method identify the failed method, or are 0.
+// ChannelClose requests the close of the channel. ClassID and MethodID identify the method that failed, or are 0.
 type ChannelClose ConnectionClose
 
 // ID returns [IDChannelClose].
@@ -205,13 +205,13 @@ func (*ChannelClose) ID() MethodID { return IDChannelClose }
 
 func (m *ChannelClose) arguments(c *codec) *codec { return (*ConnectionClose)(m).arguments(c) }
 
-// ChannelCloseOk confirms the close of the channel.
+// ChannelCloseOk confirms a channel.close.
 type ChannelCloseOk struct{ noArguments }
 
 // ID returns [IDChannelCloseOk].
 func (*ChannelCloseOk) ID() MethodID { return IDChannelCloseOk }
 
-// AccessRequest is obsolete. The tickets that it requests have no effect.
+// AccessRequest requests an access ticket. It is obsolete, and tickets have no effect.
 type AccessRequest struct {
 	Realm     string
 	Exclusive bool

@@ -36,7 +36,7 @@ const (
 	maxFlagWords = 4
 )
 
-// Properties are the properties of a message. Only the fields in Flags are present. The other fields are zero after
+// Properties are the properties of a message. Only the properties in Flags are present. All other fields are zero after
 // parsing, and Append ignores them.
 type Properties struct {
 	Flags PropertyFlags
@@ -48,7 +48,7 @@ type Properties struct {
 	Priority        uint8
 	CorrelationID   string
 	ReplyTo         string
-	Expiration      string // milliseconds in decimal; RabbitMQ rejects other values
+	Expiration      string // decimal number of milliseconds; RabbitMQ rejects other values
 	MessageID       string
 	Timestamp       uint64 // seconds since 1970
 	Type            string
@@ -69,7 +69,7 @@ func PeekPropertyFlags(b []byte) PropertyFlags {
 	return PropertyFlags(binary.BigEndian.Uint16(b)) & propAll
 }
 
-// ParseProperties parses an encoded property list, including the flags. Remaining bytes are an error.
+// ParseProperties parses an encoded property list, including the flags. It returns an error if bytes remain.
 func ParseProperties(b []byte) (Properties, error) {
 	var p Properties
 	if err := p.Parse(b, propAll); err != nil {
@@ -78,8 +78,8 @@ func ParseProperties(b []byte) (Properties, error) {
 	return p, nil
 }
 
-// Parse parses only the given properties of a list. It validates the other properties, but does not store them. After
-// an error the properties are undefined.
+// Parse parses only the wanted properties of a list. It validates the other properties, but does not store them. After an
+// error, the properties are undefined.
 func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 	c := codec{decoder: decoder{b: b}}
 	there := c.propertyFlags()
@@ -101,7 +101,7 @@ func (p *Properties) Parse(b []byte, wanted PropertyFlags) error {
 // a flag is undefined. After an error it returns dst unchanged.
 func (p *Properties) Append(dst []byte) ([]byte, error) {
 	if p.Flags&^propAll != 0 {
-		return dst, fmt.Errorf("amqpwire: properties: flags %#04x name no property", uint16(p.Flags&^propAll))
+		return dst, fmt.Errorf("amqpwire: properties: flags %#04x do not belong to a property", uint16(p.Flags&^propAll))
 	}
 	c := codec{decoder{b: binary.BigEndian.AppendUint16(dst, uint16(p.Flags))}, true}
 	for left := p.Flags; left != 0; left &^= left.first() {
@@ -113,19 +113,19 @@ func (p *Properties) Append(dst []byte) ([]byte, error) {
 	return c.b, nil
 }
 
-// propertyFlags reads all flag words. It drops bit 1 of the first word, which does not belong to a property and has no
-// value. RabbitMQ ignores the bit, too. A property in a further word would have a value of unknown size, so such a
-// property is an error.
+// propertyFlags reads all flag words. It drops bit 1 of the first word, which does not belong to a property; RabbitMQ
+// ignores it too. AMQP does not define properties in further words, and their values would have unknown sizes, so further
+// words must not contain properties.
 func (d *decoder) propertyFlags() PropertyFlags {
 	first := d.short()
 	word := first
 	for n := 1; word&flagContinued != 0; n++ {
 		if n == maxFlagWords {
-			d.fail(fmt.Errorf("%w: more than %d words of flags", ErrMalformed, maxFlagWords))
+			d.fail(fmt.Errorf("%w: property list has more than %d words of flags", ErrMalformed, maxFlagWords))
 			return 0
 		}
 		if word = d.short(); word&^flagContinued != 0 {
-			d.fail(fmt.Errorf("%w: flags %#04x name no property", ErrMalformed, word))
+			d.fail(fmt.Errorf("%w: flags %#04x do not belong to a property", ErrMalformed, word))
 			return 0
 		}
 	}

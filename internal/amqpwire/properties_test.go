@@ -17,8 +17,8 @@ func genProperties(t *rapid.T) Properties {
 	return p
 }
 
-// clearUnflagged clears the fields that are not in Flags, because Append ignores these fields. The order of the fields after
-// Flags is the order of the bits.
+// clearUnflagged clears the fields whose properties are not in Flags, because Append ignores them. The fields after Flags
+// have the order of the bits.
 func clearUnflagged(p Properties) Properties {
 	v := reflect.ValueOf(&p).Elem()
 	for i := 1; i < v.NumField(); i++ {
@@ -53,7 +53,7 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	})
 }
 
-// If only some properties are wanted, Parse returns only these properties, but validates the whole list.
+// Parse stores only the wanted properties, but validates the whole list.
 func TestParseWantedProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := genProperties(t)

@@ -14,25 +14,24 @@ const (
 	maxEmptyReads = 100
 	// snippetSize is the maximum number of payload bytes in a FrameError.
 	snippetSize = 16
-	// smallFrames is the number of small frames after which the reader does not expect a large frame. Each body follows
-	// two small frames.
+	// smallFrames is the number of consecutive small frames after which the reader no longer expects a large frame. Two
+	// small frames precede each body.
 	smallFrames = 4
-	// spareSize is the size of a spare buffer. Every frame fits into it unless the negotiated limit is larger.
+	// spareSize is the size of a spare buffer. Every frame fits into it, unless the negotiated frame-max is larger.
 	spareSize = DefaultFrameMax
 )
 
-// spares are buffers for large frames. A reader returns its spare after several small frames, such as heartbeats,
-// without buffered data behind them. Therefore an idle connection keeps only its initial buffer, and a connection with
-// large frames does not start each of them with a small read.
+// spares are buffers for large frames. A reader returns its spare after several small frames, such as heartbeats, if no
+// further data is buffered. An idle connection therefore keeps only its initial buffer, and a connection with large frames
+// keeps its large buffer between them.
 var spares = make(chan []byte, 32)
 
 // Reader reads frames from a stream through an internal buffer. It is not safe for concurrent use.
 //
-// An error of the stream does not damage the reader. The received part of a frame stays in the buffer, and a later call
-// continues with it, for example after an expired deadline.
+// The reader remains usable after an error of the stream, such as an expired deadline. The received part of a frame stays in
+// the buffer, and a later call continues with it.
 type Reader struct {
-	// Resized, if not nil, is called when the size of the buffer changes. The argument is the difference from the
-	// initial size.
+	// Resized, if set, is called when the size of the buffer changes. The argument is the difference from the initial size.
 	Resized func(by int)
 
 	src      io.Reader
@@ -41,7 +40,7 @@ type Reader struct {
 	buf      []byte // initial buffer, or temporarily a larger buffer
 	small    int    // number of consecutive frames that fit into initial
 	r, w     int    // buf[r:w] is read from src but not yet returned
-	err      error  // error of the last read, returned after its bytes
+	err      error  // error of the last read, returned after the bytes of that read
 }
 
 // NewReader returns a Reader that accepts frames of at most frameMax bytes. See [Reader.SetFrameMax] for the values of
@@ -51,12 +50,12 @@ func NewReader(r io.Reader, frameMax uint32) *Reader {
 	return &Reader{src: r, frameMax: limitFrameMax(frameMax), initial: initial, buf: initial}
 }
 
-// SetFrameMax changes the limit for later frames, usually after the negotiation. The limit includes the whole frame with
-// [FrameOverhead]. 0 means [DefaultFrameMax], and values below [MinFrameMax] mean [MinFrameMax].
+// SetFrameMax changes the maximum size of later frames, usually after the negotiation. The size includes [FrameOverhead]. 0
+// means [DefaultFrameMax], and values below [MinFrameMax] mean [MinFrameMax].
 func (r *Reader) SetFrameMax(n uint32) { r.frameMax = limitFrameMax(n) }
 
-// Buffered returns the number of bytes that were read from the stream but not returned. If it is 0, the next ReadFrame
-// may block. If it is not 0, ReadFrame may also block, because the bytes may be only part of a frame.
+// Buffered returns the number of bytes that were read from the stream but not returned. ReadFrame may block even if the
+// number is not 0, because the bytes may be only part of a frame.
 func (r *Reader) Buffered() int { return r.w - r.r }
 
 // Ready reports whether the next ReadFrame returns without blocking, either with a complete frame or with an error.
@@ -99,7 +98,7 @@ func (r *Reader) ReadFrame() (Frame, error) {
 	if err := r.fill(total); err != nil {
 		return Frame{}, err
 	}
-	// The capacity ends with the payload, so that an append cannot overwrite the next frame.
+	// Limit the capacity, so that an append to the payload cannot overwrite the next frame.
 	f.Payload = r.buf[r.r+frameHeaderSize : r.r+total-1 : r.r+total-1]
 	if end := r.buf[r.r+total-1]; end != FrameEnd {
 		return Frame{}, &FrameError{
@@ -114,8 +113,8 @@ func (r *Reader) ReadFrame() (Frame, error) {
 	return f, nil
 }
 
-// fill reads until n bytes are buffered. To make room, it moves the buffered bytes to the front. If they fill the
-// buffer, it uses a larger buffer. Therefore an announced size alone does not allocate memory.
+// fill reads until n bytes are buffered. To make room, it moves the buffered bytes to the front. It switches to a larger
+// buffer only when they fill the buffer, so that an announced size alone does not allocate memory.
 func (r *Reader) fill(n int) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0
@@ -174,7 +173,7 @@ func (r *Reader) grow() {
 	r.use(larger)
 }
 
-// shrink returns to the initial buffer if no bytes are buffered.
+// shrink switches back to the initial buffer if no bytes are buffered.
 func (r *Reader) shrink() {
 	if len(r.buf) == spareSize {
 		select {

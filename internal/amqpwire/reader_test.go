@@ -44,7 +44,7 @@ func TestReaderReleasesLargeBuffer(t *testing.T) {
 	}
 }
 
-// partReader is a stream that arrives in parts. It calls a function before each part.
+// partReader is a stream whose data arrives in parts. It calls a function before each part.
 type partReader struct {
 	part   int
 	parts  [][]byte
@@ -113,7 +113,7 @@ func TestReadFrames(t *testing.T) {
 	}
 }
 
-// counter counts the bytes that it returns.
+// counter is a stream that counts the bytes that it returns.
 type counter struct {
 	io.Reader
 	n int
@@ -148,7 +148,7 @@ func TestFrameMax(t *testing.T) {
 			t.Errorf("frame-max %d: got %d, want %d", tc.set, r.frameMax, tc.max)
 		}
 	}
-	// The stream does not contain the frame, so the size alone must cause the error.
+	// The stream ends after the header, so the size alone must cause the error.
 	header := []byte{3, 0, 7, 0, 0, 0x0f, 0xf8 + 1}
 	r := NewReader(bytes.NewReader(header), MinFrameMax)
 	for range 2 {
@@ -204,7 +204,7 @@ func TestFrameErrorText(t *testing.T) {
 	}
 }
 
-// scripted performs one of its reads per call.
+// scripted is a stream that calls the next of its functions for each read.
 type scripted []func([]byte) (int, error)
 
 func (s *scripted) Read(b []byte) (int, error) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MaxDepth is the maximum nesting depth of tables and arrays, including the outermost. It limits the stack of a
-// decoder, and ends the encoding of an array that contains itself.
+// MaxDepth is the maximum nesting depth of tables and arrays, including the outermost. It limits the stack use of the
+// decoder, and stops the encoder at an array that contains itself.
 const MaxDepth = 32
 
 // Field is a field of a [Table]. [Table] lists the types of Value.
@@ -77,8 +77,8 @@ func (t Table) All() iter.Seq2[string, any] {
 	}
 }
 
-// Set returns a copy of t with the value v in the first field with the name. If no field has the name, Set adds one. It
-// does not change later fields with the same name.
+// Set returns a copy of t with the value v in the first field with the name. If no field has the name, Set adds one. Later
+// fields with the same name do not change.
 func (t Table) Set(name string, v any) Table {
 	// The extra capacity avoids a second copy in the append below.
 	c := append(make(Table, 0, len(t)+1), t...)
@@ -89,7 +89,7 @@ func (t Table) Set(name string, v any) Table {
 	return append(c, Field{Name: name, Value: v})
 }
 
-// Delete returns a copy of t without the fields with the name.
+// Delete returns a copy of t without the fields that have the name.
 func (t Table) Delete(name string) Table {
 	return slices.DeleteFunc(slices.Clone(t), func(f Field) bool { return f.Name == name })
 }
@@ -98,7 +98,7 @@ func (t Table) index(name string) int {
 	return slices.IndexFunc(t, func(f Field) bool { return f.Name == name })
 }
 
-// ParseTable parses a table. b must contain exactly its four byte length and its content.
+// ParseTable parses an encoded table. b must contain exactly the four byte length of the table and its content.
 func ParseTable(b []byte) (Table, error) {
 	d := decoder{b: b}
 	t := d.table()
@@ -108,8 +108,8 @@ func ParseTable(b []byte) (Table, error) {
 	return t, nil
 }
 
-// Append appends the table, including its length. It returns an error if the type of a value does not exist in AMQP. After
-// an error it returns dst unchanged.
+// Append appends the encoded table, including its length. If it cannot encode a value, for example because its type does not
+// exist in AMQP, it returns an error and dst unchanged.
 func (t Table) Append(dst []byte) ([]byte, error) {
 	e := encoder{b: dst}
 	e.table(t)
@@ -119,7 +119,7 @@ func (t Table) Append(dst []byte) ([]byte, error) {
 	return e.b, nil
 }
 
-var errTooDeep = fmt.Errorf("tables and arrays nested deeper than %d", MaxDepth)
+var errTooDeep = fmt.Errorf("tables and arrays must nest at most %d deep", MaxDepth)
 
 func (d *decoder) table() Table { return d.tableAt(1) }
 
@@ -143,7 +143,7 @@ func (d *decoder) arrayAt(depth int) Array {
 	return leave(d, &inner, a)
 }
 
-// nested returns a decoder for the next block.
+// nested returns a decoder for the content of the next block.
 func (d *decoder) nested(depth int) decoder {
 	if depth > MaxDepth {
 		d.fail(fmt.Errorf("%w: %w", ErrMalformed, errTooDeep))

@@ -45,7 +45,7 @@ func TestTablePreservesOrderAndDuplicates(t *testing.T) {
 	mustEqual(t, want, have)
 }
 
-// A table follows RabbitMQ instead of the specification if they differ.
+// If RabbitMQ and the specification differ, a table follows RabbitMQ.
 func TestTableMatchesRabbitMQ(t *testing.T) {
 	have, err := ParseTable([]byte("\x00\x00\x00\x0f" + "\x01aL\xff\xff\xff\xff\xff\xff\xff\xff" + "\x01bt\x02"))
 	if err != nil {
@@ -141,7 +141,7 @@ func TestAppendRejectsCycle(t *testing.T) {
 
 func TestTableEdits(t *testing.T) {
 	original := Table{{"a", int32(1)}, {"b", int32(2)}, {"a", int32(3)}}
-	// The spare capacity reveals an incorrect append.
+	// With spare capacity, an incorrect append changes the original.
 	table := append(make(Table, 0, 8), original...)
 
 	if v, ok := table.Get("a"); !ok || v != int32(1) {

@@ -50,8 +50,8 @@ func sampleTable() Table {
 	}
 }
 
-// truncate passes every strict prefix of b to decode. Each prefix is a slice of exact size, so that bounds checks and the
-// race detector find reads beyond it.
+// truncate passes every strict prefix of b to decode. Each prefix is a slice without spare capacity, so that reads beyond it
+// panic.
 func truncate(t *testing.T, b []byte, decode func([]byte) error) {
 	t.Helper()
 	if err := decode(b); err != nil {
@@ -108,7 +108,7 @@ func TestTruncatedTable(t *testing.T) {
 		_, err := ParseTable(b)
 		return err
 	})
-	// Truncate with a correct outer length, too. Otherwise the outer length alone would reveal every truncation.
+	// Also truncate with a correct outer length, because a wrong outer length alone reveals every truncation.
 	for n := range len(b) - 4 {
 		cut := append([]byte{0, 0, byte(n >> 8), byte(n)}, b[4:4+n]...)
 		if table, err := ParseTable(cut); err == nil {
@@ -129,7 +129,7 @@ func TestTruncatedStream(t *testing.T) {
 	}
 }
 
-// once returns its bytes together with io.EOF.
+// once is a stream that returns its bytes together with io.EOF.
 type once struct{ b []byte }
 
 func (o *once) Read(dst []byte) (int, error) {
