@@ -193,8 +193,8 @@ func (a *Account) Close() (left int64) {
 	return left
 }
 
-// Share is a part of an account whose size is set as a whole. It is not safe for concurrent use. The zero Share counts
-// nothing.
+// Share is a part of an account whose size is set as a whole. It is not safe for concurrent use. The zero Share does
+// not count.
 type Share struct {
 	account *Account
 	kind    Kind
