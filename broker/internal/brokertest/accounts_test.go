@@ -68,8 +68,8 @@ var genSentContent = rapid.Custom(func(t *rapid.T) sentContent {
 	return s
 })
 
-// After any sequence of commands and any end of the connections, the accounts of the connections are empty. The account of
-// the topology is empty after the topology is deleted.
+// After any sequence of commands, and however the connections are closed, the accounts of the connections are empty. The
+// account of the topology is empty after the topology is deleted.
 func TestMemoryAccountsAreEmptyAfterClose(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		says := rapid.SliceOfN(genSentContent, 50, 200).Draw(rt, "says")

@@ -16,7 +16,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// raw is a client that sends arbitrary commands and need not read the answers. It is for synctest bubbles.
+// raw is a client that sends arbitrary commands and may ignore the replies. It works in synctest bubbles.
 type raw struct {
 	t      *testing.T
 	conn   net.Conn
@@ -24,12 +24,12 @@ type raw struct {
 	closed *amqpwire.ConnectionClose // nil while the connection is open
 }
 
-// dialRaw opens a connection with client properties, and a channel.
+// dialRaw opens a connection with the given client properties, and a channel.
 func dialRaw(t *testing.T, b *broker.Broker, properties amqpwire.Table) *raw {
 	return dialBeating(t, b, properties, 0)
 }
 
-// dialBeating is like dialRaw with a heartbeat interval, in seconds. The test must send the heartbeats.
+// dialBeating is like dialRaw, but sets a heartbeat interval in seconds. The test must send the heartbeats.
 func dialBeating(t *testing.T, b *broker.Broker, properties amqpwire.Table, heartbeat uint16) *raw {
 	conn, err := b.DialContext(t.Context(), "", "")
 	must(t, err)
@@ -124,7 +124,7 @@ func (n *neighbour) roundTrip() {
 	must(n.t, d.Ack(false))
 }
 
-// errorsFail is a log handler that fails the test if the broker logs an error, such as a counting error.
+// errorsFail is a log handler that fails the test if the broker logs an error, such as an accounting error.
 type errorsFail struct {
 	slog.Handler
 	t *testing.T
@@ -141,7 +141,7 @@ func (c errorsFail) Handle(_ context.Context, r slog.Record) error {
 
 func (c errorsFail) WithAttrs([]slog.Attr) slog.Handler { return c }
 
-// large is a table that uses more memory than its encoded length.
+// large is a table that uses much more memory than its encoded length.
 var large = func() amqpwire.Table {
 	var words amqpwire.Array
 	for range 5000 {
@@ -295,7 +295,7 @@ func TestTotalConnectionMemoryLimit(t *testing.T) {
 			if i == 5000 {
 				t.Fatalf("only %d of %d connections were closed", closed, len(clients))
 			}
-			if i%20 == 0 { // older connections become larger
+			if i%20 == 0 { // older connections use more memory
 				r := dialRaw(t, b, nil)
 				defer r.conn.Close()
 				go r.read()
@@ -367,7 +367,7 @@ func TestIncompleteMessageTimesOut(t *testing.T) {
 	})
 }
 
-// A client that the broker does not read because of an alarm need not continue its message.
+// While an alarm stops the broker from reading, an incomplete message does not time out.
 func TestIncompleteMessageDoesNotTimeOutDuringAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := start(t, broker.Config{MemoryLimit: 1})
@@ -395,7 +395,7 @@ func TestIncompleteMessageDoesNotTimeOutDuringAlarm(t *testing.T) {
 	})
 }
 
-// Client properties count towards the limit.
+// Client properties count towards the memory limit of the connection.
 func TestMemoryIncludesClientProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := start(t, broker.Config{MaxMessageSize: 32 << 10, ConnectionMemoryLimit: 64 << 10})

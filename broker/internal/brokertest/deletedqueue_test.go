@@ -20,7 +20,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// pinned maps descriptions to references that a channel has to a deleted queue.
+// pinned lists the references that a channel may have to a deleted queue, by description.
 var pinned = map[string]struct {
 	prepare, use func(ch *amqp.Channel, queue string) error
 }{
@@ -84,7 +84,7 @@ func TestDeletedQueueFreesArguments(t *testing.T) {
 	})
 }
 
-// The memory account includes a deleted queue as long as a channel refers to it.
+// The memory account includes a deleted queue while a channel refers to the queue.
 func TestMemoryIncludesReferencedDeletedQueue(t *testing.T) {
 	for name, test := range pinned {
 		for _, exclusive := range []bool{false, true} {

@@ -239,7 +239,7 @@ func TestBackup(t *testing.T) {
 	})
 }
 
-// A failed start does not recover from an earlier crash, so the next start still has to.
+// A failed start does not complete the recovery from an earlier crash, so the next start must do it.
 func TestFailedStartKeepsCrashMark(t *testing.T) {
 	config := inData(t)
 	crashed := broker.Config{Store: disk.Dir(dirOf(config) + "-crashed")}
@@ -250,7 +250,7 @@ func TestFailedStartKeepsCrashMark(t *testing.T) {
 		if _, ok, err := ch.Get("q", false); !ok || err != nil {
 			t.Fatal("cannot get a message:", err)
 		}
-		must(t, b.Backup(context.Background(), dirOf(crashed))) // the contents of the disk while a broker runs
+		must(t, b.Backup(context.Background(), dirOf(crashed))) // a copy of the disk while the broker runs, as after a crash
 	})
 	change := func(do func(s store.Store)) {
 		t.Helper()
@@ -300,7 +300,7 @@ func TestAPIDoesNotChangeDataAfterShutdown(t *testing.T) {
 	})
 }
 
-// The broker does not store the temporary users of a configuration. A deleted guest does not return later.
+// The broker does not store the temporary users of a configuration. A deleted user guest does not return after a restart.
 func TestBrokerDoesNotStoreTemporaryUsers(t *testing.T) {
 	config := inData(t)
 	runBroker(t, config, func(b *broker.Broker) { must(t, nodeOf(b).Access.DeleteUser("guest")) })

@@ -33,7 +33,7 @@ func (l exhausted) Accept() (net.Conn, error) {
 	}
 }
 
-// A client that opens more connections than the process may have open files does not end the broker.
+// A client that opens more connections than the process may have open files does not stop the broker.
 func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	b, err := broker.New(broker.Config{})
 	must(t, err)
@@ -52,8 +52,7 @@ func TestServeContinuesAfterTooManyOpenFiles(t *testing.T) {
 	}
 }
 
-// A message that many queues dead-letter immediately moves from queue to queue without recursion. Shutdown does not wait for
-// it.
+// A message that many queues dead-letter one after another moves without recursion. Shutdown does not wait for it.
 func TestDeadLettersThroughManyQueues(t *testing.T) {
 	const n = 1000
 	b, conn := start(t, broker.Config{})
@@ -133,7 +132,7 @@ func TestCommitAfterExchangeDeletion(t *testing.T) {
 	}
 }
 
-// A refused consumer of direct reply-to does not use memory of the broker.
+// A refused consumer of direct reply-to does not leave a queue in memory.
 func TestRefusedReplyConsumerLeavesNoQueue(t *testing.T) {
 	b, conn := start(t, broker.Config{})
 	for range 10 {

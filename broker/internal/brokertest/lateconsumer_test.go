@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/budget"
 )
 
-// late is a client that receives all messages and acknowledges them only when the test requests it.
+// late is a client that receives messages and acknowledges them only when the test calls ack.
 type late struct {
 	t       *testing.T
 	got     []amqp.Delivery // unacked deliveries
@@ -66,7 +66,8 @@ func fill(t *testing.T, conn *amqp.Connection, queue string, messages int) {
 }
 
 // Consumers without a prefetch that acknowledge late receive only as many messages as fit into memory. They receive more
-// messages after they acknowledge. The broker does not close these consumers, so that no delivery fails.
+// messages after they acknowledge. The broker does not close the connections of these consumers, because then all their
+// deliveries would count as failed.
 func TestBrokerDoesNotCloseLateConsumers(t *testing.T) {
 	const limit = 4 << 20
 	for name, test := range map[string]struct{ consumers, messages, batch int }{

@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Declarations that outlive their connection have a separate limit. Existing objects remain usable, and deleting objects
-// frees memory.
+// Objects that outlive their connection have a separate limit. At the limit, existing objects remain usable, and deleting
+// objects frees memory.
 func TestTopologyMemoryLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1 << 20
@@ -57,7 +57,7 @@ func TestTopologyMemoryLimit(t *testing.T) {
 		ch = channel(t, other)
 		must(t, declare(ch, "q0", args)) // the queue exists
 		_, err = ch.QueueDeclare("", false, true, true, false, nil)
-		must(t, err) // exclusive queues count for the connection
+		must(t, err) // exclusive queues count against the limit of the connection
 		for i := range n - 1 {
 			_, err := ch.QueueDelete(fmt.Sprint("q", i), false, false, false)
 			must(t, err)
@@ -137,7 +137,7 @@ func TestMemoryIncludesRoutingKeys(t *testing.T) {
 	})
 }
 
-// The buffer for large frames counts until the client sends only small frames.
+// The memory account includes the buffer for large frames, until the client has sent only small frames for a while.
 func TestMemoryIncludesFrameBuffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100_000
@@ -172,7 +172,7 @@ func TestMemoryIncludesFrameBuffers(t *testing.T) {
 	})
 }
 
-// The broker does not close slow readers. With a lower limit, fewer bytes wait for each of them.
+// The broker does not close slow readers. With a lower limit, it buffers fewer bytes for each of them.
 func TestBrokerDoesNotCloseSlowReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, clients = 4 << 20, 30

@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
-// site is a broker in memory. Its clients choose their addresses.
+// site is a broker in memory whose clients choose their addresses.
 type site struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -84,20 +84,20 @@ func (s *site) Close() error {
 // Addr implements [net.Listener].
 func (s *site) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "site"} }
 
-// from is a connection from an address.
-type from struct {
+// connFrom is a connection with a fixed remote address.
+type connFrom struct {
 	net.Conn
 	addr *net.TCPAddr
 }
 
-func (f from) RemoteAddr() net.Addr { return f.addr }
+func (c connFrom) RemoteAddr() net.Addr { return c.addr }
 
-// logIn logs in and out. It returns the time until the broker answers.
+// logIn logs in and out. It returns the time that the broker took to reply.
 func (s *site) logIn(addr, user, password string) (time.Duration, error) {
 	begin := time.Now()
 	conn, err := amqp.DialConfig("amqp://"+user+":"+password+"@site/", amqp.Config{Dial: func(string, string) (net.Conn, error) {
 		client, server := net.Pipe()
-		s.conns <- from{server, &net.TCPAddr{IP: net.ParseIP(addr), Port: 1}}
+		s.conns <- connFrom{server, &net.TCPAddr{IP: net.ParseIP(addr), Port: 1}}
 		return client, nil
 	}})
 	took := time.Since(begin)
@@ -112,8 +112,8 @@ const (
 	another = "192.0.2.2"
 )
 
-// An attacker who guesses a password has about 720 attempts per hour, over any number of connections. Other users are not
-// delayed.
+// An attacker who guesses a password has about 720 attempts per hour, regardless of the number of connections. The broker
+// does not delay other users.
 func TestBrokerLimitsPasswordGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -139,13 +139,13 @@ func TestBrokerLimitsPasswordGuesses(t *testing.T) {
 			}
 		}
 		guessers.Wait()
-		if n := s.wrong.Load(); n < 720 || n > 730 { // the last ones began within the hour
+		if n := s.wrong.Load(); n < 720 || n > 730 { // the last attempts began within the hour
 			t.Errorf("checked passwords: got %d, want about 725", n)
 		}
 	})
 }
 
-// From the address of an attacker, the first login of a user with the right password waits for at most five seconds.
+// If a user shares the address of an attacker, the user's first login with the right password waits at most five seconds.
 func TestLoginFromAddressOfAttacker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for guesses, wait := range map[int]time.Duration{4: 0, 5: time.Second, 25: 5 * time.Second} {
@@ -162,8 +162,8 @@ func TestLoginFromAddressOfAttacker(t *testing.T) {
 	})
 }
 
-// Programs with an old password do not lock out programs with the new password of the same user at the same address, if the
-// latter programs have logged in before.
+// Programs with an old password do not lock out programs with the new password at the same address, if the user has logged
+// in there before.
 func TestOldPasswordDoesNotLockOutNewPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// After a shutdown, every message in the work queue that a client has received is redelivered. It does not matter whether
-// the client had settled the message, or which stage of dead lettering the message had reached.
+// After a shutdown and restart, every message in the work queue that a client had received before is marked as redelivered.
+// It does not matter whether the client had settled the message, or which stage of dead-lettering the message had reached.
 func TestDeliveredMessagesAreRedeliveredAfterShutdown(t *testing.T) {
 	const n = 1500
 	type settle func(ch *amqp.Channel, ds []amqp.Delivery) error

@@ -45,7 +45,7 @@ func TestConsumerTimeout(t *testing.T) {
 	})
 }
 
-// A queue argument or a consumer argument can set the timeout.
+// A queue argument or a consumer argument can set the acknowledgement timeout.
 func TestConsumerTimeoutArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, conn := start(t, broker.Config{})
@@ -69,7 +69,8 @@ func TestConsumerTimeoutArguments(t *testing.T) {
 	})
 }
 
-// The broker does not keep messages for a consumer after its timeout, even if its client never settles them.
+// After the timeout, the broker does not keep a message in memory for the consumer, even if the client never settles the
+// delivery.
 func TestTimedOutDeliveryFreesMessage(t *testing.T) {
 	const rounds, messages, size = 4, 8, 1 << 20
 	synctest.Test(t, func(t *testing.T) {

@@ -115,7 +115,8 @@ func (d deaf) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A client has ten seconds for the handshakes of TLS and AMQP, whether it sends nothing or does not read.
+// A client has ten seconds for the TLS and AMQP handshakes. The timeout also applies to clients that do not send or do not
+// read.
 func TestHandshakeTimesOut(t *testing.T) {
 	ca := newAuthority(t)
 	server := &tls.Config{Certificates: []tls.Certificate{ca.issue("server", false)}, Time: time.Now}

@@ -17,7 +17,8 @@ const (
 	damageEnd     = "\n<!-- end of what is generated -->\n"
 )
 
-// documentDamage compares docs/durability.md with the results. A sample may contain fewer results than the document.
+// documentDamage compares the results with the table in docs/durability.md. The results of a sample may be fewer than the
+// table lists.
 func documentDamage(t *testing.T, found map[string]map[string]bool) {
 	t.Helper()
 	old, err := os.ReadFile(durability)

@@ -31,12 +31,12 @@ var (
 	update    = flag.Bool("update", false, "write the table of docs/durability.md")
 )
 
-// ending is the state of a data directory after the end of a broker: killed while idle, killed while clients publish, or
-// stopped.
+// ending is the state of a data directory after its broker has exited: killed while idle, killed while clients publish, or
+// shut down.
 type ending struct {
 	name string
 	disk *vfs.MemFS
-	sure []string // messages that were confirmed more than a second before the end
+	sure []string // messages that were confirmed more than a second before the broker exited
 	all  []string
 }
 
@@ -75,9 +75,9 @@ func damages() []damage {
 	return all
 }
 
-// After any damage to one file, a broker either starts with every confirmed message or refuses to start. If it refuses, it
-// names the file, recommends an action and does not change the directory. After a crash, messages of the last second may be
-// missing.
+// After any damage to one file, a broker either starts with every confirmed message or refuses to start. If it refuses, its
+// error names the file and recommends an action, and the directory does not change. After a crash, messages of the last
+// second may be missing.
 func TestDamage(t *testing.T) {
 	found := make(map[string]map[string]bool) // results by file and kind of damage
 	for _, e := range endings(t) {
@@ -104,7 +104,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// endings runs a broker and ends it in three ways.
+// endings runs a broker and stops it in three ways.
 func endings(t *testing.T) (all []ending) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()
@@ -227,8 +227,8 @@ func checkDamage(t *testing.T, e ending, file string, d damage) string {
 	return "starts"
 }
 
-// checkSalvage starts the broker with the readable data of a directory in which one file is damaged. Only messages of the
-// damaged file may be missing. The report contains their number.
+// checkSalvage salvages a directory in which one file is damaged, and starts the broker. Only messages in the damaged file
+// may be missing, and the report contains their number.
 func checkSalvage(t *testing.T, e ending, file string, disk *vfs.MemFS) {
 	t.Helper()
 	r, err := diskstore.Salvage(diskstore.Options{Dir: "data", FS: disk}, vhost.Complete)

@@ -75,7 +75,7 @@ func (p *powered) dial() (*amqp.Connection, error) {
 	}})
 }
 
-// off ends a broker whose power was cut.
+// off stops a broker whose power was cut.
 func (p *powered) off(t *testing.T) {
 	t.Helper()
 	gone, cancel := context.WithCancel(context.Background())
@@ -86,7 +86,7 @@ func (p *powered) off(t *testing.T) {
 	}
 }
 
-// After a power failure at any time, in which the disk loses any part of the unsynced data, the broker continues with all
+// After a power failure at any time, the disk may lose any part of the unsynced data. The broker must restart with all
 // confirmed messages.
 func TestPowerFailureAtAnyTime(t *testing.T) {
 	brokers := uint64(max(2, *rounds/3))
@@ -104,7 +104,7 @@ func TestPowerFailureAtAnyTime(t *testing.T) {
 	}
 }
 
-// cutPower cuts the power of a broker six times. Its publishers wait up to the longest pause between two messages.
+// cutPower cuts the power of a broker six times. The publishers pause between two messages, at most for longest.
 func cutPower(t *testing.T, seed uint64, longest time.Duration) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var mu sync.Mutex

@@ -16,7 +16,8 @@ import (
 	"github.com/reprisemq/reprise/internal/testkit"
 )
 
-// For all users except administrators, tags have the same effect as in RabbitMQ, with equal statuses and error messages.
+// For all users except administrators, tags have the same effect as in RabbitMQ, with the same status codes and error
+// messages.
 func TestTagPermissionsMatchRabbitMQ(t *testing.T) {
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	vhost, private := ours.vhost(t), ours.vhost(t)
@@ -111,7 +112,7 @@ func handler(t *testing.T, config broker.Config) (*broker.Broker, func(method, p
 	}
 }
 
-// fromGuest returns a request of the user guest from this machine.
+// fromGuest returns a request from the user guest on this machine.
 func fromGuest(method, path, body string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.RemoteAddr = "127.0.0.1:1"
@@ -150,7 +151,7 @@ func TestHandlerLimitsBodySize(t *testing.T) {
 	}
 }
 
-// Rates are averages between two requests, also in virtual time.
+// A rate is the average between two requests, also in virtual time.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})

@@ -106,7 +106,7 @@ func TestDefinitionsWithUsers(t *testing.T) {
 	}
 }
 
-// The embedded broker starts with the definitions of the running RabbitMQ, regardless of its state.
+// The embedded broker accepts the definitions of the running RabbitMQ, regardless of the objects there.
 func TestNewImportsDefinitionsOfRabbitMQ(t *testing.T) {
 	rabbit := rabbitMQ(t)
 	vhost := rabbit.vhost(t)

@@ -13,7 +13,7 @@ import (
 // request is a request for both brokers. In the path, V is the virtual host of the test, and U is a user.
 type request struct{ method, path, body string }
 
-// requests is the sequence of requests for both brokers. The responses have RabbitMQ's status and message.
+// requests is the sequence of requests for both brokers. The responses must have RabbitMQ's status and message.
 var requests = []request{
 	{"GET", "/api/nosuch", ""},
 	{"GET", "/api/queues/nosuch", ""},

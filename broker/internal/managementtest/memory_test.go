@@ -49,7 +49,7 @@ func (w *memoryRecorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// held returns the number of bytes of used memory.
+// held returns the used memory in bytes.
 func held() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -61,7 +61,7 @@ func ask(b http.Handler, w http.ResponseWriter, path string) {
 	b.ServeHTTP(w, fromGuest("GET", path, ""))
 }
 
-// The API creates a list while it writes the list. Before that, it only stores names and sort keys.
+// The API builds the elements of a list while it writes them. Before that, it only stores names and sort keys.
 func TestHandlerStreamsLists(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -81,7 +81,7 @@ func TestHandlerStreamsLists(t *testing.T) {
 
 // checkHeld checks the used memory while a response is written.
 func checkHeld(t *testing.T, b *broker.Broker, path string, bound uint64) {
-	ask(b.Management(), httptest.NewRecorder(), path) // creates the entries for the rates
+	ask(b.Management(), httptest.NewRecorder(), path) // create the entries for the rates
 	before := held()
 	w := &memoryRecorder{header: http.Header{}}
 	ask(b.Management(), w, path)
@@ -148,7 +148,7 @@ func TestHandlerLimitsMemoryOfHeaders(t *testing.T) {
 	}
 }
 
-// The API creates only the elements of the requested page.
+// The API builds only the elements of the requested page.
 func TestPageBuildsOnlyItsElements(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -172,7 +172,7 @@ func TestPageBuildsOnlyItsElements(t *testing.T) {
 	}
 }
 
-// A request for one object does not create a list of all objects.
+// A request for one object does not build a list of all objects.
 func TestLookupDoesNotListAllObjects(t *testing.T) {
 	const n = 10_000
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(n)})
@@ -190,7 +190,8 @@ func TestLookupDoesNotListAllObjects(t *testing.T) {
 	}
 }
 
-// If a response fails midway, the server cuts the connection. Otherwise the client would conclude that queues were deleted.
+// If a response fails midway, the server cuts the connection. Otherwise the client could take the incomplete list for the
+// complete one.
 func TestFailedResponseIsCutOff(t *testing.T) {
 	b, err := broker.New(broker.Config{Definitions: manyDefinitions(2000)})
 	must(t, err)
@@ -248,7 +249,7 @@ func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	}
 }
 
-// The API stores rates of existing objects only. Deleted queues that were requested before do not use memory.
+// The API stores rates only of existing objects. Deleted queues that a client requested before do not use memory.
 func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -273,7 +274,7 @@ func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	})
 }
 
-// The time and memory for reading arguments are linear in their length, not quadratic.
+// The time and memory for decoding arguments grow linearly with their length, not quadratically.
 func TestArgumentsUseLinearMemory(t *testing.T) {
 	_, call := handler(t, broker.Config{})
 	const n = 5000

@@ -8,8 +8,8 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// A single slash at the end of a path has no effect, for all methods. Paths with other empty segments are not found and not
-// redirected.
+// A single slash at the end of a path has no effect, for all methods. For paths with other empty segments, the API responds
+// that they are not found and does not redirect.
 func TestPathsWithSlashesAndDots(t *testing.T) {
 	compareResponses(t, []request{
 		{"PUT", "/api/queues/V/q/", `{"durable":true}`},
@@ -89,8 +89,8 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 	}
 }
 
-// Objects with impossible names are not found, with RabbitMQ's status and message. The virtual host or user in the path must
-// exist.
+// For objects with impossible names, the API responds with RabbitMQ's status and message for a missing object. The virtual
+// host or user in the path must exist.
 func TestImpossibleObjectsAreNotFound(t *testing.T) {
 	var all []request
 	for _, path := range []string{"/api/policies", "/api/operator-policies"} {
@@ -237,7 +237,7 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// Definitions in the configuration of a broker must be an object, too.
+// Definitions in the configuration of a broker must be an object too.
 func TestNewRejectsInvalidDefinitions(t *testing.T) {
 	for _, definitions := range []string{"null", "[]", "1"} {
 		if _, err := broker.New(broker.Config{Definitions: []byte(definitions)}); err == nil {

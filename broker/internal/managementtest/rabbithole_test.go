@@ -19,7 +19,7 @@ func rabbitHoleClient(t *testing.T, b *target) *rabbithole.Client {
 	return c
 }
 
-// done expects one of the given statuses.
+// done fails the test unless the response has one of the wanted statuses.
 func done(t *testing.T, wanted ...int) func(*http.Response, error) {
 	t.Helper()
 	return func(r *http.Response, err error) {

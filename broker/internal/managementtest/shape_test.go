@@ -76,7 +76,7 @@ func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 		must(t, json.Unmarshal([]byte(text), &v))
 		return v
 	}
-	// RabbitMQ publishes statistics every five seconds or later, and not all statistics at the same time.
+	// RabbitMQ updates its statistics every five seconds or later, and not all of them at the same time.
 	testkit.Eventually(t, published, func() error {
 		for _, path := range []string{"/api/queues/V/classic", "/api/queues/V/quorum", "/api/channels/C%20(1)", "/api/vhosts/V"} {
 			found, _ := fetch(rabbit, path).(map[string]any)
@@ -103,7 +103,7 @@ func TestResponseFieldsMatchRabbitMQ(t *testing.T) {
 	})
 }
 
-// published is the maximum time until RabbitMQ publishes statistics on a busy machine.
+// published is the maximum time until RabbitMQ has updated its statistics on a busy machine.
 const published = 2 * time.Minute
 
 // populate creates objects of all kinds, so that all lists have elements.
@@ -159,7 +159,7 @@ func differences(path string, got, want any) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(w)) {
 		switch {
 		case expected(name), strings.HasPrefix(path, "/api/exchanges/") && strings.HasSuffix(name, "message_stats"):
-		case strings.HasSuffix(name, "…"): // users have chosen the value, too
+		case strings.HasSuffix(name, "…"): // users choose the value too
 		case g[name] == "" && g.covers(name):
 			report("%s: %s is missing, a %s", path, name, w[name])
 		case g[name] != "" && g[name] != w[name] && g[name] != "null" && w[name] != "null":
@@ -184,7 +184,7 @@ func (s shape) add(name string, v any) {
 		kind = "object"
 		for field, value := range v {
 			if strings.HasSuffix(name, ".cluster_state") || strings.HasSuffix(name, ".arguments") || strings.HasSuffix(name, ".client_properties") {
-				field = "…" // users have chosen these names
+				field = "…" // users choose these names
 			}
 			s.add(name+"."+field, value)
 		}

@@ -50,7 +50,7 @@ func both(t *testing.T, test func(t *testing.T, b *target)) {
 	t.Run("rabbitmq-4.3", func(t *testing.T) { test(t, rabbitMQ(t)) })
 }
 
-// vhost creates a virtual host for the test, and removes it at the end.
+// vhost creates a virtual host and deletes it when the test is complete.
 func (b *target) vhost(t *testing.T) string {
 	t.Helper()
 	name := testkit.Name(t, "management")

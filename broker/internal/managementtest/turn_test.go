@@ -56,7 +56,7 @@ func (p *pipes) ask(t *testing.T, method, path, body string) net.Conn {
 	return client
 }
 
-// Timeouts of the test server for reading a request and for writing a response.
+// Read and write timeouts of the test server.
 const (
 	readTimeout  = 10 * time.Second
 	writeTimeout = 30 * time.Second
@@ -77,8 +77,8 @@ func serveLists(t *testing.T) (*broker.Broker, *pipes) {
 	return b, l
 }
 
-// The server writes at most two lists of a user at a time. A client that had to wait for slow readers has the full time to
-// read its list.
+// The server writes at most two lists of a user at a time. A client that had to wait for slow readers still has the full
+// write timeout to read its list.
 func TestListWaitsForTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serveLists(t)
@@ -159,7 +159,7 @@ func TestListsTakeTurn(t *testing.T) {
 	})
 }
 
-// If a client sends its body too slowly, the error reports the time limit and not the size limit.
+// If a client sends its body too slowly, the error reports the timeout and not the size limit.
 func TestSlowBodyTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serveLists(t)

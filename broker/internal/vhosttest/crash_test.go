@@ -14,7 +14,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// After a power failure at any time, all confirmed changes exist, and all other data can be loaded.
+// After a power failure at any time, the broker can load its data, which contains all confirmed changes.
 func TestConfirmedChangesSurvivePowerFailure(t *testing.T) {
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -36,7 +36,7 @@ func TestConfirmedChangesSurvivePowerFailure(t *testing.T) {
 		if diff := cmp.Diff(want, after.snapshot()); synced && diff != "" {
 			t.Errorf("seed %d: %s", seed, diff)
 		}
-		after.restart() // saves the removals of the first start
+		after.restart() // save the removals of the first start
 		after.close()
 	}
 }
@@ -95,7 +95,7 @@ func (d *data) change(random *rand.Rand) {
 	case 2, 3:
 		_, err = v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name(), Durable: true}, nobody, anything)
 	case 4, 5:
-		_ = v.Bind(toQueue(name(), name(), name(), nil), nobody) // either end may be missing
+		_ = v.Bind(toQueue(name(), name(), name(), nil), nobody) // exchange or queue may be missing
 	case 6:
 		_ = v.Bind(toExchange(name(), name(), name(), every), nobody)
 	case 7:

@@ -79,11 +79,11 @@ func TestDurableObjectsSurviveRestart(t *testing.T) {
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
-	d.restart() // repeats the restart with the loaded data
+	d.restart() // restart again, with the loaded data
 	if diff := cmp.Diff(want, d.snapshot()); diff != "" {
 		t.Error(diff)
 	}
-	// All objects work again. For example, the alternate exchange routes messages.
+	// All objects must work. For example, the alternate exchange routes messages.
 	root = d.hosts["/"]
 	m := persistently("nowhere", "x")
 	m.Exchange = "alternate"
@@ -116,7 +116,7 @@ func TestTransientObjectsDoNotSurviveRestart(t *testing.T) {
 	}
 }
 
-// Deleted objects do not return after a restart, and their names can be used again.
+// Deleted objects do not return after a restart, and clients can use their names again.
 func TestDeletedObjectsDoNotReturnAfterRestart(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
@@ -178,8 +178,8 @@ func TestDeletedVirtualHostDoesNotReturn(t *testing.T) {
 	}
 }
 
-// After a crash, the broker removes the remains of a deleted object. The remains do not return with the next object of this
-// name.
+// After a crash, the broker removes the remaining data of a deleted object. The next object with the same name does not
+// inherit the data.
 func TestLoadRemovesLeftoversOfCrash(t *testing.T) {
 	d := openData(t)
 	v := d.add("/")
@@ -215,7 +215,8 @@ func TestLoadRemovesLeftoversOfCrash(t *testing.T) {
 	}
 }
 
-// The broker dead-letters expired messages only after their target queue exists. The queue TTL starts again.
+// When the broker loads its data, it dead-letters expired messages only after it has loaded their target queue. The queue
+// TTL starts again.
 func TestLoadDeadLettersExpiredMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := openData(t)
@@ -258,7 +259,8 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// A crash does not cause invalid documents. The broker refuses to load them, because other data may be damaged too.
+// A crash cannot cause invalid documents. If a document is invalid, the broker does not start, because other data may be
+// damaged too.
 func TestLoadRejectsDamagedDocuments(t *testing.T) {
 	for name, value := range map[string]string{
 		"vhost/%2F":             "{",

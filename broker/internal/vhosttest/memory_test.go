@@ -12,7 +12,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// The accounted size of a declaration is between half and twice its memory use.
+// The memory account counts between half and twice the real memory use of a declaration.
 func TestDeclarationSizeMatchesMemoryUse(t *testing.T) {
 	declare := func(v *vhost.VHost, name string, args amqpwire.Table) error {
 		_, err := v.DeclareQueue(&amqpwire.QueueDeclare{Queue: name, Arguments: args}, nil, func(string) error { return nil })
