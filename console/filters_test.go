@@ -174,7 +174,7 @@ func TestPageRefusesInvalidFilter(t *testing.T) {
 		{"/messages", "refused_by", "7", "", 404, "Replay 7 not found."},
 		{"/messages", "sent_by", "6", "", 404, "Replay 6 not found."},
 		{"/messages", "outcome", "lost", "", 400, "Outcome “lost” not found"},
-		{"/messages", "outcome", "succeeded", "", 400, "Outcome must have sent_by"},
+		{"/messages", "outcome", "succeeded", "", 400, "Outcome must be combined with sent_by"},
 		{"/groups", "queue", "base64:!", "", 400, "must have base64"},
 		{"/groups", "order", "first", "", 400, "“first” is not failed or last"},
 		{"/groups", "state", "dead", "", 400, "“dead” is not failed"},
