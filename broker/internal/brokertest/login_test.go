@@ -53,7 +53,7 @@ func (s *site) Write(line []byte) (int, error) {
 	switch text := string(line); {
 	case strings.Contains(text, "wrong name or password"):
 		s.wrong.Add(1)
-	case strings.Contains(text, "from this machine only"):
+	case strings.Contains(text, "only from this machine"):
 		s.remote.Add(1)
 	case strings.Contains(text, "was not checked"):
 		s.unread.Add(1)
