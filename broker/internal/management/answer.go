@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// reply writes the response for a value.
+// reply writes value as the response.
 func (c *call) reply(w http.ResponseWriter, value any) error {
 	switch value := value.(type) {
 	case created:
@@ -53,7 +53,7 @@ func isLong(value any) bool {
 	return false
 }
 
-// write writes a response in JSON. It writes the elements of a stream while it produces them.
+// write writes a response in JSON. If value is a stream, it writes each element when the stream produces it.
 func write(w http.ResponseWriter, status int, value any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -111,7 +111,7 @@ func (r *response) list(items stream) {
 	r.text.WriteByte(']')
 }
 
-// object writes the fields sorted by name, like the encoder.
+// object writes the fields sorted by name, as encoding/json does.
 func (r *response) object(f fields) {
 	between := "{"
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -150,8 +150,8 @@ func (r *response) send() {
 	r.text.Reset()
 }
 
-// end sends the rest of the response. If an error occurs after the first part, end cuts the connection, so that the
-// client cannot mistake the response for a complete one.
+// end sends the rest of the response. If an error occurred after the first part, end cuts the connection, so that the client
+// does not take the response for a complete one.
 func (r *response) end() {
 	switch {
 	case r.err == nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// arguments is a field table in JSON. Decoded integers are 64 bits wide, and other decoded numbers are doubles.
+// arguments is a field table in JSON. Integers decode as 64 bit integers, and all other numbers as doubles.
 type arguments amqpwire.Table
 
 // MarshalJSON implements [json.Marshaler]. It preserves the order. If several fields have the same name, it writes only
@@ -150,7 +150,7 @@ func readValue(d *json.Decoder, depth int) (any, error) {
 	return token, nil // a string, a boolean or null
 }
 
-// natural is a non-negative integer, which may be quoted in JSON.
+// natural is a non-negative integer. In JSON, it may be quoted.
 type natural int
 
 // UnmarshalJSON implements [json.Unmarshaler].

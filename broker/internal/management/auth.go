@@ -48,7 +48,7 @@ func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) {
 	h.dispatch(w, r)
 }
 
-// refuseFor refuses a login that has to wait.
+// refuseFor responds to a login that must wait.
 func refuseFor(w http.ResponseWriter, wait time.Duration) {
 	seconds := int((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
@@ -83,7 +83,7 @@ func tagged(u access.User, tags ...string) bool {
 
 func (c *call) is(p privilege) bool { return p.check(c.user) == nil }
 
-// vhost returns the virtual host in the path, if the user may see it.
+// vhost returns the virtual host in the path. It returns an error if the user may not see the virtual host.
 func (c *call) vhost() (*vhost.VHost, error) {
 	v := c.node.VHost(c.PathValue("vhost"))
 	switch {
@@ -95,8 +95,8 @@ func (c *call) vhost() (*vhost.VHost, error) {
 	return v, nil
 }
 
-// vhostToChange is vhost for requests whose object need not exist. Like RabbitMQ, it reports a missing virtual host as
-// the error.
+// vhostToChange is like vhost, for requests that may create an object. Like RabbitMQ, it reports a missing virtual host with
+// a separate error.
 func (c *call) vhostToChange() (*vhost.VHost, error) {
 	v, err := c.vhost()
 	if err == error(notFound) {

@@ -44,15 +44,15 @@ func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 
 const toExchangeType = "exchange"
 
-// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. It returns "~" if
-// both are empty. The hash differs from RabbitMQ's hash of an Erlang term, because clients only copy a key from a list
-// into a request.
+// propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. It returns "~" if both
+// are empty. The hash is not RabbitMQ's hash of an Erlang term, which is not necessary because clients only copy a key from
+// a list into a request.
 func propertiesKey(key string, args amqpwire.Table) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(key), "~", "%7E")
 	if len(args) == 0 {
 		return cmp.Or(escaped, "~")
 	}
-	encoded, _ := args.Append(nil) // cannot fail, because Bind has encoded the arguments before
+	encoded, _ := args.Append(nil) // cannot fail, because Bind has already encoded the arguments
 	sum := fnv.New32a()
 	_, _ = sum.Write(encoded)
 	return escaped + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
@@ -144,7 +144,7 @@ func listBetween(c *call, toExchange bool) (any, error) {
 	return describeBindings(v, found), err
 }
 
-// binding returns the binding in the path. The mux has already unescaped its properties key once.
+// binding returns the binding in the path. The mux has already unescaped the properties key once.
 func (c *call) binding(toExchange bool) (*vhost.VHost, vhost.BindingInfo, error) {
 	v, all, err := c.between(toExchange)
 	if err != nil {

@@ -111,8 +111,8 @@ func getChannel(c *call) (any, error) {
 	return nil, notFound
 }
 
-// listConsumers returns the consumers of all users in the virtual hosts that the user may see. A monitor may request any
-// virtual host.
+// listConsumers returns the consumers of all users in the virtual hosts that the user may see. A user with the privilege
+// monitor may request any virtual host.
 func listConsumers(c *call) (any, error) {
 	vhosts, err := c.visible()
 	if v := c.node.VHost(c.PathValue("vhost")); v != nil && c.is(monitor) {

@@ -60,8 +60,8 @@ func (c *call) describeConnection(s session.Info) fields {
 	return info
 }
 
-// sessions returns the connections that the user may see. These are the connections of the user, or all connections for a
-// monitor. A connection before its authentication belongs to no user.
+// sessions returns the connections that the user may see: all connections if the user is a monitor, and otherwise only the
+// connections of the user. Before the authentication, a connection does not belong to a user.
 func (c *call) sessions() iter.Seq[session.Info] {
 	return func(yield func(session.Info) bool) {
 		for _, s := range c.node.Sessions() {
@@ -72,7 +72,7 @@ func (c *call) sessions() iter.Seq[session.Info] {
 	}
 }
 
-// sessionsHere returns the result of sessions, restricted to the virtual host in the path.
+// sessionsHere is like sessions, restricted to the virtual host in the path.
 func (c *call) sessionsHere() (iter.Seq[session.Info], error) {
 	if c.PathValue("vhost") == "" {
 		return c.sessions(), nil
@@ -101,7 +101,7 @@ func listConnections(c *call) (any, error) {
 	}), err
 }
 
-// owns returns an error unless the caller is the given user or an administrator.
+// owns returns an error unless the calling user is the given user or an administrator.
 func (c *call) owns(user string) error {
 	if !c.is(administrator) && user != c.user.Name {
 		return notYours
@@ -109,7 +109,7 @@ func (c *call) owns(user string) error {
 	return nil
 }
 
-// session returns the connection in the path. The caller must own it.
+// session returns the connection in the path. It returns an error unless the calling user owns the connection.
 func (c *call) session() (*session.Session, error) {
 	for _, s := range c.node.Sessions() {
 		if s.Name() != c.PathValue("name") {

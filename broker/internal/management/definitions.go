@@ -65,7 +65,7 @@ func exportVHost(v *vhost.VHost) fields {
 	})
 }
 
-// declared returns the declared objects of virtual hosts, without the objects of a single connection.
+// declared returns the declared objects of virtual hosts, except exclusive queues and their bindings.
 func declared(vhosts ...*vhost.VHost) fields {
 	// Take one snapshot as far as possible, because a binding of a missing queue could not be imported.
 	taken := sync.OnceValue(func() (all []snapshot) {

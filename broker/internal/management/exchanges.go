@@ -49,7 +49,7 @@ func listExchanges(c *call) (any, error) {
 	}), nil
 }
 
-// exchangeName converts the name of an exchange in a path.
+// exchangeName returns the name of the exchange that a path segment specifies.
 func exchangeName(text string) string {
 	if text == defaultExchange {
 		return ""
@@ -116,12 +116,12 @@ func (s *exchangeSettings) declaration(name string) *amqpwire.ExchangeDeclare {
 	}
 }
 
-// mayForward checks the permissions for an argument that forwards messages from one object to an exchange. The user needs
+// mayForward checks the permissions for an argument that makes an object forward messages to an exchange. The user needs
 // read permission on the object and write permission on the exchange.
 func (c *call) mayForward(v *vhost.VHost, name string, args arguments, arg string) error {
 	target, given := amqpwire.Table(args).Get(arg)
 	exchange, ok := target.(string)
-	if !given || !ok { // the declaration rejects a wrong type
+	if !given || !ok { // the declaration rejects an argument of the wrong type
 		return nil
 	}
 	return cmp.Or(c.may(v, access.Read, name), c.mayExchange(v, access.Write, exchange))

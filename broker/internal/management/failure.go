@@ -50,7 +50,7 @@ func missingKeys(names ...string) *failure {
 	return badRequest("[" + strings.Join(names, ",") + "]")
 }
 
-// failureOf returns the error response for an error. A channel error is a bad request, except for missing objects and
+// failureOf returns the error response for an error. A channel error becomes the status 400, except for missing objects and
 // missing permissions.
 func failureOf(err error) *failure {
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -68,7 +68,7 @@ func failureOf(err error) *failure {
 	return badRequest(err.Error())
 }
 
-// jsonName returns RabbitMQ's name for the expected type.
+// jsonName returns RabbitMQ's name for a JSON type.
 func jsonName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

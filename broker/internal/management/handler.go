@@ -9,7 +9,7 @@
 // Clients use basic authentication with the users of the node. A user needs the tag administrator, monitoring,
 // policymaker or management.
 //
-//	administrator  everything, in every virtual host
+//	administrator  all objects, in all virtual hosts
 //	monitoring     all connections, channels and nodes; otherwise the same as management
 //	management     virtual hosts in which the user has permissions; connections and channels of the user; queues, exchanges
 //	               and bindings, according to the AMQP permissions of the user
@@ -19,20 +19,20 @@
 //
 // # Limitations
 //
-// Fields that only exist for an Erlang process (reductions, garbage collection) are omitted, as docs/compatibility.md
-// lists. Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups report that
-// the object is not found, and their creation is an error. A rate is the average between two requests for the same object
-// that are at least five seconds apart, because the package does not sample in the background.
+// Fields that only exist for an Erlang process (reductions, garbage collection) are omitted, as docs/compatibility.md lists.
+// Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups respond with 404, and
+// requests to create them fail. A rate is the average between two requests for the same object that are at least five
+// seconds apart, because the package does not sample in the background.
 //
 // # Cost
 //
-// The elements of a list are produced one by one while the list is written. Definitions are decoded in the same way.
-// Messages of a response are in memory until they are written. For each user, the handler processes at most two calls at
-// a time that return a list, request messages or have a large body. Further calls wait. If a response fails midway, the
-// connection is cut.
+// The handler builds the elements of a list one by one while it writes the list, and decodes definitions in the same way.
+// Messages in a response are in memory until the handler has written them. For each user, the handler processes at most two
+// calls at a time that return a list, request messages or have a large body. Further calls wait. If a response fails midway,
+// the handler cuts the connection.
 //
 // Definitions have RabbitMQ's format. [Import] rejects definitions that contain an unsupported object, such as a policy,
-// because the topology would behave differently without the object.
+// because the topology would behave differently without this object.
 package management
 
 import (
@@ -62,7 +62,7 @@ const (
 // maxBody is the maximum size of a request body. It equals RabbitMQ's limit for definitions.
 const maxBody = 20 << 20
 
-// Handler is the [http.Handler] of the API. It starts no goroutines and does not have to be closed.
+// Handler is the [http.Handler] of the API. It starts no goroutines and needs no cleanup.
 type Handler struct {
 	node      *node.Node
 	listeners func() []net.Addr
@@ -77,7 +77,7 @@ type Handler struct {
 func New(n *node.Node, listeners func() []net.Addr, log *slog.Logger) *Handler {
 	h := &Handler{node: n, listeners: listeners, log: log, mux: http.NewServeMux()}
 	h.routes()
-	// A page of another site must not make changes through a browser that is logged in.
+	// A page of another site must not make changes through the browser of a user who is logged in.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, &failure{http.StatusForbidden, "forbidden", "cross-origin request"})
@@ -100,7 +100,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The page that RabbitMQ serves below /api for browsers. It does not require a password.
+// The page that RabbitMQ serves under /api for browsers, without a password.
 const (
 	indexPath = "/api/index.html"
 	indexPage = `<!DOCTYPE html>
@@ -136,7 +136,7 @@ type call struct {
 	user access.User
 
 	answer http.ResponseWriter
-	done   func() // returns the turn; nil if the call has no turn
+	done   func() // ends the turn; nil if the call has no turn
 }
 
 // endpoint handles a call. The result is written as JSON with status 200, unless it is a response without a body or a
@@ -157,7 +157,7 @@ func stored(existed bool) any {
 	return created{}
 }
 
-// handle adds an endpoint for users with the given privilege. Durable changes are on disk before the response is sent.
+// handle adds an endpoint for users with the given privilege. Durable changes are on disk before handle sends the response.
 func (h *Handler) handle(pattern string, may privilege, answer endpoint) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		user, _ := r.Context().Value(userKey{}).(access.User)
@@ -194,15 +194,16 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, f)
 }
 
-// A mux treats a segment that consists only of an escaped slash, such as the virtual host "/" in a path, as the end of
-// the path, and does not find the endpoint. The handler therefore adds a second character to such a segment for the mux.
+// A mux treats a segment that consists only of an escaped slash, such as the virtual host "/" in a path, as the end of the
+// path, and does not find the endpoint. The handler therefore appends a character to each such segment before it calls the
+// mux.
 const (
 	slashSegment = "%2F"
 	markedSlash  = "/\x00"
 )
 
-// route returns the URL for the mux. It removes dot segments and at most one slash at the end, and marks escaped slashes.
-// It returns false if a segment is empty, because RabbitMQ has no such paths and the mux would redirect.
+// route returns the URL for the mux. It removes dot segments and at most one slash at the end, and marks escaped slashes. It
+// returns false if a segment is empty, because RabbitMQ has no such paths and the mux would redirect them.
 func route(u *url.URL) (routed *url.URL, ok bool) {
 	var segments []string
 	for s := range strings.SplitSeq(strings.TrimSuffix(u.EscapedPath(), "/"), "/") {
@@ -241,7 +242,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 		noEndpoint(w, r)
 		return
 	}
-	r.URL = routed // the URL of the copy that authenticate made
+	r.URL = routed // safe, because authenticate has copied the request
 	handler, pattern := h.mux.Handler(r)
 	if pattern != "" {
 		h.mux.ServeHTTP(w, r)
@@ -257,8 +258,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	noEndpoint(w, r)
 }
 
-// noEndpoint responds to a path without an endpoint. RabbitMQ looks for a static file in this case. The name of a file does
-// not contain a slash.
+// noEndpoint responds to a path without an endpoint. RabbitMQ then looks for a static file, whose name contains no slash.
 func noEndpoint(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -281,7 +281,7 @@ func (s *statusOnly) Header() http.Header         { return s.header }
 func (s *statusOnly) WriteHeader(status int)      { s.status = status }
 func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
 
-// decode decodes the body. It returns an error if a needed field is missing.
+// decode decodes the body into v. It returns an error if a needed field is missing.
 func (c *call) decode(v any, needed ...string) error {
 	var body json.RawMessage
 	err := json.NewDecoder(c.Body).Decode(&body)
@@ -303,7 +303,7 @@ func (c *call) decode(v any, needed ...string) error {
 	return nil
 }
 
-// wrongBody returns RabbitMQ's error for a body that cannot be read or decoded.
+// wrongBody returns RabbitMQ's error for a body that the handler cannot read or decode.
 func wrongBody(err error) error {
 	if problem, ok := errors.AsType[*failure](err); ok {
 		return problem

@@ -13,9 +13,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// imported contains the definitions of a cluster or of a virtual host. It ignores unknown fields, which describe the
-// origin of the definitions. Lists are decoded element by element, because decoded elements take much more memory than
-// encoded elements.
+// imported contains the definitions of a cluster or of a virtual host. Decoding ignores unknown fields, which describe the
+// origin of the definitions. Import decodes the lists element by element, because decoded elements need much more memory
+// than encoded ones.
 type imported struct {
 	Users            section[importedUser]      `json:"users"`
 	VHosts           section[importedVHost]     `json:"vhosts"`
@@ -113,7 +113,7 @@ type importedBinding struct {
 	Arguments       arguments `json:"arguments"`
 }
 
-// unsupported is an object that the broker does not support. Its fields serve to name it in an error.
+// unsupported is an object that the broker does not support. Its fields identify the object in an error.
 type unsupported struct {
 	Name      string `json:"name"`
 	VHost     string `json:"vhost"`
@@ -153,8 +153,8 @@ func postDefinitions(c *call, where func() (*vhost.VHost, error)) (any, error) {
 }
 
 // Import adds the objects of a RabbitMQ definitions file to a node. It does not change existing objects, except users and
-// permissions, which it replaces. Import rejects unsupported objects before it makes any change. After a later error, the
-// previous changes remain.
+// permissions, which it replaces. Import rejects unsupported objects before it makes any change. If a later step fails, the
+// earlier changes remain.
 func Import(n *node.Node, definitions []byte) error {
 	d, err := parseDefinitions(definitions)
 	if err == nil {
@@ -181,7 +181,7 @@ func parseDefinitions(definitions []byte) (*imported, error) {
 	return d, nil
 }
 
-// wrongDefinitions returns the error response for definitions that cannot be decoded.
+// wrongDefinitions returns the error response for malformed definitions.
 func wrongDefinitions(err error) error {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -192,8 +192,8 @@ func wrongDefinitions(err error) error {
 	return badRequest("failed_to_parse_json")
 }
 
-// apply imports the definitions of a cluster or, if into is set, the definitions of a virtual host with any name into
-// that virtual host.
+// apply imports the definitions of a cluster. If into is set, it imports the definitions of one virtual host into the
+// virtual host into.
 func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
@@ -237,7 +237,7 @@ func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	if err := d.Users.each("users", (*importedUser).check); err != nil {
 		return err
 	}
-	hosts := make(map[string]bool) // existing or defined
+	hosts := make(map[string]bool) // existing or defined virtual hosts
 	err := d.VHosts.each("vhosts", func(v *importedVHost) error {
 		hosts[v.Name] = true
 		return v.check()
@@ -256,7 +256,7 @@ func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// refuseAny returns an error with the number of items, if at least one of them has an effect.
+// refuseAny returns an error with the number of items if any of them has an effect.
 func refuseAny(name string, items *section[unsupported]) error {
 	count, first := 0, unsupported{}
 	err := items.each(name, func(u *unsupported) error {
@@ -316,7 +316,7 @@ func (d *imported) checkVHosts(check func(name string) error) error {
 	return nil
 }
 
-// withObject returns an error with the object that it refers to.
+// withObject adds the object that caused an error to the error.
 func withObject(what, name string, err error) error {
 	return badRequest(fmt.Sprintf("%s %q: %v", what, name, failureOf(err).reason))
 }

@@ -22,7 +22,7 @@ func (d *imported) addUsers(n *node.Node) error {
 	})
 }
 
-// settings returns the metadata. Before RabbitMQ 3.8, exports had these fields at the level of the name.
+// settings returns the metadata. Exports of RabbitMQ before 3.8 have these fields at the same level as the name.
 func (v *importedVHost) settings() *vhostSettings {
 	if v.Metadata != nil {
 		return v.Metadata

@@ -36,7 +36,7 @@ type list iter.Seq[element]
 // pages is a list that is paged if the query requests a page. RabbitMQ does not page the other lists.
 type pages iter.Seq[element]
 
-// stream is a list after the query was applied.
+// stream is a list after shape has applied the query.
 type stream iter.Seq[fields]
 
 // listOf returns a list of existing elements.
@@ -50,7 +50,7 @@ func listOf(all []fields) list {
 	}
 }
 
-// without returns the list without a field of its elements.
+// without returns the list without the given field in its elements.
 func (l list) without(name string) list {
 	return func(yield func(element) bool) {
 		for build := range l {
@@ -66,7 +66,7 @@ func (l list) without(name string) list {
 	}
 }
 
-// whole removes the paging from the list of an endpoint.
+// whole returns an endpoint whose list is not paged.
 func whole(answer endpoint) endpoint {
 	return func(c *call) (any, error) {
 		value, err := answer(c)
@@ -191,7 +191,7 @@ type selection struct {
 	first int               // first element of the page
 	size  int               // size of the page; 0 selects all
 
-	total, found, selected int // number of elements: in the list, with a matching name, on the page
+	total, found, selected int // numbers of elements in the list, with a matching name, and on the page
 }
 
 type keyed struct {
@@ -298,8 +298,8 @@ func (f fields) set(path string, value any) {
 	inner.set(rest, value)
 }
 
-// sortKey is the sort key of an element. Values of the same type are sorted by value, and values of different types by
-// type. A missing value comes first.
+// sortKey is the sort key of an element. Values of the same type are sorted by value, and values of different types by type.
+// Missing values come first.
 type sortKey struct {
 	kind   reflect.Kind
 	number float64

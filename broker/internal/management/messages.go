@@ -72,7 +72,7 @@ func publishTo(c *call) (any, error) {
 	return fields{"routed": n > 0 && accepted}, nil
 }
 
-// inFull returns an error with the code in front, like RabbitMQ formats an error of its internal channel.
+// inFull returns an error whose text starts with the code, as RabbitMQ formats errors of its internal channel.
 func inFull(err error) error {
 	if e, ok := err.(*exception.Error); ok {
 		return badRequest(fmt.Sprintf("%d %v", e.Code, e))
@@ -94,14 +94,14 @@ func (p *publication) body() ([]byte, error) {
 	return nil, badRequest([]string{"unsupported_encoding", p.PayloadEncoding})
 }
 
-// count adds the operations of a call to the totals, because the call has no channel that counts them.
+// count adds the operations of a call to the totals, because a call has no channel that would count them.
 func (c *call) count(v *vhost.VHost, counter *stats.Counter) {
 	c.node.Stats.Messages.Add(counter)
 	v.Messages().Add(counter)
 }
 
-// maxGet is the maximum number of messages in a response, and maxGetBytes their maximum size. The whole response is in
-// memory.
+// maxGet is the maximum number of messages in a response, and maxGetBytes the maximum size of these messages, because the
+// whole response is in memory.
 const (
 	maxGet      = 10_000
 	maxGetBytes = 64 << 20
@@ -127,8 +127,8 @@ func (r *retrieval) check() error {
 	return nil
 }
 
-// notRead is the error for messages that cannot be read.
-var notRead = &failure{503, "unavailable", "the disk has failed, or cannot be read for now"}
+// notRead is the error response if the broker cannot read a message.
+var notRead = &failure{503, "unavailable", "cannot read messages from the disk"}
 
 var noQueue = &failure{404, "not_found", "queue_not_found"}
 
@@ -160,7 +160,7 @@ func getFrom(c *call) (any, error) {
 	defer c.count(v, &counter)
 	var all []element
 	var taken []*queue.Item
-	// The requeue comes last. Otherwise the next get would return the same message again.
+	// Settle last. Otherwise, the next get would return a requeued message again.
 	defer func() { settle(q, r.AckMode, taken) }()
 	ack, way := false, stats.Get
 	if r.AckMode == "ack_requeue_false" {

@@ -13,8 +13,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/stats"
 )
 
-// Metrics returns a handler for the metrics of a node in Prometheus' text format, under the names of RabbitMQ's plugin.
-// It sums the metrics of queues. If the path ends in /per-object, it returns them for each queue.
+// Metrics returns a handler for the metrics of a node in Prometheus' text format, under the names of RabbitMQ's plugin. It
+// returns the sums of the metrics of all queues or, if the path ends in /per-object, the metrics of each queue.
 func Metrics(n *node.Node) http.Handler {
 	var turns turns
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func (e *exposition) alarms(n *node.Node) {
 	e.gauge("rabbitmq_disk_space_available_limit_bytes", "Free disk space low watermark in bytes", n.Disk.Limit())
 }
 
-// processMemory returns the memory that the process has obtained from the system and not returned.
+// processMemory returns the memory that the process holds, as obtained from the system.
 func processMemory() int64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)

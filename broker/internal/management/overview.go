@@ -79,7 +79,7 @@ func overview(c *call) (any, error) {
 	return o.with(c.h.rates.messageStats("overview "+c.user.Name, messages, clientCounters)), nil
 }
 
-// churn returns the counters of created and removed objects.
+// churn returns the counts of created and removed objects.
 func (c *call) churn() fields {
 	all := fields{}
 	counted := &c.node.Stats.Churn

@@ -10,7 +10,7 @@ import (
 // properties contains the properties of a message that is published through the API.
 type properties amqpwire.Properties
 
-// property describes a property of a message by the name in JSON and a pointer to the value.
+// property is the JSON name of a message property and a pointer to its value.
 type property struct {
 	name string
 	flag amqpwire.PropertyFlags

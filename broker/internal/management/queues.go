@@ -21,7 +21,7 @@ func (h *Handler) queues() {
 	h.handle("GET /api/queues/{vhost}/{queue}/bindings", anyone, queueBindings)
 }
 
-// declaredQueue returns the declaration of a queue in the format of the API and of definitions.
+// declaredQueue returns the declaration of a queue, as in the API and in definitions.
 func declaredQueue(v *vhost.VHost, q *vhost.Queue) fields {
 	return fields{
 		"name": q.Name(), "vhost": v.Name(), "type": queueType(q.Config()),
@@ -96,7 +96,7 @@ func delayedRetry(r queue.Retry) string {
 	return "returned"
 }
 
-// queueArguments returns the arguments with the queue type, which RabbitMQ adds at the declaration.
+// queueArguments returns the arguments with the queue type, which RabbitMQ adds when a queue is declared.
 func queueArguments(q *vhost.Queue) arguments {
 	args := q.Arguments()
 	if _, given := args.Get("x-queue-type"); !given {
@@ -214,7 +214,7 @@ func purgeQueue(c *call) (any, error) {
 	return done{}, nil
 }
 
-// ownQueue returns the queue in the path for an operation. The queue must not be exclusive.
+// ownQueue returns the queue in the path if the user has the permission op. It returns an error for an exclusive queue.
 func (c *call) ownQueue(op access.Operation) (*vhost.VHost, *vhost.Queue, error) {
 	v, info, err := c.queue()
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// rateInterval is the minimum time between the two requests that determine a rate. RabbitMQ samples at the same
+	// rateInterval is the minimum time between the two requests that determine a rate. It equals RabbitMQ's sampling
 	// interval.
 	rateInterval = 5 * time.Second
-	// rateMemory is the time after which a number without requests is removed.
+	// rateMemory is the time after which an entry is removed if no client requests it.
 	rateMemory = 10 * time.Minute
-	// shortMemory replaces rateMemory while the number of entries grows, because objects are created and deleted
-	// frequently.
+	// shortMemory replaces rateMemory while the number of entries grows fast, because clients create and delete many
+	// objects.
 	shortMemory = 3 * rateInterval
 	// fewNumbers is the number of entries up to which rateMemory applies.
 	fewNumbers = 10_000
@@ -30,7 +30,7 @@ type rates struct {
 	mu    sync.Mutex
 	seen  map[rateKey]sample
 	swept time.Time
-	left  int // entries after the last sweep
+	left  int // number of entries after the last sweep
 }
 
 // rateKey identifies a number by object and name.
@@ -131,7 +131,7 @@ func (r *rates) messageStats(of any, counted stats.Counts, counters []counter) f
 	for _, c := range counters {
 		value := c.of(&counted)
 		rate := r.of(of, c.name, value)
-		rate.Rate = max(rate.Rate, 0) // a new object may have the same name and counters that start at zero
+		rate.Rate = max(rate.Rate, 0) // a new object with the same name may have smaller counters
 		all[c.name], all[c.name+"_details"] = value, rate
 	}
 	return fields{"message_stats": all}

@@ -21,7 +21,7 @@ func (h *Handler) system() {
 	h.handle("GET /api/cluster-name", anyone, func(*call) (any, error) { return fields{"name": NodeName}, nil })
 	h.handle("GET /api/version", anyone, func(*call) (any, error) { return Version, nil })
 	h.handle("GET /api/extensions", anyone, func(*call) (any, error) { return []fields{{"javascript": "dispatcher.js"}}, nil })
-	// The login method of the user interface, which is name and password. RabbitMQ 4.3 no longer has this resource.
+	// The login method of the user interface: name and password. RabbitMQ 4.3 no longer has this resource.
 	h.handle("GET /api/auth", anyone, func(*call) (any, error) { return fields{"oauth_enabled": false}, nil })
 	h.handle("GET /metrics", monitor, func(c *call) (any, error) { return scrape{c.node, false}, nil })
 	h.handle("GET /metrics/per-object", monitor, func(c *call) (any, error) { return scrape{c.node, true}, nil })
@@ -31,7 +31,7 @@ func whoami(c *call) (any, error) {
 	return fields{"name": c.user.Name, "tags": tagList(c.user.Tags), "is_internal_user": true}, nil
 }
 
-// tagList ensures that the JSON value is not null.
+// tagList returns tags as a list that is not nil, so that its JSON value is not null.
 func tagList(tags []string) []string { return append([]string{}, tags...) }
 
 // listener is an address of the node.
@@ -72,7 +72,7 @@ func splitAddr(addr string) (host string, port int) {
 	return host, port
 }
 
-// contexts returns the addresses of the API.
+// contexts returns the listeners of the API, which RabbitMQ calls contexts.
 func (c *call) contexts() []fields {
 	all := []fields{}
 	for _, l := range c.listening() {

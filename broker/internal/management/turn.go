@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxTurns is the maximum number of concurrent calls of a user that may take much memory: calls with a large body,
-	// calls that return a list, and calls that request messages. Further calls wait.
+	// maxTurns is the maximum number of concurrent calls of a user that may need much memory: calls with a large body, calls
+	// that return a list, and calls that request messages. Further calls wait.
 	maxTurns = 2
 	// smallBody is the maximum size of a body that does not need a turn.
 	smallBody = 64 << 10
 )
 
-// turns limits the concurrent calls that take much memory. Each user has separate turns, so that users do not block each
-// other.
+// turns limits the number of concurrent calls that need much memory. Each user has separate turns, so that users do not
+// block each other.
 type turns struct {
 	mu sync.Mutex
 	of map[string]chan struct{} // by user
@@ -50,8 +50,7 @@ func (c *call) begin() error {
 	return c.takeTurn()
 }
 
-// takeTurn waits for a turn, unless the call already has one. It then restarts the write timeout of the server, because
-// the wait has used up some of it.
+// takeTurn waits for a turn, unless the call already has one. After a wait, it restarts the write timeout of the server.
 func (c *call) takeTurn() (err error) {
 	if c.done != nil {
 		return nil

@@ -2,8 +2,8 @@ package management
 
 import "cmp"
 
-// addUnsupported adds the endpoints for unsupported objects. Their lists are empty. A request for a named object reports
-// that the object is not found. The creation of an object is an error. Virtual hosts and users in a path must exist.
+// addUnsupported adds the endpoints for unsupported objects. Their lists are empty. A request for a named object responds
+// with 404, and a request to create an object fails. Virtual hosts and users in a path must exist.
 func (h *Handler) addUnsupported() {
 	for _, path := range []string{"policies", "operator-policies"} {
 		h.handle("GET /api/"+path, anyone, nothing)
@@ -32,7 +32,7 @@ func (h *Handler) addUnsupported() {
 		return nil
 	}))
 
-	// The deletion of a limit succeeds, because the limit does not exist afterwards.
+	// Deleting a limit succeeds, because the limit does not exist anyway.
 	h.handle("GET /api/vhost-limits", anyone, nothing)
 	h.handle("GET /api/vhost-limits/{vhost}", anyone, nothingIn(vhostExists))
 	h.handle("DELETE /api/vhost-limits/{vhost}/{name}", administrator, func(c *call) (any, error) { return done{}, vhostExistsToChange(c) })
@@ -41,7 +41,7 @@ func (h *Handler) addUnsupported() {
 	h.handle("GET /api/user-limits/{user}", administrator, nothingIn(userExists))
 	h.handle("DELETE /api/user-limits/{user}/{name}", administrator, func(c *call) (any, error) {
 		if userExists(c) != nil {
-			return nil, vhostNotFound // the name of this error in RabbitMQ
+			return nil, vhostNotFound // RabbitMQ returns this error
 		}
 		return done{}, nil
 	})
@@ -70,7 +70,7 @@ func nothing(*call) (any, error) { return []fields{}, nil }
 
 func missing(*call) (any, error) { return nil, notFound }
 
-// nothingIn returns an endpoint with an empty list that first checks an object in the path.
+// nothingIn returns an endpoint that checks an object in the path, and then responds with an empty list.
 func nothingIn(exists func(*call) error) endpoint {
 	return func(c *call) (any, error) { return []fields{}, exists(c) }
 }

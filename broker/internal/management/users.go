@@ -90,7 +90,7 @@ func (t *tags) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// user returns a user with the settings. A user without a password cannot log in with a password.
+// user returns a user with the settings. Without a password or hash, the user cannot log in with a password.
 func (s *userSettings) user(name string) (access.User, error) {
 	u := access.User{Name: name}
 	switch {
@@ -137,7 +137,7 @@ func deleteUsers(c *call) (any, error) {
 		return nil, err
 	}
 	for _, name := range body.Users {
-		_ = c.node.Access.DeleteUser(name) // ignores users that do not exist
+		_ = c.node.Access.DeleteUser(name) // ignore users that do not exist
 	}
 	return done{}, nil
 }

@@ -107,7 +107,7 @@ func putVHost(c *call) (any, error) {
 	if !added {
 		return done{}, nil
 	}
-	// The creator of a virtual host gets all permissions.
+	// The creator of a virtual host gets all permissions in it.
 	err := c.node.Access.SetPermission(access.Permission{User: c.user.Name, VHost: name, Configure: ".*", Write: ".*", Read: ".*"})
 	return created{}, err
 }
