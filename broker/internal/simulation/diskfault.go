@@ -45,8 +45,8 @@ func init() {
 				}
 				f := l.Server.Disk.running()
 				d := l.Disturb(brokerName, "disk")
-				l.Explain("broker: the disk is full")
-				l.Explain("broker: the store was given up")
+				l.Explain("broker: disk is full")
+				l.Explain("broker: store closed after an error")
 				f.set(func() { kind.set(f, true) })
 				l.Count(kind.name)
 				time.AfterFunc(s.For, func() {
@@ -89,8 +89,8 @@ func (s *Server) fail(step Step) {
 	}
 	f := s.Disk.running()
 	f.set(func() { f.broken = true })
-	s.l.Explain("broker: the store has failed")
-	s.l.Explain("broker: the store was given up")
+	s.l.Explain("broker: store has failed")
+	s.l.Explain("broker: store closed after an error")
 	s.l.Count("disk-fails")
 	d := s.l.Disturb(brokerName, "disk")
 	s.l.Go(func() {
@@ -158,7 +158,7 @@ func (s *Server) tryDamaged(step Step, after string) {
 	before, _ := readAll(fs, dataDir)
 	s.l.Count("damage-after-" + after)
 	s.l.Count("damage: " + kindOfFile(base))
-	s.l.Explain("the data directory is damaged")
+	s.l.Explain("broker: data directory is damaged")
 	whole, err := s.Disk.copy()
 	if err != nil {
 		s.l.Broken(promiseDamage, "cannot copy the directory: %v", err)
