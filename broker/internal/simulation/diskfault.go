@@ -158,7 +158,7 @@ func (s *Server) tryDamaged(step Step, after string) {
 	before, _ := readAll(fs, dataDir)
 	s.l.Count("damage-after-" + after)
 	s.l.Count("damage: " + kindOfFile(base))
-	s.l.Explain("broker: data directory is damaged")
+	s.l.Explain("data directory is damaged")
 	whole, err := s.Disk.copy()
 	if err != nil {
 		s.l.Broken(promiseDamage, "cannot copy the directory: %v", err)
