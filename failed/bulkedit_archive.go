@@ -72,7 +72,7 @@ func (t *tx) recordEdits(id ReplayID, sent []sentBase) error {
 	if err != nil {
 		return err
 	}
-	x, err := e.compile(nil) // messages with secrets were not sent, so no rules are needed
+	x, err := e.compile(nil) // the rules only exclude messages for SpareSecrets, and excluded messages were not sent
 	if err != nil {
 		return err
 	}

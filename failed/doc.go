@@ -1,7 +1,7 @@
 // Package failed stores failed messages in a database, so that operators can search, edit and replay them.
 //
-// A worker parks a message that it cannot process in a failed queue. A queue cannot search, group or edit messages. An
-// Archive can:
+// If a worker cannot process a message, it parks the message in a failed queue. A queue cannot search, group or edit
+// messages. An Archive can:
 //
 //	failed queue ─► Ingest ─► Archive ─┬─► Discard ─► discarded ─► Restore ─┐
 //	                            ▲      │                                    │

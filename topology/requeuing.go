@@ -92,8 +92,8 @@ func requeuing(queue string, more Table) Topology {
 var errUncounted = errors.New("topology: redelivered message has no header x-delivery-count, so the number of retries is unknown (use a quorum queue, set Requeuing.Classic, or use a route that publishes copies, such as Buckets)")
 
 // checkCounted returns an error if the delivery is a redelivery without a count. RabbitMQ 4.3 uses another header if the
-// first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead letter at its first delivery from this
-// queue.
+// first delivery was requeued deliberately. RabbitMQ 4.0 sets redelivered on a dead letter even at its first delivery from a
+// queue, so checkCounted accepts a message with x-death.
 func checkCounted(d Delivery) error {
 	if !d.Redelivered {
 		return nil

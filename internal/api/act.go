@@ -26,7 +26,7 @@ type Erase struct {
 type Done struct {
 	Messages int64 `json:"messages"`
 	DryRun   bool  `json:"dry_run,omitempty"` // the act was not performed
-	Left     int64 `json:"left,omitempty"`    // of Erase: selected messages with a running replay, counted in a dry run
+	Left     int64 `json:"left,omitempty"`    // dry run of Erase: number of messages that it would skip because their replay is running
 }
 
 // Mute excludes a group from notifications.

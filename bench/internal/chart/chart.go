@@ -1,4 +1,4 @@
-// Package chart draws a value that depends on another value, on logarithmic axes.
+// Package chart draws line charts with a logarithmic x axis and a linear y axis.
 package chart
 
 import (

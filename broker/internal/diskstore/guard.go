@@ -278,7 +278,7 @@ func (f *guarded) Write(b []byte) (written int, err error) {
 
 // WriteAt implements [vfs.File].
 func (f *guarded) WriteAt([]byte, int64) (int, error) {
-	return 0, errors.ErrUnsupported // Pebble does not call it, and the checksum of appended data would not include it
+	return 0, errors.ErrUnsupported // Pebble does not call WriteAt, and the checksum covers only appended data
 }
 
 // Sync implements [vfs.File]. It does not retry, even on a full disk, because the system may have dropped unwritten pages,

@@ -117,9 +117,9 @@ func (p *Pages) viewReplay(r failed.Replay, now time.Time) replayView {
 	return v
 }
 
-// canaryResult describes the progress of the canary. A replay sends a second message only after the canary has passed: it
-// succeeded, or the workers of the queue have never reported an outcome and its time is over. Only the success of a single
-// sent message is the success of the canary.
+// canaryResult describes the progress of the canary. A replay sends a second message if the canary has succeeded, or if the
+// canary has no outcome in time and the workers of its queue have never reported one. The counts prove the success of the
+// canary only while it is the only sent message.
 func canaryResult(r *failed.Replay) string {
 	switch {
 	case r.Plan.Canary <= 0:

@@ -69,7 +69,7 @@ type Options struct {
 	// StopWaiting ends the wait for messages in flight when it is closed. They count as waiting.
 	StopWaiting <-chan struct{}
 
-	timeout time.Duration // without progress, while messages are missing from every queue; default 5s.
+	timeout time.Duration // the wait ends if messages in flight have been in no queue for this time; default 5s.
 }
 
 // maxFaultRate lets retries succeed.

@@ -55,7 +55,7 @@ const (
 	losesConsuming
 )
 
-// breaks lists all breaks except nothing.
+// breaks lists the values of Break that cause a failure.
 var breaks = []Break{endsBefore, endsHalfway, losesConfirm, losesConsuming}
 
 func (b Break) String() string {
