@@ -62,7 +62,7 @@ func TestControlSocketPathIsTooLong(t *testing.T) {
 	if !strings.Contains(text.String(), "too long for a socket") {
 		t.Errorf("log: got %s", &text)
 	}
-	if err := (&backupCmd{Data: dir}).unanswered(); !strings.Contains(err.Error(), "the path of its socket is too long") {
+	if err := (&backupCmd{Data: dir}).unanswered(); !strings.Contains(err.Error(), "socket is too long") {
 		t.Errorf("long path: got error %v", err)
 	}
 	if err := (&backupCmd{Data: "short"}).unanswered(); !strings.Contains(err.Error(), "another process uses it and has no control socket") {
