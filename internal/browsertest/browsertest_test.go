@@ -202,7 +202,7 @@ func TestReplayStopsAtFailure(t *testing.T) {
 	click(t, b, "Replay all…")
 	do(t, b, chromedp.SetValue(chromedp.ID("f-rate"), "5"))
 	click(t, b, "Replay 30 messages")
-	shows(t, b, "main", "The replay stopped.")
+	shows(t, b, "main", "The canary stopped the replay")
 	shows(t, b, "main", "Failed again\n1")
 	checkProblems(t, b)
 }
