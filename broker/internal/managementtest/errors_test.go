@@ -2,6 +2,7 @@ package managementtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"reflect"
 	"strings"
@@ -154,12 +155,20 @@ func compareResponses(t *testing.T, requests []request) {
 	t.Cleanup(func() { theirs.must(t, "DELETE", "/api/vhosts/"+url.PathEscape(vhost), "") })
 	for _, r := range requests {
 		path := strings.NewReplacer("/V", "/"+url.PathEscape(vhost), "/U", "/"+url.PathEscape(vhost)+"-user").Replace(r.path)
-		wantStatus, want := theirs.call(t, r.method, path, r.body)
-		status, got := ours.call(t, r.method, path, r.body)
-		if status != wantStatus || !sameJSON(got, want) {
-			t.Errorf("%s %s %s\ngot  %d %s\nwant %d %s", r.method, r.path, r.body, status, got, wantStatus, want)
+		if err := compareResponse(t, ours, theirs, request{r.method, path, r.body}); err != nil {
+			t.Error(err)
 		}
 	}
+}
+
+func compareResponse(t *testing.T, ours, theirs *target, r request) error {
+	t.Helper()
+	wantStatus, want := theirs.call(t, r.method, r.path, r.body)
+	status, got := ours.call(t, r.method, r.path, r.body)
+	if status != wantStatus || !sameJSON(got, want) {
+		return fmt.Errorf("%s %s %s\ngot  %d %s\nwant %d %s", r.method, r.path, r.body, status, got, wantStatus, want)
+	}
+	return nil
 }
 
 func sameJSON(a, b string) bool {
