@@ -204,24 +204,28 @@ var (
 func readScript(content string, comment *regexp.Regexp) *source {
 	s := &source{comments: []lines{}}
 	var block []string
+	flush := func(last int) {
+		s.addMessage(last-len(block)+1, last, strings.Join(block, " "))
+		block = nil
+	}
 	all := strings.Split(content, "\n")
 	for i, line := range all {
 		m := comment.FindStringSubmatchIndex(line)
+		whole := m != nil && strings.TrimSpace(line[:m[0]]) == ""
+		if !whole {
+			flush(i) // the block ended on the previous line
+		}
 		if m == nil {
 			continue
 		}
 		text := line[m[2]:m[3]]
 		s.words += countWords(text)
 		block = append(block, text)
-		whole := strings.TrimSpace(line[:m[0]]) == ""
-		if next := i + 1; whole && next < len(all) {
-			if n := comment.FindStringSubmatchIndex(all[next]); n != nil && strings.TrimSpace(all[next][:n[0]]) == "" {
-				continue
-			}
+		if !whole {
+			flush(i + 1)
 		}
-		s.addMessage(i+2-len(block), i+1, strings.Join(block, " "))
-		block = nil
 	}
+	flush(len(all))
 	return s
 }
 
