@@ -148,6 +148,6 @@ func (e *encoder) value(v any, depth int) {
 		e.octet('F')
 		e.tableAt(v, depth+1)
 	default:
-		e.fail(fmt.Errorf("Go type %T is not an AMQP field type", v))
+		e.fail(fmt.Errorf("cannot encode Go type %T as an AMQP field", v))
 	}
 }
