@@ -167,7 +167,7 @@ func TestAppendRejectsLongShortStrings(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := Append(nil, &QueueDeclare{Arguments: Table{{"a", Table{{"b", Array{true, int(1)}}}}}})
-	const want = `amqpwire: queue.declare: field "a": field "b": Go type int is not an AMQP field type`
+	const want = `amqpwire: queue.declare: field "a": field "b": cannot encode Go type int as an AMQP field`
 	if err == nil || err.Error() != want {
 		t.Errorf("error: got %v, want %s", err, want)
 	}
