@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/reprisemq/reprise"
@@ -202,6 +203,7 @@ func TestStuckQueueUsesOneChannel(t *testing.T) {
 		h := newScript(func(*reprise.Message) error { return reprise.Park(errScripted) })
 		start(t, c, reprise.WorkerConfig{Queue: "w", Handler: h, Prefetch: 200})
 		m.mute("w.failed")
+		synctest.Wait() // the channel for copies may still be opening
 		before := m.channels()
 		for range 60 {
 			if err := c.Publish(t.Context(), &reprise.Message{RoutingKey: "w"}); err != nil {
