@@ -133,7 +133,7 @@ func (t *tx) editable(id ID, seen int) error {
 	case s != Failed:
 		return fmt.Errorf("%w: message must be failed to be changed: got %s", ErrState, s)
 	case edited != seen:
-		return fmt.Errorf("%w: message was edited in the meantime: got revision %d, want %d", ErrState, edited, seen)
+		return fmt.Errorf("%w: message was edited after revision %d: got revision %d (reload the message and edit it again)", ErrState, seen, edited)
 	}
 	return nil
 }

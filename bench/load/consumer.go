@@ -83,7 +83,7 @@ func (c *consumer) frame(f amqpwire.Frame, now int64) error {
 			return err
 		}
 		if h.BodySize != uint64(c.o.Body) {
-			return fmt.Errorf("queue %d: delivered body has %d bytes, want %d", c.queue, h.BodySize, c.o.Body)
+			return fmt.Errorf("body from queue %d must have %d bytes: got %d", c.queue, c.o.Body, h.BodySize)
 		}
 		c.expected, c.left = amqpwire.FrameBody, h.BodySize
 		return nil

@@ -140,7 +140,7 @@ func (a *admin) empty(ctx context.Context) error {
 				select {
 				case <-time.After(10 * time.Millisecond):
 				case <-ctx.Done():
-					return fmt.Errorf("queue %q has %d messages after the last delivery, want 0", name, n)
+					return fmt.Errorf("queue %q must be empty after the last delivery: got %d messages", name, n)
 				}
 			}
 		}

@@ -94,7 +94,7 @@ func (h *byHand) compare(want map[string]int) error {
 			return err
 		}
 		if q.Messages != n {
-			return fmt.Errorf("queue %q has %d messages at the end, want %d", name, q.Messages, n)
+			return fmt.Errorf("queue %q must have %d messages after the run: got %d", name, n, q.Messages)
 		}
 	}
 	return nil

@@ -95,7 +95,7 @@ func (c *conn) frame(f amqpwire.Frame) (closed bool, err error) {
 	case f.Type == amqpwire.FrameHeartbeat:
 		return false, nil
 	case f.Type != p.expected:
-		return false, fmt.Errorf("unexpected frame: got type %d, want %d", f.Type, p.expected)
+		return false, fmt.Errorf("frame must have type %d: got %d", p.expected, f.Type)
 	case f.Type == amqpwire.FrameMethod:
 		return c.method(p, f)
 	case f.Type == amqpwire.FrameHeader:

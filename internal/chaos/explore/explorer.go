@@ -196,7 +196,7 @@ func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 		case seen != accountOf(append(before, p)...):
 			return errors.New("messages are still in flight")
 		case parked != seen.copies():
-			return fmt.Errorf("%d copies are parked, want %d", parked, seen.copies())
+			return fmt.Errorf("failed queue must have %d copies: got %d", seen.copies(), parked)
 		}
 		return nil
 	})
@@ -206,7 +206,7 @@ func (x *explorer) outcome(p *program, before ...*program) (Outcome, error) {
 	for range parked {
 		d, _, err := x.ch.Get(failed, true)
 		if err != nil || d.MessageId != x.id() || string(d.Body) != d.MessageId {
-			return 0, fmt.Errorf("parked message is %q with id %q, want id %q (%v)", d.Body, d.MessageId, x.id(), err)
+			return 0, fmt.Errorf("parked message must have id and body %q: got id %q, body %q (%v)", x.id(), d.MessageId, d.Body, err)
 		}
 	}
 	if x.life.Name == Done.Name {
