@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Address is the destination of copies. The Key may contain two placeholders:
+// Address is the destination to which a Route publishes copies. The Key may contain two placeholders:
 //
 //	{queue}   the work queue
 //	{key}     the routing key of the message, or another key that leads from the
@@ -15,8 +15,9 @@ import (
 // exchanges, and alternate exchanges. For a topic exchange, the pattern of a binding is also a valid key. For example, if
 // the queue is bound with order.*, the copy of a message that was published by queue name gets the key order.*.
 //
-// Headers exchanges and the exchanges of plugins do not route by the key alone. For them, a message
-// keeps its key, and returns only if it was first published through that exchange.
+// Headers exchanges and the exchanges of plugins do not route by the key alone. A copy that returns through such an
+// exchange keeps the key of the message, and is certain to return only if the message was first published through the same
+// exchange.
 type Address struct {
 	Exchange string // "" is the default exchange, whose Key is the name of a queue
 	Key      string
@@ -38,8 +39,8 @@ func (a Address) key(d Delivery, own string) string {
 // queue returns the Key with {queue} replaced by the name of the work queue. The result is the name of a queue.
 func (a Address) queue(work string) string { return strings.ReplaceAll(a.Key, "{queue}", work) }
 
-// validate reports an address that does not name a separate queue for each work queue. It is used
-// without an Infrastructure, when exchanges and bindings are unknown.
+// validate reports an address that does not name a separate queue for each work queue. Routes call it if the
+// Infrastructure is empty, because exchanges and bindings are then unknown.
 func (a Address) validate(field string) error {
 	if a.Exchange != "" || !strings.Contains(a.Key, "{queue}") || strings.Contains(a.Key, "{key}") || a.Key == "{queue}" {
 		return fmt.Errorf("topology: %s must have no exchange and the key of another queue, such as %q: got exchange %q, key %q (or declare the exchange in Infrastructure)", field, "{queue}.wait", a.Exchange, a.Key)
@@ -47,8 +48,8 @@ func (a Address) validate(field string) error {
 	return nil
 }
 
-// hop returns the hop to an address. The copies return through the exchange work. If t is empty, the hop declares the queue
-// own.
+// hop returns the hop to a, for a copy that returns through the exchange work. If t is empty, the hop declares only the
+// queue own.
 func (t Topology) hop(a Address, d Delivery, work string, own Queue) Hop {
 	key := a.key(d, t.returnKey(work, d))
 	if t.empty() {

@@ -13,12 +13,12 @@ const (
 	DefaultBucketsGrowth = 1.25
 )
 
-// maxGrowth is higher than any useful value. With it, the bounds fit into 64 bits.
+// maxGrowth is higher than any useful value, and low enough that the bounds fit into 64 bits.
 const maxGrowth = 1000
 
-// Buckets is the default Route. It supports any delay up to MaxDelay on RabbitMQ 3.10 and later. A retry is never early, and
-// late by at most the width of a bucket. Buckets shortens a longer delay to MaxDelay. The handler can then request another
-// delay.
+// Buckets is the default Route. It supports any delay up to MaxDelay on RabbitMQ 3.10 and later. A retry is never early,
+// and late by at most the width of a bucket. Buckets shortens longer delays to MaxDelay. The handler can then request a
+// further delay.
 //
 // RabbitMQ expires messages only at the head of a queue, so a message with a short delay waits for an
 // earlier message with a long delay. One queue for each distinct delay would avoid this, but jitter
@@ -33,10 +33,11 @@ const maxGrowth = 1000
 //   - the copy expires no earlier than d;
 //   - it expires no later than the upper bound of the bucket if the broker
 //     is not overloaded, so it is at most (upper - lower) late;
-//   - from Base on, the upper bound is at most d×Growth.
+//   - if d is at least Base, the upper bound is at most d×Growth.
 //
-// Each bucket is a queue, which the worker declares on first use. A copy is published to the bucket by the name of the
-// queue. When the copy expires, the broker dead-letters it to the work queue by name, so it does not reach other queues.
+// Each bucket is a queue, which the worker declares on first use. The worker publishes a copy to the bucket by queue name.
+// When the copy expires, the broker dead-letters the copy to the work queue by name, so the copy does not reach other
+// queues.
 //
 // Work queues do not share wait queues. RabbitMQ stops dead-lettering from a queue while 32 of its
 // dead letters are unconfirmed, so a work queue that is full or deleted would block the retries of all
@@ -95,9 +96,8 @@ func (b Buckets) Bounds(delay time.Duration) (lower, upper time.Duration) {
 	return time.Duration(low) * time.Millisecond, time.Duration(high) * time.Millisecond
 }
 
-// Topology returns the work queue, declared only if it does not exist, and its failed queue. The work
-// queue dead-letters into the failed queue, so RabbitMQ parks a message that reaches the delivery
-// limit and does not drop it.
+// Topology returns the work queue, declared only if it does not exist, and its failed queue. The work queue dead-letters
+// into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
 func (b Buckets) Topology(queue string) Topology { return workAndFailed(queue, FailedQueue(queue)) }
 
 // waitQueue returns the name of the wait queue of a work queue for a delay.
@@ -109,8 +109,8 @@ func (b Buckets) waitQueue(queue string, delay time.Duration) string {
 	return string(strconv.AppendInt(name, upper.Milliseconds(), 10))
 }
 
-// Wait returns the hop into the bucket of the delay through the default exchange. A delay beyond
-// MaxDelay counts as MaxDelay.
+// Wait returns the hop through the default exchange into the bucket for the delay. A delay beyond MaxDelay counts as
+// MaxDelay.
 func (b Buckets) Wait(d Delivery, delay time.Duration) (Hop, error) {
 	delay = time.Duration(milliseconds(min(delay, MaxDelay))) * time.Millisecond
 	name := b.waitQueue(d.Queue, delay)

@@ -9,20 +9,19 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpvalue"
 )
 
-// CountDown is the Marks of systems that write the number of remaining retries and the error texts on
-// the message. The number decides whether a message is retried; the Policy does not.
+// CountDown is the Marks of systems that write the number of remaining retries and the error texts on the message. This
+// number, not the Policy, decides whether a message is retried.
 //
 // A message without the header has Default retries. CountDown reads integers of any type and strings of decimal digits,
-// because programs write the type that their client prefers. A negative number and any other value count as 0. Such a
-// message has a limit, but the limit is unreadable. The worker therefore processes the message once more and then parks
-// it for the operator, instead of retrying it indefinitely. CountDown accepts a valid number of any size, because the
-// publisher sets the number of retries.
+// because programs write the type that their client prefers. Negative numbers and all other values count as 0, so the
+// worker processes a message with an unreadable limit once more and then parks it for the operator, instead of retrying it
+// indefinitely. CountDown accepts a valid number of any size, because the publisher sets the number of retries.
 //
-// CountDown keeps the last 100 error texts. It writes only these two headers, so it does not record times, hosts and the
-// number of attempts. History.Attempts is derived from the two headers.
+// CountDown keeps the last 100 error texts. CountDown writes only Header and Errors, so it does not record times, hosts or
+// the number of attempts. It derives History.Attempts from these two headers.
 type CountDown struct {
-	Header  string // name of the count, written as a signed 32-bit integer
-	Errors  string // name of the array of error texts, oldest first
+	Header  string // header with the number of remaining retries, written as a signed 32-bit integer
+	Errors  string // header with the array of error texts, oldest first
 	Default int    // retries of a message without the header
 }
 
@@ -78,8 +77,8 @@ func (c CountDown) Park(headers Table, f Failure) Table { return c.append(header
 // to read very long arrays.
 const maxTexts = 100
 
-// append adds an error text, and keeps the last maxTexts. If the texts do not fit into f.Room, it removes the oldest texts
-// first. It changes out, but not the array in out.
+// append adds the error of f to out. It keeps the last maxTexts errors, or fewer if they do not fit into f.Room. It
+// replaces the array in out and does not modify it.
 func (c CountDown) append(out Table, f Failure) Table {
 	before, _ := out[c.Errors].([]any)
 	if over := len(before) + 1 - maxTexts; over > 0 {

@@ -11,16 +11,16 @@ import (
 // number. The Policy of a worker uses the same number, including attempts that other programs have
 // counted.
 //
-// A message without the header has no attempts. CountUp reads any integer type, because programs write the type that
-// their client prefers. A negative number and any value that is not an integer count as 0. Such a message starts again
-// with all its attempts, but only once, because its copy has a valid number.
+// Without the header, the count is 0. CountUp reads any integer type, because programs write the type that their client
+// prefers. A negative number and any value that is not an integer count as 0. Such a message starts again with all its
+// attempts, but only once, because its copy has a valid number.
 //
 // CountUp writes a signed 32-bit integer, because other programs may read only this type. It also writes the headers of
 // Trail, so that a parked message shows its causes. Programs that know only the count either copy or drop the other
 // headers when they publish a message again. If they drop the headers, the count continues, and the earlier errors are
 // lost.
 type CountUp struct {
-	Header string // name of the count
+	Header string // name of the header with the count
 }
 
 // Validate reports a missing name, an invalid name, and a name that Trail or the broker uses.

@@ -24,10 +24,11 @@ const DefaultDeadLetteringDelay = time.Minute
 // RabbitMQ would also dead-letter a message over the limit into the wait queue. When the message returns, RabbitMQ would
 // drop it, because the cycle does not contain a rejection (https://www.rabbitmq.com/docs/dlx#routing).
 //
-// In an existing system, Infrastructure describes the objects of the system. A rejected message keeps its routing key on the
-// whole path, unless a queue has an x-dead-letter-routing-key. A message that was published by queue name has the queue name
-// as its routing key, so RetryExchange in this example would drop it. Without a copy, Reprise cannot change the routing key.
-// Bind the queues by that name, too, as preset.WorkRetry does, or use MessageTTL if you expect such messages.
+// In an existing system, Infrastructure describes the objects of the system. A rejected message keeps its routing key on
+// the whole path, unless a queue has an x-dead-letter-routing-key. A message that was published by queue name has the
+// queue name as its routing key, so RetryExchange in the following example would drop it. Reprise cannot change the
+// routing key, because it does not publish a copy. Bind the queues by that name, too, as preset.WorkRetry does, or use
+// MessageTTL if you expect such messages.
 //
 //	topology.DeadLettering{
 //		Delay:         5 * time.Minute,
@@ -104,8 +105,8 @@ func (r DeadLettering) ValidateQueue(queue string) error {
 // Marks returns Deaths.
 func (DeadLettering) Marks() Marks { return Deaths{} }
 
-// Topology returns the Infrastructure. If that is empty, it returns the work queue, its wait queue and
-// its failed queue.
+// Topology returns the Infrastructure. If the Infrastructure is empty, it returns the work queue, its wait queue and its
+// failed queue.
 func (r DeadLettering) Topology(queue string) Topology {
 	if !r.Infrastructure.empty() {
 		return r.Infrastructure

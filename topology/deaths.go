@@ -10,15 +10,15 @@ import (
 
 // Deaths is the Marks of messages that the worker rejects without a copy, and that the broker dead-letters. The broker
 // counts the rejections by each queue in the header x-death (https://www.rabbitmq.com/docs/dlx#effects). Deaths provides
-// only the number of attempts and the time of the first attempt. When a worker parks a message, it publishes a copy with the
-// headers of Trail and the last error.
+// only the number of attempts and the time of the first failure. When a worker parks a message, it publishes a copy with
+// the headers of Trail and the last error.
 type Deaths struct{}
 
 // Owns reports whether header is a header of Trail.
 func (Deaths) Owns(header string) bool { return Trail{}.Owns(header) }
 
-// Read returns the number of rejections by d.Queue, the time of the first rejection, and the original
-// exchange and routing key. Values in x-death that RabbitMQ does not write count as absent.
+// Read returns the number of rejections by d.Queue, the time of the first rejection, and the original exchange and routing
+// key. Read ignores values in x-death that RabbitMQ does not write.
 func (Deaths) Read(d Delivery) History {
 	h := trailOf(d)
 	h.Attempts = add(h.Attempts, rejections(d))
@@ -35,17 +35,17 @@ func (Deaths) Read(d Delivery) History {
 
 // Crashes returns the number of deliveries of this message that were never settled. When the message moves between queues,
 // RabbitMQ 4.3 keeps the count of deliveries, which includes rejections. Crashes subtracts rejections by d.Queue, because
-// they are attempts. Before 4.3 the count restarts in each queue, so some crashes are missing.
+// they are attempts. Before 4.3, the count restarts in each queue, so the result does not include earlier crashes.
 //
-// Crashes does not subtract rejections by other queues, because any publisher can write such an
-// x-death header and hide crashes. (A forged rejection by d.Queue counts as an attempt, so such a
-// message is parked.) On 4.3, rejections by other queues therefore count as crashes of the message.
+// Crashes does not subtract rejections by other queues, because any publisher can write such an x-death header and hide
+// crashes. (A forged rejection by d.Queue counts as an attempt, so the worker still parks the message.) On 4.3, rejections
+// by other queues therefore count as crashes of the message.
 func (Deaths) Crashes(d Delivery) int {
 	n := deliveryCount(d)
 	return n - min(n, rejections(d))
 }
 
-// Retry returns the same headers as Trail. A worker does not call it for a retry without a copy.
+// Retry returns the same headers as Trail. A worker calls it only if it publishes a copy.
 func (Deaths) Retry(headers Table, f Failure) Table { return Trail{}.Retry(headers, f) }
 
 // Park returns the same headers as Trail.
@@ -53,8 +53,7 @@ func (Deaths) Park(headers Table, f Failure) Table { return Trail{}.Park(headers
 
 const headerDeath = "x-death"
 
-// published returns the exchange and the routing key of a dead-lettered message before it was
-// dead-lettered.
+// published returns the exchange and the routing key that a message had before it was dead-lettered.
 func published(death Table) (exchange, key string, ok bool) {
 	exchange, ok = death["exchange"].(string)
 	keys, _ := death["routing-keys"].([]any)
@@ -65,7 +64,7 @@ func published(death Table) (exchange, key string, ok bool) {
 	return exchange, key, ok
 }
 
-// rejected yields the entries of x-death about rejections by d.Queue. RabbitMQ writes at most one.
+// rejected yields the entries of x-death that record rejections by d.Queue. RabbitMQ writes at most one.
 func rejected(d Delivery) iter.Seq[Table] {
 	return func(yield func(Table) bool) {
 		entries, _ := d.Headers[headerDeath].([]any)
@@ -97,7 +96,7 @@ func checkRejectable(d Delivery) error {
 		death, _ := e.(Table)
 		n, ok := amqpvalue.Integer(death["count"])
 		if !ok || n < 1 || death["queue"] == d.Queue && death["reason"] != "rejected" {
-			return fmt.Errorf("topology: the header x-death was not written by the broker of %q: got %v (publish messages without x-death)", d.Queue, death)
+			return fmt.Errorf("topology: header x-death must come from the broker of %q: got %v (publish messages without x-death)", d.Queue, death)
 		}
 	}
 	return nil

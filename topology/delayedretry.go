@@ -20,9 +20,9 @@ const (
 // Max. DelayedRetry ignores the delays of Policy and handlers. A retry is never early, is late by a few milliseconds, and
 // does not wait for other retries.
 //
-// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later, which Topology.Needs declares. Earlier versions accept the
-// arguments and ignore them, so that messages would be redelivered immediately. In all other respects, the documentation of
-// Requeuing applies.
+// DelayedRetry needs a quorum queue of RabbitMQ 4.3.3 or later, which Topology.Needs declares. Earlier versions accept and
+// ignore the arguments, so they would redeliver messages immediately. In all other respects, DelayedRetry behaves like
+// Requeuing.
 //
 // Min and Max are arguments of the work queue and cannot be changed later.
 type DelayedRetry struct {

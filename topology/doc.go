@@ -22,9 +22,9 @@
 //	                             │                …
 //	                             └────► parked ─► {queue}.failed
 //
-// Other Routes are [Levels], [WaitQueue], [MessageTTL] and [GrowingTTL], and without a copy [DelayedRetry], [Requeuing] and
-// [DeadLettering]. docs/delays.md compares them. Without a copy, the broker counts the attempts, and [Deliveries] and
-// [Deaths] read the counts.
+// [Levels], [WaitQueue], [MessageTTL] and [GrowingTTL] also publish copies. [DelayedRetry], [Requeuing] and
+// [DeadLettering] do not: the broker counts the attempts, and [Deliveries] and [Deaths] read the counts. docs/delays.md
+// compares all Routes.
 //
 // Existing systems are combinations of the same two parts, for example a [WaitQueue] and a [CountDown] of the remaining
 // retries: see package preset.

@@ -26,18 +26,18 @@ const (
 // expiration of each copy is Factor times the previous expiration. The broker records the previous expiration in the header
 // x-death, as original-expiration (https://www.rabbitmq.com/docs/dlx#effects).
 //
-// Expirations therefore includes the attempts of other programs, even if these programs do not count attempts. A message
-// that has waited for First had one attempt. With Factor 3, a message that has waited three times as long had two attempts.
-// Rounding removes jitter that changes an expiration by a factor of less than the square root of Factor. If Factor is 1, an
-// expiration only proves that there was an attempt.
+// Expirations therefore counts the attempts of other programs, even if these programs do not count attempts. A message
+// that has waited for First had one attempt. With Factor 3, a message that has waited three times as long had two
+// attempts. Rounding removes jitter that changes an expiration by a factor of less than the square root of Factor. If
+// Factor is 1, an expiration shows only that there was an attempt.
 //
 // Workers also write a Trail and, in HeaderWaits, the expiration of their copy. From then on, the
 // count of attempts is exact, and Expirations derives only the later attempts of other programs from
 // the expiration. Other programs may keep or drop these headers.
 //
 // A program that copies all headers also copies x-death. RabbitMQ 4.0 and later replace x-death when the copy expires.
-// Earlier versions increase its count and keep the first original-expiration. The count is then the number of waits. Values
-// in x-death that RabbitMQ does not write count as absent.
+// Earlier versions increase its count and keep the first original-expiration. The count is then the number of waits.
+// Expirations ignores values in x-death that RabbitMQ does not write.
 type Expirations struct {
 	// WaitQueue is the queue in which copies expire, as named in x-death. {queue} is replaced by the
 	// work queue. Default: {queue}.wait.
@@ -97,7 +97,7 @@ func (Expirations) Park(headers Table, f Failure) Table {
 	return Trail{}.Park(out, f)
 }
 
-// wait is the record of the waits of a message in x-death.
+// wait summarizes the waits of a message, as recorded in x-death.
 type wait struct {
 	expiration time.Duration // expiration of the first counted wait
 	count      int           // number of waits; 0 if the message has not waited yet
@@ -106,7 +106,7 @@ type wait struct {
 }
 
 // last returns the newest entry of x-death for the wait queue. RabbitMQ writes an entry for each reason: expired, or
-// rejected if an operator has retried the message early. All fields of an entry except the count are from its first wait.
+// rejected if an operator has retried the message early. All fields of an entry except the count describe the first wait.
 func (e Expirations) last(d Delivery) wait {
 	queue := strings.ReplaceAll(e.WaitQueue, "{queue}", d.Queue)
 	var w wait
@@ -130,17 +130,17 @@ func (e Expirations) last(d Delivery) wait {
 	return w
 }
 
-// retries returns the number of retries between a copy with the initial expiration and the current x-death.
+// retries returns the number of retries since a copy with the expiration initial, as derived from w.
 func (e Expirations) retries(initial time.Duration, w wait) int {
 	n := max(0, w.count-1)
 	if e.Factor == 1 {
 		return add(n, w.others) // a constant expiration does not indicate a count
 	}
 	steps := math.Round(math.Log(float64(w.expiration)/float64(initial)) / math.Log(e.Factor))
-	if !(steps > 0) { // also if the message has not waited: steps is -Inf or NaN then
+	if !(steps > 0) { // also true if the message has not waited, because steps is then -Inf or NaN
 		steps = 0
 	}
-	return add(n, max(w.others, int(min(steps, amqpvalue.MaxCount)))) // steps may already include these earlier waits
+	return add(n, max(w.others, int(min(steps, amqpvalue.MaxCount)))) // steps may already include w.others
 }
 
 // next returns the next expiration of a message: Factor times its last expiration. A count of more

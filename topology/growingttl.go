@@ -26,15 +26,15 @@ const (
 // backoff of another program. GrowingTTL ignores the delays of Policy and handlers. But the Policy limits the number of
 // attempts.
 //
-// The limitation of MessageTTL also applies here. A message waits for earlier messages in the wait
-// queue that are due later. With growing delays this is the normal case. Max limits the wait.
+// As with MessageTTL, a message also waits for earlier messages in the wait queue that are due later. With growing delays,
+// this happens often. Max limits the wait.
 type GrowingTTL struct {
 	// MessageTTL sets the wait queue and the return path.
 	MessageTTL
 
 	// WaitQueue is the name of the queue to which WaitAddress leads, as used in x-death. {queue} is replaced by the work
-	// queue. Default: the key of a WaitAddress without an exchange, which is the name of a queue. With an exchange,
-	// WaitQueue is required.
+	// queue. If WaitAddress has an exchange, WaitQueue is required. Default: WaitAddress.Key, which names a queue if there
+	// is no exchange.
 	WaitQueue string
 
 	First  time.Duration // expiration of the first copy in whole milliseconds; default 10 s

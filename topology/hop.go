@@ -20,8 +20,8 @@ type Hop struct {
 	// the address, because exchanges on the path route by them.
 	Headers Table
 
-	// Stations is the number of queues on the path in which the copy expires. The header frame must have room for them,
-	// because the broker adds an entry to the header x-death for each queue. 0 counts as 1.
+	// Stations is the number of queues on the path in which the copy expires. For each of them, the broker adds an entry
+	// to the header x-death, so the worker leaves room for these entries in the header frame. 0 counts as 1.
 	Stations int
 
 	// Topology must exist before the copy is published. The worker declares it once per connection,

@@ -14,7 +14,7 @@ const MaxSchedule = (1 << topLevel) * time.Second
 const topLevel = 28
 
 // HeaderLevel is the prefix of the headers that route a message through Levels: x-reprise-level-01 to
-// -28. Each is a bool and reports whether the message waits in that level. The headers have no meaning
+// -28. Each is a bool that reports whether the message waits in the level. The headers have no meaning
 // after the wait.
 const HeaderLevel = "x-reprise-level-"
 
@@ -39,11 +39,11 @@ const HeaderLevel = "x-reprise-level-"
 // A message waits in each level at most once, so n levels provide at most 2ⁿ delays. With fewer levels, the resolution
 // would therefore be coarser, or MaxSchedule shorter.
 //
-// Targets do not share levels. Each work queue, and each exchange that is a target of Schedule, has
-// its own levels, up to the highest level that a delay has needed. An hour needs 13 queues and 13
-// exchanges, 30 days need 23, and a year needs 26. RabbitMQ stops dead-lettering from a queue while 32
-// of its messages cannot be delivered, because the target is full or deleted. It retries every three
-// minutes (https://www.rabbitmq.com/docs/quorum-queues#dead-lettering).
+// Targets do not share levels. Each work queue, and each exchange that is a target of Schedule, has its own levels, up to
+// the highest level that a delay has needed. An hour needs 13 queues and 13 exchanges, 30 days need 23, and a year needs
+// 26. If 32 dead letters of a queue cannot be delivered because the target is full or deleted, RabbitMQ stops
+// dead-lettering from the queue, and retries every three minutes
+// (https://www.rabbitmq.com/docs/quorum-queues#dead-lettering).
 type Levels struct{}
 
 // ValidateQueue reports a work queue whose levels or failed queue would have invalid names.

@@ -77,8 +77,8 @@ func (m MessageTTL) ValidateQueue(queue string) error {
 		validateNames(queue, m.WaitAddress.queue(queue), m.FailedAddress.queue(queue)))
 }
 
-// Topology returns the Infrastructure. If that is empty, it returns the work queue, declared only if
-// it does not exist, and its failed queue.
+// Topology returns the Infrastructure. If the Infrastructure is empty, it returns the work queue, declared only if it does
+// not exist, and its failed queue.
 func (m MessageTTL) Topology(queue string) Topology {
 	if !m.Infrastructure.empty() {
 		return m.Infrastructure

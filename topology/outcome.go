@@ -47,8 +47,8 @@ func ReadOutcomeRequest(headers Table) (r OutcomeRequest, ok bool) {
 	return r, strings.HasPrefix(r.To, OutcomeQueuePrefix) && r.Replay != "" && r.Queue != "" && r.MessageID != ""
 }
 
-// Asks reports whether the request is for this message in this queue. The message may also be in other queues: in its failed
-// queue, or in each queue to which an exchange leads.
+// Asks reports whether the request is for this message in this queue. The same message may also be in other queues: in its
+// failed queue, or in every queue to which an exchange routed it.
 func (r OutcomeRequest) Asks(queue, messageID string) bool {
 	return r.MessageID == messageID && r.Queue == queue
 }

@@ -12,9 +12,9 @@ import (
 // read these queues may not. Levels supports longer delays.
 const MaxDelay = math.MaxUint32 * time.Millisecond
 
-// DeliveryLimit is the delivery limit of work queues. After this many deliveries, the broker parks a
-// message that is never settled, for example because its handler terminates the process each time.
-// RabbitMQ 4.0 and later use the same default; earlier versions have no default.
+// DeliveryLimit is the delivery limit of work queues. If a message was delivered more often and never settled, for example
+// because its handler terminates the process each time, the broker moves the message to the failed queue. RabbitMQ 4.0 and
+// later use the same default; earlier versions have no default.
 const DeliveryLimit = 20
 
 // unlimited is the delivery limit of queues from which the broker must not drop messages. RabbitMQ
@@ -53,15 +53,14 @@ func quorum(exchange, key string) Table {
 	return args
 }
 
-// waitQueue returns a queue whose messages expire to key through exchange. It never sets x-expires,
-// because the broker would delete an unused queue together with its messages.
+// waitQueue returns a queue that dead-letters expired messages to exchange with the routing key key. It never sets
+// x-expires, because the broker would delete an unused queue together with its messages.
 func waitQueue(name, exchange, key string) Queue {
 	return Queue{Name: name, Args: quorum(exchange, key)}
 }
 
-// workAndFailed returns a work queue, declared only if it does not exist, and its failed queue. The
-// work queue dead-letters into the failed queue, so RabbitMQ parks a message that reaches the delivery
-// limit and does not drop it.
+// workAndFailed returns a work queue, declared only if it does not exist, and its failed queue. The work queue
+// dead-letters into the failed queue, so RabbitMQ does not drop a message that exceeds the delivery limit.
 func workAndFailed(queue, failed string) Topology {
 	return Topology{Queues: []Queue{
 		{Name: queue, IfAbsent: true, Args: quorum("", failed).with("x-delivery-limit", int64(DeliveryLimit))},

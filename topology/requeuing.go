@@ -13,12 +13,11 @@ import (
 // Use it for failures that are unlikely to occur again on another worker, or a moment later. Do not use it for an
 // unavailable downstream service, which would receive calls as fast as it rejects them.
 //
-// The queue counts the attempts, see Deliveries, so it must be a quorum queue. Classic queues do not
-// count and would redeliver forever, so the worker parks a redelivered message of a classic queue. The
-// default delivery limit of RabbitMQ (20, since 4.0) would end the retries before the Policy does. The
-// work queue is therefore declared with a limit of 100 000, which permits a retry every second for a
-// day. The broker moves a message that reaches this limit to {queue}.failed, without an error. The
-// limit also applies to a Policy that permits more attempts.
+// The queue counts the attempts, see Deliveries, so it must be a quorum queue. Classic queues do not count deliveries and
+// would redeliver a message forever, so the worker parks a redelivered message of a classic queue. The default delivery
+// limit of RabbitMQ (20, since 4.0) would stop the retries before the Policy does. The work queue is therefore declared
+// with a limit of 100 000, which permits a retry every second for a day. If a message exceeds this limit, the broker moves
+// it to {queue}.failed, without recording an error. The limit also applies to a Policy that permits more attempts.
 //
 // Classic supports classic queues and programs that use only the redelivered flag. The flag reports an
 // earlier delivery, but not the number of deliveries.
@@ -77,7 +76,7 @@ func (r Requeuing) Wait(d Delivery, _ time.Duration) (Hop, error) {
 // exchange.
 func (Requeuing) Failed(d Delivery) Hop { return failed(d.Queue) }
 
-// fallbackLimit is the delivery limit of work queues that dead-letter to their failed queue. It ends the retries if the
+// fallbackLimit is the delivery limit of work queues that dead-letter to their failed queue. It stops the retries if the
 // count of attempts is wrong.
 const fallbackLimit = int64(100_000)
 

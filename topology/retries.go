@@ -33,8 +33,8 @@ type RetryReport struct {
 	Host    string  `json:"host,omitempty"`
 	Retries []Retry `json:"retries"`
 
-	// Missing is the number of unreported retries since the previous report, because there were too many retries or
-	// because the broker did not accept a report.
+	// Missing counts the retries since the previous report that no report contains, because there were too many retries or
+	// the broker did not accept a report.
 	Missing int64 `json:"missing,omitempty"`
 }
 

@@ -56,7 +56,8 @@ func validateWait(field, wait, work string) error {
 }
 
 // Leads reports whether an exchange routes messages with a routing key to a queue, according to t. It follows bindings,
-// bindings between exchanges and alternate exchanges. It assumes that exchanges that do not route by the key alone match.
+// bindings between exchanges and alternate exchanges. It assumes that every binding of an exchange that does not route by
+// the key alone matches.
 func (t Topology) Leads(exchange, key, queue string) bool {
 	return t.leads(exchange, queue, func(kind, bound string) bool { return matches(kind, bound, key) })
 }
@@ -98,8 +99,8 @@ func (t Topology) walk(from string, declared func(string) (Exchange, error), mat
 	return queues, nil
 }
 
-// exchange returns the declaration of an exchange. Some exchanges are predeclared by the broker. Other undeclared exchanges
-// count as direct, because an equal key is the only safe assumption.
+// exchange returns the declaration of an exchange. Some exchanges are predeclared by the broker. Other undeclared
+// exchanges count as direct, because only an equal key is certain to match.
 func (t Topology) exchange(name string) Exchange {
 	for _, x := range t.Exchanges {
 		if x.Name == name {

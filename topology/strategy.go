@@ -89,8 +89,8 @@ type Route interface {
 	Topology(queue string) Topology
 
 	// Wait returns the first hop of a copy that returns to d.Queue after delay, and not earlier. A route with one fixed
-	// delay, or with a shorter maximum, may use another delay, which it returns in Hop.Delay. After an error, the worker
-	// does not retry the message. It parks the message with the error.
+	// delay, or with a shorter maximum, may use another delay, which it returns in Hop.Delay. If Wait returns an error,
+	// the worker parks the message with this error instead of retrying it.
 	Wait(d Delivery, delay time.Duration) (Hop, error)
 
 	// Failed returns the hop of a copy that is parked.

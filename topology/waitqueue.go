@@ -14,9 +14,9 @@ import (
 //	      ▲                                                               │ expires after Delay
 //	      └───────────────────────────────────────────────────────────────┘ key unchanged
 //
-// Every retry waits for Delay. WaitQueue ignores the delays of Policy and handlers. If WorkExchange routes a key to several
-// queues, a retry reaches all of them. A message that was published by queue name returns with the key of a binding. See
-// {key} of Address for the limits.
+// Every retry waits for Delay. WaitQueue ignores the delays of Policy and handlers. If WorkExchange routes a key to
+// several queues, a retry reaches all of them. A message that was published by queue name returns with the key of a
+// binding. Address describes the limits of this substitution under {key}.
 type WaitQueue struct {
 	WorkExchange   string        // exchange through which expired copies return
 	WaitExchange   string        // exchange that leads to the wait queue

@@ -12,10 +12,11 @@ import (
 
 // Names of the exchanges and queues of announced workers, see WorkerStatus and Command.
 const (
-	// WorkersExchange is the topic exchange of the statuses of workers. The routing key of a status is the work queue.
+	// WorkersExchange is the topic exchange to which workers publish their statuses. The routing key is the name of the
+	// work queue.
 	WorkersExchange = "reprise.workers"
 
-	// ControlExchange is the topic exchange of commands to workers. The routing key of a command is the work queue.
+	// ControlExchange is the topic exchange for commands to workers. The routing key is the name of the work queue.
 	ControlExchange = "reprise.control"
 
 	// ControlQueuePrefix is the prefix of the name of the queue in which a client receives commands.
@@ -47,9 +48,9 @@ func ControlQueue(id string) Queue {
 	}
 }
 
-// PauseQueue returns the queue that stores the pause of a work queue, and false if the name of the work queue is too
-// long. The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads the
-// message, and the broker requeues the message when the channel of the consumer closes. If the pause has an end, the
+// PauseQueue returns the queue that stores the pause of a work queue. It returns false if the name of the work queue is
+// too long. The work queue is paused if the pause queue has a message (a Pause in JSON) or a consumer. A consumer reads
+// the message, and the broker requeues the message when the channel of the consumer closes. If Pause.Until is set, the
 // message expires at that time. The queue holds one message, so the newest message applies.
 //
 // The queue must be classic. A quorum queue with an unreachable leader reports zero messages. A
@@ -112,7 +113,7 @@ type Handling struct {
 	Since     time.Time `json:"since"`
 }
 
-// Counts are totals since the start of a worker. They never decrease, so a lost status does not lose information. The
+// Counts are totals since a worker started. They never decrease, so a lost status does not lose information. The
 // difference between two statuses with the same ID is the activity between them.
 type Counts struct {
 	Succeeded uint64 `json:"succeeded"` // messages that were acknowledged after their handler returned nil
@@ -121,7 +122,7 @@ type Counts struct {
 	Parked    uint64 `json:"parked"`
 }
 
-// Sub returns the difference from an earlier status.
+// Sub returns c minus the counts of an earlier status.
 func (c Counts) Sub(earlier Counts) Counts {
 	return Counts{c.Succeeded - earlier.Succeeded, c.Failed - earlier.Failed, c.Retried - earlier.Retried, c.Parked - earlier.Parked}
 }
@@ -136,7 +137,7 @@ type Histogram struct {
 	SumMS   uint64              `json:"sum_ms"` // of all durations, in milliseconds
 }
 
-// TookBound returns the upper bound of a bucket: 125 µs, doubled i times. The last bucket, TookBuckets-1, has no bound.
+// TookBound returns the upper bound of bucket i: 125 µs, doubled i times. The last bucket, TookBuckets-1, has no bound.
 func TookBound(i int) time.Duration { return 125 * time.Microsecond << i }
 
 // TookBucket returns the bucket of a duration.
@@ -155,7 +156,7 @@ func (h Histogram) Count() (n uint64) {
 	return n
 }
 
-// Sub returns the difference from an earlier status.
+// Sub returns h minus the histogram of an earlier status.
 func (h Histogram) Sub(earlier Histogram) Histogram {
 	for i := range h.Buckets {
 		h.Buckets[i] -= earlier.Buckets[i]
@@ -173,9 +174,9 @@ func (h Histogram) Add(other Histogram) Histogram {
 	return h
 }
 
-// Quantile returns an upper bound of a quantile, such as 0.95: the bound of its bucket. The bound is
-// at most twice the quantile. For the last bucket, Quantile returns the lower bound. It returns 0 if
-// there are no durations.
+// Quantile returns the upper bound of the bucket that contains the quantile q, such as 0.95. Except in the first bucket,
+// the result is at most twice the quantile. For the last bucket, Quantile returns the lower bound. It returns 0 if there
+// are no durations.
 func (h Histogram) Quantile(q float64) time.Duration {
 	n := h.Count()
 	if n == 0 {
@@ -233,7 +234,7 @@ const (
 // Command is the JSON body of a message to ControlExchange.
 //
 // A command for a queue (Worker is empty) makes workers read the PauseQueue, which determines the pause. A command for a
-// worker pauses or resumes that worker. The pause lasts no longer than the worker.
+// worker pauses or resumes that worker. The pause ends at the latest when the worker stops.
 type Command struct {
 	Version int    `json:"v"`
 	Do      string `json:"do"`
@@ -315,7 +316,7 @@ func (p Pause) truncated() Pause {
 	return p
 }
 
-// encodeJSON returns JSON without the escapes for HTML, which have six bytes.
+// encodeJSON encodes v without escaping <, > and &, because each escape has six bytes.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
