@@ -12,7 +12,8 @@ import (
 // Add stores new messages in state failed, in one transaction, and returns their IDs in the same order. Add is for
 // messages from sources other than a failed queue. Use an Ingest to archive the messages of a failed queue.
 //
-// If the error is ErrUnstorable, Add stores none of the messages. Add them one by one to find the invalid message.
+// If one of the messages cannot be stored, Add stores none of them and returns ErrUnstorable. To find that message, add
+// the messages one by one.
 func (a *Archive) Add(ctx context.Context, messages []Message) ([]ID, error) {
 	encoded := make([]arrival, len(messages))
 	for i := range messages {
@@ -45,7 +46,8 @@ func (a *Archive) ingest(ctx context.Context, arrivals []delivered) ([]ID, error
 	return a.addEncoded(ctx, encoded, func(tx *tx) error { return tx.owned(arrivals) })
 }
 
-// addEncoded stores the arrivals that the archive does not have yet. If allowed returns an error, it stores nothing.
+// addEncoded stores the arrivals that the archive does not have yet. If allowed returns an error, addEncoded stores
+// nothing.
 func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed func(*tx) error) (_ []ID, err error) {
 	defer annotate(&err, "adding %d messages", len(encoded))
 	if len(encoded) == 0 {
@@ -80,7 +82,8 @@ func (a *Archive) addEncoded(ctx context.Context, encoded []arrival, allowed fun
 	return ids, nil
 }
 
-// markSettled records that the deliveries of messages are acknowledged. A later equal arrival is a new message.
+// markSettled records that the deliveries of messages are acknowledged. An equal message that arrives later is a new
+// message.
 func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 	defer annotate(&err, "recording that %d messages are settled", len(ids))
 	if len(ids) == 0 {
@@ -93,7 +96,8 @@ func (a *Archive) markSettled(ctx context.Context, ids []ID) (err error) {
 }
 
 // redelivered returns the ID of the stored message that equals an arrival, or 0 if the arrival is new. It assigns the
-// stored message to the session of the arrival, so that it does not match another arrival of the session.
+// stored message to the session of the arrival, so that the stored message does not match another arrival of that
+// session.
 func (t *tx) redelivered(e *arrival) (id ID, err error) {
 	if !e.redelivered {
 		return 0, nil

@@ -11,12 +11,11 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The test simulates a failed queue and an ingest that is killed at arbitrary points. The queue redelivers messages
-// that are not acknowledged, on another connection. The messages are of few kinds, and messages of one kind are equal
-// in every byte.
+// The test simulates a failed queue and an ingest that is killed at arbitrary points. The queue redelivers
+// unacknowledged messages on another connection. The messages are of few kinds, and messages of one kind are equal in
+// every byte.
 //
-// In the end, the archive must contain the published number of messages of each kind, so that no message is
-// missing or duplicated.
+// In the end, the archive must contain exactly as many messages of each kind as were published.
 func TestArchiveStoresEachMessageOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)
@@ -43,8 +42,8 @@ func TestArchiveStoresEachMessageOnce(t *testing.T) {
 			for kind, want := range q.published {
 				n := value(a.Count(context.Background(), failed.Filter{Text: fmt.Sprint("kind", kind)}))(t)
 				// If an acknowledgement was not reported before a crash, the archive may mistake another equal message
-				// for a redelivery. Therefore at most as many messages may be missing as acknowledgements were
-				// forgotten.
+				// for a redelivery. Therefore the number of missing messages may be at most the number of forgotten
+				// acknowledgements.
 				if n.N > int64(want) || n.N < int64(want-q.forgotten[kind]) {
 					t.Fatalf("kind %d: got %d messages, want %d (%d acknowledgements were forgotten)", kind, n.N, want, q.forgotten[kind])
 				}

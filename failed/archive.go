@@ -20,8 +20,8 @@ type Config struct {
 	// Dialect is the SQL dialect of the database: SQLite or PostgreSQL.
 	Dialect Dialect
 
-	// Prefix is the prefix of the names of tables and indexes: at most 40 lowercase letters, digits and underscores,
-	// and not a digit first. In PostgreSQL, the tables are in the first schema of the search path. Default:
+	// Prefix is the prefix of the names of tables and indexes: at most 40 lowercase letters, digits and underscores. It
+	// must not begin with a digit. In PostgreSQL, the tables are in the first schema of the search path. Default:
 	// "reprise_failed_".
 	Prefix string
 
@@ -30,18 +30,18 @@ type Config struct {
 	// affect the search for messages that are already archived.
 	Redact []Rule
 
-	// Retention is the time after the arrival for which the archive keeps messages, in any
-	// state except in a running replay. Purge removes older messages. Default: 0 (forever).
+	// Retention specifies how long the archive keeps messages after their arrival. Purge removes older messages in any
+	// state, except messages of a running replay. Default: 0 (forever).
 	Retention time.Duration
 
-	// Rules override Retention for single work queues.
+	// Rules override Retention for individual work queues.
 	Rules []RetentionRule
 
 	// Clock returns the current time. Default: time.Now.
 	Clock func() time.Time
 
-	// Logger receives two events: "purged" (Info) with the attributes by, messages, before and act, and "archive is
-	// another one" (Error) with the attribute error, see ErrUnavailable. Default: no logging.
+	// Logger receives two events: "purged" (Info) with the attributes by, messages, before and act, and "archive
+	// replaced" (Error) with the attribute error, see ErrUnavailable. Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -88,7 +88,7 @@ type RetentionRule struct {
 	Retention time.Duration
 }
 
-// Expires reports whether the configuration has a retention, so that Purge can remove messages.
+// Expires reports whether c sets a retention. If it does not, Purge removes nothing.
 func (c Config) Expires() bool { return c.Retention > 0 || len(c.Rules) > 0 }
 
 // Archive is a store of failed messages in an SQL database.
@@ -101,9 +101,9 @@ type Archive struct {
 	lineage
 }
 
-// Open returns the archive in db. It does not take ownership of db: the caller closes it. Open creates missing tables and
-// migrates the tables of older versions. It returns an error for the tables of a newer version. Any number of processes may
-// open the same archive at the same time.
+// Open returns the archive in db. It does not take ownership of db: the caller closes it. Open creates missing tables
+// and migrates the tables of older versions. If a newer version of this package created the tables, Open returns an
+// error. Any number of processes may open the same archive at the same time.
 //
 // In SQLite, Open sets the journal mode of the file to WAL. Do not pass a pool of connections to ":memory:", because each of
 // its connections has a separate database.

@@ -19,7 +19,7 @@ type arrival struct {
 	digest      []byte // nil if the message was not delivered
 	session     []byte
 	redelivered bool
-	request     *topology.OutcomeRequest // nil if the message has no request
+	request     *topology.OutcomeRequest // nil if the message does not request an outcome report
 
 	queue int64
 }

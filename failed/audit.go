@@ -10,8 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Act is an entry of the audit log: an action on messages. The archive writes it in the same transaction as the
-// action. An entry is never deleted or changed, except that Archive.Erase erases texts in it.
+// Act is an entry of the audit log: an action on messages. The archive writes it in the same transaction as the action.
+// The archive never deletes an entry, and changes entries in only two cases: a running Purge or Import updates its
+// numbers, and Archive.Erase erases texts.
 type Act struct {
 	ID      int64          `json:"id"`
 	Time    time.Time      `json:"time"`
@@ -34,8 +35,7 @@ const (
 	actEmpty     = "purge queue"
 )
 
-// Acts lists the audit log in descending order of time. It returns the cursor of the next page, or "" after the last
-// page.
+// Acts lists the audit log, newest first. It returns the cursor of the next page, or "" after the last page.
 func (a *Archive) Acts(ctx context.Context, p Page) (acts []Act, next string, err error) {
 	defer annotate(&err, "listing acts")
 	size, before, err := p.bounds(ofActs)

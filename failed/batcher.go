@@ -31,8 +31,8 @@ type ingestStore interface {
 //
 // The batcher preserves the order. If the connection fails, the broker redelivers a message while the first delivery
 // may still wait in the batcher. The batcher stores the redelivery after the first delivery, so that the archive
-// recognizes the redelivery. For the same reason, the batcher starts a new session (delivered.Session) before it stores
-// a batch with a redelivered message, as soon as the result of every earlier ack is known.
+// recognizes the redelivery. For the same reason, before it stores a batch with a redelivered message, the batcher
+// waits until the result of every earlier ack is known, and then starts a new session (delivered.Session).
 type batcher struct {
 	store   ingestStore
 	maxSize int // maximum size of a batch
@@ -48,7 +48,7 @@ type batcher struct {
 	sessions int
 	failures int // consecutive failures of the store
 
-	onAttempt func(error) // receives nil or the error after each attempt to store; nil: no reports
+	onAttempt func(error) // called after each attempt to store, with the error or nil; may be nil
 }
 
 // entry is a message that is not stored yet.
@@ -60,7 +60,7 @@ type entry struct {
 	abandoned bool          // the caller of add no longer waits for the message
 }
 
-// messageKey is equal for equal messages, and almost never equal for different messages.
+// messageKey identifies equal messages. Different messages almost never have the same key.
 type messageKey struct {
 	id   string
 	body uint64
@@ -72,7 +72,7 @@ func (e *entry) key() messageKey {
 	return messageKey{e.message.MessageID, maphash.Bytes(keySeed, e.message.Body)}
 }
 
-// storeBackoff is the delay between attempts, if the store fails.
+// storeBackoff is the delay between attempts while the store fails.
 var storeBackoff = backoff.Equal(backoff.Exponential{Initial: 100 * time.Millisecond, Max: 30 * time.Second})
 
 // refusedFor is the delay before the next attempt to store a message that the store refuses.
@@ -85,7 +85,7 @@ func newBatcher(store ingestStore, maxSize int, log *slog.Logger) *batcher {
 	}
 }
 
-// start runs the batcher until the caller calls the returned function. Callers must not add messages after that.
+// start runs the batcher until the caller calls stop. After that, callers must not add messages.
 func (b *batcher) start(ctx context.Context) (stop func()) {
 	running, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -242,7 +242,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	for i, e := range batch {
 		arrivals[i] = e.arrival
 		arrivals[i].Session = fmt.Sprintf("%s.%d", b.name, b.sessions)
-		e.arrival.Redelivered = true // for the next attempt: this attempt may store it despite an error
+		e.arrival.Redelivered = true // this attempt may store the message and still return an error
 	}
 	ids, err := b.store.ingest(ctx, arrivals)
 	if err == nil && len(ids) != len(batch) {
@@ -256,7 +256,7 @@ func (b *batcher) put(ctx context.Context, batch []*entry) error {
 	stored := make(map[*entry]bool, len(batch))
 	for i, e := range batch {
 		stored[e] = true
-		if !e.abandoned { // otherwise the broker redelivers it, and the store recognizes it
+		if !e.abandoned { // the broker redelivers an abandoned message, and the store recognizes it
 			b.unacked[e.message] = ids[i]
 			close(e.done)
 		}
@@ -289,7 +289,7 @@ func (b *batcher) newSession(ctx context.Context) error {
 	}
 }
 
-// reportSettled reports the acked messages to the store. It reports whether there were any.
+// reportSettled reports the acked messages to the store. reported is true if there were any.
 func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) {
 	b.mu.Lock()
 	ids := b.settled
@@ -306,12 +306,11 @@ func (b *batcher) reportSettled(ctx context.Context) (reported bool, err error) 
 	return true, err
 }
 
-// putAfterOther handles a message that the store has refused once. It stores another message first, and then retries
-// this message. refused reports whether the store accepts the other message and refuses this one. left is the remaining
-// error.
+// putAfterOther retries a message that the store has refused once, after it has stored another message. refused reports
+// whether the store accepted the other message but refused this one. If this message is stored, left is nil.
 func (b *batcher) putAfterOther(ctx context.Context, e *entry, err error) (refused bool, left error) {
 	if !e.retryAt.IsZero() {
-		return true, err // the store has already refused it alone
+		return true, err // the store has already refused this message but accepted another one
 	}
 	b.mu.Lock()
 	var other *entry

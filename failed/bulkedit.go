@@ -17,9 +17,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// BulkEdit changes all messages of a replay in the same way. The replay edits each message when it sends the message.
-// It applies the steps to Message.Current, in the order of the fields below. The result depends only on the message and
-// the edit. Therefore a message that is sent again after a crash has the same bytes.
+// BulkEdit changes all messages of a replay in the same way. When the replay sends a message, it applies the steps to
+// Message.Current, in the order of the fields below. The result depends only on the message and the edit. Therefore a
+// message that is sent again after a crash has the same bytes.
 //
 // An edit changes a message completely or not at all. An edit of the body is not possible if the body
 //
@@ -29,8 +29,8 @@ import (
 //   - would no longer be JSON, or
 //   - would grow and exceed 16 MiB.
 //
-// The replay does not send messages for which the edit is not possible or has no effect. They stay in state failed,
-// with the reason in Message.Refused.
+// By default, the replay does not send messages for which the edit is not possible or has no effect. These messages
+// return to state failed, with the reason in Message.Refused.
 //
 // The archive keeps the original. When it records that a message was sent, it stores the sent content as a Revision.
 type BulkEdit struct {
@@ -51,7 +51,7 @@ type BulkEdit struct {
 	SendUnchanged  bool `json:"send_unchanged,omitempty"`
 	SendImpossible bool `json:"send_impossible,omitempty"`
 
-	// SpareSecrets excludes messages in which Config.Redact hides a part from the edit. A user who must not see a
+	// SpareSecrets excludes from the edit all messages in which Config.Redact hides a part. A user who must not see a
 	// secret could otherwise copy it with the edit, or derive it from the number of changed messages. SendImpossible
 	// does not apply to these messages.
 	SpareSecrets bool `json:"spare_secrets,omitempty"`
@@ -108,7 +108,7 @@ type editor struct {
 	*BulkEdit
 	patch   *jsonpatch.Patch // nil: no patch
 	regexps []*regexp.Regexp // by index of Replace; nil if Old is literal
-	set     topology.Table   // with the types that the archive returns
+	set     topology.Table   // SetHeaders, with the types that the archive returns
 	secrets []Rule
 }
 
@@ -192,10 +192,11 @@ func checkTemplate(x *regexp.Regexp, template string) error {
 	return nil
 }
 
-// errUneditable matches every uneditable, which is the reason why a replay with an edit does not send a message.
+// errUneditable matches every error of type uneditable.
 var errUneditable = errors.New("not edited")
 
-// uneditable is the reason why an edit does not apply. All messages with the same problem have the same reason.
+// uneditable is the reason why an edit is not possible or has no effect. All messages with the same problem have the
+// same reason.
 type uneditable string
 
 func (e uneditable) Error() string        { return string(e) }

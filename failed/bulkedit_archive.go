@@ -113,7 +113,7 @@ func (t *tx) recordEdit(id ReplayID, x *editor, s sentBase, who []byte) error {
 	if err != nil {
 		return err
 	}
-	// If the state or the replay of the message differs, the message is discarded, or a later replay has sent it.
+	// If the state or the replay does not match, the message was discarded, or a later replay has sent it.
 	_, err = t.Exec(`UPDATE {message} SET edited = $2 WHERE id = $1 AND state = 2 AND replay = $3`, int64(s.message), number, int64(id))
 	return err
 }
@@ -148,9 +148,9 @@ const (
 	maxPreviewBytes = 256 << 20
 )
 
-// PreviewEdit applies the edit of a plan to the failed messages that the plan selects, and returns the effect. It
-// does not change the archive. It covers the oldest limit messages, and stops after 256 MiB of bodies. If limit is 0,
-// it covers all messages. Before and After are nil for messages that are excluded by BulkEdit.SpareSecrets.
+// PreviewEdit applies the edit of a plan to the failed messages that the plan selects, and returns the effect. It does
+// not change the archive. It covers at most limit messages, the oldest first, and stops after 256 MiB of bodies. If
+// limit is 0, it covers all messages. Before and After are nil for messages that are excluded by BulkEdit.SpareSecrets.
 func (a *Archive) PreviewEdit(ctx context.Context, p Plan, limit int) (v EditPreview, err error) {
 	defer annotate(&err, "previewing an edit")
 	if err := p.validate(); err != nil {

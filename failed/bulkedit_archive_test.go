@@ -15,8 +15,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// editCase is an edit with the expected bodies. The edit is not possible for bodies that are missing in the map, and
-// has no effect on equal bodies.
+// editCase is an edit with the expected bodies. The edit is not possible for bodies that the map does not contain, and
+// has no effect on bodies that the map maps to themselves.
 type editCase struct {
 	edit failed.BulkEdit
 	want map[string]string
@@ -173,8 +173,8 @@ func TestBulkEditMatchesItsPreview(t *testing.T) {
 	})
 }
 
-// A report is the first proof that a message was sent, because its process was killed. The archive records the edit
-// of the sent revision, even if the message was edited later.
+// A report is the first proof that a message was sent, because the sending process was killed before it recorded the
+// send. The archive records the edit of the sent revision, even if the message was edited later.
 func TestReportRecordsBulkEdit(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, db database) {
 		a := db.archive(t)

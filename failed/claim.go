@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// claimReplay gives an owner the lease of a running replay, or extends its lease. It reports false if another owner
-// has the lease, or if the replay is not running. The lease uses the time of Config.Clock: the clocks of machines
-// that share a database should differ by at most about a second.
+// claimReplay gives an owner the lease of a running replay, or extends its lease. It reports false if another owner has
+// the lease, or if the replay is not running. The expiry of the lease is measured with Config.Clock, so the clocks of
+// machines that share a database should differ by at most about a second.
 func (a *Archive) claimReplay(ctx context.Context, id ReplayID, owner string, lease time.Duration) (mine bool, err error) {
 	defer annotate(&err, "claiming replay %d", id)
 	now := a.now()
@@ -42,8 +42,8 @@ func (a *Archive) releaseReplay(ctx context.Context, id ReplayID, owner string) 
 	})
 }
 
-// claimQueue gives an owner the lease of a failed queue, so that only this owner archives its messages. It reports
-// false if another owner has the lease. The lease uses the time of Config.Clock.
+// claimQueue gives an owner the lease of a failed queue, so that only this owner archives the messages of the queue. It
+// reports false if another owner has the lease. The expiry of the lease is measured with Config.Clock.
 //
 // The lease is in the archive because the quorum queues of RabbitMQ do not support exclusive consumers. If another
 // owner has taken the lease, the archive refuses the transaction in which the former owner adds a message. The former

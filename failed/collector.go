@@ -32,7 +32,7 @@ func newOutcomes(c *reprise.Client, a *Archive, log *slog.Logger) *collector[top
 	}
 }
 
-// maxReports is the maximum number of unacked reports, and of reports in one transaction.
+// maxReports is the maximum number of unacked reports, and of reports records reports in one transaction.
 const maxReports = 64
 
 // declare declares the queue.
@@ -93,7 +93,7 @@ type report[T any] struct {
 
 var errNoReport = errors.New("message is not a report")
 
-// take passes the report in a message to gather, and returns when it is recorded.
+// take passes the report in a message to gather, and returns when the report is recorded.
 func (c *collector[T]) take(ctx context.Context, m *reprise.Message, arrived chan<- *report[T]) error {
 	it, ok := c.read(m)
 	if !ok {
@@ -138,8 +138,8 @@ func (c *collector[T]) gather(ctx context.Context, arrived <-chan *report[T]) {
 	}
 }
 
-// maxNoteFailures is the maximum number of attempts to record a single report. Publishers write reports, and a report
-// that no database accepts must not block other reports.
+// maxNoteFailures is the maximum number of attempts to record a single report. A publisher can send any report, and a
+// report that no database accepts must not block other reports.
 const maxNoteFailures = 3
 
 // noteAll records reports together. If the database refuses the batch, it records them one by one. It returns an error

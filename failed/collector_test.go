@@ -37,7 +37,7 @@ func (r *records) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// with returns the records that begin with a message.
+// with returns the records with the given message.
 func (r *records) with(message string) (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// codes contains the value of each state in the database, which is also its index in counted.
+// codes maps each state to its value in the database, which is also the index of the state in counted.
 var codes = map[State]int{Failed: 0, Replaying: 1, Replayed: 2, Discarded: 3}
 
-// counted contains, by code of the state, the columns with the number of messages.
+// counted lists, by code of the state, the columns that count the messages.
 var counted = [...]string{"failed", "replaying", "replayed", "discarded"}
 
 func (c Counts) byCode() [4]int64 { return [4]int64{c.Failed, c.Replaying, c.Replayed, c.Discarded} }
@@ -56,7 +56,7 @@ func (t *tx) count(c countChanges) error {
 	return nil
 }
 
-// failures contains the failures of one group in one transaction.
+// failures summarizes the messages that one transaction adds to a group.
 type failures struct {
 	text, example string
 	queue         int64

@@ -216,7 +216,7 @@ func TestReplaySendsCanaryFirst(t *testing.T) {
 	}
 }
 
-// If confirms or the connection are lost, each message is archived once and replayed at least once.
+// Even if confirms or connections are lost, each message is archived once and replayed at least once.
 func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, b *reprisetest.Broker){
 		"none":          func(*testing.T, *reprisetest.Broker) {},
@@ -258,7 +258,7 @@ func TestArchiveAndReplaySurviveBrokerFaults(t *testing.T) {
 	}
 }
 
-// If the archive is down for longer than the acknowledgement timeout of the broker, it still stores each message once.
+// Even if the archive is down for longer than the acknowledgement timeout of the broker, it stores each message once.
 func TestIngestSurvivesLongArchiveOutage(t *testing.T) {
 	inSystem(t, func(t *testing.T, s *system) {
 		synctest.Wait() // the consumer has started

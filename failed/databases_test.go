@@ -138,7 +138,7 @@ func check(t rapid.TB, err error) {
 	}
 }
 
-// value returns a function that fails the test unless err is nil, and returns v.
+// value returns a function that returns v, or fails the test if err is not nil.
 func value[V any](v V, err error) func(t rapid.TB) V {
 	return func(t rapid.TB) V {
 		t.Helper()

@@ -19,8 +19,8 @@ type Destination struct {
 	Queue string
 
 	// Warning is set if the messages are sent by the name of their queue, but were or may have been published to a
-	// different target. It describes the reason, and the effect on consumers other than Reprise workers. If it is
-	// empty, the messages are sent to their original target.
+	// different target. It describes the reason, and the effect on consumers other than Reprise workers. Otherwise the
+	// messages are sent to their original target, or to Plan.To if it is set.
 	Warning string
 
 	// Keys reports that the messages have different routing keys. Each message is sent with its own key.
@@ -51,7 +51,7 @@ func (a *Archive) Destinations(ctx context.Context, p Plan, r Routing) (all []De
 	return a.destinations(sqlkit.Long(ctx), p, r, s.in(codes[Failed]), s.args)
 }
 
-// Preview is a fast variant of Destinations for a page. It reads at most a few thousand messages and returns their
+// Preview is a fast variant of Destinations for a web page. It reads at most a few thousand messages and returns their
 // destinations. It counts the selected messages as Count does.
 func (a *Archive) Preview(ctx context.Context, p Plan, r Routing) (all []Destination, t Total, err error) {
 	defer annotate(&err, "determining the destinations of messages")

@@ -12,7 +12,7 @@ import (
 // Dialect is the SQL dialect of a database.
 type Dialect = sqlkit.Dialect
 
-// The supported dialects. Any database/sql driver of the database that supports numbered arguments is suitable.
+// The supported dialects. Any database/sql driver works if it supports numbered arguments.
 const (
 	PostgreSQL = sqlkit.PostgreSQL // 11 or later
 	SQLite     = sqlkit.SQLite     // 3.43 or later, with FTS5
@@ -42,8 +42,8 @@ func (d dialect) begin(prefix string, long bool) []string {
 // For PostgreSQL, the condition compares the last column and the position as a row, so that only the index on the
 // columns and the position provides the order. Otherwise the planner can choose another index with this order. If a
 // queue or a group began to fail only recently, PostgreSQL then scans all other messages. The values of the other
-// columns are in subqueries, so that the planner does not know them. Otherwise it uses the partial index of the
-// messages that are being replayed, and sorts all of them.
+// columns are in subqueries, so that the planner does not know them. Otherwise the planner uses the partial index of
+// the messages that are being replayed, and PostgreSQL sorts all of these messages.
 func (d dialect) along(columns []equal, from, before int64) (where string, order []string) {
 	position := fmt.Sprintf("m.pos >= %d AND m.pos < %d", from, before)
 	order = []string{"m.pos"}

@@ -25,9 +25,10 @@
 // exit statuses, HTTP statuses, SQLSTATEs and error codes form different groups. Each change updates the counters of
 // the group in the same transaction.
 //
-// Lists are sorted by the second of the last failure, newest first, then by ID. A page begins after the last message of
-// the previous page, so that arrivals do not shift the next page. If a page has read 10,000 messages that are not
-// selected, it is short, and its cursor continues there.
+// Lists are sorted by the time of the last failure in whole seconds, newest first, and then by ID. A page begins after
+// the last message of the previous page, so that arrivals do not shift the next page. A page checks at most 10,000
+// messages. If it reaches this limit, it may be short or empty, and its cursor continues after the last checked
+// message.
 //
 // All methods are safe for concurrent use, and any number of processes may share a database. Writers wait for each
 // other. Readers do not wait. Redrive does not need an archive.

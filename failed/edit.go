@@ -51,7 +51,7 @@ func editOf(id ID, seen int, c Content, who Actor) (edit, error) {
 	return edit{id, seen, who, written{headers, properties, append([]byte{}, c.Body...)}}, errors.Join(err, who.validate())
 }
 
-// edit writes an edit, unless it changes nothing.
+// edit writes an edit, unless the edit changes nothing.
 func (t *tx) edit(e edit) error {
 	if err := t.editable(e.id, e.seen); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (a *Archive) Edits(ctx context.Context, id ID) (all []Revision, err error) 
 	return all, nil
 }
 
-// Revision returns an edit with its content, including an undone edit. Edits returns the numbers. Revision returns
-// ErrNotFound if the edit does not exist.
+// Revision returns an edit with its content, including an undone edit. Edits lists the edits with their numbers.
+// Revision returns ErrNotFound if the edit does not exist.
 func (a *Archive) Revision(ctx context.Context, id ID, number int) (r *Revision, err error) {
 	defer annotate(&err, "reading revision %d of message %d", number, id)
 	all, err := a.revisions(ctx, `message = $1 AND number = $2`, int64(id), number)

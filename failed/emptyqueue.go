@@ -39,15 +39,15 @@ const (
 
 // EmptyQueue removes ready messages from a queue, the oldest first, and returns their number. It removes at most
 // cfg.Limit messages. It does not use queue.purge, which would also remove messages that arrived after the operator
-// counted them. It does not remove unacked messages. In the meantime, consumers receive the other messages of the
+// counted them. It does not remove unacked messages. While EmptyQueue runs, consumers receive the other messages of the
 // queue, but not the current batch of up to 500 messages.
 //
 // Unless cfg.Drop is set, EmptyQueue saves each message in the archive in state discarded before it removes the
-// message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in
-// the queue. An Act records each batch before it is removed. After a crash or an error between the two steps, a batch
-// may be both in the archive and in the queue.
+// message. Restore and a replay can then return the message to its queue. A message that cannot be stored stays in the
+// queue. EmptyQueue writes an Act for each batch before it removes the batch. After a crash or an error between the two
+// steps, a batch may be both in the archive and in the queue.
 //
-// If messages are removed from a work queue with Drop, the ledger reports them as missing.
+// If Drop is set and Queue is a work queue, the ledger reports the removed messages as missing.
 func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyConfig, who Actor) (n int, err error) {
 	defer annotate(&err, "emptying queue %q", cfg.Queue)
 	if err := errors.Join(who.validate(), cfg.Validate()); err != nil {
@@ -93,7 +93,7 @@ func (a *Archive) EmptyQueue(ctx context.Context, c *reprise.Client, cfg EmptyCo
 	return n, nil
 }
 
-// noteEmptied saves messages and writes the Act of their removal.
+// noteEmptied saves messages and writes the Act for their removal.
 func (a *Archive) noteEmptied(ctx context.Context, cfg EmptyConfig, saved []*arrival, n int, who Actor) error {
 	return a.write(ctx, func(tx *tx) error {
 		if err := tx.add(saved); err != nil {

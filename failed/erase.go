@@ -15,23 +15,23 @@ import (
 )
 
 // Erase permanently deletes the contents of the selected messages: bodies, headers, properties, errors, edits, message
-// IDs, routing keys, and their words in the search index. It returns the number of erased messages. Use it for personal
-// data that must not be stored.
+// IDs, routing keys, and their words in the search index. It returns the number of erased messages. Use Erase for
+// personal data that must not be stored.
 //
 // The archive keeps a record of each message with its queue, state, times and counts, and sets Message.Erased. Messages
 // in state failed become discarded: an erased message can neither be replayed nor restored. Erase skips messages of a
 // running replay. If more messages than Filter.AtMost are selected, Erase changes nothing and returns ErrState.
 //
-// An Act records the actor, the number of messages, the time, the reason and the conditions of the filter. The Act
-// does not contain the search strings of the filter, because they may be personal data. The reason must not be empty.
-// Erase also erases strings
+// An Act records the actor, the number of messages, the time, the reason and the conditions of the filter. The Act does
+// not contain the search strings of the filter, because they may be personal data. The reason must not be empty. Erase
+// also erases
 //
-//   - in the audit log: reasons and filters of acts on only one of these messages;
-//   - in replays that have sent or refused one of these messages: errors, and reasons why the replay ended;
-//   - in the audit log and in replays that have ended: filters, reasons and edits that contain all words of
-//     Filter.Text, or Filter.Error, or the value of a header of the filter;
-//   - the fingerprint of a group, if all messages of the group are erased. Otherwise another message becomes the
-//     example of the group.
+//   - in the audit log, the reasons and filters of acts on only one of these messages;
+//   - in replays that have sent or refused one of these messages, the errors, and the reasons why the replay ended;
+//   - in the audit log and in replays that have ended, the filters, reasons and edits that contain all words of
+//     Filter.Text, of Filter.Error, or of the value of a header of the filter;
+//   - the fingerprint of a group, if all messages of the group are erased. Otherwise a message that is not erased
+//     becomes the example of the group.
 //
 // In SQLite, Erase then rewrites the file (VACUUM) and empties the write-ahead log, so that neither contains the
 // erased bytes. This needs as much free disk space as the size of the file, and blocks other writers. If only this

@@ -12,8 +12,8 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// Export writes the selected messages as JSON Lines, in ascending order of the time of failure, and returns their
-// number. The export preserves all bytes and types of a message. It omits erased messages.
+// Export writes the selected messages as JSON Lines, the oldest failure first, and returns their number. The export
+// preserves all bytes and types of a message. Export omits erased messages.
 func (a *Archive) Export(ctx context.Context, f Filter, w io.Writer) (n int64, err error) {
 	buffered := bufio.NewWriter(w)
 	for m, err := range a.Each(ctx, f) {
@@ -55,7 +55,7 @@ func (a *Archive) export(ctx context.Context, m *Message, w io.Writer) error {
 		}
 		l.Revisions = append(l.Revisions, lineRevision{Time: r.Time, Actor: rawString(r.Actor), lineContent: c})
 	}
-	l.Edited = m.Revision // Get precedes the read of the revisions, so they include this revision
+	l.Edited = m.Revision // the revisions are read after Get, so they include this revision
 	b, err := json.Marshal(l)
 	if err != nil {
 		return err
@@ -73,8 +73,8 @@ const (
 // Import reads the output of Export and returns the number of new messages. It skips messages that are in the archive
 // or were imported before. A message in state replaying becomes failed. The export does not contain the replays of a
 // message. The time of arrival is the time of the import, so Config.Retention starts again. Import stops at the first
-// invalid line and returns an error with the line number. The lines before it are imported. Correct the file and import
-// it again to add the remaining messages.
+// invalid line and returns an error with the line number. All lines before the invalid line are imported. Correct the
+// file and import it again to add the remaining messages.
 func (a *Archive) Import(ctx context.Context, r io.Reader, who Actor) (added int64, err error) {
 	if err := who.validate(); err != nil {
 		return 0, withAction(err, "importing")

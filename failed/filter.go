@@ -31,17 +31,16 @@ type Filter struct {
 	Since, Until time.Time
 
 	// Text contains words. Each word must be in the errors, the message id, the correlation id or the first 256 KiB of
-	// a textual body, as they arrived. The search matches whole words and ignores case. Text has no syntax: all
+	// a textual body. The search does not find edits. It matches whole words and ignores case. Text has no syntax: all
 	// characters except letters and digits separate words. The search does not find secrets that Config.Redact hides.
 	Text string
 
-	// Error is a substring of the last error, with exact spelling and case. It may begin inside a word. The
-	// search is faster if Error includes a whole word. Validate returns ErrInvalid for an Error that
-	// contains only blanks.
+	// Error is a substring of the last error, and case-sensitive. It may begin inside a word. The search is faster if
+	// Error includes a whole word. Validate returns ErrInvalid for an Error that contains only blanks.
 	Error string
 
-	// Headers are names and values of top-level headers. Numbers are in decimal, times as RFC 3339 in
-	// UTC. The search does not find tables, arrays, bytes, and strings of more than 256 bytes.
+	// Headers are names and values of top-level headers. Write numbers in decimal, and times as in RFC 3339 and in UTC.
+	// The search does not find tables, arrays, bytes, or strings of more than 256 bytes.
 	Headers map[string]string
 
 	// MinAttempts and MaxAttempts are inclusive bounds of the number of attempts. 0: no bound.
@@ -66,9 +65,9 @@ type Filter struct {
 	// then contains the outcome for SentBy.
 	Outcome Outcome
 
-	// AtMost limits an action (Discard, Restore, BeginReplay). If the filter selects more messages, the action returns
-	// ErrState and changes nothing. This protects against acting on messages that failed after an operator confirmed
-	// the number. AtMost does not select messages. 0: no limit.
+	// AtMost limits an action (Discard, Restore, Erase, BeginReplay). If the filter selects more messages, the action
+	// returns ErrState and changes nothing. This protects against acting on messages that failed after an operator
+	// confirmed the number. AtMost does not select messages. 0: no limit.
 	AtMost int64
 }
 
@@ -395,7 +394,8 @@ func (f Filter) described(instead string) map[string]any {
 	return details
 }
 
-// subject returns the subject of an action on the filter: "message/ID" for a single ID, "group/ID" for a group, or "".
+// subject returns the subject of an action on the selected messages, for the audit log: "message/ID" for a single ID,
+// "group/ID" for a group, or "".
 func (f Filter) subject() string {
 	if len(f.IDs) == 1 {
 		return fmt.Sprint("message/", f.IDs[0])
@@ -406,7 +406,8 @@ func (f Filter) subject() string {
 	return ""
 }
 
-// hasOnlyCounters reports whether the filter sets only queue, states and group, for which the archive has counters.
+// hasOnlyCounters reports whether the filter sets only conditions for which the archive has counters: queue, states and
+// group.
 func (f Filter) hasOnlyCounters() bool {
 	f.Queue, f.States, f.Group = "", nil, 0
 	return f.IsZero()

@@ -162,7 +162,7 @@ func FuzzParseFilter(f *testing.F) {
 	})
 }
 
-// A JSON filter with unknown names is refused, because it would select other messages than its author expects.
+// A JSON filter with unknown names is refused, because it would select different messages than its author expects.
 func TestFilterRefusesUnknownFields(t *testing.T) {
 	for _, body := range []string{`{"QUEUE":"orders"}`, `{"queue":"orders","at_most":1}`, `{"all":true}`} {
 		var f failed.Filter

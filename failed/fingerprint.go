@@ -34,7 +34,7 @@ func fingerprint(errorText string) string {
 		s = sign.ReplaceAllString(s, "$1*")
 		s = showCodes(several.ReplaceAllString(s, "*"))
 		if s == before {
-			return s // the loop ends, because each round shortens the text or leaves fewer digits
+			return s // the loop terminates, because each round shortens the text or leaves fewer digits
 		}
 	}
 }

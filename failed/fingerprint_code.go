@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// decisive are the patterns of codes: numbers that distinguish one error from another. Codes are short, so that a
-// number that is mistaken for a code creates few groups.
+// decisive lists the patterns of codes. A code is a number that distinguishes one error from another. Codes are short,
+// so that a number that is mistaken for a code creates few groups.
 var decisive = []struct {
-	words []string       // in lower case; each text with such a code contains one of them (this check is fast)
+	words []string       // in lower case; a text with such a code contains at least one of these words (this check is fast)
 	shape *regexp.Regexp // the first submatch is the code
 }{
 	// exit status 1; exited with code 137; signal 9.

@@ -14,7 +14,7 @@ import (
 type Group struct {
 	ID      GroupID
 	Queue   string
-	Text    string // the normalized error of the fingerprint; "" if the error is unknown
+	Text    string // the fingerprint of the errors; "" if the error is unknown
 	Example string // the error of the latest arrival
 	Counts  Counts
 	First   time.Time // first failure of any message that was ever in the group
@@ -48,7 +48,7 @@ type Bucket struct {
 type GroupFilter struct {
 	Queue string
 	State State  // the group has at least one message in this state
-	Text  string // a substring of Group.Text, with exact spelling and case
+	Text  string // a substring of Group.Text; case-sensitive
 
 	// MostFailed sorts groups by the number of messages in state failed, in descending order.
 	// Default: by the latest failure, newest first.
@@ -59,7 +59,7 @@ type GroupFilter struct {
 type QueueSummary struct {
 	Queue  string
 	Counts Counts
-	Purged int64 // number of messages that retention has ever removed
+	Purged int64 // number of messages that Purge has ever removed
 
 	// Oldest and Newest are the times of the last failure of the oldest and the newest message in state
 	// failed. They are zero if no message is in this state.
@@ -202,7 +202,7 @@ func (a *Archive) groupsOf(ctx context.Context, ids []GroupID) ([]Group, error) 
 	return out, nil
 }
 
-// Numbers of buckets in Group.Hours and Group.Days.
+// Lengths of Group.Hours and Group.Days.
 const (
 	trendHours = 24
 	trendDays  = 30

@@ -23,16 +23,16 @@ const (
 
 // IngestConfig configures an Ingest. Queues is required.
 type IngestConfig struct {
-	// Queues are the failed queues to archive. If a queue does not exist, the Ingest waits for it and does not declare
-	// it.
+	// Queues are the failed queues to archive. If a queue does not exist, the Ingest does not declare it, but waits
+	// until the queue exists.
 	Queues []string
 
 	// Origin returns the name of the work queue in which a message failed. Derive the name from reliable information,
-	// such as the name of the failed queue, because the publisher may have written everything in the message. The
-	// result takes precedence. If it is "", the Ingest uses the first source that is present, in this order: the
-	// broker's x-death entries other than expiry; the header x-reprise-queue; the other x-death entries; the name of
-	// the failed queue without ".failed". If the result is the failed queue itself, the work queue is not known, and a
-	// replay needs Plan.To. Origin receives the message as delivered. Default: none.
+	// such as the name of the failed queue, because the publisher may have forged any part of the message. Without a
+	// result, the Ingest uses the first source that is present, in this order: the broker's x-death entries other than
+	// expiry; the header x-reprise-queue; the other x-death entries; the name of the failed queue without ".failed". If
+	// this yields the failed queue itself, the work queue is not known, and a replay needs Plan.To. Origin receives the
+	// message as delivered. Default: none.
 	Origin func(*reprise.Message) string
 
 	// Batch is the maximum number of messages of a queue in one transaction. These messages and their bodies are in
@@ -92,10 +92,10 @@ func (c IngestConfig) Validate() error {
 //	                 └ fails: try again later
 //
 // A crash or a lost connection does not lose messages and does not store duplicates, because the archive recognizes a
-// redelivery. There are two exceptions. First, the connection is lost or the process is killed before the result of an
-// ack is known. If the broker then redelivers another message that is equal in every byte, including its message ID,
-// the archive mistakes it for the first message. Second, a broker that fails before it has written an ack to disk loses
-// the ack. It redelivers the message, and the archive stores a duplicate. See docs/guarantees.md.
+// redelivery. There are two exceptions. First, if the connection is lost or the process is killed before the result of
+// an ack is known, the broker may redeliver another message that is equal in every byte, including its message ID. The
+// archive then mistakes it for the first message. Second, a broker that fails before it has written an ack to disk
+// loses the ack. It redelivers the message, and the archive stores a duplicate. See docs/guarantees.md.
 //
 // Any number of processes can archive the same queues into one archive. One process at a time has the lease of a
 // queue (claimQueue); the others wait and do not consume. If that process exits, or does not renew the lease for the
@@ -119,10 +119,11 @@ type Ingest struct {
 	cfg    IngestConfig
 
 	mu     sync.Mutex
-	failed map[string]error // by queue: the latest error of the archive; no entry while messages are stored
+	failed map[string]error // the latest error of the archive by queue; no entry while messages are stored
 }
 
-// NewIngest checks cfg and returns an Ingest for Run to start. It does not connect to the broker or to the database.
+// NewIngest checks cfg and returns an Ingest. Call Run to start it. NewIngest does not connect to the broker or to the
+// database.
 func NewIngest(c *reprise.Client, a *Archive, cfg IngestConfig) (*Ingest, error) {
 	if a == nil {
 		return nil, errors.New("failed: NewIngest: archive must not be nil")

@@ -15,14 +15,14 @@ type leaseHolder struct {
 	claim func(context.Context) (mine bool, err error)
 	lease time.Duration
 
-	// fenced specifies that the store refuses the writes of a former owner. The function may then continue after the
-	// lease has expired while the store does not respond.
+	// fenced specifies that the store refuses the writes of a former owner. While the store does not respond, the
+	// function may then continue even after the lease has expired.
 	fenced bool
 }
 
-// run calls f and renews the lease three times per lease duration, until f returns. It also renews the lease after ctx
-// is done, until f returns. If another owner takes the lease, or the lease expires and fenced is not set, run cancels
-// the context of f and returns errTaken, unless f returns nil.
+// run calls f and renews the lease three times per lease duration until f returns, even after ctx is done. If another
+// owner takes the lease, or the lease expires and fenced is not set, run cancels the context of f and returns errTaken,
+// unless f returns nil.
 func (h leaseHolder) run(ctx context.Context, f func(context.Context) error) error {
 	running, end := context.WithCancelCause(ctx)
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -36,7 +36,7 @@ func (h leaseHolder) run(ctx context.Context, f func(context.Context) error) err
 			case err == nil && mine:
 				until = now.Add(h.lease)
 			case err == nil, now.After(until) && !h.fenced:
-				end(errTaken) // or the work is complete; then f returns nil
+				end(errTaken) // claim also reports false if the work is complete, but then f returns nil
 				return
 			}
 		}

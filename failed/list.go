@@ -66,8 +66,8 @@ func (a *Archive) selection(ctx context.Context, f Filter) (*selection, error) {
 	return s, err
 }
 
-// summaries returns the messages at positions, in descending order of the position. Filter f determines
-// the replay of the refusals and outcomes: RefusedBy, SentBy, or the latest replay of the message.
+// summaries returns the messages at positions, in descending order of the position. Refusals and outcomes refer to the
+// replay that f selects with RefusedBy or SentBy, or else to the latest replay of the message.
 func (a *Archive) summaries(ctx context.Context, at []int64, f Filter) ([]Summary, error) {
 	if len(at) == 0 {
 		return nil, nil
@@ -138,7 +138,7 @@ func (a *Archive) ids(ctx context.Context, f Filter) (ids []ID, err error) {
 }
 
 // Count counts messages. If the filter sets only queue, states and group, the result is exact. For other filters, Count
-// stops after a few thousand messages and sets Total.More.
+// may stop after a few thousand messages and set Total.More.
 func (a *Archive) Count(ctx context.Context, f Filter) (t Total, err error) {
 	defer annotate(&err, "counting messages")
 	s, err := a.selection(ctx, f)

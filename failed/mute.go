@@ -32,7 +32,7 @@ func (a *Archive) Mute(ctx context.Context, id GroupID, until time.Time, who Act
 	return a.mute(ctx, id, until, who, actMute, details)
 }
 
-// Unmute ends Mute. If the group is not muted, it has no effect.
+// Unmute undoes Mute. If the group is not muted, Unmute has no effect.
 func (a *Archive) Unmute(ctx context.Context, id GroupID, who Actor) (err error) {
 	defer annotate(&err, "unmuting group %d", id)
 	return a.mute(ctx, id, time.Time{}, who, actUnmute, nil)

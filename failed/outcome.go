@@ -24,13 +24,13 @@ type Outcome string
 const (
 	OutcomePending     Outcome = "pending"      // no report yet
 	OutcomeRetrying    Outcome = "retrying"     // the first attempt failed, and a retry follows
-	OutcomeSettled     Outcome = "settled"      // no report, but its queues are empty: processed or dropped
+	OutcomeSettled     Outcome = "settled"      // no report, but the queues were empty later: processed or dropped
 	OutcomeSucceeded   Outcome = "succeeded"    // the handler returned nil
 	OutcomeFailedAgain Outcome = "failed again" // in the archive again; replaces any other outcome
 	OutcomeUnknown     Outcome = "unknown"      // no report requested, or none within VerifyTime
 )
 
-// VerifyTime is the time for which the archive waits for outcomes after the end of a replay.
+// VerifyTime specifies how long the archive waits for outcomes after a replay ends.
 const VerifyTime = 24 * time.Hour
 
 // Outcomes returns all outcomes.
@@ -78,8 +78,8 @@ var unknownReasons = map[unasked]string{
 	lateOutcome: fmt.Sprintf("no report within %.0f hours after the end of the replay", VerifyTime.Hours()),
 }
 
-// overdue returns the time at or before which a replay must have ended for the archive to stop waiting for its
-// outcomes.
+// overdue returns a time in milliseconds. The archive no longer waits for the outcomes of replays that ended at or
+// before it.
 func overdue(now time.Time) int64 { return sqlkit.Millis(now.Add(-VerifyTime)) }
 
 // outcomeColumn returns the SQL expression for the outcome of message m in a replay, as a number for outcomeFrom.
@@ -146,8 +146,8 @@ func isOutcomeKey(key, secret string, id ReplayID, message ID, queue string) boo
 // outcomeQueue returns the name of the queue to which workers report.
 func (a *Archive) outcomeQueue() string { return topology.OutcomeQueuePrefix + a.origin }
 
-// outcomeTopology declares the queue for outcomes. The broker deletes the queue if it is unused for 30 days, because
-// the archive then no longer exists.
+// outcomeTopology returns the declaration of the queue for outcomes. The broker deletes the queue if it is unused for
+// 30 days, because the archive then probably no longer exists.
 func (a *Archive) outcomeTopology() topology.Topology {
 	return topology.Topology{Queues: []topology.Queue{{
 		Name: a.outcomeQueue(),
@@ -246,10 +246,11 @@ func (t *tx) noteOutcome(s *sentItem, code int) error {
 	return err
 }
 
-// failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that,
-// because any publisher can write topology.HeaderReplay, and a handler can copy the headers of its message to a new
-// message. An arrival with a request must match the queue, message id and key of the request. An arrival without a
-// request must have the message id with which the replay sent the message.
+// failedAgain records that an arrival is a message that a replay has sent. It returns false if it cannot verify that
+// the replay sent the message. The header topology.HeaderReplay is not sufficient, because any publisher can write it,
+// and a handler can copy the headers of its message to a new message. An arrival with a request must match the queue,
+// message id and key of the request. An arrival without a request must have the message id with which the replay sent
+// the message.
 func (t *tx) failedAgain(e *arrival) (known bool, err error) {
 	m := &e.m
 	s, err := t.sentItem(m.Back, m.BackOf)

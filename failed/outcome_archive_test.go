@@ -143,7 +143,7 @@ func TestReportProvesThatMessageWasSent(t *testing.T) {
 			t.Errorf("message %d: got state %s, %v, want %s", i, m.State, err, want)
 		}
 	}
-	r.report(2, topology.OutcomeSucceeded) // after the end
+	r.report(2, topology.OutcomeSucceeded) // after the replay has ended
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)
 	r.sent(0, 1, 2, 3)
 	r.want(OutcomeSucceeded, OutcomeSucceeded, OutcomeSucceeded, OutcomePending)

@@ -336,7 +336,7 @@ func TestFailedCanaryStopsReplayDespiteSuccessfulRetry(t *testing.T) {
 	})
 }
 
-// A deleted queue of outcomes is declared again.
+// A deleted queue for outcomes is declared again.
 func TestReplayerRedeclaresDeletedOutcomeQueue(t *testing.T) {
 	testkit.Each(t, func(t *testing.T, b testkit.Target) {
 		p := newReplayEnv(t, b.URL, 1, reprise.Policy{MaxAttempts: 1})

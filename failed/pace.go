@@ -41,9 +41,9 @@ func (p *pace) at(now time.Time) float64 {
 	return rate
 }
 
-// Remaining returns the estimated time until the end of a replay, or 0 if it is not known. rate is the current rate
-// in messages per second. The estimate takes the ramp into account, unless the current rate is far below the ramp,
-// because the broker or the archive is slower.
+// Remaining estimates the time until the replay has sent all messages. It returns 0 if the time is not known. rate is
+// the current rate in messages per second. The estimate takes the ramp into account, unless the broker or the archive
+// is so slow that the current rate is far below the ramp.
 func (r *Replay) Remaining(rate float64) time.Duration {
 	left, sent := float64(r.Left()), float64(r.Sent)
 	if r.Plan.Canary > 0 {

@@ -67,8 +67,8 @@ func (w *walk) more(size, limit int) int {
 	return more
 }
 
-// page returns the positions of the next selected messages below before, in descending order. It returns at most size
-// positions, and fewer if it reaches the limit of checked messages. The next page starts below next, unless end is
+// page returns the positions of the next selected messages, in descending order and below before. It returns at most
+// size positions, and fewer if it reaches the limit of checked messages. The next page starts below next, unless end is
 // true.
 func (a *Archive) page(ctx context.Context, s *selection, before int64, size int) (found []int64, next int64, end bool, err error) {
 	w := &walk{s: s, next: before}
@@ -120,7 +120,7 @@ func (a *Archive) some(ctx context.Context, s *selection) (at []int64, more bool
 			if err != nil {
 				return nil, false, err
 			}
-			if all || len(few) == maxFew { // otherwise, some of the fetched matches are outside the range
+			if all || len(few) == maxFew { // if neither holds, some of the fetched matches are not below w.next
 				found, err := a.among(ctx, s, few, len(few))
 				return append(w.found, found...), !all, err
 			}

@@ -18,18 +18,18 @@ import (
 const redrivePoll = 250 * time.Millisecond
 
 // Redrive sends the messages of a failed queue back to the work queues in which they failed. It sends them in order and
-// one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. It
-// returns the number of messages in the queue at the call, up to RedriveConfig.Limit, and the number of confirmed
-// messages that it removed from the queue. Redrive does not need an archive. As with a Replayer, a worker counts the
-// attempts of each message from the beginning.
+// one at a time. It publishes a message, waits for the publisher confirm, and then acknowledges the original. found is
+// the number of messages that were in the queue when Redrive was called, at most RedriveConfig.Limit. sent is the
+// number of messages that the broker confirmed and Redrive removed from the queue. Redrive does not need an archive. As
+// with a Replayer, a worker counts the attempts of each message from the beginning.
 //
 // A crash or a lost connection does not lose messages. It may duplicate the message in flight. Redrive leaves later
 // arrivals in the queue, so that it returns even if all messages fail again immediately. After a lost connection, it
 // may send later arrivals instead of messages whose removal is uncertain.
 //
-// An error reports why Redrive ended early. If the queue or exchange does not exist or the broker refuses a message,
-// this message and the messages behind it stay in the queue. While the broker does not accept messages, Redrive waits,
-// at most until ctx is done. It does not send messages that another consumer takes in the meantime.
+// If Redrive stops early, it returns the reason. If the queue or exchange does not exist or the broker refuses a
+// message, this message and the messages behind it stay in the queue. While the broker does not accept messages,
+// Redrive waits, at most until ctx is done. It does not send messages that another consumer takes in the meantime.
 func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, sent int, err error) {
 	if c == nil {
 		return 0, 0, errors.New("failed: Redrive: client must not be nil")
@@ -62,7 +62,7 @@ func Redrive(ctx context.Context, c *reprise.Client, cfg RedriveConfig) (found, 
 		Concurrency: 1,
 		Prefetch:    1, // before RabbitMQ 4.3, each requeue counts as a failed delivery
 		CrashLimit:  -1,
-		// publish waits for a message in flight for redriveGrace
+		// publish waits up to redriveGrace for the message in flight
 		DrainTimeout: time.Millisecond,
 	})
 	if err != nil {
@@ -221,7 +221,7 @@ func (d *redrive) acked(_ *reprise.Message, err error) {
 	}
 }
 
-// watch stops a redrive if its queue is empty because another consumer has taken some of its messages.
+// watch stops a redrive if the queue is empty because another consumer has taken some of the messages.
 func (d *redrive) watch(ctx context.Context) {
 	last := -1
 	for sleep(ctx, redrivePoll) == nil {

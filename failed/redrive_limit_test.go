@@ -52,8 +52,8 @@ func TestRedriveRate(t *testing.T) {
 	})
 }
 
-// After the limiter has permitted a message, the message may still not start, because the worker loses its connection.
-// The next message can start anyway.
+// If the worker loses its connection after the limiter has permitted a message, the handler does not start for this
+// message. The next message can start anyway.
 func TestRedriveContinuesAfterUnstartedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &redrive{

@@ -143,10 +143,10 @@ type publisher interface {
 //
 // The Replayer notices repeated failures only if an Ingest moves them to the same archive.
 //
-// Messages request a report from their workers (topology.HeaderOutcome). While Run or Finish runs, it declares the
-// queue for outcomes and moves the reports to the archive, see Outcome. The Replayer sends a message without a
-// request if the headers leave no room for it, if the target is not known to route to exactly one queue, or while the
-// queue for outcomes cannot be declared. The outcome of such a message is unknown, unless it fails again.
+// Messages request a report from their workers (topology.HeaderOutcome). While Run or Finish runs, the Replayer
+// declares the queue for outcomes and moves the reports to the archive, see Outcome. The Replayer sends a message
+// without a request if the headers leave no room for it, if the target is not known to route to exactly one queue, or
+// while the queue for outcomes cannot be declared. The outcome of such a message is unknown, unless it fails again.
 //
 // Any number of Replayers in any number of processes may share an archive. One Replayer at a time executes a replay. If
 // that Replayer stops, or does not renew its lease within ReplayerConfig.Lease, another Replayer takes over.
@@ -223,7 +223,7 @@ func (r *Replayer) Run(ctx context.Context) error {
 			if r.enter(replay.ID) {
 				running.Go(func() {
 					defer r.leave(replay.ID)
-					_, _ = r.execute(ctx, replay.ID) // execute logs the error
+					_, _ = r.execute(ctx, replay.ID) // execute has logged the error
 				})
 			}
 		}

@@ -10,12 +10,12 @@ import (
 // run is the execution of a replay.
 type run struct {
 	*Replayer
-	replay *Replay // its last known state
+	replay *Replay // last known state of the replay
 	pace   *pace
 	looked time.Time // time of the last read of replay
 	judged int64     // number of messages that had failed again at the last call of judge
 	seen   ID        // the latest message that failed again and was judged
-	failed int       // consecutive failures in which the broker accepted no message
+	failed int       // consecutive batches that failed without an accepted message
 	warned warned
 	edit   *editor // nil: no edit
 	secret string  // generates the keys of requests; "": messages do not request reports
@@ -34,7 +34,7 @@ var errOver = errors.New("replay ended")
 // noteGrace is the additional time for writes to the database after ctx is done.
 const noteGrace = 5 * time.Second
 
-// execute runs a replay to its end.
+// execute runs a replay until its final state.
 func (r *Replayer) execute(ctx context.Context, id ReplayID) (*Replay, error) {
 	x := &run{Replayer: r, replay: &Replay{ID: id}}
 	if err := x.retry(ctx, x.refresh); err != nil && !errors.Is(err, errOver) {
@@ -313,8 +313,8 @@ func (x *run) withLease(ctx context.Context, f func(context.Context) error) erro
 	return err
 }
 
-// judge reads the state of the replay at most once per ReplayerConfig.Poll. It stops the replay if one of its
-// messages has failed with its previous fingerprint, because the others will probably fail, too.
+// judge reads the state of the replay at most once per ReplayerConfig.Poll. It stops the replay if a message has failed
+// again with its previous fingerprint, because the other messages will probably fail, too.
 func (x *run) judge(ctx context.Context) error {
 	if time.Since(x.looked) < x.cfg.Poll {
 		return nil

@@ -409,7 +409,7 @@ type storedPlan struct {
 
 type storedFilter Filter
 
-// beginning is a validated replay before its transaction.
+// beginning is a validated replay, ready for its transaction.
 type beginning struct {
 	plan    Plan
 	who     Actor

@@ -31,7 +31,7 @@ type ReschedulerConfig struct {
 //
 // Its Logger receives:
 //
-//	retries wait       error, next_try            (Warn: the store does not answer; without next_try: the queue cannot be declared)
+//	retries wait       error, next_try            (Warn: the database is not available; without next_try: cannot declare the queue)
 //	report ignored     queue, message_id, error   (Warn: a message in the queue is not a report, or no database accepts it)
 type Rescheduler struct {
 	client  *reprise.Client
@@ -39,7 +39,8 @@ type Rescheduler struct {
 	cfg     ReschedulerConfig
 }
 
-// NewRescheduler returns a Rescheduler for Run to start. It does not connect to the broker or to the database.
+// NewRescheduler returns a Rescheduler. Call Run to start it. NewRescheduler does not connect to the broker or to the
+// database.
 func NewRescheduler(c *reprise.Client, a *Archive, cfg ReschedulerConfig) (*Rescheduler, error) {
 	switch {
 	case a == nil:

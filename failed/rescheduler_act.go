@@ -27,8 +27,8 @@ const (
 	siftLimit = 10 * time.Second
 
 	// maxLooks is the value of x-delivery-count at which Act stops reading. Before RabbitMQ 4.3, each read counts as a
-	// failed delivery, and from 4.0 to 4.2 the broker dead-letters a message, and thus retries it early, after more
-	// than 20 of them.
+	// failed delivery. From 4.0 to 4.2, the broker dead-letters a message after more than 20 failed deliveries, so that
+	// the message is retried early.
 	maxLooks = 10
 )
 
@@ -40,9 +40,9 @@ const (
 // reads a wait queue at a time, for at most 10 seconds. Messages that become due in the meantime are delayed by up to
 // 10 seconds. If this time is too short to read the whole queue, messages in a quorum queue may change their order.
 // Before Act reads a wait queue, it proves through the broker that the wait queue has the arguments of its design. The
-// names of the two queues determine the design: topology.Buckets, MessageTTL, GrowingTTL or DeadLettering with default
-// names, or a preset. The wait queues of package topology and of preset.Staking dead-letter to the work queue and to no
-// other queue. Other presets dead-letter to an exchange, which must exist.
+// names of the work queue and the wait queue determine the design: topology.Buckets, MessageTTL, GrowingTTL or
+// DeadLettering with default names, or a preset. The wait queues of package topology and of preset.Staking dead-letter
+// to the work queue and to no other queue. Other presets dead-letter to an exchange, which must exist.
 //
 //   - RetryNow makes the broker dead-letter the message as if it were due. It does not copy the message. Therefore it
 //     does not duplicate messages, and it loses a message only if the message would also be lost when it is due.
@@ -396,8 +396,8 @@ func (x *waitingAct) declareLater(ctx context.Context) error {
 	return x.r.client.Declare(ctx, hop.Topology)
 }
 
-// copy returns the copy of a message to publish. It omits the headers of the broker. A worker has already moved
-// properties that must not be sent to other headers.
+// copy returns the copy of a message to publish. It omits the headers of the broker. The headers already contain the
+// properties that must not be sent, because a worker has moved them there.
 func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 	out := *f.m
 	d := x.design.delivery(f.m, x.place.queue)
@@ -415,7 +415,7 @@ func (x *waitingAct) copy(f *found) (*reprise.Message, error) {
 		out.Headers = copiedHeaders(f.m.Headers)
 	}
 	out.Exchange, out.RoutingKey, out.Expiration, out.NoTimestamp = hop.Exchange, hop.RoutingKey, hop.TTL, true
-	if out.UserID != "" { // the user of the worker: the broker refuses this property from another user
+	if out.UserID != "" { // this is the user of the worker, and the broker refuses the property from any other user
 		if _, stashed := out.Headers[reprise.HeaderUserID]; !stashed {
 			out.Headers[reprise.HeaderUserID] = out.UserID
 		}

@@ -11,8 +11,7 @@ import (
 	"github.com/reprisemq/reprise/internal/sqlkit"
 )
 
-// purgeBatch is the maximum number of messages that one transaction removes. It limits the time for which arrivals
-// must wait.
+// purgeBatch is the maximum number of messages that one transaction removes, so that arrivals do not wait long.
 const purgeBatch = 1000
 
 // Purge permanently removes the messages that exceed their retention, and returns their number. The retention is
@@ -71,7 +70,7 @@ func (a *Archive) WouldPurge(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// cutoffs contains the limits of the time of arrival: Purge removes older messages.
+// cutoffs contains times of arrival. Purge removes messages that arrived earlier.
 type cutoffs struct {
 	queues map[string]time.Time // of queues with a rule
 	others time.Time            // of all other queues; the zero time if there is no limit
@@ -100,7 +99,7 @@ func (a cutoffs) of(queue string) time.Time {
 	return a.others
 }
 
-// purge is the progress of a Purge.
+// purge is a running Purge.
 type purge struct {
 	who     Actor
 	cutoffs cutoffs

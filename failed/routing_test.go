@@ -242,7 +242,7 @@ func TestRoutingTargets(t *testing.T) {
 		routing Routing
 		from    sentFrom
 		to      Target
-		warning string // the end of the warning
+		warning string // suffix of the warning
 	}{
 		"no information":            {Routing{}, sentFrom{"one", "parked", "work", "single"}, Target{"", "one"}, lost},
 		"published by name":         {Routing{}, sentFrom{"plain", "plain.failed", "", "plain"}, Target{"", "plain"}, ""},

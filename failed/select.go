@@ -64,8 +64,8 @@ func (f Filter) selection(d dialect, queue int64) *selection {
 	attempts := len(s.others)
 	s.between(f)
 	if f.Error != "" {
-		// {message} has a truncated copy of a long error. Only an error whose copy has the maximum length can be
-		// longer in {content}. For EXISTS, PostgreSQL would read all of {content} first.
+		// {message} has a truncated copy of a long error. Only an error whose copy has the maximum length can be longer
+		// in {content}. With EXISTS, PostgreSQL would read all of {content} first.
 		part := s.arg([]byte(f.Error))
 		s.others = append(s.others, `(`+d.part("m.error", part)+fmt.Sprintf(` OR length(m.error) > %d AND
 			(SELECT %s FROM {content} c WHERE c.message = m.id))`, maxErrorShown-utf8.UTFMax, d.part("c.error", part)))
@@ -246,8 +246,8 @@ func through(candidates string, conditions []string) string {
 		FROM (%s) f ORDER BY f.pos DESC`, judge(conditions), lookedAt, candidates)
 }
 
-// isShort reports whether along reads a list that is usually short, which has IDs, a replay, or states other than
-// failed.
+// isShort reports whether along reads a list that is usually short, because the selection has IDs, a replay, or only
+// states other than failed.
 func (s *selection) isShort() bool {
 	return s.ids != "" || s.by != 0 || s.sentBy != 0 || s.back != 0 || s.states != nil && !slices.Contains(s.states, codes[Failed])
 }

@@ -30,7 +30,7 @@ func (a *Archive) write(ctx context.Context, f func(*tx) error) error {
 	})
 }
 
-// writeMany is like write, but permits more time, for a change of many messages.
+// writeMany is like write, but has a longer time limit. Use it for changes of many messages.
 func (a *Archive) writeMany(ctx context.Context, f func(*tx) error) error {
 	return a.writeAlone(ctx, func() error { return a.commit(sqlkit.Long(ctx), true, f) })
 }
@@ -64,12 +64,12 @@ func (t *tx) next(kind string, n int) (first int64, err error) {
 	return first - int64(n) + 1, err
 }
 
-// insert adds rows to a table. The values of the column indexed are search terms.
+// insert adds rows to a table. The values of the column that indexed names are search terms.
 func (t *tx) insert(table string, columns []string, indexed string, rows [][]any) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if t.cfg.Dialect == SQLite { // no network round trips, and the driver searches all arguments for each argument
+	if t.cfg.Dialect == SQLite { // one row per statement, because SQLite needs no network round trips, and the driver searches all arguments for each argument
 		return t.ExecEach(t.insertion(table, columns, indexed, 1), rows)
 	}
 	// One statement inserts many rows, because each statement needs a network round trip.

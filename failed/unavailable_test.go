@@ -31,7 +31,7 @@ func arrive(ctx context.Context, a *failed.Archive) error {
 // fault is an event that damages the database of an open archive.
 type fault struct {
 	cause, repair func(t *testing.T)
-	want          string // the error
+	want          string // the expected error
 	permanent     bool   // lasts until the archive is opened again
 }
 
@@ -136,7 +136,7 @@ func TestArchiveRefusesWritesWhileUnavailable(t *testing.T) {
 	})
 }
 
-// A file that becomes read-only refuses writes, and Healthy reports it.
+// If the file becomes read-only, the archive refuses writes, and Healthy returns an error.
 func TestArchiveReportsReadOnlyFile(t *testing.T) {
 	file := &reopened{path: filepath.Join(t.TempDir(), "test.db")}
 	db := database{sql.OpenDB(file), failed.SQLite, new(atomic.Int64), ""}

@@ -63,7 +63,7 @@ type WaitingFilter struct {
 	Group   string    // WaitingGroup.Key or a prefix of it
 	Attempt int       // the minimum of Waiting.Attempt
 	Before  time.Time // the exclusive maximum of Waiting.Due
-	Error   string    // a part of Waiting.Error; case-sensitive
+	Error   string    // a substring of Waiting.Error; case-sensitive
 }
 
 // maxWaitingIDs is the maximum number of WaitingFilter.IDs.

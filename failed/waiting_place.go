@@ -20,7 +20,7 @@ import (
 type waitDesign struct {
 	strategy topology.Strategy
 	wait     topology.Queue
-	topology topology.Topology // the wait queue and its way back
+	topology topology.Topology // the wait queue, and the path back to the work queue
 	longer   string            // the reason why a message cannot be postponed; "": it can
 }
 

@@ -26,7 +26,7 @@ const (
 	MaxWaiting = 100_000
 
 	// waitingGrace is the time for which a message stays listed after it is due. A quarter of its delay is added,
-	// because a bucket of topology.Buckets may be late by that time.
+	// because a bucket of topology.Buckets may be late by that amount.
 	waitingGrace = time.Minute
 
 	// reportingFor is the time for which a queue counts as reporting after its last report.
