@@ -90,7 +90,7 @@ func (ch *Channel) Close(ctx context.Context) {
 		}
 		ch.conn.closeRaw(ch.raw)
 		return nil
-	}, nil) // with a closed client, the channel is already closed
+	}, nil) // if the client is closed, so is the channel
 }
 
 // Ping checks that the broker answers on the connection. It uses a new channel.
@@ -102,7 +102,7 @@ func (c *Conn) Ping(ctx context.Context) error {
 	return ch.request(ctx, ch.raw.Close, nil)
 }
 
-// Do runs f with a new channel and closes the channel afterwards. It waits until the connection is not blocked.
+// Do waits until the connection is not blocked, runs f with a new channel, and then closes the channel.
 func (c *Conn) Do(ctx context.Context, f func(ch *Channel) error) error {
 	ch, err := c.OpenWritable(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func (ch *Channel) Sync(ctx context.Context) error {
 }
 
 // Consume starts a consumer with manual acknowledgements and the given prefetch. If ctx is canceled before the broker
-// answers, and the consumer starts nevertheless, late receives the deliveries on another goroutine.
+// answers, but the consumer starts anyway, late is called with the deliveries, on another goroutine.
 func (ch *Channel) Consume(ctx context.Context, queue, tag string, prefetch int, args topology.Table, late func(Deliveries)) (deliveries Deliveries, err error) {
 	var d Deliveries
 	err = ch.request(ctx, func() (err error) {
@@ -166,8 +166,8 @@ func (ch *Channel) Nack(tag uint64, multiple, requeue bool) error {
 	return translated(ch.raw.Nack(tag, multiple, requeue))
 }
 
-// Reject rejects one delivery, as Nack does. RabbitMQ counts a reject towards the delivery limit, but since 4.3 not a
-// nack that requeues.
+// Reject rejects one delivery. RabbitMQ counts it towards the delivery limit. Since 4.3, RabbitMQ does not count a Nack
+// that requeues.
 func (ch *Channel) Reject(tag uint64, requeue bool) error {
 	return translated(ch.raw.Reject(tag, requeue))
 }
@@ -216,7 +216,7 @@ func (ch *Channel) Bind(ctx context.Context, b topology.Binding) error {
 	}, nil)
 }
 
-// CheckTopology returns an error for arguments that cannot be sent.
+// CheckTopology returns an error if AMQP cannot represent the arguments of an exchange, a queue or a binding.
 func CheckTopology(t topology.Topology) error {
 	var errs []error
 	check := func(kind, name string, args topology.Table) {

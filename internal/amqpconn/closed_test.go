@@ -25,6 +25,6 @@ func TestEndedDescribesReason(t *testing.T) {
 		}
 	}
 	if other := errors.New("no route to host"); ended(other) != other {
-		t.Error("ended changed another error")
+		t.Error("ended changed an error that is not an *amqp.Error")
 	}
 }

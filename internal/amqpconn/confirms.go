@@ -26,8 +26,8 @@ var (
 //   - The client drops a return that is not received for 5 s, so an unroutable message would count as confirmed. A
 //     publication in flight has at most one return, so a buffer for all publications is never full.
 //
-// The broker returns an unroutable message, and then confirms it. A return does not carry a number. It therefore counts
-// for every publication in flight with the same exchange, key, message id and body. An extra publication creates a
+// The broker returns an unroutable message, and then confirms it. A return does not carry a delivery tag, so it counts
+// for every publication in flight with the same exchange, key, message id and body. A needless republication creates a
 // duplicate with the same id, while a wrong confirm would lose a message.
 type Confirming struct {
 	conn *Conn
@@ -115,8 +115,8 @@ func (s *Confirming) Publish(p *Publication) error {
 // Flush writes the buffered data. The publisher must call it before it waits.
 func (s *Confirming) Flush() { s.conn.socket.flush() }
 
-// Answered returns a channel that is closed when the broker has answered, or the AMQP channel has closed. It is valid
-// after Publish has succeeded.
+// Answered returns a channel that is closed when the broker has answered, or the AMQP channel has closed. Answered must
+// only be called after Publish has succeeded.
 func (p *Publication) Answered() <-chan struct{} { return p.confirmation.Done() }
 
 // Result returns nil for a confirmed publication, or else a *Return, ErrNacked or the error of Err. The caller must
@@ -181,7 +181,7 @@ func (s *Confirming) Close() { s.conn.closeRaw(s.raw) }
 // a receive releases it.
 func (c *Conn) Extra() chan struct{} { return c.extra }
 
-// maxExtraChannels is the maximum number of additional channels of a connection. A connection has a limit of channels, 2047
-// with RabbitMQ's defaults, above which opening a channel fails. Half of the additional channels are for bulkheads
+// maxExtraChannels is the maximum number of additional channels of a connection. The broker limits the channels of a
+// connection, to 2047 by RabbitMQ's default, and refuses to open more. Half of the additional channels are for bulkheads
 // (publish.maxBulkheads).
 const maxExtraChannels = 128

@@ -136,7 +136,7 @@ func TestConfirmingOnClosedChannel(t *testing.T) {
 	<-p.Answered()
 	refusal, ok := amqpconn.RefusedChannel(s.Result(p))
 	if !ok || refusal.Code != amqpconn.NotFound || !strings.Contains(refusal.Text, "missing") {
-		t.Errorf("refusal: got %v, %t", refusal, ok)
+		t.Errorf("refusal: got %v, %t; want not found for the missing exchange", refusal, ok)
 	}
 	if !s.IsClosed() {
 		t.Error("channel is open")
@@ -161,7 +161,7 @@ func TestConfirmingOnLostConnection(t *testing.T) {
 	conn.End(0)
 	<-p.Answered()
 	if err := s.Result(p); errors.Is(err, amqpconn.ErrNacked) { // it may have been confirmed earlier
-		t.Errorf("result: got %v", err)
+		t.Errorf("result: got %v, want any result except ErrNacked", err)
 	}
 	next, err := link.Get(t.Context())
 	if err != nil || next.Generation() != 2 {
@@ -210,13 +210,13 @@ func TestConsumeAndSettle(t *testing.T) {
 		t.Errorf("got  %#v\nwant %#v", got, want)
 	}
 	if d.Tag != 1 || d.RoutingKey != "q" || d.Redelivered {
-		t.Errorf("delivery: got %+v", d)
+		t.Errorf("delivery: got %+v, want tag 1, routing key q and not redelivered", d)
 	}
 	if err := ch.Nack(d.Tag, false, true); err != nil {
 		t.Fatal(err)
 	}
 	if d = amqpconn.NewDelivery(<-deliveries); d.Tag != 2 || !d.Redelivered {
-		t.Errorf("redelivery: got %+v", d)
+		t.Errorf("redelivery: got %+v, want tag 2 and redelivered", d)
 	}
 	if err := ch.Cancel(t.Context(), "tag"); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestConsumeAndSettle(t *testing.T) {
 	}
 	err = conn.Do(t.Context(), func(ch *amqpconn.Channel) error {
 		if n, err := ch.Depth(t.Context(), "q"); n != 0 || err != nil {
-			return fmt.Errorf("depth: got %d, %w", n, err)
+			return fmt.Errorf("depth: got %d, want 0: %w", n, err)
 		}
 		return nil
 	})
@@ -249,11 +249,11 @@ func TestRefusalClosesOnlyChannel(t *testing.T) {
 	ch := open(t, conn)
 	_, err := ch.Depth(t.Context(), "missing")
 	if refusal, ok := amqpconn.RefusedChannel(err); !ok || refusal.Code != amqpconn.NotFound {
-		t.Errorf("Depth of a missing queue: got %v", err)
+		t.Errorf("Depth of a missing queue: got %v, want a refusal of the channel with code 404", err)
 	}
 	<-ch.Context().Done()
 	if _, ok := amqpconn.RefusedChannel(context.Cause(ch.Context())); !ok {
-		t.Errorf("cause of the closed channel: got %v", context.Cause(ch.Context()))
+		t.Errorf("cause of the closed channel: got %v, want a refusal of the channel", context.Cause(ch.Context()))
 	}
 	if err := conn.Ping(t.Context()); err != nil {
 		t.Errorf("cannot ping the connection: %v", err)
@@ -266,7 +266,7 @@ func TestRequestEndsWithContext(t *testing.T) {
 	cancel()
 	ch := open(t, conn)
 	if err := ch.Sync(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Sync with a canceled context: got %v", err)
+		t.Errorf("Sync with a canceled context: got %v, want context.Canceled", err)
 	}
 	if err := ch.Sync(t.Context()); err != nil {
 		t.Errorf("next request: %v", err)

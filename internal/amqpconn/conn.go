@@ -14,8 +14,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are lost,
-// too. A delivery can only be settled on a channel of its generation. The recovery of the client is disabled
+// Conn is one generation of a connection. A lost Conn is never revived, and its channels, deliveries and confirms are lost
+// with it. A delivery can only be settled on a channel of its generation. The client's own recovery is disabled
 // (amqp.Config.Recovery is nil), because it would revive channels without changing their pointers.
 type Conn struct {
 	raw       *amqp.Connection
@@ -111,7 +111,7 @@ func (c *Conn) watch(closes <-chan *amqp.Error, blocks <-chan amqp.Blocking) {
 			c.block(b.Active, b.Reason)
 			select {
 			case c.blockings <- b:
-			default: // the logger or the observer blocks
+			default: // the buffer is full, because the logger or the observer blocks
 			}
 		}
 	}
@@ -153,8 +153,8 @@ func (c *Conn) Blocked() error {
 	}
 }
 
-// leftToRead returns the remaining time in which the broker must read and answer. The timeout starts when the broker
-// unblocks the connection. While the connection is blocked, the result is the whole timeout.
+// leftToRead returns the time that the broker has left to read and answer. If the broker has blocked the connection, the
+// timeout restarts when the broker unblocks it. While the connection is blocked, the result is the whole timeout.
 func (c *Conn) leftToRead(timeout time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@
 //	                as refused; it drops a return that is not received for 5 s
 //	requests.go     it cannot cancel a request, and mixes up the answers to concurrent requests
 //	closed.go       it reports unclear errors when a connection closes
-//	tables.go       it writes an int in 32 bits, and supports only its own type as nested table
+//	tables.go       it writes an int in 32 bits, and supports nested tables only of its own type
 //	message.go      it fails in the middle of a header frame that is too large
 //	url.go          it reads one host, and ignores unknown parameters
 //

@@ -82,14 +82,14 @@ func NewLink(cfg LinkConfig, addresses Rotation, tasks *Tasks) *Link {
 	}
 }
 
-// SiblingRotation returns the rotation for another link of the same client. It starts with the last address of l.
+// SiblingRotation returns the rotation for another link of the same client. It starts with the address that l tried last.
 func (l *Link) SiblingRotation() Rotation { return l.addresses.sibling() }
 
 // User returns the authenticated user, or "" if a certificate contains the name.
 func (l *Link) User() string { return l.user }
 
-// Connect dials until it succeeds or ctx is canceled. It also fails if further attempts cannot succeed, because it has
-// tried all addresses and one of them refused the connection.
+// Connect dials until it succeeds or ctx is canceled. It returns a *ConnectError if it has tried all addresses and one of
+// them has refused the connection, because further attempts cannot succeed.
 func (l *Link) Connect(ctx context.Context) (*Conn, error) {
 	var refused, last error
 	for try := 1; ; try++ {

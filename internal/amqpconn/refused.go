@@ -54,7 +54,7 @@ func (l *Link) explain(a address, s *socket, err error) error {
 	case refusal.Code == amqp.AccessRefused && refusal.Server:
 		return fatal("the broker refused user %q: check user name and password (%s)", l.user, refusal.Reason)
 	case refusal.Code == amqp.NotAllowed && refusal.Server && strings.Contains(refusal.Reason, "limit ("):
-		return ended(err) // the limit of connections; other connections may close
+		return ended(err) // the connection limit is reached; a retry succeeds after other connections have closed
 	case refusal.Code == amqp.NotAllowed && refusal.Server:
 		return fatal("the broker denied user %q access to virtual host %q: check that it exists and that the user has permissions on it (%s)", l.user, a.Vhost, refusal.Reason)
 	}

@@ -10,10 +10,10 @@ import (
 // Answers do not carry a number, and the client passes an answer to any waiting request. Therefore a channel makes one
 // request at a time, each on a separate goroutine, and an abandoned request keeps its channel.
 
-// maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and a
-// connection has a limit of channels, 2047 with RabbitMQ's defaults. At the maximum the client replaces the connection,
-// while other requests still get a channel. It does not replace the connection earlier, because a lost connection counts
-// towards the delivery limit of each message that was delivered on it.
+// maxUnanswered is the maximum number of overdue requests of a connection. Each of them keeps its channel open, and the
+// broker limits the channels of a connection, to 2047 by RabbitMQ's default. At the maximum, the client replaces the
+// connection, while other requests can still open a channel. The client does not replace the connection earlier, because a
+// lost connection counts towards the delivery limit of each message that was delivered on it.
 const maxUnanswered = 128
 
 // ask makes a request. It returns when the broker has answered, or after the connection has closed.

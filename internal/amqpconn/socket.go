@@ -12,8 +12,8 @@ import (
 // It can buffer writes, so that one packet contains several messages. The client writes each message to the socket
 // separately. The separate writes cost both sides about as much as all other work for the message.
 //
-// It records whether a read or a write has failed. If none has failed, the connection closed because of the data that it
-// received.
+// It records whether a read or a write has failed. If the connection closes without a failed read or write, the client has
+// closed it because of invalid data from the broker.
 //
 // It detects writes that the broker does not read. The client would wait indefinitely, and so would all other writes on
 // the connection, including heartbeats.
@@ -28,8 +28,8 @@ type socket struct {
 	buffered  []byte
 	watch     *time.Timer // runs during a write; nil before watchWrites
 	timeout   time.Duration
-	writing   atomic.Int64 // start of the current write, if watched; 0 means none
-	began     time.Time    // time of the call of watchWrites
+	writing   atomic.Int64 // start of the current write as the time since began; 0 means no watched write
+	began     time.Time    // when watchWrites was called
 }
 
 // maxBuffered is the maximum number of bytes that the socket buffers, or writes at a time.

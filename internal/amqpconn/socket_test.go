@@ -97,7 +97,7 @@ func TestSocketReportsStuckWrite(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // without a write
 		if len(stuck) > 0 {
-			t.Errorf("got %d stuck writes, although the peer reads", len(stuck))
+			t.Errorf("stuck writes while the peer reads: got %d, want 0", len(stuck))
 		}
 		go write(1)
 		time.Sleep(25 * time.Second)

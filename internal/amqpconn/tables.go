@@ -36,7 +36,7 @@ func EncodeTable(t map[string]any) (topology.Table, error) {
 	return t, nil
 }
 
-// EncodeInPlace is EncodeTable for a table that it may change. It does not change nested values.
+// EncodeInPlace is like EncodeTable, but changes t itself. It does not change nested values.
 func EncodeInPlace(t map[string]any) error {
 	for k, v := range t {
 		if len(k) > math.MaxUint8 {
@@ -95,8 +95,8 @@ func encodeValue(v any) (any, error) {
 	return nil, fmt.Errorf("%w: cannot send a value of type %T (see topology.Table for the types)", ErrInvalidMessage, v)
 }
 
-// encodeNested returns the client's type, because the client does not support other nested tables. It replaces a nil
-// table with an empty table, because the client would write nil as void.
+// encodeNested returns a table of the client's type, because the client does not support other types of nested tables. It
+// replaces a nil table with an empty table, because the client would write nil as void.
 func encodeNested(t map[string]any) (any, error) {
 	e, err := EncodeTable(t)
 	if e == nil {

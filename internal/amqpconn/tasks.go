@@ -23,8 +23,8 @@ func (t *Tasks) Go(f func()) error {
 	return nil
 }
 
-// Close calls stop, at the first call only, and waits until all goroutines have returned or ctx is canceled. Go does not
-// start further goroutines.
+// Close waits until all goroutines have returned or ctx is canceled. The first call makes Go return ErrClosed, and calls
+// stop before it waits.
 func (t *Tasks) Close(ctx context.Context, stop func()) error {
 	t.mu.Lock()
 	if t.joined == nil {

@@ -35,7 +35,7 @@ type address struct {
 //
 //	amqp://user:password@host1:5672,host2,[::1]:5673/vhost?heartbeat=5
 //
-// The client supports one address only, so ParseURL creates a URL for each address. Errors do not quote any part of the
+// The client supports only one address, so ParseURL creates a URL for each address. Errors do not quote any part of the
 // URL, because it could be part of a password. https://www.rabbitmq.com/docs/uri-spec
 func ParseURL(url string) (Addresses, error) {
 	fault := func(format string, args ...any) (Addresses, error) {
@@ -216,7 +216,7 @@ func (a address) login() string {
 type Rotation struct {
 	all       Addresses
 	index     int    // the address tried last
-	suspected []bool // for each address: the last attempt seemed to be refused
+	suspected []bool // for each address: whether the last attempt seemed to be refused
 }
 
 // Rotation returns the addresses in a random order, so that the clients of a failed node spread over the other nodes.
@@ -227,7 +227,7 @@ func (a Addresses) Rotation() Rotation {
 	return Rotation{all: all, index: len(all) - 1, suspected: make([]bool, len(all))}
 }
 
-// sibling returns a rotation that starts with the last address of r.
+// sibling returns a rotation that starts with the address that r tried last.
 func (r *Rotation) sibling() Rotation {
 	n := len(r.all)
 	return Rotation{all: r.all, index: (r.index + n - 1) % n, suspected: make([]bool, n)}
@@ -273,7 +273,7 @@ func (r *Rotation) refusal(err error) error {
 	return nil
 }
 
-// String returns a list of all addresses.
+// String returns all addresses, sorted and separated by commas.
 func (r *Rotation) String() string {
 	names := make([]string, len(r.all))
 	for i, a := range r.all {

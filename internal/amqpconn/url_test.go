@@ -37,7 +37,7 @@ func TestParseURLWithSeveralHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(all) != len(hosts) {
-			t.Fatalf("got %d addresses for %q", len(all), hosts)
+			t.Fatalf("addresses for %q: got %d, want %d", hosts, len(all), len(hosts))
 		}
 		for i, host := range hosts {
 			want, err := amqp.ParseURI(scheme + "://" + login + host + tail)
@@ -51,7 +51,7 @@ func TestParseURLWithSeveralHosts(t *testing.T) {
 				t.Fatalf("URL in the AMQP client: got %+v (%v), want %+v", got, err, want)
 			}
 			if host, port, err := net.SplitHostPort(all[i].addr); err != nil || host != want.Host || port != fmt.Sprint(want.Port) {
-				t.Fatalf("host:port of address %d: got %q", i, all[i].addr)
+				t.Fatalf("host:port of address %d: got %q, want %s and %d", i, all[i].addr, want.Host, want.Port)
 			}
 		}
 	}
