@@ -36,7 +36,7 @@ func Integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// MaxCount is the highest count. The number of the next attempt still fits into 32 bits.
+// MaxCount is the highest count. It is one less than the maximum of 32 bits, so that the number of the next attempt fits.
 const MaxCount = math.MaxInt32 - 1
 
 // Count reads a counter that another program wrote. A value that is not an integer counts as 0.
@@ -58,8 +58,9 @@ func DeliveryCount(redelivered bool, headers map[string]any) int {
 }
 
 // IsBrokerHeader reports whether RabbitMQ writes the header to record earlier deliveries and
-// dead-lettering. The header belongs to the delivery, not to the message. If it is published with
-// a copy, it misleads the cycle detection of some releases, and other releases drop it.
+// dead-lettering. Such a header belongs to the delivery, not to the message. A copy must not be
+// published with it: some RabbitMQ releases drop the header, and in others it misleads the
+// detection of dead-letter cycles.
 func IsBrokerHeader(name string) bool {
 	switch name {
 	case "x-death", "x-delivery-count", "x-acquired-count":
@@ -76,8 +77,8 @@ var waitQueue = regexp.MustCompile(`(?s)\.wait\.[0-9]+-[0-9]+$|\.level\.[0-9]+$|
 // should not consume from such a queue.
 func IsWaitQueue(name string) bool { return waitQueue.MatchString(name) }
 
-// Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process or
-// the connection ended. If the broker also counts attempts that end in other ways, the topology.Marks have a method
+// Crashes returns the number of earlier deliveries of d that were neither acknowledged nor copied, because the process
+// exited or the connection was lost. If the broker's count includes other attempts, the topology.Marks implement a method
 // Crashes(d D) int. Otherwise the result is the count of the queue, which is always 0 on classic queues. Before RabbitMQ
 // 4.3, the count includes requeued deliveries. Since RabbitMQ 4.3, the count of a dead-lettered message includes its failed
 // deliveries from another quorum queue.
