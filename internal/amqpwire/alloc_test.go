@@ -50,7 +50,7 @@ func TestLengthWithoutDataDoesNotAllocate(t *testing.T) {
 			t.Errorf("%s: unexpected error: %v", name, err)
 		}
 		if size > limit {
-			t.Errorf("%s: allocated %d bytes", name, size)
+			t.Errorf("%s: got %d allocated bytes, want at most %d", name, size, limit)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func ParseContentHeader(payload []byte) (ContentHeader, error) {
 	case weight != 0:
 		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w: weight must be 0: got %d", ErrMalformed, weight)
 	case len(h.Properties) < 2:
-		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w: no property flags", ErrMalformed)
+		return ContentHeader{}, fmt.Errorf("amqpwire: content header: %w: property flags not found", ErrMalformed)
 	}
 	return h, nil
 }

@@ -112,7 +112,7 @@ func (d *decoder) block() []byte {
 // end returns the first error, or an error if bytes remain.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) > 0 {
-		d.err = fmt.Errorf("%w: %d bytes left over", ErrMalformed, len(d.b))
+		d.err = fmt.Errorf("%w: %d bytes remain after the last value", ErrMalformed, len(d.b))
 	}
 	return d.err
 }

@@ -25,7 +25,7 @@ func TestAppendBodyFrames(t *testing.T) {
 		for range tc.frames {
 			f, err := r.ReadFrame()
 			if err != nil || f.Type != FrameBody || f.Channel != 9 {
-				t.Fatal(f, err)
+				t.Fatalf("frame: got type %d on channel %d, %v; want FrameBody on channel 9", f.Type, f.Channel, err)
 			}
 			have = append(have, f.Payload...)
 		}

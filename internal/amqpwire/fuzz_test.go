@@ -23,7 +23,7 @@ func FuzzReadFrame(f *testing.F) {
 				break
 			}
 			if len(frame.Payload) > MinFrameMax-FrameOverhead {
-				t.Fatalf("payload exceeds the limit: got %d bytes", len(frame.Payload))
+				t.Fatalf("payload must have at most %d bytes: got %d", MinFrameMax-FrameOverhead, len(frame.Payload))
 			}
 			again = appendFrame(again, frame.Type, frame.Channel, frame.Payload)
 		}
@@ -122,7 +122,7 @@ func FuzzParseTable(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Only the type L and the octets of a bool may differ.
+		// The encodings may differ only in the type L and in the octets of a bool.
 		if len(wire) != len(b) {
 			t.Fatalf("\nread  %x\nwrote %x", b, wire)
 		}

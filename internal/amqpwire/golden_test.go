@@ -70,7 +70,7 @@ func TestGoldenMethodFrames(t *testing.T) {
 			}
 			f, err := NewReader(bytes.NewReader(want), 0).ReadFrame()
 			if err != nil || f.Type != FrameMethod || f.Channel != tc.channel {
-				t.Fatalf("frame %+v, %v", f, err)
+				t.Fatalf("frame: got type %d on channel %d, %v; want FrameMethod on channel %d", f.Type, f.Channel, err, tc.channel)
 			}
 			m, err := ParseMethod(f.Payload)
 			if err != nil {
@@ -108,11 +108,11 @@ func TestGoldenContentFrames(t *testing.T) {
 	r := NewReader(bytes.NewReader(want), 0)
 	f, err := r.ReadFrame()
 	if err != nil || f.Type != FrameHeader {
-		t.Fatal(f, err)
+		t.Fatalf("first frame: got %+v, %v; want a FrameHeader", f, err)
 	}
 	h, err := ParseContentHeader(f.Payload)
 	if err != nil || h.ClassID != 60 || h.BodySize != 5 {
-		t.Fatal(h, err)
+		t.Fatalf("content header: got %+v, %v; want class 60 and body size 5", h, err)
 	}
 	p, err := ParseProperties(h.Properties)
 	if err != nil {
@@ -120,10 +120,10 @@ func TestGoldenContentFrames(t *testing.T) {
 	}
 	mustEqual(t, properties, p)
 	if f, err = r.ReadFrame(); err != nil || f.Type != FrameBody || string(f.Payload) != "hello" {
-		t.Fatal(f, err)
+		t.Fatalf("second frame: got %+v, %v; want a FrameBody with hello", f, err)
 	}
 	if f, err = r.ReadFrame(); err != nil || f.Type != FrameHeartbeat || f.Channel != 0 || len(f.Payload) != 0 {
-		t.Fatal(f, err)
+		t.Fatalf("third frame: got %+v, %v; want an empty FrameHeartbeat on channel 0", f, err)
 	}
 }
 

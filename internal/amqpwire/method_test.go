@@ -67,11 +67,11 @@ func TestMethodIDs(t *testing.T) {
 	for _, id := range ids {
 		m := NewMethod(id)
 		if m.ID() != id {
-			t.Errorf("NewMethod(%v): got ID %v", id, m.ID())
+			t.Errorf("ID of NewMethod(%v): got %v", id, m.ID())
 		}
 		name := strings.NewReplacer(".", "", "-", "").Replace(id.String())
 		if typ := reflect.TypeOf(m).Elem().Name(); !strings.EqualFold(typ, name) {
-			t.Errorf("%v: got type %s", id, typ)
+			t.Errorf("type of %v: got %s, want %s in any case", id, typ, name)
 		}
 		if id.HasContent() {
 			content = append(content, id.String())
@@ -92,7 +92,7 @@ func TestParseMethodErrors(t *testing.T) {
 	_, err := ParseMethod([]byte{0, 60, 0, 99, 1})
 	var unknown *UnknownMethodError
 	if !errors.As(err, &unknown) || unknown.ID != 60<<16|99 {
-		t.Errorf("unknown method: got error %v", err)
+		t.Errorf("unknown method: got error %v, want an UnknownMethodError with ID 60.99", err)
 	}
 	for name, payload := range map[string]string{
 		"empty":           "",

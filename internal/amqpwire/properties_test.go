@@ -72,7 +72,7 @@ func TestParseWantedProperties(t *testing.T) {
 		}
 		cut := wire[:rapid.IntRange(0, len(wire)-1).Draw(t, "cut")]
 		if err := have.Parse(cut, wanted); !errors.Is(err, ErrMalformed) {
-			t.Fatalf("list of %d bytes truncated to %d: got error %v", len(wire), len(cut), err)
+			t.Fatalf("list of %d bytes truncated to %d: got error %v, want ErrMalformed", len(wire), len(cut), err)
 		}
 	})
 }
@@ -80,7 +80,7 @@ func TestParseWantedProperties(t *testing.T) {
 func TestHas(t *testing.T) {
 	p := Properties{Flags: PropHeaders | PropType}
 	if !p.Has(PropHeaders) || !p.Has(PropHeaders|PropType) || p.Has(PropHeaders|PropAppID) || p.Has(PropAppID) {
-		t.Error(p.Flags)
+		t.Errorf("Has: got a wrong result for flags %#x", p.Flags)
 	}
 }
 
@@ -94,10 +94,10 @@ func TestPropertyFlagWords(t *testing.T) {
 	} {
 		p, err := ParseProperties([]byte(wire))
 		if err != nil || !equal(want, p) {
-			t.Errorf("%s: %+v, %v", name, p, err)
+			t.Errorf("%s: got %+v, %v; want %+v", name, p, err, want)
 		}
 		if have := PeekPropertyFlags([]byte(wire)); have != PropPriority {
-			t.Errorf("%s: got flags %#x", name, have)
+			t.Errorf("%s: got flags %#x, want %#x", name, have, PropPriority)
 		}
 	}
 	for name, wire := range map[string]string{
@@ -111,7 +111,7 @@ func TestPropertyFlagWords(t *testing.T) {
 		"bad headers":             "\x20\x00\x00\x00\x00\x03\x01aZ",
 	} {
 		if p, err := ParseProperties([]byte(wire)); !errors.Is(err, ErrMalformed) || !equal(Properties{}, p) {
-			t.Errorf("%s: %+v, %v", name, p, err)
+			t.Errorf("%s: got %+v, %v; want no properties and ErrMalformed", name, p, err)
 		}
 	}
 	if have := PeekPropertyFlags([]byte{0xff}); have != 0 {

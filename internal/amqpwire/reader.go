@@ -114,7 +114,7 @@ func (r *Reader) ReadFrame() (Frame, error) {
 }
 
 // fill reads until n bytes are buffered. To make room, it moves the buffered bytes to the front. It switches to a larger
-// buffer only when they fill the buffer, so that an announced size alone does not allocate memory.
+// buffer only when received bytes fill the current buffer, so that an announced size alone does not allocate memory.
 func (r *Reader) fill(n int) error {
 	if r.r == r.w {
 		r.r, r.w = 0, 0

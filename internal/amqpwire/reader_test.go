@@ -28,7 +28,7 @@ func TestReaderReleasesLargeBuffer(t *testing.T) {
 	r.Resized = func(by int) { larger = by }
 	src.before = func(part int) {
 		if larger > 0 != (part >= 2 && part < len(src.parts)) {
-			t.Errorf("before part %d: buffer is larger by %d bytes", part, larger)
+			t.Errorf("before part %d: got a buffer that is larger by %d bytes, want a larger buffer only from part 2 on", part, larger)
 		}
 		if len(r.buf) != initialBuffer+larger {
 			t.Errorf("buffer: got %d bytes, but Resized reported a difference of %d", len(r.buf), larger)
@@ -36,7 +36,7 @@ func TestReaderReleasesLargeBuffer(t *testing.T) {
 	}
 	for _, size := range sizes {
 		if f, err := r.ReadFrame(); err != nil || len(f.Payload) != size {
-			t.Fatalf("unexpected payload of %d bytes: %v", len(f.Payload), err)
+			t.Fatalf("payload: got %d bytes, %v; want %d", len(f.Payload), err, size)
 		}
 	}
 	if _, err := r.ReadFrame(); err != io.EOF {
@@ -134,7 +134,7 @@ func TestReadProtocolHeader(t *testing.T) {
 		case n == 0 && err == io.EOF, n > 0 && n < 8 && err == io.ErrUnexpectedEOF:
 		case n >= 8 && err == nil && h == ProtocolHeader && r.Buffered() == n-8:
 		default:
-			t.Errorf("header of %d bytes: got %q, %v", n, h, err)
+			t.Errorf("header of %d bytes: got %q, %v; want ProtocolHeader, or an error for fewer than 8 bytes", n, h, err)
 		}
 	}
 }
@@ -161,14 +161,14 @@ func TestFrameMax(t *testing.T) {
 	}
 	r.SetFrameMax(MinFrameMax + 1)
 	if _, err := r.ReadFrame(); err != io.ErrUnexpectedEOF {
-		t.Errorf("with a higher limit: got error %v", err)
+		t.Errorf("with a higher limit: got error %v, want ErrUnexpectedEOF", err)
 	}
 	for _, frameMax := range []uint32{MinFrameMax, 0, 1 << 20} {
 		r := NewReader(nil, frameMax)
 		stream := appendFrame(nil, FrameBody, 1, make([]byte, r.frameMax-FrameOverhead))
 		r.src = bytes.NewReader(stream)
 		if f, err := r.ReadFrame(); err != nil || len(f.Payload) != int(r.frameMax)-FrameOverhead {
-			t.Errorf("largest frame with frame-max %d: got error %v", r.frameMax, err)
+			t.Errorf("largest frame with frame-max %d: got %d bytes of payload, %v", r.frameMax, len(f.Payload), err)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestStreamErrors(t *testing.T) {
 		t.Error(err)
 	}
 	if f, err := r.ReadFrame(); err != nil || string(f.Payload) != "hello" {
-		t.Error(f, err)
+		t.Errorf("frame: got %+v, %v; want a payload of hello", f, err)
 	}
 	if _, err := r.ReadFrame(); err != io.ErrNoProgress {
 		t.Error(err)
@@ -238,7 +238,7 @@ func TestStreamErrors(t *testing.T) {
 	src = scripted{part(frame, io.ErrClosedPipe), part(nil, io.EOF)}
 	r = NewReader(&src, 0)
 	if f, err := r.ReadFrame(); err != nil || string(f.Payload) != "hello" {
-		t.Error(f, err)
+		t.Errorf("frame: got %+v, %v; want a payload of hello", f, err)
 	}
 	if _, err := r.ReadFrame(); err != io.ErrClosedPipe {
 		t.Error(err)

@@ -54,7 +54,7 @@ func TestTableMatchesRabbitMQ(t *testing.T) {
 	mustEqual(t, Table{{"a", int64(-1)}, {"b", true}}, have)
 	wire, err := have.Append(nil)
 	if want := "\x00\x00\x00\x0f" + "\x01al\xff\xff\xff\xff\xff\xff\xff\xff" + "\x01bt\x01"; err != nil || string(wire) != want {
-		t.Errorf("encoding: got %q, %v", wire, err)
+		t.Errorf("encoding: got %q, %v; want %q", wire, err, want)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestTablePreservesNaNBits(t *testing.T) {
 	}
 	again, err := have.Append(nil)
 	if err != nil || !bytes.Equal(wire, again) {
-		t.Errorf("encoding: got %x, %v", again, err)
+		t.Errorf("encoding: got %x, %v; want %x", again, err, wire)
 	}
 }
 
@@ -112,16 +112,16 @@ func TestDepth(t *testing.T) {
 	for _, kind := range []byte{'F', 'A'} {
 		table, err := ParseTable(nest(MaxDepth, kind))
 		if err != nil {
-			t.Fatalf("%c at %d: %v", kind, MaxDepth, err)
+			t.Fatalf("%c at depth %d: %v", kind, MaxDepth, err)
 		}
 		if b, err := table.Append(nil); err != nil || !bytes.Equal(b, nest(MaxDepth, kind)) {
-			t.Errorf("%c at %d: %x, %v", kind, MaxDepth, b, err)
+			t.Errorf("%c at depth %d: got %x, %v; want the original encoding", kind, MaxDepth, b, err)
 		}
 		if _, err := ParseTable(nest(MaxDepth+1, kind)); !errors.Is(err, ErrMalformed) || !errors.Is(err, errTooDeep) {
-			t.Errorf("%c at %d: %v", kind, MaxDepth+1, err)
+			t.Errorf("parse of %c at depth %d: got error %v, want errTooDeep", kind, MaxDepth+1, err)
 		}
 		if _, err := (Table{{"t", table}}).Append(nil); !errors.Is(err, errTooDeep) {
-			t.Errorf("%c at %d: %v", kind, MaxDepth+1, err)
+			t.Errorf("append of %c at depth %d: got error %v, want errTooDeep", kind, MaxDepth+1, err)
 		}
 	}
 }
@@ -145,10 +145,10 @@ func TestTableEdits(t *testing.T) {
 	table := append(make(Table, 0, 8), original...)
 
 	if v, ok := table.Get("a"); !ok || v != int32(1) {
-		t.Errorf("Get: got %v, %v", v, ok)
+		t.Errorf("Get: got %v, %v; want 1, true", v, ok)
 	}
 	if v, ok := table.Get("c"); ok || v != nil {
-		t.Errorf("Get of a missing field: got %v, %v", v, ok)
+		t.Errorf("Get of a missing field: got %v, %v; want nil, false", v, ok)
 	}
 	mustEqual(t, Table{{"a", "x"}, {"b", int32(2)}, {"a", int32(3)}}, table.Set("a", "x"))
 	mustEqual(t, append(slices.Clone(original), Field{"c", "x"}), table.Set("c", "x"))

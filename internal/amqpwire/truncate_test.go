@@ -113,7 +113,7 @@ func TestTruncatedTable(t *testing.T) {
 		cut := append([]byte{0, 0, byte(n >> 8), byte(n)}, b[4:4+n]...)
 		if table, err := ParseTable(cut); err == nil {
 			if again, err := table.Append(nil); err != nil || len(again) != len(cut) {
-				t.Errorf("%d bytes of fields decode as %v", n, table)
+				t.Errorf("%d bytes of fields: got %v, want an error or a table of the same size", n, table)
 			}
 		}
 	}
