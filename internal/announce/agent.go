@@ -81,7 +81,7 @@ func (a *Agent) Join(w Worker) *Member {
 // lastTimeout is the maximum time that a worker waits until its last status is written.
 const lastTimeout = time.Second
 
-// Leave sends the last status of a worker.
+// Leave stops announcing a worker, and sends its last status.
 func (a *Agent) Leave(m *Member) {
 	a.mu.Lock()
 	a.members = slices.DeleteFunc(a.members, func(other *Member) bool { return other == m })
@@ -140,7 +140,7 @@ func (a *Agent) run() {
 	}
 }
 
-// Check reads the pause of the queue of m on a connection, before m begins to consume there. After an error, the last known pause
+// Check reads the pause of m's queue over conn, before m starts to consume on conn. After an error, the last known pause
 // remains.
 func (a *Agent) Check(ctx context.Context, conn *amqpconn.Conn, m *Member) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, amqpconn.ErrSilent)

@@ -204,7 +204,7 @@ func (m *Member) Pause() *topology.Pause {
 	return m.workerPause
 }
 
-// due returns the time of the next check of the pauses: the end of a pause, or zero for the next interval.
+// due returns when the pauses must next be checked: when a pause expires, or zero for the next interval.
 func (m *Member) due() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,8 +217,8 @@ func (m *Member) due() time.Time {
 	return first
 }
 
-// expire ends an expired pause of the worker. It reports whether the pause of the queue should have expired, so that it must
-// be checked.
+// expire ends an expired pause of the worker. It reports whether the pause of the queue should also have expired, and must
+// therefore be checked.
 func (m *Member) expire(now time.Time) (checkQueue bool) {
 	m.mu.Lock()
 	checkQueue = m.queuePause != nil && !m.queuePause.Until.IsZero() && !now.Before(m.queuePause.Until)

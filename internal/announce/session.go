@@ -207,10 +207,10 @@ func (s *session) lost(ch *amqpconn.Channel) error {
 			s.agent.refused(permRetries, "")
 		}
 	case !strings.Contains(refusal.Text, "'"+topology.WorkersExchange+"'"):
-		if refusal.Code != amqpconn.AccessRefused { // Member.ask handles refused pauses
+		if refusal.Code != amqpconn.AccessRefused { // Member.ask handles a refused access to a pause
 			return err
 		}
-	case refusal.Code == amqpconn.AccessRefused: // the published statuses
+	case refusal.Code == amqpconn.AccessRefused: // the broker has refused the statuses
 		s.statusesRefused = true
 		s.agent.refused(permStatuses, "")
 	}

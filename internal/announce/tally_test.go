@@ -15,7 +15,7 @@ func TestTallyCountsAttempts(t *testing.T) {
 	}
 	h := tally.histogram()
 	if h.Count() != 3 || h.Buckets[topology.TookBuckets-1] != 1 || h.SumMS != 3_600_001 || tally.counts() != (topology.Counts{Succeeded: 3}) {
-		t.Errorf("got histogram %+v and counts %+v", h, tally.counts())
+		t.Errorf("got histogram %+v and counts %+v, want 3 attempts in 3600001 ms, one in the last bucket", h, tally.counts())
 	}
 }
 
