@@ -157,7 +157,7 @@ type slots struct {
 // slot is the permission to run one attempt at a time.
 type slot struct {
 	begins  *Delivery                // delivery of the attempt that starts
-	attempt func()                   // runs the attempt; a field, since a go statement allocates for each method call
+	attempt func()                   // runs the attempt; a field, because a go statement with a method call allocates
 	handled atomic.Pointer[Delivery] // nil: no delivery, or not yet known
 }
 

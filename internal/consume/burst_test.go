@@ -35,7 +35,7 @@ func TestBurstYieldsNewestMessage(t *testing.T) {
 			}
 			for _, d := range due {
 				if time.Since(d.arrived) < b.window || !d.gathered {
-					t.Errorf("delivery %d arrived only %v ago", d.Tag, time.Since(d.arrived))
+					t.Errorf("delivery %d: got age %v and gathered %t, want at least %v and true", d.Tag, time.Since(d.arrived), d.gathered, b.window)
 				}
 			}
 		}

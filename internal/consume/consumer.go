@@ -95,9 +95,10 @@ func (c *Consumer) Running() iter.Seq[*Delivery] { return c.slots.running() }
 // Settling returns the context for settling. It is canceled when a drain times out.
 func (c *Consumer) Settling() context.Context { return c.settling }
 
-// Run consumes until ctx is done, or until an error makes further attempts pointless. Run then drains. Running attempts
-// have DrainTimeout to finish, or less if force is closed. Then their context is canceled, and they have another
-// LastGrace. If an attempt is still running then, Run returns ErrDrainTimeout. Run must be called once.
+// Run consumes until ctx is done, or until an error makes further attempts pointless. Run then drains. It waits for running
+// attempts until the DrainTimeout expires or force is closed. It then cancels the context of the handlers, waits for at most
+// LastGrace, closes the session, and again waits for at most LastGrace. If an attempt is still running after that, Run
+// returns ErrDrainTimeout. Run must be called once.
 func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 	values := context.WithoutCancel(ctx)
 	settling, endSettling := context.WithCancelCause(values)
@@ -123,7 +124,7 @@ func (c *Consumer) Run(ctx context.Context, force <-chan struct{}) error {
 		last.close(LastGrace)
 	}
 	endSettling(amqpconn.ErrClosed)
-	if !drained && !wait(idle, LastGrace, nil) { // attempts no longer publish copies
+	if !drained && !wait(idle, LastGrace, nil) { // from now on, attempts do not publish copies
 		err = errors.Join(err, ErrDrainTimeout)
 	}
 	return err

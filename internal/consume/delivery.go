@@ -21,7 +21,7 @@ type Delivery struct {
 	History topology.History
 	Attempt int       // number of the attempt with this delivery
 	Crashes int       // number of earlier deliveries that were never settled
-	Err     error     // error of the marks; earlier attempts are unknown then
+	Err     error     // the marks cannot be read, so earlier attempts are unknown
 	Began   time.Time // set by Begin
 
 	Burst []*Delivery // equal messages that are handled and settled with this message
@@ -70,10 +70,10 @@ func (d *Delivery) at(headers topology.Table) topology.Delivery {
 	}
 }
 
-// Deliveries that were never settled indicate a message that terminates the process that
-// handles it, long before an error can be recorded. Quorum queues count these deliveries in
-// x-delivery-count. Before RabbitMQ 4.3, the count includes deliveries requeued by basic.nack.
-// Classic queues do not count: redelivered means "once or more".
+// Deliveries that were never settled indicate a message that terminates its process before the
+// process can record an error. Quorum queues count these deliveries in x-delivery-count. Before
+// RabbitMQ 4.3, the count includes deliveries requeued by basic.nack. Classic queues do not
+// count: redelivered means "once or more".
 // https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 
 // DefaultCrashLimit is the default CrashLimit if the broker counts only crashes, as RabbitMQ

@@ -58,7 +58,7 @@ func (s *session) dispatch(ctx, alive context.Context) error {
 		case <-c.pauser.paused():
 			if left, _ := c.pauser.remaining(); left > 0 {
 				return errPaused
-			} // otherwise remaining has reset the pause, and refused deliveries may start
+			} // otherwise remaining has reset the expired pause, and refused deliveries may start
 		case <-alive.Done():
 			if s.ctx.Err() != nil {
 				return context.Cause(s.ctx)

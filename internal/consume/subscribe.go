@@ -17,8 +17,8 @@ import (
 var (
 	errWiden     = errors.New("messages may be handled concurrently again")
 	errSuspect   = errors.New("a suspected message must be handled alone")
-	errPaused    = errors.New("the worker pauses")
-	errCancelled = errors.New("the broker cancelled the consumer (queue deleted or moved, or a message kept for longer than its timeout)")
+	errPaused    = errors.New("the worker is paused")
+	errCancelled = errors.New("the broker cancelled the consumer (queue deleted or moved, or a message held beyond the acknowledgement timeout)")
 )
 
 // subscription is one consumer of the queue.
