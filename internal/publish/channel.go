@@ -470,7 +470,7 @@ func (s *channel) fail() {
 	}
 	if refused {
 		p.proven.refused(refusal, slices.DeleteFunc(slices.Clone(open), func(m *Message) bool {
-			return s.lane.kind == probeLane && !m.assumed // the message proved nothing
+			return s.lane.kind == probeLane && !m.assumed // the message was unproven, so its refusal does not revoke a proof
 		}))
 	}
 	for _, m := range open {

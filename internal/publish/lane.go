@@ -171,7 +171,7 @@ func (l *lane) open(conn *amqpconn.Conn) (*channel, error) {
 }
 
 // keep lets a retired channel stay open for pending answers. The number of such channels is limited. At the limit, keep
-// blocks all publishing until an extra channel is free or the retired channel ends.
+// blocks all publishing until an extra channel is free or the retired channel has finished.
 func (l *lane) keep(s *channel) {
 	if l.kind != fastLane {
 		return // already an extra channel

@@ -17,7 +17,7 @@ type Message struct {
 	// the exchange, the routing key and the headers.
 	Reroute func(m *Message)
 
-	// Began is the start of publishing. It is zero if the caller does not measure the duration.
+	// Began is when publishing started. It is zero if the caller does not measure the duration.
 	Began time.Time
 
 	state         atomic.Int32  // queued; written; abandoned
@@ -41,7 +41,7 @@ func NewMessage(exchange, key string, content *amqpconn.Message) *Message {
 	return &Message{Publication: amqpconn.Publication{Exchange: exchange, RoutingKey: key, Message: content}, done: make(chan struct{})}
 }
 
-// Took returns the duration of publishing until the result, or until now if the result is unknown.
+// Took returns the time from Began until the result, or until now if the result is unknown.
 func (m *Message) Took() time.Duration {
 	select {
 	case <-m.done:
@@ -85,7 +85,7 @@ func (m *Message) or(err error) error {
 	}
 }
 
-// NotSent returns the error of a message that was not sent before ctx was done.
+// NotSent returns the error for a message that was not sent before ctx was done.
 func NotSent(ctx context.Context) error {
 	return fmt.Errorf("reprise: message not sent: %w", context.Cause(ctx))
 }

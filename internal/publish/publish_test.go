@@ -46,7 +46,7 @@ func TestPublisherLimitsLateDestinations(t *testing.T) {
 		p.answered(&lane{}, late(i), true)
 	}
 	if len(p.late) > 0 || p.anyLate.Load() || p.IsLate(late(0)) {
-		t.Errorf("%d destinations are late although they have answered in time", len(p.late))
+		t.Errorf("late destinations after timely answers: got %d, want 0", len(p.late))
 	}
 	p.markLate(late(0))
 	if p.answered(&lane{}, late(0), false); !p.IsLate(late(0)) {

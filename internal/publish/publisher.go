@@ -117,7 +117,7 @@ func (p *Publisher) Timer() *time.Timer {
 	return t
 }
 
-// Release reuses a timer.
+// Release stops a timer and keeps it for reuse.
 func (p *Publisher) Release(t *time.Timer) {
 	t.Stop()
 	p.timers.Put(t)
@@ -204,7 +204,7 @@ func (p *Publisher) Await(ctx context.Context, m *Message, expired <-chan time.T
 	}
 }
 
-// Unsent returns the error of a message that was not sent within the timeout.
+// Unsent returns the error for a message that was not sent within the timeout.
 func (p *Publisher) Unsent() error {
 	why := p.cfg.Link.Trouble()
 	if why == nil {
@@ -213,7 +213,7 @@ func (p *Publisher) Unsent() error {
 	return fmt.Errorf("%w (not sent within %s)", why, p.cfg.Timeout)
 }
 
-// unanswered returns the error of a message that was sent and not answered within the timeout.
+// unanswered returns the error for a message that was sent but not answered within the timeout.
 func (p *Publisher) unanswered() error {
 	err := fmt.Errorf("%w within %s", ErrUnconfirmed, p.cfg.Timeout)
 	if why := p.cfg.Link.Trouble(); errors.Is(why, amqpconn.ErrBlocked) {
