@@ -16,16 +16,16 @@ import (
 // message. It returns when the result of each message is known. It returns nil if the broker has stored all of them, and
 // otherwise a *BatchError that lists the failed messages and their errors. A failed message does not stop the others.
 //
-// The messages are sent in the order of the slice. If a message in the middle fails, the queue still receives the
-// messages after it. Messages to a queue that does not confirm (see Publish) are sent after all others, in the order of
-// the slice, and do not delay them. If a message needs a separate channel (see Publish), the following messages wait for
-// it. After a third of the ConfirmTimeout, but at most 10 s, the following messages may overtake it.
+// The messages are sent in the order of the slice. If a message in the middle fails, the queue nevertheless receives
+// the messages after it. Messages to a queue that does not confirm (see Publish) are sent after all others, in the
+// order of the slice, and do not delay them. If a message needs a separate channel (see Publish), the following
+// messages wait for it. After a third of the ConfirmTimeout, but at most 10 s, the following messages may overtake it.
 //
-// The ConfirmTimeout limits the time without progress. If no message can be sent for this long, PublishBatch does not
-// send the rest. The same applies separately to the messages for a queue that does not confirm. A message that is not
-// confirmed within this time after the last send fails with ErrUnconfirmed. If ctx is done, PublishBatch does not send
-// the rest, and the error of each message reports whether it was sent. The caller must not change the messages during
-// the call: see Publish.
+// The ConfirmTimeout limits the time without progress. If no message can be sent within the ConfirmTimeout,
+// PublishBatch does not send the rest. The same applies separately to the messages for a queue that does not confirm. A
+// message that is not confirmed within the ConfirmTimeout after the last send fails with ErrUnconfirmed. If ctx is
+// done, PublishBatch does not send the rest, and the error of each message reports whether it was sent. The caller must
+// not change the messages during the call: see Publish.
 func (c *Client) PublishBatch(ctx context.Context, messages []*Message) error {
 	pubs, errs := c.sendAll(ctx, messages)
 	expired := make(chan time.Time)
@@ -106,8 +106,7 @@ func (c *Client) sendLate(ctx context.Context, group []int, end error, pubs []*p
 	}
 }
 
-// BatchError lists the messages of a batch that were not published. errors.Is and errors.As examine the errors of all of
-// them.
+// BatchError lists the failed messages of a batch. errors.Is and errors.As examine the errors of all failed messages.
 type BatchError struct {
 	Messages int             // number of messages in the batch
 	Failed   []*MessageError // in the order of the batch, at least one

@@ -10,9 +10,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Client manages two connections to one broker, one for publishing and one for consuming. If the broker throttles
-// publishers, consumers can therefore still acknowledge. Both connections reconnect indefinitely. A Client is safe for
-// concurrent use.
+// Client manages two connections to one broker, one for publishing and one for consuming. Consumers can therefore
+// acknowledge messages even while the broker throttles publishers. Both connections reconnect indefinitely. A Client is
+// safe for concurrent use.
 type Client struct {
 	cfg        Config
 	publishing *amqpconn.Link
@@ -41,15 +41,15 @@ type Client struct {
 // server_name_indication, and verify with the value verify_peer. Any other parameter is an error.
 // https://www.rabbitmq.com/docs/uri-query-parameters
 //
-// With several hosts, each attempt to connect uses the next host. The order is random for each Client, so that a fleet of
-// programs spreads over the nodes. The client waits for the growing delays of Config.Reconnect after it has tried all
-// hosts.
+// With several hosts, each attempt to connect uses the next host. The order is random for each Client, so that a fleet
+// of programs spreads over the nodes. After it has tried all hosts, the client waits for the next delay of
+// Config.Reconnect.
 //
 // Dial returns a *ConnectError immediately if the URL is invalid. It also returns a *ConnectError if a host refuses the
-// user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection.
-// Unreachable hosts do not count, because users and virtual hosts belong to the cluster. If no host is reachable, Dial
-// retries until ctx is done. Canceling ctx after Dial has returned does not close the Client: call Close. After the
-// first connection, a Client retries indefinitely, even if the broker refuses it.
+// user, does not have the virtual host or has an untrusted certificate, and no other host accepts the connection. It
+// does not wait for unreachable hosts in this case, because all hosts of a cluster have the same users and virtual
+// hosts. If no host is reachable, Dial retries until ctx is done. Canceling ctx after Dial has returned does not close
+// the Client: call Close. After the first connection, a Client retries indefinitely, even if the broker refuses it.
 func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 		return nil, err
 	}
 	if config != nil && config.TLS != nil && !addresses.TLS() {
-		return nil, &ConnectError{Addr: addresses.First(), Reason: "Config.TLS is given, but the URL asks for a connection without TLS: " +
+		return nil, &ConnectError{Addr: addresses.First(), Reason: "Config.TLS is set, but the URL does not use TLS: " +
 			"use amqps:// (default port 5671), or remove Config.TLS"}
 	}
 	c := &Client{cfg: config.withDefaults()}
@@ -99,9 +99,9 @@ func Dial(ctx context.Context, url string, config *Config) (*Client, error) {
 }
 
 // Declare makes sure that all objects in t exist. It returns a *DeclareError with an explanation if the broker refuses
-// an object. It waits for a connection until ctx is done, and then for the broker for at most the ConfirmTimeout. It
-// returns ErrDisconnected if the broker does not answer in this time, or if the connection is lost. You can declare the
-// same topology repeatedly.
+// an object. It waits for a connection until ctx is done, and then for the answer of the broker, for at most the
+// ConfirmTimeout. It returns ErrDisconnected if the broker does not answer within the ConfirmTimeout, or if the
+// connection is lost. You can declare the same topology repeatedly.
 //
 // A publisher that may start before the worker must declare the objects of the worker: the Topology of the Route of its
 // Strategy, and WorkerConfig.Topology. With the default Strategy, the declaration is

@@ -41,16 +41,16 @@ func TestDialTriesAddressesInRounds(t *testing.T) {
 					want = append(want, slices.Repeat([]time.Duration{round * time.Second}, hosts)...)
 				}
 				if !slices.Equal(at, want) {
-					t.Errorf("attempts after %v, want %v", at, want)
+					t.Errorf("times of attempts: got %v, want %v", at, want)
 				}
 				for round := range slices.Chunk(addrs, hosts) {
 					if slices.Sort(round); len(slices.Compact(round)) != hosts {
-						t.Errorf("addresses of a round are not distinct: %v", addrs)
+						t.Errorf("addresses of each round must be distinct: got %v", addrs)
 					}
 				}
 				last := addrs[len(addrs)-1]
 				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "host is down") || !strings.Contains(err.Error(), "h1:5672") || !strings.Contains(err.Error(), last) {
-					t.Errorf("error: got %v", err)
+					t.Errorf("error must be context.Canceled with the cause, h1:5672 and %s: got %v", last, err)
 				}
 			})
 		})

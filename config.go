@@ -26,7 +26,7 @@ const (
 // maxConfigName limits Config.Name, which is part of consumer tags. A consumer tag has at most 255 bytes.
 const maxConfigName = 200
 
-// minReconnect is the minimum of the later delays of Config.Reconnect.
+// minReconnect is the delay that Config.Reconnect must eventually reach.
 const minReconnect = time.Millisecond
 
 // Config configures a Client. The zero value and a nil *Config select the defaults. A field takes precedence over the
@@ -41,9 +41,9 @@ type Config struct {
 
 	// BeforePublish is called before Publish, PublishBatch, PublishAt or PublishIn encodes a message. It may change the
 	// message, for example to add headers such as a trace context. It may also refuse the message with an error. The
-	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a batch
-	// are not affected. The copies of a worker do not pass through BeforePublish. It must be safe for concurrent use.
-	// Default: none.
+	// publishing method then returns an error that wraps this error and ErrInvalidMessage. The other messages of a
+	// batch are not affected. It is not called for the copies that a worker publishes. BeforePublish must be safe for
+	// concurrent use. Default: none.
 	BeforePublish func(ctx context.Context, m *Message) error
 
 	// Dial opens the network connection to an address of the URL (addr is host:port). If the scheme of the URL is amqps,
@@ -52,26 +52,26 @@ type Config struct {
 	// broker.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// TLS replaces the TLS parameters of the URL. It is an error if the scheme of the URL is not amqps. Without a
-	// ServerName, the certificate of each host must be valid for the name of the host in the URL. To log in with a
-	// client certificate, set the certificate here and auth_mechanism=external in the URL. Default: the parameters of
-	// the URL, or the certificate authorities of the system.
+	// TLS replaces the TLS parameters of the URL, whose scheme must be amqps. Without a ServerName, the certificate of
+	// each host must be valid for the host name in the URL. To log in with a client certificate, set the certificate
+	// here and auth_mechanism=external in the URL. Default: the parameters of the URL, or the certificate authorities
+	// of the system.
 	TLS *tls.Config
 
-	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection after at
-	// most twice this time. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
+	// Heartbeat is the interval of heartbeats that detect a dead connection. The client closes a silent connection
+	// after at most two intervals. Minimum: 1 s. Default: the parameter heartbeat of the URL, or 10 s.
 	Heartbeat time.Duration
 
-	// ConfirmTimeout limits the time that the broker may take to answer a published message, a declaration, or a worker
-	// that starts to consume. It includes the time without a connection and the time during which the broker blocks
-	// publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late, the
-	// worker logs this and does not send the copy again. A worker that cannot start to consume within the
-	// ConfirmTimeout, or twice the Heartbeat if that is longer, tries again. If the broker does not even open a channel,
-	// the client replaces the connection. Default: 30 s.
+	// ConfirmTimeout is the maximum time until the broker confirms a message, or answers a declaration or the
+	// subscription of a worker. It includes the time without a connection and the time during which the broker blocks
+	// publishers (memory or disk alarm). It does not apply to a copy that a worker has sent: if the confirm is late,
+	// the worker logs this and does not send the copy again. A worker that cannot start to consume within the
+	// ConfirmTimeout, or twice the Heartbeat if that is longer, tries again. If the broker does not even open a
+	// channel, the client replaces the connection. Default: 30 s.
 	ConfirmTimeout time.Duration
 
-	// Name is the name in the broker's list of connections, followed by " publish" or " consume", and the prefix of
-	// consumer tags. At most 200 bytes. Default: "reprise".
+	// Name identifies the client in the broker's list of connections, where " publish" or " consume" follows it. It is
+	// also the prefix of consumer tags. At most 200 bytes. Default: "reprise".
 	Name string
 
 	// Announce makes the workers of this client visible to operators, who can pause them with package fleet, the console,
@@ -86,10 +86,10 @@ type Config struct {
 	// module that the Go toolchain recorded.
 	Version string
 
-	// Reconnect is the delay between attempts to connect, or between rounds of attempts if the URL has several hosts. It is
-	// also the delay after an error before a worker consumes again or publishes a copy again. The delays start again from
-	// the first after a connection has lasted 30 s. The first delays may be 0, later delays must reach 1 ms. Default:
-	// exponential from 100 ms, doubling up to 30 s, with the second half of each delay random.
+	// Reconnect is the delay between attempts to connect, or between rounds of attempts if the URL has several hosts.
+	// It is also the delay after an error before a worker consumes again or publishes a copy again. The delays start
+	// again from the first after a connection has lasted 30 s. The first delays may be 0, later delays must reach 1 ms.
+	// Default: exponential from 100 ms, doubling up to 30 s, where half of each delay is random.
 	Reconnect backoff.Backoff
 }
 

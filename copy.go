@@ -14,15 +14,15 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// Headers that Reprise writes on copies, only if they are needed. A handler gets the values in the corresponding fields of
+// Headers that Reprise adds to a copy if the copy needs them. A handler gets the values in the corresponding fields of
 // Message.
 const (
 	// HeaderCC has the value of the header CC. If a copy had the header CC, the broker would also route the copy to those
 	// keys.
 	HeaderCC = "x-reprise-cc"
 
-	// HeaderUserID has the property user-id if it is not the user of the worker's connection. The broker refuses a message
-	// with the user-id of another user.
+	// HeaderUserID has the value of the property user-id if it differs from the user of the worker's connection. The
+	// broker refuses a message with the user-id of another user.
 	HeaderUserID = "x-reprise-user-id"
 
 	// HeaderExpiration has the value of the property expiration. A copy with that property would expire while it waits for
@@ -137,7 +137,7 @@ func copyID(d *delivery) string {
 	return d.copyID
 }
 
-// replacement specifies where a failed delivery moves, and contains the copy to publish, if any.
+// replacement specifies the next hop of a failed delivery, and contains the copy to publish, if any.
 type replacement struct {
 	hop     topology.Hop
 	msg     amqpconn.Message // set if hop.Way is Copy
@@ -208,7 +208,7 @@ func (w *Worker) fill(d *delivery, c *replacement, notes topology.Table, m mark,
 	return err
 }
 
-// write adds the marks and the headers of the hop to the headers, and encodes them into the copy.
+// write adds the marks and the headers of the hop to headers, and sets the encoded headers of the copy.
 func (c *replacement) write(headers topology.Table, m mark) (err error) {
 	headers = m(headers, c.failure)
 	if size := headers.WireSize(); size > c.failure.Room {

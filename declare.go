@@ -122,7 +122,7 @@ func explainDeclare(kind, name string, err error) error {
 	case amqpconn.PreconditionFailed:
 		advice = "the broker does not accept these arguments"
 		if m := inequivalent.FindStringSubmatch(refusal.Text); m != nil {
-			advice = fmt.Sprintf("already exists with another %s: the broker has %s, the declaration has %s; correct the declaration, use another name, or delete the object if it is empty", m[1], m[3], m[2])
+			advice = fmt.Sprintf("already exists with a different %s: the broker has %s, the declaration has %s; correct the declaration, use another name, or delete the object if it is empty", m[1], m[3], m[2])
 		}
 	case amqpconn.NotFound:
 		advice = "another object that it needs was not found; declare that object too"
@@ -152,8 +152,8 @@ type declarer struct {
 	done   onConnection[hopKey]
 }
 
-// hopKey identifies objects that are declared together. It omits the routing key if there is an exchange, because messages
-// can have any number of keys.
+// hopKey identifies objects that are declared together. It omits the routing key if there is an exchange, because
+// messages can have any number of different keys.
 type hopKey struct{ exchange, queue string }
 
 func keyOf(hop topology.Hop) hopKey {
@@ -200,7 +200,7 @@ func (d *declarer) isDone(ctx context.Context, key hopKey) bool {
 // forget makes the next use of the hop declare it again.
 func (d *declarer) forget(hop topology.Hop) { d.done.forget(keyOf(hop)) }
 
-// maxKnown limits the number of names that are remembered for a connection. At this limit, all names are forgotten.
+// maxKnown is the maximum number of keys in an onConnection. When it is reached, note removes all earlier keys.
 const maxKnown = 10_000
 
 // onConnection is a set of keys that is valid for one generation of a connection.
@@ -217,7 +217,7 @@ func (o *onConnection[K]) knows(gen uint64, key K) bool {
 	return seen && gen == o.gen
 }
 
-// note adds a key. It removes the keys of older generations. It also removes all other keys when there are maxKnown of
+// note adds a key. It removes the keys of older generations. It also removes all other keys if there are maxKnown of
 // them, because a program may schedule messages to any number of queues. A removed key only costs another request.
 func (o *onConnection[K]) note(gen uint64, key K) {
 	o.mu.Lock()

@@ -23,19 +23,19 @@ func TestDeclarerKeyOmitsRoutingKeyOfExchange(t *testing.T) {
 	}
 }
 
-// The keys of a connection are removed with the connection, so that memory does not grow indefinitely.
+// The keys of a connection are removed when a newer connection replaces it, so that the memory does not grow indefinitely.
 func TestOnConnectionForgetsKeysOfOldConnection(t *testing.T) {
 	var o onConnection[string]
 	o.note(1, "a")
 	o.note(1, "b")
 	o.forget("b")
 	if !o.knows(1, "a") || o.knows(1, "b") || o.knows(2, "a") {
-		t.Errorf("keys on the first connection: %v", o.seen)
+		t.Errorf("keys on the first connection: got %v, want only a", o.seen)
 	}
 	o.note(2, "c")
 	o.note(1, "d") // from a goroutine that still uses the old connection
 	if !o.knows(2, "c") || o.knows(2, "a") || o.knows(2, "d") || o.knows(1, "d") || len(o.seen) != 1 {
-		t.Errorf("keys on the second connection: %v", o.seen)
+		t.Errorf("keys on the second connection: got %v, want only c", o.seen)
 	}
 }
 

@@ -55,17 +55,17 @@ var (
 //	Text                 string // reply text of the broker
 type UnroutableError = publish.UnroutableError
 
-// RefusedError reports that the broker refuses a message for a reason that does not concern a queue. Examples are a user
-// without write permission for the exchange, a UserID that is the name of another user, and an internal exchange. The
-// message was not stored. A further attempt fails in the same way until the cause is fixed. Its fields are
+// RefusedError reports that the broker refuses a message for a reason other than the state of a queue. Examples are a
+// user without write permission for the exchange, a UserID that is the name of another user, and an internal exchange.
+// The message was not stored. A further attempt fails in the same way until the cause is fixed. Its fields are
 //
 //	Exchange, RoutingKey string
 //	Code                 int    // AMQP reply code: 403 access refused, 406 precondition failed
 //	Text                 string // reply text of the broker
 type RefusedError = publish.RefusedError
 
-// QueueError reports that the broker refused a request about a queue, because the queue does not exist, or because this
-// user or connection may not use it.
+// QueueError reports that the broker refused a request about a queue, because the queue does not exist, or the user or
+// connection may not use it.
 type QueueError struct {
 	Queue string
 	Code  int    // AMQP reply code: 404 not found, 403 access refused, 405 exclusive to another connection
@@ -109,7 +109,7 @@ type ConnectError = amqpconn.ConnectError
 type DeclareError struct {
 	Kind   string // "queue", "exchange", "binding", or "topology" for the whole topology
 	Name   string // "" for the whole topology
-	Advice string // the difference, and advice
+	Advice string // the problem, and advice
 	Err    error  // the error of the broker
 }
 

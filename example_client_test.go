@@ -31,8 +31,7 @@ func connect(ctx context.Context, queue topology.Queue) (*broker.Broker, *repris
 	return b, client
 }
 
-// Each kind of failure has a distinct error. Only after ErrUnconfirmed and ErrNacked is it unknown whether the message is
-// stored.
+// Each kind of failure has a distinct error. Only after ErrUnconfirmed and ErrNacked, the message may have been stored.
 func ExampleClient_Publish() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})
@@ -178,7 +177,7 @@ func ExampleDial() {
 	// <nil>
 }
 
-// A readiness probe stops requests to a program that cannot publish.
+// A failed readiness probe stops requests to a program that cannot publish.
 func ExampleClient_Healthy() {
 	ctx := context.Background()
 	b, client := connect(ctx, topology.Queue{Name: "orders"})

@@ -78,15 +78,15 @@ func TestGroupStopsInOrder(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != time.Minute+4*time.Second {
-			t.Errorf("duration: got %v; members of a stage must stop at the same time", took)
+			t.Errorf("duration: got %v, want 1m4s (members of a stage stop at the same time)", took)
 		}
 		want := []string{"server stops", "server drained", "ingest stops", "workers", "first worker drained", "second worker drained"}
 		slices.Sort(j.lines[3:5]) // the workers stop in any order
 		if j.lines[3] != "first worker stops" || j.lines[4] != "second worker stops" {
-			t.Errorf("stops of the workers: got %q", j.lines[3:5])
+			t.Errorf("events after the server and the ingest: got %q, want that both workers stop", j.lines[3:5])
 		}
 		if got := slices.Replace(slices.Clone(j.lines), 3, 5, "workers"); !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("events: got %q, want %q", got, want)
 		}
 	})
 }
@@ -103,10 +103,10 @@ func TestGroupEndsWithErrorOfMember(t *testing.T) {
 			return broken
 		}))
 		if err := g.Run(t.Context()); !errors.Is(err, broken) {
-			t.Errorf("got %v, want %v", err, broken)
+			t.Errorf("error of Run: got %v, want %v", err, broken)
 		}
 		if want := []string{"worker stops", "worker drained"}; !slices.Equal(j.lines, want) {
-			t.Errorf("got %q, want %q", j.lines, want)
+			t.Errorf("events: got %q, want %q", j.lines, want)
 		}
 	})
 }
@@ -129,10 +129,10 @@ func TestGroupLimitsShutdownToTimeout(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		if err := g.Run(ctx); !errors.Is(err, ErrDrainTimeout) {
-			t.Errorf("got %v, want ErrDrainTimeout", err)
+			t.Errorf("error of Run: got %v, want ErrDrainTimeout", err)
 		}
 		if took := time.Since(began); took != time.Minute+5*time.Second {
-			t.Errorf("duration: got %v", took)
+			t.Errorf("duration: got %v, want 1m5s", took)
 		}
 	})
 }

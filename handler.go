@@ -56,8 +56,8 @@ func (f HandlerFunc) Handle(ctx context.Context, m *Message) error { return f(ct
 //		})
 //	}
 //
-// It must return the error of the Handler, or wrap it with %w. The worker also recognizes outcomes such as Park in a
-// wrapped error.
+// The wrapper must return the error of the Handler, or wrap it with %w. The worker also recognizes outcomes such as
+// Park in a wrapped error.
 //
 // The recommended order starts with the outermost middleware, which is the first of WorkerConfig.Middleware:
 //
@@ -75,7 +75,7 @@ func Chain(h Handler, middleware ...Middleware) Handler {
 	return h
 }
 
-// ErrAttemptTimeout is the error of an attempt that failed after its Timeout.
+// ErrAttemptTimeout is the error of an attempt that failed after its Timeout had passed.
 var ErrAttemptTimeout = errors.New("reprise: attempt timed out")
 
 // Timeout cancels the context of an attempt after d. If the handler then returns an error, the attempt fails with
@@ -103,8 +103,8 @@ func Timeout(d time.Duration) Middleware {
 
 // Immediate runs a failed handler again, up to n more times, and pauses before each run. Use it for transient errors
 // that do not justify a wait queue. All runs together are one attempt, and the attempt records the error of the last
-// run. Immediate does not repeat a run that returns RetryAfter, PauseFor or Park, or a run after the cancellation of the
-// context. It does not recover panics.
+// run. Immediate does not run the handler again after RetryAfter, PauseFor or Park, or after the context is canceled.
+// It does not recover panics.
 //
 // During the pauses, the message occupies one of the Concurrency slots, and other messages wait. Therefore n and pause
 // should be small. Each run gets a separate copy of the Message.

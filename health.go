@@ -14,7 +14,7 @@ import (
 //
 //	ErrDisconnected  with the reason: the last connection error, or no answer
 //	ErrBlocked       *BlockedError: a memory or disk alarm of the broker
-//	ErrStalled       a queue does not confirm, and no other message was confirmed since then
+//	ErrStalled       a confirm is late, and no other confirm has arrived since
 //	ErrClosed        the Client was closed
 //	the cause of the cancellation, if ctx was canceled
 //

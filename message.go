@@ -41,8 +41,9 @@ type Message struct {
 	// time of messages.
 	Timestamp time.Time
 
-	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that forward
-	// messages unchanged. A worker does not measure the age of such a message. Default: false. It is never set on delivery.
+	// NoTimestamp makes Publish send a message without a timestamp if Timestamp is zero. It is for programs that
+	// forward messages unchanged. A worker does not measure the age of a message without a timestamp. Default: false.
+	// It is never set on delivery.
 	NoTimestamp bool
 
 	// UserID is the name of the publishing user. The broker checks the property user-id. On a retry the value may come from
@@ -63,11 +64,11 @@ type Message struct {
 	FirstFailed   time.Time      // time of the first failed attempt; zero if no attempt has failed, or if the time is unknown.
 	Redelivered   bool           // the broker delivered the message before, and it was requeued or not settled
 
-	// MessageIDAssigned reports that the message arrived without an ID, and that the worker has generated MessageID. The
-	// copies of this delivery carry the ID, so all later attempts have it. If a crash or a lost connection interrupts this
-	// attempt, the broker redelivers the message without an ID, and the worker generates another ID. You cannot distinguish
-	// such a message from an equal message. A message that is retried without a copy (topology.Requeuing,
-	// topology.DeadLettering, topology.DelayedRetry) does not get an ID.
+	// MessageIDAssigned reports that the message arrived without an ID, and that the worker has generated MessageID.
+	// The copies of this delivery carry the ID, so all later attempts have it. If a crash or a lost connection
+	// interrupts this attempt, the broker redelivers the message without an ID, and the worker generates another ID.
+	// You cannot distinguish this redelivery from another message with the same content. A message that is retried
+	// without a copy (topology.Requeuing, topology.DeadLettering, topology.DelayedRetry) does not get an ID.
 	MessageIDAssigned bool
 }
 

@@ -59,8 +59,8 @@ const (
 	EventUnreported                       // the worker could not report the outcome to the archive that replayed the message; Err. See topology.OutcomeRequest
 
 	// Events of a worker.
-	EventConsuming   // the worker has a consumer
-	EventInterrupted // the worker has no consumer and tries again; Err, Delay. ErrClosed means that it has stopped
+	EventConsuming   // the worker starts to consume
+	EventInterrupted // the worker does not consume and tries again; Err, Delay. ErrClosed means that the worker has stopped
 	EventPaused      // the worker does not consume, on purpose; Err is the reason (nil if unknown), Delay the duration
 	EventResumed     // the worker consumes again
 
@@ -99,7 +99,7 @@ type Event struct {
 	Message    *Message      // message that the handler received, from EventHandled on; nil if no handler was called; read-only
 	Attempt    int           // from 1
 	Age        time.Duration // time since the Timestamp of the message; 0 without a Timestamp.
-	Took       time.Duration // duration of the handler, of the publisher confirm, or since the delivery
+	Took       time.Duration // run time of the handler, time until the publisher confirm, or time since the delivery
 	Delay      time.Duration // time until the retry, or until the next attempt to publish or consume
 
 	// AsDelivered reports that the worker moves or stores messages (WorkerConfig.AsDelivered), such as the worker of

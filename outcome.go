@@ -43,11 +43,11 @@ func Park(err error) error { return &ParkError{Err: err} }
 // existing header of the same name. Use it to record the progress for the next attempt, or information for the operator.
 // The outcome of err does not change. If err is nil, Annotate returns nil, because there is no copy.
 //
-// Values have the same types as in Message.Headers. The worker omits names that belong to Reprise (x-reprise-…, except for
-// the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be encoded, or the headers do not fit
-// into the header frame, it omits all of them and adds a note to the recorded error of the attempt. If several calls of
-// Annotate set the same header, the outermost applies. Routes without a copy (topology.Requeuing, DelayedRetry,
-// DeadLettering) ignore the headers.
+// Values have the same types as in Message.Headers. The worker omits names that belong to Reprise (x-reprise-…, except
+// for the headers of its middleware), to the strategy or to RabbitMQ. If a header cannot be encoded, or the headers do
+// not fit into the header frame, the worker omits all of them and adds a note to the recorded error of the attempt. If
+// several calls of Annotate set the same header, the outermost applies. Routes without a copy (topology.Requeuing,
+// DelayedRetry, DeadLettering) ignore the headers.
 func Annotate(err error, headers map[string]any) error {
 	if err == nil || len(headers) == 0 {
 		return err
@@ -144,7 +144,7 @@ const (
 	unretryable                // park
 )
 
-// verdict is the meaning of a handler's error.
+// verdict is the classification of a handler's error.
 type verdict struct {
 	outcome outcome
 	delay   time.Duration // for postponed: the delay that the handler requested
@@ -245,12 +245,12 @@ func logged(text string) string {
 	return text
 }
 
-// reportTimeout is the maximum time that a worker waits for the confirm of a report. Then it settles the message without
-// the report, because an unknown outcome is better than a message that is handled twice.
+// reportTimeout is the maximum time that a worker waits for the confirm of a report. Then the worker settles the
+// message without the report, because an unknown outcome is better than a message that is handled twice.
 const reportTimeout = 5 * time.Second
 
-// report sends the result of an attempt for each message of a burst. ctx is the context of the handlers. It is canceled
-// before the worker closes the session, so that the delivery can still be settled.
+// report sends the result of an attempt for each message of a burst. ctx is the context of the handlers, which is
+// canceled before the worker closes the session, so that the delivery can then be settled.
 func (w *Worker) report(ctx context.Context, d *delivery, result, text string) {
 	if len(d.Burst) > 0 {
 		var burst sync.WaitGroup
@@ -269,7 +269,7 @@ func (w *Worker) reportOne(ctx context.Context, d *consume.Delivery, result, tex
 		return
 	}
 	if d.Context().Err() != nil {
-		return // the broker delivers the message again
+		return // the broker redelivers the message
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(reportTimeout, d.Left()))
 	defer cancel()
@@ -304,9 +304,9 @@ func (c *Client) publishReport(ctx context.Context, to string, o topology.Outcom
 }
 
 const (
-	// reportPause is the time in which a client does not send reports to a queue that did not confirm a report. A report
-	// without a confirm delays the settlement of its message by up to the reportTimeout, during which the message
-	// occupies a slot of the prefetch.
+	// reportPause is the time for which a client does not send reports to a queue that did not confirm a report. A
+	// report without a confirm delays the settlement of its message by up to the reportTimeout, during which the
+	// message occupies a slot of the prefetch.
 	reportPause = time.Minute
 
 	// maxReportPauses limits the number of remembered queues, because their names come from messages.

@@ -36,10 +36,11 @@ type Policy struct {
 	// Default: 19.
 	MaxAttempts int
 
-	// GiveUpAfter limits the time from the first failure to the start of the last attempt. If a retry would start later,
-	// the message is parked immediately. The limit also applies to the delay of RetryAfter. It does not include the
-	// additional time in a wait queue. NewWorker refuses GiveUpAfter with marks that do not record the first failure
-	// (topology.CountDown and Deliveries). Default: no limit.
+	// GiveUpAfter limits the time from the first failure to the start of the last attempt. If a retry would start
+	// later, the message is parked immediately. The limit also applies to the delay of RetryAfter. The worker checks
+	// the planned time of the retry, so it handles a message that leaves its wait queue late. NewWorker refuses
+	// GiveUpAfter with marks that do not record the first failure (topology.CountDown and Deliveries). Default: no
+	// limit.
 	GiveUpAfter time.Duration
 
 	// Backoff is the delay after each failed attempt. Default: 3 s, 30 s, 2 min, 10 min, 30 min, 1 h, then always 2 h,
@@ -60,8 +61,8 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// withMaxAttempts returns the policy for a message that specifies a number of attempts. Rules can still reduce this
-// number.
+// withMaxAttempts returns the policy for a message that specifies its maximum number of attempts. Rules can reduce this
+// number further.
 func (p Policy) withMaxAttempts(attempts int) Policy {
 	p.MaxAttempts = max(1, attempts)
 	p.Rules = slices.Clone(p.Rules)
@@ -112,13 +113,13 @@ func validateLimits(owner string, attempts int, giveUpAfter time.Duration, defau
 type Decision struct {
 	Retry  bool          // the message is retried; otherwise parked
 	Delay  time.Duration // time until the retry; never negative
-	Pause  time.Duration // duration of the worker's pause if Retry is set, see PauseFor
+	Pause  time.Duration // duration of the worker's pause if Retry is set: see PauseFor
 	Reason string        // reason for parking, such as "10 attempts made"
 }
 
-// Decide returns the decision for a message after an attempt that failed with err. The number of the attempt starts at 1.
-// since is the time since the first failed attempt, or 0 if this is the first. A lower attempt counts as 1, a negative
-// since as 0.
+// Decide returns the decision for a message after an attempt that failed with err. The number of the attempt starts at
+// 1. since is the time since the first failed attempt, or 0 if this is the first failed attempt. An attempt below 1
+// counts as 1, and a negative since as 0.
 //
 // Workers call Decide, so RetryAfter, PauseFor and Park in err have their usual effect. If err is nil, the Decision is
 // zero. Decide has no state and no side effects. Its result depends only on the arguments and on the random numbers of a
@@ -127,8 +128,8 @@ func (p Policy) Decide(err error, attempt int, since time.Duration) Decision {
 	return p.decide(classify(err), err, attempt, since, func(d time.Duration) time.Duration { return d })
 }
 
-// decide implements Decide for an error that was already classified. wait returns the actual delay of a message for a
-// requested delay.
+// decide implements Decide for an error that was already classified. wait returns the delay that the route provides for
+// a requested delay.
 func (p Policy) decide(v verdict, err error, attempt int, since time.Duration, wait func(time.Duration) time.Duration) Decision {
 	switch v.outcome {
 	case succeeded:

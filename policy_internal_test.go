@@ -20,11 +20,11 @@ func TestMessageOverridesMaxAttempts(t *testing.T) {
 		attempt, left := 1+random.IntN(8), random.IntN(9)
 		own := p.withMaxAttempts(attempt + left)
 		if got := own.Decide(errors.New("any"), attempt, 0).Retry; got != (left > 0) {
-			t.Fatalf("with %d retries left: got retry %t", left, got)
+			t.Fatalf("with %d retries left: got retry %t, want %t", left, got, left > 0)
 		}
 		want := left > 0 && (ruled == 0 || attempt < ruled)
 		if got := own.Decide(gone, attempt, 0).Retry; got != want {
-			t.Fatalf("with %d retries left, after attempt %d, with MaxAttempts %d of a rule: got retry %t", left, attempt, ruled, got)
+			t.Fatalf("with %d retries left, after attempt %d, with MaxAttempts %d of a rule: got retry %t, want %t", left, attempt, ruled, got, want)
 		}
 		if p.Rules[0].MaxAttempts != ruled {
 			t.Fatal("policy was changed")
@@ -38,7 +38,7 @@ func TestPolicyMaxAttempts(t *testing.T) {
 		50:                 {MaxAttempts: 3, Rules: []Rule{{MaxAttempts: 50}, {}}},
 	} {
 		if got := p.maxAttempts(); got != want {
-			t.Errorf("got %d, want %d", got, want)
+			t.Errorf("highest number of attempts of %+v: got %d, want %d", p, got, want)
 		}
 	}
 }

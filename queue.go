@@ -71,10 +71,10 @@ const MaxPeeks = 5
 //
 // Peek has side effects. Until it returns, no consumer receives these messages. Afterwards they are redelivered. Before
 // RabbitMQ 4.3, each call counts towards the x-delivery-limit of a quorum queue, above which the broker dead-letters or
-// drops a message. The default limit is 20, so MaxPeeks leaves a reserve, but not for a lower limit. A quorum queue
-// stores requeued messages separately, so a Peek at only some of the messages changes the order. On RabbitMQ, a Peek at
-// more than 32 messages can also change it. On RabbitMQ 3.10, a quorum queue without a delivery limit requeues messages
-// to its tail. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
+// drops a message. The default limit is 20, so MaxPeeks leaves a reserve. A limit of MaxPeeks or less has no reserve. A
+// quorum queue stores requeued messages separately, so a Peek at only some of the messages changes the order. On
+// RabbitMQ, a Peek at more than 32 messages can also change it. On RabbitMQ 3.10, a quorum queue without a delivery
+// limit requeues messages to its tail. https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling
 func (c *Client) Peek(ctx context.Context, queue string, n int, examine func(*Message)) error {
 	conn, err := c.consuming.Get(ctx)
 	if err != nil {
@@ -124,18 +124,18 @@ const (
 const siftIdle = 2 * time.Second
 
 // Sift examines messages in a queue that has no other consumer, such as a wait queue. The queue must not be
-// auto-delete, because the broker would delete it with its messages after the consumer of Sift. Sift takes up to n
-// ready messages out of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It stops
-// early if pick reports the last message. Then it calls settle with the picked messages, applies the returned verdicts,
-// one for each message, and requeues all other messages. It returns the number of examined messages, and whether the
-// queue has more.
+// auto-delete, because the broker would delete the queue and its messages when Sift cancels its consumer. Sift takes up
+// to n ready messages out of the queue, in their order, and calls pick with each, as with WorkerConfig.AsDelivered. It
+// stops early if pick reports the last message. Then it calls settle with the picked messages, applies the returned
+// verdicts, one for each message, and requeues all other messages. It returns the number of examined messages, and
+// whether the queue has more.
 //
 // The examined messages are unacknowledged until Sift returns. Until then no consumer receives them, and they do not
 // expire. Afterwards, the broker dead-letters requeued messages that have become due, and returns the others to their
-// places. If Sift stops before it has examined n messages, a quorum queue places them after messages that were requeued
-// earlier and that Sift has not examined. On RabbitMQ 4.3 and later, an examination does not count as a failed delivery.
-// Before 4.3 it does, in quorum queues. If the process exits or the connection is lost before Sift returns, the broker
-// requeues all messages, which always counts as a failed delivery in quorum queues.
+// places. If Sift stops before it has examined n messages, a quorum queue places the examined messages after messages
+// that were requeued earlier and that Sift has not examined. On RabbitMQ 4.3 and later, an examination does not count
+// as a failed delivery. Before 4.3, it does in quorum queues. If the process exits or the connection is lost before
+// Sift returns, the broker requeues all examined messages, which always counts as a failed delivery in quorum queues.
 //
 // If Sift returns an error after it has called settle, any part of the verdicts may have been applied. Without an error,
 // the verdicts were sent to the queue. A quorum queue that has no majority at that moment may still requeue messages.
@@ -189,7 +189,7 @@ func (s *siftState) examine(ctx context.Context, n int, pick func(*Message) (pic
 		select {
 		case d, ok := <-in:
 			if !ok {
-				return &QueueError{Queue: s.queue, Code: amqpconn.NotFound, Text: "the consumer was cancelled"}
+				return &QueueError{Queue: s.queue, Code: amqpconn.NotFound, Text: "the broker canceled the consumer"}
 			}
 			var picked bool
 			delivery := amqpconn.NewDelivery(d)
@@ -244,9 +244,9 @@ func (s *siftState) settle(ctx context.Context, verdicts []Verdict) error {
 
 // proveSettled returns when the queue has processed all verdicts. A channel of RabbitMQ holds back acks if a quorum
 // queue has not processed 32 earlier acks, and loses them when it closes. An answer of the channel therefore does not
-// prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). But the queue itself answers the
-// start and the cancellation of a consumer, after all earlier requests. The consumer may receive a message, which is
-// requeued together with the others.
+// prove that the queue has processed the acks (docs/guarantees.md, Many acks in a row). However, the queue itself
+// answers the start and the cancellation of a consumer, after all earlier requests. The consumer may receive a message,
+// which is requeued together with the others.
 func (s *siftState) proveSettled(ctx context.Context) error {
 	const tag = "sift-end"
 	if _, err := s.ch.Consume(ctx, s.queue, tag, 1, nil, func(amqpconn.Deliveries) {}); err != nil {
@@ -265,7 +265,8 @@ func (c *Client) QueuePause(ctx context.Context, queue string) (p topology.Pause
 	return p, paused, aboutQueue(topology.PauseQueuePrefix+queue, err)
 }
 
-// askTimeout limits the time of the command that requests statuses. Statuses that arrive during the command wait.
+// askTimeout limits the time of the command that requests statuses, because statuses that arrive during the command
+// have to wait.
 const askTimeout = 5 * time.Second
 
 // WatchWorkers calls each with the statuses of announced workers in all processes, one at a time, until ctx is done. It
@@ -341,7 +342,7 @@ func (c *Client) sendCommand(ctx context.Context, command topology.Command) erro
 func (c *Client) pauseQueue(ctx context.Context, queue string, p topology.Pause) error {
 	q, ok := topology.PauseQueue(queue)
 	if !ok {
-		return fmt.Errorf("reprise: cannot pause queue %.40q… because its name is too long for the queue %s…", queue, topology.PauseQueuePrefix)
+		return fmt.Errorf("reprise: Control: Command.Queue must have at most %d bytes: got %d", math.MaxUint8-len(topology.PauseQueuePrefix), len(queue))
 	}
 	msg := amqpconn.Message{ContentType: "application/json", Timestamp: time.Now()}
 	if !p.Until.IsZero() {

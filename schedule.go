@@ -18,12 +18,12 @@ import (
 
 // PublishAt publishes m so that it reaches its exchange or queue at t, with its routing key, its properties and its
 // headers, as if it had been published at that time. Until then m waits in durable queues of the broker, and survives
-// restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a second,
-// plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, this time is part of the
-// delay. The message is then late only if it becomes due before it is sent.
+// restarts of the broker and of this program. It cannot be canceled. It is never early. It is late by less than a
+// second, plus some milliseconds for each of up to 29 queues on the route. If publishing has to wait, the wait is part
+// of the delay, so the message is late only if it becomes due before it is sent.
 //
-// The first message to a target declares up to 29 queues for the target: 13 for an hour, 23 for 30 days. topology.Levels
-// explains the number.
+// The first message to a target declares up to 29 queues for the target, for example 13 for an hour and 23 for 30 days:
+// see topology.Levels.
 //
 // If t is in the past, the message is published immediately. The maximum is topology.MaxSchedule, 8.5 years. PublishAt uses
 // the clock of this machine, so a wrong clock results in a wrong delay.
@@ -38,9 +38,9 @@ import (
 // PublishAt removes the headers in which RabbitMQ counts earlier deliveries and dead-letterings (x-death and related
 // headers), because RabbitMQ would treat them as valid.
 //
-// When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and other
-// programs must not do so either. For such programs, publish to an exchange, because a message that is scheduled to a queue
-// has the name of the queue as its routing key.
+// When m arrives, its x-death lists the queues of the delay. A worker does not count these entries as attempts, and
+// other programs must not do so either. A message that is scheduled to a queue has the name of the queue as its routing
+// key. If another program needs a different routing key, publish to an exchange.
 func (c *Client) PublishAt(ctx context.Context, t time.Time, m *Message) error {
 	err := c.before(ctx, m)
 	var fresh *Message
@@ -119,15 +119,15 @@ func (c *Client) publishAt(ctx context.Context, t time.Time, m *Message) (*publi
 	return pub, err
 }
 
-// wait describes the rest of a delayed publication.
+// wait describes the remaining delay of a scheduled message.
 type wait struct {
 	exchange, key string // the target
 	until         time.Time
 	hop           topology.Hop // first hop for the remaining delay, as last computed
 }
 
-// shorten updates the route of a message that is about to be sent for the remaining delay. The queues of the new route are
-// a subset of the declared queues.
+// shorten adapts the route of a message to the remaining delay, just before the message is sent. The queues of the new
+// route are a subset of the declared queues.
 func (w *wait) shorten(pub *publish.Message) {
 	left := time.Until(w.until)
 	if w.hop.Delay == 0 || left > w.hop.Delay-time.Second {
@@ -147,7 +147,7 @@ func (w *wait) shorten(pub *publish.Message) {
 // scheduler declares the queues for delays over the publishing connection.
 type scheduler struct {
 	client   *Client
-	declared *declarer // separate from the declarer of copies, so that copies do not wait for it
+	declared *declarer // separate from the declarer of copies, so that copies do not wait for declarations of levels
 	known    onConnection[target]
 }
 

@@ -44,7 +44,7 @@ func (d *delivery) handlerMessage() *Message {
 	return &d.message
 }
 
-// result is the classified outcome of an attempt.
+// result is the classified result of an attempt.
 type result struct {
 	verdict
 	err     error
@@ -131,8 +131,8 @@ func classified(err error) (r result) {
 	return r
 }
 
-// settle acknowledges a delivery, requeues it, or replaces it by a copy or through the broker. If this fails, the original
-// stays unacknowledged.
+// settle acknowledges a delivery, requeues it, or replaces it by a copy or through the broker. If the settlement fails,
+// the original stays unacknowledged.
 func (w *Worker) settle(ctx context.Context, d *delivery, r result) {
 	switch {
 	case r.outcome == succeeded:

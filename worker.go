@@ -16,8 +16,8 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// ErrNotConsuming is returned if a Worker has no consumer, because it is trying to get one, or because Run was not called
-// yet. The error string contains the reason.
+// ErrNotConsuming is returned if a Worker does not consume, because it is trying to subscribe to its queue, or because
+// Run was not called yet. The error string contains the reason.
 var ErrNotConsuming = errors.New("reprise: not consuming")
 
 // Worker consumes a queue, calls its handler with each message, and settles the message by the result of the handler: see
@@ -34,8 +34,8 @@ type Worker struct {
 	member   *announce.Member // nil if the worker is not announced, or Run was not called
 
 	mu     sync.Mutex
-	status error // reason why the worker does not consume; nil if it does, or pauses
-	pause  error // reason for the pause; nil if the worker does not pause
+	status error // reason why the worker does not consume; nil if it consumes or pauses
+	pause  error // reason for the pause; nil if the worker is not paused
 }
 
 // NewWorker validates cfg and returns a Worker. It does not send requests to the broker. Call Run to start the worker.
@@ -133,8 +133,8 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 // ErrNotConsuming with the reason, ErrClosed after the worker has stopped, or the error of Client.Healthy. ctx limits the
 // time of the request to the broker.
 //
-// Use it for a readiness probe. Do not use it for a liveness probe: while the broker is down, it would restart the process,
-// although the worker reconnects automatically.
+// Use it for a readiness probe. Do not use it for a liveness probe, which would restart the process while the broker is
+// down, although the worker reconnects automatically.
 func (w *Worker) Healthy(ctx context.Context) error {
 	if err := w.Consuming(); err != nil {
 		return err
@@ -165,7 +165,7 @@ func (w *Worker) interrupt(err error) {
 	w.status, w.pause = err, nil
 }
 
-// announced returns the data of the worker for operators, and the function with which they pause it.
+// announced returns the data of the worker for operators, and the function that pauses the worker.
 func (w *Worker) announced() announce.Worker {
 	return announce.Worker{
 		Queue: w.cfg.Queue, Concurrency: w.cfg.Concurrency,

@@ -88,11 +88,11 @@ type WorkerConfig struct {
 	// consumers with the highest priority first, and to the others when these have reached their prefetch. It may be
 	// negative. Default: 0, the priority of consumers that do not set a priority.
 	//
-	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active consumer
-	// of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ keeps the
-	// stopped consumer. When the other consumer stops, RabbitMQ activates the first one again, and delivers no messages
-	// from then on. Validate refuses this combination for a queue in Topology. AMQP does not report the arguments of an
-	// existing queue. https://www.rabbitmq.com/docs/consumer-priority
+	// It must be 0 on a queue with x-single-active-consumer, because of a defect of RabbitMQ 4.3. If the active
+	// consumer of a quorum queue stops with unsettled messages while a consumer with a higher priority waits, RabbitMQ
+	// keeps the stopped consumer. When the other consumer stops, RabbitMQ activates the first one again, and delivers
+	// no messages from then on. Validate refuses this combination for a queue in Topology. It cannot check an existing
+	// queue, because AMQP does not report the arguments. https://www.rabbitmq.com/docs/consumer-priority
 	Priority int32
 
 	// Limiter limits the rate of attempts. Default: no limit.
@@ -106,10 +106,11 @@ type WorkerConfig struct {
 	Debounce *Debounce
 
 	// CrashLimit is the maximum number of deliveries of a message during which the process of the worker exits, or its
-	// connection fails, before the message is settled. Then the worker parks the message without calling the handler.
-	// After two unsettled deliveries, the worker handles the message alone, so that a crash does not affect other messages.
-	// A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and later. Earlier versions also
-	// count requeues, so there the default is the delivery limit of the queue in the broker (20).
+	// connection fails, before the message is settled. When the number is reached, the worker parks the message without
+	// calling the handler. After two unsettled deliveries, the worker handles the message alone, so that a crash does
+	// not affect other messages. A negative value means no limit. Default: 5 on quorum queues of RabbitMQ 4.3 and
+	// later. Earlier versions also count requeues, so there the default is the delivery limit of the queue in the
+	// broker (20).
 	//
 	// CrashLimit has no effect on classic queues, which do not count deliveries. The embedded broker does not count
 	// deliveries that ended with its own process.
@@ -123,7 +124,8 @@ type WorkerConfig struct {
 	ConsumerTimeout time.Duration
 
 	// DrainTimeout is the maximum time that a shutdown waits for running handlers before it cancels their context. If
-	// the context that was passed to Shutdown is done earlier, they are canceled then. Default: 30 s.
+	// the context that was passed to Shutdown is done earlier, the shutdown cancels their context at that time.
+	// Default: 30 s.
 	DrainTimeout time.Duration
 }
 
@@ -216,7 +218,7 @@ func (c WorkerConfig) Validate() error {
 		} else {
 			all := c.topology()
 			if c.Priority != 0 && slices.ContainsFunc(all.Queues, c.singleActive) {
-				fault("Priority must be 0 on a queue with x-single-active-consumer: got %d (with priorities, RabbitMQ may keep a consumer that has ended as the active one, and deliver nothing)", c.Priority)
+				fault("Priority must be 0 on a queue with x-single-active-consumer: got %d (with priorities, RabbitMQ may keep a stopped consumer as the active consumer, and deliver no messages)", c.Priority)
 			}
 			errs = append(errs, checkTopology(all))
 		}
@@ -259,14 +261,15 @@ func (c *WorkerConfig) override(t topology.Topology) topology.Topology {
 type Order int
 
 const (
-	// PublishThenAck publishes the copy, waits for the confirm, and then acknowledges the original. A crash in between
-	// leaves both messages. This can duplicate a message, but cannot lose it. The default.
+	// PublishThenAck publishes the copy, waits for the confirm, and then acknowledges the original. After a crash in
+	// between, both messages exist. This order can duplicate a message, but cannot lose it. It is the default.
 	PublishThenAck Order = iota
 
-	// AckThenPublish acknowledges the original, waits until the broker has processed the ack, and then publishes the copy
-	// once. It does not republish a copy whose confirm is lost. A crash in between leaves neither message. This can lose a
-	// message, but cannot duplicate it. Use it if a duplicate causes more damage than a lost message. It requires an
-	// additional round trip. Prefetch and Concurrency must be at most 32: see docs/guarantees.md.
+	// AckThenPublish acknowledges the original, waits until the broker has processed the ack, and then publishes the
+	// copy once. It does not republish a copy whose confirm is lost. After a crash in between, neither message exists.
+	// This order can lose a message, but cannot duplicate it. Use it if a duplicate causes more damage than a lost
+	// message. It requires an additional round trip. Prefetch and Concurrency must be at most 32: see
+	// docs/guarantees.md.
 	AckThenPublish
 )
 
@@ -276,7 +279,7 @@ const (
 // cannot be respected, and pauses the worker for a second.
 //
 // While a worker waits, fetched messages also wait, at most Prefetch of them. The worker requeues them before the
-// ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With such a slow
+// ConsumerTimeout. Before RabbitMQ 4.3, each requeue counts towards the delivery limit of the message. With a slow
 // limit, set a Prefetch that the worker can handle within the ConsumerTimeout.
 type Limiter interface {
 	Wait(ctx context.Context) error
@@ -296,17 +299,17 @@ type Breaker interface {
 	Probing() bool
 }
 
-// ErrNotAttempted is passed to the record function of a Breaker if an attempt was allowed, but does not indicate the state
-// of the downstream service. The attempt was interrupted by the shutdown of the worker, or never started. Middleware that
-// does not call the handler, for a reason unrelated to the service, returns an error that wraps ErrNotAttempted, for
-// example idempotent.ErrBusy.
+// ErrNotAttempted is passed to the record function of a Breaker if an attempt was allowed, but does not indicate the
+// state of the downstream service, because a shutdown of the worker interrupted it, or because it never started.
+// Middleware that does not call the handler, for a reason unrelated to the service, returns an error that wraps
+// ErrNotAttempted, for example idempotent.ErrBusy.
 var ErrNotAttempted = consume.ErrNotAttempted
 
-// Debounce makes the worker handle one of several equal messages that arrive in a burst. The first message waits for the
-// Window, together with equal messages that arrive during the Window. Then the worker handles the newest of them, and
-// its outcome settles all. The worker does not acknowledge any of them before. If the newest message is retried or
-// parked, the worker acknowledges the others. If the worker stops or its connection is lost, the broker redelivers all
-// of them.
+// Debounce makes the worker handle one of several equal messages that arrive in a burst. The first message waits for
+// the Window, together with equal messages that arrive during the Window. Then the worker handles the newest of them,
+// and its outcome settles all. Until then, the worker does not acknowledge any of them. If the newest message is
+// retried or parked, the worker acknowledges the others. If the worker stops or its connection is lost, the broker
+// redelivers all of them.
 //
 //	arrive    a   a  b a                        a
 //	handle             └── Window ──► a  b      └── Window ──► a

@@ -293,7 +293,7 @@ func TestActRefusesUnverifiedMessages(t *testing.T) {
 			other:                       "is not one of a known design",
 			x.work + ".failed":          "is not one of a known design",
 			x.work + ".wait.x.wait.1-2": "is not one of a known design",
-			forged:                      "already exists with another",
+			forged:                      "already exists with a different",
 			x.work:                      "inside the work queue",
 			"":                          "one after the other",
 		} {

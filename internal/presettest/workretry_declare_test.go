@@ -75,8 +75,8 @@ func TestWorkRetryRejectsDifferentQueues(t *testing.T) {
 			p    preset.WorkRetry
 			want string
 		}{
-			{preset.WorkRetry{}, `exchange "WorkExchange": already exists with another type: the broker has 'fanout', the declaration has 'direct'`},
-			{preset.WorkRetry{Kind: "fanout"}, `queue "RetryQueue": already exists with another x-message-ttl: the broker has '60000', the declaration has '300000'`},
+			{preset.WorkRetry{}, `exchange "WorkExchange": already exists with a different type: the broker has 'fanout', the declaration has 'direct'`},
+			{preset.WorkRetry{Kind: "fanout"}, `queue "RetryQueue": already exists with a different x-message-ttl: the broker has '60000', the declaration has '300000'`},
 		} {
 			err := c.Declare(t.Context(), tc.p.Topology())
 			if _, ok := errors.AsType[*reprise.DeclareError](err); !ok || !strings.Contains(err.Error(), tc.want) {

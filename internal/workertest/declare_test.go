@@ -43,15 +43,15 @@ func TestDeclareExplainsRefusals(t *testing.T) {
 			t                        topology.Topology
 		}{
 			{
-				"argument", "queue", queue, "already exists with another x-message-ttl: the broker has '1000', the declaration has '2000'; correct the declaration, use another name, or delete the object if it is empty",
+				"argument", "queue", queue, "already exists with a different x-message-ttl: the broker has '1000', the declaration has '2000'; correct the declaration, use another name, or delete the object if it is empty",
 				topology.Topology{Queues: []topology.Queue{{Name: queue, Args: topology.Table{"x-message-ttl": 2000}}}},
 			},
 			{
-				"missing argument", "queue", queue, "already exists with another x-message-ttl: the broker has the value '1000' of type",
+				"missing argument", "queue", queue, "already exists with a different x-message-ttl: the broker has the value '1000' of type",
 				topology.Topology{Queues: []topology.Queue{{Name: queue}}},
 			},
 			{
-				"kind", "exchange", exchange, "already exists with another type: the broker has 'direct', the declaration has 'fanout'",
+				"kind", "exchange", exchange, "already exists with a different type: the broker has 'direct', the declaration has 'fanout'",
 				topology.Topology{Exchanges: []topology.Exchange{{Name: exchange, Kind: topology.Fanout}}},
 			},
 			{

@@ -180,7 +180,7 @@ func TestTLS(t *testing.T) {
 		"no certificate":              {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting()}, "the server refused TLS (certificate required): check the client certificate"},
 		"wrong certificate":           {"amqps://ada:s3cret@strict.example", []func(*reprise.Config){names, trusting(foreign.issue("ada"))}, "the server refused TLS ("},
 		"certificate of unknown user": {"amqps://one.example?auth_mechanism=external", []func(*reprise.Config){names, trusting(ca.issue("eve"))}, "the broker refused the client certificate: check that one is set, that it names a user of the broker"},
-		"URL without TLS":             {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is given, but the URL asks for a connection without TLS: use amqps:// (default port 5671), or remove Config.TLS"},
+		"URL without TLS":             {"amqp://ada:s3cret@one.example,two.example", []func(*reprise.Config){names, trusting()}, "one.example:5672: Config.TLS is set, but the URL does not use TLS: use amqps:// (default port 5671), or remove Config.TLS"},
 		"broker without TLS":          {"amqps://ada:s3cret@one.example", []func(*reprise.Config){clear, trusting()}, "the server does not use TLS; use amqp://, or the TLS port (usually 5671)"},
 	} {
 		t.Run(name, func(t *testing.T) {
