@@ -17,11 +17,11 @@ import (
 // often if little space is free. A check takes about a microsecond.
 const diskInterval = 100 * time.Millisecond
 
-// slowCommit is the duration of a commit above which the broker blocks publishers, because the disk is full or does not
-// respond. Otherwise the messages published in the meantime would stay in memory, even after their acknowledgement.
+// slowCommit is the duration of a commit above which the broker blocks publishers. A longer commit means that the disk is
+// full or does not respond. Messages that are published during the commit stay in memory, even after they are acknowledged.
 const slowCommit = 2 * time.Second
 
-// Disk is the state of the file system of the data directory.
+// Disk monitors the file system of the data directory.
 type Disk struct {
 	store store.Store
 	limit int64
@@ -43,7 +43,7 @@ func (d *Disk) Free() int64 { return d.free.Load() }
 // Limit returns the free disk space in bytes below which the broker blocks publishers.
 func (d *Disk) Limit() int64 { return d.limit }
 
-// measure updates the free disk space and the alarm.
+// measure updates the free disk space and the alarm for low disk space. It reports whether the alarm changed.
 func (d *Disk) measure() (changed bool, err error) {
 	free, err := d.store.Free()
 	if err != nil {
@@ -54,7 +54,8 @@ func (d *Disk) measure() (changed bool, err error) {
 	return d.low.Set(d.Free() < d.limit || d.store.Behind() > slowCommit), nil
 }
 
-// check updates the alarm for low disk space and logs its changes.
+// check updates the alarm for low disk space and logs its changes. If the data directory is missing, check gives up the
+// store.
 func (d *Disk) check(log *slog.Logger) {
 	changed, err := d.measure()
 	switch {
@@ -89,7 +90,7 @@ func (n *Node) watchDisk() {
 // roomInterval is the minimum time between two calls of MakeRoom.
 const roomInterval = 10 * time.Second
 
-// makeRoomDue reports whether makeRoom must be called.
+// makeRoomDue reports whether the caller must call makeRoom. If so, it records the call.
 func (d *Disk) makeRoomDue() bool {
 	if d.low.Raised() == nil || time.Since(d.lastMakeRoom) < roomInterval || !d.makingRoom.CompareAndSwap(false, true) {
 		return false
@@ -105,7 +106,7 @@ func (d *Disk) makeRoom(ctx context.Context) {
 	_ = d.store.MakeRoom(ctx) // an error also makes the next commit fail, which reports it
 }
 
-// watchStore raises the permanent alarms for a failed or damaged store.
+// watchStore raises the alarms for a failed and for a damaged store, which last until the node is shut down.
 func (n *Node) watchStore() {
 	damaged := n.Disk.store.Damaged()
 	for {

@@ -34,12 +34,13 @@ func (n *Node) load() (err error) {
 	return nil
 }
 
-// Begun reports whether Begin was called for this store before. If so, the broker does not create the initial objects again,
-// because an operator may have deleted them.
+// Begun reports whether an earlier broker called Begin for this store. If so, this broker does not create the initial
+// objects again, because an operator may have deleted them.
 func (n *Node) Begun() bool { return n.begun }
 
 // Begin records that the broker has created the initial objects.
 func (n *Node) Begin() { n.registry.Begin() }
 
-// Sync waits until all earlier changes of durable objects are on disk. It returns an error if they are not.
+// Sync waits until all earlier changes to durable objects are on disk. It returns an error if the store fails or ctx is done
+// first.
 func (n *Node) Sync(ctx context.Context) error { return n.registry.Sync(ctx) }

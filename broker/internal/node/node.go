@@ -1,5 +1,5 @@
-// Package node contains the state of a broker, which consists of virtual hosts, users and connections. AMQP sessions run on
-// a node. The management API shows and changes its state.
+// Package node manages the state of a broker: virtual hosts, users and connections. AMQP sessions run on a node. The
+// management API shows and changes the state of the node.
 package node
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/vhost"
 )
 
-// ErrClosed is returned after Shutdown has been called.
+// ErrClosed is returned by Serve after Shutdown has been called.
 var ErrClosed = errors.New("broker: shut down")
 
 // Config configures a node.
@@ -39,16 +39,16 @@ type Config struct {
 	// no limit.
 	MaxConnections int
 	MaxQueues      int
-	// ConnectionMemory, TotalMemory and TopologyMemory limit the memory, in bytes and without messages, of a connection,
-	// of all connections, and of the objects that outlive connections. Zero means no limit.
+	// ConnectionMemory limits the memory of each connection, TotalMemory the memory of all connections, and TopologyMemory
+	// the memory of the objects that outlive connections. They are in bytes and do not cover messages in queues. Zero means
+	// no limit.
 	ConnectionMemory, TotalMemory, TopologyMemory int64
 
-	// Store saves the durable state. It is nil for a node in memory. The caller that opened the store closes it, after
-	// Shutdown.
+	// Store saves the durable state. It is nil for an in-memory node. The caller closes it after Shutdown.
 	Store store.Store
 	// DiskLimit is the free disk space in bytes below which the node blocks publishers.
 	DiskLimit int64
-	// Resident is the memory use in bytes above which queues remove messages from memory that are also in the store.
+	// Resident is the memory use in bytes above which queues remove from memory the messages that are also in the store.
 	Resident int64
 }
 
@@ -56,11 +56,11 @@ type Config struct {
 type Node struct {
 	Access *access.Control
 	Memory *queue.Meter
-	// Connections accounts for the memory of connections without messages, and Topology for the memory of objects that
-	// outlive connections.
+	// Connections accounts for the memory of connections, without the messages in queues. Topology accounts for the memory
+	// of objects that outlive connections.
 	Connections *budget.Connections
 	Topology    *budget.Limit
-	Disk        *Disk // nil for a node in memory
+	Disk        *Disk // nil for an in-memory node
 	Alarms      alarm.Set
 	Stats       *stats.Node
 	Started     time.Time
@@ -79,7 +79,8 @@ type Node struct {
 	closing  chan struct{}  // closed when closed is set
 }
 
-// New returns a node with the state in its store. With an empty store, the node has the virtual host "/" and no users.
+// New returns a node with the state of config.Store. If the store is nil or new, the node has the virtual host "/" and no
+// users.
 func New(config Config) (*Node, error) {
 	n := &Node{
 		Access:      access.New(),
@@ -139,7 +140,8 @@ func (n *Node) hosts() []*vhost.VHost {
 	return slices.AppendSeq(slices.Collect(maps.Values(n.vhosts)), maps.Keys(n.deleting))
 }
 
-// AddVHost creates a virtual host, unless it exists. It reports whether it created the virtual host.
+// AddVHost creates a virtual host, unless the virtual host exists or the node is shut down. It reports whether it created
+// one.
 func (n *Node) AddVHost(name string) (added bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -230,7 +232,7 @@ func (n *Node) Serve(conn net.Conn) error {
 }
 
 // logLevel returns the level for logging why a connection was closed. It returns the debug level for logins that were
-// refused immediately, because their number is unlimited.
+// refused immediately, because clients can cause any number of these entries.
 func logLevel(err error) slog.Level {
 	if refused, ok := errors.AsType[*access.WaitError](err); ok && !refused.Held {
 		return slog.LevelDebug
@@ -251,7 +253,7 @@ func (n *Node) Wait(d time.Duration) bool {
 }
 
 // Shutdown closes all connections and waits until their sessions have returned. If ctx is done first, Shutdown cuts the
-// connections, and does not wait for a disk that does not respond.
+// connections, and gives up the store if the disk does not respond.
 func (n *Node) Shutdown(ctx context.Context) error {
 	defer LimitShutdown(ctx, n.config.Store, nil)()
 	n.mu.Lock()

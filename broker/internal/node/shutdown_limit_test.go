@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// busyStore is a store with a running commit that started at newBusyStore or at the last call of commit.
+// busyStore is a store with a commit in progress, which began at the last call of commit.
 type busyStore struct {
 	store.Store // the test calls no other methods
 	since       atomic.Pointer[time.Time]
@@ -42,7 +42,8 @@ func (b *busyStore) givenUp() bool {
 	}
 }
 
-// A shutdown waits for a slow disk. If the disk does not respond, the shutdown waits only until the context is canceled.
+// A shutdown waits for a slow disk. If the context is canceled and the disk does not respond, the shutdown gives up the
+// store.
 func TestLimitShutdown(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, b *busyStore, end func()){
 		"context is not canceled": func(t *testing.T, b *busyStore, _ func()) {
