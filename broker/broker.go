@@ -6,7 +6,7 @@
 //	client, err := reprise.Dial(ctx, "amqp://guest:guest@broker/", &reprise.Config{Dial: b.DialContext})
 //	b.Shutdown(ctx)                                // closes the connections and stops all goroutines
 //
-// A process or a test can run many Brokers. They share only spare write buffers. A Broker reads the clock only through
+// A process or a test can run many Brokers. They share only a pool of write buffers. A Broker reads the clock only through
 // package time, and [Broker.DialContext] uses no socket. A broker and its clients can therefore run inside testing/synctest,
 // where hours of waiting pass immediately.
 //
@@ -46,7 +46,7 @@ import (
 // ErrClosed is returned by Serve and DialContext after Shutdown has been called.
 var ErrClosed = node.ErrClosed
 
-// Broker is a running broker. It is safe for concurrent use.
+// Broker is a running broker. A Broker is safe for concurrent use.
 type Broker struct {
 	config     Config
 	node       *node.Node
@@ -78,9 +78,9 @@ func New(config Config) (*Broker, error) {
 	return b, nil
 }
 
-// begin applies the configuration to the existing state. A data directory gets the user guest and the virtual host "/"
-// only once, because an operator may delete them later. The record of their creation comes last, so that the next start
-// repeats a start that failed midway.
+// begin applies the configuration to the existing state. A data directory gets the user guest and the virtual host "/" only
+// once, because an operator may delete them later. begin records their creation last, so that they are created at the next
+// start if this start fails midway.
 func (b *Broker) begin() error {
 	if err := b.importDefinitions(); err != nil {
 		return fmt.Errorf("broker: Config.Definitions: %w", err)
@@ -138,8 +138,8 @@ func (b *Broker) Serve(l net.Listener) error {
 // acceptPause is the time that Serve waits for other connections to close before it accepts again.
 const acceptPause = 50 * time.Millisecond
 
-// outOfFiles reports whether err is a lack of file descriptors or memory. Such an error is temporary, because other
-// connections close.
+// outOfFiles reports whether err means that no file descriptors or memory are available. Such an error is temporary, because
+// other connections close.
 func outOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
@@ -177,7 +177,7 @@ func (a memoryAddr) String() string { return fmt.Sprintf("memory:%d", uint64(a))
 // Shutdown cuts the connections and returns the error of ctx. After that it waits at most five seconds for a disk that is
 // full or does not respond, and at most five seconds for a [Broker.Backup]. If one of these timeouts expires, the returned
 // error reports it. Unconfirmed messages may then be lost, and the broker redelivers delivered messages, as after a crash.
-// In this case the process must exit before another broker can use the directory. Further calls are harmless.
+// In this case the process must exit before another broker can use the directory. Further calls to Shutdown are harmless.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	b.mu.Lock()
 	b.closed = true

@@ -17,7 +17,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// Config configures a broker. The zero value configures a broker in memory with the default user.
+// Config configures a broker. The zero value configures an in-memory broker with the default user.
 type Config struct {
 	// Users maps user names to passwords. The Store may contain further users. Default: the user guest with the password
 	// guest, unless Definitions contain users or the data directory is not new. The broker accepts this well-known login
@@ -36,8 +36,8 @@ type Config struct {
 	// Logger logs connections and protocol errors of clients. Default: no logging.
 	Logger *slog.Logger
 
-	// Heartbeat is the interval that the broker proposes to clients. The broker cuts a connection that is silent for two
-	// and a half intervals. It must be in whole seconds. A negative value disables heartbeats. Default: 60 s.
+	// Heartbeat is the interval that the broker proposes to clients. The broker cuts a connection that is silent for two and
+	// a half intervals. It must be a multiple of one second. A negative value disables heartbeats. Default: 60 s.
 	Heartbeat time.Duration
 
 	// FrameMax is the maximum size of a frame in bytes, at least 8192. Default: 131072.
@@ -69,10 +69,10 @@ type Config struct {
 	MessageCache int64
 
 	// ConnectionMemoryLimit is the maximum memory of a connection in bytes, without the messages in queues. It covers
-	// consumers with their arguments, incomplete and uncommitted messages, exclusive queues, data that the client does
-	// not read, and similar state. The broker closes a connection that exceeds it with the error 506, RESOURCE_ERROR. The
-	// limit must be at least twice MaxMessageSize, because a connection may publish a message while it receives another
-	// message. Default: 64 MiB, or four times MaxMessageSize if that is more.
+	// consumers with their arguments, incomplete and uncommitted messages, exclusive queues, data that the client does not
+	// read, and similar state. If a connection exceeds it, the broker closes the connection with the error 506,
+	// RESOURCE_ERROR. The limit must be at least twice MaxMessageSize, because a connection may publish a message while it
+	// receives another message. Default: 64 MiB, or four times MaxMessageSize if that is more.
 	ConnectionMemoryLimit int64
 
 	// TotalConnectionMemoryLimit is the maximum memory of all connections together, in bytes, counted like
@@ -141,7 +141,7 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// negativeLimit returns the first limit that is negative, and its field. If no limit is negative, it returns 0.
+// negativeLimit returns the first negative limit and the name of its field. If no limit is negative, it returns 0.
 func (c *Config) negativeLimit() (field string, n int64) {
 	for _, limit := range []struct {
 		field string
@@ -223,8 +223,9 @@ func (b *Broker) DefaultLogin() bool {
 	return b.node.Access.Authenticate(access.DefaultUser, access.DefaultPassword)
 }
 
-// serverProperties returns the server properties of the handshake. Clients enable features by product, version and
-// capabilities, so these name the RabbitMQ version that the broker emulates. The field information names Reprise.
+// serverProperties returns the server properties for the handshake. Clients enable features by product, version and
+// capabilities, so these properties describe the RabbitMQ version that the broker emulates. The field information names
+// Reprise.
 func serverProperties() amqpwire.Table {
 	var capabilities amqpwire.Table
 	for _, name := range []string{

@@ -24,15 +24,15 @@ var (
 // Store saves the state of a broker, so that the state survives the process. Package broker/disk implements it:
 // disk.Dir("/var/lib/app").
 //
-// Store is an interface, so that a program with a broker in memory does not link a database.
+// Store is an interface, so that a program with an in-memory broker does not link a database.
 type Store interface {
 	// Open opens the store. The broker closes it.
 	Open(*slog.Logger) (store.Store, error)
 }
 
-// disk is the open store of a broker. The zero disk belongs to a broker in memory.
+// disk is the open store of a broker. An in-memory broker has the zero disk.
 type disk struct {
-	store store.Store // nil for a broker in memory
+	store store.Store // nil for an in-memory broker
 
 	mu      sync.Mutex    // held only briefly, because a caller that waits for the disk must not block GiveUp
 	backups int           // number of backups in progress
@@ -59,8 +59,8 @@ func (b *Broker) open() (err error) {
 	return nil
 }
 
-// close waits for all backups and closes the store once. Clean reports that all other users of the store have stopped. When
-// ctx is done, close stops waiting for backups and for a disk that does not respond.
+// close waits for all backups and closes the store once. The argument clean reports whether all other users of the store
+// have stopped. When ctx is done, close stops waiting for backups and for a disk that does not respond.
 func (d *disk) close(ctx context.Context, clean bool) error {
 	if d.store == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/reprisemq/reprise/broker"
 )
 
-// This example connects the AMQP client to a broker in memory without a socket.
+// This example connects the AMQP client to an in-memory broker without a socket.
 func Example() {
 	b, err := broker.New(broker.Config{})
 	if err != nil {
