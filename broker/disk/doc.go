@@ -4,7 +4,7 @@
 //
 // It also copies, restores, counts, checks and salvages data directories that no broker uses.
 //
-// Package broker does not import this package, so that a program with a broker in memory does not link the database
+// Package broker does not import this package, so that a program with an in-memory broker does not link the database
 // (Pebble).
 package disk
 
@@ -26,7 +26,7 @@ var _ broker.Store = Dir("")
 // Open implements [broker.Store].
 func (d Dir) Open(log *slog.Logger) (store.Store, error) {
 	if d == "" {
-		return nil, errors.New("disk.Dir must name a directory: got an empty path (leave Config.Store nil for a broker in memory)")
+		return nil, errors.New("disk.Dir must name a directory: got an empty path (leave Config.Store nil for an in-memory broker)")
 	}
 	return diskstore.Open(diskstore.Options{Dir: string(d), Log: log})
 }

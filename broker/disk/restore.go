@@ -20,7 +20,7 @@ type Restored struct {
 // before the error.
 //
 // A backup does not record which messages had been delivered. If clients had consumed from a queue, all its messages are
-// therefore redelivered messages after the restore.
+// therefore marked as redelivered after the restore.
 func Restore(backup, dir string) (found Restored, err error) {
 	if err := diskstore.Copy(backup, dir); err != nil {
 		return found, fmt.Errorf("broker: restore: %w", err)
