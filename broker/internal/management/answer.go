@@ -53,7 +53,7 @@ func isLong(value any) bool {
 	return false
 }
 
-// write writes a response in JSON. If value is a stream, it writes each element when the stream produces it.
+// write writes a response in JSON. If value is a stream, write writes each element as soon as the stream yields it.
 func write(w http.ResponseWriter, status int, value any) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")

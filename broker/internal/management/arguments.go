@@ -11,11 +11,11 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// arguments is a field table in JSON. Integers decode as 64 bit integers, and all other numbers as doubles.
+// arguments is a field table in JSON. Integers decode as 64-bit integers, and all other numbers as doubles.
 type arguments amqpwire.Table
 
-// MarshalJSON implements [json.Marshaler]. It preserves the order. If several fields have the same name, it writes only
-// the first one.
+// MarshalJSON implements [json.Marshaler]. It preserves the order of the fields. If several fields have the same name, it
+// writes only the first one.
 func (a arguments) MarshalJSON() ([]byte, error) {
 	b := []byte{'{'}
 	seen := make(map[string]bool, len(a))
@@ -39,7 +39,7 @@ func (a arguments) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// toJSON returns the JSON representation of a value of the wire format.
+// toJSON converts a field table value to a value that encoding/json can encode.
 func toJSON(v any) any {
 	switch v := v.(type) {
 	case amqpwire.Table:

@@ -45,7 +45,7 @@ func describeBinding(v *vhost.VHost, b vhost.BindingInfo) fields {
 const toExchangeType = "exchange"
 
 // propertiesKey returns the escaped routing key and, if there are arguments, a hash of the arguments. It returns "~" if both
-// are empty. The hash is not RabbitMQ's hash of an Erlang term, which is not necessary because clients only copy a key from
+// are empty. The hash differs from RabbitMQ's hash of an Erlang term. This is harmless, because clients only copy a key from
 // a list into a request.
 func propertiesKey(key string, args amqpwire.Table) string {
 	escaped := strings.ReplaceAll(url.QueryEscape(key), "~", "%7E")
@@ -58,7 +58,8 @@ func propertiesKey(key string, args amqpwire.Table) string {
 	return escaped + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
 
-// bindingsIn yields bindings of a virtual host. The bindings of the default exchange to each queue come first.
+// bindingsIn yields the bindings of a virtual host for which wanted returns true. The bindings from the default exchange to
+// each queue come first.
 func bindingsIn(v *vhost.VHost, wanted func(vhost.BindingInfo) bool) iter.Seq[vhost.BindingInfo] {
 	return func(yield func(vhost.BindingInfo) bool) {
 		for _, q := range v.Queues() {
@@ -169,7 +170,7 @@ func getBinding(c *call, toExchange bool) (any, error) {
 	return describeBinding(v, b), nil
 }
 
-// bindingSettings is the body of POST.
+// bindingSettings is the body of a request that creates a binding.
 type bindingSettings struct {
 	RoutingKey string    `json:"routing_key"`
 	Arguments  arguments `json:"arguments"`

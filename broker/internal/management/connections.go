@@ -129,10 +129,11 @@ func closeConnection(c *call) (any, error) {
 	return done{}, nil
 }
 
-// closeSession closes a connection like RabbitMQ's management API, with the reason in the header X-Reason.
+// closeSession closes a connection as RabbitMQ's management API does. The header X-Reason of the request contains the
+// reason.
 func (c *call) closeSession(s *session.Session) {
 	reason := cmp.Or(c.Header.Get("X-Reason"), "Closed via management plugin")
-	c.h.log.Info("closing a connection by request", "user", c.user.Name, "connection", s.Name(), "reason", reason)
+	c.h.log.Info("closing connection on request", "user", c.user.Name, "connection", s.Name(), "reason", reason)
 	s.Force(reason)
 }
 

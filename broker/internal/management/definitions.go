@@ -24,7 +24,7 @@ func (h *Handler) definitions() {
 	})
 }
 
-// origin returns the fields that describe the origin of definitions.
+// origin returns the fields that describe which broker exported the definitions, and in which format.
 func origin(format, explanation string) fields {
 	return fields{
 		"rabbit_version": Version, "rabbitmq_version": Version, "product_name": product, "product_version": Version,
@@ -65,9 +65,10 @@ func exportVHost(v *vhost.VHost) fields {
 	})
 }
 
-// declared returns the declared objects of virtual hosts, except exclusive queues and their bindings.
+// declared returns the queues, exchanges and bindings of virtual hosts that clients have declared, except exclusive queues
+// and their bindings.
 func declared(vhosts ...*vhost.VHost) fields {
-	// Take one snapshot as far as possible, because a binding of a missing queue could not be imported.
+	// All lists use one snapshot per virtual host, because a binding to a queue that the export lacks could not be imported.
 	taken := sync.OnceValue(func() (all []snapshot) {
 		for _, v := range vhosts {
 			all = append(all, snapshot{v, v.Queues(), v.Exchanges(), v.Bindings()})
@@ -91,7 +92,7 @@ func declared(vhosts ...*vhost.VHost) fields {
 	}
 }
 
-// snapshot is the state of a virtual host at one time.
+// snapshot is the topology of a virtual host at one time.
 type snapshot struct {
 	vhost     *vhost.VHost
 	queues    []*vhost.Queue

@@ -83,7 +83,7 @@ func getExchange(c *call) (any, error) {
 	return describeExchange(v, x).with(fields{"incoming": []fields{}, "outgoing": []fields{}}), nil
 }
 
-// exchangeSettings is the body of PUT.
+// exchangeSettings is the body of a request that declares an exchange.
 type exchangeSettings struct {
 	Type       string    `json:"type"`
 	Durable    flag      `json:"durable"`

@@ -32,7 +32,7 @@ var (
 	vhostNotFound = &failure{http.StatusNotFound, "not_found", "vhost_not_found"}
 	invisible     = &failure{http.StatusNotFound, "not_found", "Not Found"}
 	accessRefused = notAuthorised("Access refused.")
-	notKept       = &failure{http.StatusServiceUnavailable, "unavailable", "done, but the disk has failed: it will not survive a restart"}
+	notKept       = &failure{http.StatusServiceUnavailable, "unavailable", "the change was applied, but the disk has failed; the change will not survive a restart"}
 	notYours      = notAuthorised("User not authorised to access object")
 )
 

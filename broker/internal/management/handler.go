@@ -19,10 +19,10 @@
 //
 // # Limitations
 //
-// Fields that only exist for an Erlang process (reductions, garbage collection) are omitted, as docs/compatibility.md lists.
-// Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups respond with 404, and
-// requests to create them fail. A rate is the average between two requests for the same object that are at least five
-// seconds apart, because the package does not sample in the background.
+// The package omits fields that only exist for an Erlang process (reductions, garbage collection); docs/compatibility.md
+// lists them. Policies, parameters, limits and topic permissions are not supported. Their lists are empty, lookups respond
+// with 404, and requests to create them fail. A rate is the average between two requests for the same object that are at
+// least five seconds apart, because the package does not sample in the background.
 //
 // # Cost
 //
@@ -51,8 +51,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/node"
 )
 
-// Names of the node. Clients use the version to detect the features of the broker, so it is the version of RabbitMQ that
-// this broker emulates.
+// Identity of the node in responses. Clients use the version to detect the features of the broker, so it is the RabbitMQ
+// version that this broker emulates.
 const (
 	NodeName = "reprise@localhost"
 	Version  = "4.3.6"
@@ -77,7 +77,7 @@ type Handler struct {
 func New(n *node.Node, listeners func() []net.Addr, log *slog.Logger) *Handler {
 	h := &Handler{node: n, listeners: listeners, log: log, mux: http.NewServeMux()}
 	h.routes()
-	// A page of another site must not make changes through the browser of a user who is logged in.
+	// Pages of other sites must not make changes through the browser of a logged-in user.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, &failure{http.StatusForbidden, "forbidden", "cross-origin request"})
@@ -139,8 +139,8 @@ type call struct {
 	done   func() // ends the turn; nil if the call has no turn
 }
 
-// endpoint handles a call. The result is written as JSON with status 200, unless it is a response without a body or a
-// scrape.
+// endpoint handles a call. The handler writes the result as JSON with status 200, unless the result is a response without a
+// body or a scrape.
 type endpoint func(*call) (any, error)
 
 // Responses without a body.
@@ -149,7 +149,7 @@ type (
 	done    struct{}                  // 204
 )
 
-// stored returns the response to PUT.
+// stored returns the response to a successful PUT request: 204 if the object existed before, and 201 otherwise.
 func stored(existed bool) any {
 	if existed {
 		return done{}

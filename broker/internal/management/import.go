@@ -42,7 +42,7 @@ func (s *section[T]) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls a function for each element, until the function returns an error. The function must not keep the pointer.
+// each calls do for each element until do returns an error. The function do must not keep the pointer.
 func (s *section[T]) each(name string, do func(*T) error) error {
 	if len(s.text) == 0 || s.text[0] != '[' {
 		return nil
@@ -192,8 +192,8 @@ func wrongDefinitions(err error) error {
 	return badRequest("failed_to_parse_json")
 }
 
-// apply imports the definitions of a cluster. If into is set, it imports the definitions of one virtual host into the
-// virtual host into.
+// apply adds the definitions of a cluster to the node. If into is set, d contains the definitions of one virtual host, and
+// apply adds them to into.
 func (d *imported) apply(n *node.Node, into *vhost.VHost) error {
 	if into != nil {
 		d.Users, d.VHosts, d.Permissions = section[importedUser]{}, section[importedVHost]{}, section[access.Permission]{}
@@ -256,7 +256,7 @@ func (d *imported) check(n *node.Node, into *vhost.VHost) error {
 	})
 }
 
-// refuseAny returns an error with the number of items if any of them has an effect.
+// refuseAny returns an error with the number of unsupported items, if any. It ignores the global parameters in harmless.
 func refuseAny(name string, items *section[unsupported]) error {
 	count, first := 0, unsupported{}
 	err := items.each(name, func(u *unsupported) error {
@@ -271,13 +271,13 @@ func refuseAny(name string, items *section[unsupported]) error {
 	if err != nil || count == 0 {
 		return err
 	}
-	return badRequest(fmt.Sprintf("%s are not supported, and there are %d of them (the first: %v): "+
-		"nothing was imported; take them out of the definitions to import the rest", name, count, first))
+	return badRequest(fmt.Sprintf("%s are not supported: got %d, the first is %v "+
+		"(nothing was imported; remove them from the definitions to import the rest)", name, count, first))
 }
 
 func (u *importedUser) check() error {
 	if len(u.Limits) > 0 {
-		return badRequest("limits of users are not supported, and user " + u.Name + " has some (nothing was imported)")
+		return badRequest("limits of users are not supported: user " + u.Name + " has limits (nothing was imported)")
 	}
 	if _, err := u.user(u.Name); err != nil {
 		return withObject("user", u.Name, err)
@@ -287,7 +287,7 @@ func (u *importedUser) check() error {
 
 func (v *importedVHost) check() error {
 	if len(v.Limits) > 0 {
-		return badRequest("limits of virtual hosts are not supported, and " + v.Name + " has some (nothing was imported)")
+		return badRequest("limits of virtual hosts are not supported: " + v.Name + " has limits (nothing was imported)")
 	}
 	if err := v.settings().check(); err != nil {
 		return withObject("vhost", v.Name, err)
@@ -295,7 +295,7 @@ func (v *importedVHost) check() error {
 	return nil
 }
 
-// checkVHosts decodes all objects of virtual hosts and checks the names of their virtual hosts.
+// checkVHosts decodes all objects that belong to virtual hosts and calls check with the name of each virtual host.
 func (d *imported) checkVHosts(check func(name string) error) error {
 	for _, step := range []func() error{
 		func() error { return d.Queues.each("queues", func(q *importedQueue) error { return check(q.VHost) }) },

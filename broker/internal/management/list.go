@@ -191,7 +191,7 @@ type selection struct {
 	first int               // first element of the page
 	size  int               // size of the page; 0 selects all
 
-	total, found, selected int // numbers of elements in the list, with a matching name, and on the page
+	total, found, selected int // counts of all elements, of matching elements, and of elements on the page
 }
 
 type keyed struct {
@@ -283,7 +283,7 @@ func (f fields) only(columns string) fields {
 	return kept
 }
 
-// set is the inverse of at.
+// set sets the value of a path, and creates the objects that contain it.
 func (f fields) set(path string, value any) {
 	name, rest, deeper := strings.Cut(path, ".")
 	if !deeper {
@@ -327,7 +327,7 @@ func (k sortKey) compare(other sortKey) int {
 	return cmp.Or(cmp.Compare(k.kind, other.kind), cmp.Compare(k.number, other.number), cmp.Compare(k.text, other.text))
 }
 
-// number returns the value of a JSON number.
+// number returns the value of a JSON number. It returns false if v is not a number.
 func number(v any) (float64, bool) {
 	if n, ok := v.(json.Number); ok {
 		value, err := n.Float64()

@@ -172,14 +172,14 @@ func getFrom(c *call) (any, error) {
 		var left int
 		var encoded []byte
 		found, err := q.Get(ack, func(it *queue.Item, n int) {
-			// copied here, because the get changes the item
+			// copied here, because Get later changes the item
 			got, encoded, redelivered, left = it, it.DeliveryProperties(), it.Redelivered, n
 		})
 		if err != nil && len(all) == 0 {
 			return nil, notRead
 		}
 		if err != nil {
-			break // return the messages that may already be removed from the queue
+			break // return the earlier messages, because the queue may no longer contain them
 		}
 		if !found {
 			counter.AddFrom(q.Quorum(), stats.GetEmpty, 1)

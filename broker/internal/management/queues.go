@@ -160,7 +160,7 @@ func getQueue(c *call) (any, error) {
 	return detail, nil
 }
 
-// queueSettings is the body of PUT.
+// queueSettings is the body of a request that declares a queue.
 type queueSettings struct {
 	Durable    flag      `json:"durable"`
 	AutoDelete flag      `json:"auto_delete"`

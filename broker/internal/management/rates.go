@@ -16,7 +16,7 @@ const (
 	// shortMemory replaces rateMemory while the number of entries grows fast, because clients create and delete many
 	// objects.
 	shortMemory = 3 * rateInterval
-	// fewNumbers is the number of entries up to which rateMemory applies.
+	// fewNumbers is the maximum number of entries for which rateMemory applies.
 	fewNumbers = 10_000
 )
 
@@ -25,7 +25,7 @@ type details struct {
 	Rate float64 `json:"rate"`
 }
 
-// rates computes the rates of numbers. It remembers the previous value of each number by name.
+// rates computes how fast numbers change. It remembers the previous value of each number.
 type rates struct {
 	mu    sync.Mutex
 	seen  map[rateKey]sample
@@ -88,7 +88,7 @@ func (r *rates) counted(of any, name string, value uint64) fields {
 	return fields{name: value, name + "_details": r.of(of, name, value)}
 }
 
-// depth returns the fields of the number of messages.
+// depth returns the fields for the number of messages in a queue or in several queues: ready, unacked and total.
 func (r *rates) depth(of any, ready, unacked int) fields {
 	return r.counted(of, "messages", uint64(ready+unacked)).
 		with(r.counted(of, "messages_ready", uint64(ready))).

@@ -62,7 +62,7 @@ func newListener(protocol string, a net.Addr) listener {
 	return listener{protocol: protocol, ip: ip, port: port}
 }
 
-// splitAddr splits an address. An address without a socket has no port.
+// splitAddr splits an address into host and port. The port is 0 if the address has no port.
 func splitAddr(addr string) (host string, port int) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -59,7 +59,7 @@ func listUsers(users func() []access.User) pages {
 	}
 }
 
-// userSettings is the body of PUT, and the settings of a user in definitions.
+// userSettings is the body of a request that creates or changes a user, and the settings of a user in definitions.
 type userSettings struct {
 	Password         *string `json:"password"`
 	PasswordHash     *string `json:"password_hash"`
@@ -79,7 +79,7 @@ func (t *tags) UnmarshalJSON(b []byte) error {
 	case json.Unmarshal(b, &text) == nil:
 		list = strings.Split(text, ",")
 	default:
-		return badRequest("tags are a list of texts")
+		return badRequest("tags must be a list of strings")
 	}
 	*t = tags{}
 	for _, tag := range list {
@@ -90,7 +90,8 @@ func (t *tags) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// user returns a user with the settings. Without a password or hash, the user cannot log in with a password.
+// user returns a user with the settings. If the settings contain no password and no hash, the user cannot log in with a
+// password.
 func (s *userSettings) user(name string) (access.User, error) {
 	u := access.User{Name: name}
 	switch {
@@ -105,7 +106,7 @@ func (s *userSettings) user(name string) (access.User, error) {
 		u.Hash = access.HashPassword(*s.Password)
 	case s.PasswordHash != nil && *s.PasswordHash != "":
 		if s.HashingAlgorithm != "" && s.HashingAlgorithm != hashing {
-			return u, badRequest("hashing_algorithm " + s.HashingAlgorithm + " is not supported, " + hashing + " is")
+			return u, badRequest("hashing_algorithm must be " + hashing + ": got " + s.HashingAlgorithm)
 		}
 		var err error
 		if u.Hash, err = access.ParseHash(*s.PasswordHash); err != nil {

@@ -57,7 +57,8 @@ func listVHosts(c *call) (any, error) {
 	}), err
 }
 
-// vhostSettings is the body of PUT. Unsupported settings are rejected, unless they are disabled.
+// vhostSettings is the body of a request that creates or changes a virtual host. The handler rejects unsupported settings,
+// unless they are disabled.
 type vhostSettings struct {
 	Description      *string `json:"description"`
 	Tags             *tags   `json:"tags"`
@@ -69,7 +70,7 @@ type vhostSettings struct {
 func (s *vhostSettings) check() error {
 	switch {
 	case s.DefaultQueueType != nil && *s.DefaultQueueType != "classic" && *s.DefaultQueueType != "undefined":
-		return badRequest("default_queue_type " + *s.DefaultQueueType + " is not supported, classic is")
+		return badRequest("default_queue_type must be classic: got " + *s.DefaultQueueType)
 	case bool(s.Tracing):
 		return badRequest("tracing is not supported")
 	case bool(s.Protected):
@@ -100,7 +101,7 @@ func putVHost(c *call) (any, error) {
 	name := c.PathValue("vhost")
 	added := c.node.AddVHost(name)
 	v := c.node.VHost(name)
-	if v == nil { // shut down, or deleted by another request in the meantime
+	if v == nil { // the node is shut down, or another request has deleted the virtual host
 		return nil, notFound
 	}
 	s.apply(v)
