@@ -70,7 +70,7 @@ func TestDefinitionsRoundTripWithRabbitMQ(t *testing.T) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
 			if len(got["queues"]) != 2 || len(got["exchanges"]) != 2 || len(got["bindings"]) != 5 {
-				t.Errorf("unexpected definitions: %v", got)
+				t.Errorf("definitions: got %v, want 2 queues, 2 exchanges and 5 bindings", got)
 			}
 		})
 	}
@@ -133,14 +133,14 @@ func TestNewImportsDefinitionsOfRabbitMQ(t *testing.T) {
 func TestImportRejectsUnsupportedObjects(t *testing.T) {
 	b := embedded(t, broker.Config{})
 	for definitions, want := range map[string]string{
-		`{"queues":[{"name":"q","vhost":"/"}],"policies":[{"name":"ha","vhost":"/","pattern":".*"}]}`:              "policies are not supported, and there are 1 of them (the first: name ha, vhost /)",
-		`{"parameters":[{"component":"shovel","name":"s","vhost":"/","value":{}}]}`:                                "parameters are not supported, and there are 1 of them (the first: component shovel, name s, vhost /)",
+		`{"queues":[{"name":"q","vhost":"/"}],"policies":[{"name":"ha","vhost":"/","pattern":".*"}]}`:              "policies are not supported: got 1, the first is name ha, vhost /",
+		`{"parameters":[{"component":"shovel","name":"s","vhost":"/","value":{}}]}`:                                "parameters are not supported: got 1, the first is component shovel, name s, vhost /",
 		`{"topic_permissions":[{"user":"guest","vhost":"/"}]}`:                                                     "topic_permissions are not supported",
 		`{"global_parameters":[{"name":"mqtt_default_vhosts","value":{}}]}`:                                        "global_parameters are not supported",
 		`{"users":[{"name":"u","tags":"","limits":{"max-connections":1}}]}`:                                        "limits of users are not supported",
-		`{"users":[{"name":"u","tags":"","password_hash":"x","hashing_algorithm":"rabbit_password_hashing_md5"}]}`: "hashing_algorithm rabbit_password_hashing_md5 is not supported",
+		`{"users":[{"name":"u","tags":"","password_hash":"x","hashing_algorithm":"rabbit_password_hashing_md5"}]}`: "hashing_algorithm must be rabbit_password_hashing_sha256: got rabbit_password_hashing_md5",
 		`{"vhosts":[{"name":"v","limits":{"max-queues":1}}]}`:                                                      "limits of virtual hosts are not supported",
-		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"quorum"}}]}`:                                     "default_queue_type quorum is not supported",
+		`{"vhosts":[{"name":"v","metadata":{"default_queue_type":"quorum"}}]}`:                                     "default_queue_type must be classic: got quorum",
 		`{"queues":[{"name":"q","vhost":"/","arguments":{"x-queue-type":"stream"}}]}`:                              "queue \"q\"",
 		`{"queues":"q"}`: "queues is a string and should be a list",
 		`nonsense`:       "failed_to_parse_json",

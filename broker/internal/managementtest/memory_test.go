@@ -165,10 +165,10 @@ func TestPageBuildsOnlyItsElements(t *testing.T) {
 	}
 	must(t, json.Unmarshal(w.Body.Bytes(), &page))
 	if len(page.Items) != 100 || page.Total != n {
-		t.Errorf("page: got %d items of %d", len(page.Items), page.Total)
+		t.Errorf("page: got %d items of %d, want 100 of %d", len(page.Items), page.Total, n)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > 300*n {
-		t.Errorf("allocated %d bytes for a page of 100 of %d queues", got, n)
+		t.Errorf("allocations for a page of 100 of %d queues: got %d bytes, want at most %d", n, got, 300*n)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestLookupDoesNotListAllObjects(t *testing.T) {
 		ask(b.Management(), w, path)
 		runtime.ReadMemStats(&after)
 		if got := after.TotalAlloc - before.TotalAlloc; w.Code != 200 || got > 60*n {
-			t.Errorf("%s: status %d, allocated %d bytes with %d queues, exchanges and bindings", path, w.Code, got, n)
+			t.Errorf("%s: got status %d and %d allocated bytes, want 200 and at most %d", path, w.Code, got, 60*n)
 		}
 	}
 }
@@ -249,7 +249,7 @@ func TestImportDecodesDefinitionsIncrementally(t *testing.T) {
 	}
 }
 
-// The API stores rates only of existing objects. Deleted queues that a client requested before do not use memory.
+// The API stores rates only for existing objects. Deleted queues that a client requested before do not use memory.
 func TestRatesOfDeletedQueuesUseNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, call := handler(t, broker.Config{})
@@ -296,6 +296,6 @@ func TestArgumentsUseLinearMemory(t *testing.T) {
 	var q struct{ Arguments map[string]any }
 	must(t, json.Unmarshal(call("GET", "/api/queues/%2F/q", "").Body.Bytes(), &q))
 	if len(q.Arguments) != n+1 || q.Arguments["a0"] != "again" || q.Arguments["a7"] != 7.0 {
-		t.Errorf("got %d arguments, a0 %v and a7 %v", len(q.Arguments), q.Arguments["a0"], q.Arguments["a7"])
+		t.Errorf("got %d arguments, a0 %v and a7 %v, want %d, again and 7", len(q.Arguments), q.Arguments["a0"], q.Arguments["a7"], n+1)
 	}
 }

@@ -18,7 +18,7 @@ func metrics(t *testing.T, b *broker.Broker, path string) (samples map[string]st
 	w := httptest.NewRecorder()
 	b.Metrics().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/plain; version=0.0.4; charset=utf-8" {
-		t.Fatalf("unexpected response: %d %s", w.Code, got)
+		t.Fatalf("response: got %d %s, want 200 and text/plain", w.Code, got)
 	}
 	sample := regexp.MustCompile(`^([a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\[\\n"])*"(?:,[a-z_]+="(?:[^"\\]|\\[\\n"])*")*\})? (\S+)$`)
 	samples = make(map[string]string)

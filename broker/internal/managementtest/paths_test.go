@@ -93,7 +93,7 @@ func TestPathsWithSlashesAndDots(t *testing.T) {
 // For objects with impossible names, the API responds with RabbitMQ's status and message for a missing object. The virtual
 // host or user in the path must exist.
 func TestImpossibleObjectsAreNotFound(t *testing.T) {
-	// RabbitMQ lists the exchanges that other tests delete at the moment.
+	// RabbitMQ still lists exchanges that other tests are deleting.
 	ours, theirs := embedded(t, broker.Config{}), rabbitMQ(t)
 	testkit.Eventually(t, published, func() error {
 		return compareResponse(t, ours, theirs, request{"GET", "/api/parameters", ""})

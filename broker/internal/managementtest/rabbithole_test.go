@@ -128,7 +128,7 @@ func TestRabbitHoleUsers(t *testing.T) {
 			HashingAlgorithm: rabbithole.HashingAlgorithmSHA256, Tags: rabbithole.UserTags{"management"},
 		}))
 		if status, text := b.callAs(t, user, "other", "GET", "/api/whoami", ""); status != 200 {
-			t.Errorf("login with a hash from another client: got %d %s", status, text)
+			t.Errorf("login with a hash from another client: got %d, want 200: %s", status, text)
 		}
 		done(t, 201)(c.UpdatePermissionsIn(vhost, user, rabbithole.Permissions{Configure: ".*", Write: ".*", Read: "^a"}))
 		p := get[rabbithole.PermissionInfo](t)(c.GetPermissionsIn(vhost, user))

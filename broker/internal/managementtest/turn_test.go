@@ -99,7 +99,7 @@ func TestListWaitsForTurn(t *testing.T) {
 		must(t, err)
 		defer answer.Body.Close()
 		if text, err := io.ReadAll(answer.Body); err != nil || len(text) < 500_000 {
-			t.Errorf("third response: got %d bytes: %v", len(text), err)
+			t.Errorf("third response: got %d bytes, want at least 500000: %v", len(text), err)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestListsTakeTurn(t *testing.T) {
 			answer, err := http.ReadResponse(bufio.NewReader(l.ask(t, "GET", path, "")), nil)
 			must(t, err)
 			if must(t, answer.Body.Close()); answer.StatusCode != 200 || time.Since(begin) != writeTimeout {
-				t.Errorf("%s: got %s after %v", path, answer.Status, time.Since(begin))
+				t.Errorf("%s: got %s after %v, want 200 after %v", path, answer.Status, time.Since(begin), writeTimeout)
 			}
 		}
 	})
@@ -177,7 +177,7 @@ func TestSlowBodyTimesOut(t *testing.T) {
 			text, err := io.ReadAll(answer.Body)
 			must(t, err)
 			if answer.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), "took too long") {
-				t.Errorf("%s: got %s: %s", path, answer.Status, text)
+				t.Errorf("%s: got %s: %s, want 408 with \"took too long\"", path, answer.Status, text)
 			}
 		}
 	})
