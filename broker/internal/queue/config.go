@@ -69,14 +69,15 @@ type Config struct {
 	// Dead counts the messages that the queue dead-letters or drops.
 	Dead *stats.Dead
 
-	// Publish routes a dead letter and publishes it to the target queues that are in only, or to all of them if only is nil.
-	// It returns the queues that refused the message, and reports whether the message was routed to any queue.
+	// Publish routes a dead letter and publishes it to the target queues. If only is not nil, Publish omits the queues that
+	// only does not contain. It returns the queues that refused the message, and reports whether the message was routed to
+	// any queue.
 	Publish func(m *Message, why Reason, only []string) (refused []string, routed bool)
 
-	// Ask requests that another goroutine calls SendDeadLetters until it returns false.
+	// Ask requests that another goroutine call SendDeadLetters until it returns false.
 	Ask func(*Queue)
 
-	// Expired runs in a separate goroutine after the queue was unused for the time in Expires.
+	// Expired is called in a separate goroutine when the queue has been unused for Expires.
 	Expired func()
 }
 

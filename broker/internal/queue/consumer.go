@@ -123,7 +123,7 @@ func (cs *consumers) remove(c *Consumer) bool {
 	return true
 }
 
-// refused removes the first available consumer until it is resumed.
+// refused makes the first available consumer unavailable until it is resumed.
 func (cs *consumers) refused(c *Consumer) {
 	c.waiting = true
 	cs.available = cs.available[1:]

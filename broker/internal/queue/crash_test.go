@@ -59,9 +59,9 @@ func arrived(q *Queue) *Item {
 	return nil
 }
 
-// A queue drops a message into a dead-letter queue, which delivers the message. The broker then crashes before any of these
-// changes is on disk. After the restart, the queue drops the message again. The message must then be marked as redelivered,
-// even if the broker has restarted twice.
+// A full queue dead-letters a message to another queue, which delivers the message. The broker then crashes before any of
+// these changes is on disk. After the restart, the full queue dead-letters the message again. The message must then be
+// marked as redelivered, even if the broker has restarted twice.
 func TestDroppedMessageIsRedeliveredAfterCrash(t *testing.T) {
 	for name, closed := range map[string]bool{"after the crash": false, "after another start": true} {
 		t.Run(name, func(t *testing.T) {

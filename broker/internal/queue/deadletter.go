@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// deadLetterBatch is the maximum number of dead letters that a queue publishes before it is the turn of other queues.
+// deadLetterBatch is the maximum number of dead letters that a queue publishes before other queues get their turn.
 const deadLetterBatch = 256
 
 // deadLetters holds the messages that have left the queue and have not yet arrived in another queue.

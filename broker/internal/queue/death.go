@@ -69,7 +69,7 @@ func (m *Message) die(queue string, reason Reason, to *DeadLetter, now time.Time
 	return &dead
 }
 
-// die returns the history with a further death. Size is the size of the properties of the message.
+// die returns the history with a further death. The argument size is the size of the properties of the message.
 func (p *deathHistory) die(this death, size int) *deathHistory {
 	if p == nil {
 		return &deathHistory{published: size, first: this, deaths: []death{this}}

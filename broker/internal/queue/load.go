@@ -28,7 +28,7 @@ const memoryCheckInterval = time.Second
 // messages, because the wait would block the messages behind them.
 var errMissing = errors.New("messages not found in the store")
 
-// fetch starts loads of messages that reach the head soon.
+// fetch starts to load the messages that will soon reach the head.
 func (q *Queue) fetch() {
 	if q.ready.onDisk == 0 || q.deleted || q.closed || q.manyDead() {
 		return

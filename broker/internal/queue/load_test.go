@@ -91,14 +91,14 @@ func TestGetReturnsReadError(t *testing.T) {
 		q := restored(t, s, func(c *Config) { c.Trouble = func(error) {} })
 		for range 2 {
 			if found, err := q.Get(false, func(*Item, int) {}); found || !errors.Is(err, errBadBlock) {
-				t.Errorf("Get: got %v, %v", found, err)
+				t.Errorf("Get: got %v, %v, want false, %v", found, err, errBadBlock)
 			}
 		}
 		s.failing.Store(false)
 		time.Sleep(2 * retryLoad) // virtual time
 		for i := range 3 {
 			if it := q.take(true); it == nil || numberOf(it) != i+1 {
-				t.Errorf("position %d: got %v", i+1, it)
+				t.Errorf("position %d: got %v, want message %d", i+1, it, i+1)
 			}
 		}
 	})
@@ -141,7 +141,7 @@ func TestCloseUnblocksGet(t *testing.T) {
 				var got sync.WaitGroup
 				got.Go(func() {
 					if found, err := q.Get(false, func(*Item, int) {}); found || err != nil {
-						t.Errorf("Get: got %v, %v", found, err)
+						t.Errorf("Get: got %v, %v, want false, nil", found, err)
 					}
 				})
 				synctest.Wait()
@@ -163,7 +163,7 @@ func TestQueueLoadsLargeMessagesOneAtATime(t *testing.T) {
 				t.Fatalf("before message %d: got %d KiB in memory, want at most 1 MiB", i, used>>10)
 			}
 			if it := q.take(true); it == nil || numberOf(it) != i {
-				t.Fatalf("position %d: got %v", i, it)
+				t.Fatalf("position %d: got %v, want message %d", i, it, i)
 			}
 		}
 	})
@@ -185,7 +185,7 @@ func TestLargeMessagesSpillToDisk(t *testing.T) {
 		}
 		for i := range 60 {
 			if it := q.take(true); it == nil || numberOf(it) != i+1 {
-				t.Fatalf("position %d: got %v", i+1, it)
+				t.Fatalf("position %d: got %v, want message %d", i+1, it, i+1)
 			}
 		}
 	})
@@ -213,7 +213,7 @@ func TestMemoryLimitsConsumerWithoutPrefetch(t *testing.T) {
 			items := receiver.take()
 			for _, it := range items {
 				if numberOf(it) != next {
-					t.Fatalf("position %d: got message %d", next, numberOf(it))
+					t.Fatalf("next message: got %d, want %d", numberOf(it), next)
 				}
 				next++
 			}
@@ -239,7 +239,7 @@ func TestQueueContinuesWhileMemoryIsShort(t *testing.T) {
 			synctest.Wait()
 			items := receiver.take()
 			if len(items) == 0 || len(items) > n/4 {
-				t.Fatalf("memory shortage: got %d deliveries before an ack", len(items))
+				t.Fatalf("deliveries before an ack while memory is short: got %d, want 1 to %d", len(items), n/4)
 			}
 			came += len(items)
 			q.Ack(items...)
@@ -248,7 +248,7 @@ func TestQueueContinuesWhileMemoryIsShort(t *testing.T) {
 		meter.Add(-others)
 		time.Sleep(2 * memoryCheckInterval) // virtual time
 		if came += len(receiver.take()); came != n {
-			t.Errorf("got %d messages in total", came)
+			t.Errorf("received messages: got %d, want %d", came, n)
 		}
 	})
 }

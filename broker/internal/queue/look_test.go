@@ -46,7 +46,7 @@ func TestLookMatchesDeliveryOrder(t *testing.T) {
 				looked = slices.Insert(slices.DeleteFunc(looked, func(s string) bool { return s == "b" }), 2, "b")
 			}
 			if !slices.Equal(looked, got) {
-				t.Errorf("quorum %t: Look returned %q, but the deliveries are %q", quorum, looked, got)
+				t.Errorf("quorum %t: Look: got %q, want the deliveries %q", quorum, looked, got)
 			}
 			q.Close()
 		}
@@ -64,7 +64,7 @@ func TestOutlook(t *testing.T) {
 		q := New(config)
 		defer q.Close()
 		if o := q.Outlook(); o != (Outlook{}) {
-			t.Errorf("empty queue: got %+v", o)
+			t.Errorf("empty queue: got %+v, want the zero value", o)
 		}
 		now := time.Now()
 		late, soon := message("late"), message("soon")
@@ -73,19 +73,19 @@ func TestOutlook(t *testing.T) {
 		q.Publish(late)
 		q.Publish(soon)
 		if o := q.Outlook(); o != (Outlook{Expires: now.Add(time.Second)}) {
-			t.Errorf("two priorities: got %+v", o)
+			t.Errorf("two priorities: got %+v, want the expiry of the second message", o)
 		}
 		q.Requeue(true, q.take(false))
 		time.Sleep(time.Second)
 		synctest.Wait() // wait for the timer
 		if o := q.Outlook(); o != (Outlook{Leaving: true, Due: now.Add(time.Hour)}) || !asked {
-			t.Errorf("one expired and one requeued message: got %+v, asked %t", o, asked)
+			t.Errorf("one expired and one requeued message: got %+v, asked %t, want Leaving, Due in an hour and asked true", o, asked)
 		}
 		target = New(Defaults("other"))
 		for q.SendDeadLetters() {
 		}
 		if o := q.Outlook(); o != (Outlook{Due: now.Add(time.Hour)}) {
-			t.Errorf("after the dead letter was published: got %+v", o)
+			t.Errorf("after the dead letter was published: got %+v, want only Due in an hour", o)
 		}
 	})
 }

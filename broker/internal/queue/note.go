@@ -8,9 +8,9 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// note is a kind of document in the store that a queue needs after a crash. Its value is the prefix of the document name.
-// The document contains the highest order of the affected messages. An empty document affects all messages that remain after
-// a crash.
+// note is a kind of document that a queue saves in the store and needs after a crash. Its value is the prefix of the
+// document name. The document contains the highest order of the affected messages. An empty document affects all messages
+// that remain after a crash.
 type note string
 
 const (

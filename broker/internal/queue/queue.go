@@ -72,8 +72,8 @@ func New(config Config) *Queue {
 // Config returns the configuration of the queue.
 func (q *Queue) Config() Config { return q.config }
 
-// Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the commit
-// of the store that makes the message durable. The commit is 0 if the message is not saved.
+// Publish adds a message to the end of the queue. It reports whether the queue accepted the message, and returns the ticket
+// of the commit that makes the message durable. The ticket is 0 if the message is not saved.
 func (q *Queue) Publish(m *Message) (accepted bool, ticket store.Ticket) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -154,8 +154,9 @@ func (q *Queue) acquire(it *Item, noAck bool, counter, counterNoAck stats.Kind) 
 }
 
 // Get removes the message at the head. Unless noAck is set, the message is then unacked. Get calls taken with the message
-// and the number of remaining messages, under the lock of the queue. Like [Receiver.Offer], taken must not block. Found is
-// false if the queue is empty. Get blocks while it loads the message from the disk, and returns an error if the load fails.
+// and the number of remaining messages, under the lock of the queue. Like [Receiver.Offer], taken must not block. Get
+// returns false if the queue is empty. Get blocks while it loads the message from the disk, and returns an error if the load
+// fails.
 func (q *Queue) Get(noAck bool, taken func(it *Item, left int)) (found bool, err error) {
 	q.mu.Lock()
 	defer q.unlock()

@@ -94,9 +94,9 @@ func (q *Queue) Close() {
 	}
 }
 
-// consumed is the state of the note that messages of the queue may have been delivered. Recording each delivery would cost
-// an fsync per delivery. Instead, if the note exists after a crash, the queue marks all messages as redelivered. It then
-// writes the highest affected order to the note and keeps the note.
+// consumed is the state of consumedNote, which records that messages of the queue may have been delivered. Recording each
+// delivery would cost an fsync per delivery. Instead, if the note exists after a crash, the queue marks all messages as
+// redelivered. The queue then writes the highest affected order to the note and keeps the note.
 type consumed struct {
 	ticket    store.Ticket // zero: not written
 	committed atomic.Bool

@@ -81,8 +81,9 @@ func (q *Queue) Reject(failed bool, items ...*Item) {
 	}
 }
 
-// Requeue requeues delivered messages in the given order. Failed distinguishes failed deliveries from intentional requeues.
-// Failed deliveries count towards the delivery limit of a quorum queue, and dead letters carry their count.
+// Requeue requeues delivered messages in the given order. The argument failed distinguishes failed deliveries from
+// intentional requeues. Failed deliveries count towards the delivery limit of a quorum queue, and dead letters carry their
+// count.
 func (q *Queue) Requeue(failed bool, items ...*Item) {
 	q.mu.Lock()
 	defer q.unlock()

@@ -53,7 +53,7 @@ func TestStrandedDeadLettersDoNotBlockQueue(t *testing.T) {
 		items := receiver.take()
 		for i, it := range items {
 			if numberOf(it) != n+i+1 {
-				t.Fatalf("position %d: got message %d", i+1, numberOf(it))
+				t.Fatalf("position %d: got message %d, want %d", i+1, numberOf(it), n+i+1)
 			}
 		}
 		if len(items) != live {
@@ -77,7 +77,7 @@ func TestStrandedDeadLettersDoNotBlockQueue(t *testing.T) {
 			t.Errorf("published dead letters: got %d, want %d", len(came), n)
 		}
 		if used, st := q.config.Meter.Used(), q.Stats(); used != 0 || st.Dead != 0 || st.DeadBytes != 0 {
-			t.Errorf("after publication: got %d bytes in memory, statistics %+v", used, st)
+			t.Errorf("after publication: got %d bytes in memory, statistics %+v, want 0 bytes and no dead letters", used, st)
 		}
 	})
 }
