@@ -25,7 +25,7 @@ func (ch *channel) ack(m *amqpwire.BasicAck) error {
 	return nil
 }
 
-// isAck reports whether a frame is an ack. Only such frames may be handled while other acks are stored.
+// isAck reports whether a frame is an ack. While the session stores acks, it may handle only acks.
 func isAck(f amqpwire.Frame) bool {
 	id, err := amqpwire.PeekMethodID(f.Payload)
 	return f.Type == amqpwire.FrameMethod && err == nil && id == amqpwire.IDBasicAck

@@ -30,13 +30,13 @@ func withBacklog(t *testing.T, test func(w *waitingSession, disk *fakeStore, low
 		}
 		time.Sleep(time.Hour)
 		if w.over() {
-			t.Fatal("session ended because of a silent client")
+			t.Fatal("session treated the client as silent")
 		}
 		test(w, disk, low)
 		w.Abort()
 		_ = w.client.Close()
 		if !w.over() {
-			t.Error("session did not end")
+			t.Error("session still runs")
 		}
 	})
 }
@@ -73,7 +73,7 @@ func TestShutdownDuringBacklog(t *testing.T) {
 		synctest.Wait()
 		go w.client.Write([]byte{1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, amqpwire.FrameEnd}) // connection.close-ok
 		if !w.over() {
-			t.Error("session did not end")
+			t.Error("session still runs")
 		}
 		w.ended <- nil
 	})

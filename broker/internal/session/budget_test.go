@@ -19,7 +19,7 @@ func (w *waitingSession) exceed() {
 	w.account.Give(budget.Consumers, 1<<40)
 	time.Sleep(closeTimeout)
 	if !w.over() || w.queue().Unacked != 0 {
-		w.t.Errorf("session did not end, or has unacked messages: %d", w.queue().Unacked)
+		w.t.Errorf("session still runs or has unacked messages: got %d, want 0", w.queue().Unacked)
 	}
 	if used := w.account.Used(); used != 0 {
 		w.t.Errorf("account of the ended session: got %d bytes, want 0", used)
@@ -66,7 +66,7 @@ func TestUnackedReleasesCapacityWhileMemoryIsScarce(t *testing.T) {
 			u.add(delivery{tag: tag + 1, item: new(queue.Item)})
 		}
 		if account.Used() < 500*deliverySize {
-			t.Errorf("account: got only %d bytes for 500 deliveries", account.Used())
+			t.Errorf("account of 500 deliveries: got %d bytes, want at least %d", account.Used(), 500*deliverySize)
 		}
 		u.takeAll(nil)
 	}

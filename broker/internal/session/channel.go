@@ -67,7 +67,7 @@ func (ch *channel) reply(noWait bool, m amqpwire.Method) {
 	}
 }
 
-// release requeues the unacked messages and cancels the consumers. The consumers do not accept further messages.
+// release requeues the unacked messages and cancels the consumers, which then accept no further messages.
 func (ch *channel) release() {
 	ch.mu.Lock()
 	if ch.released {

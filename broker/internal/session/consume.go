@@ -35,7 +35,7 @@ type consumer struct {
 
 	// Guarded by the lock of the channel.
 	window    window
-	cancelled bool                  // removed from the channel, except for its unacked messages
+	cancelled bool                  // no longer in the channel; its deliveries may still be unacked
 	refused   bool                  // refused a message for lack of credit or memory
 	deliver   amqpwire.BasicDeliver // last delivery, reused for the next one
 }
@@ -169,7 +169,7 @@ func (c *consumer) Offer(it *queue.Item) bool {
 		return false
 	}
 	if !c.NoAck && (c.window.full() || c.saturated()) {
-		c.refused = true // under the lock with which finish returns credit, so that no wake-up is lost
+		c.refused = true // under the lock that finish holds to return credit, so that no wake-up is lost
 		return false
 	}
 	tag := ch.lastTag + 1

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// frame handles one frame. Done reports whether the close of the connection is complete.
+// frame handles one frame. It reports whether the closing handshake of the connection is complete.
 func (s *Session) frame(f amqpwire.Frame) (done bool) {
 	switch {
 	case s.closing.Load() && (f.Type != amqpwire.FrameMethod || f.Channel != 0):

@@ -64,7 +64,7 @@ func FuzzSession(f *testing.F) {
 		select {
 		case <-ended:
 		case <-time.After(10 * time.Second):
-			t.Fatal("session did not end after its client disconnected")
+			t.Fatal("Serve did not return after the client disconnected")
 		}
 	})
 }

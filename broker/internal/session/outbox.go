@@ -16,8 +16,8 @@ const (
 	// at half of the limit. While memory for connections is scarce, the limit is outboxBatch. One message may exceed the
 	// limit. A second message may not, because the batch that is being written also counts.
 	outboxLimit = 1 << 20
-	// outboxStep is the granularity of memory accounting. Most connections have less unread data, and so avoid the cost of
-	// accounting.
+	// outboxStep is the granularity of memory accounting. Most connections have less unread data and therefore avoid the
+	// cost of accounting.
 	outboxStep = 64 << 10
 	// outboxBatch is the approximate size of a write. Larger writes are not faster.
 	outboxBatch = 64 << 10

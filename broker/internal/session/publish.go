@@ -41,7 +41,7 @@ func (ch *channel) publish(method *amqpwire.BasicPublish, properties, body []byt
 }
 
 // deliver enqueues a message in its queues. If no queue matches, it drops the message, or returns a mandatory message to the
-// client. It reports whether all queues accepted the message, and returns the commit of the store that makes the message
+// client. It reports whether all queues accepted the message, and returns the ticket of the commit that makes the message
 // durable.
 func (ch *channel) deliver(p pending) (accepted bool, kept store.Ticket) {
 	m := p.message

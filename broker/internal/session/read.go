@@ -9,7 +9,7 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// maxFramesPerLock limits the number of frames that the reader handles under one lock, and so the duration of the lock.
+// maxFramesPerLock limits the number of frames that the reader handles before it releases the lock.
 const maxFramesPerLock = 64
 
 // read handles frames from the client until the connection is closed.
@@ -47,7 +47,7 @@ func (s *Session) read() error {
 }
 
 // handle processes a frame, and further frames that are already buffered. Locking for each frame would cost more than
-// processing most frames. Done reports whether the close of the connection is complete.
+// processing most frames. handle reports whether the closing handshake of the connection is complete.
 func (s *Session) handle(f amqpwire.Frame) (done bool, err error) {
 	s.lock()
 	defer s.unlock()

@@ -9,7 +9,7 @@
 //
 // The reader goroutine owns the connection. It reads frames and changes the state. The writer goroutine only writes the
 // [outbox]. The outbox receives replies from the reader, and deliveries from queues in the goroutine of the publisher. A
-// third goroutine handles heartbeats. The cause of the session context is the reason why the session was closed.
+// third goroutine handles heartbeats. The cause of the session context states why the session was closed.
 //
 // The lock order is turn, session, queue, channel, confirms, outbox. Only the turn may be held while a goroutine blocks. The
 // turn is the right to change channels. The reader holds the turn while it handles frames, and may wait for the store.
@@ -120,7 +120,7 @@ type Session struct {
 	notifiesCancel   bool // the client supports basic.cancel from the server
 	notifiesBlocked  bool // the client supports connection.blocked
 
-	turn        sync.Mutex // required for changes of the following fields
+	turn        sync.Mutex // required for changes to the following fields
 	mu          sync.Mutex // also required for changes; sufficient for reads
 	opened      bool       // the handshake is complete
 	channels    map[uint16]*channel
@@ -170,8 +170,8 @@ func New(conn net.Conn, config *Config) *Session {
 	return s
 }
 
-// Serve runs the session until the connection is closed and all its goroutines have returned. It returns the reason, or nil
-// after Abort or a complete exchange of connection.close.
+// Serve runs the session until the connection is closed and all its goroutines have returned. It returns why the connection
+// was closed, or nil after Abort or a complete closing handshake.
 func (s *Session) Serve() error {
 	// Closing the socket unblocks the reader and the writer.
 	stop := context.AfterFunc(s.ctx, func() { _ = s.conn.Close() })

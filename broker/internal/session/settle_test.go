@@ -56,7 +56,7 @@ func TestUnackedBehavesLikeSet(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if len(u.list)-u.from > 2*len(tags)+1 {
-					t.Fatalf("length of the list: got %d for %d deliveries", len(u.list)-u.from, len(tags))
+					t.Fatalf("length of the list of %d deliveries: got %d, want at most %d", len(tags), len(u.list)-u.from, 2*len(tags)+1)
 				}
 			},
 		})

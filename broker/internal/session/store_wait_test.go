@@ -11,8 +11,8 @@ import (
 	"github.com/reprisemq/reprise/internal/amqpwire"
 )
 
-// waitingSession is a running session with a client that has an unacked message. After the test makes the session wait, the
-// session waits for a disk that does not respond.
+// waitingSession is a running session with a client that has an unacked message. A test can make the session wait for a disk
+// that does not respond.
 type waitingSession struct {
 	*Session
 	t      *testing.T
@@ -117,7 +117,7 @@ func TestSessionRespondsWhileItWaitsForDisk(t *testing.T) {
 	eachWait(t, func(t *testing.T, w *waitingSession) {
 		time.Sleep(time.Hour)
 		if w.over() {
-			t.Fatal("session ended because of a silent client")
+			t.Fatal("session treated the client as silent")
 		}
 		info := w.Info()
 		if len(info.Channels) != 2 || info.Channels[0].Unacked != 1 || info.State != "running" {
@@ -125,7 +125,7 @@ func TestSessionRespondsWhileItWaitsForDisk(t *testing.T) {
 		}
 		w.Abort()
 		if !w.over() || w.unacked() != 0 {
-			t.Errorf("session did not end, or has unacked messages: %d", w.unacked())
+			t.Errorf("session still runs or has unacked messages: got %d, want 0", w.unacked())
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestDisconnectWhileSessionWaitsForDisk(t *testing.T) {
 		_ = w.client.Close()
 		time.Sleep(10 * time.Second) // heartbeat interval
 		if !w.over() || w.unacked() != 0 {
-			t.Errorf("session did not end, or has unacked messages: %d", w.unacked())
+			t.Errorf("session still runs or has unacked messages: got %d, want 0", w.unacked())
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestShutdownWhileSessionWaitsForDisk(t *testing.T) {
 		synctest.Wait()
 		go w.client.Write([]byte{1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 51, amqpwire.FrameEnd}) // connection.close-ok
 		if !w.over() || w.unacked() != 0 {
-			t.Errorf("session did not end, or has unacked messages: %d", w.unacked())
+			t.Errorf("session still runs or has unacked messages: got %d, want 0", w.unacked())
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 type traffic struct {
 	net.Conn
 	bytesIn, bytesOut  atomic.Uint64
-	readsIn, writesOut atomic.Uint64 // numbers of system calls; one call may transfer many frames
+	readsIn, writesOut atomic.Uint64 // counts of system calls; one call may transfer many frames
 }
 
 // Read implements [net.Conn].

@@ -20,7 +20,7 @@ type transaction struct {
 // pending is a message that was checked but not yet published.
 type pending struct {
 	message   *queue.Message
-	queues    []*vhost.Queue // determined when the client published; later changes of the topology have no effect
+	queues    []*vhost.Queue // determined when the client published; later changes to the topology have no effect
 	mandatory bool
 }
 

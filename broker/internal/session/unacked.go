@@ -60,8 +60,8 @@ func (u *unacked) free() {
 	u.count()
 }
 
-// take removes the delivery with the tag and appends it to dst. With multiple, it removes all deliveries up to the tag, or
-// all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag.
+// take removes the delivery with the tag and appends it to dst. If multiple is set, take removes all deliveries up to the
+// tag, or all deliveries if the tag is 0. It returns false if no unsettled delivery has the tag.
 func (u *unacked) take(dst []delivery, tag uint64, multiple bool) ([]delivery, bool) {
 	if multiple && tag == 0 {
 		return u.takeAll(dst), true
