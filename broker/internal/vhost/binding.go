@@ -15,7 +15,7 @@ type BindingInfo struct {
 	Arguments   amqpwire.Table
 }
 
-// Bind creates a binding, unless it exists. Owner identifies the connection.
+// Bind creates a binding, unless it exists. The argument owner identifies the connection of the client.
 func (v *VHost) Bind(b BindingInfo, owner any) error {
 	b = b.clean()
 	switch {

@@ -39,8 +39,8 @@ func (q *Queue) Arguments() amqpwire.Table {
 func (q *Queue) String() string { return q.vhost.queue(q.Name()) }
 
 // DeclareQueue creates a queue, unless it exists, and returns it. An existing queue must have the same properties. A passive
-// declaration only checks that the queue exists. If the name is empty, the broker generates a name. Owner identifies the
-// connection. DeclareQueue checks the configure permission by calling may with the name.
+// declaration only checks that the queue exists. If the name is empty, the broker generates a name. The argument owner
+// identifies the connection of the client. DeclareQueue checks the configure permission by calling may with the name.
 func (v *VHost) DeclareQueue(d *amqpwire.QueueDeclare, owner any, may func(name string) error) (*Queue, error) {
 	name := Clean(d.Queue)
 	if isReply(name) {

@@ -2,7 +2,7 @@
 //
 // If a client causes an error, the error is an *[exception.Error] with RabbitMQ's code and text for the wire.
 //
-// There are two main locks. The lock VHost.change serializes changes of the topology, so that a check and the subsequent
+// There are two main locks. The lock VHost.change serializes changes to the topology, so that a check and the subsequent
 // change are atomic. The lock VHost.mu guards only the maps. It is never held during a call to a queue, because queues
 // publish their dead letters through the virtual host, possibly during a change.
 package vhost
@@ -58,10 +58,10 @@ type Config struct {
 	Stats     *stats.Node   // counts queues and dead letters; may be nil
 	Topology  *budget.Limit // limits the memory of objects without an owner; nil means no limit
 
-	// Store saves messages, and Registry saves declarations. Both are nil for a broker in memory.
+	// Store saves messages, and Registry saves declarations. Both are nil for an in-memory broker.
 	Store    store.Store
 	Registry *registry.Registry
-	// Resident is the memory use in bytes above which queues remove messages from memory that are also in the store.
+	// Resident is the memory use in bytes above which queues remove from memory the messages that are also in the store.
 	Resident int64
 }
 
