@@ -94,7 +94,8 @@ func openOffline(o *Options) (d *disk, whole bool, err error) {
 	return d, whole, nil
 }
 
-// isFormatDamaged reports whether the content of the file FORMAT is damaged, and not a format of another version.
+// isFormatDamaged reports whether the content of the file FORMAT is damaged. It returns false if another version wrote the
+// content.
 func isFormatDamaged(fs vfs.FS, dir string) bool {
 	text, err := readFile(fs, fs.PathJoin(dir, formatFile))
 	return err == nil && (!bytes.HasPrefix(text, []byte("reprise ")) || !bytes.HasSuffix(text, []byte("\n")))

@@ -115,7 +115,7 @@ func (d *disk) commit(batch *pebble.Batch, g *changeSet) error {
 	return nil
 }
 
-// write encodes the changes of part p, starting after the part before.
+// write encodes the changes in part p. The argument before is the previous part.
 func (g *changeSet) write(batch *pebble.Batch, before, p part) error {
 	others := g.others[before.others:p.others]
 	var key, value []byte

@@ -173,7 +173,7 @@ func (h *history) found(t *rapid.T, c content) {
 			return
 		}
 	}
-	t.Fatalf("recovered content is not one of the commits %d to %d, %+v: got %+v",
+	t.Fatalf("recovered content must be one of the commits %d to %d, %+v: got %+v",
 		h.waited, h.first+Ticket(len(h.states)), h.states, c)
 }
 

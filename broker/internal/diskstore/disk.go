@@ -74,7 +74,7 @@ type changeSet struct {
 // part is the content of one batch. Most commits have one part. A batch is limited to 4 GiB and should be much smaller,
 // because it is a copy of the data.
 type part struct {
-	changes, others int // numbers of changes and others, including the earlier parts
+	changes, others int // counts of changes and others, including the earlier parts
 	counts          []tally
 }
 

@@ -54,8 +54,8 @@ func workWith(d *disk, messages int, body string) (confirmed []Key, err error) {
 	return confirmed, d.sync()
 }
 
-// The test makes each write fail in turn, alone or together with all later writes. The confirmed messages must survive a
-// power failure. After the store has failed, it reports the failure and does not confirm further messages.
+// Each write fails in turn, alone or together with all later writes. The confirmed messages must survive a power failure.
+// After the store has failed, it reports the failure and does not confirm further messages.
 func TestFailedWriteIsNotConfirmed(t *testing.T) {
 	healthy := &faultFS{}
 	d := openOn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(healthy.inject)))
@@ -86,7 +86,7 @@ func TestFailedWriteIsNotConfirmed(t *testing.T) {
 					t.Fatalf("write %d: Close: got %v, want EIO", n, err)
 				}
 			} else {
-				_ = d.Close(true) // fails on the same disk, or not
+				_ = d.Close(true) // returns an error only if Close makes a failing write
 			}
 			checkConfirmed(t, power.CrashClone(vfs.CrashCloneCfg{}), kept, fmt.Sprintf("write %d, once: %v", n, once))
 		}
@@ -111,8 +111,8 @@ func checkConfirmed(t *testing.T, fs vfs.FS, confirmed []Key, when string) {
 	}
 }
 
-// If the disk is full or fails during Open or Close, they return an error and do not block or terminate the process. The
-// confirmed messages are available after the disk works again.
+// If the disk is full or fails, Open and Close return an error. They do not block or terminate the process. The confirmed
+// messages are available after the disk works again.
 func TestDiskErrorDuringOpenOrClose(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO} {
 		for n := int64(1); ; n++ {

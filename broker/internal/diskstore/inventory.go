@@ -59,7 +59,7 @@ func (v inventory) encode() []byte {
 }
 
 func decodeInventory(text []byte) (v inventory, err error) {
-	invalid := errors.New("its checksum does not match")
+	invalid := errors.New("checksum does not match")
 	title, rest, _ := bytes.Cut(text, []byte("\n"))
 	var length int
 	var sum uint32

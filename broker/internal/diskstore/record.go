@@ -100,8 +100,8 @@ const (
 	lastPiece
 )
 
-// readChunk reads a chunk of a log. The size is 0 if the chunk is not valid. The three formats have headers of different
-// lengths: checksum, length, kind, then the number of the log, then the synced offset.
+// readChunk reads a chunk of a log. The size is 0 if the chunk is not valid. All three formats have a header with the
+// checksum, length and kind. The second format adds the number of the log. The third format also adds the synced offset.
 func readChunk(content []byte, number uint32) (payload []byte, kind, size int) {
 	length, encoding := int(binary.LittleEndian.Uint16(content[4:])), int(content[6])
 	if encoding < 1 || encoding > 12 {

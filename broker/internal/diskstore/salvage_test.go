@@ -79,10 +79,10 @@ func TestSalvage(t *testing.T) {
 			options := Options{Dir: dataDir, Log: discard, FS: disk}
 			checked, err := Check(options)
 			if err != nil || (len(checked.Damage) > 0) != (harmed > 0) {
-				t.Fatalf("Check: got %+v, %v", checked, err)
+				t.Fatalf("Check: got %+v, %v, want damage: %v", checked, err, harmed > 0)
 			}
 			if harmed == 0 && !slices.Equal(checked.Queues, []Contents{{1, 100, 100}, {2, 100, 100}}) {
-				t.Errorf("Check: got queues %+v", checked.Queues)
+				t.Errorf("Check: got queues %+v, want two queues with 100 messages", checked.Queues)
 			}
 			salvaged, err := Salvage(options, nil)
 			if err != nil {
@@ -94,7 +94,7 @@ func TestSalvage(t *testing.T) {
 				expected += max(q.Expected, q.Found)
 			}
 			if found < test.keep || test.keep == 200 && expected != 200 {
-				t.Errorf("Salvage: got queues %+v", salvaged.Queues)
+				t.Errorf("Salvage: got queues %+v, want at least %d messages", salvaged.Queues, test.keep)
 			}
 			d := openOn(t, disk)
 			defer d.Close(true)
@@ -109,7 +109,7 @@ func TestSalvage(t *testing.T) {
 				t.Error("salvaged directory is not marked as unclean")
 			}
 			if names, err := disk.List(salvaged.Aside + "/pebble"); err != nil || len(names) == 0 {
-				t.Errorf("old files: got %v, %v", names, err)
+				t.Errorf("old files: got %v, %v, want at least one file", names, err)
 			}
 		})
 	}

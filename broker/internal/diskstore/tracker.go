@@ -296,7 +296,7 @@ func syncFile(fs vfs.FS, name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// isMarker reports whether the name of a file specifies the current MANIFEST.
+// isMarker reports whether a file is a marker. The name of a marker contains the name of the current MANIFEST.
 func isMarker(name string) bool { return strings.HasPrefix(name, "marker.manifest.") }
 
 // manifestCopy is the name prefix of the copy of a MANIFEST. The tracker keeps a copy because only the MANIFEST records

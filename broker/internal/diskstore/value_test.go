@@ -39,7 +39,7 @@ func TestKeysSortLikeMessages(t *testing.T) {
 			t.Errorf("keys of %v and %v are in the wrong order", a, b)
 		}
 		if got, err := parseMessageKey(messageKey(a)); err != nil || got != a {
-			t.Errorf("encoded %v, decoded %v, %v", a, got, err)
+			t.Errorf("decoded key: got %v, %v, want %v", got, err, a)
 		}
 	})
 }

@@ -77,7 +77,7 @@ func verify(fs vfs.FS, database string, v inventory, everything bool) (wrong []D
 			return wrong, err
 		}
 		if found != is {
-			wrong = append(wrong, Damage{path, "its checksum does not match"})
+			wrong = append(wrong, Damage{path, "checksum does not match"})
 		}
 	}
 	return wrong, nil
