@@ -80,7 +80,7 @@ func TestShutdownClosesConnections(t *testing.T) {
 	})
 }
 
-// A client that does not answer does not delay a shutdown beyond the deadline of the caller.
+// A client that does not respond does not delay a shutdown beyond the deadline of the caller.
 func TestShutdownCutsUnresponsiveClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := broker.New(broker.Config{})
@@ -104,7 +104,7 @@ func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	})
 }
 
-// stuck is a connection whose client can stop answering.
+// stuck is a connection whose client can stop responding.
 type stuck struct {
 	net.Conn
 	gate chan struct{}

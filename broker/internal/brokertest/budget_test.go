@@ -240,7 +240,7 @@ func TestConnectionMemoryLimit(t *testing.T) {
 					attack.step(r, i)
 					good.roundTrip()
 					if used := nodeOf(b).Connections.Used(); used > 2*attackLimit {
-						t.Fatalf("account exceeds its limit: got %d bytes", used)
+						t.Fatalf("account: got %d bytes, want at most %d", used, 2*attackLimit)
 					}
 				}
 				if attack.unread {
@@ -307,7 +307,7 @@ func TestTotalConnectionMemoryLimit(t *testing.T) {
 			}
 			good.roundTrip()
 			if used := nodeOf(b).Connections.Used(); used > limit*5/4 {
-				t.Fatalf("account exceeds its limit: got %d bytes", used)
+				t.Fatalf("account: got %d bytes, want at most %d", used, limit*5/4)
 			}
 			if clients[closed].closed != nil {
 				closed++

@@ -60,7 +60,7 @@ func TestAtLeastOnceDeadLetterWaitsForTargetQueue(t *testing.T) {
 		must(t, err)
 		for i := range 3 {
 			if d := <-deliveries; string(d.Body) != fmt.Sprint(i) {
-				t.Errorf("message %d: got body %q", i, d.Body)
+				t.Errorf("body of message %d: got %q, want \"%d\"", i, d.Body, i)
 			}
 		}
 	})

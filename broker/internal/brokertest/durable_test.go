@@ -234,7 +234,7 @@ func TestBackup(t *testing.T) {
 	}
 	runBroker(t, broker.Config{}, func(b *broker.Broker) {
 		if err := b.Backup(context.Background(), to+"2"); err == nil {
-			t.Error("Backup of a broker in memory returned no error")
+			t.Error("Backup of an in-memory broker returned no error")
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestFailedStartKeepsCrashMark(t *testing.T) {
 	})
 }
 
-// After Shutdown, the API still answers, but does not change the data directory.
+// After Shutdown, the API still responds, but does not change the data directory.
 func TestAPIDoesNotChangeDataAfterShutdown(t *testing.T) {
 	config := inData(t)
 	b, err := broker.New(config)
@@ -335,7 +335,7 @@ func TestNewLoadsTopologyAboveLimit(t *testing.T) {
 				t.Errorf("got %d queues and %d bindings, want 10 and 10", queues, bindings)
 			}
 			if used := nodeOf(b).Topology.Used(); used < 10*2*1000 {
-				t.Errorf("account of the topology: got only %d bytes", used)
+				t.Errorf("account of the topology: got %d bytes, want at least %d", used, 10*2*1000)
 			}
 			ch := channel(t, dial(t, b))
 			must(t, declare(ch, "q0", args))

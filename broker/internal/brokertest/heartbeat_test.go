@@ -54,7 +54,7 @@ func TestHeartbeatsKeepSlowReaderOpen(t *testing.T) {
 				}
 				synctest.Wait()
 				if cut := len(nodeOf(b).Sessions()) == 1; cut != test.cut {
-					t.Fatalf("connection cut: got %v", cut)
+					t.Fatalf("connection cut: got %v, want %v", cut, test.cut)
 				}
 				if !test.cut {
 					if _, err := io.CopyN(io.Discard, r.conn, messages*size-read); err != nil {

@@ -67,7 +67,7 @@ func TestDeadLettersThroughManyQueues(t *testing.T) {
 	must(t, err)
 	must(t, ch.Publish("", "0", true, false, amqp.Publishing{}))
 	if deaths := (<-deliveries).Headers["x-death"].([]any); len(deaths) != n {
-		t.Errorf("x-death: got %d entries", len(deaths))
+		t.Errorf("x-death: got %d entries, want %d", len(deaths), n)
 	}
 	must(t, ch.Publish("", "0", true, false, amqp.Publishing{}))
 	must(t, b.Shutdown(context.Background()))

@@ -132,7 +132,7 @@ func TestMemoryIncludesRoutingKeys(t *testing.T) {
 		synctest.Wait()
 		const onTheWire, header = 5, 16 // bytes per key
 		if got := nodeOf(b).Memory.Used() - without; got < messages*keys*(onTheWire+header) {
-			t.Errorf("account: got only %d bytes for %d messages with %d keys each", got, messages, keys)
+			t.Errorf("account of %d messages with %d keys each: got %d bytes, want at least %d", messages, keys, got, messages*keys*(onTheWire+header))
 		}
 	})
 }
@@ -158,7 +158,7 @@ func TestMemoryIncludesFrameBuffers(t *testing.T) {
 			before := used()
 			r.out <- frame[:size]
 			if part := used(); part < before+size-8192 {
-				t.Errorf("account during an incomplete frame: got %d bytes, %d before", part, before)
+				t.Errorf("account during an incomplete frame: got %d bytes, want at least %d", part, before+size-8192)
 			}
 			r.out <- frame[size:]
 			r.send(1, &amqpwire.QueueDelete{Queue: "q"})
@@ -166,7 +166,7 @@ func TestMemoryIncludesFrameBuffers(t *testing.T) {
 				r.out <- amqpwire.AppendHeartbeatFrame(nil)
 			}
 			if after := used(); after > before+1000 {
-				t.Errorf("account after the frame: got %d bytes, %d before", after, before)
+				t.Errorf("account after the frame: got %d bytes, want at most %d", after, before+1000)
 			}
 		}
 	})

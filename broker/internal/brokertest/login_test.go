@@ -20,7 +20,7 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/access"
 )
 
-// site is a broker in memory whose clients choose their addresses.
+// site is an in-memory broker whose clients choose their addresses.
 type site struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -306,7 +306,7 @@ func TestManagementLimitsPasswordGuesses(t *testing.T) {
 			want       int
 		}{{guesser, "ada", 429}, {guesser, "bob", 200}, {another, "ada", 200}} {
 			if w := ask(who.addr, who.user, "right"); w.Code != who.want {
-				t.Errorf("request of %s from %s: got %d %s", who.user, who.addr, w.Code, w.Body)
+				t.Errorf("request of %s from %s: got %d, want %d: %s", who.user, who.addr, w.Code, who.want, w.Body)
 			}
 		}
 		if took, err := s.logIn(guesser, "ada", "right"); took == 0 || err != nil {
@@ -332,7 +332,7 @@ func TestDefaultLoginRequiresLocalAddress(t *testing.T) {
 			{"/api/permissions/%2F/guest", `{"configure":".*","write":".*","read":".*"}`},
 		} {
 			if status := ask(another+":1", "bob", "right", "PUT", put[0], put[1]); status != http.StatusCreated {
-				t.Fatalf("PUT %s: got status %d", put[0], status)
+				t.Fatalf("PUT %s: got status %d, want 201", put[0], status)
 			}
 		}
 		for addr, here := range map[string]bool{
@@ -341,7 +341,7 @@ func TestDefaultLoginRequiresLocalAddress(t *testing.T) {
 		} {
 			_, err := s.logIn(addr, "guest", "guest")
 			if here && err != nil || !here && (err == nil || !strings.Contains(err.Error(), "403")) {
-				t.Errorf("AMQP login from %s: got %v", addr, err)
+				t.Errorf("AMQP login from %s: got %v, want success: %v", addr, err, here)
 			}
 			want := map[bool]int{true: http.StatusOK, false: http.StatusUnauthorized}[here]
 			if status := ask(net.JoinHostPort(addr, "1"), "guest", "guest", "GET", "/api/whoami", ""); status != want {

@@ -37,7 +37,7 @@ func TestConsumerTimeout(t *testing.T) {
 		again, ok, err := channel(t, conn).Get("quorum", true)
 		must(t, err)
 		if !ok || !again.Redelivered {
-			t.Errorf("redelivery: got %v, redelivered %v", ok, again.Redelivered)
+			t.Errorf("redelivery: got %v, redelivered %v, want a redelivered message", ok, again.Redelivered)
 		}
 		if _, ok, err := ch.Get("classic", true); ok || err != nil {
 			t.Errorf("classic queue requeued its message (%v)", err)
