@@ -13,7 +13,7 @@ import (
 	"github.com/reprisemq/reprise"
 )
 
-// Book records the messages of a life, with the reports of their publishers and handlers.
+// Book records the messages of a life, and what their publishers and handlers report.
 type Book struct {
 	l *Life
 
@@ -52,9 +52,9 @@ type Sending struct {
 	Err          error // result of Publish
 }
 
-// Run is a run of a handler.
+// Run is one call of a handler.
 type Run struct {
-	Who         string // owner of the worker's connections
+	Who         string // owner of the connections of the process
 	process     any    // process that runs the handler
 	Attempt     int
 	Redelivered bool
@@ -202,7 +202,7 @@ func (b *Book) begin(who string, process any, work string, d *reprise.Message) (
 		b.l.Broken(promiseKept, "%s: headers, -published +delivered:\n%s", m.ID, diff)
 	}
 	if m.MessageID != "" && m.MessageID != d.MessageID {
-		b.l.Broken(promiseKept, "%s: message ID: got %q", m.ID, d.MessageID)
+		b.l.Broken(promiseKept, "%s: message ID: got %q, want %q", m.ID, d.MessageID, m.MessageID)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -332,7 +332,7 @@ func (b *Book) parked(w Work, d amqp.Delivery) {
 		return
 	}
 	if m.Work != w.Name || !bytes.Equal(m.Body, d.Body) || m.MessageID != "" && m.MessageID != d.MessageId {
-		b.l.Broken(promiseKept, "parked by %s with id %q: %s", w.Name, d.MessageId, m.History())
+		b.l.Broken(promiseKept, "message changed by parking: got work %s and ID %q, want %s and %q: %s", w.Name, d.MessageId, m.Work, m.MessageID, m.History())
 	}
 	for name, v := range m.Headers {
 		if diff := cmp.Diff(v, d.Headers[name]); diff != "" && !m.Stripped {

@@ -75,7 +75,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 	if err != nil {
 		return
 	}
-	d := l.Disturb(rejecterName, "stop") // the broker requeues the unacked messages when the connection ends
+	d := l.Disturb(rejecterName, "stop") // the broker requeues the unacked messages when the connection is closed
 	defer d.End()
 	defer conn.Close()
 	ch, err := conn.Channel()
@@ -125,7 +125,7 @@ func (r *rejecter) reject(l *Life, s Step) {
 	if len(all) > 0 {
 		l.Count("reject-burst")
 	}
-	time.Sleep(time.Second) // when the connection ends, the broker requeues messages that arrive in this second
+	time.Sleep(time.Second) // when the connection is closed, the broker requeues messages that arrive in this second
 }
 
 var attemptThatFails = attempt{manner: fails}

@@ -112,7 +112,7 @@ func (l *Life) lostByOrder(m *Message) bool {
 	return false
 }
 
-// grace is the maximum time after a settlement in which the acknowledgement may not be on disk.
+// grace is the maximum time from a settlement until the broker has stored the acknowledgement on disk.
 const grace = time.Second
 
 // runDisturbed reports whether a fault occurred between the delivery of a message to a worker and the moment when the broker
@@ -191,7 +191,7 @@ const crashLimit = 5
 // counted reports whether the work queue counts deliveries that end with their connection.
 func (d design) counted(w Work) bool { return d.Quorum || !w.Classic }
 
-// losses returns the number of times that a consumer of a work has lost its unacked deliveries since a given time.
+// losses returns the number of disturbances, since a given time, in which a consumer of a work lost its unacked deliveries.
 func (l *Life) losses(w Work, since time.Time) (n int) {
 	for i := range w.Workers {
 		n += len(l.Disturbed(workerName(w, i), since, time.Now(), "interrupted", "crash", "stop"))
@@ -242,8 +242,9 @@ func inOrder(noted, later *Run) (first, second *Run) {
 	return noted, later
 }
 
-// parkedUnseen reports whether a worker can have parked two copies of a message without a call of the handler. This happens if
-// the attempts or the crashes were exhausted at the delivery and a disturbance affected a consumer at the same time.
+// parkedUnseen reports whether a worker may have parked two copies of a message without calling the handler. A worker parks
+// a message on delivery if its attempts or crashes are exhausted. A disturbance of a consumer at that time can leave two
+// copies.
 func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	since := m.Sendings[0].Began
 	for _, r := range m.Runs {
@@ -255,7 +256,7 @@ func (l *Life) parkedUnseen(w Work, m *Message) bool {
 	return l.queueDisturbed(w, since)
 }
 
-// reappeared reports whether a message can have returned to the failed queue after an operator took it. A crash of the
+// reappeared reports whether a message may have returned to the failed queue after an operator took it. A crash of the
 // broker can undo the acknowledgements of the last moment.
 func (l *Life) reappeared(m *Message) bool {
 	return slices.ContainsFunc(m.Found, func(t time.Time) bool {

@@ -83,8 +83,8 @@ func (d *Disk) cutPower(s Step) {
 	}
 }
 
-// abandon replaces the disk by a copy, because the old broker does not release it. The copy contains all writes of the old
-// broker.
+// abandon replaces the disk with a copy, because the old broker does not release the disk. The copy contains all writes of
+// the old broker.
 func (d *Disk) abandon() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -309,7 +309,7 @@ func damageContent(random *rand.Rand, content []byte) (kind string, damaged []by
 	}
 }
 
-// readAll returns the files below a directory, ordered by name.
+// readAll returns the files in a directory and its subdirectories, ordered by name.
 func readAll(fs vfs.FS, dir string) ([]file, error) {
 	all := make(map[string][]byte)
 	var read func(dir string) error

@@ -344,7 +344,7 @@ type Result struct {
 	Took     time.Duration // real
 	Messages int
 	Events   map[string]int
-	Leaks    bool // goroutines of a broker with a failed disk remain
+	Leaks    bool // goroutines of a broker with a failed disk still run
 	Broken   []Violation
 }
 

@@ -139,7 +139,7 @@ func (n *Network) heal() {
 	}
 }
 
-const promiseClosed = "Close closes both connections and returns when every goroutine of the client has ended"
+const promiseClosed = "Close closes both connections and returns when every goroutine of the client has returned"
 
 // end reports connections that are still open and cuts them.
 func (n *Network) end() {

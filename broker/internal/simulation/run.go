@@ -42,7 +42,7 @@ func watch(seed uint64) (stop func()) {
 
 const promiseMoves = "virtual time advances"
 
-const promiseEnd = "no goroutine remains in the end"
+const promiseEnd = "at the end of a life, no goroutine is running"
 
 // Play plays a script in a new synctest bubble. Do not call it from a bubble.
 func Play(t *testing.T, script Script) (r *Result) {

@@ -126,7 +126,7 @@ func (s *Server) outage(why string, after time.Duration, end func(*broker.Broker
 	})
 }
 
-const promiseStop = "an orderly shutdown succeeds"
+const promiseStop = "a graceful shutdown succeeds"
 
 // Stop shuts the broker down gracefully, within a time limit, and restarts it after a while.
 func (s *Server) Stop(within, after time.Duration) {
@@ -202,7 +202,7 @@ func (s *Server) heal() {
 	s.Block(false)
 }
 
-// busy returns descriptions of the queues with messages that will still move.
+// busy returns descriptions of the queues whose messages will still move.
 func (s *Server) busy() (all []string) {
 	b, ok := s.Inside()
 	if !ok {
@@ -219,7 +219,7 @@ func (s *Server) busy() (all []string) {
 
 const (
 	promiseMemory = "a broker without messages and connections uses no accounted memory"
-	promiseCheck  = "a data directory has no damage after an orderly shutdown"
+	promiseCheck  = "a data directory has no damage after a graceful shutdown"
 )
 
 // end shuts the broker down gracefully and checks its data directory.
@@ -230,7 +230,7 @@ func (s *Server) end() {
 	}
 	n := inside.Of(b).(interface{ Node() *node.Node }).Node()
 	if used := n.Memory.Used(); used != 0 && s.l.Book.drained {
-		s.l.Broken(promiseMemory, "accounted memory: got %d bytes with %d connections; queues: %v", used, len(n.Sessions()), b.Queues())
+		s.l.Broken(promiseMemory, "accounted memory: got %d bytes, want 0 (%d connections; queues: %v)", used, len(n.Sessions()), b.Queues())
 	}
 	s.stop(b, time.Hour)
 	if s.Disk == nil {

@@ -156,7 +156,7 @@ func TestReadScriptReturnsWrittenScript(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := read.Write(&again); err != nil || again.String() != written.String() {
-			t.Fatalf("got %v, written:\n%s\nread:\n%s", err, written.String(), again.String())
+			t.Fatalf("script after ReadScript: %v, got:\n%s\nwant:\n%s", err, again.String(), written.String())
 		}
 	}
 }

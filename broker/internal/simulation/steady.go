@@ -93,8 +93,8 @@ func (l *Life) steadyDisturbed(from, to time.Time) bool {
 	return len(l.Disturbed(workerName(Work{Name: steadyName}, 0), from, to)) > 0 || len(l.Disturbed(brokerName, from, to, "stop", "crash", "disk")) > 0
 }
 
-// paused records the moments when a worker requeues fetched messages. Before and after a message that it processes alone, the
-// worker subscribes again with another prefetch.
+// paused records a disturbance if a worker reports that it has requeued fetched messages or has no consumer. Before and
+// after it processes a message alone, a worker subscribes again with a different prefetch.
 func (l *Life) paused(who string, e reprise.Event) {
 	switch {
 	case e.Kind == reprise.EventPaused, e.Kind == reprise.EventConsuming, e.Kind == reprise.EventRequeued && e.Message == nil:

@@ -222,7 +222,7 @@ func (t *tap) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.most > mostChannels {
-		t.k.n.l.Broken(promiseChannels, "open channels of connection %d of %s: got %d", t.k.Number, t.k.Owner, t.most)
+		t.k.n.l.Broken(promiseChannels, "open channels of connection %d of %s: got %d, want at most %d", t.k.Number, t.k.Owner, t.most, mostChannels)
 	}
 }
 
@@ -251,8 +251,8 @@ func init() {
 			k.tap.mu.Lock()
 			lasts := s.For
 			if strings.HasPrefix(k.Owner, "staking.") {
-				// A worker subscribes again every 30 seconds. After 20 deliveries, the broker moves the message to the wait
-				// queue, where it remains; see preset.Staking.
+				// Without a reply, a worker subscribes again every 30 seconds, so that a message has 20 deliveries after 10
+				// minutes. The broker would then move the message to the wait queue, where it remains; see preset.Staking.
 				lasts = min(lasts, 5*time.Minute)
 			}
 			k.tap.deafTo, k.tap.until = oneOf(s.Random(), answers...), time.Now().Add(lasts)

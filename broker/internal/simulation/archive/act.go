@@ -11,7 +11,7 @@ import (
 	"github.com/reprisemq/reprise/failed"
 )
 
-// discarded describes one discard. The key is its reason, which is unique.
+// discarded describes one discard. System.reasons contains it under the reason of the discard, which is unique.
 type discarded struct {
 	epoch int
 	actor string
@@ -32,7 +32,7 @@ type startedReplay struct {
 type intent struct {
 	verb    string // discard, restore or replay
 	from    failed.State
-	selects func(Row) bool // selection of the page, the search or the command
+	selects func(Row) bool // whether the page, the search or the command selects a message
 	words   []string       // words that the confirmation page must contain
 	actor   string
 	reason  string // only for a discard
@@ -128,7 +128,7 @@ func (s *System) checkOutcome(i intent, announced int64, e ending, after map[fai
 	for id := range changed {
 		row := after[id]
 		if was, known := e.before[id]; known && was.State != i.from || !i.selects(row) {
-			violated("message %d of %s (%q) was changed, which was not selected", id, row.Queue, row.Error)
+			violated("message %d of %s (%q) was changed but not selected", id, row.Queue, row.Error)
 			return
 		}
 	}
@@ -145,18 +145,18 @@ func (s *System) checkOutcome(i intent, announced int64, e ending, after map[fai
 		s.recordAct(i, e, epoch, n, changed)
 		return
 	case !accepted && n > 0:
-		violated("it was refused, and %d messages were changed", n)
+		violated("refused, but %d messages were changed", n)
 	case !accepted && int64(len(expected))+newcomers <= announced && len(expected) > 0:
-		violated("it was refused with %d messages selected", len(expected))
+		violated("refused, although %d messages were selected", len(expected))
 	case accepted && i.verb != "replay":
 		for id := range expected {
 			if !changed[id] {
-				violated("message %d of %s (%q) was selected, and not changed", id, after[id].Queue, after[id].Error)
+				violated("message %d of %s (%q) was selected but not changed", id, after[id].Queue, after[id].Error)
 				return
 			}
 		}
 		if e.n >= 0 && e.n != n {
-			violated("the page says %d afterwards, and %d messages were changed", e.n, n)
+			violated("the result page reports %d messages, but %d were changed", e.n, n)
 		}
 	case accepted:
 		r, err := s.replayOf(e.replay)

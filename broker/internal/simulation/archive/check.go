@@ -173,10 +173,10 @@ func (s *System) checkContents(all map[failed.ID]Row) {
 		}
 		p := r.Properties
 		if m.MessageID != "" && p.MessageID != m.MessageID || p.ContentType != "application/json" || p.Type != m.Class || p.CorrelationID != "c"+m.MessageID {
-			s.failLocked(promiseExactly, "archived properties of message %d: got %+v", m.N, p)
+			s.failLocked(promiseExactly, "archived properties of message %d: got %+v, want those of %+v", m.N, p, m)
 		}
 		if r.Headers["tenant"] != tenant(m.N) || r.Headers["price"] != int32(m.N) {
-			s.failLocked(promiseExactly, "archived headers of message %d: got %v", m.N, r.Headers)
+			s.failLocked(promiseExactly, "archived headers of message %d: got %v, want tenant %s and price %d", m.N, r.Headers, tenant(m.N), m.N)
 		}
 	}
 }
@@ -303,7 +303,7 @@ func (s *System) checkReplays(all map[failed.ID]Row) {
 		switch r.State {
 		case failed.ReplayDone, failed.ReplayCancelled, failed.ReplayStopped:
 		default:
-			s.failLocked(promiseStates, "replay %d: state in the end: got %s", r.ID, r.State)
+			s.failLocked(promiseStates, "final state of replay %d: got %s, want done, cancelled or stopped", r.ID, r.State)
 		}
 		if r.State == failed.ReplayDone && r.Left() != 0 {
 			s.failLocked(promiseReplay, "replay %d is done without sending %d of %d messages", r.ID, r.Left(), r.Total)
@@ -381,7 +381,7 @@ func (s *System) disturbed() (all []string) {
 		}
 	}
 	if s.Disturbances(s.began, time.Now()) > 0 {
-		all = append(all, "what others did")
+		all = append(all, "faults outside the system")
 	}
 	slices.Sort(all)
 	return all

@@ -15,14 +15,14 @@ const (
 	promiseReady     = "while the database is unavailable, /readyz reports an error"
 	promiseSoon      = "the console responds within 10 s to a query and 20 s to a change"
 	promiseGoesOn    = "the archive continues when the database is available again"
-	promiseInOrder   = "an orderly stop of a process succeeds"
+	promiseInOrder   = "a graceful shutdown of a process succeeds"
 	promiseOnce      = "the archive does not store a message twice"
 	promiseExactly   = "the archive stores the exact body, properties and headers"
 	promiseAnnounced = "an act changes exactly the messages that its page announced, or none"
 	promiseAudit     = "the audit log records every act with its operator"
 	promiseReplay    = "a replay sends each selected message, and records it after the confirm"
 	promiseTwice     = "a crash or a lost connection repeats at most 100 messages of a replay"
-	promiseNoRepeat  = "an orderly stop or a cancellation of a replay does not repeat messages"
+	promiseNoRepeat  = "a graceful shutdown or the cancellation of a replay does not repeat messages"
 	promiseStates    = "in the end, each replay is done, cancelled or stopped, and no message is replaying"
 )
 
@@ -127,7 +127,7 @@ func (s *System) Stop(p *Process, pause time.Duration) {
 	s.mu.Unlock()
 	begun := time.Now()
 	if err := p.Stop(); err != nil {
-		s.fail(promiseInOrder, "%s ended with %v", p.Name, err)
+		s.fail(promiseInOrder, "%s exited with %v", p.Name, err)
 	}
 	if took := time.Since(begun); took > 2*time.Minute {
 		s.fail(promiseInOrder, "%s took %v to exit", p.Name, took)
@@ -355,7 +355,7 @@ func (s *System) newFileLocked() string {
 	return s.newFile()
 }
 
-// Lose deletes the file of the archive, or replaces it by the latest backup, while the processes run. After a while, the
+// Lose deletes the file of the archive, or replaces it with the latest backup, while the processes run. After a while, the
 // processes restart and use the current file.
 func (s *System) Lose(restored bool, restart time.Duration) {
 	struck := s.processes()
@@ -414,7 +414,7 @@ func (s *System) Lose(restored bool, restart time.Duration) {
 			}
 			s.mu.Unlock()
 			if err := p.Stop(); err != nil {
-				s.fail(promiseInOrder, "%s ended with %v", p.Name, err)
+				s.fail(promiseInOrder, "%s exited with %v", p.Name, err)
 			}
 		}
 		s.mu.Lock()

@@ -250,8 +250,8 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
-// Kill stops the process immediately, like SIGKILL. It executes no further statement and its connections are closed.
-// Kill calls keep while the files do not change. The goroutines return later, when they notice the kill.
+// Kill stops the process immediately, like SIGKILL. It executes no further statement and its connections are closed. Kill
+// calls keep while the files do not change. The goroutines of the process return later, when they notice the kill.
 func (p *Process) Kill(keep func()) {
 	if p.killed.Swap(true) {
 		return

@@ -68,7 +68,7 @@ func classOf(text string) string {
 type Order struct {
 	N      int    `json:"n"`
 	Class  string `json:"class"`
-	Amount int    `json:"amount"` // 9 makes the message fail always
+	Amount int    `json:"amount"` // with 9, the message always fails
 	Note   string `json:"note"`
 }
 
@@ -127,7 +127,7 @@ type System struct {
 	breaks     int       // number of current database faults.
 	repairedAt time.Time // end of the latest database fault
 	faulty     int       // identifies the latest database fault
-	epoch      int       // generation of the archive file, whose numbers start again
+	epoch      int       // number of the archive file; message IDs start again in each file
 	files      int
 	main       *Process // `reprise up`; nil while it is down
 	second     *Process // `reprise console` on the same file; nil: none
