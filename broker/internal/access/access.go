@@ -79,7 +79,7 @@ func New() *Control {
 	return c
 }
 
-// Generation returns a number that changes with each change of a permission, so that callers can cache results of Allowed.
+// Generation returns a number that changes with each change to a permission, so that callers can cache results of Allowed.
 // The number is never zero.
 func (c *Control) Generation() uint64 { return c.generation.Load() }
 

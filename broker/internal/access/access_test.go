@@ -33,7 +33,7 @@ func TestPermissions(t *testing.T) {
 		{"other", Write, "q", false},
 	} {
 		if got := c.Allowed("ada", test.vhost, test.op, test.name); got != test.want {
-			t.Errorf("%v %q in %q: got %v", test.op, test.name, test.vhost, got)
+			t.Errorf("%v %q in %q: got %v, want %v", test.op, test.name, test.vhost, got, test.want)
 		}
 	}
 	before := c.Generation()

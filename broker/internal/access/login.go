@@ -18,8 +18,7 @@ const (
 	// must wait. There is no limit for all addresses together, because attackers could exhaust it and lock out other users.
 	// A delayed login uses no more resources than any other connection.
 	maxDelayed = 100
-	// maxDelayedForKnown is the maximum number of delayed logins from an address up to which a known user can log in there
-	// without a delay.
+	// maxDelayedForKnown is the number of delayed logins from an address at which the broker also delays known users there.
 	maxDelayedForKnown = maxDelayed / 2
 	// knownDuration is the time for which a user is known at an address after a login.
 	knownDuration = 24 * time.Hour
@@ -105,7 +104,7 @@ func (c *Control) Login(peer, name, password string) (ok bool, err error) {
 	return c.admit(peer, name, c.authenticFrom(peer, name, password))
 }
 
-// admit returns the result of a login. Right reports whether the password is correct.
+// admit returns the result of a login. The argument right reports whether the password is correct.
 func (c *Control) admit(peer, name string, right bool) (ok bool, err error) {
 	if wait := c.guesses.Try(peer, name, right); wait > 0 {
 		return false, &WaitError{User: name, Wait: wait}

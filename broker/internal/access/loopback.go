@@ -17,7 +17,7 @@ func (c *Control) authenticFrom(peer, name, password string) bool {
 	return c.Authenticate(name, password) && !(defaultLogin(name, password) && remote(peer))
 }
 
-// Refusal returns the reason for the log why a login was refused that did not have to wait.
+// Refusal returns the reason to log if Login refused a login that did not have to wait.
 func (c *Control) Refusal(peer, name, password string) string {
 	if c.Authenticate(name, password) && !c.authenticFrom(peer, name, password) {
 		return fmt.Sprintf("user %s with the default password can log in only from this machine", DefaultUser)

@@ -53,7 +53,8 @@ type Connections struct {
 	closing  map[*Account]struct{} // accounts of connections that are being closed
 }
 
-// NewConnections returns a budget of limit bytes, and lets each connection use up to each bytes.
+// NewConnections returns a budget. The argument each limits the memory of one connection, and limit the memory of all
+// connections, in bytes.
 func NewConnections(each, limit int64) *Connections {
 	return &Connections{
 		each: each, limit: limit, accounts: make(map[*Account]struct{}), closing: make(map[*Account]struct{}),

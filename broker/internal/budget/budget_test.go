@@ -131,12 +131,12 @@ func TestBudgetWithRandomUse(t *testing.T) {
 func TestLimit(t *testing.T) {
 	l := NewLimit(10)
 	if !l.Take(10) || l.Take(1) || l.Used() != 10 {
-		t.Errorf("limit of 10 bytes: got %d used", l.Used())
+		t.Errorf("used bytes of 10: got %d, want 10 and no further Take", l.Used())
 	}
 	l.Force(5)
 	l.Give(6)
 	if !l.Take(1) || l.Take(1) {
-		t.Errorf("limit of 10 bytes: got %d used", l.Used())
+		t.Errorf("used bytes of 10: got %d, want 10 and no further Take", l.Used())
 	}
 }
 

@@ -108,7 +108,7 @@ func checkDamageLater(t *testing.T, like string, harm func(t *testing.T, disk vf
 	answer := httptest.NewRecorder()
 	api.ServeHTTP(answer, r)
 	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), `"damage"`) {
-		t.Errorf("health check: got %d: %s", answer.Code, answer.Body)
+		t.Errorf("health check: got %d: %s, want 503 with \"damage\"", answer.Code, answer.Body)
 	}
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -141,13 +141,13 @@ func TestDiskAlarmBlocksPublishers(t *testing.T) {
 			return strings.Contains(node, `"disk_free_alarm":`+alarm) && strings.Contains(node, `"disk_free_limit":1000`)
 		})
 		if got, answer := r.call("GET", "/api/health/checks/local-alarms", ""); got != status {
-			t.Errorf("health check: got %d %s", got, answer)
+			t.Errorf("health check: got %d, want %d: %s", got, status, answer)
 		}
 	}
 
 	check(999, "true", 503)
 	if _, answer := r.call("GET", "/api/health/checks/alarms", ""); !strings.Contains(answer, `"resource":"disk"`) {
-		t.Errorf("health check: got %s", answer)
+		t.Errorf("health check: got %s, want the resource disk", answer)
 	}
 	if _, text := r.call("GET", "/metrics", ""); !strings.Contains(text, "\nrabbitmq_alarms_free_disk_space_watermark 1\n") ||
 		!strings.Contains(text, "\nrabbitmq_disk_space_available_bytes 999\n") {
@@ -332,8 +332,8 @@ func (g *removableDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	return vfs.DiskUsage{AvailBytes: 1 << 40}, nil
 }
 
-// The broker can write to open files of a removed directory. It must not confirm messages, because the files cannot be read
-// later.
+// The broker can still write to open files of a removed directory. It must not confirm messages, because no process can open
+// these files later.
 func TestRemovedDirectoryConfirmsNoMessages(t *testing.T) {
 	disk := &removableDisk{FS: vfs.NewMem()}
 	r := run(t, disk, 0)

@@ -22,8 +22,8 @@ import (
 	"github.com/reprisemq/reprise/broker/internal/store"
 )
 
-// Registry saves documents. A nil Registry is empty and ignores changes; a broker in memory uses it. A Registry is safe for
-// concurrent use.
+// Registry saves documents. A nil Registry, which an in-memory broker uses, is empty and ignores changes. A Registry is safe
+// for concurrent use.
 type Registry struct {
 	ids ids
 
@@ -72,7 +72,7 @@ func (r *Registry) change(do func(store.Store)) {
 	do(r.store)
 }
 
-// Sync waits until all earlier changes are on disk. If it returns an error, no later change reaches the disk.
+// Sync waits until all earlier changes are on disk. It returns an error if the store has failed or ctx is done first.
 func (r *Registry) Sync(ctx context.Context) error {
 	if r == nil {
 		return nil

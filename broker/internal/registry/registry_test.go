@@ -23,7 +23,7 @@ func TestDocumentNames(t *testing.T) {
 	})
 }
 
-// A broker in memory has a nil registry.
+// An in-memory broker has a nil registry.
 func TestNilRegistry(t *testing.T) {
 	var r *Registry
 	r.Set(1, "kind", "name")

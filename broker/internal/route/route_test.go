@@ -83,7 +83,7 @@ func TestBindIsIdempotentPerArguments(t *testing.T) {
 	}
 	table.Unbind(x, Binding[string]{Destination: toQueue("a"), Key: "k", Encoded: "args"})
 	if got := queues(table, x, "k"); got != "" || x.InUse() {
-		t.Errorf("after the last Unbind: got queues %q, in use %v", got, x.InUse())
+		t.Errorf("after the last Unbind: got queues %q, in use %v, want no queues, false", got, x.InUse())
 	}
 }
 

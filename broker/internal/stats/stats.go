@@ -77,7 +77,7 @@ func (c *Counter) AddFrom(quorum bool, k Kind, n uint64) {
 	c.byType[0][k].Add(n)
 }
 
-// Out counts a message that a client received. Way must be Get or a later Kind.
+// Out counts a message that a client received. The argument way must be Get or a later Kind.
 func (c *Counter) Out(quorum, redelivered bool, way Kind) {
 	c.AddFrom(quorum, way, 1)
 	if redelivered {

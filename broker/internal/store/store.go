@@ -1,6 +1,6 @@
 // Package store defines the persistent storage of a broker. A [Store] saves messages and documents, and reports when they
-// are durable. Package diskstore implements the interface. This package imports only the standard library, so that a broker
-// in memory does not need a database.
+// are durable. Package diskstore implements the interface. This package imports only the standard library, so that an
+// in-memory broker does not need a database.
 //
 // The store collects changes and commits them together, in the order of the calls:
 //
@@ -35,8 +35,8 @@ type Store interface {
 	Update(e Entry, old Ref) Ref
 
 	// Delete removes a message. The removal is durable when the pending commit has succeeded, which may take some
-	// milliseconds if no caller waits for it. A crash before that may restore the message. Bytes must equal the Bytes of the
-	// Entry.
+	// milliseconds if no caller waits for it. A crash before that may restore the message. The argument bytes must equal
+	// Entry.Bytes.
 	Delete(k Key, r Ref, bytes int64)
 
 	// Move deletes one key and puts another atomically. A crash cannot lose or duplicate the message.
@@ -93,8 +93,8 @@ type Store interface {
 	MakeRoom(context.Context) error
 
 	// Backlog returns nil while few changes are pending. Otherwise it returns a channel that is closed when a commit starts
-	// with these changes. Publishers wait for that channel. Otherwise publishers could outpace the disk indefinitely, and
-	// each commit would be larger than the previous one. A call of Backlog is cheap.
+	// with these changes. Publishers wait for that channel, because they could otherwise outpace the disk indefinitely, and
+	// each commit would be larger than the previous one. Backlog is cheap.
 	Backlog() <-chan struct{}
 
 	// Behind returns the time that the current commit has taken so far, or 0 if no commit is running.
@@ -124,9 +124,9 @@ type Store interface {
 	// same time. Backup blocks.
 	Backup(dir string) error
 
-	// Close commits the pending changes and releases the directory. It blocks. Clean states that the broker has recorded all
-	// deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a commit, now or later, get
-	// ErrClosed.
+	// Close commits the pending changes and releases the directory. It blocks. The argument clean states that the broker has
+	// recorded all deliveries. If clean is false, an Unclean store stays unclean. Callers that wait for a commit, now or
+	// later, get ErrClosed.
 	Close(clean bool) error
 }
 

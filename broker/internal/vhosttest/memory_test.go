@@ -56,7 +56,7 @@ func TestDeclarationSizeMatchesMemoryUse(t *testing.T) {
 			}
 			counted, taken = (limit.Used()-counted)/n, (heapSize()-taken)/n
 			if counted > 2*taken || taken > 2*counted {
-				t.Errorf("account: got %d bytes for an object of %d bytes", counted, taken)
+				t.Errorf("account: got %d bytes, want between half and twice %d", counted, taken)
 			}
 		})
 	}

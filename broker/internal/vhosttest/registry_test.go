@@ -67,7 +67,7 @@ func TestRegistryBeginsOnce(t *testing.T) {
 	for i := range 2 {
 		r, closeIt := openRegistry(t, fs)
 		if begun, err := r.Begun(); begun != (i > 0) || err != nil {
-			t.Errorf("start %d: got begun %v (%v)", i+1, begun, err)
+			t.Errorf("start %d: Begun: got %v, %v, want %v, nil", i+1, begun, err, i > 0)
 		}
 		r.Begin()
 		closeIt()
