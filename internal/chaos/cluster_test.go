@@ -17,9 +17,9 @@ import (
 	"github.com/reprisemq/reprise/topology"
 )
 
-// The leader of the work queue is killed and restarted, and then another node is killed, while messages fail, are retried and
-// parked. A worker with the addresses of all nodes continues. In the end, each message is done or parked, in each way that does not
-// lose messages.
+// While messages fail, are retried and parked, the test kills and restarts the leader of the work queue, and then kills
+// another node. Workers that have the addresses of all nodes continue. In the end, each message is done or parked, whether
+// a retry is a copy, a dead letter or a requeue.
 func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		all := []*orders{
@@ -40,7 +40,7 @@ func TestWorkerSurvivesKilledLeaders(t *testing.T) {
 		resume()
 		first := c.Leader(all[0].queue, c.Nodes[0])
 		c.Kill(first)
-		resume() // with two of three nodes
+		resume() // two of three nodes are running
 		c.Start(first)
 		resume()
 		second := c.Leader(all[0].queue, first)
@@ -246,7 +246,7 @@ func (o *orders) allSettled(t *testing.T, url string) {
 	}
 }
 
-// missing returns an error with the messages that are neither done nor parked.
+// missing returns an error that lists the messages that are neither done nor parked.
 func (o *orders) missing() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -47,7 +47,8 @@ func TestGuarantees(t *testing.T) {
 	}
 }
 
-// distinct removes passages with the same frames as another passage: in every way, a worker parks a message with a copy.
+// distinct removes passages that have the same frames as another passage. A worker always parks a message by publishing a
+// copy, even in a way that retries without copies.
 func distinct(passages []*explore.Passage) []*explore.Passage {
 	return slices.DeleteFunc(slices.Clone(passages), func(p *explore.Passage) bool {
 		return p.Life.Name == explore.Park.Name && !p.Way.Copies
@@ -101,6 +102,6 @@ func checkDocument(t *testing.T, passages []*explore.Passage) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s contains other outcomes (to replace them, run %s):\n%s", guarantees, tablesCommand, tables)
+		t.Errorf("%s must contain the outcomes of the test (to replace its tables, run %s):\n%s", guarantees, tablesCommand, tables)
 	}
 }

@@ -88,7 +88,7 @@ func start(t *testing.T, dir string) *process {
 	}
 	p.address = lines.Text()
 	if _, _, err := net.SplitHostPort(p.address); err != nil {
-		t.Fatalf("address of the broker: got %q", p.address)
+		t.Fatalf("first line of the broker must be its host:port: got %q", p.address)
 	}
 	p.log.Go(func() {
 		for lines.Scan() {

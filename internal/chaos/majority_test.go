@@ -15,7 +15,8 @@ import (
 )
 
 // If a quorum queue has lost its majority, RabbitMQ does not confirm messages for this queue, and soon stops reading from
-// the connection. It keeps the first such message of each channel for 65 s. The client can still publish to other queues.
+// the connection. It answers the first such message of each channel only after 65 s. The client can still publish to other
+// queues.
 func TestClientPublishesWhileQueueHasNoMajority(t *testing.T) {
 	testkit.WithCluster(t, func(t *testing.T, c *testkit.Cluster) {
 		const confirmTimeout = 3 * time.Second
@@ -125,7 +126,7 @@ func TestWorkerParksAfterMajorityReturns(t *testing.T) {
 		c.Start(c.Nodes[1])
 		testkit.Eventually(t, timeout, func() error {
 			if n := log.count("parked"); n < queues*(1+each) {
-				return fmt.Errorf("parked messages: got %d", n)
+				return fmt.Errorf("parked messages: got %d, want %d", n, queues*(1+each))
 			}
 			return nil
 		})
@@ -145,7 +146,7 @@ func TestWorkerParksAfterMajorityReturns(t *testing.T) {
 				copies[d.MessageId]++
 			}
 			if len(copies) != 1+each {
-				t.Errorf("parked messages of %s: got %d", work(i), len(copies))
+				t.Errorf("parked messages of %s: got %d, want %d", work(i), len(copies), 1+each)
 			}
 			for id, n := range copies {
 				if n != 1 {

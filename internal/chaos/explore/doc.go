@@ -19,9 +19,9 @@
 //
 // # Copies
 //
-// A message is lost if it is neither done nor parked in the end, and not in another queue. A message is duplicated if two messages
-// with its ID exist, which can be in queues at the same time and are each settled finally. A redelivery of an unsettled message is
-// not a copy, however often the handler receives the message.
+// A message is lost if, in the end, it is not done, not parked and not in another queue. A message is duplicated if two
+// messages with its ID exist that can be in queues at the same time and are each settled finally. A redelivery of an
+// unsettled message is not a copy, however often the handler receives the message.
 //
 // To count the copies exactly, the life of a failed message does not end with an acknowledgement alone. A retried
 // message and its copies are parked afterwards. The frames determine the number of copies: one, plus one for each

@@ -46,7 +46,7 @@ func inBubble(t *testing.T, s Setting, p *Passage, explore func(x *explorer) err
 func Server(t *testing.T, url string, s Setting, passages, like []*Passage) {
 	t.Helper()
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, 8) // the explorers mostly wait
+	turns := make(chan struct{}, 8) // limits the concurrent explorers, which mostly wait
 	for i, p := range passages {
 		p.follow(like[i].Script)
 		for n := range Breakages {

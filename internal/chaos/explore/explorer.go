@@ -39,7 +39,7 @@ type explorer struct {
 	leaving  sync.WaitGroup // stopped programs
 }
 
-// explore calls explore with an explorer for a passage.
+// explore creates an explorer for a passage, and passes it to the function explore.
 func (at place) explore(p *Passage, explore func(x *explorer) error) (err error) {
 	conn, err := amqp.DialConfig(at.url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		return at.dial(context.Background(), network, addr)
@@ -81,7 +81,7 @@ func (x *explorer) record() ([]testkit.Crossing, error) {
 		return nil, err
 	}
 	if got, err := x.outcome(p); got != Intact || err != nil {
-		return nil, fmt.Errorf("unexpected message without a broken promise: %s: %w", got, err)
+		return nil, fmt.Errorf("outcome without a failure must be intact: got %s: %w", got, err)
 	}
 	all := p.tap.Recorded()
 	return all[:x.life.frames(all)], nil
@@ -118,7 +118,7 @@ func (x *explorer) explore(script []testkit.Crossing, at int, b Breakage) (_ Out
 		case <-broken:
 			return nil
 		default:
-			return errors.New("no promise is broken yet")
+			return errors.New("the cut has not happened")
 		}
 	}); err != nil {
 		return 0, err
@@ -168,7 +168,7 @@ func (x *explorer) send(id string) error {
 		MessageId: id, Body: []byte(id), DeliveryMode: amqp.Persistent,
 	})
 	if err == nil && !confirm.Wait() {
-		err = errors.New("the broker has not confirmed the message")
+		err = errors.New("the broker did not confirm the message")
 	}
 	return err
 }

@@ -107,13 +107,13 @@ func (p *program) ready() error {
 	p.mu.Unlock()
 	confirming := p.tap.Crossed(testkit.Crossing{Line: publishing, Direction: testkit.ToClient, Name: "confirm.select-ok"})
 	if err == nil && (confirming < 2 || p.count(reprise.EventConsuming) == 0) {
-		err = errors.New("program not ready")
+		err = errors.New("the program is not ready")
 	}
 	return err
 }
 
-// end stops a program. end does not wait for a program without connections, because such a program takes longer to
-// stop.
+// end stops a program. It waits for the program only if its connections work, because a program without connections takes
+// longer to stop.
 func (x *explorer) end(p *program) {
 	p.tap.Release()
 	p.stop()
@@ -150,7 +150,7 @@ func (p *program) count(kinds ...reprise.EventKind) (n int) {
 func (p *program) idle() error {
 	settled := p.count(reprise.EventDone, reprise.EventRetried, reprise.EventParked, reprise.EventRequeued, reprise.EventDropped, reprise.EventLost)
 	if begun := p.count(reprise.EventStarted); settled != begun {
-		return fmt.Errorf("%d of %d attempts are settled", settled, begun)
+		return fmt.Errorf("settled attempts: got %d, want %d", settled, begun)
 	}
 	return nil
 }

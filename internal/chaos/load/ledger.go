@@ -87,7 +87,7 @@ func (l *Ledger) confirm(life int, m message) {
 	l.note(m, "confirmed")
 }
 
-// deliver records a delivery. It reports whether the broker is still running, and the caller should settle the
+// deliver records a delivery. It reports whether the broker is still running, so that the caller should settle the
 // delivery.
 func (l *Ledger) deliver(life int, from string, m message, redelivered bool) bool {
 	l.mu.Lock()
@@ -103,11 +103,11 @@ func (l *Ledger) deliver(life int, from string, m message, redelivered bool) boo
 	}
 	l.note(m, fmt.Sprintf("delivered from %s (redelivered: %v)", from, redelivered))
 	if l.delivered[from][m]++; l.delivered[from][m] > 1 && !redelivered {
-		l.t.Errorf("message %v from %s: delivery %d without the flag redelivered:%s", m, from, l.delivered[from][m], l.history[m])
+		l.t.Errorf("message %v from %s: delivery %d must have the flag redelivered:%s", m, from, l.delivered[from][m], l.history[m])
 	}
 	w := way{m.queue, from}
 	if m.number <= l.last[w] {
-		l.t.Errorf("message %v from %s was delivered after number %d:%s", m, from, l.last[w], l.history[m])
+		l.t.Errorf("message %v from %s must be delivered before number %d:%s", m, from, l.last[w], l.history[m])
 	}
 	l.last[w] = m.number
 	return true

@@ -169,7 +169,8 @@ func (u *Use) Lost() {
 	u.group.Wait()
 }
 
-// Finish waits until every confirmed message has arrived, and closes the connections. The context Done must be done.
+// Finish waits until every confirmed message has arrived, and closes the connections. The context Done must be done before
+// the call.
 func (u *Use) Finish(t *testing.T) {
 	t.Helper()
 	u.publishing.Wait()

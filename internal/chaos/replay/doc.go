@@ -3,7 +3,7 @@
 //   - The archive contains each message once, with the state replayed, and each message has arrived at least once.
 //   - A message of a replay with an edit arrives edited, and a duplicate has the same bytes.
 //   - Each message of a replay has exactly one outcome, which equals the result of its handler.
-//   - No act on waiting messages loses a message. It duplicates at most the copies in flight.
+//   - An act on waiting messages does not lose a message, and duplicates at most the copies in flight.
 //
 // The killed processes (SIGKILL) are this test program in another role:
 //

@@ -73,7 +73,7 @@ func TestKilledReplayKeepsEdits(t *testing.T) {
 	}
 	t.Logf("%d of %d messages arrived, %d duplicates", len(arrived), *messages, twice)
 	if len(arrived) != len(want) || twice > kills*batch {
-		t.Errorf("%d of %d messages arrived, %d duplicates", len(arrived), len(want), twice)
+		t.Errorf("arrived messages: got %d, want %d; duplicates: got %d, want at most %d", len(arrived), len(want), twice, kills*batch)
 	}
 	for m, err := range s.archive.Each(t.Context(), failed.Filter{}) {
 		if err != nil {
@@ -85,9 +85,9 @@ func TestKilledReplayKeepsEdits(t *testing.T) {
 		case err != nil:
 			t.Fatal(err)
 		case isEdited && (m.State != failed.Replayed || string(m.Current().Body) != body || string(m.Body) == body || len(edits) != 1 || edits[0].Replay != r.ID):
-			t.Fatalf("edited message %d: got state %s, body %q, edits %+v", m.ID, m.State, m.Current().Body, edits)
+			t.Fatalf("edited message %d: got state %s, body %q, edits %+v; want replayed with body %q and one edit", m.ID, m.State, m.Current().Body, edits, body)
 		case !isEdited && (m.State != failed.Failed || m.Refused != "the body is not JSON" || len(edits) != 0):
-			t.Fatalf("refused message %d: got state %s, reason %q, edits %+v", m.ID, m.State, m.Refused, edits)
+			t.Fatalf("refused message %d: got state %s, reason %q, edits %+v; want failed without edits", m.ID, m.State, m.Refused, edits)
 		}
 	}
 }

@@ -33,7 +33,7 @@ const (
 //
 //   - succeeded only if the handler has returned nil;
 //   - failed again only if the handler has refused the message;
-//   - no outcome only if the worker has recorded that it could not report.
+//   - no outcome only if the worker has recorded that it could not report the result.
 func TestKilledProcessesKeepOutcomes(t *testing.T) {
 	t.Parallel()
 	each := max(*messages/replays, 10)
@@ -57,7 +57,7 @@ func TestKilledProcessesKeepOutcomes(t *testing.T) {
 	for group := range replays {
 		r, err := h.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{Group: failed.GroupID(group + 1)}}, "test")
 		if err != nil || r.Total != int64(each) {
-			t.Fatalf("replay: got %+v, %v", r, err)
+			t.Fatalf("replay: got %+v, %v; want %d messages", r, err, each)
 		}
 		ids = append(ids, r.ID)
 	}
@@ -108,7 +108,7 @@ func TestKilledProcessesKeepOutcomes(t *testing.T) {
 		}
 		r := h.replay(id)
 		if int(r.Succeeded+r.Back+r.Retrying+r.Unknown+r.Pending()) != each {
-			t.Errorf("replay %d: the sum of the counts differs from the total: %+v", id, r)
+			t.Errorf("replay %d: sum of the counts must be %d: got %+v", id, each, r)
 		}
 	}
 	t.Logf("outcomes: %v; unconfirmed reports: %d", counts, len(notes.unreported))
@@ -186,7 +186,7 @@ func (h *system) replay(id failed.ReplayID) *failed.Replay {
 	return r
 }
 
-// with returns the message ids of a replay with these outcomes.
+// with returns the IDs of the messages of a replay that have one of the outcomes.
 func (h *system) with(id failed.ReplayID, outcomes ...failed.Outcome) map[string]bool {
 	h.Helper()
 	found := map[string]bool{}

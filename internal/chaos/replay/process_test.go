@@ -113,7 +113,7 @@ func take(ctx context.Context, a *failed.Archive, c *reprise.Client) error {
 	return in.Run(ctx)
 }
 
-// These words begin the records of the worker. The message ID follows.
+// Each record of the worker begins with one of these words, followed by the message ID.
 const (
 	noteSucceeded  = "succeeded"
 	noteRefused    = "refused"

@@ -123,7 +123,7 @@ func TestKilledReplayLosesNoMessage(t *testing.T) {
 	}
 	r, err := s.archive.BeginReplay(t.Context(), failed.Plan{Filter: failed.Filter{All: true}}, "test")
 	if err != nil || r.Total != int64(*messages) {
-		t.Fatalf("replay: got %+v, %v", r, err)
+		t.Fatalf("replay: got %+v, %v; want %d messages", r, err, *messages)
 	}
 	deliveries, err := s.channel.Consume(workQueue, "", true, false, false, false, nil)
 	if err != nil {
@@ -158,10 +158,10 @@ func TestKilledReplayLosesNoMessage(t *testing.T) {
 	}
 	t.Logf("%d messages arrived, %d duplicates", len(arrived), twice)
 	if len(arrived) != *messages || twice > kills*batch {
-		t.Errorf("%d of %d messages arrived, %d duplicates", len(arrived), *messages, twice)
+		t.Errorf("arrived messages: got %d, want %d; duplicates: got %d, want at most %d", len(arrived), *messages, twice, kills*batch)
 	}
 	if n := s.states(); n[failed.Replayed] != int64(*messages) || n[failed.Failed]+n[failed.Replaying] != 0 {
-		t.Errorf("states: got %v", n)
+		t.Errorf("states: got %v, want %d replayed messages", n, *messages)
 	}
 	now, err := s.archive.Replay(t.Context(), r.ID)
 	if err != nil || now.State != failed.ReplayDone || now.Sent != now.Total {
@@ -198,6 +198,6 @@ func TestKilledIngestArchivesEachMessageOnce(t *testing.T) {
 		seen[string(m.Body)]++
 	}
 	if n := s.states(); n[failed.Failed] != int64(*messages) || len(seen) != *messages {
-		t.Errorf("states: got %v with %d different messages", n, len(seen))
+		t.Errorf("states: got %v with %d different messages, want %d failed messages", n, len(seen), *messages)
 	}
 }

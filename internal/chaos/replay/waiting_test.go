@@ -84,7 +84,7 @@ func TestKilledActLosesNoMessage(t *testing.T) {
 			}
 			t.Logf("killed at %d of %d moved messages, %d duplicates", len(moved), waits, twice)
 			if twice > copies || do == failed.RetryNow && twice > 0 {
-				t.Errorf("duplicates: got %d", twice)
+				t.Errorf("duplicates of %s: got %d, want at most %d, and 0 for %s", do, twice, copies, failed.RetryNow)
 			}
 		})
 	}
