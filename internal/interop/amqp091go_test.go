@@ -81,7 +81,7 @@ func TestAMQP091GoSuite(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(ended)) {
 		if how := ended[name]; how != "pass" {
-			t.Errorf("%s: %s\n%s", name, how, log[name])
+			t.Errorf("%s: got %s, want pass\n%s", name, how, log[name])
 		}
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/reprisemq/reprise/topology/preset"
 )
 
-// within is the deadline for each expected event.
+// within is the maximum wait for each expected event.
 const within = 5 * time.Minute
 
 // designs lists the four published designs. A program in Python, a program in JavaScript and the example consume from

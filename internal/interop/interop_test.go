@@ -48,7 +48,7 @@ func TestAMQPToolsPublishAndConsume(t *testing.T) {
 			t.Errorf("amqp-get: got %q, want %q", got, "first")
 		}
 		if got := run(t, "", "amqp-consume", "-u", b.URL, "-q", q, "-c", "2", "cat"); got != "second\nthird\n" {
-			t.Errorf("amqp-consume: got %q", got)
+			t.Errorf("amqp-consume: got %q, want %q", got, "second\nthird\n")
 		}
 		if got := run(t, "", "amqp-delete-queue", "-u", b.URL, "-q", q); strings.TrimSpace(got) != "0" {
 			t.Errorf("messages of the deleted queue: got %q, want 0", got)

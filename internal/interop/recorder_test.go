@@ -243,11 +243,11 @@ func (r *recorder) checkResults(poison string, exact bool) {
 		}
 		switch {
 		case ends != 1:
-			r.t.Errorf("message %s was settled %d times instead of once: %v", id, ends, attempts)
+			r.t.Errorf("message %s: got %d final results, want 1: %v", id, ends, attempts)
 		case exact && !counted:
-			r.t.Errorf("message %s: attempts are not numbered consecutively: %v", id, attempts)
+			r.t.Errorf("message %s: attempts must be numbered consecutively: got %v", id, attempts)
 		case exact && fails >= 0 && len(attempts) != fails+1:
-			r.t.Errorf("message %s did not fail %d times: %v", id, fails, attempts)
+			r.t.Errorf("message %s must have %d attempts: got %v", id, fails+1, attempts)
 		}
 	}
 	if last := r.attempts[poison]; last[len(last)-1].result != "parked" {
@@ -286,7 +286,7 @@ func (r *recorder) checkRemaining(design topology.Topology, poison string) {
 	d := found[0]
 	if d.Headers["shop"] != "blau" || d.Headers["priority-customer"] != true || d.CorrelationId != "order 7" || d.Type != "order" ||
 		d.AppId != "foreign" || d.ContentType != "text/plain" || string(d.Body) != poison+" fails=-1" {
-		r.t.Errorf("poison message changed: %+v", d)
+		r.t.Errorf("poison message must be unchanged: got %+v", d)
 	}
 }
 
