@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// maxAnswer is the maximum size of a response.
+// maxAnswer is the maximum size of a response in bytes.
 const maxAnswer = 64 << 20
 
 // Timeout is the timeout of a request if the API has no client.

@@ -75,7 +75,7 @@ type policies struct {
 }
 
 // of returns the alternate exchange of a policy. If the user may not read policies, of returns a name that no exchange has,
-// because the policy may have an alternate exchange.
+// because the policy may set an alternate exchange.
 func (p *policies) of(ctx context.Context, policy string) (string, error) {
 	if !p.read {
 		var all []struct {

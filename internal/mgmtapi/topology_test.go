@@ -48,7 +48,7 @@ func TestTopologyIncludesAlternateExchangeOfPolicy(t *testing.T) {
 			t.Errorf("%s: alternate exchange: got %q, want %q", name, alternate, tc.alternate)
 		}
 		if queues, err := got.Reach("second", "k"); err == nil {
-			t.Errorf("%s: Reach returned %q, although an exchange is unknown", name, queues)
+			t.Errorf("%s: Reach with an unknown exchange: got %q, want an error", name, queues)
 		}
 		got.Exchanges[1].Args = topology.Table{}
 		want := topology.Topology{
@@ -63,7 +63,7 @@ func TestTopologyIncludesAlternateExchangeOfPolicy(t *testing.T) {
 			},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
 }
