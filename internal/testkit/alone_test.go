@@ -22,7 +22,7 @@ func TestAloneIsExclusive(t *testing.T) {
 			}
 		})
 		if n := inside.Load(); n != 0 {
-			t.Errorf("%d tests still have the lock", n)
+			t.Errorf("tests with the lock: got %d, want 0", n)
 		}
 	})
 }

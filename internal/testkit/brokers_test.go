@@ -18,7 +18,7 @@ func TestEach(t *testing.T) {
 		defer conn.Close()
 		version, _ := conn.Properties["version"].(string)
 		if b.IsRabbitMQ && !strings.HasPrefix(version, b.Version+".") {
-			t.Errorf("%s: got version %q", b.Name, version)
+			t.Errorf("%s: got version %q, want %s", b.Name, version, b.Version)
 		}
 	})
 }
@@ -34,7 +34,7 @@ func TestBrokersReturnsBrokersOfEach(t *testing.T) {
 		got = append(got, b.Name)
 	}
 	if !slices.Equal(got, want) || len(got) != 3 {
-		t.Errorf("Brokers: got %v; Each: got %v", got, want)
+		t.Errorf("Brokers: got %v, want the three brokers of Each: %v", got, want)
 	}
 }
 

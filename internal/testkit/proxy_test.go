@@ -57,11 +57,11 @@ func TestProxyCut(t *testing.T) {
 	a.Write([]byte("lost")) // this write may already fail
 	for _, c := range []*net.TCPConn{a, b} {
 		if rest := readAll(t, c); rest != "" {
-			t.Errorf("client read %q after the cut", rest)
+			t.Errorf("client: got %q after the cut, want no data", rest)
 		}
 	}
 	if got := s.received(t, 2); got[0] != "ping" || got[1] != "ping" {
-		t.Errorf("server received %q", got)
+		t.Errorf("server: got %q, want ping twice", got)
 	}
 
 	again := dial(t, p)
@@ -102,7 +102,7 @@ func TestProxyCutWhileStuck(t *testing.T) {
 	server.SetDeadline(time.Now().Add(timeout))
 	got, err := io.Copy(io.Discard, server)
 	if err != nil || got >= int64(sent) {
-		t.Errorf("got %d of %d bytes (%v)", got, sent, err)
+		t.Errorf("received bytes: got %d, %v; want fewer than %d", got, err, sent)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestProxyCutAfterBytes(t *testing.T) {
 				t.Errorf("client received %q, want %q", got, want)
 			}
 			if got := s.received(t, 1)[0]; got != "0123456789" {
-				t.Errorf("server received %q", got)
+				t.Errorf("server: got %q, want 0123456789", got)
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func TestProxyCutAtFrame(t *testing.T) {
 					return server
 				}
 				if server != stream {
-					t.Errorf("server received %d of %d bytes", len(server), len(stream))
+					t.Errorf("server must receive the whole stream: got %d bytes, want %d", len(server), len(stream))
 				}
 				return client
 			}
@@ -292,7 +292,7 @@ func TestProxyRejectsInvalidPosition(t *testing.T) {
 			arm(&Proxy{t: t})
 		})
 		if !strings.Contains(got.fatal, "must be at least") {
-			t.Errorf("%s: got %q", name, got.fatal)
+			t.Errorf("%s: got failure %q, want must be at least", name, got.fatal)
 		}
 	}
 	p.Cut() // without connections

@@ -29,7 +29,7 @@ type Tap struct {
 	wg    sync.WaitGroup // all goroutines
 
 	mu       sync.Mutex // never held across I/O
-	changed  *sync.Cond // the turn has changed, or a line or the tap has closed
+	changed  *sync.Cond // signals that the turn has changed, or that a line or the tap has closed
 	busy     bool       // a frame is crossing
 	closed   bool
 	refusing bool

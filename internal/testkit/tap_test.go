@@ -138,7 +138,7 @@ func TestTapCutsBeforeSpecifiedFrame(t *testing.T) {
 					<-cut
 					synctest.Wait()
 					if got := p.Recorded(); !slices.Equal(got, published[:at]) {
-						t.Errorf("unexpected frames: %v", got)
+						t.Errorf("frames: got %v, want %v", got, published[:at])
 					}
 					if n, want := ready(t, observer), max(0, at-4); n != want {
 						t.Errorf("queue has %d messages, want %d", n, want)
@@ -150,7 +150,7 @@ func TestTapCutsBeforeSpecifiedFrame(t *testing.T) {
 					p.Notice()
 					publishing.Wait()
 					if !conn.IsClosed() || confirmed || !then {
-						t.Errorf("closed: got %v, confirmed: got %v, Then called: got %v", conn.IsClosed(), confirmed, then)
+						t.Errorf("closed, confirmed, Then called: got %t, %t, %t; want true, false, true", conn.IsClosed(), confirmed, then)
 					}
 					tapDial(t, p.Dial).Close() // connections work again
 				})
@@ -180,7 +180,7 @@ func TestTapCutsOtherLine(t *testing.T) {
 		}
 		<-cut
 		if one.IsClosed() || !two.IsClosed() || !p.Refusing() {
-			t.Errorf("closed: got %v and %v, want false and true; refusing: got %v", one.IsClosed(), two.IsClosed(), p.Refusing())
+			t.Errorf("closed: got %v and %v, want false and true; refusing: got %v, want true", one.IsClosed(), two.IsClosed(), p.Refusing())
 		}
 		if _, err := p.Dial(t.Context(), "tcp", "broker:5672"); err == nil {
 			t.Error("tap accepted a connection")

@@ -14,15 +14,15 @@ func TestNameIsUniqueAndContainsTestName(t *testing.T) {
 	t.Run("with spaces/and slashes", func(t *testing.T) {
 		a, b := Name(t, "work"), Name(t, "work")
 		if a == b {
-			t.Errorf("Name returned %s twice", a)
+			t.Errorf("names must differ: got %s twice", a)
 		}
 		if want := "work.TestNameIsUniqueAndContainsTestName-with_spaces-and_slashes."; !strings.HasPrefix(a, want) {
-			t.Errorf("name %q does not begin with %q", a, want)
+			t.Errorf("name must begin with %q: got %q", want, a)
 		}
 	})
 	t.Run(strings.Repeat("long", 100), func(t *testing.T) {
 		if name := Name(t, "q"); len(name) > 200 {
-			t.Errorf("name has %d bytes", len(name))
+			t.Errorf("name must have at most 200 bytes: got %d", len(name))
 		}
 	})
 }
@@ -60,7 +60,7 @@ func TestEventually(t *testing.T) {
 					t.Errorf("got failure %q, want %q", got.fatal, tt.want)
 				}
 				if waited := time.Since(start); waited < 9*time.Second || waited > 10*time.Second {
-					t.Errorf("Eventually returned after %v", waited)
+					t.Errorf("wait of Eventually: got %v, want 9s to 10s", waited)
 				}
 			})
 		})
@@ -72,14 +72,14 @@ func TestRabbitMQFromEnvironment(t *testing.T) {
 	t.Setenv("REPRISE_TEST_RABBITMQ_43", "")
 	all := RabbitMQs()
 	if len(all) != 2 {
-		t.Fatalf("got %d versions: %v", len(all), all)
+		t.Fatalf("versions: got %v, want two", all)
 	}
 	want := Target{Name: "rabbitmq-3.10", URL: "amqp://guest:guest@127.0.0.1:5999/", IsRabbitMQ: true, Version: "3.10"}
 	if all[0] != want {
 		t.Errorf("got %v, want %v", all[0], want)
 	}
 	if got := outcome(t, all[0].Require); got != (ending{}) {
-		t.Errorf("version 3.10 is available: got %v", got)
+		t.Errorf("Require of version 3.10: got %+v, want no failure and no skip", got)
 	}
 	got := outcome(t, all[1].Require)
 	if want := "needs RabbitMQ 4.3 (set REPRISE_TEST_RABBITMQ_43 or run make test)"; got.skip != want {
