@@ -157,7 +157,7 @@ func TestDelayGrowsByStepAndFactor(t *testing.T) {
 		}
 		e := backoff.Exponential{Initial: initial, Factor: rapid.Float64Range(1, 10).Draw(t, "factor"), Max: 10000 * day}
 		if d, next := e.Delay(attempt), e.Delay(attempt+1); next < e.Max && math.Abs(float64(next)/float64(d)-e.Factor) > 2/float64(d)*e.Factor+1e-9 {
-			t.Fatalf("%v: got %s after attempt %d, then %s", e, d, attempt, next)
+			t.Fatalf("%v: got delay %s after attempt %d, then %s; want a factor of %v", e, d, attempt, next, e.Factor)
 		}
 	})
 }
@@ -252,7 +252,7 @@ func (f customSchedule) Delay(int) time.Duration { return f.d }
 
 func TestCustomSchedule(t *testing.T) {
 	if err := backoff.Validate(customSchedule{}); err != nil {
-		t.Errorf("Validate: got %v", err)
+		t.Errorf("Validate: got %v, want nil", err)
 	}
 	if low, high := backoff.Range(customSchedule{time.Minute}, 1); low != time.Minute || high != time.Minute {
 		t.Errorf("got range %s to %s, want 1m", low, high)
