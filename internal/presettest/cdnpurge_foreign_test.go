@@ -40,7 +40,7 @@ func TestCDNPurgeDeclaresDeployedTopology(t *testing.T) {
 						s.publish(s.p.WaitExchange, key, amqp.Publishing{Body: []byte(key), Expiration: "20"})
 						d := s.take(s.p.Queue)
 						if d.Exchange != s.p.Exchange || d.RoutingKey != key || string(d.Body) != key {
-							t.Errorf("message %s: got exchange %q, routing key %q", d.Body, d.Exchange, d.RoutingKey)
+							t.Errorf("message %s: got exchange %q, routing key %q; want exchange %q, routing key and body %q", d.Body, d.Exchange, d.RoutingKey, s.p.Exchange, key)
 						}
 						if err := d.Ack(false); err != nil {
 							t.Error(err)
@@ -96,7 +96,7 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 				t.Error(err)
 			}
 			if d.Exchange != s.p.WaitExchange || d.RoutingKey != key {
-				t.Errorf("copy of %s: got exchange %q, routing key %q", key, d.Exchange, d.RoutingKey)
+				t.Errorf("copy of %s: got exchange %q, routing key %q; want %q, %q", key, d.Exchange, d.RoutingKey, s.p.WaitExchange, key)
 			}
 			want := sent
 			want.DeliveryMode, want.Expiration = amqp.Persistent, "10000"
@@ -122,7 +122,7 @@ func TestCDNPurgeOnTheWire(t *testing.T) {
 			t.Error(err)
 		}
 		if h := d.Headers; d.Expiration != "" || h["own"] != "kept" || h["x-reprise-routing-key"] != "tag" || h["x-reprise-exchange"] != s.p.Exchange {
-			t.Errorf("parked message: got expiration %q, headers %v", d.Expiration, h)
+			t.Errorf("parked message: got expiration %q, headers %v; want no expiration, the header own, and the original exchange and key", d.Expiration, h)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestCDNPurgeContinuesBackoffOfOtherProgram(t *testing.T) {
 						if who == 'O' {
 							m := s.failOnce(c, reprise.Policy{})
 							if m.Attempt != i+1 || m.RoutingKey != "tag" || m.Exchange != s.p.Exchange || len(m.Headers) != 1 || m.MessageID != "m" {
-								t.Errorf("attempt %d: got %+v", i+1, m)
+								t.Errorf("attempt %d: got %+v, want the number of the attempt, and the original message", i+1, m)
 							}
 							waits = 1
 							continue
@@ -196,22 +196,22 @@ func TestCDNPurgeContinuesExpirations(t *testing.T) {
 						// stops at three times that value.
 						if stuck := copyDeath && b.Version == "3.10"; stuck && i > 1 && (last < 60 || last > 64) ||
 							!stuck && !tripled(want, last, 0, 0.05, i == 0) {
-							t.Errorf("other program, delivery %d: got %d ms after %d", i+1, last, want)
+							t.Errorf("other program, delivery %d: got expiration %d ms, want three times %d", i+1, last, want)
 						}
 						want = last
 					}
 					m := s.failOnce(c, reprise.Policy{})
 					if m.Attempt != previous+1 {
-						t.Errorf("got attempt %d after %d attempts of the other program", m.Attempt, previous)
+						t.Errorf("attempt of the worker: got %d, want %d", m.Attempt, previous+1)
 					}
 					d := s.take(s.p.Queue)
 					waited, count := s.lastWait(d)
 					if count != 1 || !tripled(want, waited, 0.16, 0.16, previous == 0) {
-						t.Errorf("worker: got %d ms after %d, count %d", waited, want, count)
+						t.Errorf("worker: got expiration %d ms and count %d, want three times %d and count 1", waited, count, want)
 					}
 					// The other program continues the backoff.
 					if next := s.backOff(d, copyDeath); !tripled(waited, next, 0, 0.05, false) {
-						t.Errorf("other program: got %d ms after %d of the worker", next, waited)
+						t.Errorf("other program: got expiration %d ms, want three times %d of the worker", next, waited)
 					}
 				})
 			}
@@ -219,8 +219,8 @@ func TestCDNPurgeContinuesExpirations(t *testing.T) {
 	})
 }
 
-// tripled reports whether the expiration now is three times the previous expiration before, within the fractions less
-// and more. The first expiration must be equal to before.
+// tripled reports whether the expiration now is three times the previous expiration before. The result may be lower by
+// the fraction less, and higher by the fraction more. If first is set, the expiration must be equal to before.
 func tripled(before, now int64, less, more float64, first bool) bool {
 	if first {
 		return now == before
@@ -273,22 +273,22 @@ func TestCDNPurgeSharesQueuesWithOtherProgram(t *testing.T) {
 				}
 			case <-time.After(10 * time.Millisecond): // the worker may have finished the message
 			case <-deadline:
-				t.Fatalf("only %d of %d messages were processed", done, messages)
+				t.Fatalf("processed messages: got %d, want %d", done, messages)
 			}
 		}
 		stop()
 		for id, n := range calls {
 			if n != refusals+1 {
-				t.Errorf("message %s was handled %d times", id, n)
+				t.Errorf("attempts of message %s: got %d, want %d", id, n, refusals+1)
 			}
 		}
 		for _, queue := range []string{s.p.Queue, s.p.WaitQueue, s.p.FailedQueue} {
 			if d, ok, err := s.ch.Get(queue, true); ok || err != nil {
-				t.Errorf("queue %s still has a message: %v, %v", queue, d.MessageId, err)
+				t.Errorf("queue %s must be empty: got message %q, %v", queue, d.MessageId, err)
 			}
 		}
 		if handled == 0 || handled == messages*(refusals+1) {
-			t.Errorf("one program made all attempts (other program: %d of %d)", handled, messages*(refusals+1))
+			t.Errorf("attempts of the other program must be more than 0 and less than %d: got %d", messages*(refusals+1), handled)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestCDNPurgeParksMessageWithHistory(t *testing.T) {
 		}
 		errs, _ := d.Headers["x-reprise-errors"].([]any)
 		if d.Headers["x-reprise-attempts"] != int64(4) || len(errs) != 3 || d.Headers["x-reprise-waits"] != nil || d.Headers["x-reprise-routing-key"] != "directory" {
-			t.Errorf("parked message: got headers %v", d.Headers)
+			t.Errorf("parked message: got headers %v, want 4 attempts, 3 errors and routing key directory", d.Headers)
 		}
 	})
 }

@@ -83,10 +83,10 @@ func TestCDNPurgeWithPublishedDeclarations(t *testing.T) {
 						select {
 						case m := <-seen:
 							if m.Attempt != attempt || m.RoutingKey != "routing-key-b" || m.Exchange != "primary-exchange" || string(m.Body) != "purge" {
-								t.Errorf("attempt %d: got %+v", attempt, m)
+								t.Errorf("attempt %d: got %+v, want the number of the attempt, and the original message", attempt, m)
 							}
 						case r := <-returns:
-							t.Fatalf("message was returned: %+v", r)
+							t.Fatalf("message must not be returned: got %+v", r)
 						case <-time.After(purgeTimeout):
 							t.Fatalf("attempt %d did not begin", attempt)
 						}

@@ -49,7 +49,7 @@ func TestCDNPurgeSchedule(t *testing.T) {
 			want = append(want, delay)
 		}
 		if diff := cmp.Diff(want, w.Attempts().Delays()); diff != "" {
-			t.Error(diff)
+			t.Errorf("delays: -want +got:\n%s", diff)
 		}
 		if parked := b.Messages(t, "cdn-purge.failed"); len(parked) != 1 {
 			t.Errorf("%d messages were parked, want 1", len(parked))
@@ -69,7 +69,7 @@ func TestCDNPurgeRetriesAtMaxUntilLimit(t *testing.T) {
 		b.Drain(t)
 		want := []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, time.Minute, time.Minute}
 		if diff := cmp.Diff(want, w.Attempts().Delays()); diff != "" {
-			t.Error(diff)
+			t.Errorf("delays: -want +got:\n%s", diff)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestCDNPurgeMigratesToDefaultStrategy(t *testing.T) {
 		b.Drain(t)
 		for i, a := range w.Attempts() {
 			if a.Message.Attempt != 3+i || a.Message.RoutingKey != "tag" || len(a.Message.Errors) != 2+i {
-				t.Errorf("attempt %d: got attempt %d of %s with %d errors", 3+i, a.Message.Attempt, a.Message.RoutingKey, len(a.Message.Errors))
+				t.Errorf("attempt %d: got attempt %d of %s with %d errors, want attempt %d of tag with %d errors", 3+i, a.Message.Attempt, a.Message.RoutingKey, len(a.Message.Errors), 3+i, 2+i)
 			}
 		}
 		if n := b.Depth(t, "cdn-purge.failed"); len(w.Attempts()) != 2 || n != 1 {
@@ -121,7 +121,7 @@ func TestCDNPurgeTopology(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, preset.CDNPurge{}.Topology()); diff != "" {
-		t.Error(diff)
+		t.Errorf("topology: -want +got:\n%s", diff)
 	}
 
 	got := preset.CDNPurge{
@@ -141,7 +141,7 @@ func TestCDNPurgeTopology(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("topology: -want +got:\n%s", diff)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestCDNPurgeStrategy(t *testing.T) {
 	d := topology.Delivery{Queue: "cdn-purge", Exchange: "cdn-purge", RoutingKey: "tag"}
 	hop, err := s.Route.Wait(d, time.Hour)
 	if err != nil || hop.Exchange != "cdn-purge.wait" || hop.RoutingKey != "tag" || hop.TTL != 10*time.Second {
-		t.Errorf("Wait: got %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v; want 10s through cdn-purge.wait with key tag", hop, err)
 	}
 	for _, expired := range []struct {
 		last     string
@@ -170,7 +170,7 @@ func TestCDNPurgeStrategy(t *testing.T) {
 		for range 100 {
 			hop, err := s.Route.Wait(d, 0)
 			if err != nil || hop.TTL < expired.from || hop.TTL > expired.to {
-				t.Errorf("Wait after %s: got %+v, %v", expired.last, hop, err)
+				t.Errorf("Wait after %s: got %+v, %v; want %s to %s", expired.last, hop, err, expired.from, expired.to)
 			}
 			seen[hop.TTL] = true
 		}
@@ -179,17 +179,17 @@ func TestCDNPurgeStrategy(t *testing.T) {
 		}
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "cdn-purge.failed" || hop.TTL != 0 {
-		t.Errorf("Failed: got %+v", hop)
+		t.Errorf("Failed: got %+v, want the queue cdn-purge.failed", hop)
 	}
 	// A message that was published through the default exchange also returns through the default exchange.
 	hop, err = s.Route.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "cdn-purge"}, 0)
 	if err != nil || hop.Exchange != "cdn-purge.wait.aside" || hop.RoutingKey != "cdn-purge" || hop.TTL != 10*time.Second {
-		t.Errorf("Wait for a message with the name of the queue: got %+v, %v", hop, err)
+		t.Errorf("Wait for a message with the name of the queue: got %+v, %v; want 10s through cdn-purge.wait.aside", hop, err)
 	}
 	// The wait exchange has no binding for this key.
 	mixed := preset.CDNPurge{Kind: "fanout", WaitKind: "direct"}.Strategy().Route
 	if hop, err := mixed.Wait(topology.Delivery{Queue: "cdn-purge", RoutingKey: "host"}, 0); err != nil || hop.Exchange != "cdn-purge.wait.aside" {
-		t.Errorf("Wait for another key: got %+v, %v", hop, err)
+		t.Errorf("Wait for another key: got %+v, %v; want exchange cdn-purge.wait.aside", hop, err)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestCDNPurgeValidate(t *testing.T) {
 		{WaitArgs: topology.Table{"x-dead-letter-routing-key": "url"}},
 	} {
 		if err := p.Validate(); err == nil {
-			t.Errorf("Validate accepted %+v", p)
+			t.Errorf("Validate of %+v: got nil, want an error", p)
 		}
 	}
 	// Otherwise the copies would be in the work queue immediately, and expire there.

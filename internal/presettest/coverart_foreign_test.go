@@ -91,7 +91,7 @@ func (p *perlIndexer) consume(event string) {
 func (p *perlIndexer) consumed(event string, d amqp.Delivery) {
 	for name, v := range d.Headers {
 		if !netAMQPReads(v) {
-			p.t.Errorf("header %s of message %q is %#v, which crashes Net::AMQP", name, d.Body, v)
+			p.t.Errorf("header %s of message %q must not crash Net::AMQP: got %#v", name, d.Body, v)
 		}
 	}
 	p.mu.Lock()
@@ -217,13 +217,13 @@ func TestCoverArtSharesQueuesWithPerlIndexer(t *testing.T) {
 						}
 						j.mu.Unlock()
 						if diff := cmp.Diff(texts, d.Headers["mb-exceptions"]); len(texts) != 5 || diff != "" {
-							t.Errorf("event %s had %d attempts; -attempts +mb-exceptions:\n%s", d.Body, len(texts), diff)
+							t.Errorf("attempts of event %s: got %d, want 5; -attempts +mb-exceptions:\n%s", d.Body, len(texts), diff)
 						}
 						if left := fmt.Sprint(d.Headers["mb-retries"]); left != "0" && left != "-1" || d.RoutingKey != "index" {
-							t.Errorf("event %s was parked with %s retries left and key %q", d.Body, left, d.RoutingKey)
+							t.Errorf("parked event %s: got %s retries left and key %q, want 0 or -1 and index", d.Body, left, d.RoutingKey)
 						}
 					case <-timeout:
-						t.Fatalf("some events were not parked; attempts: %v", j.texts)
+						t.Fatalf("all events must be parked: got attempts %v", j.texts)
 					}
 				}
 				if j.by["Go"] == 0 || j.by["Perl"] == 0 || j.by["Go"]+j.by["Perl"] != 5*events {

@@ -49,7 +49,7 @@ func TestCoverArtMigratesToBuckets(t *testing.T) {
 			case attempt := <-tried:
 				total[attempt]++
 			case <-time.After(coverArtTimeout):
-				t.Fatalf("attempts: got %v", total)
+				t.Fatalf("all attempts must be made in time: got %v", total)
 			}
 		}
 		if total[1] != 2 || total[2] != 2 {

@@ -35,19 +35,19 @@ func TestCoverArtTopology(t *testing.T) {
 	}
 	got := preset.CoverArt{}.Topology()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("topology: -want +got:\n%s", diff)
 	}
 	if err := got.Validate(); err != nil {
 		t.Error(err)
 	}
 	for _, q := range (preset.CoverArt{QueueType: "classic"}).Topology().Queues {
 		if _, limited := q.Args["x-delivery-limit"]; limited || q.Args["x-queue-type"] != "classic" {
-			t.Errorf("queue %s: got arguments %v", q.Name, q.Args)
+			t.Errorf("queue %s: got arguments %v, want type classic without a delivery limit", q.Name, q.Args)
 		}
 	}
 	for _, q := range (preset.CoverArt{QueueType: "quorum"}).Topology().Queues {
 		if q.Args["x-queue-type"] != "quorum" || q.Args["x-delivery-limit"] != int64(math.MaxInt32) {
-			t.Errorf("queue %s: got arguments %v", q.Name, q.Args)
+			t.Errorf("queue %s: got arguments %v, want type quorum and delivery limit %d", q.Name, q.Args, math.MaxInt32)
 		}
 	}
 }
@@ -60,10 +60,10 @@ func TestCoverArtStrategy(t *testing.T) {
 	d := topology.Delivery{Queue: "cover-art-archive.index", Exchange: "cover-art-archive", RoutingKey: "index"}
 	hop, err := s.Route.Wait(d, time.Hour)
 	if err != nil || hop.Exchange != "cover-art-archive.retry" || hop.RoutingKey != "index" || hop.Delay != time.Minute || hop.TTL != 0 {
-		t.Errorf("Wait: got %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v; want 1m through cover-art-archive.retry with key index", hop, err)
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "cover-art-archive.failed" || hop.RoutingKey != "index" {
-		t.Errorf("Failed: got %+v", hop)
+		t.Errorf("Failed: got %+v, want cover-art-archive.failed with key index", hop)
 	}
 	if h := s.Marks.Read(d); h.RetriesLeft != 7 {
 		t.Errorf("RetriesLeft: got %d, want 7", h.RetriesLeft)
@@ -78,7 +78,7 @@ func TestCoverArtValidate(t *testing.T) {
 	}
 	for _, p := range []preset.CoverArt{{RetryDelay: -1}, {RetryDelay: time.Microsecond}, {Retries: -1}, {RetryDelay: topology.MaxDelay + time.Millisecond}, {QueueType: "stream"}} {
 		if err := p.Validate(); err == nil {
-			t.Errorf("Validate accepted %+v", p)
+			t.Errorf("Validate of %+v: got nil, want an error", p)
 		}
 	}
 }

@@ -438,7 +438,7 @@ func (s *sharedSystem) consumeForeign(t *testing.T) {
 		select {
 		case d = <-deliveries:
 		case <-waiting:
-			t.Fatalf("some messages were not delivered: %v", seen)
+			t.Fatalf("all messages must be delivered: got %v", seen)
 		}
 		body := string(d.Body)
 		seen[body]++
@@ -457,7 +457,7 @@ func (s *sharedSystem) consumeForeign(t *testing.T) {
 	}
 	for _, body := range []string{"redriven", "replayed", "edited by hand", "retried", "scheduled"} {
 		if seen[body] != 2 {
-			t.Errorf("message %s was delivered %d times", body, seen[body])
+			t.Errorf("deliveries of message %s: got %d, want 2", body, seen[body])
 		}
 	}
 	for _, queue := range append(slices.Clone(s.queues), s.failedQueue) {

@@ -51,12 +51,12 @@ func TestStakingTopology(t *testing.T) {
 		}
 		got := preset.Staking{Queues: []string{"btc_info_queue"}, QueueType: queueType}.Topology()
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
+			t.Errorf("topology of all queues: -want +got:\n%s", diff)
 		}
 		// A worker declares only the objects that its queue needs.
 		got = preset.Staking{QueueType: queueType}.Strategy().Route.Topology("btc_info_queue")
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
+			t.Errorf("topology of one queue: -want +got:\n%s", diff)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestStakingHasSevenQuorumQueues(t *testing.T) {
 		"confirmed_info_queue_delay", "confirmed_info_queue", "confirmed_info_queue_failed",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("queues: -want +got:\n%s", diff)
 	}
 	if len(topo.Exchanges) != 1 || len(topo.Bindings) != 7 {
 		t.Errorf("got %d exchanges and %d bindings, want 1 and 7", len(topo.Exchanges), len(topo.Bindings))
@@ -99,15 +99,15 @@ func TestStakingStrategy(t *testing.T) {
 	for _, asked := range []time.Duration{0, time.Second, 3 * time.Hour} {
 		hop, err := s.Route.Wait(d, asked)
 		if err != nil || hop.Exchange != "" || hop.RoutingKey != "v2_active_staking_queue_delay" || hop.TTL != 5*time.Second || hop.Delay != 5*time.Second {
-			t.Errorf("Wait: got %+v, %v", hop, err)
+			t.Errorf("Wait: got %+v, %v; want 5s in v2_active_staking_queue_delay", hop, err)
 		}
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "v2_active_staking_queue_failed" || hop.TTL != 0 {
-		t.Errorf("Failed: got %+v", hop)
+		t.Errorf("Failed: got %+v, want v2_active_staking_queue_failed", hop)
 	}
 	d.Headers = topology.Table{"x-processing-attempts": int32(4)}
 	if h := s.Marks.Read(d); h.Attempts != 4 || h.RetriesLeft != topology.Undecided {
-		t.Errorf("Read: got %+v", h)
+		t.Errorf("Read: got %+v, want 4 attempts and undecided retries", h)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestStakingValidate(t *testing.T) {
 	} {
 		for what, err := range map[string]error{"preset": s.Validate(), "strategy": s.Strategy().Validate()} {
 			if err == nil || !strings.Contains(err.Error(), " must be ") {
-				t.Errorf("%+v, %s: got %v", s, what, err)
+				t.Errorf("%+v, %s: got error %v, want must be", s, what, err)
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func TestStakingValidate(t *testing.T) {
 	// program uses.
 	for _, queue := range []string{"active_staking_queue_delay", "v2_active_staking_queue_delay", "active_staking_queue_failed"} {
 		if err := (preset.Staking{}).Strategy().ValidateQueue(queue); err == nil || !strings.Contains(err.Error(), "must not have the name of a wait queue or a failed queue") {
-			t.Errorf("ValidateQueue of wait queue %s: got %v", queue, err)
+			t.Errorf("ValidateQueue of %s: got error %v, want must not have the name of a wait queue or a failed queue", queue, err)
 		}
 		if err := (preset.Staking{Queues: []string{queue}}).Strategy().ValidateQueue(queue); err != nil {
 			t.Errorf("ValidateQueue of listed work queue %s: %v", queue, err)
@@ -203,7 +203,7 @@ func TestStakingAcceptsAnyOrderOfDeclarations(t *testing.T) {
 						return ok
 					})
 					if got.Exchange != "" || got.RoutingKey != queue {
-						t.Errorf("got exchange %q, routing key %q", got.Exchange, got.RoutingKey)
+						t.Errorf("returned message: got exchange %q, routing key %q; want the default exchange and %q", got.Exchange, got.RoutingKey, queue)
 					}
 				})
 			}
@@ -221,7 +221,7 @@ func TestStakingExplainsDifferentQueueType(t *testing.T) {
 		}
 		err := stakingClient(t, b.URL).Declare(t.Context(), preset.Staking{Queues: []string{queue}}.Topology())
 		refused, ok := errors.AsType[*reprise.DeclareError](err)
-		if !ok || refused.Name != queue+"_delay" || !strings.Contains(refused.Advice, "another x-queue-type: the broker has 'classic', the declaration has 'quorum'") {
+		if !ok || refused.Name != queue+"_delay" || !strings.Contains(refused.Advice, "a different x-queue-type: the broker has 'classic', the declaration has 'quorum'") {
 			t.Errorf("got %v, want DeclareError for x-queue-type", err)
 		}
 	})
@@ -266,7 +266,7 @@ func TestStakingDeliveryLimitBlocksDelayQueue(t *testing.T) {
 		}
 		// After the first message is removed, the second message returns.
 		if _, ok, err := ch.Get(queue+"_delay", true); !ok || err != nil {
-			t.Fatal(ok, err)
+			t.Fatalf("first message of the delay queue: got %t, %v; want true", ok, err)
 		}
 		testkit.Eventually(t, 2*time.Minute, func() bool { return depth(queue+"_delay") == 0 && depth(queue) == 1 })
 	})

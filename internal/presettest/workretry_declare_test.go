@@ -50,7 +50,7 @@ func TestWorkRetryDeclaresDeployedTopology(t *testing.T) {
 							t.Error(err)
 						}
 						if q, err := o.ch.QueueDeclarePassive("WorkQueue.failed", true, false, false, false, nil); err != nil || q.Messages != 0 {
-							t.Errorf("failed queue: got %+v, %v", q, err)
+							t.Errorf("failed queue: got %+v, %v; want an empty queue", q, err)
 						}
 					})
 				}

@@ -54,7 +54,7 @@ func testForgedHistories(t *testing.T, b testkit.Target, queueType string) {
 			t.Fatal(err)
 		}
 		if n := len(h.all()) - before; n < 1 || n > 3 || string(parked.Body) != fmt.Sprint(forged) {
-			t.Errorf("header %v: message %s was parked after %d attempts", forged, parked.Body, n)
+			t.Errorf("header %v: got parked message %s after %d attempts, want the forged message after 1 to 3", forged, parked.Body, n)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestWorkRetryTopology(t *testing.T) {
 	}
 	got := preset.WorkRetry{}.Topology()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("topology: -want +got:\n%s", diff)
 	}
 	if err := got.Validate(); err != nil {
 		t.Error(err)
@@ -67,7 +67,7 @@ func TestWorkRetryVariants(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("topology: -want +got:\n%s", diff)
 	}
 
 	var keys []string
@@ -75,7 +75,7 @@ func TestWorkRetryVariants(t *testing.T) {
 		keys = append(keys, b.Exchange+" "+b.RoutingKey)
 	}
 	if diff := cmp.Diff([]string{"WorkExchange #", "RetryExchange #", "WorkExchange WorkQueue", "RetryExchange WorkQueue"}, keys); diff != "" {
-		t.Error(diff)
+		t.Errorf("bindings: -want +got:\n%s", diff)
 	}
 }
 
@@ -102,13 +102,13 @@ func TestWorkRetryStrategy(t *testing.T) {
 	}
 	hop, err := s.Route.Wait(d, time.Second)
 	if want := (topology.Hop{Way: topology.DeadLetter, Delay: 5 * time.Minute}); err != nil || !cmp.Equal(hop, want) {
-		t.Errorf("Wait: got %+v, %v", hop, err)
+		t.Errorf("Wait: got %+v, %v; want %+v", hop, err, want)
 	}
 	if hop := s.Route.Failed(d); hop.Exchange != "" || hop.RoutingKey != "WorkQueue.failed" {
-		t.Errorf("Failed: got %+v", hop)
+		t.Errorf("Failed: got %+v, want the queue WorkQueue.failed", hop)
 	}
 	if h := s.Marks.Read(d); h.Attempts != 3 || !h.FirstFailed.Equal(time.Unix(1000, 0)) {
-		t.Errorf("Read: got %+v", h)
+		t.Errorf("Read: got %+v, want 3 attempts, first failed at 1000 s", h)
 	}
 }
 
@@ -150,10 +150,10 @@ func TestWorkRetryMarks(t *testing.T) {
 	s := preset.WorkRetry{}.Strategy()
 	s.Marks = nil
 	if marks := s.WithDefaults().Marks; marks != (topology.Deaths{}) {
-		t.Errorf("default marks: got %T", marks)
+		t.Errorf("default marks: got %T, want topology.Deaths", marks)
 	}
 	s.Marks = topology.Trail{}
 	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "Marks must be topology.Deaths") {
-		t.Errorf("other marks: got %v", err)
+		t.Errorf("different marks: got error %v, want Marks must be topology.Deaths", err)
 	}
 }

@@ -40,7 +40,7 @@ func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 				})
 				o.reject()
 				if d := o.reject(); diffDeaths(d, p.Prefix, 1) != "" {
-					t.Error(diffDeaths(d, p.Prefix, 1))
+					t.Errorf("x-death: -want +got:\n%s", diffDeaths(d, p.Prefix, 1))
 				}
 
 				// The worker makes the third and the fourth attempt.
@@ -61,10 +61,10 @@ func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 					t.Errorf("attempts of the worker: -want +got:\n%s", diff)
 				}
 				if parked.MessageId != "7" || parked.CorrelationId != "c" || parked.Headers["x-reprise-attempts"] != int64(4) || parked.Headers["own"] != int16(3) {
-					t.Errorf("parked message: got %+v", parked)
+					t.Errorf("parked message: got %+v, want the original properties and 4 attempts", parked)
 				}
 				if _, has := parked.Headers["x-death"]; has {
-					t.Errorf("parked copy contains x-death: %v", parked.Headers)
+					t.Errorf("parked copy must not have the header x-death: got %v", parked.Headers)
 				}
 				if err := parked.Ack(false); err != nil {
 					t.Fatal(err)
@@ -82,10 +82,10 @@ func TestWorkRetryCountsRejectionsOfAllPrograms(t *testing.T) {
 				testkit.Eventually(t, workRetryTimeout, func() bool { return len(h.all()) >= 2 })
 				stop()
 				if d := o.reject(); diffDeaths(d, p.Prefix, 2) != "" {
-					t.Error(diffDeaths(d, p.Prefix, 2))
+					t.Errorf("x-death: -want +got:\n%s", diffDeaths(d, p.Prefix, 2))
 				}
 				if d := o.get("WorkQueue"); diffDeaths(d, p.Prefix, 3) != "" {
-					t.Error(diffDeaths(d, p.Prefix, 3))
+					t.Errorf("x-death: -want +got:\n%s", diffDeaths(d, p.Prefix, 3))
 				} else if err := d.Ack(false); err != nil {
 					t.Error(err)
 				}
@@ -181,7 +181,7 @@ func TestWorkRetryCountsCrashes(t *testing.T) {
 		parked = o.get("WorkQueue.failed")
 		stop()
 		if seen := h.all(); len(seen) != 0 || parked.Headers["x-reprise-crashes"] != crashes {
-			t.Errorf("got attempts %v, parked message %v", seen, parked.Headers)
+			t.Errorf("got attempts %v, parked message %v; want no attempts and %v crashes", seen, parked.Headers, crashes)
 		}
 		_ = parked.Ack(false)
 	})
@@ -199,14 +199,14 @@ func TestWorkRetryPublishesNothingForARetry(t *testing.T) {
 		_ = d.Ack(false)
 		for header := range d.Headers {
 			if strings.HasPrefix(header, "x-reprise-") {
-				t.Errorf("waiting message has header %s: %v", header, d.Headers)
+				t.Errorf("waiting message must not have the header %s: got %v", header, d.Headers)
 			}
 		}
 		if d.MessageId != "" || d.DeliveryMode != 0 || d.Headers["own"] != "kept" || d.Exchange != p.Prefix+"RetryExchange" {
-			t.Errorf("message in RetryQueue: got %+v", d)
+			t.Errorf("message in RetryQueue: got %+v, want only the body and the header own", d)
 		}
 		if h := (topology.Deaths{}).Read(topology.Delivery{Queue: p.Queue(), Headers: deathsOf(d)}); h.Attempts != 1 {
-			t.Errorf("Read: got %+v", h)
+			t.Errorf("Read: got %+v, want 1 attempt", h)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestWorkRetryDeliveryLimitLosesMessage(t *testing.T) {
 			// through.
 			o.publish(o.pre+"WorkExchange", "", amqp.Publishing{Body: []byte("fails")})
 			if d := o.reject(); string(d.Body) != "fails" {
-				t.Fatalf("message %q was delivered a third time", d.Body)
+				t.Fatalf("third delivery: got message %q, want fails", d.Body)
 			}
 			if d := o.get("WorkQueue"); string(d.Body) != "fails" {
 				t.Errorf("unexpected message %q: the broker kept a message that reached its delivery limit", d.Body)
@@ -256,7 +256,7 @@ func TestWorkRetryDeliveryLimitLosesMessage(t *testing.T) {
 			}
 			for _, q := range []string{"WorkQueue", "RetryQueue"} {
 				if is, err := o.ch.QueueDeclarePassive(o.pre+q, true, false, false, false, nil); err != nil || is.Messages > 0 {
-					t.Errorf("queue %s: got %+v, %v", q, is, err)
+					t.Errorf("queue %s: got %+v, %v; want an empty queue", q, is, err)
 				}
 			}
 		}
