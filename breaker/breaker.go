@@ -110,8 +110,7 @@ type Breaker struct {
 
 var _ reprise.Breaker = (*Breaker)(nil)
 
-// maxProbeWait limits the time that a worker waits before it calls Allow again, if the breaker has refused the attempt
-// because a probe is in progress.
+// maxProbeWait limits the time that a worker waits before it calls Allow again, if a probe is in progress.
 const maxProbeWait = 5 * time.Second
 
 // New returns a closed Breaker.
@@ -168,7 +167,7 @@ func (b *Breaker) allow() (record func(error), wait time.Duration) {
 	}, 0
 }
 
-// refresh returns the current state, and records the time at which the breaker has opened.
+// refresh returns the current state, and records the time at which the breaker opened.
 func (b *Breaker) refresh() gobreaker.State {
 	now := b.cb.State()
 	if now == gobreaker.StateOpen && b.state != now {
@@ -181,7 +180,7 @@ func (b *Breaker) refresh() gobreaker.State {
 	return now
 }
 
-// update runs change under the lock. Then it reports a new state to OnChange, without the lock.
+// update calls change while it holds the lock. Then it releases the lock and reports a new state to OnChange.
 func (b *Breaker) update(change func()) {
 	b.mu.Lock()
 	before := b.state

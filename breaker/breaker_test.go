@@ -40,16 +40,16 @@ func TestBreakerOpensAfterConsecutiveFailures(t *testing.T) {
 		b := newBreaker(t, breaker.Config{Failures: 3, OpenFor: time.Minute})
 		for _, err := range []error{errDown, errDown, nil, errDown, errDown} {
 			if wait := attempt(b, err); wait != 0 {
-				t.Fatalf("state is %s, wait is %s", b.State(), wait)
+				t.Fatalf("wait in state %s: got %s, want 0", b.State(), wait)
 			}
 		}
 		attempt(b, errDown)
 		if b.State() != breaker.Open || b.Probing() {
-			t.Fatalf("state is %s after three consecutive failures", b.State())
+			t.Fatalf("state after three consecutive failures: got %s, want open", b.State())
 		}
 		time.Sleep(20 * time.Second)
 		if wait := attempt(b, nil); wait != 40*time.Second {
-			t.Errorf("wait is %s, want 40s", wait)
+			t.Errorf("wait: got %s, want 40s", wait)
 		}
 	})
 }
@@ -60,7 +60,7 @@ func TestBreakerClosesAfterSuccessfulProbes(t *testing.T) {
 		attempt(b, errDown)
 		time.Sleep(time.Minute + time.Millisecond)
 		if !b.Probing() {
-			t.Fatalf("state is %s, want half-open", b.State())
+			t.Fatalf("state: got %s, want half-open", b.State())
 		}
 		attempt(b, nil)
 		if !b.Probing() {
@@ -74,7 +74,7 @@ func TestBreakerClosesAfterSuccessfulProbes(t *testing.T) {
 		attempt(b, nil)
 		attempt(b, nil)
 		if b.State() != breaker.Closed {
-			t.Fatalf("state is %s after two successful probes", b.State())
+			t.Fatalf("state after two successful probes: got %s, want closed", b.State())
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestBreakerRepeatsProbeThatWasNotAttempted(t *testing.T) {
 		}
 		record(reprise.ErrNotAttempted)
 		if wait := attempt(b, nil); wait != 0 || b.State() != breaker.Closed {
-			t.Errorf("wait is %s, state is %s", wait, b.State())
+			t.Errorf("repeated probe: got wait %s and state %s, want 0 and closed", wait, b.State())
 		}
 	})
 }
@@ -147,14 +147,14 @@ func TestBreakerProbesAfterPanic(t *testing.T) {
 				admit(errDown)
 				for range 3 { // failed probes
 					if waited := admit(errors.New("other")); waited > 2*time.Minute {
-						t.Fatalf("breaker admitted no probe for %s", waited)
+						t.Fatalf("wait for a probe: got %s, want at most 2m", waited)
 					}
 				}
 				if waited := admit(nil); waited < 50*time.Second || waited > 2*time.Minute {
-					t.Errorf("wait for the probe after a failed probe is %s, want about 1m", waited)
+					t.Errorf("wait for the probe after a failed probe: got %s, want about 1m", waited)
 				}
 				if b.State() != breaker.Closed {
-					t.Errorf("state is %s after a successful probe", b.State())
+					t.Errorf("state after a successful probe: got %s, want closed", b.State())
 				}
 			})
 		})
@@ -182,9 +182,9 @@ func TestBreakerProperties(t *testing.T) {
 				case before == "open" && wait == 0:
 					rt.Fatal("an open breaker admitted an attempt")
 				case before != "open" && wait != 0:
-					rt.Fatalf("state is %s, but the wait is %s", before, wait)
+					rt.Fatalf("wait in state %s: got %s, want 0", before, wait)
 				case wait > time.Minute:
-					rt.Fatalf("wait is %s, want at most 1m", wait)
+					rt.Fatalf("wait: got %s, want at most 1m", wait)
 				case wait != 0:
 					continue
 				}
@@ -196,7 +196,7 @@ func TestBreakerProperties(t *testing.T) {
 					want = breaker.Open
 				}
 				if b.State() != want {
-					rt.Fatalf("state is %s after %d consecutive failures (Failures is %d, previous state %s)", b.State(), consecutive, failures, before)
+					rt.Fatalf("state after %d consecutive failures (Failures %d, previous state %s): got %s, want %s", consecutive, failures, before, b.State(), want)
 				}
 				if want == "open" {
 					consecutive = 0
@@ -231,7 +231,7 @@ func TestValidate(t *testing.T) {
 		"Config.Probes must be between 0 and 2147483647: got -1 (0 means 1)":   {Probes: -1},
 	} {
 		if _, err := breaker.New(cfg); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("got %v, want %q", err, text)
+			t.Errorf("New: got error %v, want %q", err, text)
 		}
 	}
 	if _, err := breaker.New(breaker.Config{}); err != nil {
