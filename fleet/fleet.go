@@ -8,8 +8,8 @@
 //	}
 //
 // Workers announce themselves if reprise.Config.Announce of their client is set. No server is necessary, because each
-// worker publishes its state (topology.WorkerStatus) to an exchange, and each List has a separate queue. After the start
-// of Run, a List requests a status from all workers.
+// worker publishes its state (topology.WorkerStatus) to an exchange, and each List has a separate queue. When Run
+// starts, the List requests a status from all workers.
 //
 // To pause and resume workers, see reprise.Client.Control.
 //
@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// SilentAfter is the time without a status after which a worker is silent. Three statuses are then missing, because the
-	// process was killed or is disconnected, or because its statuses do not arrive.
+	// SilentAfter is the time without a status after which a worker is silent. By then, three statuses are missing, for
+	// example because the process was killed or is disconnected.
 	SilentAfter = 3 * topology.StatusInterval
 
 	// ForgottenAfter is the time without a status after which a List removes a worker.
@@ -47,7 +47,7 @@ type Worker struct {
 	Silent bool      // no status has arrived for SilentAfter
 }
 
-// Handles returns the run time of a handler, so far, when the worker sent its last status.
+// Handles returns the run time of a handler up to the time at which the worker sent its last status.
 func (w Worker) Handles(h topology.Handling) time.Duration { return max(0, w.Sent.Sub(h.Since)) }
 
 // Pause returns an active pause, and false if the worker is not paused. It prefers a pause of the queue to a pause of the
