@@ -73,7 +73,7 @@ func TestRiseReportsOutage(t *testing.T) {
 			t.Errorf("got totals %+v, want %d successes and %d failing messages", sum, succeeded, published)
 		}
 		if n, p50 := sum.Took.Count(), sum.Took.Quantile(0.5); n != succeeded+2*published || p50 != 32*time.Millisecond {
-			t.Errorf("got %d attempts and p50 %s", n, p50)
+			t.Errorf("handling times: got %d attempts and p50 %s, want %d and 32ms", n, p50, succeeded+2*published)
 		}
 		rises := s.Rises(must(h.Marks(t.Context(), time.Time{}))(t))
 		if len(rises) != 1 {
@@ -83,7 +83,7 @@ func TestRiseReportsOutage(t *testing.T) {
 			t.Errorf("rise: got a start between %s and %s, want %s", rises[0].Earliest, rises[0].Latest, began)
 		}
 		if text := rises[0].String(); !strings.HasPrefix(text, "Failures rose from 0/min to ") || !strings.Contains(text, "min after the mark “v2.4”") {
-			t.Errorf("got text %q", text)
+			t.Errorf("text of the rise: got %q, want a rise from 0/min after the mark v2.4", text)
 		}
 	})
 }

@@ -32,8 +32,8 @@ type Config struct {
 	// Dialect is the SQL dialect of the database.
 	Dialect failed.Dialect
 
-	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, and not a digit
-	// first. Default: "reprise_history_".
+	// Prefix is the prefix of the table names: at most 40 lowercase letters, digits and underscores, of which the first
+	// is not a digit. Default: "reprise_history_".
 	Prefix string
 
 	// Clock returns the current time. Default: time.Now.
@@ -62,7 +62,7 @@ type History struct {
 	db  *sqlkit.DB
 
 	mu       sync.Mutex
-	observed map[string]observed // unrecorded statuses, by ID of the worker
+	observed map[string]observation // unrecorded statuses, by ID of the worker
 
 	recorder recorder // state of Run
 }
@@ -83,7 +83,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*History, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), observed: map[string]observed{}}
+	h := &History{cfg: cfg, db: sqlkit.New(db, cfg.Dialect, cfg.Prefix), observed: map[string]observation{}}
 	if err := h.db.Create(ctx, tables); err != nil {
 		return nil, fmt.Errorf("history: cannot open the history in %s: %w", cfg.Dialect, err)
 	}
@@ -96,8 +96,8 @@ func (h *History) Config() Config { return h.cfg }
 // now returns the current time in UTC, truncated to the millisecond.
 func (h *History) now() time.Time { return h.cfg.Clock().UTC().Truncate(time.Millisecond) }
 
-// observed is the latest status of a worker.
-type observed struct {
+// observation is the latest status of a worker.
+type observation struct {
 	queue   string
 	totals  Totals
 	began   time.Time // start of the worker, by the local clock
@@ -110,7 +110,7 @@ type observed struct {
 // later.
 func (h *History) Observe(s topology.WorkerStatus) {
 	at := h.now()
-	now := observed{
+	now := observation{
 		queue: s.Queue, totals: Totals{Counts: s.Counts, Took: s.Took}, began: at.Add(-max(0, s.Sent.Sub(s.Started))), at: at, sent: s.Sent,
 		stopped: s.State == topology.WorkerStopped,
 	}

@@ -138,7 +138,7 @@ func TestConstantRateWithGap(t *testing.T) {
 		}
 		s := must(h.Series(t.Context(), "orders", Hour))(t)
 		if sum := s.Sum(); sum.Succeeded != 2*45*60-2*7 { // the events since the last status are not announced yet
-			t.Errorf("got %d successes", sum.Succeeded)
+			t.Errorf("successes: got %d, want %d", sum.Succeeded, 2*45*60-2*7)
 		}
 		for _, p := range s.Points {
 			minute := int(p.Start.Sub(noon).Minutes())
@@ -151,14 +151,14 @@ func TestConstantRateWithGap(t *testing.T) {
 			}
 		}
 		if gaps := s.Gaps(); len(gaps) != 2 || gaps[1] != [2]time.Time{noon.Add(10 * time.Minute), noon.Add(25 * time.Minute)} {
-			t.Errorf("got gaps %v", gaps)
+			t.Errorf("gaps: got %v, want two, the second from minute 10 to 25", gaps)
 		}
 		if p95 := s.Sum().Took.Quantile(0.95); p95 != 4*time.Millisecond {
 			t.Errorf("p95: got %s, want 4ms", p95)
 		}
 		week := must(h.Series(t.Context(), "orders", Week))(t)
 		if p := week.Points[len(week.Points)-1]; p.Recorded != 30*time.Minute || p.Totals != s.Sum() {
-			t.Errorf("last hour: got %+v", p)
+			t.Errorf("last hour: got %+v, want Recorded 30m and totals %+v", p, s.Sum())
 		}
 	})
 }

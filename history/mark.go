@@ -52,7 +52,7 @@ func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 	case !utf8.ValidString(m.Text) || strings.ContainsAny(m.Text, "\r\n\x00"):
 		return m, fmt.Errorf("%w: text must be one line of UTF-8", ErrInvalid)
 	case len(m.Queue) > 255:
-		return m, fmt.Errorf("%w: queue must have at most 255 bytes", ErrInvalid)
+		return m, fmt.Errorf("%w: queue must have at most 255 bytes: got %d", ErrInvalid, len(m.Queue))
 	case m.At.After(now.Add(time.Minute)):
 		return m, fmt.Errorf("%w: time must not be in the future: got %s", ErrInvalid, m.At.Format(time.RFC3339))
 	case m.At.Before(now.Add(-10 * 365 * 24 * time.Hour)):
@@ -77,7 +77,7 @@ func (h *History) AddMark(ctx context.Context, m Mark) (Mark, error) {
 		return err
 	})
 	if err != nil {
-		return m, fmt.Errorf("history: adding a mark: %w", err)
+		return m, fmt.Errorf("history: cannot add a mark: %w", err)
 	}
 	return m, nil
 }
@@ -91,7 +91,7 @@ func (h *History) RemoveMark(ctx context.Context, id int64) (m Mark, err error) 
 		return m, fmt.Errorf("%w: %d", ErrNoMark, id)
 	}
 	if err != nil {
-		return m, fmt.Errorf("history: removing mark %d: %w", id, err)
+		return m, fmt.Errorf("history: cannot remove mark %d: %w", id, err)
 	}
 	return m, nil
 }
@@ -101,7 +101,7 @@ func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err e
 	var m Mark
 	for err := range h.db.Rows(ctx, `SELECT id, at, label, queue, actor FROM {mark} WHERE at >= $1 ORDER BY at DESC, id DESC`, sqlkit.Millis(since)).Scan(m.columns()...) {
 		if err != nil {
-			return nil, fmt.Errorf("history: listing marks: %w", err)
+			return nil, fmt.Errorf("history: cannot list the marks: %w", err)
 		}
 		all = append(all, m)
 	}
@@ -110,8 +110,8 @@ func (h *History) Marks(ctx context.Context, since time.Time) (all []Mark, err e
 
 func (m *Mark) columns() []any { return []any{&m.ID, sqlkit.Time(&m.At), &m.Text, &m.Queue, &m.By} }
 
-// Marks returns the marks that concern the queue and are within the time of the series, the oldest first. The given
-// list must be sorted like the result of History.Marks.
+// Marks returns the marks that concern the queue and are within the time of the series, the oldest first. all must be
+// sorted like the result of History.Marks.
 func (s Series) Marks(all []Mark) (within []Mark) {
 	for _, m := range slices.Backward(all) {
 		if m.For(s.Queue) && !m.At.Before(s.Points[0].Start) && !m.At.After(s.Now) {

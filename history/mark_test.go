@@ -14,18 +14,18 @@ func TestMarks(t *testing.T) {
 		one := must(h.AddMark(t.Context(), Mark{Text: " v2.4 ", By: "ann"}))(t)
 		two := must(h.AddMark(t.Context(), Mark{Text: "config <b>", Queue: "mails", At: noon.Add(-time.Hour), By: "bob"}))(t)
 		if one != (Mark{1, noon, "v2.4", "", "ann"}) || two.ID != 2 {
-			t.Fatalf("AddMark: got %+v and %+v", one, two)
+			t.Fatalf("AddMark: got %+v and %+v, want v2.4 with ID 1, and ID 2", one, two)
 		}
 		all := must(h.Marks(t.Context(), time.Time{}))(t)
 		if len(all) != 2 || all[0] != one || all[1] != two {
-			t.Fatalf("Marks: got %+v", all)
+			t.Fatalf("Marks: got %+v, want %+v and %+v", all, one, two)
 		}
 		if some := must(h.Marks(t.Context(), noon.Add(-time.Minute)))(t); len(some) != 1 {
 			t.Errorf("Marks of the last minute: got %+v, want 1 mark", some)
 		}
 		for queue, want := range map[string]int{"mails": 2, "orders": 1} {
 			if within := Day.empty(queue, noon).Marks(all); len(within) != want || within[len(within)-1] != one {
-				t.Errorf("queue %s: got marks %+v", queue, within)
+				t.Errorf("queue %s: got marks %+v, want %d, the last %+v", queue, within, want, one)
 			}
 		}
 		if removed := must(h.RemoveMark(t.Context(), 2))(t); removed != two {
@@ -61,6 +61,6 @@ func TestMarksAreLimited(t *testing.T) {
 		must(h.AddMark(t.Context(), Mark{Text: fmt.Sprint(i), By: "ann"}))(t)
 	}
 	if all := must(h.Marks(t.Context(), time.Time{}))(t); len(all) != MaxMarks || all[0].Text != fmt.Sprint(MaxMarks+9) {
-		t.Errorf("got %d marks, the newest %+v", len(all), all[0])
+		t.Errorf("marks: got %d, the newest %+v, want %d, the newest with text %d", len(all), all[0], MaxMarks, MaxMarks+9)
 	}
 }

@@ -190,7 +190,7 @@ func TestSharesAddUp(t *testing.T) {
 				if k.step == r.Step {
 					sum = sum.Add(v)
 					if start := time.Unix(k.start, 0); start.After(to) || !start.Add(r.Step).After(from) {
-						t.Fatalf("interval %s is outside of %s to %s", start, from, to)
+						t.Fatalf("interval must overlap %s to %s: got start %s", from, to, start)
 					}
 				}
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxBetween is the maximum time between two transactions for which the time between them counts as recorded.
+	// maxBetween is the maximum time between two transactions. A longer time does not count as recorded.
 	maxBetween = 3 * Every
 
 	// maxUnrecorded is the maximum age of a status that is recorded. It is shorter than keepStopped, so that the
@@ -66,23 +66,23 @@ func (h *History) Record(ctx context.Context, from Sources) error {
 }
 
 // unrecorded returns the statuses that are not recorded yet. It drops statuses older than maxUnrecorded.
-func (h *History) unrecorded(now time.Time) map[string]observed {
+func (h *History) unrecorded(now time.Time) map[string]observation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.observed, func(_ string, s observed) bool { return now.Sub(s.at) > maxUnrecorded })
+	maps.DeleteFunc(h.observed, func(_ string, s observation) bool { return now.Sub(s.at) > maxUnrecorded })
 	return maps.Clone(h.observed)
 }
 
 // recorded removes statuses that have been written to the database.
-func (h *History) recorded(statuses map[string]observed) {
+func (h *History) recorded(statuses map[string]observation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.observed, func(id string, s observed) bool { return s == statuses[id] })
+	maps.DeleteFunc(h.observed, func(id string, s observation) bool { return s == statuses[id] })
 }
 
-// record writes statuses of workers in one transaction. It also marks the time from the previous until to until as
-// recorded, unless until is zero.
-func (h *History) record(ctx context.Context, now, until time.Time, statuses map[string]observed) error {
+// record writes statuses of workers in one transaction. Unless until is zero, it also marks the time since the previous
+// call, up to until, as recorded.
+func (h *History) record(ctx context.Context, now, until time.Time, statuses map[string]observation) error {
 	r := &h.recorder
 	prune := now.Sub(r.pruned) >= pruneEvery || now.Before(r.pruned)
 	if prune {
@@ -91,10 +91,10 @@ func (h *History) record(ctx context.Context, now, until time.Time, statuses map
 		}
 	}
 	err := h.write(ctx, func(tx *sqlkit.Tx) error {
-		known := map[string]observed{}
+		known := map[string]observation{}
 		if len(statuses) > 0 {
 			var id []byte
-			var s observed
+			var s observation
 			for err := range tx.Rows(`SELECT id, heard, totals FROM {worker}`).Scan(&id, sqlkit.Time(&s.at), stored(&s.totals)) {
 				if err != nil {
 					return err

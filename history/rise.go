@@ -13,7 +13,7 @@ import (
 const (
 	calmMost  = 30 // maximum number of earlier intervals for the comparison
 	calmLeast = 5  // minimum number of earlier intervals
-	ahead     = 3  // number of intervals from the start of a rise that the rule reads
+	ahead     = 3  // number of intervals, from the start of a rise, that the rule examines
 
 	riseFactor = 3  // minimum ratio to the rate before
 	riseLeast  = 10 // minimum number of failures
@@ -22,15 +22,15 @@ const (
 
 // Rise is a period in which failures of a queue are much more frequent than before.
 type Rise struct {
-	// Earliest and Latest are the bounds of the start of the rise. If the interval before it was recorded, they are
-	// the bounds of one interval.
+	// Earliest and Latest are the bounds of the start of the rise. If the interval before the rise was recorded, they
+	// are the bounds of the first interval of the rise.
 	Earliest, Latest time.Time
 
 	// End is the start of the interval in which the failures fell. It is zero while the rise lasts.
 	End time.Time
 
-	// Peak is the highest rate of an interval. Rate is the mean rate from the start to the end. Calm is the mean rate of
-	// the intervals before, without the last one. All three are per minute.
+	// Peak is the highest rate of an interval. Rate is the mean rate from the start to the end. Calm is the mean rate
+	// of the intervals before the rise, without the last of them. All three rates are per minute.
 	Peak, Rate, Calm float64
 
 	// After is the newest mark shortly before the start, or nil.
@@ -45,11 +45,11 @@ type Rise struct {
 // A rise starts in the first interval that meets the following conditions, together with the two intervals after it.
 // At the end of the series, fewer intervals are sufficient. Only recorded intervals that have ended count.
 //
-//   - Their mean rate is at least 3 times the mean rate of the 5 to 30 recorded intervals before that do not belong to
-//     another rise.
-//   - They have at least 10 failures.
+//   - The mean rate of these intervals is at least 3 times the mean rate of the 5 to 30 previous recorded intervals
+//     that do not belong to another rise.
+//   - These intervals have at least 10 failures.
 //   - By the Chernoff bound, the probability of such a difference at a constant rate is less than e^-20.
-//   - The first interval has at least half the failures of each of the others, so that the start is not too early.
+//   - The first interval has at least half as many failures as each of the others, so that the start is not too early.
 //
 // A rise ends at the first interval in which the rate has fallen by at least three quarters of the difference between
 // the mean rate of the rise and the mean rate before. The mean rate of this interval and the two intervals after it

@@ -57,7 +57,7 @@ func TestConstantRateHasNoRise(t *testing.T) {
 			}
 		}
 		if rises := seriesOf(Hour, failures).Rises(nil); rises != nil {
-			t.Fatalf("got rises %v in %v", rises, failures)
+			t.Fatalf("rises in %v: got %v, want none", failures, rises)
 		}
 	})
 }
@@ -82,10 +82,10 @@ func TestRiseStartsWithinOneIntervalOfStep(t *testing.T) {
 			t.Fatalf("start of the rise: got %s, want %s: %v", found.Earliest, s.Points[begin].Start, failures)
 		}
 		if found.Latest != found.Earliest.Add(time.Minute) {
-			t.Fatalf("start is longer than an interval: %+v", found)
+			t.Fatalf("bounds of the start: got %s to %s, want one minute", found.Earliest, found.Latest)
 		}
 		if found.End != s.Points[begin+1+lasts].Start {
-			t.Fatalf("end of the rise at interval %d: got %s: %v", begin+1+lasts, found.End, failures)
+			t.Fatalf("end of the rise in %v: got %s, want %s", failures, found.End, s.Points[begin+1+lasts].Start)
 		}
 		if found.Rate < high/2 || found.Rate > high*2 || found.Calm > 3*calm+2 {
 			t.Fatalf("got rates %+v, want %g and %g", found, calm, high)
@@ -104,7 +104,7 @@ func TestRisesAtGapAndEnd(t *testing.T) {
 			continue
 		}
 		if want == 1 && (!rises[0].End.IsZero() || rises[0].Rate != 60 || rises[0].Calm != 1) {
-			t.Errorf("got rise %+v", rises[0])
+			t.Errorf("rise: got %+v, want Rate 60, Calm 1 and no End", rises[0])
 		}
 	}
 	s := seriesOf(Hour, slices.Concat(calm, slices.Repeat([]float64{60}, 9)))
@@ -113,10 +113,10 @@ func TestRisesAtGapAndEnd(t *testing.T) {
 	}
 	rises := s.Rises(nil)
 	if len(rises) != 1 || rises[0].Earliest != s.Points[15].Start || rises[0].Latest != s.Points[23].Start {
-		t.Errorf("rise after a gap: got %+v", rises)
+		t.Errorf("rise after a gap: got %+v, want one that starts between %s and %s", rises, s.Points[15].Start, s.Points[23].Start)
 	}
 	if got := rises[0].String(); got != "Failures rose from 1/min to 60/min between 11:47 and 11:55 UTC." {
-		t.Errorf("got text %q", got)
+		t.Errorf("text of the rise: got %q, want bounds of the start", got)
 	}
 }
 

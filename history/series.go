@@ -37,8 +37,8 @@ func ParseRange(name string) (Range, error) {
 	return Range{}, fmt.Errorf("history: range %q not found (use %s)", name, strings.Join(names, ", "))
 }
 
-// kept returns the age at which rows of a step are removed. It is longer than the range, so that the first interval
-// is complete.
+// kept returns the age at which rows of a step are removed. The age is longer than the range, so that the first
+// interval is complete.
 func kept(step time.Duration) time.Duration {
 	switch step {
 	case Hour.Step:
@@ -56,8 +56,8 @@ type Point struct {
 	Start time.Time
 	Totals
 
-	// Recorded is the recorded part of the interval, to the minute. If it is 0, no process recorded the interval. The
-	// counts are then zero, or an even share of the events of a longer time.
+	// Recorded is the duration of the recorded part of the interval, in whole minutes. If it is 0, no process recorded
+	// the interval, and the counts are zero or an even share of the events of a longer time.
 	Recorded time.Duration
 }
 

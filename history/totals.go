@@ -71,7 +71,7 @@ func (t Totals) plausible() bool {
 	return true
 }
 
-// before returns the share of t that falls into the first part of a time over which t is spread evenly. The rounded
+// before returns the share of t in the first part of the time whole, if t is spread evenly over whole. The rounded
 // shares of all parts add up to t.
 func (t Totals) before(part, whole time.Duration) Totals {
 	if part >= whole {
@@ -80,7 +80,7 @@ func (t Totals) before(part, whole time.Duration) Totals {
 	n := t.numbers()
 	for i := range n {
 		high, low := bits.Mul64(n[i], uint64(max(0, part)))
-		n[i], _ = bits.Div64(high, low, uint64(whole)) // the result is less than n[i], so that it does not panic
+		n[i], _ = bits.Div64(high, low, uint64(whole)) // does not panic, because the result is less than n[i]
 	}
 	return totalsOf(n)
 }
