@@ -19,7 +19,7 @@ func TestCountDownKeepsLast100Texts(t *testing.T) {
 	} {
 		texts := out["e"].([]any)
 		if len(texts) != 100 || texts[0] != "8093" || texts[98] != "8191" || texts[99] != "last" {
-			t.Errorf("%s: got %d texts, from %v to %v", name, len(texts), texts[0], texts[len(texts)-1])
+			t.Errorf("%s: got %d texts, from %v to %v, want 100, from 8093 to last", name, len(texts), texts[0], texts[len(texts)-1])
 		}
 	}
 }

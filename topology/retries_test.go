@@ -45,7 +45,7 @@ func TestReadRetryReport(t *testing.T) {
 	}
 	got, ok := topology.ReadRetryReport(body)
 	if !ok || len(got.Retries) != 1 || got.Retries[0].MessageID != "1" || len(got.Retries[0].Error) > 4096 || !got.Retries[0].Due.Equal(at.Add(time.Hour)) {
-		t.Errorf("decoded report: got %+v, %t", got, ok)
+		t.Errorf("decoded report: got %+v, %t, want message 1 with an error of at most 4096 bytes", got, ok)
 	}
 	bad := got
 	bad.Version = 1

@@ -78,17 +78,17 @@ func TestValidateQueueRequiresReturnPath(t *testing.T) {
 		s := topology.Strategy{Route: r}
 		want := fmt.Sprintf(`topology: %T.Infrastructure must bind exchange "orders" to work queue "work", or its retries would be lost (add the binding that publishers use)`, r)
 		if err := s.ValidateQueue("work"); err == nil || err.Error() != strings.Replace(want, "topology.", "", 1) {
-			t.Errorf("%T: queue without a return path: got %v", r, err)
+			t.Errorf("%T: queue without a return path: got %v, want %s", r, err, strings.Replace(want, "topology.", "", 1))
 		}
 		if err := s.ValidateQueue("other"); err != nil {
-			t.Errorf("%T: queue with a return path: got %v", r, err)
+			t.Errorf("%T: queue with a return path: got %v, want no error", r, err)
 		}
 	}
 	byName := topology.MessageTTL{WaitAddress: topology.Address{Exchange: "orders.wait", Key: "{key}"}, Infrastructure: nowhere}
 	if err := byName.ValidateQueue("work"); err != nil {
-		t.Errorf("return through the default exchange: got %v", err)
+		t.Errorf("return through the default exchange: got %v, want no error", err)
 	}
 	if err := (topology.MessageTTL{WorkExchange: "orders"}).ValidateQueue("work"); err != nil {
-		t.Errorf("derived wait queue: got %v", err)
+		t.Errorf("derived wait queue: got %v, want no error", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestStatusSizeIsLimited(t *testing.T) {
 	}
 	read, ok := topology.ReadWorkerStatus(body)
 	if !ok || read.Queue != s.Queue || read.Running != s.Running || read.Counts != s.Counts || len(read.Pauses) != 3 {
-		t.Errorf("decoded status: got %t, %+v", ok, read)
+		t.Errorf("decoded status: got %t, %+v, want the encoded status with 3 pauses", ok, read)
 	}
 	for n := range body {
 		if _, ok := topology.ReadWorkerStatus(body[:n]); ok {
@@ -50,7 +50,7 @@ func TestStatusContainsHandledMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if read, ok := topology.ReadWorkerStatus(body); !ok || len(read.Handling) != topology.MaxHandling {
-		t.Errorf("Encode kept %d messages in %d bytes", len(read.Handling), len(body))
+		t.Errorf("messages kept by Encode: got %d in %d bytes, want %d", len(read.Handling), len(body), topology.MaxHandling)
 	}
 }
 
@@ -77,14 +77,14 @@ func TestHistogramQuantile(t *testing.T) {
 	}
 	twice := h.Add(h)
 	if twice.Count() != 20 || twice.Sub(h) != h {
-		t.Errorf("sum: got %+v", twice)
+		t.Errorf("sum: got %+v, want twice the counts", twice)
 	}
 }
 
 func TestPauseQueueName(t *testing.T) {
 	q, ok := topology.PauseQueue("orders")
 	if !ok || q.Name != "reprise.paused.orders" || !topology.IsControlQueue(q.Name) || topology.IsControlQueue("orders") {
-		t.Errorf("PauseQueue: got %+v, %t", q, ok)
+		t.Errorf("PauseQueue: got %+v, %t, want reprise.paused.orders, true", q, ok)
 	}
 	if _, ok := topology.PauseQueue(strings.Repeat("q", 241)); ok {
 		t.Error("PauseQueue accepted a name of 256 bytes")
